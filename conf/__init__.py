@@ -1,0 +1,1 @@
+"""The configs: what is measured."""

@@ -1,0 +1,53 @@
+"""The command line: `python -m rbptrack [COMMAND] [key=value ...]`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from rbptrack import __version__
+from rbptrack.console import complain
+from rbptrack.errors import BadInput, RbptrackError
+
+COMMANDS = ("analyze", "ui")
+
+
+def main() -> int:
+    """Run a command; returns the exit code: 0, 1 for a failure, 2 for bad input."""
+    arguments = sys.argv[1:]
+    if arguments[:1] in (["--version"], ["version"]):
+        print(f"rbptrack {__version__}")
+        return 0
+    try:
+        return _dispatch(arguments)
+    except RbptrackError as error:
+        if os.environ.get("HYDRA_FULL_ERROR"):
+            raise
+        complain(str(error))
+        return 2 if isinstance(error, BadInput) else 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _dispatch(arguments: list[str]) -> int:
+    command = arguments[0] if arguments else ""
+    if command == "analyze":
+        from rbptrack.commands import analyze
+
+        return analyze.main(arguments[1:])
+    if command == "ui":
+        from rbptrack.commands import ui
+
+        return ui.main(arguments[1:])
+    if command and "=" not in command and not command.startswith("-"):
+        raise BadInput(
+            f"no command {command}. Commands: {', '.join(COMMANDS)}; without one it measures: "
+            "python -m rbptrack -m 'model=nano/*' dataset=stdlib,pydocs"
+        )
+    from rbptrack.commands import measure
+
+    return measure.main(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

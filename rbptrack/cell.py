@@ -1,0 +1,321 @@
+"""One cell of a sweep: measure one model on one dataset and log it, unless that was done already."""
+
+from __future__ import annotations
+
+import json
+import platform
+import tempfile
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from filelock import FileLock
+
+from rbptrack import __version__, figures
+from rbptrack.config import Config, DatasetConfig, SequenceRule, flat
+from rbptrack.console import CellProgress, say
+from rbptrack.errors import BadInput
+from rbptrack.fingerprint import SCORING_VERSION, fingerprint
+from rbptrack.ranktable import DocumentCounts, RankHistogram, log_grid
+from rbptrack.source import Source, resolve
+from rbptrack.statistics import bootstrap_metrics, document_weights
+from rbptrack.tracking import Cell, Store, home
+
+if TYPE_CHECKING:  # torch, transformers and datasets load only where a model runs
+    from rbptrack.corpus import Corpus
+    from rbptrack.measure import Measurement
+    from rbptrack.model import CausalModel
+
+
+@dataclass
+class Outcome:
+    """How a cell ended; written as JSON into its job folder, where the sweep collects it.
+
+    Attributes:
+        title: `pythia-70m / wiki`.
+        status: measured, skipped (measured before) or failed.
+        run_id: of its MLflow run; empty if none began.
+        message: why it failed.
+        bad_input: whether the failure is the user's to set right.
+        numbers: S, num_tokens, ce, rbp_<k>, tokens_per_second for the summary.
+        notes: what the user should know.
+
+    """
+
+    title: str
+    model: str
+    dataset: str
+    status: str
+    run_id: str = ""
+    message: str = ""
+    bad_input: bool = False
+    numbers: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def write(self, folder: Path) -> None:
+        """Write outcome.json."""
+        (folder / "outcome.json").write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Outcome:
+        """Read what `write` wrote."""
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+
+@lru_cache(maxsize=256)
+def pinned(kind: Any, repo: str, path: str, revision: str) -> Source:
+    """`resolve`, once per process: a sweep names the same model and dataset in many cells."""
+    return resolve(kind, repo=repo, path=path, revision=revision)
+
+
+def sources(config: Config) -> tuple[Source, Source]:
+    """The pinned model and dataset of a cell."""
+    model, dataset = config.model, config.dataset
+    return (
+        pinned("model", model.repo, model.path, model.revision),
+        pinned("dataset", dataset.repo, dataset.path, dataset.revision),
+    )
+
+
+def identity(config: Config) -> str:
+    """The fingerprint of what a config would measure: batch and chunk sizes, device, paths and k are not in it."""
+    model, dataset = sources(config)
+    d = config.dataset
+    return fingerprint(
+        {
+            "model": model.identity,  # its tokenizer included
+            "dataset": dataset.identity,
+            "config": d.config,
+            "split": d.split,
+            "fields": d.fields,
+            "separator": d.separator if len(d.fields) > 1 else "",
+            "selection": [d.documents, d.seed] if d.documents else "all",
+            "sequence": d.sequence.value,
+            "seq_len": d.seq_len,
+            "context": d.context if d.sequence is SequenceRule.slide else 0,
+            "dtype": config.model.dtype.value,
+            "matmul": "float32",
+            "scoring": SCORING_VERSION,
+        }
+    )
+
+
+def usable_ks(ks: list[int], vocab_size: int, model: str) -> tuple[tuple[int, ...], list[str]]:
+    """The k that a vocabulary allows, and a note about those left out; BadInput if none is left."""
+    kept = tuple(sorted({k for k in ks if k <= vocab_size}))
+    if not kept:
+        raise BadInput(f"k must be between 1 and {vocab_size}, the vocabulary's size of {model}; got {ks}")
+    out = sorted(set(ks) - set(kept))
+    return kept, [f"{model}: k = {', '.join(map(str, out))} left out, above |V| = {vocab_size}"] if out else []
+
+
+def run(config: Config, *, place: str = "") -> Outcome:
+    """Measure and log one cell, or find that it was measured before.
+
+    Raises:
+        BadInput: something is wrong with what was asked; no run began.
+        Exception: anything else, after the run that had begun was marked FAILED (KILLED for an interrupt).
+
+    """
+    store = Store(config.tracking)
+    model, dataset = sources(config)
+    cell = Cell(
+        fingerprint=identity(config),
+        family=config.model.family,
+        size=config.model.size,
+        model=config.model.name,
+        dataset=config.dataset.name,
+        sweep=config.sweep,
+    )
+    partial = home() / "partial"
+    found = None if config.force else store.find(cell.fingerprint)
+    if found is None:
+        store.check_writable()
+        setup = _prepare(config, model, dataset)
+        partial.mkdir(parents=True, exist_ok=True)
+        # Two processes that are asked for the same cell: one measures, the other waits and then finds it measured.
+        with FileLock(partial / f"{cell.fingerprint}.lock"):
+            found = None if config.force else store.find(cell.fingerprint)
+            if found is None:
+                return _measure(config, cell, store, model, setup, place)
+    return _skipped(store, cell, found, config.k.values)
+
+
+@dataclass(frozen=True)
+class _Setup:
+    corpus: Corpus
+    ks: tuple[int, ...]
+    notes: list[str]
+    dataset: Source
+
+
+def _prepare(config: Config, model: Source, dataset: Source) -> _Setup:
+    """Everything that can be wrong with the input is found here, before a run begins."""
+    from rbptrack.model import check_fit, check_folder, load_config, load_tokenizer
+
+    if config.model.path:
+        check_folder(Path(model.location))
+    architecture, tokenizer = load_config(model), load_tokenizer(model)
+    check_fit(config.model.name, architecture, tokenizer, config.dataset.seq_len)
+    ks, notes = usable_ks(config.k.values, architecture.vocab_size, config.model.name)
+    return _Setup(_corpus(config.dataset, dataset, tokenizer), ks, notes, dataset)
+
+
+_corpora: dict[str, Corpus] = {}
+
+
+def _corpus(config: DatasetConfig, source: Source, tokenizer: Any) -> Corpus:
+    """The tokenised corpus; kept for the next model of the family, which has the same tokenizer."""
+    from rbptrack.corpus import build_corpus, load_documents
+
+    key = fingerprint({"tokenizer": tokenizer.backend_tokenizer.to_str(), "dataset": source.identity, **asdict(config)})
+    if key not in _corpora:
+        while len(_corpora) > 7:  # a sweep visits its datasets in turn
+            _corpora.pop(next(iter(_corpora)))
+        _corpora[key] = build_corpus(load_documents(config, source), tokenizer, config)
+    return _corpora[key]
+
+
+_loaded: dict[tuple[object, ...], CausalModel] = {}  # at most one: the next cell often asks for the same model
+
+
+def _model(config: Config, source: Source) -> CausalModel:
+    from rbptrack.model import load_model
+
+    c = config.model
+    key = (source.identity, source.location, c.dtype, c.device, c.attention)
+    if key not in _loaded:
+        _loaded.clear()  # before loading: two models need not fit
+        _loaded[key] = load_model(c, source)
+    return _loaded[key]
+
+
+def _measure(config: Config, cell: Cell, store: Store, source: Source, setup: _Setup, place: str) -> Outcome:
+    from rbptrack.measure import discard, measure
+
+    model = _model(config, source)
+    corpus, folder = setup.corpus, home() / "partial" / cell.fingerprint
+    if config.force:
+        discard(folder)
+    run_id = store.begin(cell.title, cell.tags())
+    status = "FAILED"
+    try:
+        store.log(run_id, params=flat(config) | _facts(model, corpus, source, setup))
+        store.log_dataset(
+            run_id,
+            name=cell.dataset,
+            digest=corpus.texts_hash,
+            source=json.dumps({"source": setup.dataset.identity, "split": config.dataset.split}),
+            profile=json.dumps({"documents": len(corpus.document_ids), "scored_tokens": corpus.num_targets}),
+        )
+        with CellProgress(cell.title, total=corpus.num_targets, place=place) as progress:
+            result = measure(model, corpus, ks=setup.ks, engine=config.engine, folder=folder, progress=progress)
+        metrics = _log(store, run_id, config, cell, model, result)
+        status = "FINISHED"
+    except (KeyboardInterrupt, SystemExit):
+        status = "KILLED"
+        raise
+    finally:
+        store.end(run_id, status)
+    discard(folder)
+    return Outcome(cell.title, cell.model, cell.dataset, "measured", run_id, numbers=metrics, notes=setup.notes)
+
+
+def _facts(model: CausalModel, corpus: Corpus, source: Source, setup: _Setup) -> dict[str, object]:
+    """What was resolved at run time: params beside the config's."""
+    import torch
+    import transformers
+
+    return {
+        "model.commit": source.identity,
+        "model.non_embedding_params": model.non_embedding_params,
+        "model.total_params": model.total_params,
+        "model.vocab_size": model.vocab_size,
+        "model.device_used": str(model.device),
+        "dataset.commit": setup.dataset.identity,
+        "dataset.texts_hash": corpus.texts_hash,
+        "dataset.num_documents": len(corpus.document_ids),
+        "versions.rbptrack": __version__,
+        "versions.python": platform.python_version(),
+        "versions.torch": torch.__version__,
+        "versions.transformers": transformers.__version__,
+        "versions.scoring": SCORING_VERSION,
+    }
+
+
+def _log(
+    store: Store, run_id: str, config: Config, cell: Cell, model: CausalModel, result: Measurement
+) -> dict[str, float]:
+    """Log metrics, curves and artifacts; returns the metrics."""
+    from omegaconf import OmegaConf
+
+    metrics = k_metrics(result.histogram, result.counts) | {
+        "non_embedding_params": model.non_embedding_params,
+        "log10_non_embedding_params": float(np.log10(max(1, model.non_embedding_params))),
+        "bits_per_byte": result.bits_per_byte,
+        "num_tokens": result.num_tokens,
+        "tie_rate": result.tie_rate,
+        "peak_memory_bytes": result.peak_memory_bytes,
+    }
+    if result.fresh_tokens:
+        metrics["tokens_per_second"] = result.fresh_tokens / result.seconds
+    grid = log_grid(model.vocab_size)
+    curve = result.histogram.rbp_curve(grid)
+    positive = (curve > 0) & (curve < 1)
+    curves = {
+        "rbp_curve": dict(zip(grid.tolist(), curve.tolist(), strict=True)),
+        "neg_log_rbp_curve": dict(zip(grid[positive].tolist(), (-np.log(curve[positive])).tolist(), strict=True)),
+    }
+    store.log(run_id, metrics=metrics, curves=curves)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "figures").mkdir()
+        (folder / "ranks.parquet").symlink_to(result.path)
+        result.histogram.write(folder / "histogram.parquet")
+        OmegaConf.save(OmegaConf.structured(config), folder / "config.yaml")
+        figure = figures.rank_distribution(result.histogram, cell.title)
+        figure.savefig(folder / "figures" / "rank_distribution.png")
+        store.log_folder(run_id, folder)
+    return metrics
+
+
+def k_metrics(histogram: RankHistogram, counts: DocumentCounts) -> dict[str, float]:
+    """Ce and rbp_<k> with their standard errors from a bootstrap over documents."""
+    names = ["ce", *(f"rbp_{k}" for k in counts.ks)]
+    values = [histogram.ce, *(histogram.rbp(k) for k in counts.ks)]
+    metrics = dict(zip(names, values, strict=True))
+    if len(counts.document) > 1:
+        replicates = bootstrap_metrics(counts, document_weights(len(counts.document)))
+        errors = replicates.std(axis=0, ddof=1)
+        metrics |= {f"{name}_se": float(e) for name, e in zip(names, errors, strict=True)}
+    return metrics
+
+
+def _skipped(store: Store, cell: Cell, run_id: str, wanted: list[int]) -> Outcome:
+    """A cell that was measured before; k that it lacks are added from its ranks, without the model."""
+    vocab_size, logged = store.measured(run_id)
+    ks, notes = usable_ks(wanted, vocab_size, cell.model)
+    lacking = tuple(k for k in ks if f"rbp_{k}" not in logged)
+    if lacking:
+        ranks = store.ranks(run_id)
+        added = k_metrics(ranks.histogram(), ranks.document_counts(lacking))
+        store.log(run_id, metrics={k: v for k, v in added.items() if k.startswith("rbp_")})
+        logged |= added
+    return Outcome(cell.title, cell.model, cell.dataset, "skipped", run_id, numbers=logged, notes=notes)
+
+
+def announce(outcome: Outcome, place: str) -> None:
+    """One line when a cell ends."""
+    n = outcome.numbers
+    if outcome.status == "failed":
+        say(f"{place} {outcome.title}  failed: {outcome.message}".strip())
+    else:
+        speed = (
+            f"  {n['tokens_per_second']:,.0f} tok/s"
+            if outcome.status == "measured" and "tokens_per_second" in n
+            else ""
+        )
+        tokens = f"{n.get('num_tokens', 0):,.0f} tokens"
+        say(f"{place} {outcome.title:<24} {outcome.status:<8} {tokens:>16}  CE {n['ce']:.3f}{speed}".strip())

@@ -1,0 +1,303 @@
+"""The default command: measure every cell of a sweep, then analyse what was measured."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import hydra
+import pandas as pd
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from rbptrack import cell as cells
+from rbptrack.analysis import Analysis, analyze_all, choose
+from rbptrack.analyzer import Analyzer
+from rbptrack.cell import Outcome
+from rbptrack.composition import Composer
+from rbptrack.composition import cells as jobs_of
+from rbptrack.config import Config, FilterConfig, typed
+from rbptrack.console import compact, complain, say, table
+from rbptrack.discovery import Plugins, conf_folder, discover
+from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.overrides import expand, lists_as_values, size_key
+from rbptrack.report import render
+from rbptrack.tracking import Store, home, resolve_uri, write_report
+
+GROUPS = ("model", "dataset")
+_SHOWN_KS = (1, 10, 100)
+_CELLS = "RBPTRACK_CELLS"  # how many cells the sweep has, for workers that other launchers start
+
+
+def main(arguments: list[str]) -> int:
+    """Measure; returns the exit code: 0, 1 if a cell or analyzer failed, 2 for bad input before any run began."""
+    composer = Composer("config", arguments)
+    arguments, sweeps = expand(arguments, groups=GROUPS, options=composer.options)
+    arguments = [_k_group(a, composer) for a in arguments]
+    multirun = sweeps or any(a in ("-m", "--multirun", "hydra.mode=MULTIRUN") for a in arguments)
+    if sweeps and not any(a in ("-m", "--multirun") for a in arguments):
+        arguments.insert(0, "-m")
+    if any(
+        a
+        in (
+            "-c",
+            "--cfg",
+            "-h",
+            "--help",
+            "--hydra-help",
+            "-i",
+            "--info",
+            "-p",
+            "--package",
+            "-sc",
+            "--shell-completion",
+        )
+        or a.startswith(("--cfg=", "--info="))
+        for a in arguments
+    ):
+        _hand_to_hydra(arguments)
+        return 0
+    overrides = [a for a in arguments if "=" in a and not a.startswith("-")]
+    configs = [composer.compose_typed(o) for o in (jobs_of(overrides) if multirun else [overrides])]
+    plugins = _plugins(configs[0])
+    analyzers = choose(plugins, configs[0].analyzers) if multirun else []
+    _check_before(configs)
+    return _sweep(arguments, overrides, configs, multirun, plugins, analyzers)
+
+
+def _k_group(argument: str, composer: Composer) -> str:
+    """`k=1,10` is a list of k; `k=paper` a named list."""
+    key, _, value = argument.partition("=")
+    if key != "k" or value in composer.options("k"):
+        return argument
+    parts = value.strip("[]").split(",")
+    if not all(part.strip().lstrip("-").isdigit() for part in parts):
+        raise BadInput(
+            f"k={value}: expected numbers such as k=1,10,100 or a named list. "
+            f"Options: {', '.join(composer.options('k'))}"
+        )
+    return lists_as_values([argument], {"k": "k.values"})[0]
+
+
+def _plugins(config: Config) -> Plugins:
+    plugins = discover(config.plugins.get("path", []))
+    for line in plugins.broken:
+        complain(f"plugin left out: {line}")
+    return plugins
+
+
+def _check_before(configs: Sequence[Config]) -> None:
+    """What can be known to be wrong before hours are spent: tracking store, models, tokenizers, k, local datasets."""
+    from rbptrack.model import check_fit, check_folder, load_config, load_tokenizer
+
+    Store(configs[0].tracking).check_writable()
+    known: dict[str, tuple[Any, Any]] = {}
+    for config in configs:
+        model, _ = cells.sources(config)
+        if model.identity not in known:
+            if config.model.path:
+                check_folder(Path(model.location))
+            known[model.identity] = load_config(model), load_tokenizer(model)
+        check_fit(config.model.name, *known[model.identity], config.dataset.seq_len)
+    largest = max(architecture.vocab_size for architecture, _ in known.values())
+    too_large = sorted(k for k in configs[0].k.values if k > largest)
+    if too_large:
+        raise BadInput(
+            f"k must be between 1 and {largest}, the largest vocabulary of the models asked for; "
+            f"got {', '.join(map(str, too_large))}"
+        )
+
+
+def _sweep(
+    arguments: list[str],
+    overrides: list[str],
+    configs: list[Config],
+    multirun: bool,
+    plugins: Plugins,
+    analyzers: list[Analyzer],
+) -> int:
+    sweep = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    folder = home() / "hydra" / sweep
+    uri = resolve_uri(configs[0].tracking)
+    os.environ[_CELLS] = str(len(configs))
+    fixed = [
+        f"hydra.run.dir='{folder}/0'",
+        f"hydra.sweep.dir='{folder}'",
+        "hydra.sweep.subdir=${hydra.job.num}",
+        f"tracking.uri='{uri}'",
+        *([f"sweep={sweep}"] if multirun and not configs[0].sweep else []),
+    ]
+    if multirun:
+        models, datasets = ({c.model.name for c in configs}, {c.dataset.name for c in configs})
+        say(f"measuring {len(configs)} cells: {len(models)} models x {len(datasets)} datasets")
+    began = time.time()
+    before = set(home().iterdir()) if home().exists() else None
+    signal.signal(signal.SIGTERM, _terminated)
+    interrupted = 0
+    try:
+        _hand_to_hydra([*arguments, *fixed])
+    except KeyboardInterrupt:
+        interrupted = 130
+    except SystemExit as stop:
+        interrupted = stop.code if isinstance(stop.code, int) else 1
+    outcomes = [Outcome.read(p) for p in sorted(folder.glob("*/outcome.json"), key=lambda p: int(p.parent.name))]
+    if not any(o.run_id for o in outcomes) and not interrupted:
+        return _nothing_ran(outcomes, folder, before)
+    _summarise(outcomes, len(configs))
+    if interrupted:
+        say("interrupted: what was measured is kept; the same command continues there")
+        return interrupted
+    failed = sum(o.status == "failed" for o in outcomes) + (len(configs) - len(outcomes))
+    if multirun:
+        name = configs[0].sweep or sweep
+        failed += _analyse(Store(configs[0].tracking), name, outcomes, analyzers, overrides, began)
+    elif outcomes and outcomes[0].status == "measured":
+        say("sweep several sizes for a law, for example: python -m rbptrack -m 'model=nano/*' dataset=stdlib,pydocs")
+    say("compare  python -m rbptrack ui")
+    return 1 if failed else 0
+
+
+def _terminated(number: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + number)  # unwinds, so that the run in progress is closed as KILLED
+
+
+def _hand_to_hydra(arguments: list[str]) -> None:
+    sys.argv = ["python -m rbptrack", *arguments]
+    hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name="config")(cell)()
+
+
+def cell(composed: DictConfig) -> None:
+    """Hydra's job: run one cell and leave its outcome in the job's folder; its own failure never stops the sweep."""
+    runtime = HydraConfig.get()
+    total = int(os.environ.get(_CELLS, "1"))
+    number = runtime.job.num if total > 1 else 0
+    place = f"[{number + 1}/{total}]" if total > 1 else ""
+    config: Config = typed(composed)
+    title = f"{config.model.name} / {config.dataset.name}"
+    outcome = Outcome(title, config.model.name, config.dataset.name, "failed")
+    try:
+        outcome = cells.run(config, place=place)
+    except RbptrackError as error:
+        outcome.message, outcome.bad_input = str(error), isinstance(error, BadInput)
+    except Exception as error:
+        if os.environ.get("HYDRA_FULL_ERROR"):
+            traceback.print_exc()
+        outcome.message = f"{type(error).__name__}: {error} (HYDRA_FULL_ERROR=1 shows where)"
+    outcome.write(Path(runtime.runtime.output_dir))
+    cells.announce(outcome, place)
+
+
+def _nothing_ran(outcomes: list[Outcome], folder: Path, before: set[Path] | None) -> int:
+    """No run began: say why once, and leave nothing behind."""
+    for message in dict.fromkeys(o.message for o in outcomes):
+        complain(message)
+    shutil.rmtree(folder, ignore_errors=True)
+    if before is None:
+        shutil.rmtree(home(), ignore_errors=True)
+    elif folder.parent not in before:
+        shutil.rmtree(folder.parent, ignore_errors=True)
+    return 2 if outcomes and all(o.bad_input for o in outcomes) else 1
+
+
+def _summarise(outcomes: list[Outcome], total: int) -> None:
+    ks = [k for k in _SHOWN_KS if any(f"rbp_{k}" in o.numbers for o in outcomes)]
+    rows = []
+    for o in sorted(
+        outcomes, key=lambda o: (o.dataset, o.model.rpartition("-")[0], size_key(o.model.rpartition("-")[2]))
+    ):
+        n = o.numbers
+        if not n:
+            continue
+        values = [f"{n[f'rbp_{k}']:.4f}" if f"rbp_{k}" in n else "" for k in ks]
+        size, tokens = compact(n["non_embedding_params"]), f"{n['num_tokens']:,.0f}"
+        error = f"{n['ce_se']:.4f}" if "ce_se" in n else ""
+        rows.append([o.model, o.dataset, size, tokens, f"{n['ce']:.4f}", error, *values, o.status])
+    say("")
+    if rows:
+        table(["model", "dataset", "S", "tokens", "CE", "± se", *(f"RBP_{k}" for k in ks), ""], rows)
+    counts = {s: sum(o.status == s for o in outcomes) for s in ("measured", "skipped", "failed")}
+    missing = total - len(outcomes)
+    parts = [f"{counts['measured']} measured"]
+    parts += [f"{counts['skipped']} skipped as already measured"] if counts["skipped"] else []
+    parts += [f"{counts['failed']} failed"] if counts["failed"] else []
+    parts += [f"{missing} not run"] if missing else []
+    say(", ".join(parts))
+    for o in outcomes:
+        if o.status == "failed":
+            complain(f"{o.title}: {o.message}")
+    for note in dict.fromkeys(note for o in outcomes for note in o.notes):
+        say(note)
+
+
+def _analyse(
+    store: Store,
+    sweep: str,
+    outcomes: list[Outcome],
+    analyzers: list[Analyzer],
+    overrides: list[str],
+    began: float,
+) -> int:
+    """The sweep's own run: its command line, its cells, and every analyzer's findings; returns how many failed."""
+    command = shlex.join(["python", "-m", "rbptrack", "-m", *overrides])
+    run_ids = [o.run_id for o in outcomes if o.status in ("measured", "skipped")]
+    run_id = store.begin(
+        f"sweep {sweep}",
+        {"rbptrack.kind": "sweep", "rbptrack.sweep": sweep, "mlflow.note.content": f"`{command}`"},
+        started=began,
+    )
+    failed, done = 0, list[Analysis]()
+    if run_ids:
+        runs = store.runs(FilterConfig(), run_ids=run_ids)
+        done, failed = analyze_all(store, runs, analyzers, sweep=sweep)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _cells_frame(outcomes).to_csv(folder / "cells.csv", index=False)
+        (folder / "command.txt").write_text(command + "\n", encoding="utf-8")
+        for analysis in done:
+            section = analysis.section
+            write_report(section.report, folder / section.name, html="")
+            (folder / section.name / "report.html").unlink()
+        if run_ids:
+            page = render(f"Sweep {sweep}", runs, [a.section for a in done], facts=[("command", command)])
+            (folder / "report.html").write_text(page, encoding="utf-8")
+        store.log_folder(run_id, folder)
+    failures = sum(o.status == "failed" for o in outcomes)
+    store.log(run_id, metrics={"cells": len(outcomes), "cells_failed": failures})
+    store.end(run_id, "FAILED" if failures else "FINISHED")
+    _where(store, run_id, done)
+    return failed
+
+
+def _where(store: Store, run_id: str, done: list[Analysis]) -> None:
+    if done:
+        say("")
+        location = store.artifact_uri(run_id)
+        path = Path(location, "report.html")
+        shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else f"{location}/report.html"
+        say(f"report   {shown}")
+
+
+def _cells_frame(outcomes: list[Outcome]) -> pd.DataFrame:
+    rows = [
+        {
+            "model": o.model,
+            "dataset": o.dataset,
+            "status": o.status,
+            "run_id": o.run_id,
+            **o.numbers,
+            "message": o.message,
+        }
+        for o in outcomes
+    ]
+    return pd.DataFrame(rows)

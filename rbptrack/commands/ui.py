@@ -1,0 +1,114 @@
+"""`python -m rbptrack ui`: MLflow's own server on the store, and a link that opens the measurements' charts."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from rbptrack.config import TrackingConfig
+from rbptrack.console import say
+from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.tracking import Store
+
+_START_SECONDS = 60.0
+
+
+@dataclass
+class UiConfig:
+    """Options of the command: port=5000 host=127.0.0.1 tracking.uri=... tracking.experiment=..."""
+
+    port: int = 5000
+    host: str = "127.0.0.1"
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+
+
+USAGE = """python -m rbptrack ui [port=5000] [host=127.0.0.1] [tracking.uri=...] [tracking.experiment=...]
+
+Starts MLflow's server on the tracking store, waits until it answers, and prints a link to the measurements' charts.
+Ctrl-C stops it. A port that is taken is replaced by the next free one."""
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until interrupted; returns the exit code."""
+    if any(a in ("-h", "--help") for a in arguments):
+        say(USAGE)
+        return 0
+    try:
+        config: UiConfig = OmegaConf.to_object(  # type: ignore[assignment]
+            OmegaConf.merge(OmegaConf.structured(UiConfig), OmegaConf.from_dotlist(arguments))
+        )
+    except OmegaConfBaseException as error:
+        raise BadInput(f"{str(error).splitlines()[0]}\n{USAGE.splitlines()[0]}") from error
+    store = Store(config.tracking)
+    if not store.exists:
+        raise BadInput(f"there is no tracking store at {store.database}: measure something first (python -m rbptrack)")
+    experiment = store.experiment_id
+    if store.uri.startswith(("http://", "https://")):
+        say(f"compare  {link(store.uri.rstrip('/'), experiment)}")
+        return 0
+    return _serve(store, config.host, _free_port(config.host, config.port), experiment)
+
+
+def link(server: str, experiment: str) -> str:
+    """The address of the comparison charts of all measurements."""
+    wanted = quote("tags.`rbptrack.kind` = 'measurement'", safe="")
+    return (
+        f"{server}/#/experiments/{experiment}/runs?searchFilter={wanted}"
+        "&orderByKey=attributes.start_time&orderByAsc=false&compareRunsMode=CHART&workflowType=machine_learning"
+    )
+
+
+def _serve(store: Store, host: str, port: int, experiment: str) -> int:
+    server = f"http://{host}:{port}"
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store.uri, "--host", host]
+    command += ["--port", str(port), "--workers", "1"]
+    environment = os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true"}
+    # MLflow's log is long and of no interest until it fails: it is read from a file then.
+    log = store.database.with_name("ui.log") if store.database else None
+    with log.open("w") if log else open(os.devnull, "w") as out:  # noqa: PTH123
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment)  # noqa: S603
+    try:
+        _wait(process, server)
+        say(f"compare  {link(server, experiment)}")
+        say("Ctrl-C stops the server.")
+        return process.wait()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def _wait(process: subprocess.Popen[bytes], server: str) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RbptrackError(f"MLflow's server ended at once with code {process.returncode}; see mlruns/ui.log")
+        try:
+            with urllib.request.urlopen(f"{server}/health", timeout=2):  # noqa: S310 - our own http address
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    raise RbptrackError(f"MLflow's server did not answer within {_START_SECONDS:.0f} s; see mlruns/ui.log")
+
+
+def _free_port(host: str, wanted: int) -> int:
+    for port in range(wanted, wanted + 100):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError:
+                continue
+            return port
+    raise BadInput(f"no free port from {wanted} to {wanted + 99} on {host}; give another: port=...")

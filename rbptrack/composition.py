@@ -1,0 +1,110 @@
+"""What rbptrack asks of Hydra beyond `hydra.main`: where configs are, which exist, and composing without running."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from rbptrack import config as schema
+from rbptrack.discovery import conf_folder
+from rbptrack.errors import BadInput
+
+schema.register()  # worker processes of other launchers import this module, and need the schema too
+
+
+class Composer:
+    """Composes configs with the search path that a command line asks for.
+
+    Args:
+        config_name: the primary config, `config` or `analyze`.
+        arguments: the command line: `hydra.searchpath=...` and `--config-dir` in it widen the search.
+
+    """
+
+    def __init__(self, config_name: str, arguments: Sequence[str]) -> None:
+        self.config_name = config_name
+        self._path = [a for a in arguments if a.startswith("hydra.searchpath=")]
+        extra = _config_dir(arguments)
+        if extra and not self._path:
+            self._path = [f"hydra.searchpath=[{Path(extra).absolute().as_uri()}]"]
+        self._options: dict[str, list[str]] = {}
+
+    def options(self, group: str) -> list[str]:
+        """Every name in a config group, subfolders included: `pythia/70m`."""
+        if group not in self._options:
+            with _initialized():
+                self._options[group] = list(self._walk(group, ""))
+        return self._options[group]
+
+    def _walk(self, group: str, prefix: str) -> list[str]:
+        loader = GlobalHydra.instance().config_loader()
+
+        def listed(kind: ObjectType) -> list[str]:
+            return loader.get_group_options(group, kind, config_name=self.config_name, overrides=list(self._path))
+
+        names = [prefix + name for name in listed(ObjectType.CONFIG)]
+        for folder in listed(ObjectType.GROUP):
+            names += self._walk(f"{group}/{folder}", f"{prefix}{folder}/")
+        return names
+
+    def compose(self, overrides: Sequence[str]) -> DictConfig:
+        """One config; BadInput (Hydra's own words, shortened) where it does not compose."""
+        extra = [p for p in self._path if p not in overrides]
+        with _initialized():
+            try:
+                return compose(self.config_name, overrides=[*overrides, *extra])
+            except (HydraException, OmegaConfBaseException) as error:
+                raise BadInput(_short(error)) from error
+
+    def compose_typed(self, overrides: Sequence[str]) -> Any:
+        """One config as its dataclass."""
+        return schema.typed(self.compose(overrides))
+
+
+def cells(overrides: Sequence[str]) -> list[list[str]]:
+    """The override lists of each job that Hydra's basic sweeper would launch."""
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+        batches = BasicSweeper.split_arguments(parsed, max_batch_size=None)
+    except HydraException as error:
+        raise BadInput(_short(error)) from error
+    return [job for batch in batches for job in batch]
+
+
+def _initialized() -> Any:
+    return initialize_config_dir(str(conf_folder()), version_base="1.3")
+
+
+def _config_dir(arguments: Sequence[str]) -> str:
+    for i, argument in enumerate(arguments):
+        if argument in ("--config-dir", "-cd") and i + 1 < len(arguments):
+            return arguments[i + 1]
+        if argument.startswith("--config-dir="):
+            return argument.partition("=")[2]
+    return ""
+
+
+def _short(error: Exception) -> str:
+    """Hydra's message without its hints on command-line flags and object types."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    hints = (
+        "Set the environment variable",
+        "full_key:",
+        "reference_type",
+        "object_type",
+        "Config search path",
+    )
+    kept = [line for line in lines if not line.startswith(hints)]
+    if error.__cause__ is not None:
+        kept.insert(1, str(error.__cause__).strip().splitlines()[0])
+    return "\n".join(kept[:3])

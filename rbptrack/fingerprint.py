@@ -1,0 +1,24 @@
+"""Identity of a measurement: everything that determines its numbers, and nothing else."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+SCORING_VERSION = 1  # raised when a change of the engine moves any number
+
+
+def fingerprint(parts: Mapping[str, object]) -> str:
+    """SHA-256 (hex) of the parts, whatever their order."""
+    text = json.dumps(dict(parts), sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def folder_hash(folder: Path) -> str:
+    """SHA-256 (hex) over the relative names and contents of a folder's files."""
+    total = hashlib.sha256()
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith(".")):
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        total.update(f"{path.relative_to(folder).as_posix()}\0{digest}\n".encode())
+    return total.hexdigest()

@@ -1,0 +1,193 @@
+"""Load a causal language model from the hub or a folder, count S, and split backbone from head."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from rbptrack.config import ModelConfig
+from rbptrack.errors import BadInput
+from rbptrack.scoring import Head
+from rbptrack.source import Source
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_CHECK_TOKENS = 8
+
+
+@dataclass(frozen=True)
+class CausalModel:
+    """A loaded model, split where the vocabulary begins.
+
+    Attributes:
+        backbone: token ids (batch, length) to hidden states (batch, length, width).
+        head: hidden states to logits.
+        device: where both live.
+        non_embedding_params: S.
+        total_params: every parameter, tied ones once.
+
+    """
+
+    backbone: Callable[[Tensor], Tensor]
+    head: Head
+    device: torch.device
+    non_embedding_params: int
+    total_params: int
+
+    @property
+    def vocab_size(self) -> int:
+        """|V|: rows of the head, padding rows included."""
+        return self.head.vocab_size
+
+
+def check_folder(folder: Path) -> None:
+    """BadInput unless a local model folder has config, safetensors weights and tokenizer."""
+    if not folder.is_dir():
+        raise BadInput(f"model.path={folder}: no such folder")
+    for what, patterns in {
+        "config": ["config.json"],
+        "weights": ["*.safetensors"],
+        "tokenizer": ["tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"],
+    }.items():
+        if not any(any(folder.glob(p)) for p in patterns):
+            raise BadInput(f"model.path={folder} has no {what}: expected {' or '.join(patterns)}")
+
+
+def load_tokenizer(source: Source) -> PreTrainedTokenizerBase:
+    """The model's own fast tokenizer."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source.location, revision=source.revision or "main")
+    except (OSError, ValueError) as error:
+        raise BadInput(f"the tokenizer of {source.location} cannot be loaded: {_first_line(error)}") from error
+    if not tokenizer.is_fast:
+        raise BadInput(f"the tokenizer of {source.location} has no fast version, which character offsets need")
+    return tokenizer
+
+
+def load_config(source: Source) -> Any:
+    """The model's transformers config."""
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(source.location, revision=source.revision or "main")
+    except (OSError, ValueError) as error:
+        raise BadInput(f"the config of {source.location} cannot be loaded: {_first_line(error)}") from error
+
+
+def check_fit(name: str, config: Any, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> None:
+    """BadInput where sequences are longer than the model's maximum or the tokenizer has more entries than rows."""
+    longest = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
+    if longest and seq_len > longest:
+        raise BadInput(f"dataset.seq_len must be at most {longest}, the maximum of {name}; got {seq_len}")
+    if len(tokenizer) > config.vocab_size:
+        raise BadInput(
+            f"{name}: its tokenizer has {len(tokenizer)} entries, the model only {config.vocab_size} rows; "
+            "the tokenizer is not this model's"
+        )
+
+
+def load_model(config: ModelConfig, source: Source) -> CausalModel:
+    """Load weights (safetensors only) and check that backbone and head together are the model.
+
+    Raises:
+        BadInput: the weights cannot be loaded, or the architecture does something to its logits that the split misses.
+
+    """
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    device = torch.device(_device(config.device))
+    try:
+        module = AutoModelForCausalLM.from_pretrained(
+            source.location,
+            revision=source.revision or "main",
+            dtype=getattr(torch, config.dtype.value),
+            attn_implementation=config.attention,
+            use_safetensors=True,
+        )
+    except (OSError, ValueError, RuntimeError, ImportError) as error:
+        raise BadInput(f"model {config.name} cannot be loaded from {source.location}: {_first_line(error)}") from error
+    module.to(device)  # type: ignore[arg-type]
+    module.eval()  # type: ignore[no-untyped-call]
+    model = split(module)
+    _verify(module, model, config.name)
+    return model
+
+
+def split(module: nn.Module) -> CausalModel:
+    """Split a transformers causal LM into backbone and head."""
+    output = module.get_output_embeddings()  # type: ignore[operator]
+    config: Any = module.config
+    base: Any = module.base_model
+
+    def backbone(tokens: Tensor) -> Tensor:
+        # No attention mask: batches are padded on the right only, and a causal model never looks there.
+        return base(input_ids=tokens, use_cache=False).last_hidden_state  # type: ignore[no-any-return]
+
+    head = Head(
+        weight=output.weight.detach(),
+        bias=None if getattr(output, "bias", None) is None else output.bias.detach(),
+        softcap=getattr(config, "final_logit_softcapping", None),
+        scale=float(getattr(config, "logit_scale", 1.0)) / float(getattr(config, "logits_scaling", 1.0)),
+    )
+    return CausalModel(
+        backbone=backbone,
+        head=head,
+        device=output.weight.device,
+        non_embedding_params=non_embedding_params(module),
+        total_params=sum(p.numel() for p in module.parameters()),
+    )
+
+
+def non_embedding_params(module: nn.Module) -> int:
+    """S: parameters without token embedding, learned position embedding and output head; tied ones counted once."""
+    outside: set[int] = {id(p) for m in module.modules() if isinstance(m, nn.Embedding) for p in m.parameters()}
+    outside |= {id(p) for p in module.get_output_embeddings().parameters()}  # type: ignore[operator]
+    return sum(p.numel() for p in module.parameters() if id(p) not in outside)
+
+
+@torch.inference_mode()
+def _verify(module: nn.Module, model: CausalModel, name: str) -> None:
+    """A head that caps, scales or projects in a way unknown here would give wrong ranks: refuse it."""
+    tokens = torch.arange(1, 1 + _CHECK_TOKENS, device=model.device)[None] % model.vocab_size  # (1, tokens)
+    whole = module(input_ids=tokens, use_cache=False).logits[0].float()
+    hidden = model.backbone(tokens)[0].float()
+    ours = hidden @ model.head.weight.float().T
+    if model.head.bias is not None:
+        ours = ours + model.head.bias.float()
+    ours = ours * model.head.scale
+    if model.head.softcap is not None:
+        ours = model.head.softcap * torch.tanh(ours / model.head.softcap)
+    tolerance = 1e-3 if model.head.weight.dtype == torch.float32 else 5e-2
+    worst = float((ours - whole).abs().max() / whole.abs().max().clamp(min=1e-6))
+    if worst > tolerance:
+        raise BadInput(
+            f"model {name}: its logits are not its hidden states times its head (relative difference {worst:.2g}); "
+            "this architecture is not supported, because its ranks would be wrong"
+        )
+
+
+def _device(wanted: str) -> str:
+    available = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    if wanted == "auto":
+        return available[-1]
+    if wanted.split(":")[0] not in available:
+        raise BadInput(f"model.device={wanted} is not available here. Devices: auto, {', '.join(available)}")
+    return wanted
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

@@ -1,0 +1,123 @@
+"""Expand patterns in command-line overrides: `model=pythia/*` becomes the list of Pythia's sizes.
+
+Hydra itself cannot: a pattern fails while the primary config is composed, before any sweeper exists. So
+the arguments are rewritten before Hydra reads them. Nothing here imports Hydra: the names that exist come
+from the caller.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+from rbptrack.errors import BadInput, unknown
+
+_SUFFIX = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
+_WORDS = {word: rank for rank, word in enumerate(("tiny", "small", "base", "medium", "large", "xl", "xxl"))}
+_FUNCTION = re.compile(r"[A-Za-z_]\w*\(.*\)$", re.DOTALL)
+
+Options = Callable[[str], Sequence[str]]
+
+
+def size_key(name: str) -> tuple[object, ...]:
+    """Sort key for names by size: 70m < 1b < 1.4b, small < medium < large < xl, and text alphabetically."""
+    key: list[object] = []
+    for part in name.split("/"):
+        if part in _WORDS:
+            key.append((1, float(_WORDS[part]), part))
+            continue
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmbt]?)(.*)", part, re.IGNORECASE)
+        if match:
+            number, suffix, rest = match.groups()
+            key.append((0, float(number) * _SUFFIX[suffix.lower()], rest))
+        else:
+            key.append((2, 0.0, part))
+    return tuple(key)
+
+
+def match(pattern: str, names: Sequence[str]) -> list[str]:
+    """The names that a pattern stands for, in order of size: `*` stays inside a folder, `**` crosses folders."""
+    regex = re.escape(pattern).replace(r"\*\*", ".*").replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
+    return sorted((n for n in names if re.fullmatch(regex, n)), key=size_key)
+
+
+def split_list(value: str) -> list[str]:
+    """The elements of `a,b` or `[a,b]`."""
+    value = value.strip()
+    if value.startswith("[") and value.endswith("]"):
+        value = value[1:-1]
+    return [part.strip().strip("'\"") for part in value.split(",") if part.strip()]
+
+
+def expand(arguments: Sequence[str], *, groups: Sequence[str], options: Options) -> tuple[list[str], bool]:
+    """Expand patterns and lists over config groups.
+
+    Args:
+        arguments: the command line after the program's name.
+        groups: the config groups whose values may be patterns or lists, such as `model`.
+        options: the names that exist in a group.
+
+    Returns:
+        The rewritten arguments, and whether any of them now sweeps over several values.
+
+    Raises:
+        BadInput: a name or pattern without a match; the message lists what there is.
+
+    """
+    rewritten: list[str] = []
+    sweeps = False
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if not equals or key not in groups or _FUNCTION.match(value):
+            rewritten.append(argument)
+            continue
+        chosen: list[str] = []
+        for element in split_list(value):
+            chosen += [name for name in _resolve(key, element, options(key)) if name not in chosen]
+        if not chosen:
+            raise BadInput(f"{argument}: expected a name of the group {key}, a pattern or a list of them")
+        sweeps |= len(chosen) > 1
+        rewritten.append(f"{key}={','.join(chosen)}")
+    return rewritten, sweeps
+
+
+def _resolve(group: str, element: str, names: Sequence[str]) -> list[str]:
+    if element in names:
+        return [element]
+    found = match(element, names) if "*" in element or "?" in element else []
+    if found:
+        return found
+    family = element.split("/")[0]
+    siblings = sorted((n for n in names if n.startswith(family + "/")), key=size_key)
+    if siblings:
+        sizes = [n.removeprefix(family + "/") for n in siblings]
+        raise unknown(group, element, sizes, label=f"Sizes of {family}")
+    raise unknown(group, element, _summary(names))
+
+
+def _summary(names: Sequence[str]) -> list[str]:
+    """The names, with a folder of many sizes written as `pythia/{14m,31m,...}`."""
+    folders: dict[str, list[str]] = {}
+    for name in sorted(names, key=size_key):
+        folder, slash, leaf = name.rpartition("/")
+        folders.setdefault(folder if slash else "", []).append(leaf)
+    grouped = [f"{folder}/{{{','.join(leaves)}}}" for folder, leaves in sorted(folders.items()) if folder]
+    return folders.get("", []) + grouped
+
+
+def lists_as_values(arguments: Sequence[str], keys: dict[str, str]) -> list[str]:
+    """Rewrite `key=a,b` to `target=[a,b]` where a comma means one list, not a sweep.
+
+    Args:
+        arguments: the command line after the program's name.
+        keys: from the key that users write to the config key that holds the list.
+
+    """
+    rewritten: list[str] = []
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if equals and key in keys and value:
+            quoted = ",".join(
+                "'" + v.replace("'", "\\'") + "'" if re.search(r"[*?]", v) else v for v in split_list(value)
+            )
+            argument = f"{keys[key]}=[{quoted}]"
+        rewritten.append(argument)
+    return rewritten

@@ -1,0 +1,251 @@
+"""Ranks as data: one row per scored token (`RankTable`), or counts by rank (`RankHistogram`).
+
+Every metric derives from these two, so that no model runs again for a new k, window or fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rbptrack.errors import BadInput, RbptrackError
+
+IntArray = npt.NDArray[Any]
+FloatArray = npt.NDArray[Any]
+
+SCHEMA = pa.schema(
+    [
+        ("document", pa.int32()),  # the document's number in the selection, from 0
+        ("position", pa.int32()),  # the token's index in its tokenised document, from 0
+        ("field", pa.int8()),  # which of the dataset's fields the token came from
+        ("token", pa.int32()),  # the target's id in the vocabulary
+        ("greater", pa.int32()),  # entries with a logit strictly above the target's
+        ("ties", pa.int32()),  # other entries with a logit equal to the target's
+        ("logprob", pa.float32()),  # ln p(target), nats
+    ]
+)
+
+
+def log_grid(largest: int, *, per_decade: int = 12) -> IntArray:
+    """Integers 1..largest, about evenly spaced in ln k: every one while they are sparse, both ends included."""
+    steps = max(2, int(np.log10(max(largest, 2)) * per_decade) + 1)
+    return np.unique(np.rint(np.geomspace(1, largest, steps)).astype(np.int64))
+
+
+@dataclass(frozen=True)
+class RankTable:
+    """The ranks of every scored token of one measurement, in text order.
+
+    Attributes:
+        table: Arrow table with the columns of `SCHEMA`.
+        vocab_size: |V|, the number of candidates that a target competes with, itself included.
+
+    """
+
+    table: pa.Table
+    vocab_size: int
+
+    def __post_init__(self) -> None:
+        if not self.table.schema.equals(SCHEMA):
+            raise RbptrackError(f"not a rank table: columns {self.table.schema.names}, expected {SCHEMA.names}")
+
+    @classmethod
+    def from_arrays(cls, *, vocab_size: int, **columns: npt.ArrayLike) -> RankTable:
+        """A table from one array per column of `SCHEMA`, each of shape (tokens,)."""
+        arrays = [pa.array(np.asarray(columns[f.name]), type=f.type) for f in SCHEMA]
+        return cls(pa.Table.from_arrays(arrays, schema=SCHEMA), vocab_size)
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """One column as a numpy array of shape (tokens,)."""
+        return np.asarray(self.table.column(name).to_numpy())
+
+    @cached_property
+    def rank(self) -> IntArray:
+        """R = number of entries with p >= p(target), the target included (arXiv 2510.20387, eq. 3): 1 is best."""
+        return np.asarray(self.column("greater") + self.column("ties") + 1)
+
+    @cached_property
+    def strict_rank(self) -> IntArray:
+        """1 + number of entries with p > p(target)."""
+        return np.asarray(self.column("greater") + 1)
+
+    @property
+    def num_tokens(self) -> int:
+        """How many scored tokens there are: the denominator of every mean."""
+        return len(self)
+
+    @property
+    def ce(self) -> float:
+        """Mean of -ln p(target), nats."""
+        return float(-self.column("logprob").astype(np.float64).sum() / len(self))
+
+    @property
+    def tie_rate(self) -> float:
+        """Share of scored tokens whose logit another entry equals."""
+        return float(np.count_nonzero(self.column("ties")) / len(self))
+
+    def rbp(self, k: int) -> float:
+        """RBP_k = Pr(R <= k), the share of scored tokens whose rank is at most k."""
+        return float(np.count_nonzero(self.rank <= check_k(k, self.vocab_size)) / len(self))
+
+    def histogram(self) -> RankHistogram:
+        """Counts and log-probabilities by rank."""
+        ranks, inverse = np.unique(self.rank, return_inverse=True)
+        count = np.bincount(inverse, minlength=len(ranks))
+        logprob = np.bincount(inverse, weights=self.column("logprob").astype(np.float64), minlength=len(ranks))
+        return RankHistogram(ranks.astype(np.int64), count.astype(np.int64), logprob, self.vocab_size)
+
+    def document_counts(self, ks: Sequence[int]) -> DocumentCounts:
+        """Per-document sums: what a bootstrap over documents resamples."""
+        present, document = np.unique(self.column("document"), return_inverse=True)
+        size = len(present)
+        nats = np.bincount(document, weights=-self.column("logprob").astype(np.float64), minlength=size)
+        tokens = np.bincount(document, minlength=size)
+        hits = np.stack([np.bincount(document[self.rank <= k], minlength=size) for k in ks], axis=1)
+        return DocumentCounts(tuple(ks), present.astype(np.int64), tokens, nats, hits)
+
+    def write(self, path: Path) -> None:
+        """Write Parquet (zstd), whole or not at all."""
+        metadata = {b"rbptrack.vocab_size": str(self.vocab_size).encode()}
+        partial = path.with_name(path.name + ".tmp")
+        pq.write_table(self.table.replace_schema_metadata(metadata), partial, compression="zstd")
+        partial.replace(path)
+
+    @classmethod
+    def read(cls, path: Path) -> RankTable:
+        """Read what `write` wrote."""
+        table = pq.read_table(path)
+        vocab_size = int((table.schema.metadata or {}).get(b"rbptrack.vocab_size", b"0"))
+        if not vocab_size:
+            raise RbptrackError(f"{path} is not a rank table of rbptrack: it names no vocabulary size")
+        return cls(table.replace_schema_metadata(None), vocab_size)
+
+    @classmethod
+    def concatenate(cls, tables: Iterable[RankTable]) -> RankTable:
+        """Join tables of disjoint documents (or disjoint stretches of them), in the order given."""
+        parts = list(tables)
+        sizes = {part.vocab_size for part in parts}
+        if len(sizes) != 1:
+            raise RbptrackError(f"rank tables over different vocabularies cannot be joined: {sorted(sizes)}")
+        return cls(pa.concat_tables([p.table for p in parts]).combine_chunks(), sizes.pop())
+
+
+@dataclass(frozen=True)
+class DocumentCounts:
+    """Sums per document, the unit of resampling.
+
+    Attributes:
+        ks: the k that `hits` counts.
+        document: numbers of the documents that have scored tokens, ascending, (documents,).
+        tokens: scored tokens, (documents,).
+        nats: sum of -ln p(target), (documents,).
+        hits: tokens with rank <= k, (documents, len(ks)).
+
+    """
+
+    ks: tuple[int, ...]
+    document: IntArray
+    tokens: IntArray
+    nats: FloatArray
+    hits: IntArray
+
+    @property
+    def sums(self) -> FloatArray:
+        """(documents, 2 + len(ks)): tokens, nats, then hits of each k."""
+        return np.column_stack([self.tokens, self.nats, self.hits]).astype(np.float64)
+
+    def __add__(self, other: DocumentCounts) -> DocumentCounts:
+        if self.ks != other.ks:
+            raise RbptrackError(f"counts for k = {self.ks} and {other.ks} cannot be added")
+        document, inverse = np.unique(np.concatenate([self.document, other.document]), return_inverse=True)
+
+        def total(mine: npt.NDArray[Any], theirs: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            both = np.concatenate([mine, theirs])
+            result = np.zeros((len(document), *both.shape[1:]), dtype=both.dtype)
+            np.add.at(result, inverse, both)
+            return result
+
+        return DocumentCounts(
+            self.ks,
+            document,
+            total(self.tokens, other.tokens),
+            total(self.nats, other.nats),
+            total(self.hits, other.hits),
+        )
+
+
+@dataclass(frozen=True)
+class RankHistogram:
+    """How many scored tokens have each rank; a sufficient statistic for the rank distribution.
+
+    Attributes:
+        rank: the ranks that occur, ascending, (ranks,).
+        count: tokens of each, (ranks,).
+        logprob: sum of ln p(target) over them, nats, (ranks,).
+        vocab_size: |V|.
+
+    """
+
+    rank: IntArray
+    count: IntArray
+    logprob: FloatArray
+    vocab_size: int
+
+    @property
+    def num_tokens(self) -> int:
+        """How many scored tokens there are."""
+        return int(self.count.sum())
+
+    @property
+    def ce(self) -> float:
+        """Mean of -ln p(target), nats."""
+        return float(-self.logprob.sum() / self.num_tokens)
+
+    def rbp(self, k: int) -> float:
+        """RBP_k = Pr(R <= k)."""
+        return float(self.rbp_curve([check_k(k, self.vocab_size)])[0])
+
+    def rbp_curve(self, ks: npt.ArrayLike) -> FloatArray:
+        """RBP_k at each k of ks, (len(ks),)."""
+        cumulative = np.concatenate([[0], np.cumsum(self.count)])
+        return np.asarray(cumulative[np.searchsorted(self.rank, ks, side="right")] / self.num_tokens)
+
+    def __add__(self, other: RankHistogram) -> RankHistogram:
+        if self.vocab_size != other.vocab_size:
+            raise RbptrackError(f"histograms over {self.vocab_size} and {other.vocab_size} entries cannot be added")
+        rank, inverse = np.unique(np.concatenate([self.rank, other.rank]), return_inverse=True)
+        count = np.zeros(len(rank), dtype=np.int64)
+        np.add.at(count, inverse, np.concatenate([self.count, other.count]))
+        logprob = np.bincount(inverse, weights=np.concatenate([self.logprob, other.logprob]), minlength=len(rank))
+        return RankHistogram(rank, count, logprob, self.vocab_size)
+
+    def write(self, path: Path) -> None:
+        """Write Parquet with the columns rank, count, logprob."""
+        table = pa.table({"rank": self.rank, "count": self.count, "logprob": self.logprob})
+        metadata = {b"rbptrack.vocab_size": str(self.vocab_size).encode()}
+        pq.write_table(table.replace_schema_metadata(metadata), path, compression="zstd")
+
+    @classmethod
+    def read(cls, path: Path) -> RankHistogram:
+        """Read what `write` wrote."""
+        table = pq.read_table(path)
+        rank, count, logprob = (table.column(n).to_numpy() for n in ("rank", "count", "logprob"))
+        return cls(rank, count, logprob, int(table.schema.metadata[b"rbptrack.vocab_size"]))
+
+
+def check_k(k: int, vocab_size: int) -> int:
+    """The k itself, if it is one of 1..|V|; BadInput otherwise."""
+    if not 1 <= k <= vocab_size:
+        raise BadInput(f"k must be between 1 and {vocab_size}, the vocabulary's size; got {k}")
+    return k

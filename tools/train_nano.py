@@ -1,0 +1,346 @@
+"""Train the embedded `nano` family and freeze it with its two held-out corpora.
+
+python tools/train_nano.py corpus --work DIR      # texts, split by file; tokenizer; token arrays
+python tools/train_nano.py train --work DIR nano-6k nano-16k ...   # resumes; progress in DIR/<size>.jsonl
+python tools/train_nano.py freeze --work DIR      # float16 safetensors and Parquet into rbptrack/embedded/
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import hashlib
+import json
+import math
+import os
+import sysconfig
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+CONTEXT = 256
+VOCABULARY = 4096
+SIZES = {  # size label: (layers, width, heads): S = layers (12 d^2 + 13 d) + 2 d, evenly spaced in ln S
+    "6k": (3, 12, 2),
+    "15k": (3, 20, 2),
+    "38k": (3, 32, 2),
+    "115k": (3, 56, 4),
+    "311k": (4, 80, 4),
+    "760k": (5, 112, 7),
+    "2m": (6, 168, 7),
+}
+PEAK_LR = {size: 0.02 * math.sqrt(56 / width) for size, (_, width, _) in SIZES.items()}
+LARGEST_TOKENS = 12_500_000  # of the largest size; about 1.5 epochs
+TOKENS_EXPONENT = 0.3  # training tokens grow as S^0.3, so that no size is starved while another is saturated
+HELD_OUT_SHARE = 0.14  # of the standard library's files
+DOCUMENT_CHARACTERS = 24_000  # a held-out document is the head of its file: no file weighs too much
+SHINGLE = 6  # consecutive non-blank lines that count as a copied passage
+MAX_COPIED = 0.10  # a held-out document with more of its shingles in the training text is dropped
+
+
+def source_files() -> Iterator[tuple[str, str]]:
+    """Readable, hand-written Python files of the running interpreter's standard library, as (path, text)."""
+    root = Path(sysconfig.get_paths()["stdlib"])
+    for path in sorted(root.rglob("*.py")):
+        name = path.relative_to(root).as_posix()
+        if name.startswith(
+            (
+                "site-packages/",
+                "pydoc_data/",
+                "encodings/cp",
+                "encodings/iso",
+                "encodings/mac",
+                "_sysconfigdata",
+                "config-",
+            )
+        ):
+            continue
+        try:
+            text = path.read_text(encoding="utf-8")
+            ast.parse(text)
+        except (UnicodeDecodeError, SyntaxError, ValueError):
+            continue
+        if len(text) >= 200:
+            yield name, text
+
+
+def docstrings(text: str) -> str:
+    """The docstrings of a module's text of at least 80 characters, in order, separated by blank lines."""
+    nodes = (
+        n
+        for n in ast.walk(ast.parse(text))
+        if isinstance(n, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+    )
+    found = [ast.get_docstring(node) for node in nodes]
+    return "\n\n".join(s for s in found if s and len(s) >= 80)
+
+
+def shingles(text: str) -> set[int]:
+    """Hashes of every run of SHINGLE consecutive non-blank stripped lines."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    runs = ("\n".join(lines[i : i + SHINGLE]) for i in range(max(1, len(lines) - SHINGLE + 1)))
+    return {int.from_bytes(hashlib.blake2b(run.encode(), digest_size=8).digest(), "big") for run in runs}
+
+
+def is_held_out(name: str) -> bool:
+    """Split by file: a hash of the path decides, so that the split does not depend on order or machine."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") / 2**32 < HELD_OUT_SHARE
+
+
+def build_corpus(work: Path) -> None:
+    """Write train.jsonl, stdlib.jsonl, pydocs.jsonl, the tokenizer and train.npy."""
+    from pydoc_data.topics import topics
+
+    import numpy as np
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    train: list[tuple[str, str]] = []
+    held: list[tuple[str, str]] = []
+    for name, text in source_files():
+        (held if is_held_out(name) else train).append((name, text))
+    train += [(f"{name}:docstrings", d) for name, t in train if len(d := docstrings(t)) >= 400]
+    seen: set[int] = set()
+    for _, text in train:
+        seen |= shingles(text)
+
+    def fresh(text: str) -> bool:
+        own = shingles(text)
+        return len(own & seen) / len(own) <= MAX_COPIED
+
+    stdlib = [(n, t[:DOCUMENT_CHARACTERS]) for n, t in held]
+    stdlib = [(n, t) for n, t in stdlib if fresh(t)]
+    pydocs = [(f"topic:{n}", t.strip()) for n, t in sorted(topics.items())]
+    pydocs += [(f"{n}:docstrings", docstrings(t)) for n, t in held]
+    pydocs = [(n, t[:DOCUMENT_CHARACTERS]) for n, t in pydocs if len(t) >= 400 and fresh(t)]
+    work.mkdir(parents=True, exist_ok=True)
+    for label, documents in {"train": train, "stdlib": stdlib, "pydocs": pydocs}.items():
+        with (work / f"{label}.jsonl").open("w") as out:
+            out.writelines(json.dumps({"id": n, "text": t}) + "\n" for n, t in documents)
+
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    bpe.train_from_iterator((t for _, t in train), trainer)
+    bpe.save(str(work / "tokenizer.json"))
+    streams = []
+    for _, text in train:
+        streams.append(np.array([0, *bpe.encode(text).ids], dtype=np.uint16))
+    tokens = np.concatenate(streams)
+    np.save(work / "train.npy", tokens)
+    held_rows = []  # a fixed sample of held-out windows for the training curve
+    for _, text in stdlib:
+        ids = [0, *bpe.encode(text).ids]
+        held_rows += [ids[i : i + CONTEXT + 1] for i in range(0, len(ids) - CONTEXT, 2 * CONTEXT)]
+    np.save(work / "held.npy", np.array(held_rows[:: max(1, len(held_rows) // 256)], dtype=np.uint16))
+    counts = {}
+    for label, documents in {"stdlib": stdlib, "pydocs": pydocs}.items():
+        counts[label] = (len(documents), sum(len(bpe.encode(t).ids) for _, t in documents))
+    print(f"train: {len(train)} documents, {len(tokens):,} tokens; held out (documents, tokens): {counts}")
+
+
+def training_tokens(size: str) -> int:
+    """Tokens that a size is trained on: LARGEST_TOKENS (S / S_largest)^TOKENS_EXPONENT."""
+    ratio = parameters(size) / max(parameters(other) for other in SIZES)
+    return int(LARGEST_TOKENS * ratio**TOKENS_EXPONENT)
+
+
+def parameters(size: str) -> int:
+    """S of a size."""
+    layers, width, _ = SIZES[size]
+    return layers * (12 * width**2 + 13 * width) + 2 * width
+
+
+def build_model(size: str):
+    """A GPT-NeoX causal LM of the named size with random weights (tied embeddings, rotary positions)."""
+    from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+
+    layers, width, heads = SIZES[size]
+    config = GPTNeoXConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+        max_position_embeddings=2 * CONTEXT,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 1.0},
+        tie_word_embeddings=True,
+        use_cache=False,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    return GPTNeoXForCausalLM(config)
+
+
+def optimizers(model, optimizer: str, lr: float):
+    """Muon for the matrices of the layers, AdamW for embeddings, norms and biases; or AdamW for all."""
+    import torch
+
+    hidden = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
+    others = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
+    if optimizer == "adamw":
+        groups = [{"params": hidden, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+        return [torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98))]
+    return [
+        torch.optim.Muon(hidden, lr=lr, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(others, lr=lr, betas=(0.9, 0.98), weight_decay=0.0),
+    ]
+
+
+def train(work: Path, size: str, *, tokens: int, batch: int, lr: float, optimizer: str, seed: int, label: str) -> None:
+    """Train one size; resumes from DIR/<label>.pt; the curve goes to DIR/<label>.jsonl."""
+    import numpy as np
+    import torch
+
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
+    torch.manual_seed(seed)
+    model = build_model(size)
+    opts = optimizers(model, optimizer, lr)
+    data = torch.from_numpy(np.load(work / "train.npy").astype(np.int64))
+    held = torch.from_numpy(np.load(work / "held.npy").astype(np.int64))
+    steps = tokens // (batch * CONTEXT)
+    warmup = max(1, steps // 50)
+    checkpoint = work / f"{label}.pt"
+    start = 0
+    if checkpoint.exists():
+        state = torch.load(checkpoint, weights_only=True)
+        model.load_state_dict(state["model"])
+        for opt, saved in zip(opts, state["optimizers"], strict=True):
+            opt.load_state_dict(saved)
+        start = state["step"]
+    if start >= steps:
+        return
+
+    def loss_of(x, y):
+        hidden = model.gpt_neox(input_ids=x).last_hidden_state
+        logits = hidden @ model.get_output_embeddings().weight.T
+        return torch.nn.functional.cross_entropy(logits.float().reshape(-1, VOCABULARY), y.reshape(-1))
+
+    fast = torch.compile(loss_of)
+    per_epoch = (len(data) - CONTEXT - 1) // CONTEXT
+
+    def windows(step: int):  # every epoch reads every window once, in its own order and from its own offset
+        index = torch.arange(step * batch, (step + 1) * batch)
+        rows = []
+        for i in index.tolist():
+            epoch, place = divmod(i, per_epoch)
+            if epoch not in orders:
+                generator = torch.Generator().manual_seed(seed * 1000 + epoch)
+                orders.clear()
+                offset = int(torch.randint(CONTEXT, (1,), generator=generator))
+                orders[epoch] = (offset, torch.randperm(per_epoch, generator=generator))
+            offset, order = orders[epoch]
+            at = min(offset + int(order[place]) * CONTEXT, len(data) - CONTEXT - 1)
+            rows.append(data[at : at + CONTEXT + 1])
+        return torch.stack(rows)
+
+    orders: dict = {}
+    began, mean = time.time(), 0.0
+    saved_at = time.time()
+    for step in range(start, steps):
+        scale = min(1.0, (step + 1) / warmup) * (1 - step / steps)  # linear decay to zero
+        for opt in opts:
+            for group in opt.param_groups:
+                group["lr"] = lr * scale
+        rows = windows(step)
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = fast(rows[:, :-1], rows[:, 1:])
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for opt in opts:
+            opt.step()
+            opt.zero_grad()
+        mean += float(loss.detach())
+        if (step + 1) % 200 == 0 or step + 1 == steps:
+            with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+                ce = sum(float(loss_of(h[:, :-1], h[:, 1:])) for h in held.split(16)) / math.ceil(len(held) / 16)
+            count = (step % 200) + 1
+            row = {
+                "step": step + 1,
+                "steps": steps,
+                "train": mean / count,
+                "held_out": ce,
+                "seconds": time.time() - began,
+            }
+            with (work / f"{label}.jsonl").open("a") as out:
+                out.write(json.dumps(row) + "\n")
+            mean = 0.0
+        if time.time() - saved_at > 120 or step + 1 == steps:
+            state = {
+                "model": model.state_dict(),
+                "optimizers": [o.state_dict() for o in opts],
+                "step": step + 1,
+            }
+            torch.save(state, checkpoint.with_suffix(".tmp"))
+            checkpoint.with_suffix(".tmp").replace(checkpoint)
+            saved_at = time.time()
+
+
+def freeze(work: Path, target: Path) -> None:
+    """Write float16 safetensors, tokenizer and config per size, both corpora, the training manifest and the notice."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    import torch
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_file(str(work / "tokenizer.json")),
+        eos_token="<|endoftext|>",
+        bos_token="<|endoftext|>",
+        model_max_length=2 * CONTEXT,
+    )
+    for size in SIZES:
+        if not (work / f"{size}.pt").exists():
+            continue
+        model = build_model(size)
+        model.load_state_dict(torch.load(work / f"{size}.pt", weights_only=True)["model"])
+        folder = target / "models" / size
+        model.to(torch.float16).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        (folder / "generation_config.json").unlink(missing_ok=True)
+    for label in ("stdlib", "pydocs"):
+        rows = [json.loads(line) for line in (work / f"{label}.jsonl").open()]
+        (target / "datasets" / label).mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(rows), target / "datasets" / label / "test.parquet", compression="zstd")
+    names = [json.loads(line)["id"] for line in (work / "train.jsonl").open()]
+    (target / "train_files.txt").write_text("\n".join(n for n in names if ":" not in n) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["corpus", "train", "freeze"])
+    parser.add_argument("sizes", nargs="*", default=[])
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--tokens", type=int, help="default: grows with size")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--lr", type=float)
+    parser.add_argument("--optimizer", choices=["muon", "adamw"], default="muon")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--label", default="{size}")
+    arguments = parser.parse_args()
+    if arguments.command == "corpus":
+        build_corpus(arguments.work)
+    elif arguments.command == "freeze":
+        freeze(arguments.work, Path(__file__).parent.parent / "rbptrack" / "embedded")
+    elif arguments.command == "train":
+        for size in arguments.sizes:
+            train(
+                arguments.work,
+                size,
+                tokens=arguments.tokens or training_tokens(size),
+                batch=arguments.batch,
+                lr=arguments.lr or PEAK_LR[size],
+                optimizer=arguments.optimizer,
+                seed=arguments.seed,
+                label=arguments.label.format(size=size),
+            )
+
+
+if __name__ == "__main__":
+    main()
