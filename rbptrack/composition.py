@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -34,7 +36,7 @@ class Composer:
     def __init__(self, config_name: str, arguments: Sequence[str]) -> None:
         self.config_name = config_name
         self._path = [a for a in arguments if a.startswith("hydra.searchpath=")]
-        extra = _config_dir(arguments)
+        extra = parse_flags(arguments)[0].config_dir
         if extra and not self._path:
             self._path = [f"hydra.searchpath=[{Path(extra).absolute().as_uri()}]"]
         self._options: dict[str, list[str]] = {}
@@ -85,13 +87,17 @@ def _initialized() -> Any:
     return initialize_config_dir(str(conf_folder()), version_base="1.3")
 
 
-def _config_dir(arguments: Sequence[str]) -> str:
-    for i, argument in enumerate(arguments):
-        if argument in ("--config-dir", "-cd") and i + 1 < len(arguments):
-            return arguments[i + 1]
-        if argument.startswith("--config-dir="):
-            return argument.partition("=")[2]
-    return ""
+def parse_flags(arguments: Sequence[str]) -> tuple[Namespace, list[str], list[str]]:
+    """Hydra's own flags as it understands them, then their words, then the overrides, each in the order given.
+
+    Hydra takes overrides in one stretch only; flags first and overrides last is always right.
+    """
+    flags = get_args_parser().parse_intermixed_args(list(arguments))
+    overrides = list(flags.overrides)
+    words = list(arguments)
+    for override in overrides:
+        words.remove(override)
+    return flags, words, overrides
 
 
 def _short(error: Exception) -> str:

@@ -31,7 +31,7 @@ SIZES = {  # size label: (layers, width, heads): S = layers (12 d^2 + 13 d) + 2 
 }
 PEAK_LR = {size: 0.02 * math.sqrt(56 / width) for size, (_, width, _) in SIZES.items()}
 LARGEST_TOKENS = 12_500_000  # of the largest size; about 1.5 epochs
-TOKENS_EXPONENT = 0.3  # training tokens grow as S^0.3, so that no size is starved while another is saturated
+TOKENS_EXPONENT = 0.5  # training tokens grow as S^0.5, so that no size is starved while another is saturated
 HELD_OUT_SHARE = 0.14  # of the standard library's files
 DOCUMENT_CHARACTERS = 24_000  # a held-out document is the head of its file: no file weighs too much
 SHINGLE = 6  # consecutive non-blank lines that count as a copied passage
@@ -192,7 +192,18 @@ def optimizers(model, optimizer: str, lr: float):
     ]
 
 
-def train(work: Path, size: str, *, tokens: int, batch: int, lr: float, optimizer: str, seed: int, label: str) -> None:
+def train(
+    work: Path,
+    size: str,
+    *,
+    tokens: int,
+    batch: int,
+    lr: float,
+    optimizer: str,
+    seed: int,
+    label: str,
+    first_cycle: Path | None,
+) -> None:
     """Train one size; resumes from DIR/<label>.pt; the curve goes to DIR/<label>.jsonl."""
     import numpy as np
     import torch
@@ -207,7 +218,12 @@ def train(work: Path, size: str, *, tokens: int, batch: int, lr: float, optimize
     warmup = max(1, steps // 50)
     checkpoint = work / f"{label}.pt"
     start = 0
-    if checkpoint.exists():
+    if first_cycle and not checkpoint.exists():
+        state = torch.load(first_cycle, weights_only=True)
+        model.load_state_dict(state["model"])
+        for opt, saved in zip(opts, state["optimizers"], strict=True):
+            opt.load_state_dict(saved)
+    elif checkpoint.exists():
         state = torch.load(checkpoint, weights_only=True)
         model.load_state_dict(state["model"])
         for opt, saved in zip(opts, state["optimizers"], strict=True):
@@ -323,6 +339,7 @@ def main() -> None:
     parser.add_argument("--optimizer", choices=["muon", "adamw"], default="muon")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--label", default="{size}")
+    parser.add_argument("--first-cycle", type=Path, help="checkpoint of a finished cycle to train on from")
     arguments = parser.parse_args()
     if arguments.command == "corpus":
         build_corpus(arguments.work)
@@ -339,6 +356,7 @@ def main() -> None:
                 optimizer=arguments.optimizer,
                 seed=arguments.seed,
                 label=arguments.label.format(size=size),
+                first_cycle=arguments.first_cycle,
             )
 
 

@@ -9,12 +9,12 @@ from omegaconf import DictConfig
 
 from rbptrack.analysis import analyze
 from rbptrack.analyzer import Analyzer
-from rbptrack.composition import Composer, cells
+from rbptrack.composition import Composer, cells, parse_flags
 from rbptrack.config import AnalyzeConfig, typed
 from rbptrack.console import complain, say
-from rbptrack.discovery import Plugins, conf_folder, discover
+from rbptrack.discovery import conf_folder, discover
 from rbptrack.errors import RbptrackError
-from rbptrack.overrides import expand, lists_as_values
+from rbptrack.overrides import expand, lists_as_values, split_list
 from rbptrack.tracking import Store
 
 _FILTERS = {key: f"filter.{key}" for key in ("family", "size", "dataset", "sweep")}
@@ -27,12 +27,12 @@ def main(arguments: list[str]) -> int:
     for line in plugins.broken:
         complain(f"plugin left out: {line}")
     composer = Composer("analyze", arguments)
-    arguments, _ = expand(arguments, groups=("analyzer",), options=lambda group: _names(plugins))
-    if any(a.startswith("-") for a in arguments):
-        _hand_to_hydra(arguments)
+    arguments, _ = expand(arguments, groups=("analyzer",), options=lambda group: sorted(plugins.analyzers))
+    flags, words, overrides = parse_flags(arguments)
+    if flags.cfg or flags.info or flags.help or flags.hydra_help or flags.shell_completion:
+        _hand_to_hydra([*words, *overrides])
         return 0
-    _reject_unknown(arguments, plugins)
-    configs = [composer.compose_typed(job) for job in cells(arguments)]
+    configs = [composer.compose_typed(job) for job in cells(overrides)]
     failed = 0
     for config in configs:
         try:
@@ -45,20 +45,7 @@ def main(arguments: list[str]) -> int:
     return 1 if failed else 0
 
 
-def _names(plugins: Plugins) -> list[str]:
-    return sorted(plugins.analyzers)
-
-
-def _reject_unknown(arguments: list[str], plugins: Plugins) -> None:
-    for argument in arguments:
-        if argument.startswith("analyzer="):
-            for name in argument.partition("=")[2].split(","):
-                plugins.select(name)
-
-
 def _plugin_folders(arguments: list[str]) -> list[str]:
-    from rbptrack.overrides import split_list
-
     for argument in arguments:
         if argument.startswith("plugins.path="):
             return split_list(argument.partition("=")[2])

@@ -25,7 +25,7 @@ from rbptrack import cell as cells
 from rbptrack.analysis import Analysis, analyze_all, choose
 from rbptrack.analyzer import Analyzer
 from rbptrack.cell import Outcome
-from rbptrack.composition import Composer
+from rbptrack.composition import Composer, parse_flags
 from rbptrack.composition import cells as jobs_of
 from rbptrack.config import Config, FilterConfig, typed
 from rbptrack.console import compact, complain, say, table
@@ -43,37 +43,20 @@ _CELLS = "RBPTRACK_CELLS"  # how many cells the sweep has, for workers that othe
 def main(arguments: list[str]) -> int:
     """Measure; returns the exit code: 0, 1 if a cell or analyzer failed, 2 for bad input before any run began."""
     composer = Composer("config", arguments)
-    arguments, sweeps = expand(arguments, groups=GROUPS, options=composer.options)
-    arguments = [_k_group(a, composer) for a in arguments]
-    multirun = sweeps or any(a in ("-m", "--multirun", "hydra.mode=MULTIRUN") for a in arguments)
-    if sweeps and not any(a in ("-m", "--multirun") for a in arguments):
-        arguments.insert(0, "-m")
-    if any(
-        a
-        in (
-            "-c",
-            "--cfg",
-            "-h",
-            "--help",
-            "--hydra-help",
-            "-i",
-            "--info",
-            "-p",
-            "--package",
-            "-sc",
-            "--shell-completion",
-        )
-        or a.startswith(("--cfg=", "--info="))
-        for a in arguments
-    ):
-        _hand_to_hydra(arguments)
+    flags, words, overrides = parse_flags(arguments)
+    overrides, sweeps = expand(overrides, groups=GROUPS, options=composer.options)
+    overrides = [_k_group(o, composer) for o in overrides]
+    multirun = flags.multirun or sweeps or "hydra.mode=MULTIRUN" in overrides
+    if sweeps and not flags.multirun:
+        words.append("--multirun")
+    if flags.cfg or flags.info or flags.help or flags.hydra_help or flags.shell_completion:
+        _hand_to_hydra([*words, *overrides])
         return 0
-    overrides = [a for a in arguments if "=" in a and not a.startswith("-")]
     configs = [composer.compose_typed(o) for o in (jobs_of(overrides) if multirun else [overrides])]
     plugins = _plugins(configs[0])
     analyzers = choose(plugins, configs[0].analyzers) if multirun else []
     _check_before(configs)
-    return _sweep(arguments, overrides, configs, multirun, plugins, analyzers)
+    return _sweep(words, overrides, configs, multirun, analyzers)
 
 
 def _k_group(argument: str, composer: Composer) -> str:
@@ -120,11 +103,10 @@ def _check_before(configs: Sequence[Config]) -> None:
 
 
 def _sweep(
-    arguments: list[str],
+    words: list[str],
     overrides: list[str],
     configs: list[Config],
     multirun: bool,
-    plugins: Plugins,
     analyzers: list[Analyzer],
 ) -> int:
     sweep = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
@@ -146,7 +128,7 @@ def _sweep(
     signal.signal(signal.SIGTERM, _terminated)
     interrupted = 0
     try:
-        _hand_to_hydra([*arguments, *fixed])
+        _hand_to_hydra([*words, *overrides, *fixed])
     except KeyboardInterrupt:
         interrupted = 130
     except SystemExit as stop:

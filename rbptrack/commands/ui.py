@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
@@ -76,7 +78,10 @@ def _serve(store: Store, host: str, port: int, experiment: str) -> int:
     # MLflow's log is long and of no interest until it fails: it is read from a file then.
     log = store.database.with_name("ui.log") if store.database else None
     with log.open("w") if log else open(os.devnull, "w") as out:  # noqa: PTH123
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment)  # noqa: S603
+        process = subprocess.Popen(  # noqa: S603
+            command, stdout=out, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+        )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stopped either way, the server goes too
     try:
         _wait(process, server)
         say(f"compare  {link(server, experiment)}")
@@ -85,8 +90,17 @@ def _serve(store: Store, host: str, port: int, experiment: str) -> int:
     except KeyboardInterrupt:
         return 0
     finally:
-        process.terminate()
-        process.wait(timeout=20)
+        _stop(process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End the server and its workers: they share a process group of their own."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=5)
+            return
 
 
 def _wait(process: subprocess.Popen[bytes], server: str) -> None:

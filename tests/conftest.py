@@ -1,0 +1,46 @@
+"""Shared fixtures: the program in a subprocess, small models and synthetic runs made on the spot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EMBEDDED = ROOT / "rbptrack" / "embedded"
+Program = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Hugging Face cache of the tests' own: nothing of the user's is read or written."""
+    return tmp_path_factory.mktemp("hf")
+
+
+@pytest.fixture(scope="session")
+def program(cache: Path) -> Program:
+    """Run `python -m rbptrack ...` in a folder; returns the completed process."""
+
+    def run(*arguments: str, cwd: Path, timeout: float = 300, **environment: str) -> subprocess.CompletedProcess[str]:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "HF_", "HYDRA_"))}
+        clean |= {"HF_HOME": str(cache), "HF_HUB_OFFLINE": "1", "COLUMNS": "100", **environment}
+        command = [sys.executable, "-m", "rbptrack", *arguments]
+        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout, env=clean)
+
+    return run
+
+
+SWEEP = ("-m", "model=nano/6k,nano/15k,nano/38k,nano/115k", "dataset=stdlib,pydocs", "dataset.documents=25")
+
+
+@pytest.fixture(scope="session")
+def swept(program: Program, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder in which a sweep of 4 sizes x 2 corpora (25 documents each) has run, and what it printed."""
+    folder = tmp_path_factory.mktemp("swept")
+    done = program(*SWEEP, cwd=folder)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return folder, done.stdout

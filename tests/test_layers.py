@@ -1,0 +1,90 @@
+"""Modules import downwards only; analysis never loads torch; plugins use the public contract."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FLOORS = {
+    "errors": 0,
+    "overrides": 1,
+    "ranktable": 1,
+    "config": 2,
+    "fingerprint": 2,
+    "scoring": 2,
+    "statistics": 2,
+    "analyzer": 2,
+    "figures": 2,
+    "console": 2,
+    "source": 3,
+    "corpus": 4,
+    "model": 4,
+    "tracking": 4,
+    "discovery": 4,
+    "report": 4,
+    "measure": 5,
+    "composition": 5,
+    "analysis": 5,
+    "cell": 6,
+    "commands": 7,
+    "__main__": 8,
+}
+
+
+def imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def module_of(path: Path) -> str:
+    return path.relative_to(ROOT / "rbptrack").parts[0].removesuffix(".py")
+
+
+FILES = sorted(p for p in (ROOT / "rbptrack").rglob("*.py") if p != ROOT / "rbptrack" / "__init__.py")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_imports_point_downwards(path: Path) -> None:
+    own = FLOORS[module_of(path)]
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[0] == "rbptrack" and len(parts) > 1 and parts[1] in FLOORS:
+            assert FLOORS[parts[1]] < own, f"{path.name} imports {name}"
+
+
+def test_every_module_has_a_floor() -> None:
+    assert {module_of(p) for p in FILES} == set(FLOORS)
+
+
+def test_only_tracking_imports_mlflow() -> None:
+    users = {module_of(p) for p in FILES if any(n.split(".")[0] == "mlflow" for n in imports(p))}
+    assert users == {"tracking"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "plugins").glob("[a-z]*.py")), ids=lambda p: p.stem)
+def test_plugins_use_public_names_only(path: Path) -> None:
+    allowed = {"numpy", "pandas", "scipy", "lmfit", "matplotlib", "rbptrack"}
+    public = {"analyzer", "errors", "figures", "ranktable", "statistics"}
+    for name in imports(path):
+        top = name.split(".")
+        assert top[0] in allowed or top[0] in sys.stdlib_module_names, name
+        if top[0] == "rbptrack":
+            assert top[1] in public, name
+
+
+def test_analysis_never_loads_torch() -> None:
+    code = (
+        "import sys, rbptrack.commands.analyze as a; a.discover();"
+        "print(sorted({'torch', 'transformers', 'datasets'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"

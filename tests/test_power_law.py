@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from plugins.power_law import PowerLaw
+from rbptrack.analyzer import Runs
+from rbptrack.errors import RbptrackError
+from tests.synthetic import family_runs, together
+
+SIZES = np.geomspace(1e4, 1e7, 6)
+
+
+def fitted(runs: Runs, **options: object) -> pd.DataFrame:
+    return PowerLaw(**options).analyze(runs).tables["fits"].set_index(["family", "dataset", "metric"])  # type: ignore[arg-type]
+
+
+def test_a_known_law_is_recovered() -> None:
+    table = fitted(family_runs(SIZES, alpha=0.1, a=3.0, tokens=2000))
+    ce, rbp = table.loc[("toy", "text", "CE")], table.loc[("toy", "text", "RBP_1")]
+    assert ce["alpha"] == pytest.approx(0.1, abs=1e-6)
+    assert ce["A"] == pytest.approx(6.0, rel=1e-5)
+    assert rbp["alpha_low"] < 0.1 < rbp["alpha_high"]
+    assert rbp["alpha"] == pytest.approx(0.1, abs=0.01)
+    assert rbp["alpha_high"] - rbp["alpha_low"] < 0.03
+
+
+def test_numbers_equal_a_plain_least_squares_fit_of_the_logged_metrics() -> None:
+    runs = family_runs(SIZES, alpha=0.1, a=3.0)
+    table = fitted(runs)
+    x = np.log(runs.frame["non_embedding_params"].to_numpy(dtype=float))
+    for metric, y in (("RBP_10", -np.log(runs.frame["rbp_10"])), ("CE", runs.frame["ce"])):
+        ols = stats.linregress(x, np.log(y.to_numpy(dtype=float)))
+        row = table.loc[("toy", "text", metric)]
+        assert row["alpha"] == pytest.approx(-ols.slope, rel=1e-9)
+        assert row["A"] == pytest.approx(np.exp(ols.intercept), rel=1e-9)
+        assert row["r2"] == pytest.approx(ols.rvalue**2, rel=1e-9)
+
+
+def test_the_report() -> None:
+    runs = together(
+        family_runs(SIZES, alpha=0.1, a=3.0),
+        family_runs(SIZES[:4] * 2, alpha=0.2, a=9.0, family="other", dataset="code"),
+    )
+    report = PowerLaw(ks=[1, 10]).analyze(runs)
+    assert report.metrics["alpha/other/code/ce"] == pytest.approx(0.2, abs=1e-6)
+    assert report.metrics["r2/toy/text/rbp_1"] > 0.95
+    assert set(report.figures) == {
+        "rbp_1_against_size",
+        "rbp_10_against_size",
+        "ce_against_size",
+        "alpha_against_k",
+        "r2_against_k",
+    }
+    for figure in report.figures.values():
+        assert [ax.get_title() for ax in figure.axes] == ["code", "text"]
+        assert all(ax.get_xlabel() for ax in figure.axes)
+    assert len(report.notes) == 2
+    assert len(report.tables[report.summary]) == 6
+
+
+def test_too_few_sizes_say_so() -> None:
+    with pytest.raises(RbptrackError, match=r"toy on text: no law from 2 size\(s\), at least 3"):
+        PowerLaw().analyze(family_runs(SIZES[:2], alpha=0.1, a=3.0))
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"dtype": "bfloat16"}, "dtype"),
+        ({"sequence": "truncate"}, "sequence"),
+        ({"documents_hash": "other"}, "documents_hash"),
+        ({"seq_len": 512}, "seq_len"),
+    ],
+)
+def test_runs_that_do_not_compare_are_never_fitted_together(change: dict[str, object], word: str) -> None:
+    runs = family_runs(SIZES, alpha=0.1, a=3.0)
+    for column, value in change.items():
+        runs.frame.loc[0, column] = value
+    with pytest.raises(RbptrackError, match=f"not fitted, its runs mix {word}"):
+        PowerLaw().analyze(runs)
+
+
+def test_the_same_size_twice_is_said() -> None:
+    runs = together(family_runs(SIZES, alpha=0.1, a=3.0), family_runs(SIZES[:1], alpha=0.1, a=3.0, seed=5))
+    runs.frame.loc[len(runs) - 1, "run_id"] = "toy-text-0"
+    report = PowerLaw().analyze(runs)
+    assert any("several runs of one size" in note for note in report.notes)
+    assert report.tables["fits"]["sizes"].eq(6).all()
+
+
+def test_rbp_of_one_is_left_out_and_said() -> None:
+    report = PowerLaw(ks=[1, 64]).analyze(family_runs(SIZES, alpha=0.1, a=3.0))
+    assert 64 not in set(report.tables["fits"]["k"])
+    assert any("RBP_64 is 0 or 1" in note for note in report.notes)
+
+
+def test_no_law_is_claimed_where_there_is_none() -> None:
+    rng = np.random.default_rng(3)
+    parts = [family_runs([s], alpha=0.0, a=float(np.exp(rng.normal(0, 0.1))), seed=i) for i, s in enumerate(SIZES)]
+    for i, part in enumerate(parts):
+        part.frame["run_id"] = f"r{i}"
+    tables = {f"r{i}": part.ranks("toy-text-0") for i, part in enumerate(parts)}
+    frame = pd.concat([p.frame for p in parts], ignore_index=True)
+    runs = Runs(frame, histogram=lambda r: tables[r].histogram(), ranks=lambda r: tables[r])
+    assert "no law is claimed" in " ".join(PowerLaw(ks=[1]).analyze(runs).notes)

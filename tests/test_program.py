@@ -1,0 +1,338 @@
+"""The whole program in a subprocess, on embedded input, as a user would type it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run
+from scipy import stats
+
+from tests.conftest import EMBEDDED, SWEEP, Program
+
+Swept = tuple[Path, str]
+
+
+def client(folder: Path) -> MlflowClient:
+    return MlflowClient(f"sqlite:///{folder / 'mlruns/mlflow.db'}")
+
+
+def runs(folder: Path, kind: str) -> list[Run]:
+    c = client(folder)
+    experiment = c.get_experiment_by_name("rbptrack")
+    assert experiment is not None
+    return list(c.search_runs([experiment.experiment_id], f"tags.`rbptrack.kind` = '{kind}'"))
+
+
+def artifact(run: Run, path: str) -> Path:
+    return Path(run.info.artifact_uri.removeprefix("file://")) / path
+
+
+def test_what_a_sweep_prints(swept: Swept) -> None:
+    _, out = swept
+    assert "measuring 8 cells: 4 models x 2 datasets" in out
+    assert "8 measured" in out
+    assert re.search(r"nano-6k +stdlib +5\.68k", out)
+    assert re.search(r"stdlib +nano +RBP_10 +0\.\d+ +-?\d\.\d+ \.\. \d\.\d+ +0\.\d+ +4", out)
+    assert "python -m rbptrack ui" in out
+    report = re.search(r"report +(\S+report\.html)", out)
+    assert report
+    assert all(len(line) <= 100 for line in out.splitlines() if not line.startswith("nano on"))
+    page = (swept[0] / report[1]).read_text()
+    assert page.count("<svg") >= 6
+    assert "http" not in re.sub(
+        r'xmlns(:\w+)?="[^"]*"|http://(www\.w3\.org|purl\.org|creativecommons\.org)[^"<]*|https?://matplotlib\.org/?',
+        "",
+        page,
+    )
+
+
+def test_nothing_lands_outside_mlruns(swept: Swept) -> None:
+    folder, _ = swept
+    assert [p.name for p in folder.iterdir()] == ["mlruns"]
+    assert {p.name for p in (folder / "mlruns").iterdir()} <= {
+        "artifacts",
+        "hydra",
+        "mlflow.db",
+        "mlflow.db-shm",
+        "mlflow.db-wal",
+        "mlflow.db.lock",
+        "partial",
+    }
+    assert not [p for p in (folder / "mlruns/partial").iterdir() if p.suffix != ".lock"]
+
+
+def test_the_store_reads_well_with_plain_mlflow(swept: Swept) -> None:
+    folder, _ = swept
+    cells = runs(folder, "measurement")
+    assert len(cells) == 8
+    assert {r.info.status for r in cells} == {"FINISHED"}
+    run = next(r for r in cells if r.info.run_name == "nano-38k / pydocs")
+    tags, params, metrics = run.data.tags, run.data.params, run.data.metrics
+    assert (tags["rbptrack.family"], tags["rbptrack.size"], tags["rbptrack.model"]) == ("nano", "38k", "nano-38k")
+    assert re.fullmatch(r"[0-9a-f]{64}", tags["rbptrack.fingerprint"])
+    assert params["dataset.seq_len"] == "256"
+    assert params["model.dtype"] == "float32"
+    assert params["model.non_embedding_params"] == "38176"
+    assert params["model.vocab_size"] == "4096"
+    assert metrics["log10_non_embedding_params"] == pytest.approx(np.log10(38176))
+    assert {"ce", "ce_se", "bits_per_byte", "tie_rate", "num_tokens", "tokens_per_second", "peak_memory_bytes"} <= set(
+        metrics
+    )
+    assert {f"rbp_{k}{s}" for k in (1, 3, 10, 30, 100, 300, 1000, 3000) for s in ("", "_se")} <= set(metrics)
+    curve = client(folder).get_metric_history(run.info.run_id, "rbp_curve")
+    assert {m.step: m.value for m in curve}[1] == metrics["rbp_1"]
+    assert max(m.step for m in curve) == 4096
+    dataset = run.inputs.dataset_inputs[0].dataset
+    assert dataset.name == "pydocs"
+    for path in ("ranks.parquet", "histogram.parquet", "config.yaml", "figures/rank_distribution.png"):
+        assert artifact(run, path).stat().st_size > 0
+    names = {r.info.run_name for r in runs(folder, "analysis")}
+    assert any(name and name.startswith("power_law / ") for name in names)
+    (sweep,) = runs(folder, "sweep")
+    assert sweep.data.tags["rbptrack.sweep"] == tags["rbptrack.sweep"]
+    assert "dataset=stdlib,pydocs" in artifact(sweep, "command.txt").read_text()
+
+
+def test_metrics_are_those_of_the_ranks(swept: Swept) -> None:
+    for run in runs(swept[0], "measurement"):
+        frame = pq.read_table(artifact(run, "ranks.parquet")).to_pandas()
+        rank = frame["greater"] + frame["ties"] + 1
+        metrics = run.data.metrics
+        assert metrics["num_tokens"] == len(frame)
+        assert metrics["ce"] == pytest.approx(-frame["logprob"].astype(float).mean(), abs=1e-9)
+        for k in (1, 10, 1000):
+            assert metrics[f"rbp_{k}"] == (rank <= k).mean()
+        by_document = frame.assign(hit=rank <= 10).groupby("document")["hit"].agg(["sum", "count"])
+        picks = np.random.default_rng(0).integers(len(by_document), size=(4000, len(by_document)))
+        draws = by_document["sum"].to_numpy()[picks].sum(1) / by_document["count"].to_numpy()[picks].sum(1)
+        assert metrics["rbp_10_se"] == pytest.approx(draws.std(), rel=0.15)
+
+
+def test_the_law_equals_a_least_squares_fit_of_the_logged_metrics(swept: Swept) -> None:
+    folder, _ = swept
+    cells = [r for r in runs(folder, "measurement") if r.data.tags["rbptrack.dataset"] == "stdlib"]
+    x = np.log([float(r.data.params["model.non_embedding_params"]) for r in cells])
+    analysis = runs(folder, "analysis")[0].data.metrics
+    for metric, y in (
+        ("ce", [r.data.metrics["ce"] for r in cells]),
+        ("rbp_10", [-np.log(r.data.metrics["rbp_10"]) for r in cells]),
+    ):
+        ols = stats.linregress(x, np.log(y))
+        assert analysis[f"alpha/nano/stdlib/{metric}"] == pytest.approx(-ols.slope, rel=1e-9)
+        assert analysis[f"r2/nano/stdlib/{metric}"] == pytest.approx(ols.rvalue**2, rel=1e-9)
+
+
+def test_again_measures_nothing_and_adds_new_k_from_the_ranks(swept: Swept, program: Program, tmp_path: Path) -> None:
+    folder = swept[0]
+    done = program(*SWEEP, "k=1,7", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "0 measured, 8 skipped as already measured" in done.stdout
+    cells = runs(folder, "measurement")
+    assert len(cells) == 8
+    for run in cells:
+        frame = pq.read_table(artifact(run, "ranks.parquet")).to_pandas()
+        assert run.data.metrics["rbp_7"] == (frame["greater"] + frame["ties"] < 7).mean()
+        assert run.data.metrics["rbp_7_se"] > 0
+    sweeps = runs(folder, "sweep")
+    assert len(sweeps) == 2
+    again = program("analyze", f"sweep={sweeps[0].data.tags['rbptrack.sweep']}", cwd=folder)
+    assert again.returncode == 0, again.stderr
+    assert "over 4 sizes" in again.stdout
+
+
+def test_analyze_with_filters(swept: Swept, program: Program) -> None:
+    done = program("analyze", "analyzer=power_law", "family=nano", "dataset=std*", "analyzer.ks=[5]", cwd=swept[0])
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"stdlib +nano +RBP_5 ", done.stdout)
+    assert "pydocs" not in done.stdout
+    wrong = program("analyze", "dataset=wiki", cwd=swept[0])
+    assert wrong.returncode == 2
+    assert "no measurement passes dataset=wiki; there is: pydocs, stdlib" in wrong.stderr
+
+
+def test_ui_answers_on_loopback_and_prints_a_link(swept: Swept) -> None:
+    command = [sys.executable, "-u", "-m", "rbptrack", "ui", "port=5791"]
+    with subprocess.Popen(command, cwd=swept[0], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            line = process.stdout.readline()
+            address = re.search(
+                r"http://127\.0\.0\.1:(\d+)/#/experiments/(\d+)/runs\?\S+compareRunsMode=CHART\S*", line
+            )
+            assert address, line
+            with urllib.request.urlopen(f"http://127.0.0.1:{address[1]}/", timeout=10) as page:
+                assert b"<title>MLflow" in page.read()
+        finally:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["model=pythia/700m"], "no model matches pythia/700m. Sizes of pythia: 14m, 31m"),
+        (["model=nano/6k", "dataset=nope"], "no dataset matches nope. Options: "),
+        (["k=nope"], "Options: default, paper"),
+        (["k=0"], "k must be between 1 and the vocabulary's size; got [0]"),
+        (["k=1,4097", "model=nano/*"], "k must be between 1 and 4096, the largest vocabulary"),
+        (["dataset.seq_len=513"], "dataset.seq_len must be at most 512, the maximum of nano-115k; got 513"),
+        (["model.path=/nowhere"], "model.path=/nowhere: no such folder"),
+        (["dataset.split=dev"], "dataset pydocs cannot be read"),
+        (["dataset.fields=[body]"], "has no field body. Fields: id, text"),
+        (["engine.batch_tokens=many"], "Value 'many'"),
+        (["modle=1"], "modle"),
+        (["analyzers=[nope]", "-m"], "no analyzer matches nope. Options: power_law"),
+        (["tracking.uri=./runs"], "MLflow no longer keeps runs in plain files"),
+        (["analyze"], "no tracking store"),
+        (["analyze", "analyzer=nope"], "no analyzer matches nope. Options: power_law"),
+        (["ui"], "no tracking store"),
+        (["ui", "prot=1"], "port=5000"),
+        (["measur"], "no command measur. Commands: analyze, ui"),
+        (["model=pythia/14m"], "hf download EleutherAI/pythia-14m"),
+    ],
+    ids=lambda v: " ".join(v) if isinstance(v, list) else "",
+)
+def test_bad_input_says_what_and_writes_nothing(
+    arguments: list[str], words: str, program: Program, tmp_path: Path
+) -> None:
+    done = program(*arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_short_document_and_a_damaged_model_in_a_sweep(program: Program, tmp_path: Path) -> None:
+    shutil.copytree(EMBEDDED / "models/6k", tmp_path / "bad")
+    weights = (tmp_path / "bad/model.safetensors").read_bytes()
+    header = 8 + int.from_bytes(weights[:8], "little")
+    (tmp_path / "bad/model.safetensors").write_bytes(weights[:header] + b"\xff\x7e" * ((len(weights) - header) // 2))
+    configs = tmp_path / "more/model"
+    configs.mkdir(parents=True)
+    (configs / "bad.yaml").write_text(f"family: bad\nsize: 6k\npath: {tmp_path / 'bad'}\n")
+    done = program(
+        "model=bad,nano/6k", "dataset.documents=2", f"hydra.searchpath=[file://{tmp_path / 'more'}]", cwd=tmp_path
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 measured, 1 failed" in done.stdout
+    assert re.search(
+        r"bad-6k / pydocs: the model's logits hold a NaN or an infinity at document .+, position 1", done.stderr
+    )
+    assert {r.info.run_name: r.info.status for r in runs(tmp_path, "measurement")} == {
+        "bad-6k / pydocs": "FAILED",
+        "nano-6k / pydocs": "FINISHED",
+    }
+
+
+def test_k_above_one_vocabulary_only_is_left_out_there(program: Program, tmp_path: Path) -> None:
+    from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+
+    folder = Path(shutil.copytree(EMBEDDED / "models/6k", tmp_path / "wide"))
+    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    GPTNeoXForCausalLM(GPTNeoXConfig(vocab_size=5000, **shape)).save_pretrained(folder)
+    (tmp_path / "c/model").mkdir(parents=True)
+    (tmp_path / "c/model/wide.yaml").write_text(f"family: wide\nsize: 1k\npath: {folder}\n")
+    done = program(
+        "model=wide,nano/6k", "k=1,4500", "dataset.documents=2", "--config-dir", str(tmp_path / "c"), cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "nano-6k: k = 4500 left out, above |V| = 4096" in done.stdout
+    found = {r.info.run_name: "rbp_4500" in r.data.metrics for r in runs(tmp_path, "measurement")}
+    assert found == {"wide-1k / pydocs": True, "nano-6k / pydocs": False}
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_a_stopped_sweep_continues_where_it_was(stop: signal.Signals, program: Program, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "rbptrack", "model=nano/38k", "dataset=stdlib", "engine.part_tokens=8000"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120
+        while len(list(tmp_path.glob("mlruns/partial/*/part-*.parquet"))) < 3:
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(stop)
+        assert process.wait(30) == 128 + stop
+    (run,) = runs(tmp_path, "measurement")
+    assert run.info.status == "KILLED"
+    parts = {p: p.stat().st_mtime_ns for p in tmp_path.glob("mlruns/partial/*/part-*.parquet")}
+    assert len(parts) >= 3
+    done = program(*command[3:], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {r.info.status for r in runs(tmp_path, "measurement")} == {"KILLED", "FINISHED"}
+
+
+def test_a_store_that_cannot_be_used(program: Program, tmp_path: Path) -> None:
+    (tmp_path / "mlruns").write_text("a file where the folder belongs")
+    done = program("dataset.documents=2", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "is not a folder" in done.stderr
+    (tmp_path / "text.db").write_text("not a database at all, but long enough to be looked at " * 20)
+    done = program("dataset.documents=2", f"tracking.uri=sqlite:///{tmp_path / 'text.db'}", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "not a readable database" in done.stderr
+
+
+def test_a_store_of_a_newer_mlflow(swept: Swept, program: Program, tmp_path: Path) -> None:
+    database = tmp_path / "newer.db"
+    with sqlite3.connect(swept[0] / "mlruns/mlflow.db") as source, sqlite3.connect(database) as target:
+        source.backup(target)
+        target.execute("update alembic_version set version_num = 'ffffffffffff'")
+    done = program("analyze", f"tracking.uri=sqlite:///{database}", cwd=tmp_path)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "written by another MLflow" in done.stderr
+    assert "pip install --upgrade mlflow" in done.stderr
+
+
+def test_a_broken_plugin_is_named_and_the_rest_works(swept: Swept, program: Program, tmp_path: Path) -> None:
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins/oops.py").write_text("import not_there\n")
+    uri = f"tracking.uri=sqlite:///{swept[0] / 'mlruns/mlflow.db'}"
+    done = program("analyze", "dataset=stdlib", uri, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "oops.py: ModuleNotFoundError: No module named 'not_there'" in done.stderr
+    assert "RBP_1" in done.stdout
+
+
+def test_hydra_still_works(program: Program, tmp_path: Path) -> None:
+    shown = program("model=nano/6k", "--cfg", "job", cwd=tmp_path)
+    assert shown.returncode == 0
+    assert "size: 6k" in shown.stdout
+    assert "dtype: float32" in shown.stdout
+    helped = program("--help", cwd=tmp_path)
+    assert "python -m rbptrack -m 'model=nano/*'" in helped.stdout
+    assert "dataset: humaneval, pydocs, stdlib, wiki" in helped.stdout
+    analyze = program("analyze", "--help", cwd=tmp_path)
+    assert "analyzer: power_law" in analyze.stdout
+    version = program("--version", cwd=tmp_path)
+    assert re.fullmatch(r"rbptrack \d+\.\d+\.\d+\n", version.stdout)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sweep_run_has_a_table_of_cells(swept: Swept) -> None:
+    (first, *_) = sorted(runs(swept[0], "sweep"), key=lambda r: r.info.start_time)
+    cells = pd.read_csv(artifact(first, "cells.csv"))
+    assert len(cells) == 8
+    assert set(cells["status"]) == {"measured"}
+    assert set(cells["run_id"]) == {r.info.run_id for r in runs(swept[0], "measurement")}
+    assert artifact(first, "power_law/figures/rbp_1_against_size.png").exists()
+
+
+def test_outcomes_are_left_in_the_job_folders(swept: Swept) -> None:
+    (folder, *_) = sorted((swept[0] / "mlruns/hydra").iterdir())
+    outcomes = [json.loads(p.read_text()) for p in folder.glob("*/outcome.json")]
+    assert len(outcomes) == 8
+    assert all((folder / str(i) / ".hydra/overrides.yaml").exists() for i in range(8))
