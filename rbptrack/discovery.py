@@ -48,6 +48,15 @@ class Plugins:
             self.analyzers[name] = cls
             self.origin[name] = origin
 
+    def register(self) -> None:
+        """Make each analyzer Hydra's config group option analyzer/<name>.
+
+        Not part of `discover`: launchers that start other processes send them Hydra's config store, and plugin files
+        cannot be imported there.
+        """
+        for name, cls in self.analyzers.items():
+            ConfigStore.instance().store(group="analyzer", name=name, node=cls)
+
     def select(self, name: str) -> type[Analyzer]:
         """The analyzer of that name; BadInput with the options (and what is broken) otherwise."""
         if name not in self.analyzers:
@@ -70,7 +79,7 @@ def conf_folder() -> Path:
 
 
 def discover(extra: Sequence[str] = ()) -> Plugins:
-    """Load every plugin, register each as Hydra's config group analyzer/<name>, and collect what failed.
+    """Load every plugin and collect what failed.
 
     Args:
         extra: folders named by plugins.path.
@@ -95,9 +104,6 @@ def discover(extra: Sequence[str] = ()) -> Plugins:
             found.add(point.load(), f"{point.dist.name if point.dist else 'package'}: {point.value}")
         except Exception as error:
             found.broken.append(f"entry point {point.name} ({point.value}): {type(error).__name__}: {error}")
-    store = ConfigStore.instance()
-    for name, cls in found.analyzers.items():
-        store.store(group="analyzer", name=name, node=cls)
     return found
 
 

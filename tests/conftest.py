@@ -44,3 +44,12 @@ def swept(program: Program, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
     done = program(*SWEEP, cwd=folder)
     assert done.returncode == 0, done.stderr + done.stdout
     return folder, done.stdout
+
+
+@pytest.fixture(scope="session")
+def demo(program: Program, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder in which the README's main job has run: every nano model on both corpora."""
+    folder = tmp_path_factory.mktemp("demo")
+    done = program("-m", "model=nano/*", "dataset=stdlib,pydocs", cwd=folder, timeout=900)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return folder, done.stdout

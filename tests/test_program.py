@@ -336,3 +336,18 @@ def test_outcomes_are_left_in_the_job_folders(swept: Swept) -> None:
     outcomes = [json.loads(p.read_text()) for p in folder.glob("*/outcome.json")]
     assert len(outcomes) == 8
     assert all((folder / str(i) / ".hydra/overrides.yaml").exists() for i in range(8))
+
+
+def test_another_launcher(program: Program, tmp_path: Path) -> None:
+    """Worker processes measure, the driver collects, and the analyzers run over all cells."""
+    done = program(
+        "model=nano/6k,nano/15k,nano/38k",
+        "dataset.documents=5",
+        "hydra/launcher=joblib",
+        "hydra.launcher.n_jobs=2",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 measured" in done.stdout
+    assert re.search(r"pydocs +nano +RBP_1 ", done.stdout)
+    assert len(runs(tmp_path, "measurement")) == 3

@@ -31,7 +31,7 @@ SIZES = {  # size label: (layers, width, heads): S = layers (12 d^2 + 13 d) + 2 
 }
 PEAK_LR = {size: 0.02 * math.sqrt(56 / width) for size, (_, width, _) in SIZES.items()}
 LARGEST_TOKENS = 12_500_000  # of the largest size; about 1.5 epochs
-TOKENS_EXPONENT = 0.5  # training tokens grow as S^0.5, so that no size is starved while another is saturated
+TOKENS_EXPONENT = 2 / 3  # training tokens grow as S^(2/3), so that no size is starved while another is saturated
 HELD_OUT_SHARE = 0.14  # of the standard library's files
 DOCUMENT_CHARACTERS = 24_000  # a held-out document is the head of its file: no file weighs too much
 SHINGLE = 6  # consecutive non-blank lines that count as a copied passage
@@ -215,7 +215,7 @@ def train(
     data = torch.from_numpy(np.load(work / "train.npy").astype(np.int64))
     held = torch.from_numpy(np.load(work / "held.npy").astype(np.int64))
     steps = tokens // (batch * CONTEXT)
-    warmup = max(1, steps // 50)
+    warmup = max(10, steps // 50)
     checkpoint = work / f"{label}.pt"
     start = 0
     if first_cycle and not checkpoint.exists():

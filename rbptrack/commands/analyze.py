@@ -24,6 +24,7 @@ def main(arguments: list[str]) -> int:
     """Analyse; returns the exit code: 0, 1 if an analyzer failed; raises BadInput for exit code 2."""
     arguments = lists_as_values(arguments, _FILTERS)
     plugins = discover(_plugin_folders(arguments))
+    plugins.register()
     for line in plugins.broken:
         complain(f"plugin left out: {line}")
     composer = Composer("analyze", arguments)

@@ -36,6 +36,7 @@ from rbptrack.report import render
 from rbptrack.tracking import Store, home, resolve_uri, write_report
 
 GROUPS = ("model", "dataset")
+_TERMINATED = 128 + signal.SIGTERM
 _SHOWN_KS = (1, 10, 100)
 _CELLS = "RBPTRACK_CELLS"  # how many cells the sweep has, for workers that other launchers start
 
@@ -132,7 +133,8 @@ def _sweep(
     except KeyboardInterrupt:
         interrupted = 130
     except SystemExit as stop:
-        interrupted = stop.code if isinstance(stop.code, int) else 1
+        if stop.code == _TERMINATED:
+            interrupted = _TERMINATED
     outcomes = [Outcome.read(p) for p in sorted(folder.glob("*/outcome.json"), key=lambda p: int(p.parent.name))]
     if not any(o.run_id for o in outcomes) and not interrupted:
         return _nothing_ran(outcomes, folder, before)
@@ -151,7 +153,7 @@ def _sweep(
 
 
 def _terminated(number: int, frame: object) -> NoReturn:
-    raise SystemExit(128 + number)  # unwinds, so that the run in progress is closed as KILLED
+    raise SystemExit(_TERMINATED)  # unwinds, so that the run in progress is closed as KILLED
 
 
 def _hand_to_hydra(arguments: list[str]) -> None:

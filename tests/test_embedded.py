@@ -1,0 +1,128 @@
+"""The embedded family and corpora are what they claim to be."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from rbptrack.composition import Composer
+from rbptrack.corpus import build_corpus, load_documents
+from rbptrack.model import load_tokenizer, non_embedding_params
+from rbptrack.overrides import size_key
+from rbptrack.source import resolve
+from tests.conftest import EMBEDDED
+
+SIZES = sorted((p.name for p in (EMBEDDED / "models").iterdir()), key=size_key)
+SHINGLE = 6  # consecutive non-blank lines
+
+
+def s_of(size: str) -> int:
+    with torch.device("meta"):
+        return non_embedding_params(
+            AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(EMBEDDED / "models" / size))
+        )
+
+
+def test_at_least_seven_sizes_even_in_ln_s() -> None:
+    s = np.array([s_of(size) for size in SIZES])
+    assert len(s) >= 7
+    assert 4e3 < s[0] < 7e3
+    assert s[-1] >= 2e6
+    ratios = np.diff(np.log(s))
+    assert ratios.max() / ratios.min() < 1.3
+    configs = Composer("config", []).options("model")
+    assert sorted((c for c in configs if c.startswith("nano/")), key=size_key) == [f"nano/{n}" for n in SIZES]
+
+
+def test_one_architecture_and_one_tokenizer() -> None:
+    assert (
+        len({hashlib.sha256((EMBEDDED / "models" / s / "tokenizer.json").read_bytes()).hexdigest() for s in SIZES}) == 1
+    )
+    for size in SIZES:
+        config = json.loads((EMBEDDED / "models" / size / "config.json").read_text())
+        assert (config["model_type"], config["vocab_size"]) == ("gpt_neox", 4096)
+        assert config["max_position_embeddings"] >= 256
+
+
+def test_it_fits_in_16_mb_with_its_notice() -> None:
+    files = [p for p in EMBEDDED.rglob("*") if p.is_file()]
+    assert sum(p.stat().st_size for p in files) <= 16e6
+    assert {p.suffix for p in files} <= {".safetensors", ".json", ".parquet", ".txt", ""}
+    assert "PSF License" in (EMBEDDED / "NOTICE").read_text()
+    assert "PYTHON SOFTWARE FOUNDATION LICENSE" in (EMBEDDED / "PSF-LICENSE.txt").read_text()
+
+
+@pytest.mark.parametrize(("name", "tokens"), [("stdlib", 5e5), ("pydocs", 1.5e5)])
+def test_the_corpora_are_large_enough(name: str, tokens: float) -> None:
+    config = Composer("config", []).compose_typed([f"dataset={name}", "model=nano/6k"])
+    documents = load_documents(config.dataset, resolve("dataset", repo="", path=config.dataset.path, revision="main"))
+    tokenizer = load_tokenizer(resolve("model", repo="", path=config.model.path, revision="main"))
+    corpus = build_corpus(documents, tokenizer, config.dataset)
+    assert corpus.num_targets >= tokens
+    lengths = np.bincount(corpus.document)
+    assert lengths.max() / lengths.sum() < 0.03  # no document dominates the bootstrap
+
+
+def shingles(text: str) -> set[int]:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return {hash(tuple(lines[i : i + SHINGLE])) for i in range(max(1, len(lines) - SHINGLE + 1))}
+
+
+def test_no_held_out_document_stands_in_the_training_set() -> None:
+    trained = set((EMBEDDED / "train_files.txt").read_text().split())
+    held = {
+        f"{name}:{row['id']}": row["text"]
+        for name in ("stdlib", "pydocs")
+        for row in pq.read_table(EMBEDDED / "datasets" / name / "test.parquet").to_pylist()
+    }
+    assert len(trained) > 1000
+    assert not {key.split(":")[1] for key in held} & trained
+    root = Path(sysconfig.get_paths()["stdlib"])
+    present = [root / name for name in trained if (root / name).exists()]
+    if len(present) < 500:
+        pytest.skip(
+            "this Python lacks most of its standard library's files (its test package): nothing to compare with"
+        )
+    seen: set[int] = set()
+    for path in present:
+        seen |= shingles(path.read_text(encoding="utf-8", errors="replace"))
+    shares = {}
+    for key, text in held.items():
+        own = shingles(text)
+        shares[key] = len(own & seen) / len(own)
+    worst = max(shares, key=shares.__getitem__)
+    assert shares[worst] <= 0.12, (worst, shares[worst])
+    assert np.mean(list(shares.values())) < 0.01
+
+
+def test_the_family_follows_a_law(demo: tuple[Path, str]) -> None:
+    """R^2 >= 0.985 for CE and k = 1, 10, 100 on code, >= 0.97 on English; alpha rises with k on both."""
+    folder, _ = demo
+    (table,) = folder.glob("mlruns/artifacts/rbptrack/*/artifacts/power_law/tables/fits.csv")
+    fits = pd.read_csv(table).set_index(["dataset", "k"])
+    for dataset, least in (("stdlib", 0.985), ("pydocs", 0.97)):
+        for k in (0, 1, 10, 100):
+            assert fits.loc[(dataset, k), "r2"] >= least, (dataset, k)
+        alpha = [fits.loc[(dataset, k), "alpha"] for k in (1, 10, 100, 1000)]
+        assert all(a < b for a, b in itertools.pairwise(alpha))
+
+
+def test_better_models_are_larger_ones(demo: tuple[Path, str]) -> None:
+    folder, _ = demo
+    (table,) = folder.glob("mlruns/artifacts/rbptrack/*/artifacts/cells.csv")
+    cells = pd.read_csv(table)
+    assert len(cells) == 14
+    for _, rows in cells.groupby("dataset"):
+        ordered = rows.sort_values("non_embedding_params")
+        assert ordered["ce"].is_monotonic_decreasing
+        assert ordered["rbp_1"].is_monotonic_increasing

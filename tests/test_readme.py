@@ -1,0 +1,115 @@
+"""What the README says is what happens; and an installed wheel works in an empty folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, Program
+
+README = (ROOT / "README.md").read_text()
+COMMANDS = [
+    line.strip().partition("   #")[0].strip()
+    for line in README.splitlines()
+    if line.startswith("    python -m rbptrack") and not line.strip().startswith("python -m rbptrack ui")
+]
+BLOCKS = re.findall(r"((?:^    .*\n)+)", README, re.MULTILINE)
+
+
+def block(start: str) -> str:
+    (found,) = (b for b in BLOCKS if b.strip().startswith(start))
+    return "".join(line[4:] + "\n" for line in found.splitlines())
+
+
+@pytest.fixture(scope="module")
+def workplace(demo: tuple[Path, str]) -> Path:
+    """The demo's folder with the README's analyzer and configs in it."""
+    folder, _ = demo
+    (plugin,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    for name, text in {
+        "plugins/best.py": plugin,
+        "conf/model/mine/1b.yaml": block("family: mine"),
+        "conf/dataset/news.yaml": block("name: news"),
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands(command: str, workplace: Path, program: Program) -> None:
+    done = program(*shlex.split(command)[3:], cwd=workplace)
+    if "pythia" in command:  # there is no network here, and the program says what to do about it
+        assert done.returncode == 2
+        assert "hf download EleutherAI/pythia-14m" in done.stderr
+    else:
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_kind_of_command_is_there() -> None:
+    assert len(COMMANDS) >= 5
+    assert any("analyze analyzer=best" in c for c in COMMANDS)
+
+
+def test_the_plugin_does_what_it_says(workplace: Path, program: Program) -> None:
+    done = program("analyze", "analyzer=best", "analyzer.k=1", cwd=workplace)
+    assert re.search(r"pydocs +nano-2m +0\.\d+", done.stdout)
+    assert "The best model of each dataset." in done.stdout
+
+
+def test_own_configs_compose(workplace: Path, program: Program) -> None:
+    arguments = ["--config-dir", "conf", "model=mine/1b", "dataset=news", "--cfg", "job"]
+    done = program(*arguments, cwd=workplace)
+    assert done.returncode == 0, done.stderr
+    assert "repo: my-org/my-model" in done.stdout
+    assert "documents: 1000" in done.stdout
+
+
+def test_files_it_names_exist() -> None:
+    for name in re.findall(r"\]\(([^)h][^)]*)\)|`((?:conf|rbptrack|plugins|tools|docs)/[\w./]*)`", README):
+        path = name[0] or name[1]
+        if path not in ("plugins/best.py",):
+            assert (ROOT / path).exists(), path
+
+
+def test_a_wheel_works_in_an_empty_folder(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    files = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in files.stdout.splitlines():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, source / name)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", "--no-deps", "-w", tmp_path / "dist", source], check=True, timeout=300)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    subprocess.run([*pip, "install", "--no-deps", "--target", tmp_path / "site", wheel], check=True)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    environment = os.environ | {
+        "PYTHONPATH": str(tmp_path / "site"),
+        "HF_HOME": str(tmp_path / "hf"),
+        "HF_HUB_OFFLINE": "1",
+    }
+
+    def run(*command: str) -> str:
+        done = subprocess.run(command, cwd=empty, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    where = run(
+        sys.executable, "-c", "import rbptrack, rbptrack.discovery as d; print(d.conf_folder(), d.builtin_folder())"
+    )
+    assert all(path.startswith(str(tmp_path / "site")) for path in where.split())
+    out = run(sys.executable, "-m", "rbptrack", "model=nano/6k,nano/15k,nano/38k", "dataset.documents=10")
+    assert "3 measured" in out
+    assert re.search(r"pydocs +nano +RBP_1 ", out)
+    assert {p.name for p in empty.iterdir()} == {"mlruns"}
+    assert "rbptrack" in run(str(tmp_path / "site/bin/rbptrack"), "--version")
