@@ -1,8 +1,18 @@
 """Train the embedded `nano` family and freeze it with its two held-out corpora.
 
-python tools/train_nano.py corpus --work DIR      # texts, split by file; tokenizer; token arrays
-python tools/train_nano.py train --work DIR nano-6k nano-16k ...   # resumes; progress in DIR/<size>.jsonl
-python tools/train_nano.py freeze --work DIR      # float16 safetensors and Parquet into rbptrack/embedded/
+    python tools/train_nano.py corpus --work DIR     # texts, split by file; tokenizer; token arrays
+    python tools/train_nano.py train --work DIR      # all sizes; resumes; curves in DIR/<size>.jsonl
+    python tools/train_nano.py freeze --work DIR     # float16 safetensors and Parquet into rbptrack/embedded/
+
+Needs the packages of `make install` and a CPython 3.11 with its test package. On 2 cores: 1 minute for the corpus, then
+about an hour and a half, half of it for the largest size (MALLOC_MMAP_THRESHOLD_=8589934592
+MALLOC_TRIM_THRESHOLD_=17179869184 saves a third, one process per core with OMP_NUM_THREADS=1 the rest).
+
+Recipe: GPT-NeoX, rotary positions, tied embeddings, context 256; one seed, no choice among seeds or sizes. Muon for the
+layers' matrices and AdamW for everything else, at one peak rate 0.02 sqrt(56 / width), linear warm-up and linear decay
+to zero, weight decay 0.1 on matrices, gradients clipped at 1, 8 x 256 tokens a step, bfloat16 autocast. Training tokens
+grow as S^(2/3), from 0.25 million (6k) to 12.5 million (2m): between equal tokens (exponent 0) and tokens in
+proportion to size (1). Curves, results, and what other exponents gave: docs/nano.md.
 """
 
 from __future__ import annotations
@@ -17,6 +27,14 @@ import sysconfig
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from pydoc_data.topics import topics
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, PreTrainedTokenizerFast
 
 CONTEXT = 256
 VOCABULARY = 4096
@@ -29,7 +47,8 @@ SIZES = {  # size label: (layers, width, heads): S = layers (12 d^2 + 13 d) + 2 
     "760k": (5, 112, 7),
     "2m": (6, 168, 7),
 }
-PEAK_LR = {size: 0.02 * math.sqrt(56 / width) for size, (_, width, _) in SIZES.items()}
+BATCH = 8  # sequences of CONTEXT tokens in a step
+SEED = 1
 LARGEST_TOKENS = 12_500_000  # of the largest size; about 1.5 epochs
 TOKENS_EXPONENT = 2 / 3  # training tokens grow as S^(2/3), so that no size is starved while another is saturated
 HELD_OUT_SHARE = 0.14  # of the standard library's files
@@ -89,11 +108,6 @@ def is_held_out(name: str) -> bool:
 
 def build_corpus(work: Path) -> None:
     """Write train.jsonl, stdlib.jsonl, pydocs.jsonl, the tokenizer and train.npy."""
-    from pydoc_data.topics import topics
-
-    import numpy as np
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-
     train: list[tuple[str, str]] = []
     held: list[tuple[str, str]] = []
     for name, text in source_files():
@@ -156,10 +170,8 @@ def parameters(size: str) -> int:
     return layers * (12 * width**2 + 13 * width) + 2 * width
 
 
-def build_model(size: str):
+def build_model(size: str) -> GPTNeoXForCausalLM:
     """A GPT-NeoX causal LM of the named size with random weights (tied embeddings, rotary positions)."""
-    from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
-
     layers, width, heads = SIZES[size]
     config = GPTNeoXConfig(
         vocab_size=VOCABULARY,
@@ -177,121 +189,83 @@ def build_model(size: str):
     return GPTNeoXForCausalLM(config)
 
 
-def optimizers(model, optimizer: str, lr: float):
-    """Muon for the matrices of the layers, AdamW for embeddings, norms and biases; or AdamW for all."""
-    import torch
-
+def optimizers(model: GPTNeoXForCausalLM, lr: float) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices of the layers, AdamW for embeddings, norms and biases, at one rate."""
     hidden = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
     others = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
-    if optimizer == "adamw":
-        groups = [{"params": hidden, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
-        return [torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98))]
     return [
         torch.optim.Muon(hidden, lr=lr, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
         torch.optim.AdamW(others, lr=lr, betas=(0.9, 0.98), weight_decay=0.0),
     ]
 
 
-def train(
-    work: Path,
-    size: str,
-    *,
-    tokens: int,
-    batch: int,
-    lr: float,
-    optimizer: str,
-    seed: int,
-    label: str,
-    first_cycle: Path | None,
-) -> None:
-    """Train one size; resumes from DIR/<label>.pt; the curve goes to DIR/<label>.jsonl."""
-    import numpy as np
-    import torch
+class Windows:
+    """Batches of training windows: every epoch reads every window once, in its own order and from its own offset."""
 
+    def __init__(self, work: Path) -> None:
+        self.data = torch.from_numpy(np.load(work / "train.npy").astype(np.int64))
+        self.per_epoch = (len(self.data) - CONTEXT - 1) // CONTEXT
+        self._epoch, self._offset, self._order = -1, 0, torch.empty(0)
+
+    def batch(self, step: int) -> torch.Tensor:
+        """(BATCH, CONTEXT + 1) token ids."""
+        return torch.stack([self._window(i) for i in range(step * BATCH, (step + 1) * BATCH)])
+
+    def _window(self, number: int) -> torch.Tensor:
+        epoch, place = divmod(number, self.per_epoch)
+        if epoch != self._epoch:
+            generator = torch.Generator().manual_seed(SEED * 1000 + epoch)
+            self._epoch, self._offset = epoch, int(torch.randint(CONTEXT, (1,), generator=generator))
+            self._order = torch.randperm(self.per_epoch, generator=generator)
+        at = min(self._offset + int(self._order[place]) * CONTEXT, len(self.data) - CONTEXT - 1)
+        return self.data[at : at + CONTEXT + 1]
+
+
+def train(work: Path, size: str) -> None:
+    """Train one size; resumes from DIR/<size>.pt; the curve goes to DIR/<size>.jsonl."""
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
-    torch.manual_seed(seed)
-    model = build_model(size)
-    opts = optimizers(model, optimizer, lr)
-    data = torch.from_numpy(np.load(work / "train.npy").astype(np.int64))
+    torch.manual_seed(SEED)
+    model, windows = build_model(size), Windows(work)
+    lr = 0.02 * math.sqrt(56 / SIZES[size][1])
+    opts = optimizers(model, lr)
     held = torch.from_numpy(np.load(work / "held.npy").astype(np.int64))
-    steps = tokens // (batch * CONTEXT)
+    steps = training_tokens(size) // (BATCH * CONTEXT)
     warmup = max(10, steps // 50)
-    checkpoint = work / f"{label}.pt"
-    start = 0
-    if first_cycle and not checkpoint.exists():
-        state = torch.load(first_cycle, weights_only=True)
-        model.load_state_dict(state["model"])
-        for opt, saved in zip(opts, state["optimizers"], strict=True):
-            opt.load_state_dict(saved)
-    elif checkpoint.exists():
+    checkpoint, start = work / f"{size}.pt", 0
+    if checkpoint.exists():
         state = torch.load(checkpoint, weights_only=True)
         model.load_state_dict(state["model"])
         for opt, saved in zip(opts, state["optimizers"], strict=True):
             opt.load_state_dict(saved)
         start = state["step"]
-    if start >= steps:
-        return
 
-    def loss_of(x, y):
-        hidden = model.gpt_neox(input_ids=x).last_hidden_state
+    def loss_of(rows: torch.Tensor) -> torch.Tensor:
+        hidden = model.gpt_neox(input_ids=rows[:, :-1]).last_hidden_state
         logits = hidden @ model.get_output_embeddings().weight.T
-        return torch.nn.functional.cross_entropy(logits.float().reshape(-1, VOCABULARY), y.reshape(-1))
+        return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), rows[:, 1:].reshape(-1))
 
-    fast = torch.compile(loss_of)
-    per_epoch = (len(data) - CONTEXT - 1) // CONTEXT
-
-    def windows(step: int):  # every epoch reads every window once, in its own order and from its own offset
-        index = torch.arange(step * batch, (step + 1) * batch)
-        rows = []
-        for i in index.tolist():
-            epoch, place = divmod(i, per_epoch)
-            if epoch not in orders:
-                generator = torch.Generator().manual_seed(seed * 1000 + epoch)
-                orders.clear()
-                offset = int(torch.randint(CONTEXT, (1,), generator=generator))
-                orders[epoch] = (offset, torch.randperm(per_epoch, generator=generator))
-            offset, order = orders[epoch]
-            at = min(offset + int(order[place]) * CONTEXT, len(data) - CONTEXT - 1)
-            rows.append(data[at : at + CONTEXT + 1])
-        return torch.stack(rows)
-
-    orders: dict = {}
-    began, mean = time.time(), 0.0
-    saved_at = time.time()
+    fast, mean, saved_at = torch.compile(loss_of), 0.0, time.time()
     for step in range(start, steps):
-        scale = min(1.0, (step + 1) / warmup) * (1 - step / steps)  # linear decay to zero
-        for opt in opts:
-            for group in opt.param_groups:
-                group["lr"] = lr * scale
-        rows = windows(step)
+        for group in (g for opt in opts for g in opt.param_groups):
+            group["lr"] = lr * min(1.0, (step + 1) / warmup) * (1 - step / steps)  # linear decay to zero
         with torch.autocast("cpu", torch.bfloat16):
-            loss = fast(rows[:, :-1], rows[:, 1:])
+            loss = fast(windows.batch(step))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for opt in opts:
             opt.step()
             opt.zero_grad()
         mean += float(loss.detach())
-        if (step + 1) % 200 == 0 or step + 1 == steps:
+        last = step + 1 == steps
+        if (step + 1) % 200 == 0 or last:
             with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-                ce = sum(float(loss_of(h[:, :-1], h[:, 1:])) for h in held.split(16)) / math.ceil(len(held) / 16)
-            count = (step % 200) + 1
-            row = {
-                "step": step + 1,
-                "steps": steps,
-                "train": mean / count,
-                "held_out": ce,
-                "seconds": time.time() - began,
-            }
-            with (work / f"{label}.jsonl").open("a") as out:
+                ce = sum(float(loss_of(rows)) * len(rows) for rows in held.split(16)) / len(held)
+            row = {"step": step + 1, "steps": steps, "train": mean / (step % 200 + 1), "held_out": ce}
+            with (work / f"{size}.jsonl").open("a") as out:
                 out.write(json.dumps(row) + "\n")
             mean = 0.0
-        if time.time() - saved_at > 120 or step + 1 == steps:
-            state = {
-                "model": model.state_dict(),
-                "optimizers": [o.state_dict() for o in opts],
-                "step": step + 1,
-            }
+        if time.time() - saved_at > 120 or last:
+            state = {"model": model.state_dict(), "optimizers": [o.state_dict() for o in opts], "step": step + 1}
             torch.save(state, checkpoint.with_suffix(".tmp"))
             checkpoint.with_suffix(".tmp").replace(checkpoint)
             saved_at = time.time()
@@ -299,12 +273,6 @@ def train(
 
 def freeze(work: Path, target: Path) -> None:
     """Write float16 safetensors, tokenizer and config per size, both corpora, the training manifest and the notice."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    import torch
-    from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerFast
-
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer.from_file(str(work / "tokenizer.json")),
         eos_token="<|endoftext|>",
@@ -329,35 +297,19 @@ def freeze(work: Path, target: Path) -> None:
 
 
 def main() -> None:
+    """Run one of the three steps."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["corpus", "train", "freeze"])
-    parser.add_argument("sizes", nargs="*", default=[])
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--tokens", type=int, help="default: grows with size")
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--lr", type=float)
-    parser.add_argument("--optimizer", choices=["muon", "adamw"], default="muon")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--label", default="{size}")
-    parser.add_argument("--first-cycle", type=Path, help="checkpoint of a finished cycle to train on from")
+    parser.add_argument("sizes", nargs="*", help=f"to train: {', '.join(SIZES)}; all by default")
+    parser.add_argument("--work", type=Path, required=True, help="folder for texts, checkpoints and curves")
     arguments = parser.parse_args()
     if arguments.command == "corpus":
         build_corpus(arguments.work)
     elif arguments.command == "freeze":
         freeze(arguments.work, Path(__file__).parent.parent / "rbptrack" / "embedded")
-    elif arguments.command == "train":
-        for size in arguments.sizes:
-            train(
-                arguments.work,
-                size,
-                tokens=arguments.tokens or training_tokens(size),
-                batch=arguments.batch,
-                lr=arguments.lr or PEAK_LR[size],
-                optimizer=arguments.optimizer,
-                seed=arguments.seed,
-                label=arguments.label.format(size=size),
-                first_cycle=arguments.first_cycle,
-            )
+    else:
+        for size in arguments.sizes or SIZES:
+            train(arguments.work, size)
 
 
 if __name__ == "__main__":
