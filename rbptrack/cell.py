@@ -64,6 +64,14 @@ class Outcome:
         return cls(**json.loads(path.read_text(encoding="utf-8")))
 
 
+class CellFailed(Exception):
+    """A cell failed after its MLflow run had begun; the cause is what happened."""
+
+    def __init__(self, run_id: str, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.run_id, self.cause = run_id, cause
+
+
 @lru_cache(maxsize=256)
 def pinned(kind: Any, repo: str, path: str, revision: str) -> Source:
     """`resolve`, once per process: a sweep names the same model and dataset in many cells."""
@@ -116,10 +124,11 @@ def run(config: Config, *, place: str = "") -> Outcome:
 
     Raises:
         BadInput: something is wrong with what was asked; no run began.
-        Exception: anything else, after the run that had begun was marked FAILED (KILLED for an interrupt).
+        CellFailed: the run that had begun could not be finished; it is marked FAILED (KILLED for an interrupt).
 
     """
     store = Store(config.tracking)
+    config.tracking.uri = store.shown  # what is logged from here on holds no password
     model, dataset = sources(config)
     cell = Cell(
         fingerprint=identity(config),
@@ -136,10 +145,14 @@ def run(config: Config, *, place: str = "") -> Outcome:
         setup = _prepare(config, model, dataset)
         partial.mkdir(parents=True, exist_ok=True)
         # Two processes that are asked for the same cell: one measures, the other waits and then finds it measured.
-        with FileLock(partial / f"{cell.fingerprint}.lock"):
+        lock = partial / f"{cell.fingerprint}.lock"
+        with FileLock(lock):
             found = None if config.force else store.find(cell.fingerprint)
-            if found is None:
-                return _measure(config, cell, store, model, setup, place)
+            try:
+                if found is None:
+                    return _measure(config, cell, store, model, setup, place)
+            finally:
+                lock.unlink(missing_ok=True)
     return _skipped(store, cell, found, config.k.values)
 
 
@@ -217,6 +230,8 @@ def _measure(config: Config, cell: Cell, store: Store, source: Source, setup: _S
     except (KeyboardInterrupt, SystemExit):
         status = "KILLED"
         raise
+    except Exception as error:
+        raise CellFailed(run_id, error) from error
     finally:
         store.end(run_id, status)
     discard(folder)

@@ -112,7 +112,11 @@ class RankTable:
         size = len(present)
         nats = np.bincount(document, weights=-self.column("logprob").astype(np.float64), minlength=size)
         tokens = np.bincount(document, minlength=size)
-        hits = np.stack([np.bincount(document[self.rank <= k], minlength=size) for k in ks], axis=1)
+        ordered, place = np.unique(np.asarray(ks, dtype=np.int64), return_inverse=True)
+        first = np.searchsorted(ordered, self.rank)  # the smallest k that the rank counts for
+        width = len(ordered) + 1
+        cells = np.bincount(document * width + first, minlength=size * width).reshape(size, width)
+        hits = np.cumsum(cells[:, :-1], axis=1)[:, place]
         return DocumentCounts(tuple(ks), present.astype(np.int64), tokens, nats, hits)
 
     def write(self, path: Path) -> None:

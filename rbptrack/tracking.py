@@ -103,6 +103,7 @@ class Store:
         for name in ("alembic", "mlflow", "sqlalchemy"):
             logging.getLogger(name).setLevel(logging.ERROR)
         self.uri = resolve_uri(config)
+        self.shown = without_password(self.uri)
         self.experiment = config.experiment
         self.database = (
             Path(unquote(self.uri.removeprefix("sqlite:///").split("?")[0])) if self.uri.startswith("sqlite:") else None
@@ -402,7 +403,7 @@ def _explained(uri: str) -> Iterator[None]:
     except BadInput:
         raise
     except Exception as error:
-        shown = _without_password(uri)
+        shown = without_password(uri)
         text = " ".join(str(error).split())
         if (
             "out-of-date database schema" in text
@@ -420,7 +421,8 @@ def _explained(uri: str) -> Iterator[None]:
         raise
 
 
-def _without_password(uri: str) -> str:
+def without_password(uri: str) -> str:
+    """The URI with `***` for a password, for people and logs."""
     parts = urlsplit(uri)
     if parts.password:
         return uri.replace(f":{parts.password}@", ":***@")

@@ -216,11 +216,16 @@ def test_bad_input_says_what_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_short_document_and_a_damaged_model_in_a_sweep(program: Program, tmp_path: Path) -> None:
-    shutil.copytree(EMBEDDED / "models/6k", tmp_path / "bad")
-    weights = (tmp_path / "bad/model.safetensors").read_bytes()
+def damaged(folder: Path) -> None:
+    """A model whose weights are all NaN."""
+    shutil.copytree(EMBEDDED / "models/6k", folder)
+    weights = (folder / "model.safetensors").read_bytes()
     header = 8 + int.from_bytes(weights[:8], "little")
-    (tmp_path / "bad/model.safetensors").write_bytes(weights[:header] + b"\xff\x7e" * ((len(weights) - header) // 2))
+    (folder / "model.safetensors").write_bytes(weights[:header] + b"\xff\x7e" * ((len(weights) - header) // 2))
+
+
+def test_a_damaged_model_in_a_sweep(program: Program, tmp_path: Path) -> None:
+    damaged(tmp_path / "bad")
     configs = tmp_path / "more/model"
     configs.mkdir(parents=True)
     (configs / "bad.yaml").write_text(f"family: bad\nsize: 6k\npath: {tmp_path / 'bad'}\n")
@@ -236,6 +241,21 @@ def test_a_short_document_and_a_damaged_model_in_a_sweep(program: Program, tmp_p
         "bad-6k / pydocs": "FAILED",
         "nano-6k / pydocs": "FINISHED",
     }
+
+
+def test_a_first_cell_that_fails_keeps_its_run(program: Program, tmp_path: Path) -> None:
+    damaged(tmp_path / "bad")
+    done = program(f"model.path={tmp_path / 'bad'}", "dataset.documents=2", cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert [r.info.status for r in runs(tmp_path, "measurement")] == ["FAILED"]
+
+
+def test_a_password_is_written_nowhere(program: Program, tmp_path: Path) -> None:
+    uri = "tracking.uri=http://me:hunter2@127.0.0.1:9"
+    done = program("dataset.documents=2", uri, cwd=tmp_path, MLFLOW_HTTP_REQUEST_MAX_RETRIES="0")
+    assert done.returncode == 2
+    assert "hunter2" not in done.stdout + done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_k_above_one_vocabulary_only_is_left_out_there(program: Program, tmp_path: Path) -> None:

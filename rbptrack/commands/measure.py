@@ -12,6 +12,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,7 +25,7 @@ from omegaconf import DictConfig
 from rbptrack import cell as cells
 from rbptrack.analysis import Analysis, analyze_all, choose
 from rbptrack.analyzer import Analyzer
-from rbptrack.cell import Outcome
+from rbptrack.cell import CellFailed, Outcome
 from rbptrack.composition import Composer, parse_flags
 from rbptrack.composition import cells as jobs_of
 from rbptrack.config import Config, FilterConfig, typed
@@ -33,7 +34,7 @@ from rbptrack.discovery import Plugins, conf_folder, discover
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.overrides import expand, lists_as_values, size_key
 from rbptrack.report import render
-from rbptrack.tracking import Store, home, resolve_uri, write_report
+from rbptrack.tracking import Store, home, resolve_uri, without_password, write_report
 
 GROUPS = ("model", "dataset")
 _TERMINATED = 128 + signal.SIGTERM
@@ -53,6 +54,7 @@ def main(arguments: list[str]) -> int:
     if flags.cfg or flags.info or flags.help or flags.hydra_help or flags.shell_completion:
         _hand_to_hydra([*words, *overrides])
         return 0
+    overrides = _without_secrets(overrides)
     configs = [composer.compose_typed(o) for o in (jobs_of(overrides) if multirun else [overrides])]
     plugins = _plugins(configs[0])
     analyzers = choose(plugins, configs[0].analyzers) if multirun else []
@@ -118,14 +120,13 @@ def _sweep(
         f"hydra.run.dir='{folder}/0'",
         f"hydra.sweep.dir='{folder}'",
         "hydra.sweep.subdir=${hydra.job.num}",
-        f"tracking.uri='{uri}'",
+        *_tracking_override(uri),
         *([f"sweep={sweep}"] if multirun and not configs[0].sweep else []),
     ]
     if multirun:
         models, datasets = ({c.model.name for c in configs}, {c.dataset.name for c in configs})
         say(f"measuring {len(configs)} cells: {len(models)} models x {len(datasets)} datasets")
     began = time.time()
-    before = set(home().iterdir()) if home().exists() else None
     signal.signal(signal.SIGTERM, _terminated)
     interrupted = 0
     try:
@@ -137,7 +138,7 @@ def _sweep(
             interrupted = _TERMINATED
     outcomes = [Outcome.read(p) for p in sorted(folder.glob("*/outcome.json"), key=lambda p: int(p.parent.name))]
     if not any(o.run_id for o in outcomes) and not interrupted:
-        return _nothing_ran(outcomes, folder, before)
+        return _nothing_ran(outcomes, folder)
     _summarise(outcomes, len(configs))
     if interrupted:
         say("interrupted: what was measured is kept; the same command continues there")
@@ -150,6 +151,23 @@ def _sweep(
         say("sweep several sizes for a law, for example: python -m rbptrack -m 'model=nano/*' dataset=stdlib,pydocs")
     say("compare  python -m rbptrack ui")
     return 1 if failed else 0
+
+
+def _without_secrets(overrides: list[str]) -> list[str]:
+    """Overrides as Hydra may save them: a tracking URI with a password moves into the environment."""
+    kept = []
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if key == "tracking.uri" and without_password(value.strip("'\"")) != value.strip("'\""):
+            os.environ["MLFLOW_TRACKING_URI"] = value.strip("'\"")
+        else:
+            kept.append(override)
+    return kept
+
+
+def _tracking_override(uri: str) -> list[str]:
+    """The absolute URI for workers; one that holds a password stays in the environment, never in a file."""
+    return [f"tracking.uri='{uri}'"] if without_password(uri) == uri else []
 
 
 def _terminated(number: int, frame: object) -> NoReturn:
@@ -174,23 +192,31 @@ def cell(composed: DictConfig) -> None:
         outcome = cells.run(config, place=place)
     except RbptrackError as error:
         outcome.message, outcome.bad_input = str(error), isinstance(error, BadInput)
+    except CellFailed as failure:
+        outcome.run_id, outcome.message = failure.run_id, _words(failure.cause)
     except Exception as error:
-        if os.environ.get("HYDRA_FULL_ERROR"):
-            traceback.print_exc()
-        outcome.message = f"{type(error).__name__}: {error} (HYDRA_FULL_ERROR=1 shows where)"
+        outcome.message = _words(error)
     outcome.write(Path(runtime.runtime.output_dir))
     cells.announce(outcome, place)
 
 
-def _nothing_ran(outcomes: list[Outcome], folder: Path, before: set[Path] | None) -> int:
-    """No run began: say why once, and leave nothing behind."""
+def _words(error: Exception) -> str:
+    """An error in a line; a bug's with its type, and where to see the traceback."""
+    if os.environ.get("HYDRA_FULL_ERROR"):
+        traceback.print_exception(error)
+    if isinstance(error, RbptrackError):
+        return str(error)
+    return f"{type(error).__name__}: {error} (HYDRA_FULL_ERROR=1 shows where)"
+
+
+def _nothing_ran(outcomes: list[Outcome], folder: Path) -> int:
+    """No run began: say why once, and leave nothing behind but what was there before."""
     for message in dict.fromkeys(o.message for o in outcomes):
         complain(message)
     shutil.rmtree(folder, ignore_errors=True)
-    if before is None:
-        shutil.rmtree(home(), ignore_errors=True)
-    elif folder.parent not in before:
-        shutil.rmtree(folder.parent, ignore_errors=True)
+    for emptied in (folder.parent, home() / "partial", home()):
+        with suppress(OSError):  # not there, or not empty
+            emptied.rmdir()
     return 2 if outcomes and all(o.bad_input for o in outcomes) else 1
 
 
