@@ -4,15 +4,30 @@
     python tools/train_nano.py train --work DIR      # all sizes; resumes; curves in DIR/<size>.jsonl
     python tools/train_nano.py freeze --work DIR     # float16 safetensors and Parquet into rbptrack/embedded/
 
-Needs the packages of `make install` and a CPython 3.11 with its test package. On 2 cores: 1 minute for the corpus, then
-about an hour and a half, half of it for the largest size (MALLOC_MMAP_THRESHOLD_=8589934592
-MALLOC_TRIM_THRESHOLD_=17179869184 saves a third, one process per core with OMP_NUM_THREADS=1 the rest).
+Needs the packages of `make install` and a CPython 3.11 with its test package. On 2 cores that other
+work shared: 1 minute for the corpus, then 85 minutes of one core's time, 55 of them for the largest size (run with
+OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=8589934592 MALLOC_TRIM_THRESHOLD_=17179869184, one process per core).
 
 Recipe: GPT-NeoX, rotary positions, tied embeddings, context 256; one seed, no choice among seeds or sizes. Muon for the
 layers' matrices and AdamW for everything else, at one peak rate 0.02 sqrt(56 / width), linear warm-up and linear decay
 to zero, weight decay 0.1 on matrices, gradients clipped at 1, 8 x 256 tokens a step, bfloat16 autocast. Training tokens
 grow as S^(2/3), from 0.25 million (6k) to 12.5 million (2m): between equal tokens (exponent 0) and tokens in
-proportion to size (1). Curves, results, and what other exponents gave: docs/nano.md.
+proportion to size (1). More, and what other exponents gave: docs/nano.md.
+
+Held-out CE (nats, a sample of 256 windows of `stdlib`) at 25, 50, 75 and 100 % of training:
+
+       6k   0.25 M tokens                    5.55
+      15k   0.48 M tokens              4.91  4.87
+      38k   0.88 M tokens        4.74        4.37
+     115k   1.84 M tokens  4.62  4.26  3.98  3.73
+     311k   3.56 M tokens  4.18  3.50  3.12  3.00
+     760k   6.46 M tokens  3.59  3.12  2.90  2.72
+       2m  12.50 M tokens  3.10  2.82  2.60  2.42
+
+The law that the frozen family follows, alpha (R^2):
+
+    stdlib  CE 0.157 (0.991)  RBP_1 0.203 (0.986)  RBP_10 0.268 (0.991)  RBP_100 0.333 (0.995)
+    pydocs  CE 0.112 (0.997)  RBP_1 0.175 (0.993)  RBP_10 0.231 (0.997)  RBP_100 0.283 (0.999)
 """
 
 from __future__ import annotations
