@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 demo: $(STAMP)
 	$(RUN) -m rbptrack -m 'model=nano/*' dataset=stdlib,pydocs
 
-# Lint, types, then every test. CI=1 turns skips into failures.
+# Lint, types, then every test. With CI set, a skipped test fails.
 test: lint
 	$(RUN) -m pytest
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import itertools
 import json
 import sysconfig
@@ -20,7 +21,7 @@ from rbptrack.corpus import build_corpus, load_documents
 from rbptrack.model import load_tokenizer, non_embedding_params
 from rbptrack.overrides import size_key
 from rbptrack.source import resolve
-from tests.conftest import EMBEDDED
+from tests.conftest import EMBEDDED, ROOT
 
 SIZES = sorted((p.name for p in (EMBEDDED / "models").iterdir()), key=size_key)
 SHINGLE = 6  # consecutive non-blank lines
@@ -42,6 +43,23 @@ def test_at_least_seven_sizes_even_in_ln_s() -> None:
     assert ratios.max() / ratios.min() < 1.3
     configs = Composer("config", []).options("model")
     assert sorted((c for c in configs if c.startswith("nano/")), key=size_key) == [f"nano/{n}" for n in SIZES]
+
+
+def test_the_script_makes_these_shapes() -> None:
+    spec = importlib.util.spec_from_file_location("train_nano", ROOT / "tools/train_nano.py")
+    assert spec
+    assert spec.loader
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert list(script.SIZES) == SIZES
+    for size in SIZES:
+        assert script.parameters(size) == s_of(size)
+        built = script.build_model(size).config.to_dict()
+        frozen = AutoConfig.from_pretrained(EMBEDDED / "models" / size).to_dict()
+        ignored = {"dtype", "architectures", "_name_or_path", "transformers_version"}
+        assert {k: v for k, v in built.items() if k not in ignored} == {
+            k: v for k, v in frozen.items() if k not in ignored
+        }
 
 
 def test_one_architecture_and_one_tokenizer() -> None:
