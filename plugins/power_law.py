@@ -106,7 +106,7 @@ class PowerLaw(Analyzer):
         vocabulary = int(rows["vocab_size"].min())
         grid = log_grid(vocabulary, per_decade=self.curve_points)
         ks = sorted({*grid.tolist(), *(k for k in self.ks if k <= vocabulary)})
-        counts = self._counts(runs, rows, ks, report)
+        counts = [runs.ranks(run_id).document_counts(ks) for run_id in rows["run_id"]]
         values = np.stack([_point(c) for c in counts])  # (m, 1 + ks): CE, then -ln RBP_k
         draws = np.stack(self._replicates(counts))  # (m, replicates, 1 + ks)
         fits: dict[int, Fit] = {}
@@ -120,9 +120,6 @@ class PowerLaw(Analyzer):
             law = fit_power_law(sizes, y, covariance=covariance, level=self.level)
             fits[k] = Fit(k, sizes, y, np.sqrt(np.diag(covariance)), law, leave_largest_out(sizes, y))
         return fits
-
-    def _counts(self, runs: Runs, rows: pd.DataFrame, ks: list[int], report: Report) -> list[DocumentCounts]:
-        return [runs.ranks(run_id).document_counts(ks) for run_id in rows["run_id"]]
 
     def _replicates(self, counts: list[DocumentCounts]) -> list[FloatArray]:
         """CE and -ln RBP_k in each replicate; the same documents for every size, because all read the same text."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from html import unescape
+from pathlib import Path
 
 from rbptrack.analyzer import Analyzer, Report, Runs
 from rbptrack.console import complain, say, table
 from rbptrack.discovery import Plugins
 from rbptrack.errors import RbptrackError
-from rbptrack.report import Section, render
+from rbptrack.report import Section, render, write
 from rbptrack.tracking import Store
 
 
@@ -59,8 +61,12 @@ def analyze(store: Store, runs: Runs, analyzer: Analyzer, *, sweep: str = "") ->
     run_id = store.begin(f"{analyzer.name} / {scope}", tags)
     try:
         store.log(run_id, params={f.name: getattr(analyzer, f.name) for f in fields(analyzer)})
-        html = render(f"{analyzer.name}: {scope}", runs, [section])
-        store.log_report(run_id, report, html=html)
+        store.log(run_id, metrics=report.metrics)
+        with tempfile.TemporaryDirectory() as name:
+            write(report, Path(name))
+            page = render(f"{analyzer.name}: {scope}", runs, [section])
+            Path(name, "report.html").write_text(page, encoding="utf-8")
+            store.log_folder(run_id, Path(name))
     except BaseException:
         store.end(run_id, "FAILED")
         raise

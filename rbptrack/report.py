@@ -62,6 +62,17 @@ def render(title: str, runs: Runs, sections: Sequence[Section], *, facts: Sequen
     )
 
 
+def write(report: Report, folder: Path) -> None:
+    """Write a report's files under a folder: tables/*.csv, figures/*.png and *.svg."""
+    for sub in ("tables", "figures"):
+        (folder / sub).mkdir(parents=True, exist_ok=True)
+    for name, table in report.tables.items():
+        table.to_csv(folder / "tables" / f"{name}.csv", index=False)
+    for name, figure in report.figures.items():
+        figure.savefig(folder / "figures" / f"{name}.png")
+        figure.savefig(folder / "figures" / f"{name}.svg", metadata={"Date": None})
+
+
 def _html_table(frame: pd.DataFrame) -> Markup:
     html = frame.to_html(index=False, border=0, na_rep="", float_format=lambda v: f"{v:.4g}", escape=True)
     return Markup(html)  # noqa: S704 - pandas has escaped the cells

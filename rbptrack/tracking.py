@@ -6,7 +6,6 @@ import logging
 import math
 import os
 import sqlite3
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,7 +28,7 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run,
 from mlflow.exceptions import MlflowException
 
 from rbptrack import __version__
-from rbptrack.analyzer import COLUMNS, Report, Runs
+from rbptrack.analyzer import COLUMNS, Runs
 from rbptrack.config import FilterConfig, TrackingConfig
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.ranktable import RankHistogram, RankTable
@@ -305,25 +304,6 @@ class Store:
                     cells = pd.read_csv(self.artifact(run.info.run_id, "cells.csv"), dtype=str)
                     covered[name] = set(cells["run_id"].dropna())
         return covered
-
-    def log_report(self, run_id: str, report: Report, *, html: str) -> None:
-        """Log a report: metrics, tables/*.csv, figures/*.png and *.svg, report.html."""
-        self.log(run_id, metrics=report.metrics)
-        with tempfile.TemporaryDirectory() as name:
-            write_report(report, Path(name), html=html)
-            self.log_folder(run_id, Path(name))
-
-
-def write_report(report: Report, folder: Path, *, html: str) -> None:
-    """Write a report's files under a folder."""
-    for sub in ("tables", "figures"):
-        (folder / sub).mkdir(parents=True, exist_ok=True)
-    for name, table in report.tables.items():
-        table.to_csv(folder / "tables" / f"{name}.csv", index=False)
-    for name, figure in report.figures.items():
-        figure.savefig(folder / "figures" / f"{name}.png")
-        figure.savefig(folder / "figures" / f"{name}.svg", metadata={"Date": None})
-    (folder / "report.html").write_text(html, encoding="utf-8")
 
 
 def _row(run: Run) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def test_the_corpora_are_large_enough(name: str, tokens: float) -> None:
     corpus = build_corpus(documents, tokenizer, config.dataset)
     assert corpus.num_targets >= tokens
     lengths = np.bincount(corpus.document)
-    assert lengths.max() / lengths.sum() < 0.03  # no document dominates the bootstrap
+    assert lengths.max() / lengths.sum() < 0.05  # no document dominates the bootstrap
 
 
 def shingles(text: str) -> set[int]:

@@ -33,8 +33,8 @@ from rbptrack.console import compact, complain, say, table
 from rbptrack.discovery import Plugins, conf_folder, discover
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.overrides import expand, lists_as_values, size_key
-from rbptrack.report import render
-from rbptrack.tracking import Store, home, resolve_uri, without_password, write_report
+from rbptrack.report import render, write
+from rbptrack.tracking import Store, home, resolve_uri, without_password
 
 GROUPS = ("model", "dataset")
 _TERMINATED = 128 + signal.SIGTERM
@@ -275,9 +275,7 @@ def _analyse(
         _cells_frame(outcomes).to_csv(folder / "cells.csv", index=False)
         (folder / "command.txt").write_text(command + "\n", encoding="utf-8")
         for analysis in done:
-            section = analysis.section
-            write_report(section.report, folder / section.name, html="")
-            (folder / section.name / "report.html").unlink()
+            write(analysis.section.report, folder / analysis.section.name)
         if run_ids:
             page = render(f"Sweep {sweep}", runs, [a.section for a in done], facts=[("command", command)])
             (folder / "report.html").write_text(page, encoding="utf-8")
