@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator
@@ -13,6 +14,11 @@ import pytest
 ROOT = Path(__file__).parent.parent
 EMBEDDED = ROOT / "rbptrack" / "embedded"
 Program = Callable[..., subprocess.CompletedProcess[str]]
+
+
+# A shell that starts the tests in the background makes them ignore SIGINT, and programs inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -178,7 +178,10 @@ def test_ui_answers_on_loopback_and_prints_a_link(swept: Swept) -> None:
                 assert b"<title>MLflow" in page.read()
         finally:
             process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 0
+            try:
+                assert process.wait(30) == 0
+            finally:
+                process.kill()
 
 
 @pytest.mark.parametrize(
@@ -285,7 +288,10 @@ def test_a_stopped_sweep_continues_where_it_was(stop: signal.Signals, program: P
             assert process.poll() is None
             time.sleep(0.02)
         process.send_signal(stop)
-        assert process.wait(30) == 128 + stop
+        try:
+            assert process.wait(30) == 128 + stop
+        finally:
+            process.kill()
     (run,) = runs(tmp_path, "measurement")
     assert run.info.status == "KILLED"
     parts = {p: p.stat().st_mtime_ns for p in tmp_path.glob("mlruns/partial/*/part-*.parquet")}
