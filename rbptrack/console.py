@@ -95,9 +95,11 @@ class CellProgress:
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "", text_columns: int = 2) -> None:
     """Print a table; the first `text_columns` columns are aligned left, the others right."""
-    shown = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
+    shown = Table(box=None, pad_edge=False, header_style="bold")
     for i, header in enumerate(headers):
         shown.add_column(header, justify="left" if i < text_columns else "right", no_wrap=True)
     for row in rows:
         shown.add_row(*(cell.replace("[", "\\[") for cell in row))
+    if title:  # not the table's own, which would wrap at the table's width
+        console().print(title, markup=False, soft_wrap=True, style="bold")
     console().print(shown)
