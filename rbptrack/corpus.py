@@ -151,8 +151,7 @@ def build_corpus(documents: Sequence[Document], tokenizer: PreTrainedTokenizerBa
         end = tokenizer.eos_token_id
         if end is None:
             raise BadInput("dataset.sequence=pack needs a tokenizer with an end-of-text token; use truncate or slide")
-        tail = (np.array([end]), np.zeros(1, np.int8), np.zeros(1, np.int32))
-        pieces = [tuple(np.concatenate(pair) for pair in zip(p, tail, strict=True)) for p in pieces]
+        pieces = [(np.append(token, end), np.append(part, 0), np.append(size, 0)) for token, part, size in pieces]
     lengths = np.array([len(p[0]) for p in pieces])
     token = np.concatenate([p[0] for p in pieces]).astype(np.int32)
     special = np.isin(token, sorted(set(tokenizer.all_special_ids)))
@@ -180,7 +179,9 @@ def build_corpus(documents: Sequence[Document], tokenizer: PreTrainedTokenizerBa
     return corpus
 
 
-def _tokenise(document: Document, tokenizer: PreTrainedTokenizerBase, separator: str) -> tuple[IntArray, ...]:
+def _tokenise(
+    document: Document, tokenizer: PreTrainedTokenizerBase, separator: str
+) -> tuple[IntArray, IntArray, IntArray]:
     """Token ids, field numbers and text bytes of one document, each (tokens,)."""
     text = separator.join(document.fields)
     edges, at = [], 0  # where each field after the first begins, in characters
