@@ -21,6 +21,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share a long fixture run on one worker, the longest fixture first; the others fill the second."""
+    shared = ("demo", "swept")
+    for item in items:
+        for name in set(shared) & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group(name))
+    order = {name: i for i, name in enumerate(shared)}
+
+    def rank(item: pytest.Item) -> int:
+        return min((order[n] for n in getattr(item, "fixturenames", ()) if n in order), default=len(order))
+
+    items.sort(key=rank)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """In CI nothing is skipped: what a machine lacks there is a failure of its set-up."""
