@@ -3,7 +3,6 @@
 Figures in the manner of the paper's figures 3 to 6 (arXiv 2510.20387).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -13,6 +12,7 @@ from matplotlib.figure import Figure
 
 from rbptrack.analyzer import Analyzer, Report, Runs
 from rbptrack.errors import RbptrackError
+from rbptrack.families import Family, read_families
 from rbptrack.figures import COLOURS, MARKERS, log_axis, panels, short_number, style
 from rbptrack.ranktable import DocumentCounts, log_grid
 from rbptrack.statistics import (
@@ -62,8 +62,12 @@ class PowerLaw(Analyzer):
         """Fit every family x dataset that has at least 3 sizes."""
         report = Report()
         laws: dict[tuple[str, str], dict[int, Fit]] = {}
-        for family, dataset, rows in self._groups(runs, report):
-            laws[family, dataset] = self._fit_group(runs, rows, report)
+
+        def load(family: Family, run_id: str) -> DocumentCounts:
+            return runs.document_counts(run_id, self._ks(family))
+
+        for family, counts in read_families(runs, load, report.notes, least=3):
+            laws[family.name, family.dataset] = self._fit_group(family, counts, report)
         if not laws:
             raise RbptrackError(" ".join(report.notes) or "no measurement to fit")
         table = pd.DataFrame([self._row(f, d, fit) for (f, d), fits in laws.items() for fit in fits.values()])
@@ -83,30 +87,12 @@ class PowerLaw(Analyzer):
         report.notes += [self._sentence(f, d, fits) for (f, d), fits in laws.items()]
         return report
 
-    def _groups(self, runs: Runs, report: Report) -> Iterator[tuple[str, str, pd.DataFrame]]:
-        """Families on datasets, one row per size; notes say what cannot be fitted, and why."""
-        for (family, dataset), rows in runs.frame.groupby(["family", "dataset"], sort=True):
-            where = f"{family} on {dataset}"
-            for column in ("dtype", "sequence", "seq_len", "documents_hash"):
-                values = rows[column].dropna().unique()
-                if len(values) > 1:
-                    report.notes.append(f"{where}: not fitted, its runs mix {column}: {', '.join(map(str, values))}.")
-                    break
-            else:
-                unique = rows.drop_duplicates("non_embedding_params", keep="last")
-                if len(unique) < len(rows):
-                    report.notes.append(f"{where}: several runs of one size; the newest of each is fitted.")
-                if len(unique) < 3:
-                    report.notes.append(f"{where}: no law from {len(unique)} size(s), at least 3 are needed.")
-                    continue
-                yield str(family), str(dataset), unique.sort_values("non_embedding_params")
+    def _ks(self, family: Family) -> list[int]:
+        grid = log_grid(family.vocab_size, per_decade=self.curve_points)
+        return sorted({*grid.tolist(), *(k for k in self.ks if k <= family.vocab_size)})
 
-    def _fit_group(self, runs: Runs, rows: pd.DataFrame, report: Report) -> dict[int, Fit]:
-        sizes = rows["non_embedding_params"].to_numpy(dtype=np.float64)
-        vocabulary = int(rows["vocab_size"].min())
-        grid = log_grid(vocabulary, per_decade=self.curve_points)
-        ks = sorted({*grid.tolist(), *(k for k in self.ks if k <= vocabulary)})
-        counts = [runs.ranks(run_id).document_counts(ks) for run_id in rows["run_id"]]
+    def _fit_group(self, family: Family, counts: list[DocumentCounts], report: Report) -> dict[int, Fit]:
+        sizes, ks = family.s, self._ks(family)
         values = np.stack([_point(c) for c in counts])  # (m, 1 + ks): CE, then -ln RBP_k
         draws = np.stack(self._replicates(counts))  # (m, replicates, 1 + ks)
         fits: dict[int, Fit] = {}

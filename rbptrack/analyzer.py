@@ -19,15 +19,16 @@ Put it in a file under `plugins/` of the folder you work in, and `python -m rbpt
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import pandas as pd
+import pyarrow as pa
 
 from rbptrack.errors import RbptrackError
-from rbptrack.ranktable import RankHistogram, RankTable
+from rbptrack.ranktable import DocumentCounts, RankHistogram, RankTable, log_grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,14 +39,17 @@ COLUMNS: Mapping[str, str] = {
     "size": "string",
     "model": "string",
     "dataset": "string",
+    "revision": "string",
     "fingerprint": "string",
     "sweep": "string",
     "dtype": "string",
     "sequence": "string",
     "seq_len": "Int64",
+    "context": "Int64",
     "documents_hash": "string",
     "vocab_size": "Int64",
     "non_embedding_params": "Int64",
+    "total_params": "Int64",
     "num_tokens": "Int64",
     "num_documents": "Int64",
     "ce": "Float64",
@@ -54,6 +58,13 @@ COLUMNS: Mapping[str, str] = {
     "tie_rate": "Float64",
 }
 """The columns of `Runs.frame` and their types; after them one Float64 pair rbp_<k>, rbp_<k>_se per logged k."""
+
+
+T = TypeVar("T")
+
+
+class Unreadable(RbptrackError):
+    """A measurement's artifact is missing or damaged; its text names the run."""
 
 
 class Runs:
@@ -80,17 +91,41 @@ class Runs:
         self.frame = frame.astype({**COLUMNS, **dict.fromkeys(rbp, "Float64")}).reset_index(drop=True)
         self._histogram = lru_cache(maxsize=None)(histogram)
         self._ranks = ranks  # not cached: a table is megabytes, and analyzers reduce it at once
+        self._counts: dict[str, DocumentCounts] = {}
 
     def histogram(self, run_id: str) -> RankHistogram:
-        """Exact counts by rank of one run; loaded on demand and kept."""
-        return self._histogram(run_id)
+        """Exact counts by rank of one run; loaded on demand and kept. Raises Unreadable."""
+        return _readable(self._histogram, run_id)
 
     def ranks(self, run_id: str) -> RankTable:
-        """The rank table of one run; loaded at each call."""
-        return self._ranks(run_id)
+        """The rank table of one run; loaded at each call: reduce it at once. Raises Unreadable."""
+        return _readable(self._ranks, run_id)
+
+    def document_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
+        """Tokens, nats and hits of each k per document of one run; kept, for every k on a grid. Raises Unreadable.
+
+        Analyzers that ask for k on `log_grid(|V|)`, or for logged ones, read each rank table once between them.
+        """
+        kept = self._counts.get(run_id)
+        if kept is None or not set(ks) <= set(kept.ks):
+            table = self.ranks(run_id)
+            logged = [int(c[4:]) for c in self.frame.columns if c.startswith("rbp_") and c[4:].isdigit()]
+            every = {*log_grid(table.vocab_size).tolist(), *logged, *ks, *(kept.ks if kept else ())}
+            kept = self._counts[run_id] = table.document_counts(sorted(every))
+        return kept.select(ks)
 
     def __len__(self) -> int:
         return len(self.frame)
+
+
+def _readable(load: Callable[[str], T], run_id: str) -> T:
+    try:
+        return load(run_id)
+    except Unreadable:
+        raise
+    except (RbptrackError, OSError, pa.ArrowException, KeyError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise Unreadable(f"an artifact of run {run_id} is missing or damaged: {reason}") from error
 
 
 @dataclass(kw_only=True)

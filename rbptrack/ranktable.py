@@ -169,6 +169,12 @@ class DocumentCounts:
         """(documents, 2 + len(ks)): tokens, nats, then hits of each k."""
         return np.column_stack([self.tokens, self.nats, self.hits]).astype(np.float64)
 
+    def select(self, ks: Sequence[int]) -> DocumentCounts:
+        """The same sums for some of the k, in the order given."""
+        place = {k: i for i, k in enumerate(self.ks)}
+        columns = [place[k] for k in ks]
+        return DocumentCounts(tuple(ks), self.document, self.tokens, self.nats, self.hits[:, columns])
+
     def __add__(self, other: DocumentCounts) -> DocumentCounts:
         if self.ks != other.ks:
             raise RbptrackError(f"counts for k = {self.ks} and {other.ks} cannot be added")

@@ -313,6 +313,7 @@ def _row(run: Run) -> dict[str, Any]:
         "run_id": run.info.run_id,
         "started": run.info.start_time,
         **{k: tags.get(f"rbptrack.{k}") for k in ("family", "size", "model", "dataset", "fingerprint", "sweep")},
+        "revision": params.get("model.revision"),
         "dtype": params.get("model.dtype"),
         "sequence": params.get("dataset.sequence"),
         "documents_hash": params.get("dataset.texts_hash"),
@@ -326,6 +327,8 @@ def _row(run: Run) -> dict[str, Any]:
 
 _INTEGERS = {
     "seq_len": "dataset.seq_len",
+    "context": "dataset.context",
+    "total_params": "model.total_params",
     "vocab_size": "model.vocab_size",
     "non_embedding_params": "model.non_embedding_params",
     "num_documents": "dataset.num_documents",

@@ -59,6 +59,7 @@ def family_runs(
             "dataset": dataset,
         }
         row |= {"fingerprint": run_id, "sweep": "s", "dtype": "float32", "sequence": "slide", "documents_hash": "h"}
+        row |= {"revision": "main", "context": 32, "total_params": int(s) + 64}
         row |= {"seq_len": 256, "vocab_size": 64, "non_embedding_params": int(s), "num_tokens": len(table)}
         row |= {"num_documents": 40, "ce": table.ce, "ce_se": 0.0, "bits_per_byte": 1.0, "tie_rate": 0.0}
         row |= {f"rbp_{k}": table.rbp(k) for k in (1, 10)}
