@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 
 from rbptrack import __version__
 from rbptrack.console import complain
 from rbptrack.errors import BadInput, RbptrackError
 
-COMMANDS = ("analyze", "ui")
+# Command -> its module in rbptrack/commands, which has `main(arguments) -> exit code`; without a command: measure.
+COMMANDS = {
+    "analyze": "analyze",
+    "ui": "ui",
+}
 
 
 def main() -> int:
@@ -33,23 +38,17 @@ def main() -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    command = arguments[0] if arguments else ""
-    if command == "analyze":
-        from rbptrack.commands import analyze
-
-        return analyze.main(arguments[1:])
-    if command == "ui":
-        from rbptrack.commands import ui
-
-        return ui.main(arguments[1:])
-    if command and "=" not in command and not command.startswith("-"):
+    if arguments and arguments[0] in COMMANDS:
+        name, arguments = COMMANDS[arguments[0]], arguments[1:]
+    elif arguments and "=" not in arguments[0] and not arguments[0].startswith("-"):
         raise BadInput(
-            f"no command {command}. Commands: {', '.join(COMMANDS)}; without one it measures: "
+            f"no command {arguments[0]}. Commands: {', '.join(COMMANDS)}; without one it measures: "
             "python -m rbptrack -m 'model=nano/*' dataset=stdlib,pydocs"
         )
-    from rbptrack.commands import measure
-
-    return measure.main(arguments)
+    else:
+        name = "measure"
+    module = import_module(f"rbptrack.commands.{name}")  # only what the command needs is imported
+    return int(module.main(arguments))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from rbptrack.tracking import Cell, Store, home
 
 if TYPE_CHECKING:  # torch, transformers and datasets load only where a model runs
     from rbptrack.corpus import Corpus
-    from rbptrack.measure import Measurement
+    from rbptrack.measurement import Measurement
     from rbptrack.model import CausalModel
 
 
@@ -206,7 +206,7 @@ def _model(config: Config, source: Source) -> CausalModel:
 
 
 def _measure(config: Config, cell: Cell, store: Store, source: Source, setup: _Setup, place: str) -> Outcome:
-    from rbptrack.measure import discard, measure
+    from rbptrack.measurement import discard, measure
 
     model = _model(config, source)
     corpus, folder = setup.corpus, home() / "partial" / cell.fingerprint

@@ -26,7 +26,7 @@ FLOORS = {
     "tracking": 4,
     "discovery": 4,
     "report": 4,
-    "measure": 5,
+    "measurement": 5,
     "composition": 5,
     "analysis": 5,
     "cell": 6,

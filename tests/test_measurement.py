@@ -17,7 +17,7 @@ from rbptrack.cell import pinned
 from rbptrack.config import DatasetConfig, EngineConfig, ModelConfig
 from rbptrack.corpus import Corpus, Document, build_corpus, load_documents
 from rbptrack.errors import BadInput, MeasurementError
-from rbptrack.measure import measure
+from rbptrack.measurement import measure
 from rbptrack.model import check_fit, check_folder, load_config, load_model, load_tokenizer, non_embedding_params
 from rbptrack.source import Source, resolve
 from tests.conftest import EMBEDDED
