@@ -7,7 +7,8 @@ import logging
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import cached_property
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +47,8 @@ class Corpus:
         start: first token of each sequence, int64 (sequences,), ascending.
         stop: one past its last token, (sequences,).
         first: its first target; targets are first..stop-1 where scorable. Disjoint and ascending, (sequences,).
+        prefix: special tokens that the tokenizer puts before every text (`<bos>`; often none), int32. Windows that
+            begin inside a document are given them too: models trained with them fail without.
         document_ids: the selection, in order.
         texts_hash: SHA-256 over ids and texts of the selection.
 
@@ -60,8 +63,26 @@ class Corpus:
     start: IntArray
     stop: IntArray
     first: IntArray
+    prefix: IntArray
     document_ids: tuple[str, ...]
     texts_hash: str
+
+    def inputs(self, sequence: int) -> IntArray:
+        """What the model reads for a sequence, (length,): the prefix where it begins inside a document, its tokens."""
+        tokens: IntArray = self.token[self.start[sequence] : self.stop[sequence]]
+        return np.concatenate([self.prefix, tokens]) if self.prefixed[sequence] else tokens
+
+    @cached_property
+    def prefixed(self) -> npt.NDArray[np.bool_]:
+        """Whether `inputs` puts the prefix before a sequence, bool (sequences,)."""
+        inside: npt.NDArray[np.bool_] = (self.position[self.start] > 0) & (len(self.prefix) > 0)
+        return inside
+
+    @cached_property
+    def lengths(self) -> IntArray:
+        """How many tokens the model reads for each sequence, int64 (sequences,)."""
+        found: IntArray = self.stop - self.start + self.prefixed * len(self.prefix)
+        return found
 
     def targets(self, low: int, high: int) -> IntArray:
         """Indices of the scored tokens of sequences low..high-1, ascending."""
@@ -77,7 +98,7 @@ class Corpus:
 
     def parts(self, tokens: int) -> list[tuple[int, int]]:
         """Runs of consecutive sequences (low, high) of about `tokens` tokens: what is measured and saved at a time."""
-        cumulative = np.cumsum(self.stop - self.start)
+        cumulative = np.cumsum(self.lengths)
         edges, low = [], 0
         while low < len(cumulative):
             done = cumulative[low - 1] if low else 0
@@ -157,7 +178,14 @@ def build_corpus(documents: Sequence[Document], tokenizer: PreTrainedTokenizerBa
     special = np.isin(token, sorted(set(tokenizer.all_special_ids)))
     # As in the paper, what directly follows a special token is not scored either.
     scorable = ~special & ~np.concatenate([[True], special[:-1]])
-    start, stop, first = _sequences(lengths, config)
+    slides = config.sequence is SequenceRule.slide
+    prefix = _prefix(tokenizer) if slides else np.empty(0, np.int32)
+    if len(prefix) + config.context >= config.seq_len and slides:
+        raise BadInput(
+            f"dataset.context must be below {config.seq_len - len(prefix)}, which is seq_len less the {len(prefix)} "
+            f"special tokens with which the tokenizer begins every text; got {config.context}"
+        )
+    start, stop, first = _sequences(lengths, config, len(prefix))
     corpus = Corpus(
         token=token,
         document=np.repeat(np.arange(len(lengths), dtype=np.int32), lengths),
@@ -168,6 +196,7 @@ def build_corpus(documents: Sequence[Document], tokenizer: PreTrainedTokenizerBa
         start=start,
         stop=stop,
         first=first,
+        prefix=prefix,
         document_ids=tuple(d.id for d in documents),
         texts_hash=texts_hash(documents),
     )
@@ -205,7 +234,14 @@ def _tokenise(
     )
 
 
-def _sequences(lengths: IntArray, config: DatasetConfig) -> tuple[IntArray, IntArray, IntArray]:
+def _prefix(tokenizer: PreTrainedTokenizerBase) -> IntArray:
+    """The special tokens with which the tokenizer begins every text."""
+    special = set(tokenizer.all_special_ids)
+    ids: list[int] = tokenizer("a", verbose=False)["input_ids"]
+    return np.array(list(takewhile(special.__contains__, ids)), dtype=np.int32)
+
+
+def _sequences(lengths: IntArray, config: DatasetConfig, prefix: int) -> tuple[IntArray, IntArray, IntArray]:
     spans: list[tuple[int, int, int]] = []
     total = int(lengths.sum())
     if config.sequence is SequenceRule.pack:
@@ -214,19 +250,19 @@ def _sequences(lengths: IntArray, config: DatasetConfig) -> tuple[IntArray, IntA
     else:
         begin = 0
         for length in lengths.tolist():
-            windows = _windows(begin, begin + length, config.seq_len, config.context)
+            windows = _windows(begin, begin + length, config, prefix)
             spans += islice(windows, 1 if config.sequence is SequenceRule.truncate else None)
             begin += length
     kept = np.array([s for s in spans if s[1] > s[2]], dtype=np.int64).reshape(-1, 3)
     return kept[:, 0], kept[:, 1], kept[:, 2]
 
 
-def _windows(begin: int, end: int, seq_len: int, context: int) -> Iterator[tuple[int, int, int]]:
+def _windows(begin: int, end: int, config: DatasetConfig, prefix: int) -> Iterator[tuple[int, int, int]]:
     """Windows (start, stop, first target) over one document; each target has at least `context` tokens before it."""
-    start, first = begin, begin + 1
+    start, first, room = begin, begin + 1, config.seq_len
     while True:
-        stop = min(start + seq_len, end)
+        stop = min(start + room, end)
         yield start, stop, first
         if stop == end:
             return
-        start, first = stop - context, stop
+        start, first, room = stop - config.context, stop, config.seq_len - prefix

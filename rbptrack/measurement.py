@@ -177,9 +177,9 @@ def _measure_part(
 
 def _batches(corpus: Corpus, part: tuple[int, int], batch_tokens: int) -> Iterator[list[int]]:
     """Sequence numbers by falling length, so that padding is nearly nil; composed from corpus and config alone."""
-    order = sorted(range(*part), key=lambda i: (int(corpus.start[i] - corpus.stop[i]), i))
+    order = sorted(range(*part), key=lambda i: (-int(corpus.lengths[i]), i))
     while order:
-        longest = int(corpus.stop[order[0]] - corpus.start[order[0]])
+        longest = int(corpus.lengths[order[0]])
         count = max(1, batch_tokens // longest)
         yield order[:count]
         order = order[count:]
@@ -187,15 +187,16 @@ def _batches(corpus: Corpus, part: tuple[int, int], batch_tokens: int) -> Iterat
 
 def _tensors(corpus: Corpus, batch: list[int]) -> tuple[Tensor, Tensor, Tensor]:
     """Tokens (batch, length) padded on the right; and per target: its row of the flattened hidden states, its index."""
-    length = max(int(corpus.stop[i] - corpus.start[i]) for i in batch)
+    length = int(corpus.lengths[batch].max())
     tokens = np.zeros((len(batch), length), dtype=np.int64)
     rows, targets = [], []
     for row, i in enumerate(batch):
-        start, stop = int(corpus.start[i]), int(corpus.stop[i])
-        tokens[row, : stop - start] = corpus.token[start:stop]
+        inputs = corpus.inputs(i)
+        tokens[row, : len(inputs)] = inputs
         wanted = corpus.targets(i, i + 1)
         targets.append(wanted)
-        rows.append(row * length + wanted - start - 1)  # the state before the target predicts it
+        shift = len(inputs) - int(corpus.stop[i])
+        rows.append(row * length + wanted + shift - 1)  # the state before the target predicts it
     return (
         torch.from_numpy(tokens),
         torch.from_numpy(np.concatenate(rows)),

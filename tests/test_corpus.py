@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from rbptrack.config import DatasetConfig, SequenceRule
@@ -62,6 +63,19 @@ def test_slide_scores_every_token_once_with_enough_context(
         begin = start - corpus.position[start]  # of the document
         assert first - start >= min(context, first - begin)
         assert len(set(corpus.document[start:stop])) == 1
+
+
+def test_windows_inside_a_document_begin_as_the_tokenizer_begins_a_text() -> None:
+    tokenizer = copy.deepcopy(byte_tokenizer())
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)]
+    )
+    corpus = build_corpus(texts("abcdefghijklmn", "ab"), tokenizer, CONFIG)  # 8 tokens a window, 3 of context
+    read = ["".join(tokenizer.convert_ids_to_tokens(corpus.inputs(i))) for i in range(len(corpus.start))]
+    assert read == [f"<|endoftext|>{t}" for t in ("abcdefg", "efghijk", "ijklmn", "ab")]
+    assert corpus.lengths.tolist() == [8, 8, 7, 3]
+    # neither the special token nor what follows it; position 0 of a document is its special token
+    assert scored(corpus) == [(0, p) for p in range(2, 15)] + [(1, 2)]
 
 
 def test_truncate_reads_the_head_of_each_document(tokenizer: PreTrainedTokenizerFast) -> None:
