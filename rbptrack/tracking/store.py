@@ -1,4 +1,4 @@
-"""The tracking store: the only module that imports mlflow. Plain values go in, `Runs` come out."""
+"""One experiment of a tracking server or database: find, log and read measurements."""
 
 from __future__ import annotations
 
@@ -7,18 +7,11 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
-
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
 
 import mlflow.artifacts
 import pandas as pd
@@ -32,29 +25,12 @@ from rbptrack.analyzer import COLUMNS, Runs
 from rbptrack.config import FilterConfig, TrackingConfig
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.ranktable import RankHistogram, RankTable
+from rbptrack.tracking.address import explained, resolve_uri, without_password
+from rbptrack.tracking.rows import newest, passing, row
 
 _PAGE = 1000
 _BATCH = 900  # metrics or params in one call; MLflow takes at most 1000 metrics and 100 params
 _PARAMS = 100
-
-
-def home() -> Path:
-    """The folder that holds everything local: ./mlruns of the working folder."""
-    return Path.cwd() / "mlruns"
-
-
-def resolve_uri(config: TrackingConfig) -> str:
-    """The tracking URI: the config's, else MLFLOW_TRACKING_URI, else the local database; absolute."""
-    uri = config.uri or os.environ.get("MLFLOW_TRACKING_URI", "") or f"sqlite:///{home() / 'mlflow.db'}"
-    if uri.startswith("sqlite:///") and not uri.startswith("sqlite:////"):
-        uri = f"sqlite:///{Path(uri.removeprefix('sqlite:///')).absolute()}"
-    scheme = urlsplit(uri).scheme
-    if scheme in ("", "file"):
-        raise BadInput(
-            f"tracking.uri={uri}: MLflow no longer keeps runs in plain files; "
-            "give sqlite:////absolute/path/mlflow.db, a database or http(s)://server"
-        )
-    return uri
 
 
 @dataclass(frozen=True)
@@ -144,7 +120,7 @@ class Store:
         return self._client
 
     def _connect(self) -> None:
-        with _explained(self.uri):
+        with explained(self.uri):
             fresh = self.database is not None and not self.database.exists()
             client = MlflowClient(self.uri)
             found = client.get_experiment_by_name(self.experiment)
@@ -182,7 +158,7 @@ class Store:
     def _search(self, wanted: str, *, limit: int | None = None) -> list[Run]:
         client, token = self.open(), None
         runs: list[Run] = []
-        with _explained(self.uri):
+        with explained(self.uri):
             while True:
                 page = client.search_runs(
                     [self._experiment_id],
@@ -198,7 +174,7 @@ class Store:
 
     def begin(self, name: str, tags: Mapping[str, str], *, started: float | None = None) -> str:
         """Create a run and return its id; it stays RUNNING until `end`."""
-        with _explained(self.uri):
+        with explained(self.uri):
             run = self.open().create_run(
                 self.experiment_id,
                 start_time=int((started or time.time()) * 1000),
@@ -209,7 +185,7 @@ class Store:
 
     def end(self, run_id: str, status: str = "FINISHED") -> None:
         """Close a run: FINISHED, FAILED or KILLED."""
-        with _explained(self.uri):
+        with explained(self.uri):
             self.open().set_terminated(run_id, status)
 
     def log(
@@ -228,7 +204,7 @@ class Store:
             rows += [Metric(key, float(v), now, step) for step, v in curve.items() if math.isfinite(v)]
         entries = [Param(k, str(v)) for k, v in (params or {}).items()]
         client = self.open()
-        with _explained(self.uri):
+        with explained(self.uri):
             for at in range(0, len(rows), _BATCH):
                 client.log_batch(run_id, metrics=rows[at : at + _BATCH])
             for at in range(0, len(entries), _PARAMS):
@@ -239,12 +215,12 @@ class Store:
     def log_dataset(self, run_id: str, *, name: str, digest: str, source: str, profile: str) -> None:
         """Log the dataset as an input of the run, as MLflow's UI shows it; the digest is cut to 36 characters."""
         dataset = Dataset(name=name, digest=digest[:36], source_type="rbptrack", source=source, profile=profile)
-        with _explained(self.uri):
+        with explained(self.uri):
             self.open().log_inputs(run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", "evaluation")])])
 
     def log_folder(self, run_id: str, folder: Path) -> None:
         """Log every file under a folder as an artifact of the run, with its relative path."""
-        with _explained(self.uri):
+        with explained(self.uri):
             self.open().log_artifacts(run_id, str(folder))
 
     def artifact(self, run_id: str, path: str) -> Path:
@@ -270,11 +246,11 @@ class Store:
         if not self.exists:
             raise BadInput(f"there is no tracking store at {self.database}: measure something first")
         wanted = "tags.`rbptrack.kind` = 'measurement' and attributes.status = 'FINISHED'"
-        rows = [_row(run) for run in self._search(wanted)]
+        rows = [row(run) for run in self._search(wanted)]
         if run_ids:
-            kept = [row for row in rows if row["run_id"] in set(run_ids)]
+            kept = [r for r in rows if r["run_id"] in set(run_ids)]
         else:
-            kept = _filter(_newest(rows), chosen, self._sweep_runs(chosen.sweep))
+            kept = passing(newest(rows), chosen, self._sweep_runs(chosen.sweep))
         frame = pd.DataFrame(kept)
         if frame.empty:
             frame = pd.DataFrame(columns=list(COLUMNS))
@@ -306,66 +282,6 @@ class Store:
         return covered
 
 
-def _row(run: Run) -> dict[str, Any]:
-    """One row of `Runs.frame` from an MLflow run; what it lacks is missing."""
-    params, metrics, tags = run.data.params, run.data.metrics, run.data.tags
-    row: dict[str, Any] = {
-        "run_id": run.info.run_id,
-        "started": run.info.start_time,
-        **{k: tags.get(f"rbptrack.{k}") for k in ("family", "size", "model", "dataset", "fingerprint", "sweep")},
-        "revision": params.get("model.revision"),
-        "dtype": params.get("model.dtype"),
-        "sequence": params.get("dataset.sequence"),
-        "documents_hash": params.get("dataset.texts_hash"),
-        **{k: _number(params.get(v)) for k, v in _INTEGERS.items()},
-        **{k: metrics.get(k) for k in ("ce", "ce_se", "bits_per_byte", "tie_rate")},
-    }
-    row["num_tokens"] = None if "num_tokens" not in metrics else int(metrics["num_tokens"])
-    row |= {k: v for k, v in metrics.items() if k.startswith("rbp_") and k[4:].removesuffix("_se").isdigit()}
-    return row
-
-
-_INTEGERS = {
-    "seq_len": "dataset.seq_len",
-    "context": "dataset.context",
-    "total_params": "model.total_params",
-    "vocab_size": "model.vocab_size",
-    "non_embedding_params": "model.non_embedding_params",
-    "num_documents": "dataset.num_documents",
-}
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text else None
-
-
-def _newest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row per fingerprint: a measurement that was forced again replaces the older one."""
-    newest: dict[str, dict[str, Any]] = {}
-    for row in sorted(rows, key=lambda r: r["started"]):
-        newest[row["fingerprint"] or row["run_id"]] = row
-    return list(newest.values())
-
-
-def _filter(rows: list[dict[str, Any]], chosen: FilterConfig, sweeps: Mapping[str, set[str]]) -> list[dict[str, Any]]:
-    kept = rows
-    for key in ("family", "size", "dataset", "sweep"):
-        patterns = getattr(chosen, key)
-        if not patterns:
-            continue
-        covered = set().union(*sweeps.values()) if key == "sweep" and sweeps else set()
-        passed = [
-            row for row in kept if any(fnmatchcase(row[key] or "", p) for p in patterns) or row["run_id"] in covered
-        ]
-        if not passed and kept:
-            there = sorted({row[key] or "(none)" for row in kept})
-            raise BadInput(f"no measurement passes {key}={','.join(patterns)}; there is: {', '.join(there)}")
-        kept = passed
-    if not kept:
-        raise BadInput("the tracking store holds no finished measurement yet: measure something first")
-    return kept
-
-
 def _check_database(path: Path) -> None:
     """BadInput where a SQLite file is no database or cannot be read."""
     try:
@@ -376,37 +292,3 @@ def _check_database(path: Path) -> None:
             connection.close()
     except sqlite3.DatabaseError as error:
         raise BadInput(f"the tracking store {path} is not a readable database: {error}") from error
-
-
-@contextmanager
-def _explained(uri: str) -> Iterator[None]:
-    """Turn MLflow's and the database's errors into one line; a password in the URI is not repeated."""
-    try:
-        yield
-    except BadInput:
-        raise
-    except Exception as error:
-        shown = without_password(uri)
-        text = " ".join(str(error).split())
-        if (
-            "out-of-date database schema" in text
-            or "Can't locate revision" in text
-            or ("SCHEMA" in text.upper() and "version" in text)
-        ):
-            import mlflow
-
-            raise BadInput(
-                f"the tracking store {shown} was written by another MLflow than this one ({mlflow.__version__}). "
-                f"If it is older: mlflow db upgrade {shown} (keep a copy); if it is newer: pip install --upgrade mlflow"
-            ) from error
-        if isinstance(error, (MlflowException, OSError, sqlite3.Error)) or "sqlalchemy" in type(error).__module__:
-            raise BadInput(f"the tracking store {shown} cannot be used: {text[:300].replace(uri, shown)}") from error
-        raise
-
-
-def without_password(uri: str) -> str:
-    """The URI with `***` for a password, for people and logs."""
-    parts = urlsplit(uri)
-    if parts.password:
-        return uri.replace(f":{parts.password}@", ":***@")
-    return uri
