@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
-import tempfile
+import os
+import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from html import unescape
 from pathlib import Path
 
-from rbptrack.analyzer import Analyzer, Report, Runs
-from rbptrack.console import complain, say, table
+from rbptrack.analyzer import Analyzer, Runs
+from rbptrack.console import complain, say, say_wrapped, table
 from rbptrack.discovery import Plugins
 from rbptrack.errors import RbptrackError
 from rbptrack.report import Section, render, write
 from rbptrack.tracking import Store
 
+ORDER = (
+    "power_law",
+    "k_law",
+    "emergence",
+    "lognormal",
+    "error_entropy",
+    "noise_floor",
+    "position",
+    "reproduction",
+    "compare",
+)
+"""The paper's order, then what goes beyond it; analyzers that are not named follow by name."""
 
-@dataclass(frozen=True)
-class Analysis:
-    """One analyzer's finished work.
+
+@dataclass
+class Findings:
+    """What several analyzers made of the same measurements.
 
     Attributes:
-        section: name, options and report.
-        run_id: the analysis's run in the store.
+        sections: of those that had something to say, in the report's order.
+        silent: name and reason of those that had nothing to say.
+        failed: how many failed by a bug of theirs.
 
     """
 
-    section: Section
-    run_id: str
+    sections: list[Section] = field(default_factory=list)
+    silent: list[tuple[str, str]] = field(default_factory=list)
+    failed: int = 0
 
 
 def choose(plugins: Plugins, patterns: Sequence[str]) -> list[Analyzer]:
@@ -39,18 +55,21 @@ def choose(plugins: Plugins, patterns: Sequence[str]) -> list[Analyzer]:
         if not matching and pattern != "*":
             plugins.select(pattern)  # raises, with the options
         chosen |= {name: plugins.analyzers[name]() for name in matching}
-    return list(chosen.values())
+    return [chosen[name] for name in sorted(chosen, key=_place)]
 
 
-def analyze(store: Store, runs: Runs, analyzer: Analyzer, *, sweep: str = "") -> Analysis:
-    """Run one analyzer, log its report as a run of its own, and print its summary.
+def _place(name: str) -> tuple[int, str]:
+    return (ORDER.index(name) if name in ORDER else len(ORDER)), name
+
+
+def analyze(store: Store, runs: Runs, analyzer: Analyzer, *, folder: Path, sweep: str = "") -> tuple[Section, str]:
+    """Run one analyzer, write its files under a folder, and log them as a run of its own, whose id is returned.
 
     Raises:
         RbptrackError: what the analyzer says of its input; anything else it raises is its own bug and passes through.
 
     """
     report = analyzer.analyze(runs)
-    section = Section(analyzer.name, first_line(analyzer), options_text(analyzer), report)
     scope = sweep or f"{len(runs)} measurements"
     tags = {
         "rbptrack.kind": "analysis",
@@ -62,45 +81,69 @@ def analyze(store: Store, runs: Runs, analyzer: Analyzer, *, sweep: str = "") ->
     try:
         store.log(run_id, params={f.name: getattr(analyzer, f.name) for f in fields(analyzer)})
         store.log(run_id, metrics=report.metrics)
-        with tempfile.TemporaryDirectory() as name:
-            write(report, Path(name))
-            page = render(f"{analyzer.name}: {scope}", runs, [section])
-            Path(name, "report.html").write_text(page, encoding="utf-8")
-            store.log_folder(run_id, Path(name))
+        drawn = write(report, folder)
+        options = options_text(analyzer)
+        section = Section(analyzer.name, first_line(analyzer), options, report, analyzer.columns, drawn)
+        page = render(f"{analyzer.name}: {scope}", runs, [section], facts=[("store", store.shown)])
+        (folder / "report.html").write_text(page, encoding="utf-8")
+        store.log_folder(run_id, folder)
     except BaseException:
         store.end(run_id, "FAILED")
         raise
     store.end(run_id)
-    show(section)
-    return Analysis(section, run_id)
+    return section, run_id
 
 
-def analyze_all(store: Store, runs: Runs, analyzers: Sequence[Analyzer], *, sweep: str) -> tuple[list[Analysis], int]:
-    """Run several analyzers, one failure not stopping the others; also how many failed."""
-    done: list[Analysis] = []
-    failed = 0
+def analyze_all(store: Store, runs: Runs, analyzers: Sequence[Analyzer], *, folder: Path, sweep: str = "") -> Findings:
+    """Run several analyzers, each into folder/<its name>; prints each in short. A failure never stops the others."""
+    found = Findings()
     for analyzer in analyzers:
         try:
-            done.append(analyze(store, runs, analyzer, sweep=sweep))
+            section, _ = analyze(store, runs, analyzer, folder=folder / analyzer.name, sweep=sweep)
         except RbptrackError as error:
-            say(f"{analyzer.name}: {error}")
+            reason = " ".join(str(error).split())
+            found.silent.append((analyzer.name, reason))
+            say_wrapped(f"{analyzer.name}: {reason}", lines=2)
         except Exception as error:  # a plugin's bug must not cost the sweep its report
-            failed += 1
+            found.failed += 1
+            found.silent.append((analyzer.name, f"failed: {type(error).__name__}: {error}"))
             complain(f"analyzer {analyzer.name} failed: {type(error).__name__}: {error}")
-    return done, failed
+            if os.environ.get("HYDRA_FULL_ERROR"):
+                traceback.print_exception(error)
+        else:
+            found.sections.append(section)
+            _show_short(section, whole=not found.sections[:-1])
+    return found
 
 
 def show(section: Section) -> None:
     """Print a report's summary table and its sentences."""
-    report: Report = section.report
+    _show_table(section)
+    for note in section.report.notes:
+        say_wrapped(note)
+
+
+def _show_short(section: Section, *, whole: bool) -> None:
+    """The first analyzer's table; a line or two of every other."""
+    report = section.report
+    if whole and report.summary:
+        _show_table(section)
+        say("")
+    else:
+        line = report.headline or next(
+            iter(report.notes), f"{len(report.tables)} tables, {len(report.figures)} figures"
+        )
+        say_wrapped(f"{section.name}: {line}", lines=2)
+
+
+def _show_table(section: Section) -> None:
+    report = section.report
     if report.summary:
         frame = report.tables[report.summary]
         rows = [[_text(value) for value in row] for row in frame.itertuples(index=False)]
         texts = sum(not _is_number(frame[c].dtype.kind) for c in frame.columns)
         say("")
         table(list(frame.columns), rows, title=unescape(section.about), text_columns=texts)
-    for note in report.notes:
-        say(note)
 
 
 def first_line(analyzer: Analyzer) -> str:

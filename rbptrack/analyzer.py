@@ -40,6 +40,8 @@ COLUMNS: Mapping[str, str] = {
     "model": "string",
     "dataset": "string",
     "revision": "string",
+    "commit": "string",
+    "software": "string",
     "fingerprint": "string",
     "sweep": "string",
     "dtype": "string",
@@ -138,6 +140,8 @@ class Report:
         metrics: quantity/family/dataset/metric -> number, for the MLflow UI.
         notes: sentences for people: what was found and how sure it is.
         summary: the name of the table that the terminal shows, if any.
+        headline: one line for the terminal after a sweep; where it is empty, the first note is shown.
+        captions: a sentence below a figure or table, by its name.
 
     """
 
@@ -146,13 +150,22 @@ class Report:
     metrics: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     summary: str = ""
+    headline: str = ""
+    captions: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)
 class Analyzer(ABC):
-    """Base of analyzers: the subclass is a dataclass, its fields are its Hydra options, `name` its group option."""
+    """Base of analyzers: the subclass is a dataclass, its fields are its Hydra options, `name` its group option.
+
+    Attributes:
+        name: what the command line calls it.
+        columns: table -> column -> meaning and unit, for every table that `analyze` returns; shown below each table.
+
+    """
 
     name: ClassVar[str]
+    columns: ClassVar[Mapping[str, Mapping[str, str]]] = {}
 
     @abstractmethod
     def analyze(self, runs: Runs) -> Report:

@@ -126,6 +126,10 @@ class FilterConfig:
     sweep: list[str] = field(default_factory=list)
 
 
+FILTERS = {key: f"filter.{key}" for key in ("family", "size", "dataset", "sweep")}
+"""What the command line may write for each filter: `family=pythia`."""
+
+
 @dataclass
 class AnalyzeConfig:
     """One analysis over the tracking store."""
@@ -136,11 +140,23 @@ class AnalyzeConfig:
     plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
 
 
+@dataclass
+class ReportConfig:
+    """Every analyzer over the tracking store, as one page."""
+
+    analyzers: list[str] = field(default_factory=lambda: ["*"])
+    out: str = ""  # also write the page to this file
+    filter: FilterConfig = field(default_factory=FilterConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
+
+
 def register() -> None:
     """Make the schema and the resolvers known to Hydra; harmless when called again."""
     store = ConfigStore.instance()
     store.store(name="base_config", node=Config)
     store.store(name="base_analyze", node=AnalyzeConfig)
+    store.store(name="base_report", node=ReportConfig)
     OmegaConf.register_new_resolver("embedded", lambda name: str(EMBEDDED / name), replace=True)
 
 

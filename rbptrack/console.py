@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
+from textwrap import wrap
 from types import TracebackType
 from typing import Self
 
@@ -26,6 +28,12 @@ def console() -> Console:
 def say(text: str) -> None:
     """Print a line on standard output, as it is."""
     console().print(text, markup=False, soft_wrap=True)
+
+
+def say_wrapped(text: str, *, lines: int | None = None) -> None:
+    """Print a sentence, wrapped; cut after some lines."""
+    for line in wrap(text, WIDTH, max_lines=lines, placeholder=" ...", subsequent_indent="  "):
+        say(line)
 
 
 def complain(text: str) -> None:
@@ -103,3 +111,9 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, title: str =
     if title:  # not the table's own, which would wrap at the table's width
         console().print(title, markup=False, soft_wrap=True, style="bold")
     console().print(shown)
+
+
+def short_path(location: str) -> str:
+    """A path below the working folder relative to it; anything else as it is."""
+    path = Path(location)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else location

@@ -16,6 +16,7 @@ from hydra.core.config_store import ConfigStore
 import rbptrack
 from rbptrack.analyzer import Analyzer
 from rbptrack.errors import unknown
+from rbptrack.overrides import split_list
 
 ENTRY_POINTS = "rbptrack.analyzers"
 
@@ -76,6 +77,11 @@ def conf_folder() -> Path:
     """The configs that ship with rbptrack."""
     inside = Path(rbptrack.__file__).parent / "conf"
     return inside if inside.is_dir() else Path(rbptrack.__file__).parent.parent / "conf"
+
+
+def plugin_folders(arguments: Sequence[str]) -> list[str]:
+    """The folders that plugins.path names, read off a command line: plugins are found before anything is composed."""
+    return next((split_list(a.partition("=")[2]) for a in arguments if a.startswith("plugins.path=")), [])
 
 
 def discover(extra: Sequence[str] = ()) -> Plugins:

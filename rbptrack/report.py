@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from platform import python_version
 
 import jinja2
 import pandas as pd
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from rbptrack import __version__
 from rbptrack.analyzer import Report, Runs
+
+_LONG = 12  # rows from which a table is folded
+_SOFTWARE = ("numpy", "scipy", "pandas", "lmfit", "matplotlib", "mlflow")
 
 
 @dataclass(frozen=True)
@@ -22,9 +28,11 @@ class Section:
 
     Attributes:
         name: the analyzer.
-        about: the first line of its docstring.
+        about: its docstring's first line.
         options: its options as text.
         report: what it found.
+        columns: meaning of each column of its tables, by table.
+        figures: its figures as SVG, by name.
 
     """
 
@@ -32,54 +40,107 @@ class Section:
     about: str
     options: str
     report: Report
+    columns: Mapping[str, Mapping[str, str]]
+    figures: Mapping[str, str]
 
 
-def render(title: str, runs: Runs, sections: Sequence[Section], *, facts: Sequence[tuple[str, str]] = ()) -> str:
-    """The page: what was measured, then every section."""
-    template = Path(__file__).with_name("report.html").read_text(encoding="utf-8")
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+def write(report: Report, folder: Path) -> dict[str, str]:
+    """Write tables/*.csv, figures/*.png and *.svg under a folder; returns the figures as SVG, each drawn once."""
+    for sub in ("tables", "figures"):
+        (folder / sub).mkdir(parents=True, exist_ok=True)
+    for name, table in report.tables.items():
+        table.to_csv(folder / "tables" / f"{name}.csv", index=False)
+    drawn = {}
+    for name, figure in report.figures.items():
+        figure.savefig(folder / "figures" / f"{name}.png")
+        figure.set_layout_engine("none")  # laid out by now; doing it again would take as long as drawing
+        figure.savefig(folder / "figures" / f"{name}.svg", metadata={"Date": None})
+        text = (folder / "figures" / f"{name}.svg").read_text(encoding="utf-8")
+        drawn[name] = text[text.index("<svg") :]
+    return drawn
+
+
+def render(
+    title: str,
+    runs: Runs,
+    sections: Sequence[Section],
+    *,
+    facts: Sequence[tuple[str, str]] = (),
+    silent: Sequence[tuple[str, str]] = (),
+) -> str:
+    """The page: what was measured, every section, and what identifies it all.
+
+    Args:
+        title: of the page.
+        runs: what the sections were made from.
+        sections: in the order of the page.
+        facts: name and value of what else the reader should know: the command, the store.
+        silent: name and reason of analyzers that had nothing to say.
+
+    """
     shown = ["model", "dataset", "non_embedding_params", "num_documents", "num_tokens", "ce", "ce_se"]
     shown += [c for c in runs.frame.columns if c.startswith("rbp_") and not c.endswith("_se")]
-    return environment.from_string(template).render(
+    identity = ["model", "dataset", "revision", "commit", "dtype", "sequence", "seq_len", "context"]
+    identity += ["documents_hash", "software", "fingerprint", "run_id"]
+    said = Counter(note for s in sections for note in dict.fromkeys(s.report.notes))
+    common = [note for note, times in said.items() if times > 1]  # of the measurements, not of one analyzer
+    return _template().render(
         title=title,
         version=__version__,
-        facts=facts,
+        made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        facts=[*facts, ("analysed with", software())],
+        common=common,
         measured=_html_table(runs.frame[shown]),
-        fingerprints=_html_table(
-            runs.frame[["model", "dataset", "dtype", "sequence", "seq_len", "fingerprint", "run_id"]]
-        ),
+        identity=_html_table(runs.frame[identity]),
+        silent=silent,
         sections=[
             {
                 "name": s.name,
                 "about": s.about,
                 "options": s.options,
-                "notes": s.report.notes,
-                "figures": {name: _svg(figure) for name, figure in s.report.figures.items()},
-                "tables": {name: _html_table(frame) for name, frame in s.report.tables.items()},
+                "notes": [note for note in s.report.notes if note not in common],
+                "figures": [
+                    (_title(name), Markup(svg), s.report.captions.get(name, ""))  # noqa: S704 - matplotlib escapes
+                    for name, svg in s.figures.items()
+                ],
+                "tables": [
+                    (_title(name), _html_table(frame), s.report.captions.get(name, ""), s.columns.get(name, {}))
+                    for name, frame in s.report.tables.items()
+                ],
             }
             for s in sections
         ],
     )
 
 
-def write(report: Report, folder: Path) -> None:
-    """Write a report's files under a folder: tables/*.csv, figures/*.png and *.svg."""
-    for sub in ("tables", "figures"):
-        (folder / sub).mkdir(parents=True, exist_ok=True)
-    for name, table in report.tables.items():
-        table.to_csv(folder / "tables" / f"{name}.csv", index=False)
-    for name, figure in report.figures.items():
-        figure.savefig(folder / "figures" / f"{name}.png")
-        figure.savefig(folder / "figures" / f"{name}.svg", metadata={"Date": None})
+def software() -> str:
+    """The versions that an analysis depends on, as text."""
+    found = [f"rbptrack {__version__}", f"Python {python_version()}"]
+    for name in _SOFTWARE:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:  # a slimmer distribution of it, such as mlflow-skinny
+            continue
+    return ", ".join(found)
 
 
-def _html_table(frame: pd.DataFrame) -> Markup:
+@cache
+def _template() -> jinja2.Template:
+    text = Path(__file__).with_name("report.html").read_text(encoding="utf-8")
+    return jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(text)
+
+
+@dataclass(frozen=True)
+class _Table:
+    html: Markup
+    rows: int
+    long: bool
+
+
+def _html_table(frame: pd.DataFrame) -> _Table:
     html = frame.to_html(index=False, border=0, na_rep="", float_format=lambda v: f"{v:.4g}", escape=True)
-    return Markup(html)  # noqa: S704 - pandas has escaped the cells
+    return _Table(Markup(html), len(frame), len(frame) > _LONG)  # noqa: S704 - pandas has escaped the cells
 
 
-def _svg(figure: Figure) -> Markup:
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
-    return Markup(text[text.index("<svg") :])  # noqa: S704 - made by matplotlib, which escapes labels
+def _title(name: str) -> str:
+    return name.replace("_", " ")

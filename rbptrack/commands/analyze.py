@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import sys
+import tempfile
+from pathlib import Path
 
 import hydra
 from omegaconf import DictConfig
 
-from rbptrack.analysis import analyze
+from rbptrack.analysis import analyze, show
 from rbptrack.analyzer import Analyzer
 from rbptrack.composition import Composer, cells, parse_flags
-from rbptrack.config import AnalyzeConfig, typed
+from rbptrack.config import FILTERS, AnalyzeConfig, typed
 from rbptrack.console import complain, say
-from rbptrack.discovery import conf_folder, discover
+from rbptrack.discovery import conf_folder, discover, plugin_folders
 from rbptrack.errors import RbptrackError
-from rbptrack.overrides import expand, lists_as_values, split_list
+from rbptrack.overrides import expand, lists_as_values
 from rbptrack.tracking import Store
-
-_FILTERS = {key: f"filter.{key}" for key in ("family", "size", "dataset", "sweep")}
 
 
 def main(arguments: list[str]) -> int:
     """Analyse; returns the exit code: 0, 1 if an analyzer failed; raises BadInput for exit code 2."""
-    arguments = lists_as_values(arguments, _FILTERS)
-    plugins = discover(_plugin_folders(arguments))
+    arguments = lists_as_values(arguments, FILTERS)
+    plugins = discover(plugin_folders(arguments))
     plugins.register()
     for line in plugins.broken:
         complain(f"plugin left out: {line}")
@@ -46,20 +46,15 @@ def main(arguments: list[str]) -> int:
     return 1 if failed else 0
 
 
-def _plugin_folders(arguments: list[str]) -> list[str]:
-    for argument in arguments:
-        if argument.startswith("plugins.path="):
-            return split_list(argument.partition("=")[2])
-    return []
-
-
 def _run(config: AnalyzeConfig) -> None:
     store = Store(config.tracking)
     runs = store.runs(config.filter)
     analyzer: Analyzer = config.analyzer
     sweep = config.filter.sweep[0] if len(config.filter.sweep) == 1 else ""
-    done = analyze(store, runs, analyzer, sweep=sweep)
-    say(f"report   {store.artifact_uri(done.run_id)}/report.html")
+    with tempfile.TemporaryDirectory() as folder:
+        section, run_id = analyze(store, runs, analyzer, folder=Path(folder), sweep=sweep)
+    show(section)
+    say(f"report   {store.artifact_uri(run_id)}/report.html")
 
 
 def _hand_to_hydra(arguments: list[str]) -> None:

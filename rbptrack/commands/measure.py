@@ -23,17 +23,17 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from rbptrack import cell as cells
-from rbptrack.analysis import Analysis, analyze_all, choose
+from rbptrack.analysis import Findings, analyze_all, choose
 from rbptrack.analyzer import Analyzer
 from rbptrack.cell import CellFailed, Outcome
 from rbptrack.composition import Composer, parse_flags
 from rbptrack.composition import cells as jobs_of
 from rbptrack.config import Config, FilterConfig, typed
-from rbptrack.console import compact, complain, say, table
+from rbptrack.console import compact, complain, say, short_path, table
 from rbptrack.discovery import Plugins, conf_folder, discover
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.overrides import expand, lists_as_values, size_key
-from rbptrack.report import render, write
+from rbptrack.report import render
 from rbptrack.tracking import Store, home, resolve_uri, without_password
 
 GROUPS = ("model", "dataset")
@@ -266,34 +266,24 @@ def _analyse(
         {"rbptrack.kind": "sweep", "rbptrack.sweep": sweep, "mlflow.note.content": f"`{command}`"},
         started=began,
     )
-    failed, done = 0, list[Analysis]()
-    if run_ids:
-        runs = store.runs(FilterConfig(), run_ids=run_ids)
-        done, failed = analyze_all(store, runs, analyzers, sweep=sweep)
+    found = Findings()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        if run_ids:
+            runs = store.runs(FilterConfig(), run_ids=run_ids)
+            found = analyze_all(store, runs, analyzers, folder=folder, sweep=sweep)
+            facts = [("command", command), ("store", store.shown)]
+            page = render(f"Sweep {sweep}", runs, found.sections, facts=facts, silent=found.silent)
+            (folder / "report.html").write_text(page, encoding="utf-8")
         _cells_frame(outcomes).to_csv(folder / "cells.csv", index=False)
         (folder / "command.txt").write_text(command + "\n", encoding="utf-8")
-        for analysis in done:
-            write(analysis.section.report, folder / analysis.section.name)
-        if run_ids:
-            page = render(f"Sweep {sweep}", runs, [a.section for a in done], facts=[("command", command)])
-            (folder / "report.html").write_text(page, encoding="utf-8")
         store.log_folder(run_id, folder)
     failures = sum(o.status == "failed" for o in outcomes)
     store.log(run_id, metrics={"cells": len(outcomes), "cells_failed": failures})
     store.end(run_id, "FAILED" if failures else "FINISHED")
-    _where(store, run_id, done)
-    return failed
-
-
-def _where(store: Store, run_id: str, done: list[Analysis]) -> None:
-    if done:
-        say("")
-        location = store.artifact_uri(run_id)
-        path = Path(location, "report.html")
-        shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else f"{location}/report.html"
-        say(f"report   {shown}")
+    if run_ids:
+        say(f"report   {short_path(store.artifact_uri(run_id))}/report.html")
+    return found.failed
 
 
 def _cells_frame(outcomes: list[Outcome]) -> pd.DataFrame:

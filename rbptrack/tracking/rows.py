@@ -20,6 +20,8 @@ def row(run: Run) -> dict[str, Any]:
         "started": run.info.start_time,
         **{k: tags.get(f"rbptrack.{k}") for k in ("family", "size", "model", "dataset", "fingerprint", "sweep")},
         "revision": params.get("model.revision"),
+        "commit": params.get("model.commit"),
+        "software": ", ".join(f"{k[9:]} {v}" for k, v in sorted(params.items()) if k.startswith("versions.")),
         "dtype": params.get("model.dtype"),
         "sequence": params.get("dataset.sequence"),
         "documents_hash": params.get("dataset.texts_hash"),

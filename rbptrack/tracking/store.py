@@ -270,6 +270,11 @@ class Store:
         data = self.open().get_run(run_id).data
         return int(data.params["model.vocab_size"]), dict(data.metrics)
 
+    def sweep_run(self, sweep: str) -> str | None:
+        """The run id of a sweep's own run, if there is one of that name."""
+        runs = self._search("tags.`rbptrack.kind` = 'sweep'")
+        return next((r.info.run_id for r in runs if r.data.tags.get("rbptrack.sweep") == sweep), None)
+
     def _sweep_runs(self, sweeps: Sequence[str]) -> dict[str, set[str]]:
         """Run ids that each sweep covers, those included that it found already measured."""
         covered: dict[str, set[str]] = {}
