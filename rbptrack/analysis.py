@@ -141,7 +141,8 @@ def _show_table(section: Section) -> None:
     if report.summary:
         frame = report.tables[report.summary]
         rows = [[_text(value) for value in row] for row in frame.itertuples(index=False)]
-        texts = sum(not _is_number(frame[c].dtype.kind) for c in frame.columns)
+        words = [not all(_is_number(row[i]) for row in rows) for i in range(len(frame.columns))]
+        texts = words.index(False) if False in words else len(words)
         say("")
         table(list(frame.columns), rows, title=unescape(section.about), text_columns=texts)
 
@@ -156,8 +157,8 @@ def options_text(analyzer: Analyzer) -> str:
     return " ".join(f"{f.name}={getattr(analyzer, f.name)}" for f in fields(analyzer)) or "none"
 
 
-def _is_number(kind: str) -> bool:
-    return kind in "iuf"
+def _is_number(text: str) -> bool:
+    return not text or text[0] in "+-.0123456789"
 
 
 def _text(value: object) -> str:

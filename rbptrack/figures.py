@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -45,6 +45,24 @@ def panels(rows: int, columns: int, *, width: float = 3.6, height: float = 3.0, 
     """A figure with a grid of axes, (rows, columns); inches per panel. Not tied to pyplot: nothing to close."""
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def panel_per(names: Sequence[str], *, columns: int = 3, **options: Any) -> tuple[Figure, list[Any]]:
+    """A figure with one panel per name, titled with it, in rows of at most `columns`; the axes in order."""
+    across = min(columns, max(1, len(names)))
+    down = max(1, -(-len(names) // across))
+    figure, axes = panels(down, across, **options)
+    flat = list(axes.flat)
+    for spare in flat[len(names) :]:
+        spare.remove()
+    for ax, name in zip(flat, names, strict=False):
+        ax.set_title(name)
+    return figure, flat[: len(names)]
+
+
+def look(number: int) -> tuple[str, str]:
+    """Colour and marker of the number-th family."""
+    return COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
 
 
 def short_number(value: float, _: object = None) -> str:

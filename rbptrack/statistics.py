@@ -56,6 +56,8 @@ class PowerLawFit:
         tau: standard deviation between models (seed, recipe) beyond sampling error, in ln y; by REML.
         se: standard error of alpha, from both.
         points: number of sizes m.
+        centre: mean of ln S.
+        variance: covariance (2, 2) of the fitted ln y at the centre and of the slope.
 
     """
 
@@ -68,10 +70,23 @@ class PowerLawFit:
     tau: float
     se: float
     points: int
+    centre: float
+    variance: FloatArray
 
     def predict(self, s: npt.ArrayLike) -> FloatArray:
         """The law's y at sizes s."""
         return np.asarray(np.exp(self.log_a - self.alpha * np.log(np.asarray(s, dtype=np.float64))))
+
+    def forecast(self, s: float) -> tuple[float, float, float]:
+        """Predict y of one more model of size s, with the ends of its interval: the law's uncertainty and scatter.
+
+        It holds if the law holds there: nothing in the data vouches for sizes beyond the largest.
+        """
+        at = np.array([1.0, np.log(s) - self.centre])
+        spread = float(np.sqrt(at @ self.variance @ at + self.tau**2))
+        half = float(stats.t.ppf(0.5 + self.level / 2, self.points - 2)) * spread
+        y = float(self.predict(s))
+        return y, y * float(np.exp(-half)), y * float(np.exp(half))
 
 
 def fit_power_law(
@@ -114,7 +129,8 @@ def fit_power_law(
     if np.trace(cov) > 0:
         quadratic = float(residual @ np.linalg.pinv(cov) @ residual) / (m - 2)
         scale = max(1.0, quadratic) if tau2 > 0 or covariance is not None else 1.0
-    se = float(np.sqrt(scale * (pinv @ cov @ pinv.T)[1, 1]))
+    variance = scale * (pinv @ cov @ pinv.T)
+    se = float(np.sqrt(variance[1, 1]))
     half = float(stats.t.ppf(0.5 + level / 2, m - 2)) * se
     alpha = -float(slope)
     return PowerLawFit(
@@ -127,6 +143,8 @@ def fit_power_law(
         tau=float(np.sqrt(tau2)),
         se=se,
         points=m,
+        centre=float(x.mean()),
+        variance=variance,
     )
 
 
@@ -172,6 +190,69 @@ def leave_largest_out(s: npt.ArrayLike, y: npt.ArrayLike) -> float:
         return float("nan")
     fit = fit_power_law(sizes[~largest], values[~largest])
     return float(fit.predict(sizes.max()) / values[largest].mean() - 1)
+
+
+def without_each(s: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
+    """The exponent without each point in turn, (m,): how much one model decides. NaN where 3 do not remain."""
+    sizes, values = np.asarray(s, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    m = len(sizes)
+    if m < 4:
+        return np.full(m, np.nan)
+    kept = [np.arange(m) != i for i in range(m)]
+    return np.array([-np.polyfit(np.log(sizes[k]), np.log(values[k]), 1)[0] for k in kept])
+
+
+def huber_alpha(s: npt.ArrayLike, y: npt.ArrayLike) -> float:
+    """The exponent by Huber's loss, which outliers move less: a check beside least squares, not an estimate to report.
+
+    The loss turns linear at 1.345 robust standard deviations (from the median absolute residual).
+    """
+    x, logs = np.log(np.asarray(s, dtype=np.float64)), np.log(np.asarray(y, dtype=np.float64))
+    x = x - x.mean()
+    start = np.polyfit(x, logs, 1)
+    residual = logs - np.polyval(start, x)
+    scale = 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
+    if scale <= 1e-12:
+        return -float(start[0])
+    found = optimize.least_squares(  # the sum of losses: a mean would stop it early
+        lambda p: (logs - np.polyval(p, x)) / scale, start, loss="huber", f_scale=1.345, xtol=1e-12, ftol=1e-12
+    )
+    return -float(found.x[0])
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Several families' exponents taken together, each of them a draw around a common mean.
+
+    Attributes:
+        mean: of the exponents.
+        low: lower end of the mean's interval.
+        high: upper end.
+        between: standard deviation between families, by REML.
+        shrunk: each exponent, drawn towards the mean by as much as it is uncertain, (families,).
+
+    """
+
+    mean: float
+    low: float
+    high: float
+    between: float
+    shrunk: FloatArray
+
+
+def pool(estimates: npt.ArrayLike, se: npt.ArrayLike, *, level: float = 0.95) -> Pooled:
+    """Partial pooling (random effects, REML, Knapp-Hartung interval) of at least 3 estimates, each (families,)."""
+    found, errors = np.asarray(estimates, dtype=np.float64), np.asarray(se, dtype=np.float64)
+    n = len(found)
+    if n < 3:
+        raise RbptrackError(f"pooling needs at least 3 families; got {n}")
+    between2 = _reml(np.diag(errors**2), np.ones((n, 1)), found)
+    weight = 1 / np.maximum(errors**2 + between2, 1e-300)
+    mean = float(weight @ found / weight.sum())
+    scale = max(1.0, float(weight @ (found - mean) ** 2) / (n - 1))
+    half = float(stats.t.ppf(0.5 + level / 2, n - 1)) * float(np.sqrt(scale / weight.sum()))
+    own = between2 / np.maximum(errors**2 + between2, 1e-300)  # 1: its own estimate; 0: the mean
+    return Pooled(mean, mean - half, mean + half, float(np.sqrt(between2)), own * found + (1 - own) * mean)
 
 
 def paired_covariance(replicates: Sequence[FloatArray]) -> FloatArray:

@@ -7,7 +7,7 @@ from scipy import stats
 
 from plugins.power_law import PowerLaw
 from rbptrack.analyzer import Runs
-from rbptrack.errors import RbptrackError
+from rbptrack.errors import BadInput, RbptrackError
 from tests.synthetic import family_runs, together
 
 SIZES = np.geomspace(1e4, 1e7, 6)
@@ -57,7 +57,9 @@ def test_the_report() -> None:
     for figure in report.figures.values():
         assert [ax.get_title() for ax in figure.axes] == ["code", "text"]
         assert all(ax.get_xlabel() for ax in figure.axes)
-    assert len(report.notes) == 2
+    assert len(report.notes) == 4
+    assert "an irreducible term is not identifiable from 4 sizes" in report.notes[1]
+    assert list(report.tables) == ["laws", "forms", "points", "fits"]
     assert len(report.tables[report.summary]) == 6
 
 
@@ -107,3 +109,35 @@ def test_no_law_is_claimed_where_there_is_none() -> None:
     frame = pd.concat([p.frame for p in parts], ignore_index=True)
     runs = Runs(frame, histogram=lambda r: tables[r].histogram(), ranks=lambda r: tables[r])
     assert "no law is claimed" in " ".join(PowerLaw(ks=[1]).analyze(runs).notes)
+
+
+def test_forecasts_pooling_and_equal_tokens_on_request() -> None:
+    families = [family_runs(SIZES, alpha=0.1 + i / 50, a=3.0, family=f"f{i}", seed=i) for i in range(3)]
+    report = PowerLaw(
+        ks=[1], forecast=[1e8], pool=True, training_tokens={"f0-*": 1e9, "f1-10000": 1e9, "f1-*": 2e9}
+    ).analyze(together(*families))
+    forecast = report.tables["forecasts"].set_index(["family", "metric"]).loc[("f0", "CE")]
+    assert forecast["predicted"] == pytest.approx(6 * 1e8**-0.1, rel=1e-4)
+    assert forecast["beyond"] == pytest.approx(10)
+    pooled = report.tables["pooled"].query("metric == 'CE'")
+    assert pooled["mean"].iloc[0] == pytest.approx(0.12, abs=1e-6)
+    assert pooled["between"].iloc[0] == pytest.approx(0.02, rel=1e-3)
+    equal = report.tables["equal_tokens"].query("metric == 'CE'").set_index("family")
+    assert equal["sizes"].to_dict() == {"f0": 6, "f1": 5}
+    assert equal["alpha"].to_dict() == pytest.approx({"f0": 0.1, "f1": 0.12}, abs=1e-6)
+    assert any("f2 on text: no 3 models are known to be trained on equally many" in note for note in report.notes)
+
+
+def test_size_may_be_total_parameters_or_training_compute() -> None:
+    runs = family_runs(SIZES, alpha=0.1, a=3.0)
+    total = fitted(runs, size="total_params").loc[("toy", "text", "CE")]
+    flops = fitted(runs, size="training_flops", training_tokens={"*": 1e9}).loc[("toy", "text", "CE")]
+    assert total["alpha"] != pytest.approx(0.1, abs=1e-5)
+    assert flops["alpha"] == pytest.approx(0.1, abs=1e-6)
+    assert flops["A"] == pytest.approx(6 * 6e9**0.1, rel=1e-4)
+    with pytest.raises(BadInput, match="expected one of non_embedding_params, total_params, training_flops"):
+        fitted(runs, size="width")
+    with pytest.raises(BadInput, match="training_flops needs tokens"):
+        fitted(runs, size="training_flops")
+    with pytest.raises(RbptrackError, match="training_flops is not known for every model"):
+        fitted(runs, size="training_flops", training_tokens={"other*": 1e9})

@@ -1,0 +1,60 @@
+"""What every built-in analyzer keeps to: declared columns, labelled figures, the same output for the same input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rbptrack.analyzer import Analyzer, Runs
+from rbptrack.discovery import discover
+from rbptrack.errors import RbptrackError
+from tests.synthetic import family_runs, together
+
+SIZES = np.geomspace(1e4, 1e7, 6)
+BUILTIN = [cls for cls in discover().analyzers.values() if cls.columns]
+LAWS = {"power_law", "noise_floor"}  # nothing to say of fewer than 3 sizes
+NEEDS_MORE = {"reproduction", "compare"}  # a published family; two families
+
+
+@pytest.fixture(scope="module")
+def runs() -> Runs:
+    """Two families on two corpora; the names are those of published values, for `reproduction`."""
+    return together(
+        *[
+            family_runs(SIZES, alpha=alpha, a=3.0, family=family, dataset=dataset, seed=seed)
+            for seed, (family, alpha, dataset) in enumerate(
+                [("pythia", 0.1, "wiki"), ("pythia", 0.12, "c4"), ("opt", 0.15, "wiki"), ("opt", 0.13, "c4")]
+            )
+        ]
+    )
+
+
+@pytest.mark.parametrize("cls", BUILTIN, ids=lambda cls: cls.name)
+def test_declared_columns_labelled_axes_and_repeatable(cls: type[Analyzer], runs: Runs) -> None:
+    report, again = cls().analyze(runs), cls().analyze(runs)
+    assert report.notes
+    assert report.figures
+    for name, table in report.tables.items():
+        assert list(table.columns) == list(cls.columns[name]), name
+        pd.testing.assert_frame_equal(table, again.tables[name])
+    assert report.metrics == again.metrics
+    assert all(np.isreal(v) for v in report.metrics.values())
+    for figure in report.figures.values():
+        assert figure.axes
+        assert all(ax.get_xlabel() and ax.get_ylabel() for ax in figure.axes)
+    assert report.summary in {"", *report.tables}
+    assert set(report.captions) <= {*report.tables, *report.figures}
+
+
+@pytest.mark.parametrize("cls", BUILTIN, ids=lambda cls: cls.name)
+def test_one_size_only_is_said_in_a_line(cls: type[Analyzer]) -> None:
+    single = family_runs(SIZES[:1], alpha=0.1, a=3.0)
+    if cls.name in LAWS:
+        with pytest.raises(RbptrackError, match=r"toy on text: 1 size, at least \d are needed"):
+            cls().analyze(single)
+    elif cls.name in NEEDS_MORE:
+        with pytest.raises(RbptrackError):
+            cls().analyze(single)
+    else:
+        assert cls().analyze(single).notes
