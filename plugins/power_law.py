@@ -21,10 +21,9 @@ from rbptrack.ranktable import DocumentCounts, log_grid
 from rbptrack.statistics import (
     FloatArray,
     PowerLawFit,
-    bootstrap_metrics,
-    document_weights,
     fit_power_law,
     huber_alpha,
+    law_values,
     leave_largest_out,
     paired_covariance,
     pool,
@@ -227,8 +226,7 @@ class PowerLaw(Analyzer):
         if not np.isfinite(sizes).all():
             report.notes.append(f"{family}: not fitted, {self.size} is not known for every model.")
             return {}
-        values = np.stack([_point(c) for c in counts])  # (m, 1 + ks): CE, then -ln RBP_k
-        draws = np.stack(self._replicates(counts))  # (m, replicates, 1 + ks)
+        values, draws = law_values(counts, replicates=self.replicates)
         fits: dict[int, Fit] = {}
         for column, k in enumerate([CE, *ks]):
             y, replicate = values[:, column], draws[:, :, column]
@@ -242,17 +240,6 @@ class PowerLaw(Analyzer):
             law = fit_power_law(sizes, y, covariance=covariance, level=self.level)
             fits[k] = Fit(k, family, sizes, y, covariance, law)
         return fits
-
-    def _replicates(self, counts: list[DocumentCounts]) -> list[FloatArray]:
-        """CE and -ln RBP_k in each replicate; the same documents for every size, because all read the same text."""
-        weights = document_weights(len(counts[0].document), replicates=self.replicates)
-        draws = []
-        for c in counts:
-            metrics = bootstrap_metrics(c, weights)
-            with np.errstate(divide="ignore"):
-                metrics[:, 1:] = -np.log(metrics[:, 1:])
-            draws.append(metrics)
-        return draws
 
     def _forecasts(self, shown: list[Fit]) -> pd.DataFrame:
         rows = []
@@ -405,13 +392,6 @@ _SIZE_LABELS = {
     "total_params": "S, all parameters",
     "training_flops": "S, training FLOPs (6 S D)",
 }
-
-
-def _point(counts: DocumentCounts) -> FloatArray:
-    """CE and -ln RBP_k of one size, (1 + ks,)."""
-    total = counts.sums.sum(axis=0)
-    with np.errstate(divide="ignore"):
-        return np.concatenate([[total[1] / total[0]], -np.log(total[2:] / total[0])])
 
 
 def _grouped(fits: list[Fit]) -> Iterator[tuple[tuple[str, str], list[Fit]]]:

@@ -42,6 +42,31 @@ def bootstrap_metrics(counts: DocumentCounts, weights: FloatArray) -> FloatArray
     return np.asarray(totals[:, 1:] / totals[:, :1])
 
 
+def law_values(
+    counts: Sequence[DocumentCounts], *, replicates: int = BOOTSTRAP_REPLICATES
+) -> tuple[FloatArray, FloatArray]:
+    """What laws are fitted to, for every size of a family: CE, then -ln RBP_k of each k.
+
+    Args:
+        counts: of each size, over the same documents.
+        replicates: document bootstraps; every size draws the same documents, because all read the same text.
+
+    Returns:
+        The values, (m, 1 + ks), and the replicates, (m, replicates, 1 + ks); infinite where RBP_k is 0.
+
+    """
+    weights = document_weights(len(counts[0].document), replicates=replicates)
+
+    def values(metrics: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            metrics[:, 1:] = -np.log(metrics[:, 1:])
+        return metrics
+
+    once = np.ones((1, len(counts[0].document)))
+    points = np.concatenate([values(bootstrap_metrics(c, once)) for c in counts])
+    return points, np.stack([values(bootstrap_metrics(c, weights)) for c in counts])
+
+
 @dataclass(frozen=True)
 class PowerLawFit:
     """y = A * S**-alpha, fitted as ln y = ln A - alpha ln S + e.
@@ -177,6 +202,15 @@ def _reml(sampling: FloatArray, design: FloatArray, logs: FloatArray) -> float:
         negative, bounds=(grid[best - 1], grid[min(best + 1, len(grid) - 1)]), method="bounded"
     )
     return float(np.exp(found.x))
+
+
+def lack_of_fit(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray) -> tuple[float, float]:
+    """Chi^2 (m - 2 degrees of freedom) of a power law under a noise of known covariance (m, m) of ln y, and its p."""
+    x, logs = np.log(np.asarray(s, dtype=np.float64)), np.log(np.asarray(y, dtype=np.float64))
+    contrasts = np.linalg.svd(np.column_stack([np.ones(len(x)), x - x.mean()]))[0][:, 2:].T  # free of any line
+    z = contrasts @ logs
+    chi2 = float(z @ np.linalg.pinv(contrasts @ covariance @ contrasts.T) @ z)
+    return chi2, float(stats.chi2.sf(chi2, len(z)))
 
 
 def leave_largest_out(s: npt.ArrayLike, y: npt.ArrayLike) -> float:

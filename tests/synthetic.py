@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from rbptrack.analyzer import COLUMNS, Runs
 from rbptrack.ranktable import RankTable
+
+Law = Callable[[float], tuple[Sequence[float], float]]
 
 
 def rank_table(
@@ -29,27 +32,40 @@ def rank_table(
     )
 
 
-def family_runs(
+def one_law(alpha: float, a: float) -> Law:
+    """-ln RBP_1 = a * S**-alpha and CE twice that; the other ranks share what is left in fixed proportions."""
+
+    def at(s: float) -> tuple[list[float], float]:
+        y = a * s**-alpha
+        p1 = np.exp(-y)
+        rest = np.geomspace(1, 1e-3, 63)
+        return [p1, *((1 - p1) * rest / rest.sum())], 2 * y
+
+    return at
+
+
+def family_runs(sizes: Sequence[float], *, alpha: float, a: float, **options: Any) -> Runs:
+    """A family whose -ln RBP_1 is a * S**-alpha up to sampling noise, and whose CE is 2 a * S**-alpha exactly."""
+    return runs_from(sizes, one_law(alpha, a), **options)
+
+
+def runs_from(
     sizes: Sequence[float],
+    law: Law,
     *,
-    alpha: float,
-    a: float,
     family: str = "toy",
     dataset: str = "text",
     tokens: int = 500,
     seed: int = 0,
     **changes: object,
 ) -> Runs:
-    """A family whose -ln RBP_1 is a * S**-alpha up to sampling noise, and whose CE is 2 a * S**-alpha exactly."""
+    """A family of 40 documents whose ranks are drawn from `law(s)`: the pmf over 1..64, and CE."""
     rng = np.random.default_rng(seed)
     tables, rows = {}, []
     for i, s in enumerate(sizes):
-        y = a * s**-alpha
-        p1 = np.exp(-y)
-        rest = np.geomspace(1, 1e-3, 63)
-        pmf = [p1, *((1 - p1) * rest / rest.sum())]
+        pmf, ce = law(s)
         run_id = f"{family}-{dataset}-{i}"
-        table = tables[run_id] = rank_table(pmf, 2 * y, documents=40, tokens=tokens, vocab_size=64, rng=rng)
+        table = tables[run_id] = rank_table(pmf, ce, documents=40, tokens=tokens, vocab_size=64, rng=rng)
         row: dict[str, object] = dict.fromkeys(COLUMNS)
         row |= {
             "run_id": run_id,
