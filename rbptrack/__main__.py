@@ -14,6 +14,7 @@ from rbptrack.errors import BadInput, RbptrackError
 COMMANDS = {
     "analyze": "analyze",
     "report": "report",
+    "sync": "sync",
     "ui": "ui",
 }
 

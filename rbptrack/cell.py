@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import json
 import platform
-import tempfile
+import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from filelock import FileLock
 
-from rbptrack import __version__, figures
+from rbptrack import __version__, spool
 from rbptrack.config import Config, DatasetConfig, SequenceRule, flat
 from rbptrack.console import CellProgress, say
-from rbptrack.errors import BadInput
+from rbptrack.errors import BadInput, RbptrackError, StoreAway, disk_trouble
 from rbptrack.fingerprint import SCORING_VERSION, fingerprint
-from rbptrack.ranktable import DocumentCounts, RankHistogram, log_grid
+from rbptrack.record import Record, add_artifacts, curves, k_metrics, size_metrics
 from rbptrack.source import Source, resolve
-from rbptrack.statistics import bootstrap_metrics, document_weights
-from rbptrack.tracking import Cell, Store, home
+from rbptrack.tracking import Cell, Live, Store, claim, home
 
 if TYPE_CHECKING:  # torch, transformers and datasets load only where a model runs
     from rbptrack.corpus import Corpus
@@ -39,6 +38,7 @@ class Outcome:
         run_id: of its MLflow run; empty if none began.
         message: why it failed.
         bad_input: whether the failure is the user's to set right.
+        waits: why the measurement waits on disk and is not in the tracking store yet.
         numbers: S, num_tokens, ce, rbp_<k>, tokens_per_second for the summary.
         notes: what the user should know.
 
@@ -51,6 +51,7 @@ class Outcome:
     run_id: str = ""
     message: str = ""
     bad_input: bool = False
+    waits: str = ""
     numbers: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -139,21 +140,33 @@ def run(config: Config, *, place: str = "") -> Outcome:
         sweep=config.sweep,
     )
     partial = home() / "partial"
-    found = None if config.force else store.find(cell.fingerprint)
-    if found is None:
+    if not config.force and (known := _known(store, cell, config.k.values)):
+        return known
+    if store.database is not None:
         store.check_writable()
-        setup = _prepare(config, model, dataset)
-        partial.mkdir(parents=True, exist_ok=True)
-        # Two processes that are asked for the same cell: one measures, the other waits and then finds it measured.
-        lock = partial / f"{cell.fingerprint}.lock"
-        with FileLock(lock):
-            found = None if config.force else store.find(cell.fingerprint)
-            try:
-                if found is None:
-                    return _measure(config, cell, store, model, setup, place)
-            finally:
-                lock.unlink(missing_ok=True)
-    return _skipped(store, cell, found, config.k.values)
+    setup = _prepare(config, model, dataset)
+    partial.mkdir(parents=True, exist_ok=True)
+    # Two processes that are asked for the same cell: one measures, the other waits and then finds it measured.
+    lock = partial / f"{cell.fingerprint}.lock"
+    with FileLock(lock):
+        try:
+            known = None if config.force else _known(store, cell, config.k.values)
+            return known or _measure(config, cell, store, model, setup, place)
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _known(store: Store, cell: Cell, ks: list[int]) -> Outcome | None:
+    """What was measured before, in the store or waiting for it; a store that is away knows nothing now."""
+    if waits := spool.holds(cell.fingerprint):
+        outcome = Outcome(cell.title, cell.model, cell.dataset, "skipped", numbers=waits.metrics)
+        outcome.waits = "the tracking store was away when it was measured"
+        return outcome
+    try:
+        found = store.find(cell.fingerprint)
+        return _skipped(store, cell, found, ks) if found else None
+    except StoreAway:
+        return None
 
 
 @dataclass(frozen=True)
@@ -212,38 +225,76 @@ def _measure(config: Config, cell: Cell, store: Store, source: Source, setup: _S
     corpus, folder = setup.corpus, home() / "partial" / cell.fingerprint
     if config.force:
         discard(folder)
-    run_id = store.begin(cell.title, cell.tags())
+    record = Record(cell.title, cell.tags(), flat(config) | _facts(model, corpus, source, setup))
+    record.tags |= {"rbptrack.forced": "yes"} if config.force else {}
+    record.dataset = {
+        "name": cell.dataset,
+        "digest": corpus.texts_hash[:36],  # as much as MLflow takes
+        "source": json.dumps({"source": setup.dataset.identity, "split": config.dataset.split}),
+        "profile": json.dumps({"documents": len(corpus.document_ids), "scored_tokens": corpus.num_targets}),
+    }
+    run_id, done = _begin(store, record, folder, force=config.force)
+    if done:
+        return _skipped(store, cell, run_id, config.k.values)
     status = "FAILED"
     try:
-        store.log(run_id, params=flat(config) | _facts(model, corpus, source, setup))
-        store.log_dataset(
-            run_id,
-            name=cell.dataset,
-            digest=corpus.texts_hash,
-            source=json.dumps({"source": setup.dataset.identity, "split": config.dataset.split}),
-            profile=json.dumps({"documents": len(corpus.document_ids), "scored_tokens": corpus.num_targets}),
-        )
-        with CellProgress(cell.title, total=corpus.num_targets, place=place) as progress:
-            result = measure(model, corpus, ks=setup.ks, engine=config.engine, folder=folder, progress=progress)
-        metrics = _log(store, run_id, config, cell, model, result)
+        with (
+            CellProgress(cell.title, total=corpus.num_targets, place=place) as progress,
+            Live(store, run_id, every=config.tracking.every) as live,
+        ):
+            result = measure(
+                model, corpus, ks=setup.ks, engine=config.engine, folder=folder, progress=progress, on_part=live.add
+            )
+        made = _complete(record, result, config, model)
+        run_id, waits = spool.deliver_or_keep(store, record, made, run_id)
         status = "FINISHED"
     except (KeyboardInterrupt, SystemExit):
         status = "KILLED"
         raise
     except Exception as error:
-        raise CellFailed(run_id, error) from error
+        raise CellFailed(run_id, disk_trouble(error, folder) or error) from error
     finally:
-        store.end(run_id, status)
+        if run_id and status != "FINISHED":
+            with suppress(RbptrackError):  # repaired at the next start
+                store.end(run_id, status)
     discard(folder)
-    return Outcome(cell.title, cell.model, cell.dataset, "measured", run_id, numbers=metrics, notes=setup.notes)
+    outcome = Outcome(cell.title, cell.model, cell.dataset, "measured", run_id, numbers=record.metrics)
+    outcome.notes, outcome.waits = setup.notes, waits
+    return outcome
 
 
-def _facts(model: CausalModel, corpus: Corpus, source: Source, setup: _Setup) -> dict[str, object]:
+def _begin(store: Store, record: Record, folder: Path, *, force: bool) -> tuple[str, bool]:
+    """The cell's run, and whether another has finished it meanwhile; no run where the store is away."""
+    try:
+        if force:
+            run_id, done = store.begin(record.name, record.tags, started=record.started), False
+        else:
+            run_id, done = claim(store, record, folder, tell=say)
+        if not done:
+            store.log(run_id, params=record.params)
+    except StoreAway as error:
+        say(f"{record.name}: {error}; the measurement goes on and waits on disk")
+        return "", False
+    return run_id, done
+
+
+def _complete(record: Record, result: Measurement, config: Config, model: CausalModel) -> Path:
+    """Fill in what was measured, and lay the artifacts beside it; returns the record's folder."""
+    from omegaconf import OmegaConf
+
+    fill(record, result, non_embedding_params=model.non_embedding_params)
+    made = result.path.parent / "record"
+    add_artifacts(made, ranks=result.path, histogram=result.histogram, title=record.name)
+    OmegaConf.save(OmegaConf.structured(config), made / "config.yaml")
+    return made
+
+
+def _facts(model: CausalModel, corpus: Corpus, source: Source, setup: _Setup) -> dict[str, str]:
     """What was resolved at run time: params beside the config's."""
     import torch
     import transformers
 
-    return {
+    found = {
         "model.commit": source.identity,
         "model.non_embedding_params": model.non_embedding_params,
         "model.total_params": model.total_params,
@@ -258,54 +309,22 @@ def _facts(model: CausalModel, corpus: Corpus, source: Source, setup: _Setup) ->
         "versions.transformers": transformers.__version__,
         "versions.scoring": SCORING_VERSION,
     }
+    return {name: str(value) for name, value in found.items()}
 
 
-def _log(
-    store: Store, run_id: str, config: Config, cell: Cell, model: CausalModel, result: Measurement
-) -> dict[str, float]:
-    """Log metrics, curves and artifacts; returns the metrics."""
-    from omegaconf import OmegaConf
-
-    metrics = k_metrics(result.histogram, result.counts) | {
-        "non_embedding_params": model.non_embedding_params,
-        "log10_non_embedding_params": float(np.log10(max(1, model.non_embedding_params))),
+def fill(record: Record, result: Measurement, *, non_embedding_params: int) -> None:
+    """Metrics and curves of a finished measurement."""
+    record.ended = time.time()
+    record.metrics |= k_metrics(result.histogram, result.counts) | size_metrics(non_embedding_params)
+    record.metrics |= {
         "bits_per_byte": result.bits_per_byte,
         "num_tokens": result.num_tokens,
         "tie_rate": result.tie_rate,
         "peak_memory_bytes": result.peak_memory_bytes,
     }
     if result.fresh_tokens:
-        metrics["tokens_per_second"] = result.fresh_tokens / result.seconds
-    grid = log_grid(model.vocab_size)
-    curve = result.histogram.rbp_curve(grid)
-    positive = (curve > 0) & (curve < 1)
-    curves = {
-        "rbp_curve": dict(zip(grid.tolist(), curve.tolist(), strict=True)),
-        "neg_log_rbp_curve": dict(zip(grid[positive].tolist(), (-np.log(curve[positive])).tolist(), strict=True)),
-    }
-    store.log(run_id, metrics=metrics, curves=curves)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "figures").mkdir()
-        (folder / "ranks.parquet").symlink_to(result.path)
-        result.histogram.write(folder / "histogram.parquet")
-        OmegaConf.save(OmegaConf.structured(config), folder / "config.yaml")
-        figure = figures.rank_distribution(result.histogram, cell.title)
-        figure.savefig(folder / "figures" / "rank_distribution.png")
-        store.log_folder(run_id, folder)
-    return metrics
-
-
-def k_metrics(histogram: RankHistogram, counts: DocumentCounts) -> dict[str, float]:
-    """Ce and rbp_<k> with their standard errors from a bootstrap over documents."""
-    names = ["ce", *(f"rbp_{k}" for k in counts.ks)]
-    values = [histogram.ce, *(histogram.rbp(k) for k in counts.ks)]
-    metrics = dict(zip(names, values, strict=True))
-    if len(counts.document) > 1:
-        replicates = bootstrap_metrics(counts, document_weights(len(counts.document)))
-        errors = replicates.std(axis=0, ddof=1)
-        metrics |= {f"{name}_se": float(e) for name, e in zip(names, errors, strict=True)}
-    return metrics
+        record.metrics["tokens_per_second"] = result.fresh_tokens / result.seconds
+    record.curves = curves(result.histogram)
 
 
 def _skipped(store: Store, cell: Cell, run_id: str, wanted: list[int]) -> Outcome:
@@ -327,10 +346,11 @@ def announce(outcome: Outcome, place: str) -> None:
     if outcome.status == "failed":
         say(f"{place} {outcome.title}  failed: {outcome.message}".strip())
     else:
+        words = f"{outcome.status}, waits" if outcome.waits else outcome.status
         speed = (
             f"  {n['tokens_per_second']:,.0f} tok/s"
             if outcome.status == "measured" and "tokens_per_second" in n
             else ""
         )
         tokens = f"{n.get('num_tokens', 0):,.0f} tokens"
-        say(f"{place} {outcome.title:<24} {outcome.status:<8} {tokens:>16}  CE {n['ce']:.3f}{speed}".strip())
+        say(f"{place} {outcome.title:<24} {words:<8} {tokens:>16}  CE {n['ce']:.3f}{speed}".strip())

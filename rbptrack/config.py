@@ -99,6 +99,8 @@ class TrackingConfig:
 
     uri: str = ""
     experiment: str = "rbptrack"
+    artifacts: str = ""  # of a new experiment in a database without a server: a folder or bucket that all users reach
+    every: float = 10.0  # seconds between two reports of a cell that is being measured
 
 
 @dataclass

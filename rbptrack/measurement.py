@@ -93,6 +93,7 @@ def measure(
     engine: EngineConfig,
     folder: Path,
     progress: Progress = lambda tokens: None,
+    on_part: Callable[[RankTable], None] = lambda part: None,
 ) -> Measurement:
     """Rank every scored token of a corpus.
 
@@ -103,6 +104,7 @@ def measure(
         engine: batch and chunk sizes; they change no number beyond float32 rounding.
         folder: where parts and the finished table are kept; parts found there are not measured again.
         progress: called with the number of newly finished scored tokens.
+        on_part: called with each part when it is on disk, those found there included.
 
     Raises:
         MeasurementError: the logits hold a NaN or an infinity; names the first document and position.
@@ -118,12 +120,14 @@ def measure(
         paths.append(path)
         if path.exists():
             progress(pq.read_metadata(path).num_rows)
+            on_part(RankTable.read(path))
             continue
         began = time.perf_counter()
         table = _measure_part(model, scorer, corpus, (low, high), engine.batch_tokens, progress)
         seconds += time.perf_counter() - began
         fresh += len(table)
         table.write(path)
+        on_part(table)
     return _gather(paths, folder / "ranks.parquet", corpus, ks, seconds, fresh, model)
 
 

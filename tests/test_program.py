@@ -278,9 +278,26 @@ def test_k_above_one_vocabulary_only_is_left_out_there(program: Program, tmp_pat
     assert found == {"wide-1k / pydocs": True, "nano-6k / pydocs": False}
 
 
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-def test_a_stopped_sweep_continues_where_it_was(stop: signal.Signals, program: Program, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "rbptrack", "model=nano/38k", "dataset=stdlib", "engine.part_tokens=8000"]
+STOPPED = ("model=nano/38k", "dataset=stdlib", "dataset.documents=40", "engine.part_tokens=4000")
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(program: Program, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The rank table of a measurement that nothing stopped."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    done = program(*STOPPED, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (run,) = runs(folder, "measurement")
+    return artifact(run, "ranks.parquet").read_bytes()
+
+
+@pytest.mark.xdist_group("stopped")
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_measurement_continues_where_it_was(
+    stop: signal.Signals, uninterrupted: bytes, program: Program, tmp_path: Path
+) -> None:
+    """In the same run, and to the same table, byte for byte."""
+    command = [sys.executable, "-m", "rbptrack", *STOPPED]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 120
         while len(list(tmp_path.glob("mlruns/partial/*/part-*.parquet"))) < 3:
@@ -289,16 +306,22 @@ def test_a_stopped_sweep_continues_where_it_was(stop: signal.Signals, program: P
             time.sleep(0.02)
         process.send_signal(stop)
         try:
-            assert process.wait(30) == 128 + stop
+            assert process.wait(30) == (-stop if stop == signal.SIGKILL else 128 + stop)
         finally:
             process.kill()
     (run,) = runs(tmp_path, "measurement")
-    assert run.info.status == "KILLED"
-    parts = {p: p.stat().st_mtime_ns for p in tmp_path.glob("mlruns/partial/*/part-*.parquet")}
+    assert run.info.status == ("RUNNING" if stop == signal.SIGKILL else "KILLED")
+    parts = {p.name: p.stat().st_mtime_ns for p in tmp_path.glob("mlruns/partial/*/part-*.parquet")}
     assert len(parts) >= 3
-    done = program(*command[3:], cwd=tmp_path)
+    done = program(*STOPPED, "engine.threads=1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert {r.info.status for r in runs(tmp_path, "measurement")} == {"KILLED", "FINISHED"}
+    repaired = "nano-38k / stdlib was left running by a process that is gone: now KILLED" in done.stdout
+    assert repaired == (stop == signal.SIGKILL)
+    (continued,) = runs(tmp_path, "measurement")
+    assert (continued.info.run_id, continued.info.status) == (run.info.run_id, "FINISHED")
+    assert continued.data.tags["rbptrack.resumed"] == "1"
+    assert (continued.data.params["engine.threads"], continued.data.tags["rbptrack.later/engine.threads"]) == ("0", "1")
+    assert artifact(continued, "ranks.parquet").read_bytes() == uninterrupted
 
 
 def test_a_store_that_cannot_be_used(program: Program, tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ from rbptrack.discovery import Plugins, conf_folder, discover
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.overrides import expand, lists_as_values, size_key
 from rbptrack.report import render
+from rbptrack.spool import folder as spool_folder
+from rbptrack.spool import upkeep
 from rbptrack.tracking import Store, home, resolve_uri, without_password
 
 GROUPS = ("model", "dataset")
@@ -126,6 +128,7 @@ def _sweep(
     if multirun:
         models, datasets = ({c.model.name for c in configs}, {c.dataset.name for c in configs})
         say(f"measuring {len(configs)} cells: {len(models)} models x {len(datasets)} datasets")
+    upkeep(configs[0].tracking, tell=say)
     began = time.time()
     signal.signal(signal.SIGTERM, _terminated)
     interrupted = 0
@@ -137,13 +140,20 @@ def _sweep(
         if stop.code == _TERMINATED:
             interrupted = _TERMINATED
     outcomes = [Outcome.read(p) for p in sorted(folder.glob("*/outcome.json"), key=lambda p: int(p.parent.name))]
-    if not any(o.run_id for o in outcomes) and not interrupted:
+    if not any(o.run_id or o.status != "failed" for o in outcomes) and not interrupted:
         return _nothing_ran(outcomes, folder)
+    waiting = any(o.waits for o in outcomes) and upkeep(configs[0].tracking, tell=say)
     _summarise(outcomes, len(configs))
     if interrupted:
         say("interrupted: what was measured is kept; the same command continues there")
         return interrupted
     failed = sum(o.status == "failed" for o in outcomes) + (len(configs) - len(outcomes))
+    if waiting:
+        complain(
+            f"the tracking store is away: {waiting} measurements wait, complete, in {short_path(str(spool_folder()))}. "
+            "Once it answers: python -m rbptrack sync, then analyze"
+        )
+        return 1
     if multirun:
         name = configs[0].sweep or sweep
         failed += _analyse(Store(configs[0].tracking), name, outcomes, analyzers, overrides, began)
@@ -260,7 +270,7 @@ def _analyse(
 ) -> int:
     """The sweep's own run: its command line, its cells, and every analyzer's findings; returns how many failed."""
     command = shlex.join(["python", "-m", "rbptrack", "-m", *overrides])
-    run_ids = [o.run_id for o in outcomes if o.status in ("measured", "skipped")]
+    run_ids = [o.run_id for o in outcomes if o.run_id and o.status in ("measured", "skipped")]
     run_id = store.begin(
         f"sweep {sweep}",
         {"rbptrack.kind": "sweep", "rbptrack.sweep": sweep, "mlflow.note.content": f"`{command}`"},

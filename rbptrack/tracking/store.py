@@ -7,7 +7,8 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -17,20 +18,24 @@ import mlflow.artifacts
 import pandas as pd
 from filelock import FileLock
 from mlflow import MlflowClient
-from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag, ViewType
+from mlflow.entities import Dataset, DatasetInput, Experiment, InputTag, Metric, Param, Run, RunTag, ViewType
 from mlflow.exceptions import MlflowException
 
 from rbptrack import __version__
 from rbptrack.analyzer import COLUMNS, Runs
 from rbptrack.config import FilterConfig, TrackingConfig
-from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.errors import BadInput, RbptrackError, StoreAway
 from rbptrack.ranktable import RankHistogram, RankTable
-from rbptrack.tracking.address import explained, resolve_uri, without_password
+from rbptrack.record import Record, artifacts, describe
+from rbptrack.tracking.address import check_place, explained, home, reach, resolve_uri, without_password
+from rbptrack.tracking.context import source_tags
+from rbptrack.tracking.process import marks
 from rbptrack.tracking.rows import newest, passing, row
 
 _PAGE = 1000
 _BATCH = 900  # metrics or params in one call; MLflow takes at most 1000 metrics and 100 params
 _PARAMS = 100
+_AWAY_SECONDS = 30.0  # how long a store that did not answer is not asked again
 
 
 @dataclass(frozen=True)
@@ -76,15 +81,17 @@ class Store:
 
     def __init__(self, config: TrackingConfig) -> None:
         for name in ("alembic", "mlflow", "sqlalchemy"):
-            logging.getLogger(name).setLevel(logging.ERROR)
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         self.uri = resolve_uri(config)
         self.shown = without_password(self.uri)
         self.experiment = config.experiment
         self.database = (
             Path(unquote(self.uri.removeprefix("sqlite:///").split("?")[0])) if self.uri.startswith("sqlite:") else None
         )
+        self._artifacts = config.artifacts
         self._client: MlflowClient | None = None
         self._experiment_id = ""
+        self._away_until = 0.0
 
     @property
     def exists(self) -> bool:
@@ -92,8 +99,9 @@ class Store:
         return self.database is None or self.database.exists()
 
     def check_writable(self) -> None:
-        """BadInput unless a local store can be made or written here. Writes nothing."""
+        """BadInput unless the store can be written: a local one, or its folder; another one must answer."""
         if self.database is None:
+            self.open()
             return
         folder = self.database.parent
         while not folder.exists():
@@ -107,10 +115,19 @@ class Store:
             _check_database(self.database)
 
     def open(self) -> MlflowClient:
-        """The client, with database and experiment made if they are not there yet."""
+        """The client, with database and experiment made if they are not there yet.
+
+        Raises:
+            StoreAway: nothing answers there now, or did not a moment ago.
+            BadInput: it answers, and cannot be used: no permission, another MLflow's, an experiment deleted or moved.
+
+        """
+        if time.monotonic() < self._away_until:
+            raise StoreAway(f"the tracking store {self.shown} cannot be reached")
         if self._client is None:
             if self.database is not None:
-                self.database.parent.mkdir(parents=True, exist_ok=True)
+                with self._explained():
+                    self.database.parent.mkdir(parents=True, exist_ok=True)
                 # Several processes that make the database at once break it, sometimes for good.
                 with FileLock(self.database.with_name(self.database.name + ".lock")):
                     self._connect()
@@ -119,27 +136,53 @@ class Store:
         assert self._client is not None  # noqa: S101
         return self._client
 
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Errors in words; after one that says that nobody answers, the next calls do not wait for it again."""
+        try:
+            with explained(self.uri):
+                yield
+        except StoreAway:
+            self._away_until = time.monotonic() + _AWAY_SECONDS
+            raise
+
     def _connect(self) -> None:
-        with explained(self.uri):
+        with self._explained():
+            reach(self.uri)
             fresh = self.database is not None and not self.database.exists()
             client = MlflowClient(self.uri)
             found = client.get_experiment_by_name(self.experiment)
-            if found is not None and found.lifecycle_stage == "deleted":
+            if found is None:
+                found = self._create(client)
+            if found.lifecycle_stage == "deleted":
                 raise BadInput(
                     f"the experiment {self.experiment!r} was deleted in the UI. Restore it there (or with `mlflow "
                     f"experiments restore -x {found.experiment_id}`), or choose another: tracking.experiment=NAME"
                 )
-            if found is not None:
-                self._experiment_id = found.experiment_id
-            elif self.database is not None:
-                artifacts = self.database.parent / "artifacts" / self.experiment
-                self._experiment_id = client.create_experiment(self.experiment, artifact_location=artifacts.as_uri())
-            else:
-                self._experiment_id = client.create_experiment(self.experiment)
+            if self.database is not None:
+                check_place(self.database, found.artifact_location, self.experiment)
             if fresh and self.database is not None:
-                with sqlite3.connect(self.database) as connection:
+                with closing(sqlite3.connect(self.database)) as connection:
                     connection.execute("pragma journal_mode=WAL")  # concurrent writers wait a third of the time
+            self._experiment_id = found.experiment_id
             self._client = client
+
+    def _create(self, client: MlflowClient) -> Experiment:
+        """A new experiment. Without a server between, the artifacts' place is the client's to say."""
+        location = None
+        if self._artifacts:
+            location = f"{self._artifacts.rstrip('/')}/{self.experiment}"
+        elif self.database is not None:
+            location = (self.database.parent / "artifacts" / self.experiment).as_uri()
+        elif not self.uri.startswith(("http://", "https://")):
+            location = (home() / "artifacts" / self.experiment).as_uri()
+        try:
+            return client.get_experiment(client.create_experiment(self.experiment, artifact_location=location))
+        except MlflowException as error:
+            found = client.get_experiment_by_name(self.experiment)  # another process was faster
+            if found is None:
+                raise error from None
+            return found
 
     @property
     def experiment_id(self) -> str:
@@ -149,16 +192,19 @@ class Store:
 
     def find(self, fingerprint: str) -> str | None:
         """The run id of the newest finished measurement with this fingerprint, if there is one."""
-        if not self.exists:
-            return None
-        wanted = f"tags.`rbptrack.fingerprint` = '{fingerprint}' and attributes.status = 'FINISHED'"
-        runs = self._search(f"tags.`rbptrack.kind` = 'measurement' and {wanted}", limit=1)
-        return runs[0].info.run_id if runs else None
+        found = self.measurements(fingerprint, status="FINISHED", limit=1) if self.exists else []
+        return found[0].info.run_id if found else None
 
-    def _search(self, wanted: str, *, limit: int | None = None) -> list[Run]:
+    def measurements(self, fingerprint: str, *, status: str, limit: int | None = None) -> list[Run]:
+        """Measurements with this fingerprint and status, newest first."""
+        wanted = f"tags.`rbptrack.fingerprint` = '{fingerprint}' and attributes.status = '{status}'"
+        return self.search(f"tags.`rbptrack.kind` = 'measurement' and {wanted}", limit=limit)
+
+    def search(self, wanted: str, *, limit: int | None = None) -> list[Run]:
+        """Runs of the experiment that pass a filter in MLflow's words, newest first."""
         client, token = self.open(), None
         runs: list[Run] = []
-        with explained(self.uri):
+        with self._explained():
             while True:
                 page = client.search_runs(
                     [self._experiment_id],
@@ -174,19 +220,51 @@ class Store:
 
     def begin(self, name: str, tags: Mapping[str, str], *, started: float | None = None) -> str:
         """Create a run and return its id; it stays RUNNING until `end`."""
-        with explained(self.uri):
-            run = self.open().create_run(
-                self.experiment_id,
+        client = self.open()
+        with self._explained():
+            run = client.create_run(
+                self._experiment_id,
                 start_time=int((started or time.time()) * 1000),
                 run_name=name,
-                tags=dict(tags),
+                tags=source_tags() | marks() | dict(tags),
             )
             return str(run.info.run_id)
 
+    def resume(self, run_id: str) -> bool:
+        """Make an unfinished run this process's own and RUNNING again; False if there is no such run here."""
+        run = self._reopened(run_id)
+        if run is not None:
+            times = int(run.data.tags.get("rbptrack.resumed", "0")) + 1
+            self.log(run_id, tags=marks() | {"rbptrack.resumed": str(times)})
+        return run is not None
+
+    def _reopened(self, run_id: str) -> Run | None:
+        client = self.open()
+        with self._explained():
+            try:
+                run = client.get_run(run_id)
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                    raise
+                return None
+            mine = run.info.experiment_id == self._experiment_id and run.info.lifecycle_stage == "active"
+            if not mine or run.info.status == "FINISHED":
+                return None
+            if run.info.status != "RUNNING":
+                client.update_run(run_id, status="RUNNING")
+            return run
+
     def end(self, run_id: str, status: str = "FINISHED") -> None:
         """Close a run: FINISHED, FAILED or KILLED."""
-        with explained(self.uri):
-            self.open().set_terminated(run_id, status)
+        client = self.open()
+        with self._explained():
+            client.set_terminated(run_id, status)
+
+    def withdraw(self, run_id: str) -> None:
+        """Delete a run that another made superfluous."""
+        client = self.open()
+        with self._explained():
+            client.delete_run(run_id)
 
     def log(
         self,
@@ -196,32 +274,77 @@ class Store:
         metrics: Mapping[str, float] | None = None,
         curves: Mapping[str, Mapping[int, float]] | None = None,
         tags: Mapping[str, str] | None = None,
+        at: float | None = None,
+        step: int = 0,
     ) -> None:
-        """Log params, metrics (finite ones; MLflow would turn an infinity into 1.8e308), curves by step, and tags."""
-        now = int(time.time() * 1000)
-        rows = [Metric(k, float(v), now, 0) for k, v in (metrics or {}).items() if math.isfinite(v)]
+        """Log params, metrics, curves by step, and tags.
+
+        Only finite numbers are logged; MLflow would turn an infinity into 1.8e308. Numbers logged again with the same
+        time change nothing. A param keeps its first value, as MLflow demands: where a continued measurement has
+        another (of the engine, or of the device), it is logged as tag `rbptrack.later/<param>`.
+
+        Args:
+            run_id: of a run that has begun.
+            params: by name.
+            metrics: by name, all at one step.
+            curves: step -> number, by name.
+            tags: by name.
+            at: seconds since 1970; now, if not given.
+            step: of the metrics.
+
+        """
+        now = int((at or time.time()) * 1000)
+        rows = [Metric(k, float(v), now, step) for k, v in (metrics or {}).items() if math.isfinite(v)]
         for key, curve in (curves or {}).items():
-            rows += [Metric(key, float(v), now, step) for step, v in curve.items() if math.isfinite(v)]
-        entries = [Param(k, str(v)) for k, v in (params or {}).items()]
+            rows += [Metric(key, float(v), now, k) for k, v in curve.items() if math.isfinite(v)]
         client = self.open()
-        with explained(self.uri):
-            for at in range(0, len(rows), _BATCH):
-                client.log_batch(run_id, metrics=rows[at : at + _BATCH])
-            for at in range(0, len(entries), _PARAMS):
-                client.log_batch(run_id, params=entries[at : at + _PARAMS])
+        with self._explained():
+            for i in range(0, len(rows), _BATCH):
+                client.log_batch(run_id, metrics=rows[i : i + _BATCH])
+            tags = dict(tags or {}) | self._log_params(client, run_id, params or {})
             if tags:
                 client.log_batch(run_id, tags=[RunTag(k, v) for k, v in tags.items()])
 
-    def log_dataset(self, run_id: str, *, name: str, digest: str, source: str, profile: str) -> None:
-        """Log the dataset as an input of the run, as MLflow's UI shows it; the digest is cut to 36 characters."""
-        dataset = Dataset(name=name, digest=digest[:36], source_type="rbptrack", source=source, profile=profile)
-        with explained(self.uri):
-            self.open().log_inputs(run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", "evaluation")])])
+    def _log_params(self, client: MlflowClient, run_id: str, params: Mapping[str, object]) -> dict[str, str]:
+        if not params:
+            return {}
+        known = client.get_run(run_id).data.params
+        entries = [Param(k, str(v)) for k, v in params.items() if k not in known]
+        for i in range(0, len(entries), _PARAMS):
+            client.log_batch(run_id, params=entries[i : i + _PARAMS])
+        return {f"rbptrack.later/{k}": str(v) for k, v in params.items() if known.get(k, str(v)) != str(v)}
 
     def log_folder(self, run_id: str, folder: Path) -> None:
         """Log every file under a folder as an artifact of the run, with its relative path."""
-        with explained(self.uri):
-            self.open().log_artifacts(run_id, str(folder))
+        client = self.open()
+        with self._explained():
+            client.log_artifacts(run_id, str(folder))
+
+    def deliver(self, record: Record, folder: Path, run_id: str = "") -> str:
+        """Log a finished measurement, complete, into the run that it began or a new one; returns the run's id.
+
+        May be called again after a failure at any point: what is there already stays as it is, and a record that was
+        delivered is not delivered twice.
+        """
+        same = f"tags.`rbptrack.record` = '{record.tags['rbptrack.record']}'"
+        delivered = self.search(f"{same} and attributes.status = 'FINISHED'", limit=1)
+        if delivered:
+            return str(delivered[0].info.run_id)
+        begun = [run_id] if run_id else [r.info.run_id for r in self.search(same)]
+        run_id = next((r for r in begun if self._reopened(r)), "")
+        run_id = run_id or self.begin(record.name, record.tags, started=record.started)
+        tags = record.tags | {"mlflow.note.content": describe(record)}
+        self.log(run_id, params=record.params, metrics=record.metrics, curves=record.curves, tags=tags, at=record.ended)
+        client = self.open()
+        with self._explained():
+            if record.dataset:
+                dataset = Dataset(source_type="rbptrack", **record.dataset)
+                client.log_inputs(run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", "evaluation")])])
+            for path in artifacts(folder):
+                parent = path.relative_to(folder).parent.as_posix()
+                client.log_artifact(run_id, str(path), None if parent == "." else parent)
+            client.set_terminated(run_id, "FINISHED")
+        return run_id
 
     def artifact(self, run_id: str, path: str) -> Path:
         """A local copy of an artifact (the file itself where the store is local)."""
@@ -246,7 +369,7 @@ class Store:
         if not self.exists:
             raise BadInput(f"there is no tracking store at {self.database}: measure something first")
         wanted = "tags.`rbptrack.kind` = 'measurement' and attributes.status = 'FINISHED'"
-        rows = [row(run) for run in self._search(wanted)]
+        rows = [row(run) for run in self.search(wanted)]
         if run_ids:
             kept = [r for r in rows if r["run_id"] in set(run_ids)]
         else:
@@ -272,14 +395,14 @@ class Store:
 
     def sweep_run(self, sweep: str) -> str | None:
         """The run id of a sweep's own run, if there is one of that name."""
-        runs = self._search("tags.`rbptrack.kind` = 'sweep'")
+        runs = self.search("tags.`rbptrack.kind` = 'sweep'")
         return next((r.info.run_id for r in runs if r.data.tags.get("rbptrack.sweep") == sweep), None)
 
     def _sweep_runs(self, sweeps: Sequence[str]) -> dict[str, set[str]]:
         """Run ids that each sweep covers, those included that it found already measured."""
         covered: dict[str, set[str]] = {}
         if sweeps:
-            for run in self._search("tags.`rbptrack.kind` = 'sweep'"):
+            for run in self.search("tags.`rbptrack.kind` = 'sweep'"):
                 name = run.data.tags.get("rbptrack.sweep", "")
                 if any(fnmatchcase(name, pattern) for pattern in sweeps):
                     cells = pd.read_csv(self.artifact(run.info.run_id, "cells.csv"), dtype=str)
@@ -290,10 +413,7 @@ class Store:
 def _check_database(path: Path) -> None:
     """BadInput where a SQLite file is no database or cannot be read."""
     try:
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-        try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
             connection.execute("select count(*) from sqlite_master").fetchone()
-        finally:
-            connection.close()
     except sqlite3.DatabaseError as error:
         raise BadInput(f"the tracking store {path} is not a readable database: {error}") from error

@@ -1,0 +1,50 @@
+"""`python -m rbptrack sync`: bring the tracking store in order; no model, no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from rbptrack import spool
+from rbptrack.config import TrackingConfig
+from rbptrack.console import say
+from rbptrack.errors import BadInput
+from rbptrack.tracking import Store, relocate
+
+USAGE = """python -m rbptrack sync [moved=true] [tracking.uri=...] [tracking.experiment=...]
+
+Delivers the measurements that wait in mlruns/spool since their tracking store was away, each once, and closes runs
+that a killed process left RUNNING. Every sweep does the same at its start.
+moved=true: for a local store whose folder was moved or renamed: its runs find their artifacts again."""
+
+
+@dataclass
+class SyncConfig:
+    """Options of the command."""
+
+    moved: bool = False
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+
+
+def main(arguments: list[str]) -> int:
+    """Deliver and repair; returns the exit code: 1 if something still waits."""
+    if any(a in ("-h", "--help") for a in arguments):
+        say(USAGE)
+        return 0
+    try:
+        config: SyncConfig = OmegaConf.to_object(  # type: ignore[assignment]
+            OmegaConf.merge(OmegaConf.structured(SyncConfig), OmegaConf.from_dotlist(arguments))
+        )
+    except OmegaConfBaseException as error:
+        raise BadInput(f"{str(error).splitlines()[0]}\n{USAGE.splitlines()[0]}") from error
+    store = Store(config.tracking)
+    if config.moved:
+        if store.database is None or not store.exists:
+            raise BadInput(f"moved=true repairs a local database; {store.shown} is none")
+        say(f"{relocate(store.database, store.experiment)} artifact addresses now lie under {store.database.parent}")
+    before = len(spool.waiting())
+    left = spool.upkeep(config.tracking, tell=say)
+    say(f"{before - left} delivered, {left} waiting" if before else "nothing waits")
+    return 1 if left else 0
