@@ -204,7 +204,7 @@ def test_ui_answers_on_loopback_and_prints_a_link(swept: Swept) -> None:
         (["analyze", "analyzer=nope"], "no analyzer matches nope. Options: power_law"),
         (["ui"], "no tracking store"),
         (["ui", "prot=1"], "port=5000"),
-        (["measur"], "no command measur. Commands: analyze, ui"),
+        (["measur"], "no command measur. Commands: analyze, "),
         (["model=pythia/14m"], "hf download EleutherAI/pythia-14m"),
     ],
     ids=lambda v: " ".join(v) if isinstance(v, list) else "",
