@@ -63,6 +63,7 @@ COLUMNS: Mapping[str, str] = {
 
 
 T = TypeVar("T")
+_EVERY_K = 100  # the paper's law in k ends here; up to it every k is counted
 
 
 class Unreadable(RbptrackError):
@@ -104,15 +105,16 @@ class Runs:
         return _readable(self._ranks, run_id)
 
     def document_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
-        """Tokens, nats and hits of each k per document of one run; kept, for every k on a grid. Raises Unreadable.
+        """Tokens, nats and hits of each k per document of one run; kept, for many k. Raises Unreadable.
 
-        Analyzers that ask for k on `log_grid(|V|)`, or for logged ones, read each rank table once between them.
+        Analyzers that ask for k up to 100, on `log_grid(|V|)`, or logged, read each rank table once between them.
         """
         kept = self._counts.get(run_id)
         if kept is None or not set(ks) <= set(kept.ks):
             table = self.ranks(run_id)
             logged = [int(c[4:]) for c in self.frame.columns if c.startswith("rbp_") and c[4:].isdigit()]
-            every = {*log_grid(table.vocab_size).tolist(), *logged, *ks, *(kept.ks if kept else ())}
+            small = range(1, min(_EVERY_K, table.vocab_size) + 1)
+            every = {*small, *log_grid(table.vocab_size).tolist(), *logged, *ks, *(kept.ks if kept else ())}
             kept = self._counts[run_id] = table.document_counts(sorted(every))
         return kept.select(ks)
 

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from plugins.reproduction import AGREES, DIFFERS, REFERENCE, UNSURE, Reproduction
+from rbptrack.errors import RbptrackError
+from tests.synthetic import family_runs, together
+
+SIZES = np.geomspace(1e6, 1e10, 10)
+
+
+def cells(alpha: float, **options: object) -> pd.DataFrame:
+    runs = family_runs(SIZES, alpha=alpha, a=3.0, family="pythia", dataset="c4", tokens=2000, **options)
+    return Reproduction().analyze(runs).tables["law_in_size"].set_index("metric")
+
+
+def test_the_published_tables_are_whole() -> None:
+    in_size, in_k = (pd.read_csv(REFERENCE / f"scaling_with_{x}.csv") for x in ("size", "k"))
+    assert len(in_size) == 4 * 6 * 7  # families x datasets x metrics
+    assert len(in_k) == 24 * 4  # models x datasets
+    assert (in_k["slope"] < 0).all()
+    assert in_size.query("family == 'pythia' and dataset == 'c4' and metric == 'ce'")["slope"].item() == -0.066
+
+
+def test_equal_exponents_agree_and_others_differ() -> None:
+    same, other = cells(0.066), cells(0.1)
+    assert same.loc["ce", "yours"] == pytest.approx(0.066, abs=1e-5)
+    assert same.loc["ce", "verdict"] == AGREES
+    assert other.loc["ce", "verdict"] == DIFFERS
+    assert other.loc["ce", "low"] > 0
+    assert other.loc["ce", "difference"] == pytest.approx(0.034, abs=1e-4)
+    assert set(same.index) == {"ce", "rbp_1", "rbp_10"}, "other k exceed |V| = 64"
+
+
+def test_the_published_uncertainty_is_what_r2_implies() -> None:
+    """Published: R^2 0.991 from 10 sizes; the standard error of such an OLS slope, by its own formula."""
+    row = cells(0.066).loc["ce"]
+    expected = 0.066 * np.sqrt((1 - 0.9905) / 0.9905 / 8)
+    assert row["published_se"] == pytest.approx(expected, rel=0.01)
+
+
+def test_few_and_scattered_points_cannot_be_told() -> None:
+    rng = np.random.default_rng(1)
+    runs = together(
+        *[
+            family_runs([s], alpha=0.066, a=3.0 * float(np.exp(rng.normal(0, 0.1))), family="pythia", dataset=f"c4{i}")
+            for i, s in enumerate(SIZES[::3])
+        ]
+    )
+    runs.frame["dataset"] = "c4"
+    report = Reproduction().analyze(runs)
+    assert report.tables["law_in_size"].set_index("metric").loc["ce", "verdict"] == UNSURE
+    assert any("pythia 4 of 10" in note for note in report.notes)
+    assert any("yours are read by: slide at 256 tokens" in note for note in report.notes)
+
+
+def test_the_law_in_k_is_least_squares_over_every_k() -> None:
+    runs = family_runs([1e7], alpha=0.1, a=3.0, family="pythia", dataset="wiki", tokens=2000)
+    runs.frame["size"] = "14m"
+    (row,) = Reproduction().analyze(runs).tables["law_in_k"].to_dict("records")
+    k = np.arange(1, 64)
+    y = -np.log(runs.histogram("pythia-wiki-0").rbp_curve(k))
+    kept = y > 0
+    assert kept.all()
+    assert row["yours"] == pytest.approx(-np.polyfit(np.log(k), np.log(y), 1)[0], rel=1e-6)
+    assert row["published"] == 0.308
+    assert row["verdict"] == DIFFERS
+
+
+def test_nothing_published_is_said() -> None:
+    with pytest.raises(RbptrackError, match="nothing published to compare with: the authors' tables hold gpt2, opt"):
+        Reproduction().analyze(family_runs(SIZES, alpha=0.1, a=3.0))
