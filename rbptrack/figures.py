@@ -34,6 +34,11 @@ _STYLE: Any = {
 }
 
 
+def gradient(count: int) -> list[Any]:
+    """Colours for something ordered (sizes, window lengths), dark to light: even steps of a colour-blind safe map."""
+    return [mpl.colormaps["viridis"](v) for v in np.linspace(0, 0.88, max(count, 1))]
+
+
 @contextmanager
 def style() -> Iterator[None]:
     """Apply the style to what is drawn inside."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,39 +49,54 @@ def family_runs(sizes: Sequence[float], *, alpha: float, a: float, **options: An
     return runs_from(sizes, one_law(alpha, a), **options)
 
 
-def runs_from(
+def runs_from(sizes: Sequence[float], law: Law, **options: Any) -> Runs:
+    """A family of 40 documents whose ranks are drawn from `law(s)`: the pmf over 1..|V|, and CE."""
+    laws = [law(s) for s in sizes]
+    return runs_of(sizes, [pmf for pmf, _ in laws], ces=[ce for _, ce in laws], **options)
+
+
+def runs_of(
     sizes: Sequence[float],
-    law: Law,
+    pmfs: Sequence[Sequence[float]],
     *,
+    ces: Sequence[float] = (),
     family: str = "toy",
     dataset: str = "text",
+    documents: int = 40,
     tokens: int = 500,
     seed: int = 0,
     **changes: object,
 ) -> Runs:
-    """A family of 40 documents whose ranks are drawn from `law(s)`: the pmf over 1..64, and CE."""
+    """A family whose ranks are drawn from one pmf over 1..|V| per size; ces are the cross-entropies."""
     rng = np.random.default_rng(seed)
-    tables, rows = {}, []
-    for i, s in enumerate(sizes):
-        pmf, ce = law(s)
-        run_id = f"{family}-{dataset}-{i}"
-        table = tables[run_id] = rank_table(pmf, ce, documents=40, tokens=tokens, vocab_size=64, rng=rng)
+    tables = {
+        f"{family}-{dataset}-{i}": rank_table(pmf, ce, documents=documents, tokens=tokens, vocab_size=len(pmf), rng=rng)
+        for i, (pmf, ce) in enumerate(zip(pmfs, ces or [1.0] * len(pmfs), strict=True))
+    }
+    return runs_of_tables(sizes, tables, family=family, dataset=dataset, **changes)
+
+
+def runs_of_tables(
+    sizes: Sequence[float],
+    tables: Mapping[str, RankTable],
+    *,
+    family: str = "toy",
+    dataset: str = "text",
+    **changes: object,
+) -> Runs:
+    """Measurements with these rank tables, by run id, one per size."""
+    rows = []
+    for (run_id, table), s in zip(tables.items(), sizes, strict=True):
         row: dict[str, object] = dict.fromkeys(COLUMNS)
-        row |= {
-            "run_id": run_id,
-            "family": family,
-            "size": f"{s:.0f}",
-            "model": f"{family}-{s:.0f}",
-            "dataset": dataset,
-        }
-        row |= {"fingerprint": run_id, "sweep": "s", "dtype": "float32", "sequence": "slide", "documents_hash": "h"}
+        row |= {"run_id": run_id, "fingerprint": run_id, "family": family, "dataset": dataset}
+        row |= {"size": f"{s:.0f}", "model": f"{family}-{s:.0f}", "non_embedding_params": int(s)}
         row |= {"revision": "main", "context": 32, "total_params": int(s) + 64}
-        row |= {"seq_len": 256, "vocab_size": 64, "non_embedding_params": int(s), "num_tokens": len(table)}
-        row |= {"num_documents": 40, "ce": table.ce, "ce_se": 0.0, "bits_per_byte": 1.0, "tie_rate": 0.0}
+        row |= {"sweep": "s", "dtype": "float32", "sequence": "slide", "seq_len": 256, "documents_hash": "h"}
+        row |= {"vocab_size": table.vocab_size, "num_tokens": len(table), "ce": table.ce, "ce_se": 0.0}
+        row |= {"num_documents": len(np.unique(table.column("document"))), "bits_per_byte": 1.0, "tie_rate": 0.0}
         row |= {f"rbp_{k}": table.rbp(k) for k in (1, 10)}
         rows.append(row | changes)
-    frame = pd.DataFrame(rows)
-    return Runs(frame, histogram=lambda r: tables[r].histogram(), ranks=lambda r: tables[r])
+    return Runs(pd.DataFrame(rows), histogram=lambda r: tables[r].histogram(), ranks=lambda r: tables[r])
 
 
 def together(*runs: Runs) -> Runs:

@@ -1,0 +1,306 @@
+"""Cross-entropy in three parts, and which of them scales: CE = H(P) + KL(P || Q^) - ln Z_Q.
+
+"What Scales in Cross-Entropy Scaling Law?", arXiv 2510.04067: P(e) is the share of tokens with rank e, Q(e) = exp(mean
+ln p(target) given rank e), Z_Q the sum of Q(e) over observed e, Q^ = Q/Z_Q. The parts are error entropy, self-alignment
+and confidence. The identity is exact; -ln Z_Q may be negative, and its logarithm is never taken then.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from scipy import stats
+
+from rbptrack.analyzer import Analyzer, Report, Runs
+from rbptrack.errors import RbptrackError
+from rbptrack.families import Family, read_families
+from rbptrack.figures import COLOURS, MARKERS, log_axis, panels, style
+from rbptrack.ranktable import RankHistogram, RankTable
+from rbptrack.statistics import FloatArray, PowerLawFit, fit_power_law
+
+PARTS = ("ce", "error_entropy", "self_alignment", "confidence")
+LABELS = {
+    "ce": "CE",
+    "error_entropy": "error entropy H(P)",
+    "self_alignment": "self-alignment KL",
+    "confidence": "confidence −ln Z",
+}
+WORDS = {"error_entropy": "error entropy", "self_alignment": "self-alignment", "confidence": "confidence"}
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """The parts of one model's cross-entropy, nats.
+
+    Attributes:
+        parts: CE, H(P), KL(P || Q^), -ln Z_Q, (4,): the first is the sum of the others.
+        miller_madow: (K - 1)/(2n), K observed ranks: what Miller and Madow add to H(P) for its downward bias.
+        influence: each document's part in the sampling error of `parts`, to first order, (documents, 4); columns sum
+            to 0.
+        runs: how many runs this is the mean of.
+
+    """
+
+    parts: FloatArray
+    miller_madow: float
+    influence: FloatArray
+    runs: int = 1
+
+    def __add__(self, other: "Decomposition") -> "Decomposition":
+        """The mean over both's runs (of one size, over the same documents)."""
+        runs = self.runs + other.runs
+        a, b = self.runs / runs, other.runs / runs
+        return Decomposition(
+            a * self.parts + b * other.parts,
+            a * self.miller_madow + b * other.miller_madow,
+            a * self.influence + b * other.influence,
+            runs,
+        )
+
+
+def decompose(histogram: RankHistogram) -> FloatArray:
+    """CE, H(P), KL(P || Q^) and -ln Z_Q in nats, (4,), from counts and log-probabilities by rank."""
+    p = histogram.count / histogram.num_tokens
+    log_q = histogram.logprob / histogram.count
+    top = log_q.max()
+    log_z = float(top + np.log(np.exp(log_q - top).sum()))
+    entropy = float(-p @ np.log(p))
+    alignment = float(p @ (np.log(p) - log_q + log_z))
+    return np.array([histogram.ce, entropy, alignment, -log_z])
+
+
+def decompose_table(table: RankTable, histogram: RankHistogram) -> Decomposition:
+    """The parts and how each document moves them.
+
+    Raises:
+        RbptrackError: the parts do not add up to the cross-entropy of the table within 1e-6 nats.
+
+    """
+    parts = decompose(histogram)
+    if not abs(parts[1:].sum() - parts[0]) < 1e-6 or not abs(table.ce - parts[0]) < 1e-6:
+        raise RbptrackError(
+            f"CE {table.ce:.9f} of the ranks, {parts[0]:.9f} of the histogram, and {parts[1:].sum():.9f}, the sum of "
+            "its parts, must agree within 1e-6 nats"
+        )
+    n = histogram.num_tokens
+    log_q = histogram.logprob / histogram.count
+    by_rank = np.zeros((histogram.vocab_size + 1, 3))
+    by_rank[histogram.rank, 0] = -np.log(histogram.count / n)
+    by_rank[histogram.rank, 1] = log_q
+    by_rank[histogram.rank, 2] = np.exp(log_q + parts[3]) / histogram.count  # Q^(e) / count
+    rank, logprob = table.rank, table.column("logprob").astype(np.float64)
+    _, document = np.unique(table.column("document"), return_inverse=True)
+    tokens = np.bincount(document)
+    ce = (np.bincount(document, weights=-logprob) - tokens * parts[0]) / n
+    entropy = (np.bincount(document, weights=by_rank[rank, 0]) - tokens * parts[1]) / n
+    confidence = -np.bincount(document, weights=by_rank[rank, 2] * (logprob - by_rank[rank, 1]))
+    return Decomposition(
+        parts=parts,
+        miller_madow=(len(histogram.rank) - 1) / (2 * n),
+        influence=np.column_stack([ce, entropy, ce - entropy - confidence, confidence]),
+    )
+
+
+@dataclass(frozen=True)
+class Parts:
+    """One family on one dataset.
+
+    Attributes:
+        family: the measurements.
+        values: the parts of each size, nats, (m, 4).
+        miller_madow: the correction of H(P), nats, (m,).
+        covariance: sampling covariance of each part between sizes, (4, m, m).
+        laws: of the parts that are positive at every size.
+        shares: of CE's fall from the smallest to the largest size, each part's, (3,).
+        share_se: their standard errors, (3,).
+
+    """
+
+    family: Family
+    values: FloatArray
+    miller_madow: FloatArray
+    covariance: FloatArray
+    laws: dict[str, PowerLawFit]
+    shares: FloatArray
+    share_se: FloatArray
+
+
+@dataclass(kw_only=True)
+class ErrorEntropy(Analyzer):
+    """CE = error entropy + self-alignment - ln confidence; which part scales.
+
+    Attributes:
+        level: nominal coverage of the intervals.
+
+    """
+
+    name: ClassVar[str] = "error_entropy"
+    level: float = 0.95
+
+    def analyze(self, runs: Runs) -> Report:
+        """Decompose every measurement; laws need at least 3 sizes."""
+        report = Report()
+        found = []
+
+        def load(_: Family, run_id: str) -> Decomposition:
+            return decompose_table(runs.ranks(run_id), runs.histogram(run_id))
+
+        for family, loaded in read_families(runs, load, report.notes):
+            found.append(self._parts(family, loaded))
+        if not found:
+            raise RbptrackError(" ".join(report.notes) or "no measurement to decompose")
+        parts = [row for p in found for row in self._rows(p)]
+        laws = [row for p in found for row in self._law_rows(p)]
+        table = pd.DataFrame(parts)
+        report.tables = {"summary": _summary(table), "parts": table}
+        report.summary = "summary"
+        if laws:
+            report.tables["laws"] = pd.DataFrame(laws)
+        for row in parts:
+            for part in PARTS[1:]:
+                report.metrics[f"{part}/{row['family']}/{row['dataset']}/{row['size']}"] = row[part]
+        for row in laws:
+            for quantity in ("alpha", "r2"):
+                if np.isfinite(row[quantity]):
+                    report.metrics[f"{quantity}/{row['family']}/{row['dataset']}/{row['part']}"] = row[quantity]
+        names = sorted({p.family.name for p in found})
+        report.figures = {f"parts_{name}": self._figure([p for p in found if p.family.name == name]) for name in names}
+        report.notes += [self._sentence(p) for p in found]
+        return report
+
+    def _parts(self, family: Family, loaded: list[Decomposition]) -> Parts:
+        values = np.stack([d.parts for d in loaded])  # (m, 4)
+        influence = np.stack([d.influence for d in loaded])  # (m, documents, 4)
+        documents = influence.shape[1]
+        correction = documents / max(documents - 1, 1)
+        covariance = np.einsum("idp,jdp->pij", influence, influence) * correction
+        laws = {}
+        for number, part in enumerate(PARTS):
+            y = values[:, number]
+            if len(y) >= 3 and (y > 0).all():
+                relative = covariance[number] / np.outer(y, y)
+                laws[part] = fit_power_law(family.s, y, covariance=relative, level=self.level)
+        fall, moved = values[0] - values[-1], influence[0] - influence[-1]  # (4,), (documents, 4)
+        shares = share_se = np.full(3, np.nan)
+        if fall[0] > 0:
+            shares = fall[1:] / fall[0]
+            share_se = np.sqrt(correction * (((moved[:, 1:] - shares * moved[:, :1]) / fall[0]) ** 2).sum(axis=0))
+        miller_madow = np.array([d.miller_madow for d in loaded])
+        return Parts(family, values, miller_madow, covariance, laws, shares, share_se)
+
+    def _rows(self, p: Parts) -> list[dict[str, Any]]:
+        rows = []
+        for i, (s, size) in enumerate(zip(p.family.s, p.family.labels, strict=True)):
+            row: dict[str, Any] = {"dataset": p.family.dataset, "family": p.family.name, "size": size, "S": s}
+            for number, part in enumerate(PARTS):
+                row[part] = float(p.values[i, number])
+                row[f"{part}_se"] = float(np.sqrt(p.covariance[number, i, i]))
+            row["error_entropy_miller_madow"] = float(p.values[i, 1] + p.miller_madow[i])
+            rows.append(row)
+        return rows
+
+    def _law_rows(self, p: Parts) -> list[dict[str, Any]]:
+        """Each part's law, NaN where it is not positive for every size, and its change per factor 10 in S."""
+        m = len(p.family.s)
+        if m < 3:
+            return []
+        rows = []
+        quantile = float(stats.t.ppf(0.5 + self.level / 2, m - 2))
+        for number, part in enumerate(PARTS):
+            line = stats.linregress(np.log10(p.family.s), p.values[:, number])
+            law = p.laws.get(part)
+            rows.append(
+                {
+                    "dataset": p.family.dataset,
+                    "family": p.family.name,
+                    "part": part,
+                    "alpha": law.alpha if law else np.nan,
+                    "alpha_low": law.low if law else np.nan,
+                    "alpha_high": law.high if law else np.nan,
+                    "r2": law.r2 if law else np.nan,
+                    "nats_per_factor_10": float(line.slope),
+                    "nats_low": float(line.slope - quantile * line.stderr),
+                    "nats_high": float(line.slope + quantile * line.stderr),
+                    "share_of_fall_in_ce": float(p.shares[number - 1]) if number else 1.0,
+                    "share_se": float(p.share_se[number - 1]) if number else 0.0,
+                }
+            )
+        return rows
+
+    def _sentence(self, p: Parts) -> str:
+        ce, labels = p.values[:, 0], p.family.labels
+        if len(ce) == 1:
+            parts = ", ".join(f"{WORDS[n]} {v:.3f}" for n, v in zip(PARTS[1:], p.values[0, 1:], strict=True))
+            return f"{p.family}: CE {ce[0]:.3f} nats ({labels[0]}) is {parts}; which part scales needs several sizes."
+        if ce[0] <= ce[-1]:
+            return f"{p.family}: CE does not fall from {labels[0]} to {labels[-1]}: no part can account for its fall."
+        half = stats.norm.ppf(0.5 + self.level / 2) * p.share_se
+        accounts = ", ".join(
+            f"{WORDS[part]} {100 * share:.1f} % (± {100 * h:.1f})"
+            for part, share, h in zip(PARTS[1:], p.shares, half, strict=True)
+        )
+        text = (
+            f"{p.family}: of CE's fall from {ce[0]:.3f} ({labels[0]}) to {ce[-1]:.3f} nats ({labels[-1]}): {accounts}."
+        )
+        if len(ce) < 3:
+            return text + f" Laws are not identifiable from {len(ce)} sizes."
+        scaling, not_scaling = [], []
+        for part in PARTS:
+            law = p.laws.get(part)
+            word = "CE" if part == "ce" else WORDS[part]
+            if law is None:
+                not_scaling.append(f"{word} (not positive at every size, so its logarithm is not taken)")
+            elif law.low > 0:
+                scaling.append(f"{word} {law.alpha:.3f} ({law.low:.3f} to {law.high:.3f}), R^2 {law.r2:.3f}")
+            else:
+                what = "grows with S" if law.high < 0 else "its interval includes 0"
+                not_scaling.append(f"{word} (alpha {law.alpha:.3f}, {law.low:.3f} to {law.high:.3f}: {what})")
+        text += f" Falling power laws, alpha: {'; '.join(scaling) or 'none'}."
+        if not_scaling:
+            text += f" None: {'; '.join(not_scaling)}."
+        return (
+            text + f" H(P) is biased low, by Miller and Madow's estimate by at least {p.miller_madow.max():.3f} nats."
+        )
+
+    def _figure(self, found: list[Parts]) -> Figure:
+        """Above, the parts in nats; below, those that are positive, with their laws, on log axes."""
+        with style():
+            figure, axes = panels(2, len(found), height=2.9)
+            for column, p in enumerate(found):
+                above, below = axes[0][column], axes[1][column]
+                line = np.geomspace(p.family.s.min(), p.family.s.max(), 40)
+                drawn = []
+                for number, part in enumerate(PARTS):
+                    y, look = p.values[:, number], {"color": COLOURS[number], "marker": MARKERS[number], "ms": 4.5}
+                    error = 1.96 * np.sqrt(np.diagonal(p.covariance[number]))
+                    above.errorbar(p.family.s, y, yerr=error, lw=1.1, capsize=2, label=LABELS[part], **look)
+                    if (y > 0).all():
+                        drawn.append(y)
+                        law = p.laws.get(part)
+                        holds = law is not None and law.low > 0
+                        label = f"{LABELS[part]}: α = {law.alpha:.3f}" if law and holds else f"{LABELS[part]}: no law"
+                        below.errorbar(p.family.s, y, yerr=error, ls="", capsize=2, label=label, **look)
+                        if law:
+                            below.plot(line, law.predict(line), "-" if holds else ":", lw=1.1, color=COLOURS[number])
+                above.axhline(0, color="0.4", lw=0.8)
+                above.set(title=str(p.family))
+                below.set(xlabel="S, non-embedding parameters")
+                for ax in (above, below):
+                    log_axis(ax.xaxis, low=p.family.s.min() / 1.5, high=p.family.s.max() * 1.5)
+                low, high = min(map(np.min, drawn)), max(map(np.max, drawn))
+                log_axis(below.yaxis, low=low / (high / low) ** 0.45, high=high * 1.3)
+                below.legend(loc="lower left", fontsize=8)
+            axes[0][0].legend(fontsize=8)
+            axes[0][0].set_ylabel("nats per token")
+            axes[1][0].set_ylabel("nats per token, log axis")
+            return figure
+
+
+def _summary(table: pd.DataFrame) -> pd.DataFrame:
+    """The table for the terminal: texts, rounded."""
+    columns = {"ce": "CE", "error_entropy": "H(P)", "self_alignment": "KL", "confidence": "-ln Z"}
+    shown = {name: [f"{v:.3f}" for v in table[part]] for part, name in columns.items()}
+    corrected = [f"{v:.3f}" for v in table["error_entropy_miller_madow"]]
+    return pd.DataFrame({**table[["dataset", "family", "size"]], **shown, "H(P) Miller-Madow": corrected})

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plugins.error_entropy import ErrorEntropy, decompose, decompose_table
+from rbptrack.errors import RbptrackError
+from rbptrack.ranktable import RankHistogram, RankTable
+from tests.synthetic import family_runs, runs_of
+
+
+def random_table(seed: int, *, tokens: int = 3000, documents: int = 30) -> RankTable:
+    rng = np.random.default_rng(seed)
+    rank = np.minimum(rng.zipf(1.5, size=tokens), 30)
+    return RankTable.from_arrays(
+        vocab_size=512,
+        document=np.sort(rng.integers(0, documents, size=tokens)),
+        position=np.arange(tokens),
+        field=np.zeros(tokens),
+        token=np.zeros(tokens),
+        greater=rank - 1,
+        ties=np.zeros(tokens),
+        logprob=-1.5 * np.log(rank) - rng.gamma(2.0, 0.4, size=tokens),
+    )
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 10**6), st.floats(-20, -1e-3)), min_size=1, max_size=60))
+def test_the_identity_holds_in_float64(cells: list[tuple[int, float]]) -> None:
+    count = np.array([n for n, _ in cells])
+    logprob = count * np.array([lp for _, lp in cells])
+    histogram = RankHistogram(np.arange(1, len(cells) + 1), count, logprob, 100)
+    ce, entropy, alignment, confidence = decompose(histogram)
+    assert entropy + alignment + confidence == pytest.approx(ce, abs=1e-9)
+    assert ce == pytest.approx(histogram.ce, abs=1e-12)
+    assert entropy >= -1e-12
+    assert alignment >= -1e-9
+
+
+def test_parts_by_hand() -> None:
+    histogram = RankHistogram(np.array([1, 4]), np.array([3, 1]), np.array([3 * np.log(0.5), np.log(0.25)]), 8)
+    _, entropy, alignment, confidence = decompose(histogram)
+    assert entropy == pytest.approx(-0.75 * np.log(0.75) - 0.25 * np.log(0.25))
+    assert alignment == pytest.approx(0.75 * np.log(0.75 / (2 / 3)) + 0.25 * np.log(0.25 / (1 / 3)))
+    assert confidence == pytest.approx(-np.log(0.75))
+
+
+def test_standard_errors_are_those_of_a_document_bootstrap() -> None:
+    table = random_table(1)
+    parts = decompose_table(table, table.histogram())
+    np.testing.assert_allclose(parts.influence.sum(axis=0), 0, atol=1e-12)
+    rng = np.random.default_rng(0)
+    document = table.column("document")
+    rows = [np.flatnonzero(document == d) for d in range(30)]
+    draws = []
+    for _ in range(300):
+        drawn = np.concatenate([rows[d] for d in rng.integers(0, 30, size=30)])
+        draws.append(decompose(RankTable(table.table.take(drawn), 512).histogram()))
+    jackknife = np.sqrt((parts.influence**2).sum(axis=0) * 30 / 29)
+    np.testing.assert_allclose(jackknife, np.std(draws, axis=0), rtol=0.2)
+
+
+def test_ranks_and_histogram_that_disagree_are_refused() -> None:
+    table, other = random_table(1), random_table(2)
+    with pytest.raises(RbptrackError, match="must agree within 1e-6"):
+        decompose_table(table, other.histogram())
+
+
+def test_which_part_scales() -> None:
+    report = ErrorEntropy().analyze(family_runs(np.geomspace(1e4, 1e7, 5), alpha=0.1, a=3.0))
+    laws = report.tables["laws"].set_index("part")
+    assert laws.loc["ce", "alpha"] == pytest.approx(0.1, abs=1e-6)
+    assert laws["share_of_fall_in_ce"].iloc[1:].sum() == pytest.approx(1)
+    assert np.isnan(laws.loc["confidence", "alpha"])  # negative: 64 ranks of which each has p = exp(-CE)
+    (note,) = report.notes
+    assert "not positive at every size" in note
+    parts = report.tables["parts"]
+    np.testing.assert_allclose(parts[["error_entropy", "self_alignment", "confidence"]].sum(axis=1), parts["ce"])
+    assert (parts["error_entropy_miller_madow"] > parts["error_entropy"]).all()
+
+
+def test_one_size_is_decomposed_and_no_law_is_claimed() -> None:
+    report = ErrorEntropy().analyze(family_runs([1e5], alpha=0.1, a=3.0))
+    assert set(report.tables) == {"summary", "parts"}
+    assert "needs several sizes" in report.notes[0]
+
+
+def test_a_family_that_does_not_improve() -> None:
+    report = ErrorEntropy().analyze(runs_of([1e4, 1e5, 1e6], [np.ones(20)] * 3, documents=10, tokens=50))
+    assert "does not fall" in report.notes[0]

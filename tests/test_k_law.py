@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from plugins.k_law import KLaw, fieller
+from rbptrack.analyzer import Report
+from rbptrack.errors import RbptrackError
+from rbptrack.ranktable import log_grid
+from tests.synthetic import family_runs, runs_of
+
+SIZES = np.geomspace(1e4, 1e7, 5)
+
+
+def separable(alpha: float, beta: float, *, vocab_size: int = 256, sizes: np.ndarray = SIZES) -> Report:
+    """-ln RBP_k = 40 S^-alpha k^-beta for every k < |V|, exactly but for sampling."""
+    k = np.arange(1, vocab_size)
+    pmfs = [np.diff(np.concatenate([[0], np.exp(-40 * s**-alpha * k**-beta), [1]])) for s in sizes]
+    return KLaw(replicates=200).analyze(runs_of(sizes, pmfs, documents=40, tokens=5000))
+
+
+def test_a_known_surface_is_recovered_and_a_doubling_of_k_is_worth_what_it_is_worth() -> None:
+    report = separable(0.25, 0.4)
+    slopes, worth = report.tables["slopes"], report.tables["worth_of_k"]
+    assert slopes["beta"].to_numpy() == pytest.approx(0.4, abs=0.02)
+    assert (slopes["r2"] > 0.999).all()
+    assert (slopes["largest_deviation"] < 0.03).all()
+    assert ((slopes["beta_low"] < 0.4) & (slopes["beta_high"] > 0.4)).mean() >= 0.8
+    assert worth["factor_in_s"].to_numpy() == pytest.approx(2 ** (0.4 / 0.25), rel=0.1)
+    assert worth["factor_measured"].to_numpy() == pytest.approx(2 ** (0.4 / 0.25), rel=0.1)
+    assert ((worth["factor_low"] < 2**1.6) & (worth["factor_high"] > 2**1.6)).mean() >= 0.8
+    assert any("doubling k from 10 is worth" in note for note in report.notes)
+
+
+def test_slopes_are_plain_least_squares_on_both_grids() -> None:
+    runs = family_runs(SIZES, alpha=0.1, a=3.0)
+    table = KLaw(largest=30, replicates=50, ks=[1]).analyze(runs).tables["slopes"]
+    for row in table.itertuples():
+        run_id = runs.frame.loc[runs.frame["size"] == row.size, "run_id"].item()
+        for grid, beta, r2 in ((log_grid(30), row.beta, row.r2), (np.arange(1, 31), row.beta_every_k, row.r2_every_k)):
+            y = -np.log(runs.histogram(run_id).rbp_curve(grid))
+            line = stats.linregress(np.log(grid), np.log(y))
+            assert (beta, r2) == pytest.approx((-line.slope, line.rvalue**2))
+
+
+def test_few_sizes_have_slopes_but_no_trade_off() -> None:
+    report = KLaw(largest=30, replicates=50).analyze(family_runs(SIZES[:1], alpha=0.1, a=3.0))
+    assert len(report.tables["slopes"]) == 1
+    assert "worth_of_k" not in report.tables
+    assert any("not identifiable from 1 size" in note for note in report.notes)
+
+
+def test_where_rbp_is_one_nothing_is_fitted() -> None:
+    pmf = np.eye(1, 64)[0]
+    with pytest.raises(RbptrackError, match="0 or 1 at nearly every k"):
+        KLaw(replicates=20).analyze(runs_of([1e4], [pmf], documents=10, tokens=100))
+
+
+def test_fieller() -> None:
+    low, high = fieller(1.0, 2.0, 0.0, 0.1, quantile=2.0)
+    assert (low, high) == pytest.approx((1 / 2.2, 1 / 1.8))
+    assert fieller(1.0, 0.1, 0.1, 0.1, quantile=2.0) == (-np.inf, np.inf)
