@@ -5,6 +5,7 @@ ln p(target) given rank e), Z_Q the sum of Q(e) over observed e, Q^ = Q/Z_Q. The
 and confidence. The identity is exact; -ln Z_Q may be negative, and its logarithm is never taken then.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,6 +29,50 @@ LABELS = {
     "confidence": "confidence −ln Z",
 }
 WORDS = {"error_entropy": "error entropy", "self_alignment": "self-alignment", "confidence": "confidence"}
+
+
+_CELL = {
+    "dataset": "the dataset",
+    "family": "the family; with what sets this part apart where its runs disagree",
+}
+COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "summary": {
+        **_CELL,
+        "size": "the size as published",
+        "CE": "cross-entropy, nats per token: the sum of the next three",
+        "H(P)": "error entropy: entropy of the observed ranks, plug-in",
+        "KL": "self-alignment: KL(P || Q^)",
+        "-ln Z": "confidence",
+        "H(P) Miller-Madow": "error entropy, corrected for its downward bias",
+    },
+    "parts": {
+        **_CELL,
+        "size": "the size as published",
+        "S": "non-embedding parameters",
+        "ce": "cross-entropy, nats per token",
+        "ce_se": "its standard error over documents",
+        "error_entropy": "H(P) of the shares P(e) of tokens with rank e, plug-in, nats",
+        "error_entropy_se": "its standard error",
+        "self_alignment": "KL(P || Q^), nats",
+        "self_alignment_se": "its standard error",
+        "confidence": "-ln Z_Q, nats; may be negative",
+        "confidence_se": "its standard error",
+        "error_entropy_miller_madow": "H(P) + (K - 1)/(2n), K observed ranks",
+    },
+    "laws": {
+        **_CELL,
+        "part": "of cross-entropy",
+        "alpha": "of part = A S^-alpha; empty where the part is not positive at every size",
+        "alpha_low": "lower end of its interval",
+        "alpha_high": "upper end",
+        "r2": "of that law on log axes",
+        "nats_per_factor_10": "change of the part per factor 10 in S, by a line in ln S",
+        "nats_low": "lower end of its interval, t distribution over scatter between sizes",
+        "nats_high": "upper end",
+        "share_of_fall_in_ce": "its part in CE's fall from the smallest to the largest size",
+        "share_se": "standard error over documents",
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -137,6 +182,7 @@ class ErrorEntropy(Analyzer):
     """
 
     name: ClassVar[str] = "error_entropy"
+    columns: ClassVar[Mapping[str, Mapping[str, str]]] = COLUMNS
     level: float = 0.95
 
     def analyze(self, runs: Runs) -> Report:

@@ -5,6 +5,7 @@ authors' slope is -beta), by least squares over `log_grid(100)`: integers even i
 gives most of the weight to large k, it stands beside it as `beta_every_k`: the authors do not say which they used.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -19,6 +20,53 @@ from rbptrack.families import Family, read_families
 from rbptrack.figures import COLOURS, MARKERS, gradient, log_axis, panels, short_number, style
 from rbptrack.ranktable import DocumentCounts, RankHistogram, log_grid
 from rbptrack.statistics import FloatArray, bootstrap_metrics, document_weights, fit_power_law, paired_covariance
+
+_CELL = {
+    "dataset": "the dataset",
+    "family": "the family; with what sets this part apart where its runs disagree",
+}
+COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "summary": {
+        **_CELL,
+        "size": "the size as published",
+        "S": "non-embedding parameters",
+        "beta": "of -ln RBP_k = B k^-beta, over k even in ln k",
+        "95 % over documents": "its interval, by document bootstrap",
+        "R^2": "of ln(-ln RBP_k) against ln k",
+        "largest deviation": "of -ln RBP_k from the line",
+    },
+    "slopes": {
+        **_CELL,
+        "size": "the size as published",
+        "S": "non-embedding parameters",
+        "B": "-ln RBP_1 by the line",
+        "beta": "minus the slope of ln(-ln RBP_k) against ln k over log_grid(100)",
+        "beta_low": "lower end of its interval, by document bootstrap",
+        "beta_high": "upper end",
+        "r2": "of that line",
+        "largest_deviation": "largest relative distance of -ln RBP_k from the line",
+        "beta_at_1": "local beta at k = 1, of a parabola in ln k",
+        "beta_at_10": "the same at k = 10",
+        "beta_at_largest": "the same at the largest k",
+        "largest_k": "of the fit",
+        "beta_every_k": "beta over every integer k instead",
+        "r2_every_k": "of that line",
+    },
+    "worth_of_k": {
+        **_CELL,
+        "k": "from which k doubles",
+        "alpha": "of -ln RBP_k = A S^-alpha at this k",
+        "alpha_low": "lower end of its interval",
+        "alpha_high": "upper end",
+        "beta": "ln(y_k/y_2k)/ln 2 with y = -ln RBP, mean over sizes",
+        "ratio": "beta/alpha: dS/S per dk/k at constant RBP, up to sign (eq. 10)",
+        "factor_in_s": "2^(beta/alpha): the growth in S that has the effect of doubling k",
+        "factor_low": "lower end of its interval (Fieller)",
+        "factor_high": "upper end; infinite where alpha may be 0",
+        "factor_measured": "the same read off between measured sizes, geometric mean",
+        "sizes_measured": "over how many sizes",
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -74,6 +122,7 @@ class KLaw(Analyzer):
     """
 
     name: ClassVar[str] = "k_law"
+    columns: ClassVar[Mapping[str, Mapping[str, str]]] = COLUMNS
     largest: int = 100
     ks: list[int] = field(default_factory=lambda: [1, 2, 5, 10, 20, 50])
     level: float = 0.95

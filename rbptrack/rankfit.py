@@ -78,22 +78,32 @@ def fit_ranks(histogram: RankHistogram, names: Iterable[str] = tuple(CANDIDATES)
     return fits
 
 
-def fit_lognormal(data: FloatArray, support: Support, *, start: FloatArray | None = None) -> FloatArray:
+def log_sums(data: FloatArray, support: Support) -> FloatArray:
+    """Tokens, and their sums of ln k and ln^2 k: all that (beta, gamma) depend on, (..., 3).
+
+    Args:
+        data: weights of the support's points, (..., points): of all tokens, or of each document's.
+        support: the points.
+
+    """
+    return np.asarray(data @ np.column_stack([np.ones(len(support.log)), support.log, support.log**2]))
+
+
+def fit_lognormal(sums: FloatArray, support: Support, *, start: FloatArray | None = None) -> FloatArray:
     """(beta, gamma) of maximum likelihood, gamma free to be negative, by Newton's method: (..., 2).
 
     Args:
-        data: weights of the support's points, (..., points), of one or many samples (bootstrap replicates).
+        sums: `log_sums` of one sample or of many (bootstrap replicates), (..., 3).
         support: the points.
         start: where to begin, (2,).
 
     """
-    return _newton(np.stack([-support.log, -(support.log**2)]), data, support.weight, start=start)
+    return _newton(_log_features(support), -sums[..., 1:] / sums[..., :1], support.weight, start=start)
 
 
 def information_se(theta: FloatArray, support: Support, *, tokens: float) -> FloatArray:
     """Standard errors of (beta, gamma) if `tokens` tokens were independent: from the Fisher information, (2,)."""
-    features = np.stack([-support.log, -(support.log**2)])
-    *_, covariance = _moments(features, theta[None], support.weight)
+    *_, covariance = _moments(_log_features(support), theta[None], support.weight)
     return np.asarray(np.sqrt(np.diag(np.linalg.inv(covariance[0])) / tokens))
 
 
@@ -146,7 +156,7 @@ def _assess(candidate: Candidate, theta: FloatArray, histogram: RankHistogram) -
 def _estimate(name: str, data: FloatArray, support: Support) -> FloatArray:
     """Maximum likelihood; data are shares, (points,)."""
     if name == "zipf":
-        return _newton(-support.log[None], data, support.weight)
+        return _zipf(data, support, support.weight)
     if name == "lognormal":
         return _constrained(data, support, support.weight)
     if name == "point_mass_lognormal":
@@ -156,11 +166,14 @@ def _estimate(name: str, data: FloatArray, support: Support) -> FloatArray:
 
 def _constrained(data: FloatArray, support: Support, weight: FloatArray) -> FloatArray:
     """(beta, gamma) with gamma >= 0: where the free optimum is outside, the best on the border is Zipf's law."""
-    features = np.stack([-support.log, -(support.log**2)])
-    free = _newton(features, data, weight)
-    if free[1] >= 0:
-        return free
-    return np.array([_newton(features[:1], data, weight)[0], 0.0])
+    features = _log_features(support)
+    free = _newton(features, data @ features.T, weight)
+    return free if free[1] >= 0 else np.append(_zipf(data, support, weight), 0.0)
+
+
+def _zipf(data: FloatArray, support: Support, weight: FloatArray) -> FloatArray:
+    feature = -support.log[None]
+    return _newton(feature, data @ feature.T, weight)
 
 
 def _point_mass(data: FloatArray, support: Support) -> FloatArray:
@@ -178,7 +191,7 @@ def _point_mass(data: FloatArray, support: Support) -> FloatArray:
 def _starts(name: str, data: FloatArray, support: Support) -> list[list[float]]:
     """Where the search begins, from the data's moments; several where the likelihood has several hills."""
     beta, gamma = map(float, _constrained(data, support, support.weight))
-    slope = float(_newton(-support.log[None], data, support.weight)[0])
+    slope = float(_zipf(data, support, support.weight)[0])
     mean = max(float(data @ support.x), 1.5)
     log_gamma = float(np.log(max(gamma, 1e-3)))
     if name == "lognormal_cdfdiff":
@@ -248,19 +261,30 @@ def _moments(features: FloatArray, theta: FloatArray, weight: FloatArray) -> tup
     return (top + np.log(z))[:, 0], mean, second - mean[:, :, None] * mean[:, None, :]
 
 
+def _log_features(support: Support) -> FloatArray:
+    return np.stack([-support.log, -(support.log**2)])
+
+
 def _newton(
-    features: FloatArray, data: FloatArray, weight: FloatArray, *, start: FloatArray | None = None
+    features: FloatArray, mean_features: FloatArray, weight: FloatArray, *, start: FloatArray | None = None
 ) -> FloatArray:
-    """Maximum likelihood of exp(theta @ features)/Z, a concave problem, for many samples at once: (..., p)."""
-    samples = np.atleast_2d(data)
-    target = samples @ features.T / samples.sum(axis=1, keepdims=True)  # (B, p)
+    """Maximum likelihood of exp(theta @ features)/Z, a concave problem, for many samples at once: (..., p).
+
+    Args:
+        features: (p, points).
+        mean_features: their means over each sample's tokens, (..., p).
+        weight: of the points.
+        start: where to begin, (p,).
+
+    """
+    target = np.atleast_2d(mean_features)  # (B, p)
     first = np.eye(len(features))[0] if start is None else start  # Zipf's law with beta = 1
-    theta = np.tile(first, (len(samples), 1)).astype(np.float64)
+    theta = np.tile(first, (len(target), 1)).astype(np.float64)
     log_z, mean, covariance = _moments(features, theta, weight)
     value = (theta * target).sum(axis=1) - log_z
     for _ in range(60):
         step = np.linalg.solve(covariance, (target - mean)[:, :, None])[:, :, 0]
-        scale = np.ones((len(samples), 1))
+        scale = np.ones((len(target), 1))
         for _ in range(40):
             trial = theta + scale * step
             log_z, mean, covariance = _moments(features, trial, weight)
@@ -272,4 +296,4 @@ def _newton(
         theta, value = trial, trial_value
         if np.abs(scale * step).max() < 1e-10:
             break
-    return np.asarray(theta if data.ndim > 1 else theta[0])
+    return np.asarray(theta if mean_features.ndim > 1 else theta[0])

@@ -159,3 +159,58 @@ def _per_document(document: IntArray, length: IntArray, lengths: Sequence[int], 
 
 def _log_choose(n: IntArray, k: IntArray) -> FloatArray:
     return np.asarray(special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1))
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Whole answers: the tokens of the last of a dataset's fields, where every one of them was scored.
+
+    Attributes:
+        length: tokens of each answer, (answers,).
+        hits: tokens of it with R <= k, for each k, (answers, len(ks)); a mean over runs where several were pooled.
+        whole: whether all of them have, (answers, len(ks)); likewise.
+        runs: how many runs were pooled.
+
+    """
+
+    length: IntArray
+    hits: FloatArray
+    whole: FloatArray
+    runs: int = 1
+
+    def __add__(self, other: Answers) -> Answers:
+        """The mean over both's runs (of one size, over the same answers)."""
+        runs = self.runs + other.runs
+        a, b = self.runs / runs, other.runs / runs
+        return Answers(self.length, a * self.hits + b * other.hits, a * self.whole + b * other.whole, runs)
+
+
+def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = None) -> Answers | None:
+    """Success of whole answers; None where all tokens come from one field.
+
+    An answer counts if its tokens are consecutive and the token before it was scored, so that none of it is missing.
+
+    Args:
+        table: ranks, rows in text order.
+        ks: the k.
+        cut_at: where sequences were cut after so many tokens, an answer that reaches the cut is left out: its rest may
+            be missing.
+
+    """
+    field, position = table.column("field"), table.column("position")
+    last = field.max()
+    if (field == last).all():
+        return None
+    segments = Segments.of(table)
+    mine = field == last
+    document = segments.document[mine]
+    length = np.bincount(document, minlength=segments.documents)
+    starts = np.bincount(document, weights=(segments.begins & mine)[mine], minlength=segments.documents)
+    whole = (length > 0) & (starts == 0)  # no gap inside, nor before its first token
+    if cut_at is not None:
+        end = np.zeros(segments.documents, dtype=np.int64)
+        np.maximum.at(end, document, position[mine])
+        whole &= end < cut_at - 1
+    ranks = table.rank[mine]
+    hits = np.column_stack([np.bincount(document, weights=ranks <= k, minlength=segments.documents) for k in ks])
+    return Answers(length[whole], hits[whole], (hits[whole] == length[whole, None]).astype(np.float64))

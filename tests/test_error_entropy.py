@@ -76,6 +76,8 @@ def test_which_part_scales() -> None:
     assert np.isnan(laws.loc["confidence", "alpha"])  # negative: 64 ranks of which each has p = exp(-CE)
     (note,) = report.notes
     assert "not positive at every size" in note
+    for name, frame in report.tables.items():
+        assert list(frame.columns) == list(ErrorEntropy.columns[name]), name
     parts = report.tables["parts"]
     np.testing.assert_allclose(parts[["error_entropy", "self_alignment", "confidence"]].sum(axis=1), parts["ce"])
     assert (parts["error_entropy_miller_madow"] > parts["error_entropy"]).all()

@@ -61,3 +61,8 @@ def test_fieller() -> None:
     low, high = fieller(1.0, 2.0, 0.0, 0.1, quantile=2.0)
     assert (low, high) == pytest.approx((1 / 2.2, 1 / 1.8))
     assert fieller(1.0, 0.1, 0.1, 0.1, quantile=2.0) == (-np.inf, np.inf)
+
+
+def test_every_column_is_declared() -> None:
+    for name, frame in separable(0.25, 0.4).tables.items():
+        assert list(frame.columns) == list(KLaw.columns[name]), name

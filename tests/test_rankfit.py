@@ -5,7 +5,7 @@ import pytest
 
 from rbptrack.distributions import CANDIDATES, Support
 from rbptrack.errors import RbptrackError
-from rbptrack.rankfit import fit_lognormal, fit_ranks, information_se, sampling_kl, vuong
+from rbptrack.rankfit import fit_lognormal, fit_ranks, information_se, log_sums, sampling_kl, vuong
 from rbptrack.ranktable import RankHistogram
 from tests.test_distributions import THETA
 
@@ -80,7 +80,7 @@ def test_a_truncated_zipf_sample_is_zipf_and_not_a_lognormal_with_a_huge_mu() ->
     data = drawn("zipf")
     support = Support.nodes(V)
     points = support.project(data.rank, data.count)
-    free = fit_lognormal(points, support)
+    free = fit_lognormal(log_sums(points, support), support)
     se = information_se(free, support, tokens=data.num_tokens)
     assert abs(free[1]) < 3 * se[1]  # gamma is 0 within its error, on either side
     fit = fit_ranks(data, ["lognormal"])["lognormal"]
@@ -94,7 +94,8 @@ def test_convex_data_end_at_the_border() -> None:
     fits = fit_ranks(data, ["zipf", "lognormal"])
     assert fits["lognormal"].parameters["gamma"] == 0
     assert fits["lognormal"].parameters["beta"] == pytest.approx(fits["zipf"].parameters["beta"])
-    assert fit_lognormal(Support.nodes(V).project(data.rank, data.count), Support.nodes(V))[1] < -0.01
+    points = Support.nodes(V).project(data.rank, data.count)
+    assert fit_lognormal(log_sums(points, Support.nodes(V)), Support.nodes(V))[1] < -0.01
 
 
 def test_replicates_are_fitted_together_as_one_by_one() -> None:
@@ -102,8 +103,10 @@ def test_replicates_are_fitted_together_as_one_by_one() -> None:
     support = Support.nodes(V)
     p = np.exp(CANDIDATES["lognormal"].log_pmf(np.array(THETA["lognormal"]), Support.exact(V)))
     several = np.stack([support.project(np.arange(1, V + 1), rng.multinomial(5000, p / p.sum())) for _ in range(4)])
-    together = fit_lognormal(several, support, start=np.array(THETA["lognormal"]))
-    np.testing.assert_allclose(together, [fit_lognormal(one, support) for one in several], atol=1e-8)
+    sums = log_sums(several, support)
+    np.testing.assert_allclose(sums[:, 0], 5000)
+    together = fit_lognormal(sums, support, start=np.array(THETA["lognormal"]))
+    np.testing.assert_allclose(together, [fit_lognormal(one, support) for one in sums], atol=1e-8)
 
 
 def test_the_information_gives_the_spread_of_independent_samples() -> None:
@@ -111,7 +114,7 @@ def test_the_information_gives_the_spread_of_independent_samples() -> None:
     support, theta = Support.nodes(V), np.array(THETA["lognormal"])
     p = np.exp(CANDIDATES["lognormal"].log_pmf(theta, Support.exact(V)))
     draws = np.stack([support.project(np.arange(1, V + 1), c) for c in rng.multinomial(5000, p / p.sum(), size=300)])
-    spread = fit_lognormal(draws, support).std(axis=0)
+    spread = fit_lognormal(log_sums(draws, support), support).std(axis=0)
     np.testing.assert_allclose(spread, information_se(theta, support, tokens=5000), rtol=0.15)
 
 

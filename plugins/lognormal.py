@@ -1,0 +1,546 @@
+"""Is the distribution of ranks lognormal? Exact truncated fits of every candidate, and what a lognormal implies.
+
+Figure 8 and eqs. 9 to 21 of arXiv 2510.20387, on {1..V} with sums instead of integrals: ln P(k) = const - beta ln k
+- gamma ln^2 k. gamma -> 0 is Zipf's law, where mu and sigma run away while the distribution does not. So (beta, gamma)
+come first, and mu, sigma only where gamma's interval excludes 0.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from scipy import stats
+
+from rbptrack.analyzer import Analyzer, Report, Runs, Unreadable
+from rbptrack.distributions import CANDIDATES, Support, integral_approximation
+from rbptrack.errors import RbptrackError
+from rbptrack.families import Family, read_families
+from rbptrack.figures import COLOURS, MARKERS, log_axis, panels, style
+from rbptrack.rankfit import RankFit, fit_lognormal, fit_ranks, information_se, log_sums, sampling_kl, vuong
+from rbptrack.ranktable import RankHistogram
+from rbptrack.statistics import FloatArray, document_weights, fit_power_law
+
+LABELS = {
+    "zipf": "Zipf",
+    "lognormal": "lognormal",
+    "lognormal_cdfdiff": "lognormal, cdf differences",
+    "zipf_mandelbrot": "Zipf-Mandelbrot",
+    "weibull": "Weibull",
+    "negative_binomial": "negative binomial",
+    "point_mass_lognormal": "mass at 1 + lognormal",
+    "two_lognormals": "two lognormals",
+    "shifted_cutoff": "(k − 1 + q)$^{−a}$e$^{−bk}$",
+}
+SHORT = {
+    "zipf": "Zipf",
+    "lognormal": "lognormal",
+    "lognormal_cdfdiff": "lognormal (cdf)",
+    "zipf_mandelbrot": "Zipf-Mandelbrot",
+    "weibull": "Weibull",
+    "negative_binomial": "neg. binomial",
+    "point_mass_lognormal": "1 + lognormal",
+    "two_lognormals": "two lognormals",
+    "shifted_cutoff": "shifted cut-off",
+}
+NESTED = ("zipf", "point_mass_lognormal", "two_lognormals")
+"""Candidates that a lognormal is a case of, or the other way round: Vuong's z is not normal for them."""
+LEAST_DOCUMENTS = 10
+_CELL = {
+    "dataset": "the dataset",
+    "family": "the family; with what sets this part apart where its runs disagree",
+    "size": "the size as published",
+    "S": "non-embedding parameters",
+}
+COLUMNS: Mapping[str, Mapping[str, str]] = {
+    "summary": {
+        "dataset": "the dataset",
+        "family": "the family",
+        "size": "the size as published",
+        "best of 9": "the candidate of least AIC",
+        "KL": "KL divergence of the observed ranks from it, 1e-3 nats per token",
+        "floor": "KL that as many independent tokens drawn from it would show",
+        "lognormal": "KL of the pmf-lognormal",
+        "Zipf": "KL of the truncated Zipf law",
+        "gamma": "of ln P(k) = const - beta ln k - gamma ln^2 k; below 0: no lognormal, convex in log-log",
+        "95 % interval": "of gamma, free to be negative",
+        "mu/sigma": "of the lognormal; `limit`: gamma's interval touches 0, Zipf's law, mu and sigma not identifiable",
+    },
+    "lognormal": {
+        **_CELL,
+        "beta": "1 - mu/sigma^2, with gamma free to be negative",
+        "beta_low": "lower end of its interval",
+        "beta_high": "upper end",
+        "gamma": "1/(2 sigma^2), free to be negative",
+        "gamma_low": "lower end of its interval",
+        "gamma_high": "upper end",
+        "interval_from": "bootstrap over documents; without stored ranks, Fisher information and a design effect",
+        "power_law_limit": "gamma's interval touches 0 or lies below: mu and sigma are not identifiable",
+        "mu": "of the lognormal",
+        "sigma": "of the lognormal",
+        "mu_over_sigma": "their ratio",
+        "mu_over_sigma_low": "lower end of its interval",
+        "mu_over_sigma_high": "upper end",
+        "entropy": "entropy of the observed ranks, plug-in, nats",
+        "entropy_miller_madow": "the same, corrected for its downward bias",
+        "entropy_implied": "entropy of the fitted lognormal, exact sum",
+        "entropy_integral": "the appendix's integral approximation of it: for comparison only",
+        "neg_log_p1": "observed -ln RBP_1",
+        "neg_log_p1_implied": "of the fitted lognormal, exact sum",
+        "neg_log_p1_integral": "the appendix's integral approximation: for comparison only; below 0 means p_1 > 1",
+        "neg_log_p1_corrected": "the same with the terms at k = 1 that the integral drops",
+        "kl_floor": "KL per token that as many independent tokens drawn from the best candidate would show",
+    },
+    "candidates": {
+        **_CELL,
+        "candidate": "the distribution, truncated to 1..V",
+        "parameters": "how many",
+        "kl": "KL divergence of the observed ranks from it, nats per token",
+        "ks": "max over k of |RBP_k fitted - RBP_k observed|: the discrete KS distance",
+        "ks_at": "the k of that maximum",
+        "aic_above_best": "AIC minus the least AIC of the candidates; takes tokens for independent",
+        "vuong_z": "against the lognormal, clustered by document; positive: better than it",
+        "nested": "holds the lognormal or is a case of it: z is not normal",
+        "values": "the fitted parameters, as named in rbptrack/distributions.py",
+    },
+    "trends": {
+        "dataset": "the dataset",
+        "family": "the family",
+        "quantity": "what changes with S",
+        "sizes": "sizes where it is identified",
+        "slope": "mu/sigma per unit of ln S; for the others minus the exponent alpha of A S^-alpha",
+        "slope_low": "lower end of its interval, t distribution over scatter between sizes",
+        "slope_high": "upper end",
+        "r2": "of that line",
+        "r2_in_s": "of mu/sigma as a line in S instead of ln S",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """One run's ranks: the histogram, and where ranks are stored each document's tokens as weights of the nodes."""
+
+    histogram: RankHistogram
+    documents: FloatArray | None
+
+    def __add__(self, other: "Loaded") -> "Loaded":
+        both = self.documents is not None and other.documents is not None
+        return Loaded(self.histogram + other.histogram, self.documents + other.documents if both else None)  # type: ignore[operator]
+
+
+@dataclass(frozen=True)
+class Size:
+    """One size: all fits, and the lognormal's free parameters with their replicates (None without documents)."""
+
+    histogram: RankHistogram
+    documents: FloatArray | None
+    fits: dict[str, RankFit]
+    free: FloatArray
+    low: FloatArray
+    high: FloatArray
+    ratio: tuple[float, float]
+    interval_from: str
+
+    @property
+    def limit(self) -> bool:
+        """Whether the lognormal is at its power-law limit, within the interval of gamma."""
+        return bool(self.low[1] <= 0)
+
+    @property
+    def best(self) -> RankFit:
+        """The candidate of least AIC."""
+        return min(self.fits.values(), key=lambda f: f.aic)
+
+
+@dataclass(kw_only=True)
+class Lognormal(Analyzer):
+    """The distribution of ranks: is it lognormal, what else, and what would a lognormal imply.
+
+    Attributes:
+        level: nominal coverage of the intervals.
+        replicates: document bootstraps of (beta, gamma), drawn jointly for all sizes of a family.
+
+    """
+
+    name: ClassVar[str] = "lognormal"
+    columns: ClassVar[Mapping[str, Mapping[str, str]]] = COLUMNS
+    level: float = 0.95
+    replicates: int = 500
+
+    def analyze(self, runs: Runs) -> Report:
+        """Fit every measurement; trends need at least 3 sizes."""
+        report = Report()
+        found: list[tuple[Family, list[Size]]] = []
+
+        def load(_: Family, run_id: str) -> Loaded:
+            histogram = runs.histogram(run_id)
+            try:
+                table = runs.ranks(run_id)
+            except Unreadable:
+                return Loaded(histogram, None)
+            document = np.unique(table.column("document"), return_inverse=True)[1]
+            support = Support.nodes(histogram.vocab_size)
+            ones, groups = np.ones(len(table)), int(document.max()) + 1
+            return Loaded(histogram, support.project_groups(document, table.rank, ones, groups=groups))
+
+        for family, loaded in read_families(runs, load, report.notes):
+            sizes: list[Size] = []
+            fitted: list[float] = []
+            for one, params, label in zip(loaded, family.s, family.labels, strict=True):
+                try:
+                    sizes.append(self._size(one, family.rows[family.rows["non_embedding_params"] == params]))
+                    fitted.append(params)
+                except RbptrackError as error:
+                    report.notes.append(f"{family}, {label}: {error}.")
+            if sizes:
+                found.append((_only(family, fitted), sizes))
+        if not found:
+            raise RbptrackError(" ".join(report.notes) or "no measurement to fit")
+        rows = [row for f, several in found for row in self._rows(f, several)]
+        table = pd.DataFrame(rows)
+        candidates = [row for f, several in found for row in self._candidate_rows(f, several)]
+        trends = [row for f, _ in found for row in self._trends(f, table)]
+        report.tables = {
+            "summary": _summary(table, found),
+            "lognormal": table,
+            "candidates": pd.DataFrame(candidates),
+        }
+        if trends:
+            report.tables["trends"] = pd.DataFrame(trends)
+        report.summary = "summary"
+        self._metrics(report, rows, candidates)
+        report.figures = {
+            "distribution": self._distribution(found),
+            "misfit": self._misfit(found),
+            "parameters": self._parameters(table),
+            "implied": self._implied(table),
+        }
+        for one_family, several in found:
+            report.notes += self._sentences(one_family, several, table, trends)
+        return report
+
+    def _size(self, loaded: Loaded, rows: pd.DataFrame) -> Size:
+        histogram = loaded.histogram
+        support = Support.nodes(histogram.vocab_size)
+        fits = fit_ranks(histogram)
+        documents = loaded.documents
+        free = fit_lognormal(log_sums(support.project(histogram.rank, histogram.count), support), support)
+        tail = 50 * (1 - self.level)
+        if documents is not None and len(documents) >= LEAST_DOCUMENTS:
+            weights = document_weights(len(documents), replicates=self.replicates)
+            draws = fit_lognormal(weights @ log_sums(documents, support), support, start=free)
+            source = "documents"
+        else:
+            effect = _design_effect(rows)
+            se = information_se(free, support, tokens=histogram.num_tokens) * np.sqrt(effect)
+            draws = free + np.random.default_rng(0).normal(size=(4000, 1)) * se
+            source = f"likelihood, design effect {effect:.1f}"
+        low, high = np.percentile(draws, [tail, 100 - tail], axis=0)
+        ratio = _ratio(draws[draws[:, 1] > 0])
+        ends = tuple(np.percentile(ratio, [tail, 100 - tail])) if len(ratio) else (np.nan, np.nan)
+        return Size(histogram, documents, fits, free, low, high, (float(ends[0]), float(ends[1])), source)
+
+    def _rows(self, family: Family, sizes: list[Size]) -> list[dict[str, Any]]:
+        rows = []
+        for s, label, size in zip(family.s, family.labels, sizes, strict=True):
+            h, implied = size.histogram, size.fits["lognormal"]
+            share = h.count / h.num_tokens
+            entropy = float(-share @ np.log(share))
+            row: dict[str, Any] = {"dataset": family.dataset, "family": family.name, "size": label, "S": s}
+            for number, name in enumerate(("beta", "gamma")):
+                row |= {name: float(size.free[number]), f"{name}_low": float(size.low[number])}
+                row[f"{name}_high"] = float(size.high[number])
+            row |= {"interval_from": size.interval_from, "power_law_limit": size.limit}
+            row |= dict.fromkeys(("mu", "sigma", "mu_over_sigma", "mu_over_sigma_low", "mu_over_sigma_high"), np.nan)
+            row |= {"entropy": entropy, "entropy_miller_madow": entropy + (len(h.rank) - 1) / (2 * h.num_tokens)}
+            row |= {"entropy_implied": implied.entropy, "entropy_integral": np.nan}
+            row |= {"neg_log_p1": -float(np.log(h.rbp(1))), "neg_log_p1_implied": -float(implied.log_pmf[0])}
+            row |= {"neg_log_p1_integral": np.nan, "neg_log_p1_corrected": np.nan}
+            if not size.limit:
+                sigma = float(1 / np.sqrt(2 * size.free[1]))
+                mu = float((1 - size.free[0]) * sigma**2)
+                about = integral_approximation(mu, sigma)
+                row |= {"mu": mu, "sigma": sigma, "mu_over_sigma": mu / sigma}
+                row |= {"mu_over_sigma_low": size.ratio[0], "mu_over_sigma_high": size.ratio[1]}
+                row |= {"entropy_integral": about.entropy, "neg_log_p1_integral": about.neg_log_p1}
+                row["neg_log_p1_corrected"] = about.neg_log_p1_corrected
+            row["kl_floor"] = sampling_kl(size.best, tokens=h.num_tokens)
+            rows.append(row)
+        return rows
+
+    def _candidate_rows(self, family: Family, sizes: list[Size]) -> list[dict[str, Any]]:
+        rows = []
+        for s, label, size in zip(family.s, family.labels, sizes, strict=True):
+            support, reference = Support.nodes(size.histogram.vocab_size), size.fits["lognormal"]
+            for name, fit in size.fits.items():
+                row: dict[str, Any] = {"dataset": family.dataset, "family": family.name, "size": label, "S": s}
+                row |= {"candidate": name, "parameters": len(fit.parameters), "kl": fit.kl, "ks": fit.ks}
+                row |= {"ks_at": fit.ks_at, "aic_above_best": fit.aic - size.best.aic, "vuong_z": np.nan}
+                if size.documents is not None and name != "lognormal":
+                    row["vuong_z"] = vuong(fit, reference, size.documents, support)
+                row |= {"nested": name in NESTED}
+                row["values"] = ", ".join(f"{key} = {value:.6g}" for key, value in fit.parameters.items())
+                rows.append(row)
+        return rows
+
+    def _trends(self, family: Family, table: pd.DataFrame) -> list[dict[str, Any]]:
+        """mu/sigma against ln S, and the exponents of the measured and the implied curves."""
+        mine = table[(table["dataset"] == family.dataset) & (table["family"] == family.name)]
+        rows = []
+        known = mine[mine["mu_over_sigma"].notna()]
+        if len(known) >= 3:
+            x, y = np.log(known["S"].to_numpy(float)), known["mu_over_sigma"].to_numpy(float)
+            line, plain = stats.linregress(x, y), stats.linregress(np.exp(x), y)
+            half = float(stats.t.ppf(0.5 + self.level / 2, len(x) - 2) * line.stderr)
+            row: dict[str, Any] = {"dataset": family.dataset, "family": family.name, "quantity": "mu_over_sigma"}
+            row |= {"sizes": len(x), "slope": float(line.slope), "slope_low": float(line.slope) - half}
+            row |= {"slope_high": float(line.slope) + half, "r2": float(line.rvalue**2)}
+            rows.append(row | {"r2_in_s": float(plain.rvalue**2)})
+        if len(mine) >= 3:
+            for quantity in ("entropy", "entropy_implied", "neg_log_p1", "neg_log_p1_implied"):
+                law = fit_power_law(mine["S"].to_numpy(float), mine[quantity].to_numpy(float), level=self.level)
+                row = {"dataset": family.dataset, "family": family.name, "quantity": quantity, "sizes": len(mine)}
+                row |= {"slope": -law.alpha, "slope_low": -law.high, "slope_high": -law.low, "r2": law.r2}
+                rows.append(row | {"r2_in_s": np.nan})
+        return rows
+
+    def _metrics(self, report: Report, rows: list[dict[str, Any]], candidates: list[dict[str, Any]]) -> None:
+        for row in rows:
+            where = f"{row['family']}/{row['dataset']}/{row['size']}"
+            for quantity in ("beta", "gamma", "mu_over_sigma"):
+                if np.isfinite(row[quantity]):
+                    report.metrics[f"lognormal_{quantity}/{where}"] = row[quantity]
+        for row in candidates:
+            where = f"{row['family']}/{row['dataset']}/{row['size']}"
+            report.metrics[f"kl_{row['candidate']}/{where}"] = row["kl"]
+
+    def _sentences(
+        self, family: Family, sizes: list[Size], table: pd.DataFrame, trends: list[dict[str, Any]]
+    ) -> list[str]:
+        m, last = len(sizes), sizes[-1]
+        mine = table[(table["dataset"] == family.dataset) & (table["family"] == family.name)]
+        names = [s.best.candidate.name for s in sizes]
+        best = max(dict.fromkeys(names), key=names.count)
+        floor = mine["kl_floor"].to_numpy(float)
+
+        def beyond(name: str) -> str:
+            values = 1e3 * (np.array([s.fits[name].kl for s in sizes]) - floor)
+            return f"{values.min():.1f}" + (f" to {values.max():.1f}" if m > 1 else "")
+
+        ks = max((s.fits["lognormal"].ks, s.fits["lognormal"].ks_at) for s in sizes)
+        text = (
+            f"{family}: of {len(CANDIDATES)} candidates {SHORT[best]} is nearest at {names.count(best)} of {m} "
+            f"size{'s' * (m != 1)}. KL per token beyond sampling noise, in 10^-3 nats: {SHORT[best]} {beyond(best)}, "
+            f"lognormal {beyond('lognormal')}, Zipf {beyond('zipf')}. The lognormal misses RBP_k by up to {ks[0]:.3f} "
+            f"(at k = {ks[1]})"
+        )
+        scores = [
+            vuong(s.fits[best], s.fits["lognormal"], s.documents, Support.nodes(s.histogram.vocab_size))
+            for s in sizes
+            if s.documents is not None
+        ]
+        if best == "lognormal":
+            text += "."
+        elif scores and min(scores) > 2:
+            text += (
+                f"; document by document {SHORT[best]} is nearer at every size (Vuong's z at least {min(scores):.1f})."
+            )
+        else:
+            text += "; by document (Vuong) the two are not told apart at every size."
+        notes = [text]
+        limits = [label for label, s in zip(family.labels, sizes, strict=True) if s.limit]
+        text = (
+            f"{family}, {family.labels[-1]}: beta = {last.free[0]:.3f} ({last.low[0]:.3f} to {last.high[0]:.3f}), "
+            f"gamma = {last.free[1]:.4f} ({last.low[1]:.4f} to {last.high[1]:.4f}), {self.level:.0%} intervals from "
+            f"{last.interval_from}."
+        )
+        if limits:
+            text += (
+                f" At {len(limits)} of {m} sizes ({', '.join(limits)}) gamma's interval reaches 0 or lies below: the "
+                "power-law limit, mu and sigma are not identifiable."
+            )
+        notes.append(text)
+        here = {t["quantity"]: t for t in trends if (t["family"], t["dataset"]) == (family.name, family.dataset)}
+        known = m - len(limits)
+        if "mu_over_sigma" in here:
+            t = here["mu_over_sigma"]
+            notes.append(
+                f"{family}: mu/sigma changes by {t['slope']:+.3f} ({t['slope_low']:+.3f} to {t['slope_high']:+.3f}) "
+                f"per unit of ln S over {t['sizes']} sizes (R^2 {t['r2']:.3f}; as a line in S {t['r2_in_s']:.3f})."
+            )
+        else:
+            notes.append(
+                f"{family}: how mu/sigma changes with S is not identifiable from {known} size(s) that have one."
+            )
+        off_h = mine["entropy_implied"] - mine["entropy"]
+        off_p = mine["neg_log_p1_implied"] / mine["neg_log_p1"] - 1
+        text = (
+            f"{family}: the fitted lognormals imply an entropy of ranks {off_h.min():+.3f} to {off_h.max():+.3f} nats "
+            f"off the observed one, and -ln RBP_1 {100 * off_p.min():+.1f} to {100 * off_p.max():+.1f} % off"
+        )
+        if "neg_log_p1" in here:
+            a, b = -here["neg_log_p1"]["slope"], -here["neg_log_p1_implied"]["slope"]
+            text += f" (alpha {b:.3f} where {a:.3f} is measured)"
+        about = (mine["neg_log_p1_integral"] - mine["neg_log_p1_implied"]).abs().max()
+        if np.isfinite(about):
+            text += f"; the appendix's integral differs from that exact sum by up to {about:.2f} in -ln RBP_1"
+        return [*notes, text + "."]
+
+    def _distribution(self, found: list[tuple[Family, list[Size]]]) -> Figure:
+        """The paper's figure 8 for the largest size of each family: observed shares in bins even in ln k, and fits."""
+        return _grid(found, self._draw_distribution, ylabel="P(R = k)", height=3.2)
+
+    def _draw_distribution(self, ax: Any, family: Family, sizes: list[Size]) -> None:
+        size = sizes[-1]
+        h, v = size.histogram, size.histogram.vocab_size
+        edges = np.unique(np.rint(np.geomspace(1, v + 1, 48)).astype(np.int64))
+        mass, _ = np.histogram(h.rank, bins=edges, weights=h.count / h.num_tokens)
+        centre, width = np.sqrt(edges[:-1] * (edges[1:] - 1.0)), np.diff(edges)
+        seen = mass > 0
+        ax.plot(centre[seen], (mass / width)[seen], "o", ms=3, color="0.35", label="observed")
+        grid = np.unique(np.rint(np.geomspace(1, v, 120)).astype(np.int64))
+        shown = dict.fromkeys([size.best.candidate.name, "lognormal", "zipf"])
+        for (name, dash), colour in zip(zip(shown, ("-", "--", ":"), strict=False), COLOURS, strict=False):
+            fit = size.fits[name]
+            label = f"{LABELS[name]}, KL {1e3 * fit.kl:.2f}"
+            ax.plot(grid, np.exp(fit.log_pmf[grid - 1]), dash, lw=1.4, color=colour, label=label)
+        ax.set(title=f"{family}, {family.labels[-1]}", xscale="log", yscale="log", xlabel="rank k")
+        ax.legend(fontsize=7.5, loc="lower left", title="KL in 10$^{-3}$ nats per token", title_fontsize=7.5)
+
+    def _misfit(self, found: list[tuple[Family, list[Size]]]) -> Figure:
+        """KL per token of every candidate against S."""
+        figure = _grid(found, self._draw_misfit, ylabel="KL, nats per token", height=3.0)
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        with style():
+            figure.legend(handles, labels, loc="outside right upper", fontsize=8)
+        return figure
+
+    def _draw_misfit(self, ax: Any, family: Family, sizes: list[Size]) -> None:
+        values = {name: np.array([size.fits[name].kl for size in sizes]) for name in CANDIDATES}
+        for number, (name, kl) in enumerate(values.items()):
+            look = {"color": COLOURS[number % len(COLOURS)], "ls": "-" if number < len(COLOURS) else "--"}
+            ax.plot(family.s, kl, marker=MARKERS[number % len(MARKERS)], ms=3.5, lw=1, label=LABELS[name], **look)
+        floor = [sampling_kl(size.best, tokens=size.histogram.num_tokens) for size in sizes]
+        ax.plot(family.s, floor, ":", color="0.3", lw=1.4, label="sampling alone")
+        every = np.concatenate([*values.values(), floor])
+        log_axis(ax.xaxis, low=family.s.min() / 1.5, high=family.s.max() * 1.5)
+        log_axis(ax.yaxis, low=every.min() / 1.5, high=every.max() * 1.5)
+        ax.set(title=str(family), xlabel="S, non-embedding parameters")
+
+    def _parameters(self, table: pd.DataFrame) -> Figure:
+        """beta, gamma and, where identified, mu/sigma against S."""
+        words = {"beta": "β", "gamma": "γ", "mu_over_sigma": "μ/σ, where identified"}
+        return _against_size(table, words, errors=True)
+
+    def _implied(self, table: pd.DataFrame) -> Figure:
+        """Entropy and -ln RBP_1: observed, implied by the lognormal, and by the appendix's integrals."""
+        words = {"entropy": "entropy of ranks, nats", "neg_log_p1": "−ln RBP$_1$"}
+        return _against_size(table, words, errors=False)
+
+
+def _only(family: Family, sizes: list[float]) -> Family:
+    return Family(family.name, family.dataset, family.rows[family.rows["non_embedding_params"].isin(sizes)])
+
+
+def _ratio(theta: FloatArray) -> FloatArray:
+    """mu/sigma = (1 - beta)/sqrt(2 gamma)."""
+    return np.asarray((1 - theta[:, 0]) / np.sqrt(2 * theta[:, 1]))
+
+
+def _design_effect(rows: pd.DataFrame) -> float:
+    """How many times the variance of independent tokens the logged RBP_k have: mean over the logged k, at least 1."""
+    effects = [1.0]
+    for column in (c for c in rows.columns if c.startswith("rbp_") and f"{c}_se" in rows.columns):
+        p, se = rows[column].mean(), rows[f"{column}_se"].mean()
+        if pd.notna(p) and pd.notna(se) and 0 < p < 1:
+            effects.append(float(se**2 * rows["num_tokens"].sum() / (p * (1 - p))))
+    return max(1.0, float(np.mean(effects[1:] or effects)))
+
+
+def _grid(found: list[tuple[Family, list[Size]]], draw: Any, *, ylabel: str, height: float) -> Figure:
+    """One panel per family (rows) and dataset (columns)."""
+    names, datasets = sorted({f.name for f, _ in found}), sorted({f.dataset for f, _ in found})
+    with style():
+        figure, axes = panels(len(names), len(datasets), height=height)
+        drawn = set()
+        for family, sizes in found:
+            place = names.index(family.name), datasets.index(family.dataset)
+            draw(axes[place], family, sizes)
+            drawn.add(place)
+        for place in np.ndindex(axes.shape):
+            axes[place].set_visible(place in drawn)
+        for row in axes:
+            row[0].set_ylabel(ylabel)
+        return figure
+
+
+def _against_size(table: pd.DataFrame, words: Mapping[str, str], *, errors: bool) -> Figure:
+    datasets, names = sorted(set(table["dataset"])), sorted(set(table["family"]))
+    with style():
+        figure, axes = panels(len(words), len(datasets), height=2.6, sharex="col", sharey="row")
+        for j, dataset in enumerate(datasets):
+            for i, quantity in enumerate(words):
+                ax = axes[i][j]
+                for number, name in enumerate(names):
+                    rows = table[(table["dataset"] == dataset) & (table["family"] == name)]
+                    rows = rows[rows[quantity].notna()]
+                    look = {"color": COLOURS[number % len(COLOURS)], "ms": 4.5, "lw": 1.1}
+                    marker = MARKERS[number % len(MARKERS)]
+                    if errors:
+                        y, low, high = (rows[f"{quantity}{end}"] for end in ("", "_low", "_high"))
+                        error = np.clip([y - low, high - y], 0, None)
+                        ax.errorbar(rows["S"], y, yerr=error, fmt=f"{marker}-", capsize=2, label=name, **look)
+                        continue
+                    ax.plot(rows["S"], rows[quantity], f"{marker}-", label=f"{name}, observed", **look)
+                    ax.plot(
+                        rows["S"],
+                        rows[f"{quantity}_implied"],
+                        f"{marker}--",
+                        mfc="none",
+                        label=f"{name}, lognormal, exact sum",
+                        **look,
+                    )
+                    ax.plot(
+                        rows["S"], rows[f"{quantity}_integral"], ":", color="0.45", lw=1.2, label="appendix's integral"
+                    )
+                if quantity == "gamma":
+                    ax.axhline(0, color="0.4", lw=0.8)
+                mine = table[table["dataset"] == dataset]
+                log_axis(ax.xaxis, low=mine["S"].min() / 1.5, high=mine["S"].max() * 1.5)
+                if i == 0:
+                    ax.set_title(dataset)
+            axes[-1][j].set_xlabel("S, non-embedding parameters")
+        for i, word in enumerate(words.values()):
+            axes[i][0].set_ylabel(word)
+        handles = {label: h for ax in axes.ravel() for h, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+        figure.legend(handles.values(), handles, loc="outside right upper", fontsize=8.5)
+        return figure
+
+
+def _summary(table: pd.DataFrame, found: list[tuple[Family, list[Size]]]) -> pd.DataFrame:
+    """The table for the terminal: texts, rounded; KL in 1e-3 nats per token."""
+    sizes = [size for _, several in found for size in several]
+    limit = table["power_law_limit"]
+
+    def kl(name: str) -> list[str]:
+        return [f"{1e3 * size.fits[name].kl:.1f}" for size in sizes]
+
+    interval = [f"{a:.3f} .. {b:.3f}" for a, b in zip(table["gamma_low"], table["gamma_high"], strict=True)]
+    return pd.DataFrame(
+        {
+            "dataset": table["dataset"],
+            "family": table["family"],
+            "size": table["size"],
+            "best of 9": [SHORT[size.best.candidate.name] for size in sizes],
+            "KL": [f"{1e3 * size.best.kl:.1f}" for size in sizes],
+            "floor": [f"{1e3 * v:.1f}" for v in table["kl_floor"]],
+            "lognormal": kl("lognormal"),
+            "Zipf": kl("zipf"),
+            "gamma": [f"{v:.3f}" for v in table["gamma"]],
+            "95 % interval": interval,
+            "mu/sigma": ["limit" if at else f"{v:.2f}" for at, v in zip(limit, table["mu_over_sigma"], strict=True)],
+        }
+    )

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from plugins.emergence import Emergence, wilson
+from rbptrack.analyzer import Report
+from rbptrack.errors import RbptrackError
+from rbptrack.ranktable import RankTable
+from rbptrack.windows import read_answers
+from tests.synthetic import runs_from
+
+SIZES = np.geomspace(1e4, 1e7, 5)
+LENGTHS = [1, 2, 4, 8]
+DOCUMENTS, TOKENS = 80, 400
+
+
+def table(hits: np.ndarray, *, field: np.ndarray | None = None) -> RankTable:
+    """(documents, tokens) of hits as ranks 1 and 5."""
+    documents, tokens = hits.shape
+    n = hits.size
+    return RankTable.from_arrays(
+        vocab_size=16,
+        document=np.repeat(np.arange(documents), tokens),
+        position=np.tile(np.arange(1, tokens + 1), documents),
+        field=np.zeros(n) if field is None else np.tile(field, documents),
+        token=np.zeros(n),
+        greater=np.where(hits.ravel(), 0, 4),
+        ties=np.zeros(n),
+        logprob=np.full(n, -1.0),
+    )
+
+
+def success(s: float) -> float:
+    """RBP_1 of the planted law -ln RBP_1 = 4 S^-0.2."""
+    return float(np.exp(-4 * s**-0.2))
+
+
+def bernoulli(p: float, rng: np.random.Generator) -> np.ndarray:
+    return rng.random((DOCUMENTS, TOKENS)) < p
+
+
+def markov(p: float, rng: np.random.Generator) -> np.ndarray:
+    """A first-order chain with the same share of hits, that stays where it is with probability 1/2 more often."""
+    hits = np.empty((DOCUMENTS, TOKENS), dtype=bool)
+    hits[:, 0] = rng.random(DOCUMENTS) < p
+    for t in range(1, TOKENS):
+        hits[:, t] = rng.random(DOCUMENTS) < np.where(hits[:, t - 1], p + (1 - p) / 2, p / 2)
+    return hits
+
+
+def mixture(p: float, rng: np.random.Generator) -> np.ndarray:
+    """Independent hits, easy and hard documents."""
+    half = min(p, 1 - p) * 0.6
+    level = np.where(np.arange(DOCUMENTS) % 2, p + half, p - half)
+    return rng.random((DOCUMENTS, TOKENS)) < level[:, None]
+
+
+def both(p: float, rng: np.random.Generator) -> np.ndarray:
+    """Stretches of 40 tokens that are all easy or all hard: neither documents nor neighbours."""
+    level = np.repeat(rng.random((DOCUMENTS, TOKENS // 40)) < 0.5, 40, axis=1)
+    half = min(p, 1 - p) * 0.8
+    return rng.random((DOCUMENTS, TOKENS)) < np.where(level, p + half, p - half)
+
+
+def report(draw: Callable[[float, np.random.Generator], np.ndarray], *, sizes: np.ndarray = SIZES) -> Report:
+    rng = np.random.default_rng(11)
+    tables = {f"r{i}": table(draw(success(s), rng)) for i, s in enumerate(sizes)}
+    return Emergence(ks=[1], lengths=LENGTHS, replicates=200).analyze(runs_from(sizes, tables))
+
+
+@pytest.fixture(scope="module")
+def independent() -> Report:
+    return report(bernoulli)
+
+
+def test_independent_hits_have_rho_1_and_n_eff_n(independent: Report) -> None:
+    windows = independent.tables["windows"]
+    seen = windows[(windows["N"] > 1) & windows["p"].notna()]
+    assert len(seen) >= 12
+    assert ((seen["rho_low"] <= 1) & (seen["rho_high"] >= 1)).mean() >= 0.85
+    assert (seen["n_eff"] / seen["N"]).to_numpy() == pytest.approx(1, abs=0.1)
+    assert seen["eta"].to_numpy(dtype=float) == pytest.approx(1, abs=0.15)
+    tested = seen[seen["N"] > 2]
+    assert (tested["verdict"] == "independent").mean() >= 0.8
+    np.testing.assert_allclose(
+        windows["p_independent"], windows.groupby("size")["p"].transform("first") ** windows["N"]
+    )
+
+
+def test_independent_hits_follow_the_paper(independent: Report) -> None:
+    laws = independent.tables["laws"].set_index("N")
+    assert laws.loc[1, "alpha"] == pytest.approx(0.2, abs=0.02)
+    for n in (2, 4):
+        row = laws.loc[n]
+        assert row["alpha_low"] < 0.2 < row["alpha_high"]
+        assert row["alpha_change_low"] < 0 < row["alpha_change_high"]
+        assert row["n_eff_per_n"] == pytest.approx(1, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("draw", "expected", "mine", "other"),
+    [(markov, "neighbours", "by_neighbours", "by_documents"), (mixture, "documents", "by_documents", "by_neighbours")],
+)
+def test_what_was_planted_is_found(
+    draw: Callable[[float, np.random.Generator], np.ndarray], expected: str, mine: str, other: str
+) -> None:
+    windows = report(draw, sizes=SIZES[1:3]).tables["windows"]
+    seen = windows[(windows["N"] > 2) & windows["p"].notna()]
+    assert len(seen) >= 3
+    assert seen["verdict"].eq(expected).all()
+    assert seen[mine].to_numpy(dtype=float) == pytest.approx(1, abs=0.1)
+    assert (seen[other] < 0.7).all()
+    assert (seen["rho_low"] > 1).all()
+    assert (seen["n_eff_high"] < seen["N"]).all()
+
+
+def test_longer_stretches_are_more_than_either() -> None:
+    windows = report(both, sizes=SIZES[1:3]).tables["windows"]
+    assert windows.loc[windows["N"] == 8, "verdict"].eq("more than either").all()
+
+
+def test_too_few_runs_are_refused() -> None:
+    hits = np.zeros((40, 60), dtype=bool)
+    hits[:9, :5] = True  # nine runs of five
+    hits[:, 20] = True
+    run = Emergence(ks=[1], lengths=[4, 5, 6], replicates=50).analyze(runs_from([1e5], {"r": table(hits)}))
+    windows = run.tables["windows"].set_index("N")
+    assert windows.loc[1, "p"] == pytest.approx((45 + 40) / 2400)
+    assert windows.loc[4, "runs"] == 9
+    assert windows.loc[4, "verdict"] == "too few runs"
+    assert np.isnan(windows.loc[4, "p"])
+    assert any("too few runs" in note for note in run.notes)
+    one_document = np.zeros((40, 60), dtype=bool)
+    one_document[0, ::3] = one_document[0, 1::3] = True  # twenty runs, all in one document
+    run = Emergence(ks=[1], lengths=[2], replicates=50).analyze(runs_from([1e5], {"r": table(one_document)}))
+    assert run.tables["windows"].set_index("N").loc[2, "verdict"] == "too few runs"
+
+
+def test_every_column_is_declared(independent: Report) -> None:
+    assert set(independent.tables) == set(Emergence.columns) - {"answers"}
+    for name, frame in independent.tables.items():
+        assert list(frame.columns) == list(Emergence.columns[name]), name
+
+
+def test_whole_answers_beside_what_the_law_predicts() -> None:
+    rng = np.random.default_rng(5)
+    field = np.array([0] * 6 + [1] * 3)
+    tables = {f"r{i}": table(rng.random((2000, 9)) < success(s), field=field) for i, s in enumerate(SIZES)}
+    run = Emergence(ks=[1], lengths=[2], replicates=50).analyze(runs_from(SIZES, tables))
+    answers = run.tables["answers"]
+    assert list(answers.columns) == list(Emergence.columns["answers"])
+    truth = np.array([success(s) for s in SIZES])
+    assert answers["answers"].eq(2000).all()
+    assert answers["rbp_of_answer"].to_numpy() == pytest.approx(truth, abs=0.02)
+    assert answers["share_by_law"].to_numpy() == pytest.approx(truth**3, abs=0.02)
+    assert ((answers["share_low"] < truth**3) & (truth**3 < answers["share_high"])).sum() >= 4
+    assert any("of 2000 whole answers (3.0 tokens on average)" in note for note in run.notes)
+    assert "answers" in run.figures
+
+
+def test_only_answers_that_were_scored_whole_count() -> None:
+    hits = np.ones((4, 6), dtype=bool)
+    whole = table(hits, field=np.array([0, 0, 0, 1, 1, 1]))
+    keep = np.ones(24, dtype=bool)
+    keep[4] = False  # document 0 lacks a token inside its answer
+    keep[6 + 2] = False  # document 1 lacks the token before its answer: the answer's first may be missing, too
+    keep[12 + 3 : 18] = False  # document 2 has no answer
+    part = RankTable(whole.table.filter(keep), 16)
+    answers = read_answers(part, [1])
+    assert answers is not None
+    np.testing.assert_array_equal(answers.length, [3])
+    np.testing.assert_array_equal(answers.whole, [[1.0]])
+    cut = read_answers(whole, [1], cut_at=7)  # positions run to 6, the last that fits: there may have been more
+    assert cut is not None
+    assert len(cut.length) == 0
+    assert read_answers(table(hits), [1]) is None
+
+
+def test_wilson() -> None:
+    assert wilson(0.5, 10, level=0.95) == pytest.approx((0.2366, 0.7634), abs=1e-4)
+    assert wilson(0.0, 10, level=0.95)[0] == 0
+
+
+def test_a_k_of_the_whole_vocabulary_is_no_question() -> None:
+    with pytest.raises(RbptrackError, match="no window can fail"):
+        Emergence(ks=[16], lengths=[2], replicates=10).analyze(
+            runs_from([1e5], {"r": table(np.ones((20, 9), dtype=bool))})
+        )
