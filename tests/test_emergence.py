@@ -10,7 +10,7 @@ from rbptrack.analyzer import Report
 from rbptrack.errors import RbptrackError
 from rbptrack.ranktable import RankTable
 from rbptrack.windows import read_answers
-from tests.synthetic import runs_from
+from tests.synthetic import runs_of_tables
 
 SIZES = np.geomspace(1e4, 1e7, 5)
 LENGTHS = [1, 2, 4, 8]
@@ -68,7 +68,7 @@ def both(p: float, rng: np.random.Generator) -> np.ndarray:
 def report(draw: Callable[[float, np.random.Generator], np.ndarray], *, sizes: np.ndarray = SIZES) -> Report:
     rng = np.random.default_rng(11)
     tables = {f"r{i}": table(draw(success(s), rng)) for i, s in enumerate(sizes)}
-    return Emergence(ks=[1], lengths=LENGTHS, replicates=200).analyze(runs_from(sizes, tables))
+    return Emergence(ks=[1], lengths=LENGTHS, replicates=200).analyze(runs_of_tables(sizes, tables))
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def test_too_few_runs_are_refused() -> None:
     hits = np.zeros((40, 60), dtype=bool)
     hits[:9, :5] = True  # nine runs of five
     hits[:, 20] = True
-    run = Emergence(ks=[1], lengths=[4, 5, 6], replicates=50).analyze(runs_from([1e5], {"r": table(hits)}))
+    run = Emergence(ks=[1], lengths=[4, 5, 6], replicates=50).analyze(runs_of_tables([1e5], {"r": table(hits)}))
     windows = run.tables["windows"].set_index("N")
     assert windows.loc[1, "p"] == pytest.approx((45 + 40) / 2400)
     assert windows.loc[4, "runs"] == 9
@@ -135,7 +135,7 @@ def test_too_few_runs_are_refused() -> None:
     assert any("too few runs" in note for note in run.notes)
     one_document = np.zeros((40, 60), dtype=bool)
     one_document[0, ::3] = one_document[0, 1::3] = True  # twenty runs, all in one document
-    run = Emergence(ks=[1], lengths=[2], replicates=50).analyze(runs_from([1e5], {"r": table(one_document)}))
+    run = Emergence(ks=[1], lengths=[2], replicates=50).analyze(runs_of_tables([1e5], {"r": table(one_document)}))
     assert run.tables["windows"].set_index("N").loc[2, "verdict"] == "too few runs"
 
 
@@ -149,7 +149,7 @@ def test_whole_answers_beside_what_the_law_predicts() -> None:
     rng = np.random.default_rng(5)
     field = np.array([0] * 6 + [1] * 3)
     tables = {f"r{i}": table(rng.random((2000, 9)) < success(s), field=field) for i, s in enumerate(SIZES)}
-    run = Emergence(ks=[1], lengths=[2], replicates=50).analyze(runs_from(SIZES, tables))
+    run = Emergence(ks=[1], lengths=[2], replicates=50).analyze(runs_of_tables(SIZES, tables))
     answers = run.tables["answers"]
     assert list(answers.columns) == list(Emergence.columns["answers"])
     truth = np.array([success(s) for s in SIZES])
@@ -187,5 +187,5 @@ def test_wilson() -> None:
 def test_a_k_of_the_whole_vocabulary_is_no_question() -> None:
     with pytest.raises(RbptrackError, match="no window can fail"):
         Emergence(ks=[16], lengths=[2], replicates=10).analyze(
-            runs_from([1e5], {"r": table(np.ones((20, 9), dtype=bool))})
+            runs_of_tables([1e5], {"r": table(np.ones((20, 9), dtype=bool))})
         )
