@@ -57,5 +57,7 @@ def test_a_broken_plugin_is_named_and_hides_no_other(tmp_path: Path, monkeypatch
     assert "No module named 'nowhere_to_be_found'" in found.broken[0]
     assert "exists already" in found.broken[1]
     assert "must be a @dataclass" in found.broken[2]
-    with pytest.raises(BadInput, match=r"no analyzer matches missing. Options: [\w, ]*good, [\w, ]*power_law[\s\S]*a_broken.py"):
+    with pytest.raises(
+        BadInput, match=r"no analyzer matches missing. Options: [\w, ]*good, [\w, ]*power_law[\s\S]*a_broken.py"
+    ):
         found.select("missing")
