@@ -1,5 +1,30 @@
-"""rbptrack: how families of language models rank the right next token, and what scaling law that follows."""
+"""rbptrack: how families of language models rank the right next token, and what scaling law that follows.
 
+In Python: `rbptrack.measure`, `rbptrack.runs`, `rbptrack.analyze`, `rbptrack.RankCallback`; see docs/python.md.
+"""
+
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rbptrack.api import Measurement, analyze, measure, runs
+    from rbptrack.training import RankCallback
 
 __version__ = version("rbptrack")
+__all__ = ["Measurement", "RankCallback", "__version__", "analyze", "measure", "runs"]
+
+_LAZY = {
+    "Measurement": "api",
+    "RankCallback": "training",
+    "analyze": "api",
+    "measure": "api",
+    "runs": "api",
+}
+
+
+def __getattr__(name: str) -> object:
+    """The API loads when it is used: mlflow, torch and transformers take seconds."""
+    if name in _LAZY:
+        return getattr(import_module(f"rbptrack.{_LAZY[name]}"), name)
+    raise AttributeError(f"module 'rbptrack' has no attribute {name!r}")

@@ -120,9 +120,19 @@ def load_model(config: ModelConfig, source: Source) -> CausalModel:
     except (OSError, ValueError, RuntimeError, ImportError) as error:
         raise BadInput(f"model {config.name} cannot be loaded from {source.location}: {_first_line(error)}") from error
     module.to(device)  # type: ignore[arg-type]
-    module.eval()  # type: ignore[no-untyped-call]
+    return of_module(module, config.name)
+
+
+def of_module(module: Any, name: str) -> CausalModel:
+    """A loaded transformers causal LM, in evaluation mode, split where the vocabulary begins.
+
+    Raises:
+        BadInput: the architecture does something to its logits that the split misses.
+
+    """
+    module.eval()
     model = split(module)
-    _verify(module, model, config.name)
+    _verify(module, model, name)
     return model
 
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from io import StringIO
 from pathlib import Path
 from platform import python_version
 
 import jinja2
 import pandas as pd
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from rbptrack import __version__
 from rbptrack.analyzer import Report, Runs
@@ -58,6 +60,13 @@ def write(report: Report, folder: Path) -> dict[str, str]:
         text = (folder / "figures" / f"{name}.svg").read_text(encoding="utf-8")
         drawn[name] = text[text.index("<svg") :]
     return drawn
+
+
+def svg(figure: Figure) -> str:
+    """A figure as SVG text."""
+    buffer = StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue()[buffer.getvalue().index("<svg") :]
 
 
 def render(

@@ -40,6 +40,8 @@ FLOORS: dict[str, float] = {
     "report": 4,
     "measurement": 5,
     "spool": 5,
+    "api": 6,
+    "training": 7,
     "composition": 5,
     "analysis": 5,
     "cell": 6,

@@ -1,0 +1,111 @@
+"""The Python API, as docs/python.md shows it, and its edges."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import rbptrack
+from rbptrack.errors import BadInput
+from tests.conftest import EMBEDDED, ROOT
+
+TEXTS = [
+    "import os\n\n\ndef walk(path):\n    return os.listdir(path)\n" * 3,
+    "The function returns a list of names. " * 5,
+]
+
+
+@pytest.fixture(scope="module")
+def nano() -> tuple[object, object]:
+    folder = EMBEDDED / "models/6k"
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), AutoTokenizer.from_pretrained(folder)
+
+
+def test_importing_it_is_light() -> None:
+    code = "import sys, rbptrack; print({'torch', 'mlflow', 'transformers', 'pandas', 'hydra'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        rbptrack.nonsense  # noqa: B018
+
+
+def test_the_documentation_runs(tmp_path: Path) -> None:
+    """All of docs/python.md in one interpreter; then what it says of the store is looked up there."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.DOTALL)
+    assert len(blocks) >= 5
+    checks = """
+assert len(runs) == 4 and runs.frame["sweep"].eq("notebook").all()
+assert "<svg" in report._repr_html_() and "<table" in report._repr_html_()
+steps = [e["step"] for e in trainer.state.log_history if "eval_rbp_10" in e]
+assert steps == [2, 4], steps
+from mlflow import MlflowClient
+client = MlflowClient("sqlite:///mlruns/mlflow.db")
+(run,) = client.search_runs(["1"], "tags.`rbptrack.kind` = 'training'")
+history = client.get_metric_history(run.info.run_id, "rbp_10")
+assert run.info.status == "FINISHED" and [m.step for m in history] == [0, 2, 4]
+assert model.training
+print("all of it")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join([*blocks, checks])], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("all of it\n")
+    assert done.stdout.splitlines()[0] == blocks[0].partition("print(found)  # ")[2].splitlines()[0]
+
+
+def test_its_numbers_are_those_of_the_definition(nano: tuple[object, object], tmp_path: Path) -> None:
+    model, tokenizer = nano
+    model.train()  # type: ignore[attr-defined]
+    found = rbptrack.measure(model, tokenizer, TEXTS, seq_len=32, sequence="truncate")  # type: ignore[arg-type]
+    assert model.training  # type: ignore[attr-defined]
+    model.eval()  # type: ignore[attr-defined]
+    ranks, nats = [], []
+    for text in TEXTS:
+        ids = tokenizer(text, return_tensors="pt")["input_ids"][:, :32]  # type: ignore[operator]
+        with torch.inference_mode():
+            logits = model(ids).logits[0].double()  # type: ignore[operator]
+        for t in range(1, ids.shape[1]):
+            ranks.append(int((logits[t - 1] >= logits[t - 1, ids[0, t]]).sum()))
+            nats.append(-float(torch.log_softmax(logits[t - 1], 0)[ids[0, t]]))
+    assert found.num_tokens == len(ranks)
+    assert np.abs(found.ranks.rank - ranks).max() <= 1
+    assert found.rbp(10) == pytest.approx(np.mean(np.array(ranks) <= 10), abs=0.02)
+    assert found.ce == pytest.approx(np.mean(nats), abs=1e-5)
+    assert found.non_embedding_params == 5676
+    assert (found.family, found.size) == ("gpt_neox", "5.68k")
+    assert {"ce", "ce_se", "rbp_1", "rbp_100_se"} <= set(found.metrics())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"texts": "one string"}, "texts must be a list of strings"),
+        ({"texts": []}, "nothing to score: 0 texts"),
+        ({"sequence": "chop"}, "expected one of truncate, slide, pack"),
+        ({"seq_len": 513}, "dataset.seq_len must be at most 512"),
+        ({"context": 32}, "context must be between 1 and seq_len - 1 = 31; got 32"),
+    ],
+)
+def test_bad_input(arguments: dict[str, object], words: str, nano: tuple[object, object]) -> None:
+    given = {"texts": TEXTS, "seq_len": 32} | arguments
+    with pytest.raises(BadInput, match=words):
+        rbptrack.measure(*nano, given.pop("texts"), **given)  # type: ignore[arg-type]
+
+
+def test_bad_input_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInput, match="there is no tracking store"):
+        rbptrack.runs()
+    with pytest.raises(BadInput, match="no analyzer matches nope"):
+        rbptrack.analyze(None, "nope")  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=r"power_law has no option kss. Options: .*ks"):
+        rbptrack.analyze(None, "power_law", kss=[1])  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
