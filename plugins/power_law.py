@@ -204,6 +204,8 @@ class PowerLaw(Analyzer):
             raise BadInput(f"analyzer.forecast: sizes must be above 0; got {self.forecast}")
 
     def _ks(self, family: Family) -> list[int]:
+        if not family.vocab_size:  # imported without ranks: what was logged is all there is
+            return family.logged_ks
         grid = log_grid(family.vocab_size, per_decade=self.curve_points)
         return sorted({*grid.tolist(), *(k for k in self.ks if k <= family.vocab_size)})
 

@@ -15,6 +15,8 @@ COMMANDS = {
     "analyze": "analyze",
     "report": "report",
     "sync": "sync",
+    "export": "export",
+    "import": "import_",
     "ui": "ui",
 }
 

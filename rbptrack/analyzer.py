@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -110,6 +111,8 @@ class Runs:
         Analyzers that ask for k up to 100, on `log_grid(|V|)`, or logged, read each rank table once between them.
         """
         kept = self._counts.get(run_id)
+        if kept is None and (logged_only := self._imported_counts(run_id, ks)):
+            return logged_only
         if kept is None or not set(ks) <= set(kept.ks):
             table = self.ranks(run_id)
             logged = [int(c[4:]) for c in self.frame.columns if c.startswith("rbp_") and c[4:].isdigit()]
@@ -117,6 +120,16 @@ class Runs:
             every = {*small, *log_grid(table.vocab_size).tolist(), *logged, *ks, *(kept.ks if kept else ())}
             kept = self._counts[run_id] = table.document_counts(sorted(every))
         return kept.select(ks)
+
+    def _imported_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts | None:
+        """What an imported run without ranks has: its logged numbers, as one document, so without sampling error."""
+        (row,) = self.frame[self.frame["run_id"] == run_id].to_dict("records")
+        if not pd.isna(row["vocab_size"]) or pd.isna(row["ce"]) or any(pd.isna(row.get(f"rbp_{k}")) for k in ks):
+            return None
+        tokens = 1.0 if pd.isna(row["num_tokens"]) else float(row["num_tokens"])
+        hits = np.array([[row[f"rbp_{k}"] * tokens for k in ks]], dtype=np.float64).reshape(1, len(ks))
+        nats = np.array([row["ce"] * tokens])
+        return DocumentCounts(tuple(ks), np.array([0]), np.array([tokens]), nats, hits)
 
     def __len__(self) -> int:
         return len(self.frame)

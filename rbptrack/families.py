@@ -72,8 +72,15 @@ class Family:
 
     @property
     def vocab_size(self) -> int:
-        """The smallest |V| of the models: the largest k that all of them have."""
-        return int(self.rows["vocab_size"].min())
+        """The smallest |V| of the models: the largest k that all of them have; 0 where it is not known."""
+        smallest = self.rows["vocab_size"].min()
+        return 0 if pd.isna(smallest) else int(smallest)
+
+    @property
+    def logged_ks(self) -> list[int]:
+        """The k whose RBP_k every run has logged, ascending."""
+        logged = self.rows.columns[self.rows.notna().all()]
+        return sorted(int(c[4:]) for c in logged if c.startswith("rbp_") and c[4:].isdigit())
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """A logged number per size, (m,) float64: the mean over the runs of a size; NaN where it was not logged."""

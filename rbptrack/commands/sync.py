@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
-from rbptrack import spool
+from rbptrack import options, spool
 from rbptrack.config import TrackingConfig
 from rbptrack.console import say
 from rbptrack.errors import BadInput
@@ -30,15 +27,9 @@ class SyncConfig:
 
 def main(arguments: list[str]) -> int:
     """Deliver and repair; returns the exit code: 1 if something still waits."""
-    if any(a in ("-h", "--help") for a in arguments):
-        say(USAGE)
+    config = options.parse(SyncConfig, arguments, usage=USAGE)
+    if config is None:
         return 0
-    try:
-        config: SyncConfig = OmegaConf.to_object(  # type: ignore[assignment]
-            OmegaConf.merge(OmegaConf.structured(SyncConfig), OmegaConf.from_dotlist(arguments))
-        )
-    except OmegaConfBaseException as error:
-        raise BadInput(f"{str(error).splitlines()[0]}\n{USAGE.splitlines()[0]}") from error
     store = Store(config.tracking)
     if config.moved:
         if store.database is None or not store.exists:

@@ -14,9 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
+from rbptrack import options
 from rbptrack.config import TrackingConfig
 from rbptrack.console import say
 from rbptrack.errors import BadInput, RbptrackError
@@ -42,15 +40,9 @@ Ctrl-C stops it. A port that is taken is replaced by the next free one."""
 
 def main(arguments: list[str]) -> int:
     """Serve until interrupted; returns the exit code."""
-    if any(a in ("-h", "--help") for a in arguments):
-        say(USAGE)
+    config = options.parse(UiConfig, arguments, usage=USAGE)
+    if config is None:
         return 0
-    try:
-        config: UiConfig = OmegaConf.to_object(  # type: ignore[assignment]
-            OmegaConf.merge(OmegaConf.structured(UiConfig), OmegaConf.from_dotlist(arguments))
-        )
-    except OmegaConfBaseException as error:
-        raise BadInput(f"{str(error).splitlines()[0]}\n{USAGE.splitlines()[0]}") from error
     store = Store(config.tracking)
     if not store.exists:
         raise BadInput(f"there is no tracking store at {store.database}: measure something first (python -m rbptrack)")

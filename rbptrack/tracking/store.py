@@ -29,12 +29,15 @@ from rbptrack.ranktable import RankHistogram, RankTable
 from rbptrack.record import Record, artifacts, describe
 from rbptrack.tracking.address import check_place, explained, home, reach, resolve_uri, without_password
 from rbptrack.tracking.context import source_tags
-from rbptrack.tracking.process import marks
+from rbptrack.tracking.process import HEARTBEAT, TAG, marks
 from rbptrack.tracking.rows import newest, passing, row
 
 _PAGE = 1000
 _BATCH = 900  # metrics or params in one call; MLflow takes at most 1000 metrics and 100 params
 _PARAMS = 100
+_CURVES = ("rbp_curve", "neg_log_rbp_curve")
+_OWN_TAGS = (TAG, HEARTBEAT, "rbptrack.claim", "rbptrack.resumed")
+_OWN_METRICS = ("system/", "progress/")
 _AWAY_SECONDS = 30.0  # how long a store that did not answer is not asked again
 
 
@@ -345,6 +348,32 @@ class Store:
                 client.log_artifact(run_id, str(path), None if parent == "." else parent)
             client.set_terminated(run_id, "FINISHED")
         return run_id
+
+    def record(self, run_id: str) -> Record:
+        """A finished measurement as it was recorded, without what belongs to this store or the measuring process."""
+        client = self.open()
+        with self._explained():
+            run = client.get_run(run_id)
+            data, inputs = run.data, run.inputs.dataset_inputs if run.inputs else []
+            found = {name: client.get_metric_history(run_id, name) for name in _CURVES if name in data.metrics}
+        tags = {k: v for k, v in data.tags.items() if k.startswith("rbptrack.") and k not in _OWN_TAGS}
+        metrics = {k: v for k, v in data.metrics.items() if k not in _CURVES and not k.startswith(_OWN_METRICS)}
+        record = Record(str(run.info.run_name), tags, dict(data.params), metrics)
+        record.curves = {name: {m.step: m.value for m in history} for name, history in found.items()}
+        record.started, record.ended = run.info.start_time / 1000, run.info.end_time / 1000
+        if inputs:
+            first = inputs[0].dataset
+            record.dataset = {k: str(getattr(first, k) or "") for k in ("name", "digest", "source", "profile")}
+        return record
+
+    def artifact_names(self, run_id: str) -> list[str]:
+        """Paths of a run's artifacts, those in folders included."""
+        client, names, folders = self.open(), list[str](), [""]
+        with self._explained():
+            while folders:
+                for entry in client.list_artifacts(run_id, folders.pop() or None):
+                    (folders if entry.is_dir else names).append(entry.path)
+        return names
 
     def artifact(self, run_id: str, path: str) -> Path:
         """A local copy of an artifact (the file itself where the store is local)."""

@@ -1,0 +1,53 @@
+"""`python -m rbptrack export`: measurements as a bundle for others; no model, no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from omegaconf import MISSING
+
+from rbptrack import bundle, options
+from rbptrack.config import FilterConfig, TrackingConfig
+from rbptrack.console import compact, say
+from rbptrack.errors import BadInput
+from rbptrack.overrides import lists_as_values
+from rbptrack.tracking import Store
+
+_FILTERS = {key: f"filter.{key}" for key in ("family", "size", "dataset", "sweep")}
+USAGE = """python -m rbptrack export out=bundle.zip [sweep=...] [family=...] [size=...] [dataset=...] [tokens=true]
+
+Writes measurements into one file that `python -m rbptrack import` reads into any other store, with the same
+fingerprints and numbers: whoever gets it can analyse them without a model. Filters take lists and patterns.
+Token ids are left out, because the text can be read from them; tokens=true keeps them.
+Also: [tracking.uri=...] [tracking.experiment=...]"""
+
+
+@dataclass
+class ExportConfig:
+    """Options of the command."""
+
+    out: str = MISSING
+    tokens: bool = False
+    filter: FilterConfig = field(default_factory=FilterConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+
+
+def main(arguments: list[str]) -> int:
+    """Export; returns the exit code."""
+    config = options.parse(ExportConfig, lists_as_values(arguments, _FILTERS), usage=USAGE)
+    if config is None:
+        return 0
+    out = Path(config.out).expanduser()
+    if out.suffix != ".zip":
+        raise BadInput(f"out={config.out}: the file's name must end in .zip")
+    if out.exists():
+        raise BadInput(f"{out} exists already; choose another name, or remove it")
+    if not out.absolute().parent.is_dir():
+        raise BadInput(f"out={config.out}: no folder {out.parent}")
+    store = Store(config.tracking)
+    run_ids = list(store.runs(config.filter).frame["run_id"])
+    bundle.export(store, run_ids, out, tokens=config.tokens)
+    without = "" if config.tokens else ", without token ids"
+    say(f"{len(run_ids)} measurements{without}: {out} ({compact(out.stat().st_size)} bytes)")
+    return 0

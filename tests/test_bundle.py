@@ -1,0 +1,222 @@
+"""Export and import: the same fingerprints and numbers elsewhere, and others' results as measurements."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import rbptrack
+from rbptrack.commands import export, import_
+from rbptrack.errors import BadInput
+from tests.conftest import EMBEDDED
+
+TEXTS = [
+    "import os\n\n\ndef walk(path):\n    return os.listdir(path)\n" * 3,
+    "The function returns a list of names. " * 5,
+]
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with two measurements."""
+    folder = tmp_path_factory.mktemp("measured")
+    for size in ("6k", "15k"):
+        model = AutoModelForCausalLM.from_pretrained(EMBEDDED / "models" / size, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(EMBEDDED / "models" / size)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            found = rbptrack.measure(model, tokenizer, TEXTS, family="nano", size=size, dataset="two", seq_len=64)
+            found.log(sweep="s")
+    return folder
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def uri(folder: Path) -> str:
+    return f"tracking.uri=sqlite:///{folder / 'mlruns/mlflow.db'}"
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+def test_there_and_back(tokens: bool, measured: Path, elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = elsewhere / "b.zip"
+    assert export.main([f"out={out}", "sweep=s", uri(measured), f"tokens={tokens}"]) == 0
+    assert "2 measurements" in capsys.readouterr().out
+    assert import_.main([str(out)]) == 0
+    assert "2 imported" in capsys.readouterr().out
+    before, after = rbptrack.runs(tracking_uri=uri(measured)[13:]), rbptrack.runs()
+    columns = [c for c in before.frame.columns if c not in ("run_id", "started")]
+    assert before.frame[columns].equals(after.frame[columns])
+    for old, new in zip(before.frame["run_id"], after.frame["run_id"], strict=True):
+        a, b = before.ranks(old).table, after.ranks(new).table
+        assert a.drop(["token"]).equals(b.drop(["token"]))
+        assert (b.column("token").to_numpy() == (a.column("token").to_numpy() if tokens else -1)).all()
+        assert np.array_equal(before.histogram(old).count, after.histogram(new).count)
+    with zipfile.ZipFile(out) as bundle:
+        text = b"".join(bundle.read(n) for n in bundle.namelist() if n.endswith(".json")).decode()
+        assert str(measured) not in text
+        assert not [n for n in bundle.namelist() if n.endswith((".pkl", ".pt", ".npy"))]
+    assert import_.main([str(out)]) == 0
+    assert "0 imported" in capsys.readouterr().out
+    assert len(rbptrack.runs()) == 2
+
+
+def rewritten(source: Path, target: Path, change: dict[str, bytes | None]) -> Path:
+    """A copy of a bundle in which the entries whose names end so are replaced (None: taken from the other run)."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        names = old.namelist()
+        for name in names:
+            data = old.read(name)
+            for end, put in change.items():
+                if name.endswith(end):
+                    other = next(n for n in names if n.endswith(end) and n != name) if put is None else ""
+                    data = old.read(other) if put is None else put
+            new.writestr(name, data)
+        if "extra" in change:
+            new.writestr("../../outside.txt", b"x")
+    return target
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"ranks.parquet": None}, "is damaged: its ranks do not give its numbers"),
+        ({"ranks.parquet": b"PAR1 nonsense"}, "is damaged"),
+        ({"record.json": b"{}"}, "is damaged"),
+        ({"record.json": b"{"}, "is damaged"),
+        ({"bundle.json": b'{"format": 2, "rbptrack": "9.9"}'}, "was written by rbptrack 9.9, in a newer format"),
+        ({"bundle.json": b"{}"}, "is not a bundle of rbptrack, or damaged"),
+        ({"extra": b""}, "which no bundle does"),
+    ],
+)
+def test_bad_bundles_are_refused(
+    change: dict[str, bytes | None], words: str, measured: Path, elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export.main([f"out={elsewhere / 'b.zip'}", uri(measured)])
+    with pytest.raises(BadInput, match=words):
+        import_.main([str(rewritten(elsewhere / "b.zip", elsewhere / "c.zip", change))])
+    assert not (elsewhere / "mlruns").exists()
+
+
+def test_bad_arguments(measured: Path, elsewhere: Path) -> None:
+    (elsewhere / "there.zip").write_bytes(b"PK")
+    (elsewhere / "empty").mkdir()
+    for command, arguments, words in (
+        (export, ["out=b.tar"], "must end in .zip"),
+        (export, ["out=there.zip"], "exists already"),
+        (export, ["out=no/b.zip"], "no folder"),
+        (export, ["out=b.zip", uri(measured), "dataset=wiki"], "no measurement passes dataset=wiki; there is: two"),
+        (export, [], "out"),
+        (import_, [], "what to import"),
+        (import_, ["nowhere.zip"], "no such file or folder"),
+        (import_, ["there.zip"], "is not a bundle"),
+        (import_, ["empty"], r"holds no <dataset>/<org>/<model>/top<k>/metrics.json"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            command.main(arguments)
+    assert sorted(p.name for p in elsewhere.iterdir()) == ["empty", "there.zip"]
+
+
+def test_a_plain_table(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A law written into a CSV comes out of the analyzer."""
+    rows = ["family,model,non_embedding_params,dataset,ce,rbp_1,rbp_10,num_tokens"]
+    for size, s in (("70m", 18_915_328), ("160m", 85_056_000), ("410m", 302_311_424), ("1b", 805_736_448)):
+        rows.append(f"pythia,EleutherAI/pythia-{size},{s},wiki,{9 * s**-0.06},{np.exp(-4 * s**-0.07)},,100000")
+    (elsewhere / "t.csv").write_text("\n".join(rows))
+    assert import_.main(["t.csv"]) == 0
+    assert "4 imported from t.csv" in capsys.readouterr().out
+    runs = rbptrack.runs(family="pythia")
+    assert list(runs.frame["size"]) == ["70m", "160m", "410m", "1b"]
+    assert runs.frame["rbp_1_se"].isna().all() if "rbp_1_se" in runs.frame else True
+    assert runs.frame["num_tokens"].eq(100000).all()
+    report = rbptrack.analyze(runs, "power_law", ks=[1])
+    assert report.metrics["alpha/pythia/wiki/rbp_1"] == pytest.approx(0.07, abs=1e-6)
+    assert report.metrics["alpha/pythia/wiki/ce"] == pytest.approx(0.06, abs=1e-6)
+    import_.main(["t.csv"])
+    assert "0 imported from t.csv, 4 skipped" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("model,ce\na-1,2\n", "lacks the column dataset; it has model, ce"),
+        ("model,dataset\na-1,w\n", "lacks the column ce or rbp_<k>"),
+        ("model,dataset,rbp_1\na-1,w,0.5\nb-1,w,1.5\n", "line 3, column rbp_1: must be between 0 and 1; got 1.5"),
+        ("model,dataset,ce\na-1,w,x\n", "line 2, column ce: expected a number, got 'x'"),
+        ("model,dataset,ce\na-1,w,-1\n", "must be finite and not negative"),
+        ("model,dataset,ce,non_embedding_params\na-1,w,1,0.5\n", "must be a whole number above 0; got 0.5"),
+    ],
+)
+def test_bad_tables(text: str, words: str, elsewhere: Path) -> None:
+    (elsewhere / "t.csv").write_text(text)
+    with pytest.raises(BadInput, match=words):
+        import_.main(["t.csv"])
+    assert not (elsewhere / "mlruns").exists()
+
+
+def authors(root: Path) -> Path:
+    """What the authors' code leaves for one model: two k, the second with windows and ranks."""
+    model = root / "wiki/EleutherAI/pythia-70m"
+    for k, data in (
+        (1, {"mean_ce_loss": 3.5, "RBP_1": 0.3}),
+        (10, {"mean_ce_loss": 3.5, "indicator": 0.6, "F_N=4": 0.2}),
+    ):
+        (model / f"top{k}").mkdir(parents=True)
+        (model / f"top{k}/metrics.json").write_text(json.dumps(data))
+    rows = [[1, 1, 0.5], [7, 2, 3.0], [300, 3, 9.0], [2, 1, 1.5]]
+    (model / "top10/ranks.json").write_text(json.dumps(rows))
+    return root
+
+
+def test_the_authors_folders(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authors(elsewhere / "results")
+    (elsewhere / "sizes.csv").write_text("model,non_embedding_params\nEleutherAI/pythia-70m,18915328\n")
+    import_.main(["results", "sizes=sizes.csv", "vocab_size=50304"])
+    assert "1 imported from results" in capsys.readouterr().out
+    runs = rbptrack.runs()
+    (row,) = runs.frame.to_dict("records")
+    assert (row["family"], row["size"], row["dataset"]) == ("pythia", "70m", "wiki")
+    assert (row["ce"], row["rbp_1"], row["rbp_10"], row["non_embedding_params"]) == (3.5, 0.3, 0.6, 18915328)
+    table = runs.ranks(row["run_id"])
+    assert table.strict_rank.tolist() == [1, 7, 300, 2]
+    assert table.column("document").tolist() == [0, 0, 0, 1]
+    assert table.column("logprob").tolist() == [-0.5, -3.0, -9.0, -1.5]
+    (elsewhere / "other").mkdir()
+    monkeypatch.chdir(elsewhere / "other")
+    import_.main(["../results"])
+    out = capsys.readouterr().out
+    assert "without S (non_embedding_params), so that no law in size takes them: EleutherAI/pythia-70m" in out
+    assert "1 without ranks" in out
+    (row,) = rbptrack.runs().frame.to_dict("records")
+    assert pd.isna(row["non_embedding_params"])
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "words"),
+    [
+        ("top1/metrics.json", "{", "is not JSON"),
+        ("top1/metrics.json", '{"loss": 1}', "holds none of mean_ce_loss"),
+        ("top1/metrics.json", '{"RBP_1": 1.5}', "must be between 0 and 1; got 1.5"),
+        ("top1/metrics.json", '{"mean_ce_loss": 3.6}', "mean_ce_loss is 3.5, and 3.6 for another k"),
+        ("top10/ranks.json", "[[0, 1, 2.0]]", "ranks must be between 1 and vocab_size=100; got 0 to 0"),
+        ("top10/ranks.json", "[[1, 2]]", "does not hold rows"),
+    ],
+)
+def test_bad_authors_files(file: str, text: str, words: str, elsewhere: Path) -> None:
+    authors(elsewhere / "results")
+    (elsewhere / "results/wiki/EleutherAI/pythia-70m" / file).write_text(text)
+    with pytest.raises(BadInput, match=words):
+        import_.main(["results", "vocab_size=100"])
+    assert not (elsewhere / "mlruns").exists()
