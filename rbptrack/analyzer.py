@@ -123,7 +123,7 @@ class Runs:
 
     def _imported_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts | None:
         """What an imported run without ranks has: its logged numbers, as one document, so without sampling error."""
-        (row,) = self.frame[self.frame["run_id"] == run_id].to_dict("records")
+        row = next(iter(self.frame[self.frame["run_id"] == run_id].to_dict("records")), {"vocab_size": 1})
         if not pd.isna(row["vocab_size"]) or pd.isna(row["ce"]) or any(pd.isna(row.get(f"rbp_{k}")) for k in ks):
             return None
         tokens = 1.0 if pd.isna(row["num_tokens"]) else float(row["num_tokens"])
