@@ -105,7 +105,7 @@ def identity(config: Config) -> str:
             "seq_len": d.seq_len,
             "context": d.context if d.sequence is SequenceRule.slide else 0,
             "dtype": config.model.dtype.value,
-            "matmul": "float32",
+            "matmul": "tf32" if config.model.tf32 else "float32",
             "scoring": SCORING_VERSION,
         }
     )
@@ -211,7 +211,8 @@ def _model(config: Config, source: Source) -> CausalModel:
     from rbptrack.model import load_model
 
     c = config.model
-    key = (source.identity, source.location, c.dtype, c.device, c.attention)
+    place = (c.device, c.device_map, *sorted(c.max_memory.items()))
+    key = (source.identity, source.location, c.dtype, c.tf32, *place, c.attention)
     if key not in _loaded:
         _loaded.clear()  # before loading: two models need not fit
         _loaded[key] = load_model(c, source)
@@ -259,7 +260,7 @@ def _measure(config: Config, cell: Cell, store: Store, source: Source, setup: _S
                 store.end(run_id, status)
     discard(folder)
     outcome = Outcome(cell.title, cell.model, cell.dataset, "measured", run_id, numbers=record.metrics)
-    outcome.notes, outcome.waits = setup.notes, waits
+    outcome.notes, outcome.waits = [*setup.notes, *(f"{cell.title}: {n}" for n in result.notes)], waits
     return outcome
 
 
@@ -321,6 +322,9 @@ def fill(record: Record, result: Measurement, *, non_embedding_params: int) -> N
         "num_tokens": result.num_tokens,
         "tie_rate": result.tie_rate,
         "peak_memory_bytes": result.peak_memory_bytes,
+        "batch_tokens": result.batch_tokens,
+        "chunk_tokens": result.chunk_tokens,
+        "out_of_memory_recoveries": len(result.notes),
     }
     if result.fresh_tokens:
         record.metrics["tokens_per_second"] = result.fresh_tokens / result.seconds

@@ -47,7 +47,10 @@ class ModelConfig:
     path: str = ""
     revision: str = "main"
     dtype: Dtype = Dtype.float32
+    tf32: bool = False  # round the factors of float32 products to TF32, on CUDA; part of a measurement's identity
     device: str = "auto"
+    device_map: str = ""  # auto: spread over several GPUs, memory and disk by accelerate; empty: one device
+    max_memory: dict[str, str] = field(default_factory=dict)  # with device_map, such as {0: 20GiB, cpu: 60GiB}
     attention: str = "sdpa"
 
     @property
@@ -87,9 +90,9 @@ class KConfig:
 class EngineConfig:
     """How fast, not what: nothing here may change a number beyond float32 rounding."""
 
-    batch_tokens: int = 4096
-    chunk_tokens: int = 512
-    part_tokens: int = 131072
+    batch_tokens: int = 0  # tokens of a forward pass; 0: chosen from the device and its free memory
+    chunk_tokens: int = 0  # rows of logits that exist at a time, per thread; 0: chosen likewise
+    part_tokens: int = 131072  # what is saved at a time
     threads: int = 0  # 0: torch's own choice
 
 
@@ -195,9 +198,11 @@ def _check(config: Config) -> None:
         raise BadInput(f"dataset.documents must be 0 (all) or more; got {dataset.documents}")
     if not dataset.fields:
         raise BadInput("dataset.fields names no field to read")
-    for name in ("batch_tokens", "chunk_tokens", "part_tokens"):
-        if getattr(config.engine, name) < 1:
-            raise BadInput(f"engine.{name} must be at least 1; got {getattr(config.engine, name)}")
+    if model.tf32 and model.dtype is not Dtype.float32:
+        raise BadInput(f"model.tf32 rounds float32 products; it does nothing with model.dtype={model.dtype.value}")
+    for name, least in (("batch_tokens", 0), ("chunk_tokens", 0), ("part_tokens", 1), ("threads", 0)):
+        if getattr(config.engine, name) < least:
+            raise BadInput(f"engine.{name} must be at least {least}; got {getattr(config.engine, name)}")
 
 
 def flat(config: Config) -> dict[str, str]:

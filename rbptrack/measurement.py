@@ -9,25 +9,27 @@ from __future__ import annotations
 import resource
 import shutil
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import torch
-from torch import Tensor
 
+from rbptrack.batching import Batch, batch_of, compose
 from rbptrack.config import EngineConfig
 from rbptrack.corpus import Corpus
+from rbptrack.engine import Engine
 from rbptrack.errors import MeasurementError
 from rbptrack.model import CausalModel
 from rbptrack.ranktable import SCHEMA, DocumentCounts, RankHistogram, RankTable
-from rbptrack.scoring import Scorer
+from rbptrack.scoring import Scores
 
 Progress = Callable[[int], None]
+_SCORED = ("greater", "ties", "logprob")
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,9 @@ class Measurement:
         seconds: wall time of the forward passes and scoring that this process did.
         fresh_tokens: scored tokens that this process measured; the others were continued from disk.
         peak_memory_bytes: of the process (host) or of the device.
+        batch_tokens: tokens per batch, as chosen.
+        chunk_tokens: rows of logits at a time, as chosen, or as it was after memory ran out.
+        notes: what was changed on the way because memory ran out.
 
     """
 
@@ -54,6 +59,9 @@ class Measurement:
     seconds: float
     fresh_tokens: int
     peak_memory_bytes: int
+    batch_tokens: int
+    chunk_tokens: int
+    notes: tuple[str, ...]
 
     @property
     def num_tokens(self) -> int:
@@ -107,28 +115,35 @@ def measure(
         on_part: called with each part when it is on disk, those found there included.
 
     Raises:
-        MeasurementError: the logits hold a NaN or an infinity; names the first document and position.
+        MeasurementError: the logits hold a NaN or an infinity (names the first document and position), or one sequence
+            alone does not fit into memory.
 
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if engine.threads:
-        torch.set_num_threads(engine.threads)
-    scorer = Scorer(model.head, chunk_tokens=engine.chunk_tokens)
-    seconds, fresh, paths = 0.0, 0, []
+    paths, missing = dict[Path, tuple[int, int]](), list[_Part]()
     for low, high in corpus.parts(engine.part_tokens):
         path = folder / f"part-{low:09d}-{high:09d}.parquet"
-        paths.append(path)
+        paths[path] = low, high
         if path.exists():
             progress(pq.read_metadata(path).num_rows)
             on_part(RankTable.read(path))
-            continue
-        began = time.perf_counter()
-        table = _measure_part(model, scorer, corpus, (low, high), engine.batch_tokens, progress)
-        seconds += time.perf_counter() - began
-        fresh += len(table)
-        table.write(path)
-        on_part(table)
-    return _gather(paths, folder / "ranks.parquet", corpus, ks, seconds, fresh, model)
+        else:
+            missing.append(_Part(corpus, (low, high), path, model))
+    began, fresh = time.perf_counter(), 0
+    with Engine(model, engine, longest=int(corpus.lengths.max())) as running, ThreadPoolExecutor(1) as writer:
+        writing: deque[Future[RankTable]] = deque()
+        for part, batch, scores in _scored(running, missing):
+            part.take(batch, scores)
+            fresh += len(batch)
+            progress(len(batch))
+            if part.complete:
+                writing.append(writer.submit(part.write))
+            while writing and (writing[0].done() or len(writing) > 2):  # few wait in memory
+                on_part(writing.popleft().result())
+        for done in writing:
+            on_part(done.result())
+    seconds = time.perf_counter() - began
+    return _gather(paths, folder / "ranks.parquet", corpus, ks, model, seconds=seconds, fresh=fresh, engine=running)
 
 
 def discard(folder: Path) -> None:
@@ -136,109 +151,121 @@ def discard(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@torch.inference_mode()
-def _measure_part(
-    model: CausalModel,
-    scorer: Scorer,
-    corpus: Corpus,
-    part: tuple[int, int],
-    batch_tokens: int,
-    progress: Progress,
-) -> RankTable:
-    base, end = int(corpus.first[part[0]]), int(corpus.stop[part[1] - 1])
-    device = model.device
-    greater = torch.zeros(end - base, dtype=torch.int32, device=device)  # by token of this part, scored or not
-    ties, logprob = torch.zeros_like(greater), torch.zeros(end - base, dtype=torch.float32, device=device)
-    for batch in _batches(corpus, part, batch_tokens):
-        tokens, rows, targets = _tensors(corpus, batch)
-        hidden = model.backbone(tokens.to(device))  # (batch, length, width)
-        at = (targets - base).to(device)
-        ids = torch.from_numpy(corpus.token[targets.numpy()]).long().to(device)
-        scores = scorer(hidden.flatten(0, 1)[rows.to(device)], ids)
-        greater[at], ties[at], logprob[at] = scores.greater, scores.ties, scores.logprob
-        progress(len(targets))
-    index = corpus.targets(*part)
-    local = index - base
-    values = logprob.cpu().numpy()[local]
-    if not np.isfinite(values).all():
-        bad = index[int(np.argmin(np.isfinite(values)))]
-        name = corpus.document_ids[corpus.document[bad]]
-        raise MeasurementError(
-            f"the model's logits hold a NaN or an infinity at document {name}, position {corpus.position[bad]}; "
-            "the weights are damaged, or the precision (model.dtype) is too low for them"
-        )
-    return RankTable.from_arrays(
-        vocab_size=model.vocab_size,
-        document=corpus.document[index],
-        position=corpus.position[index],
-        field=corpus.field[index],
-        token=corpus.token[index],
-        greater=greater.cpu().numpy()[local],
-        ties=ties.cpu().numpy()[local],
-        logprob=values,
-    )
+class _Part:
+    """The scores of a run of sequences, on the device while they come in, then on disk.
+
+    Args:
+        corpus: what is measured.
+        sequences: the first, and one past the last.
+        path: where it is written.
+        model: whose ranks they are.
+
+    """
+
+    def __init__(self, corpus: Corpus, sequences: tuple[int, int], path: Path, model: CausalModel) -> None:
+        self._corpus, self.sequences, self._path, self._model = corpus, sequences, path, model
+        self._base, self._end = int(corpus.first[sequences[0]]), int(corpus.stop[sequences[1] - 1])
+        self._scores: Scores | None = None
+        self._lacking = 0
+
+    def batches(self, batch_tokens: int) -> Iterator[Batch]:
+        """Its batches; the arrays for their scores, by token of this part, begin to exist with the first."""
+        size, device = self._end - self._base, self._model.head.weight.device
+        greater = torch.zeros(size, dtype=torch.int32, device=device)
+        self._scores = Scores(greater, torch.zeros_like(greater), torch.zeros(size, dtype=torch.float32, device=device))
+        composed = list(compose(self._corpus, self.sequences, batch_tokens))
+        self._lacking = len(composed)
+        for sequences in composed:
+            yield batch_of(self._corpus, sequences)
+
+    def take(self, batch: Batch, scores: Scores) -> None:
+        """Put a batch's scores where they belong."""
+        assert self._scores is not None  # noqa: S101  batches() made it
+        at = batch.at.to(scores.greater.device) - self._base
+        self._scores.greater[at] = scores.greater
+        self._scores.ties[at] = scores.ties
+        self._scores.logprob[at] = scores.logprob
+        self._lacking -= 1
+
+    @property
+    def complete(self) -> bool:
+        """Whether every batch's scores are there."""
+        return not self._lacking
+
+    def write(self) -> RankTable:
+        """Write the part and return it, whole or not at all; MeasurementError where a log-probability is not a number."""
+        assert self._scores is not None  # noqa: S101  batches() made it
+        corpus, index = self._corpus, self._corpus.targets(*self.sequences)
+        columns = {n: getattr(self._scores, n).cpu().numpy()[index - self._base] for n in _SCORED}
+        finite = np.isfinite(columns["logprob"])
+        if not finite.all():
+            bad = index[int(np.argmin(finite))]
+            name = corpus.document_ids[corpus.document[bad]]
+            raise MeasurementError(
+                f"the model's logits hold a NaN or an infinity at document {name}, position {corpus.position[bad]}; "
+                "the weights are damaged, or the precision (model.dtype) is too low for them"
+            )
+        columns |= {n: getattr(corpus, n)[index] for n in ("document", "position", "field", "token")}
+        table = RankTable.from_arrays(vocab_size=self._model.vocab_size, **columns)
+        table.write(self._path)
+        self._scores = None
+        return table
 
 
-def _batches(corpus: Corpus, part: tuple[int, int], batch_tokens: int) -> Iterator[list[int]]:
-    """Sequence numbers by falling length, so that padding is nearly nil; composed from corpus and config alone."""
-    order = sorted(range(*part), key=lambda i: (-int(corpus.lengths[i]), i))
-    while order:
-        longest = int(corpus.lengths[order[0]])
-        count = max(1, batch_tokens // longest)
-        yield order[:count]
-        order = order[count:]
+def _scored(running: Engine, parts: list[_Part]) -> Iterator[tuple[_Part, Batch, Scores]]:
+    """Every batch of every part with its scores, in order: no thread waits where one part ends and the next begins."""
+    owners: deque[_Part] = deque()
 
+    def batches() -> Iterator[Batch]:
+        for part in parts:
+            for batch in part.batches(running.batch_tokens):
+                owners.append(part)
+                yield batch
 
-def _tensors(corpus: Corpus, batch: list[int]) -> tuple[Tensor, Tensor, Tensor]:
-    """Tokens (batch, length) padded on the right; and per target: its row of the flattened hidden states, its index."""
-    length = int(corpus.lengths[batch].max())
-    tokens = np.zeros((len(batch), length), dtype=np.int64)
-    rows, targets = [], []
-    for row, i in enumerate(batch):
-        inputs = corpus.inputs(i)
-        tokens[row, : len(inputs)] = inputs
-        wanted = corpus.targets(i, i + 1)
-        targets.append(wanted)
-        shift = len(inputs) - int(corpus.stop[i])
-        rows.append(row * length + wanted + shift - 1)  # the state before the target predicts it
-    return (
-        torch.from_numpy(tokens),
-        torch.from_numpy(np.concatenate(rows)),
-        torch.from_numpy(np.concatenate(targets)),
-    )
+    for batch, scores in running.run(batches()):
+        yield owners.popleft(), batch, scores
 
 
 def _gather(
-    paths: list[Path],
+    paths: dict[Path, tuple[int, int]],
     out: Path,
     corpus: Corpus,
     ks: tuple[int, ...],
+    model: CausalModel,
+    *,
     seconds: float,
     fresh: int,
-    model: CausalModel,
+    engine: Engine,
 ) -> Measurement:
     """Join parts into one file, one row group each, and sum what derives from them; one part in memory at a time."""
-    histograms, counts, tied = [], [], 0
+    histogram: RankHistogram | None = None
+    counts: DocumentCounts | None = None
+    tied, num_bytes = 0, 0
     metadata = {b"rbptrack.vocab_size": str(model.vocab_size).encode()}
     unfinished = out.with_name(out.name + ".tmp")
     with pq.ParquetWriter(unfinished, SCHEMA.with_metadata(metadata), compression="zstd") as writer:
-        for path in paths:
+        for path, sequences in paths.items():
             part = RankTable.read(path)
             writer.write_table(part.table.replace_schema_metadata(metadata))
-            histograms.append(part.histogram())
-            counts.append(part.document_counts(ks))
+            found, sums = part.histogram(), part.document_counts(ks)
+            histogram = found if histogram is None else histogram + found
+            counts = sums if counts is None else counts + sums
             tied += int(np.count_nonzero(part.column("ties")))
+            num_bytes += int(corpus.num_bytes[corpus.targets(*sequences)].sum())
     unfinished.replace(out)
-    targets = corpus.targets(0, len(corpus.start))
+    assert histogram is not None and counts is not None  # noqa: S101, PT018  a corpus has at least one part
     return Measurement(
         path=out,
-        histogram=reduce(add, histograms),
-        counts=reduce(add, counts),
-        num_bytes=int(corpus.num_bytes[targets].sum()),
+        histogram=histogram,
+        counts=counts,
+        num_bytes=num_bytes,
         tied=tied,
         seconds=seconds,
         fresh_tokens=fresh,
         peak_memory_bytes=_peak_memory(model.device),
+        batch_tokens=engine.batch_tokens,
+        chunk_tokens=engine.chunk_tokens,
+        notes=tuple(engine.notes),
     )
 
 

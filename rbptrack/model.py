@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from rbptrack.config import ModelConfig
 from rbptrack.errors import BadInput
+from rbptrack.placement import is_spread, place, resident
 from rbptrack.scoring import Head
 from rbptrack.source import Source
 
@@ -32,6 +33,9 @@ class CausalModel:
         device: where both live.
         non_embedding_params: S.
         total_params: every parameter, tied ones once.
+        widest: the largest number of features that one of the backbone's layers writes.
+        heads: attention heads whose weights are all in memory at once (attention=eager); 0 otherwise.
+        spread: whether accelerate moves weights or activations between devices while it runs.
 
     """
 
@@ -40,11 +44,19 @@ class CausalModel:
     device: torch.device
     non_embedding_params: int
     total_params: int
+    widest: int
+    heads: int
+    spread: bool
 
     @property
     def vocab_size(self) -> int:
         """|V|: rows of the head, padding rows included."""
         return self.head.vocab_size
+
+    def activation_bytes(self, length: int) -> int:
+        """About how many bytes the backbone's activations take per token, in sequences of a length."""
+        width, size = self.head.weight.shape[1], self.head.weight.element_size()
+        return int(size * (12 * width + 4 * self.widest + 3 * self.heads * length))
 
 
 def check_folder(folder: Path) -> None:
@@ -108,7 +120,7 @@ def load_model(config: ModelConfig, source: Source) -> CausalModel:
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    device = torch.device(_device(config.device))
+    device, placed = place(config)
     try:
         module = AutoModelForCausalLM.from_pretrained(
             source.location,
@@ -116,10 +128,12 @@ def load_model(config: ModelConfig, source: Source) -> CausalModel:
             dtype=getattr(torch, config.dtype.value),
             attn_implementation=config.attention,
             use_safetensors=True,
+            **placed,
         )
     except (OSError, ValueError, RuntimeError, ImportError) as error:
         raise BadInput(f"model {config.name} cannot be loaded from {source.location}: {_first_line(error)}") from error
-    module.to(device)  # type: ignore[arg-type]
+    if not placed:
+        module.to(device)  # type: ignore[arg-type]
     return of_module(module, config.name)
 
 
@@ -146,19 +160,28 @@ def split(module: nn.Module) -> CausalModel:
         # No attention mask: batches are padded on the right only, and a causal model never looks there.
         return base(input_ids=tokens, use_cache=False).last_hidden_state  # type: ignore[no-any-return]
 
+    weight = resident(output, "weight")
+    assert weight is not None  # noqa: S101  an output embedding without weights would be no head
     head = Head(
-        weight=output.weight.detach(),
-        bias=None if getattr(output, "bias", None) is None else output.bias.detach(),
+        weight=weight,
+        bias=resident(output, "bias"),
         softcap=getattr(config, "final_logit_softcapping", None),
         scale=float(getattr(config, "logit_scale", 1.0)) / float(getattr(config, "logits_scaling", 1.0)),
     )
     return CausalModel(
         backbone=backbone,
         head=head,
-        device=output.weight.device,
+        device=weight.device,
         non_embedding_params=non_embedding_params(module),
         total_params=sum(p.numel() for p in module.parameters()),
+        widest=max(p.shape[0] for m in module.modules() for p in m.parameters(False) if _writes(m, output)),
+        heads=config.num_attention_heads if config._attn_implementation == "eager" else 0,
+        spread=is_spread(module),
     )
+
+
+def _writes(layer: nn.Module, output: nn.Module) -> bool:
+    return layer is not output and not isinstance(layer, nn.Embedding)
 
 
 def non_embedding_params(module: nn.Module) -> int:
@@ -173,13 +196,8 @@ def _verify(module: nn.Module, model: CausalModel, name: str) -> None:
     """A head that caps, scales or projects in a way unknown here would give wrong ranks: refuse it."""
     tokens = torch.arange(1, 1 + _CHECK_TOKENS, device=model.device)[None] % model.vocab_size  # (1, tokens)
     whole = module(input_ids=tokens, use_cache=False).logits[0].float()
-    hidden = model.backbone(tokens)[0].float()
-    ours = hidden @ model.head.weight.float().T
-    if model.head.bias is not None:
-        ours = ours + model.head.bias.float()
-    ours = ours * model.head.scale
-    if model.head.softcap is not None:
-        ours = model.head.softcap * torch.tanh(ours / model.head.softcap)
+    hidden = model.backbone(tokens)[0].to(model.head.weight.device)
+    ours = model.head.logits(hidden)
     tolerance = 1e-3 if model.head.weight.dtype == torch.float32 else 5e-2
     worst = float((ours - whole).abs().max() / whole.abs().max().clamp(min=1e-6))
     if worst > tolerance:
@@ -187,15 +205,6 @@ def _verify(module: nn.Module, model: CausalModel, name: str) -> None:
             f"model {name}: its logits are not its hidden states times its head (relative difference {worst:.2g}); "
             "this architecture is not supported, because its ranks would be wrong"
         )
-
-
-def _device(wanted: str) -> str:
-    available = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    if wanted == "auto":
-        return available[-1]
-    if wanted.split(":")[0] not in available:
-        raise BadInput(f"model.device={wanted} is not available here. Devices: auto, {', '.join(available)}")
-    return wanted
 
 
 def _first_line(error: Exception) -> str:

@@ -5,12 +5,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-_TILE_ELEMENTS = 1_600_000  # logits compared at a time: 6.4 MB, stays in cache and below allocation cliffs
+from rbptrack import kernels
+
+_TILE_ELEMENTS = 400_000  # logits compared at a time: 1.6 MB, stays in cache and far below allocation cliffs
+_BLOCK_ELEMENTS = 4_000_000  # half-precision weights turned into float32 at a time: 16 MB
+_LOG2_E = math.log2(math.e)
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,20 @@ class Head:
         """|V|: rows of the head."""
         return int(self.weight.shape[0])
 
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Full logits (tokens, vocabulary), float32, of hidden states (tokens, width): for checks, not for corpora."""
+        return self.finish(hidden.float() @ self.weight.float().T)
+
+    def finish(self, product: Tensor) -> Tensor:
+        """Turn hidden @ weight.T (tokens, vocabulary) into logits, in place."""
+        if self.bias is not None:
+            product.add_(self.bias)
+        if self.scale != 1.0:
+            product.mul_(self.scale)
+        if self.softcap is not None:
+            product.div_(self.softcap).tanh_().mul_(self.softcap)
+        return product
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -51,6 +71,13 @@ class Scores:
     ties: Tensor
     logprob: Tensor
 
+    @classmethod
+    def concatenate(cls, parts: Sequence[Scores]) -> Scores:
+        """The scores of consecutive stretches of tokens as one."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(*(torch.cat([getattr(p, n) for p in parts]) for n in ("greater", "ties", "logprob")))
+
 
 def reference(logits: Tensor, targets: Tensor) -> Scores:
     """The definition, on full logits (tokens, vocabulary) and targets (tokens,); for tests and the bench."""
@@ -63,65 +90,85 @@ def reference(logits: Tensor, targets: Tensor) -> Scores:
 
 
 class Scorer:
-    """Scores hidden states against one head with preallocated buffers.
+    """Scores hidden states against one head with preallocated buffers; one thread at a time.
+
+    On CUDA with Triton, half-precision and TF32 products are reduced where they arise and no logits exist at all;
+    float32 products are cuBLAS's, in chunks, and read once.
 
     Args:
         head: the output projection, on the device where scoring happens.
-        chunk_tokens: rows of logits that exist at a time; memory is chunk_tokens * |V| * 4 bytes.
+        chunk_tokens: rows of logits that exist at a time: chunk_tokens * |V| * 4 bytes.
+        kernel: use the Triton kernels; None: wherever they can run.
 
     """
 
-    def __init__(self, head: Head, *, chunk_tokens: int) -> None:
+    def __init__(self, head: Head, *, chunk_tokens: int, kernel: bool | None = None) -> None:
         self.head = head
-        vocabulary, device = head.vocab_size, head.weight.device
-        # Never more than 128 MB of logits: a larger vocabulary gets fewer rows.
-        self.chunk = max(16, min(chunk_tokens, 32_000_000 // vocabulary))
-        self.rows = max(1, min(self.chunk, _TILE_ELEMENTS // vocabulary))
-        # float32 whatever the weights: bfloat16 logits tie at a large share of positions.
-        self.weight = head.weight.float().T  # (width, vocabulary)
-        self.bias = None if head.bias is None else head.bias.float()
+        self.kernel = kernels.available(head.weight.device) if kernel is None else kernel
+        self.tf32 = torch.get_float32_matmul_precision() != "highest"
+        single = head.weight.dtype == torch.float32
+        self.fused = self.kernel and (self.tf32 or not single)
+        if self.fused:
+            return
+        vocabulary, width, device = *head.weight.shape, head.weight.device
+        self.chunk = max(1, chunk_tokens)
+        self.rows = self.chunk if self.kernel else max(1, min(self.chunk, _TILE_ELEMENTS // vocabulary))
         self.logits = torch.empty(self.chunk, vocabulary, dtype=torch.float32, device=device)
         # Comparisons are written as 0.0 and 1.0: summing floats is several times faster than summing booleans,
         # and exact, because counts stay far below 2**24.
-        self.hits = torch.empty(self.rows, vocabulary, dtype=torch.float32, device=device)
+        self.hits = torch.empty(0 if self.kernel else self.rows, vocabulary, dtype=torch.float32, device=device)
+        # Products in float32 whatever the weights: bfloat16 logits tie at a large share of positions. Weights of half
+        # precision become float32 a block at a time, because a whole copy would take twice the head's memory.
+        self.block = vocabulary if single else min(vocabulary, max(1, _BLOCK_ELEMENTS // width))
+        self.weight = None if single else torch.empty(self.block, width, dtype=torch.float32, device=device)
 
     @torch.inference_mode()
     def __call__(self, hidden: Tensor, targets: Tensor) -> Scores:
         """Score hidden states (tokens, width), any float type, against targets (tokens,), int64."""
+        head = self.head
+        if self.fused:
+            found = kernels.score(
+                hidden,
+                head.weight,
+                targets,
+                bias=head.bias,
+                softcap=head.softcap,
+                scale=head.scale,
+                tf32=self.tf32,
+            )
+            return Scores(*found)
         count = hidden.shape[0]
         greater = torch.empty(count, dtype=torch.int32, device=hidden.device)
-        ties, logprob = (
-            torch.empty_like(greater),
-            torch.empty(count, dtype=torch.float32, device=hidden.device),
-        )
+        ties, logprob = torch.empty_like(greater), torch.empty(count, dtype=torch.float32, device=hidden.device)
+        reduce = kernels.reduce if self.kernel else self._reduce
         for start in range(0, count, self.chunk):
             stop = min(start + self.chunk, count)
-            logits = self._logits(hidden[start:stop])
+            logits = self._logits(hidden[start:stop].float())
             for low in range(start, stop, self.rows):
                 high = min(low + self.rows, stop)
-                tile = logits[low - start : high - start]
                 out = (greater[low:high], ties[low:high], logprob[low:high])
-                self._reduce(tile, targets[low:high], out)
+                reduce(logits[low - start : high - start], targets[low:high], *out)
         return Scores(greater, ties, logprob)
 
     def _logits(self, hidden: Tensor) -> Tensor:
         logits = self.logits[: hidden.shape[0]]  # (chunk, vocabulary)
-        torch.mm(hidden.float(), self.weight, out=logits)
-        if self.bias is not None:
-            logits.add_(self.bias)
-        if self.head.scale != 1.0:
-            logits.mul_(self.head.scale)
-        if self.head.softcap is not None:
-            logits.div_(self.head.softcap).tanh_().mul_(self.head.softcap)
-        return logits
+        if self.weight is None:
+            torch.mm(hidden, self.head.weight.T, out=logits)
+            return self.head.finish(logits)
+        for low in range(0, self.head.vocab_size, self.block):
+            rows = self.head.weight[low : low + self.block]
+            block = self.weight[: rows.shape[0]].copy_(rows)
+            torch.mm(hidden, block.T, out=logits[:, low : low + self.block])
+        return self.head.finish(logits)
 
-    def _reduce(self, tile: Tensor, targets: Tensor, out: tuple[Tensor, Tensor, Tensor]) -> None:
-        """Counts and log-probability of one tile (rows, vocabulary), which is overwritten."""
-        greater, ties, logprob = out
+    def _reduce(self, tile: Tensor, targets: Tensor, greater: Tensor, ties: Tensor, logprob: Tensor) -> None:
+        """Write counts and log-probability of one tile of logits (rows, vocabulary)."""
         own = tile.gather(1, targets[:, None])  # (rows, 1), from the same product as its competitors
         hits = self.hits[: tile.shape[0]]
         greater.copy_(torch.gt(tile, own, out=hits).sum(1))
         ties.copy_(torch.eq(tile, own, out=hits).sum(1) - 1)
         highest = tile.amax(1, keepdim=True)
-        total = tile.sub_(highest).exp_().sum(1)
+        # sum of e^(x - highest) as powers of two: exp2 takes a quarter of exp's time on a CPU, and the subtraction and
+        # the change of base are one operation. The largest error seen against float64 is 2e-6 nats, that of exp.
+        total = torch.add(highest * -_LOG2_E, tile, alpha=_LOG2_E, out=hits).exp2_().sum(1)
         logprob.copy_((own - highest)[:, 0] - total.log())
