@@ -30,6 +30,7 @@ class CausalModel:
     Attributes:
         backbone: token ids (batch, length) to hidden states (batch, length, width).
         head: hidden states to logits.
+        whole: token ids to full logits (batch, length, vocabulary), as the model itself does it: for checks and benches.
         device: where both live.
         non_embedding_params: S.
         total_params: every parameter, tied ones once.
@@ -41,6 +42,7 @@ class CausalModel:
 
     backbone: Callable[[Tensor], Tensor]
     head: Head
+    whole: Callable[[Tensor], Tensor]
     device: torch.device
     non_embedding_params: int
     total_params: int
@@ -146,7 +148,7 @@ def of_module(module: Any, name: str) -> CausalModel:
     """
     module.eval()
     model = split(module)
-    _verify(module, model, name)
+    _verify(model, name)
     return model
 
 
@@ -171,6 +173,7 @@ def split(module: nn.Module) -> CausalModel:
     return CausalModel(
         backbone=backbone,
         head=head,
+        whole=lambda tokens: module(input_ids=tokens, use_cache=False).logits,
         device=weight.device,
         non_embedding_params=non_embedding_params(module),
         total_params=sum(p.numel() for p in module.parameters()),
@@ -192,10 +195,10 @@ def non_embedding_params(module: nn.Module) -> int:
 
 
 @torch.inference_mode()
-def _verify(module: nn.Module, model: CausalModel, name: str) -> None:
+def _verify(model: CausalModel, name: str) -> None:
     """A head that caps, scales or projects in a way unknown here would give wrong ranks: refuse it."""
     tokens = torch.arange(1, 1 + _CHECK_TOKENS, device=model.device)[None] % model.vocab_size  # (1, tokens)
-    whole = module(input_ids=tokens, use_cache=False).logits[0].float()
+    whole = model.whole(tokens)[0].float()
     hidden = model.backbone(tokens)[0].to(model.head.weight.device)
     ours = model.head.logits(hidden)
     tolerance = 1e-3 if model.head.weight.dtype == torch.float32 else 5e-2

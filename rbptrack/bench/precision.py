@@ -1,0 +1,152 @@
+"""How far ranks, RBP_k and CE move when weights, logits or products are rounded: the reason for the default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rbptrack.batching import batch_of, compose
+from rbptrack.config import Dtype
+from rbptrack.corpus import Corpus
+from rbptrack.model import CausalModel
+from rbptrack.ranktable import RankTable
+from rbptrack.scoring import Scores, reference
+
+KS = (1, 10, 100)
+VARIANTS = {
+    "float32": "weights and products in float32, the default",
+    "tf32": "products of factors rounded to TF32's 10 bits, summed in float32 (simulated, as GPUs do it)",
+    "bfloat16": "weights and hidden states in bfloat16, logits in float32: model.dtype=bfloat16",
+    "float16": "weights and hidden states in float16, logits in float32: model.dtype=float16",
+    "bfloat16 logits": "bfloat16 throughout, logits rounded too: what model(x).logits of a bfloat16 model gives",
+}
+_BATCH_TOKENS = 2048
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variant against float32, on the same tokens.
+
+    Attributes:
+        model, dataset, variant: what was compared.
+        num_tokens: scored tokens.
+        tie_rate: share of tokens whose logit another entry equals.
+        moved: share of tokens whose rank is another than in float32.
+        largest: the largest change of a rank.
+        ce: change of CE, nats.
+        rbp: change of RBP_k by k.
+
+    """
+
+    model: str
+    dataset: str
+    variant: str
+    num_tokens: int
+    tie_rate: float
+    moved: float
+    largest: int
+    ce: float
+    rbp: dict[int, float]
+
+
+def compare(name: str, dataset: str, models: dict[Dtype, CausalModel], corpus: Corpus) -> list[Row]:
+    """Every variant of `VARIANTS` for one model, given in each precision."""
+    single, half = models[Dtype.float32], models[Dtype.bfloat16]
+
+    def of(model: CausalModel) -> Callable[[Tensor], Tensor]:
+        return lambda tokens: model.head.logits(model.backbone(tokens).flatten(0, 1))
+
+    def tf32(tokens: Tensor) -> Tensor:
+        with TF32():
+            return of(single)(tokens)
+
+    ways = {
+        "float32": of(single),
+        "tf32": tf32,
+        "bfloat16": of(half),
+        "float16": of(models[Dtype.float16]),
+        "bfloat16 logits": lambda tokens: half.whole(tokens).flatten(0, 1).bfloat16(),
+    }
+    tables = {variant: _table(ways[variant], single, corpus) for variant in VARIANTS}
+    base = tables["float32"]
+    return [
+        Row(
+            model=name,
+            dataset=dataset,
+            variant=variant,
+            num_tokens=len(found),
+            tie_rate=found.tie_rate,
+            moved=float((found.rank != base.rank).mean()),
+            largest=int(np.abs(found.rank - base.rank).max()),
+            ce=found.ce - base.ce,
+            rbp={k: found.rbp(k) - base.rbp(k) for k in KS if k <= base.vocab_size},
+        )
+        for variant, found in tables.items()
+    ]
+
+
+@torch.inference_mode()
+def _table(logits_of: Callable[[Tensor], Tensor], model: CausalModel, corpus: Corpus) -> RankTable:
+    """Ranks by the definition, on full logits (sequences * length, vocabulary)."""
+    places, scores = [], []
+    for sequences in compose(corpus, (0, len(corpus.start)), _BATCH_TOKENS):
+        batch = batch_of(corpus, sequences).to(model.device)
+        scores.append(reference(logits_of(batch.tokens)[batch.rows], batch.ids))
+        places.append(batch.at)
+    at, found = torch.cat(places).cpu().numpy(), Scores.concatenate(scores)
+    order = np.argsort(at)
+    index = at[order]
+    columns = {n: getattr(found, n).cpu().numpy()[order] for n in ("greater", "ties", "logprob")}
+    columns |= {n: getattr(corpus, n)[index] for n in ("document", "position", "field", "token")}
+    return RankTable.from_arrays(vocab_size=model.vocab_size, **columns)
+
+
+class TF32(TorchDispatchMode):
+    """Rounds the float32 factors of every matrix product to TF32 (8 bits of exponent, 10 of mantissa), to nearest.
+
+    Attention's products included: scaled-dot-product attention is taken apart first.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Round, then run the operation."""
+        kwargs = kwargs or {}
+        if func.overloadpacket in _ATTENTION:
+            return _plain_attention(*args, **kwargs)
+        first = _PRODUCTS.get(func.overloadpacket)
+        if first is not None:
+            args = (*args[:first], *(to_tf32(a) for a in args[first : first + 2]), *args[first + 2 :])
+        return func(*args, **kwargs)
+
+
+_aten: Any = torch.ops.aten
+_PRODUCTS = {_aten.mm: 0, _aten.bmm: 0, _aten.addmm: 1, _aten.baddbmm: 1}  # where their two factors begin
+_ATTENTION = (_aten._scaled_dot_product_flash_attention_for_cpu,)
+
+
+def to_tf32(x: Tensor) -> Tensor:
+    """The nearest TF32 number of each float32."""
+    if x.dtype != torch.float32:
+        return x
+    bits = x.contiguous().view(torch.int32)
+    return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
+
+
+def _plain_attention(
+    query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 0.0, is_causal: bool = False, **options: Any
+) -> tuple[Tensor, Tensor]:
+    """Attention in products that are rounded, (batch, heads, length, width); causal or with an additive mask."""
+    scale = options.get("scale") or query.shape[-1] ** -0.5
+    weights = to_tf32(query) @ to_tf32(key).transpose(-1, -2) * scale  # (batch, heads, length, length)
+    if is_causal:
+        future = torch.ones(weights.shape[-2:], dtype=torch.bool, device=weights.device).triu(1)
+        weights = weights.masked_fill(future, float("-inf"))
+    if options.get("attn_mask") is not None:
+        weights = weights + options["attn_mask"]
+    out = to_tf32(torch.softmax(weights, -1)) @ to_tf32(value)
+    return out, torch.logsumexp(weights, -1)
