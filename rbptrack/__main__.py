@@ -13,6 +13,7 @@ from rbptrack.errors import BadInput, RbptrackError
 # Command -> its module in rbptrack/commands, which has `main(arguments) -> exit code`; without a command: measure.
 COMMANDS = {
     "analyze": "analyze",
+    "bench": "bench",
     "report": "report",
     "sync": "sync",
     "export": "export",

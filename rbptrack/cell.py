@@ -144,7 +144,7 @@ def run(config: Config, *, place: str = "") -> Outcome:
         return known
     if store.database is not None:
         store.check_writable()
-    setup = _prepare(config, model, dataset)
+    setup = prepare(config, model, dataset)
     partial.mkdir(parents=True, exist_ok=True)
     # Two processes that are asked for the same cell: one measures, the other waits and then finds it measured.
     lock = partial / f"{cell.fingerprint}.lock"
@@ -170,15 +170,17 @@ def _known(store: Store, cell: Cell, ks: list[int]) -> Outcome | None:
 
 
 @dataclass(frozen=True)
-class _Setup:
+class Setup:
+    """What a cell needs beside its model."""
+
     corpus: Corpus
     ks: tuple[int, ...]
     notes: list[str]
     dataset: Source
 
 
-def _prepare(config: Config, model: Source, dataset: Source) -> _Setup:
-    """Everything that can be wrong with the input is found here, before a run begins."""
+def prepare(config: Config, model: Source, dataset: Source) -> Setup:
+    """Corpus and usable k: everything that can be wrong with the input is found here, before a run begins."""
     from rbptrack.model import check_fit, check_folder, load_config, load_tokenizer
 
     if config.model.path:
@@ -186,7 +188,7 @@ def _prepare(config: Config, model: Source, dataset: Source) -> _Setup:
     architecture, tokenizer = load_config(model), load_tokenizer(model)
     check_fit(config.model.name, architecture, tokenizer, config.dataset.seq_len)
     ks, notes = usable_ks(config.k.values, architecture.vocab_size, config.model.name)
-    return _Setup(_corpus(config.dataset, dataset, tokenizer), ks, notes, dataset)
+    return Setup(_corpus(config.dataset, dataset, tokenizer), ks, notes, dataset)
 
 
 _corpora: dict[str, Corpus] = {}
@@ -219,7 +221,7 @@ def _model(config: Config, source: Source) -> CausalModel:
     return _loaded[key]
 
 
-def _measure(config: Config, cell: Cell, store: Store, source: Source, setup: _Setup, place: str) -> Outcome:
+def _measure(config: Config, cell: Cell, store: Store, source: Source, setup: Setup, place: str) -> Outcome:
     from rbptrack.measurement import discard, measure
 
     model = _model(config, source)
@@ -290,7 +292,7 @@ def _complete(record: Record, result: Measurement, config: Config, model: Causal
     return made
 
 
-def _facts(model: CausalModel, corpus: Corpus, source: Source, setup: _Setup) -> dict[str, str]:
+def _facts(model: CausalModel, corpus: Corpus, source: Source, setup: Setup) -> dict[str, str]:
     """What was resolved at run time: params beside the config's."""
     import torch
     import transformers

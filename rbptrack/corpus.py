@@ -6,7 +6,7 @@ import hashlib
 import logging
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
@@ -95,6 +95,11 @@ class Corpus:
     def num_targets(self) -> int:
         """How many tokens are scored."""
         return len(self.targets(0, len(self.start)))
+
+    def first_tokens(self, tokens: int) -> Corpus:
+        """The first sequences, of about so many tokens; at least one."""
+        kept = max(1, int(np.searchsorted(np.cumsum(self.lengths), tokens, side="right")))
+        return replace(self, start=self.start[:kept], stop=self.stop[:kept], first=self.first[:kept])
 
     def parts(self, tokens: int) -> list[tuple[int, int]]:
         """Runs of consecutive sequences (low, high) of about `tokens` tokens: what is measured and saved at a time."""

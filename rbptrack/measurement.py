@@ -193,7 +193,7 @@ class _Part:
         return not self._lacking
 
     def write(self) -> RankTable:
-        """Write the part and return it, whole or not at all; MeasurementError where a log-probability is not a number."""
+        """Write the part, whole or not at all, and return it; MeasurementError where a log-probability is no number."""
         assert self._scores is not None  # noqa: S101  batches() made it
         corpus, index = self._corpus, self._corpus.targets(*self.sequences)
         columns = {n: getattr(self._scores, n).cpu().numpy()[index - self._base] for n in _SCORED}

@@ -30,7 +30,7 @@ class CausalModel:
     Attributes:
         backbone: token ids (batch, length) to hidden states (batch, length, width).
         head: hidden states to logits.
-        whole: token ids to full logits (batch, length, vocabulary), as the model itself does it: for checks and benches.
+        whole: token ids to full logits (batch, length, vocabulary), as the model itself does it, for checks.
         device: where both live.
         non_embedding_params: S.
         total_params: every parameter, tied ones once.

@@ -63,7 +63,7 @@ def compare(name: str, dataset: str, models: dict[Dtype, CausalModel], corpus: C
         return lambda tokens: model.head.logits(model.backbone(tokens).flatten(0, 1))
 
     def tf32(tokens: Tensor) -> Tensor:
-        with TF32():
+        with TF32():  # type: ignore[no-untyped-call]
             return of(single)(tokens)
 
     ways = {
@@ -107,26 +107,32 @@ def _table(logits_of: Callable[[Tensor], Tensor], model: CausalModel, corpus: Co
     return RankTable.from_arrays(vocab_size=model.vocab_size, **columns)
 
 
-class TF32(TorchDispatchMode):
+class TF32(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Rounds the float32 factors of every matrix product to TF32 (8 bits of exponent, 10 of mantissa), to nearest.
 
-    Attention's products included: scaled-dot-product attention is taken apart first.
+    Attention's products included. For inference mode.
     """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Round, then run the operation."""
         kwargs = kwargs or {}
-        if func.overloadpacket in _ATTENTION:
-            return _plain_attention(*args, **kwargs)
-        first = _PRODUCTS.get(func.overloadpacket)
-        if first is not None:
+        if func.overloadpacket is _aten.scaled_dot_product_attention:
+            return _attention(*args, **kwargs)
+        if func.overloadpacket in _PRODUCTS:
+            first = _PRODUCTS[func.overloadpacket]
             args = (*args[:first], *(to_tf32(a) for a in args[first : first + 2]), *args[first + 2 :])
         return func(*args, **kwargs)
 
 
 _aten: Any = torch.ops.aten
-_PRODUCTS = {_aten.mm: 0, _aten.bmm: 0, _aten.addmm: 1, _aten.baddbmm: 1}  # where their two factors begin
-_ATTENTION = (_aten._scaled_dot_product_flash_attention_for_cpu,)
+_PRODUCTS = {  # where their two factors begin; linear and matmul arrive whole in inference mode
+    _aten.linear: 0,
+    _aten.matmul: 0,
+    _aten.mm: 0,
+    _aten.bmm: 0,
+    _aten.addmm: 1,
+    _aten.baddbmm: 1,
+}
 
 
 def to_tf32(x: Tensor) -> Tensor:
@@ -137,16 +143,24 @@ def to_tf32(x: Tensor) -> Tensor:
     return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
 
 
-def _plain_attention(
-    query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 0.0, is_causal: bool = False, **options: Any
-) -> tuple[Tensor, Tensor]:
-    """Attention in products that are rounded, (batch, heads, length, width); causal or with an additive mask."""
-    scale = options.get("scale") or query.shape[-1] ** -0.5
-    weights = to_tf32(query) @ to_tf32(key).transpose(-1, -2) * scale  # (batch, heads, length, length)
-    if is_causal:
-        future = torch.ones(weights.shape[-2:], dtype=torch.bool, device=weights.device).triu(1)
-        weights = weights.masked_fill(future, float("-inf"))
-    if options.get("attn_mask") is not None:
-        weights = weights + options["attn_mask"]
-    out = to_tf32(torch.softmax(weights, -1)) @ to_tf32(value)
-    return out, torch.logsumexp(weights, -1)
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Attention in products that are rounded, (batch, heads, length, width); an additive or boolean mask."""
+    if enable_gqa:
+        key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
+    weights = to_tf32(query) @ to_tf32(key).transpose(-1, -2) * (scale or query.shape[-1] ** -0.5)
+    if is_causal:  # (batch, heads, length, length)
+        attn_mask = torch.ones(weights.shape[-2:], dtype=torch.bool, device=weights.device).tril()
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        weights = weights.masked_fill(~attn_mask, float("-inf"))
+    elif attn_mask is not None:
+        weights = weights + attn_mask
+    return to_tf32(torch.softmax(weights, -1)) @ to_tf32(value)

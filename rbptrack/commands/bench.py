@@ -56,9 +56,10 @@ class PrecisionConfig:
     out: str = ""
 
 
-USAGE = """python -m rbptrack bench [model=pythia-14m,pythia-70m] [tokens=16384] [seq_len=512] [rounds=3] [out=FILE.json]
-                         [ways=bare,plain,ours] [dtype=float32] [tf32=false] [device=auto] [vocabulary=0]
-                         [engine.threads=0] [engine.batch_tokens=0] [engine.chunk_tokens=0]
+USAGE = """python -m rbptrack bench [model=pythia-14m,pythia-70m] [tokens=16384] [seq_len=512] [rounds=3]
+                         [out=FILE.json] [ways=bare,plain,ours] [dtype=float32] [tf32=false] [device=auto]
+                         [vocabulary=0] [engine.threads=0] [engine.batch_tokens=0]
+                         [engine.chunk_tokens=0]
 python -m rbptrack bench model=nano/2m dataset=stdlib        configured models on a configured dataset
 python -m rbptrack bench precision [model=nano/*] [dataset=stdlib] [tokens=16384] [out=FILE.json]
 
@@ -87,7 +88,7 @@ def main(arguments: list[str]) -> int:
 def _typed(schema: type[Any], arguments: list[str]) -> Any:
     try:
         found = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.from_dotlist(arguments))
-        config = OmegaConf.to_object(found)
+        config: Any = OmegaConf.to_object(found)
     except OmegaConfBaseException as error:
         raise BadInput(f"{str(error).splitlines()[0]}\n{USAGE.splitlines()[0]}") from error
     for name in ("tokens", "rounds"):
@@ -180,11 +181,10 @@ def _show(speed: Speed) -> None:
         f"{speed.workers} at a time; {len(speed.rounds['ours'])} rounds"
     )
     table(["", "tok/s", "x bare", "of limit", "peak"], rows, title=title, text_columns=1)
-    extra = "" if speed.extra_bytes is None else f"; scoring adds {speed.extra_bytes / 1e6:,.0f} MB to the backbone's"
-    say(
-        f"limit: 2 S + 2 d V = {speed.flops_per_token / 1e6:,.1f} MFLOP per token at {speed.rate / 1e9:,.0f} GFLOP/s, "
-        f"the best matrix product here{extra}"
-    )
+    work, rate = speed.flops_per_token / 1e6, speed.rate / 1e9
+    say(f"limit: 2 S + 2 d V = {work:,.1f} MFLOP per token at {rate:,.0f} GFLOP/s, a large matrix product here")
+    if speed.extra_bytes is not None:
+        say(f"scoring adds {speed.extra_bytes / 1e6:,.0f} MB to what weights and backbone take")
 
 
 _SHOWN = {
@@ -199,7 +199,8 @@ def _precision(config: PrecisionConfig) -> None:
     from rbptrack.bench.precision import VARIANTS, compare
 
     rows: list[Row] = []
-    for name in _configured("model", config.model):
+    names = [name for wanted in split_list(config.model) for name in _configured("model", wanted)]
+    for name in names:
         for dataset in split_list(config.dataset):
             load = {dtype: _loaded(name, dataset, config.tokens, dtype=dtype) for dtype in Dtype}
             models = {dtype: model for dtype, (model, _) in load.items()}
