@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from rbptrack.analyzer import Analyzer, Report, Runs
 from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.families import Family, read_families
+from rbptrack.families import Family, families, read_families
 from rbptrack.figures import log_axis, look, panel_per, short_number, style
 from rbptrack.forms import Verdict, compare_forms
 from rbptrack.ranktable import DocumentCounts, log_grid
@@ -167,6 +167,11 @@ class PowerLaw(Analyzer):
             fits = self._fit_group(family, counts, report)
             if fits:
                 laws[family.name, family.dataset] = fits
+        for family in families(runs, [], least=3):
+            if (family.name, family.dataset) not in laws:
+                fits = self._fit_logged(family, report)
+                if fits:
+                    laws[family.name, family.dataset] = fits
         if not laws:
             raise RbptrackError(" ".join(report.notes) or "no measurement to fit")
         shown = [fit for fits in laws.values() for k, fit in fits.items() if k in (CE, *self.ks)]
@@ -241,6 +246,28 @@ class PowerLaw(Analyzer):
             covariance = paired_covariance(list(np.log(replicate)))
             law = fit_power_law(sizes, y, covariance=covariance, level=self.level)
             fits[k] = Fit(k, family, sizes, y, covariance, law)
+        return fits
+
+    def _fit_logged(self, family: Family, report: Report) -> dict[int, Fit]:
+        """Laws from the logged metrics alone, for measurements that came without ranks."""
+        fits: dict[int, Fit] = {}
+        sizes = self._sizes(family)
+        for k in [CE, *self.ks]:
+            logged = family.column("ce" if k == CE else f"rbp_{k}")
+            error = np.nan_to_num(family.column("ce_se" if k == CE else f"rbp_{k}_se"))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                y = logged if k == CE else -np.log(logged)
+                log_se = error / logged / (1 if k == CE else y)  # of ln y
+            if not (np.isfinite(sizes).all() and np.isfinite(y).all() and (y > 0).all()):
+                continue
+            covariance = np.diag(log_se**2)
+            law = fit_power_law(sizes, y, covariance=covariance, level=self.level)
+            fits[k] = Fit(k, family, sizes, y, covariance, law)
+        if fits:
+            report.notes.append(
+                f"{family}: no rank tables to read; the logged metrics are fitted, and their standard errors (where "
+                "logged) taken as independent between sizes."
+            )
         return fits
 
     def _forecasts(self, shown: list[Fit]) -> pd.DataFrame:

@@ -8,6 +8,7 @@ from scipy import stats
 from plugins.power_law import PowerLaw
 from rbptrack.analyzer import Runs
 from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.ranktable import RankTable
 from tests.synthetic import family_runs, together
 
 SIZES = np.geomspace(1e4, 1e7, 6)
@@ -126,6 +127,20 @@ def test_forecasts_pooling_and_equal_tokens_on_request() -> None:
     assert equal["sizes"].to_dict() == {"f0": 6, "f1": 5}
     assert equal["alpha"].to_dict() == pytest.approx({"f0": 0.1, "f1": 0.12}, abs=1e-6)
     assert any("f2 on text: no 3 models are known to be trained on equally many" in note for note in report.notes)
+
+
+def test_measurements_without_ranks_are_fitted_from_logged_metrics() -> None:
+    whole = family_runs(SIZES, alpha=0.1, a=3.0)
+
+    def missing(run_id: str) -> RankTable:
+        raise RbptrackError(f"run {run_id} lacks its artifact ranks.parquet")
+
+    report = PowerLaw(ks=[1, 5, 10]).analyze(Runs(whole.frame, histogram=whole.histogram, ranks=missing))
+    table = report.tables["fits"].set_index("metric")
+    assert set(table.index) == {"CE", "RBP_1", "RBP_10"}, "RBP_5 was not logged"
+    expected = fitted(whole).loc[("toy", "text", "RBP_10"), "alpha"]
+    assert table.loc["RBP_10", "alpha"] == pytest.approx(expected)
+    assert any("no rank tables to read; the logged metrics are fitted" in note for note in report.notes)
 
 
 def test_size_may_be_total_parameters_or_training_compute() -> None:
