@@ -1,6 +1,6 @@
 """Two families, checkpoints or precisions on the same texts, or one family on two datasets: what differs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import combinations
@@ -17,6 +17,7 @@ from rbptrack.families import Family, read_families
 from rbptrack.figures import look, panel_per, short_number, style
 from rbptrack.ranktable import DocumentCounts
 from rbptrack.statistics import (
+    BOOTSTRAP_SEED,
     FloatArray,
     PowerLawFit,
     bootstrap_metrics,
@@ -26,6 +27,7 @@ from rbptrack.statistics import (
     paired_covariance,
 )
 
+CE = 0  # stands for cross-entropy where a k is expected
 TEXT = "ln nats of the text"
 SIDES = {"A": "one side", "B": "the other", "on": "the dataset or family that they share"}
 
@@ -35,7 +37,17 @@ class Side:
     """One family on one dataset, and the counts of each size, ascending in S."""
 
     family: Family
-    counts: list[DocumentCounts]
+    counts: Mapping[int, DocumentCounts]
+    drawn: dict[tuple[int, int, int], FloatArray] = field(default_factory=dict)
+
+    def draws(self, i: int, *, replicates: int, seed: int) -> FloatArray:
+        """CE and RBP_k of the i-th size in bootstrap replicates, (replicates, 1 + ks); drawn once."""
+        key = (i, replicates, seed)
+        if key not in self.drawn:
+            counts = self.counts[i]
+            weights = document_weights(len(counts.document), replicates=replicates, seed=seed)
+            self.drawn[key] = bootstrap_metrics(counts, weights)
+        return self.drawn[key]
 
     @property
     def texts(self) -> str:
@@ -123,7 +135,7 @@ class Compare(Analyzer):
             return runs.document_counts(run_id, [k for k in self.ks if k <= family.vocab_size])
 
         for family, counts in read_families(runs, load, report.notes):
-            sides.append(Side(family, counts))
+            sides.append(Side(family, dict(enumerate(counts))))
         pairs = list(self._pairs(sides))
         if not pairs:
             there = ", ".join(f"{s.family.name}/{s.family.dataset}" for s in sides) or "nothing"
@@ -135,7 +147,9 @@ class Compare(Analyzer):
         if not differences:
             raise RbptrackError(f"nothing to compare: no two models of equal S (within a factor {self.within:g})")
         table = pd.DataFrame(differences)
-        exponents = [row for a, b in pairs for row in self._exponents(a, b)]
+        used = {id(side): side for pair in pairs for side in pair}
+        laws = {key: _laws(side, self.replicates, self.level) for key, side in used.items() if len(side.family.s) >= 3}
+        exponents = [row for a, b in pairs for row in self._exponents(a, b, laws)]
         report.tables["summary"] = self._summary(table)
         if exponents:
             report.tables["exponents"] = pd.DataFrame(exponents)
@@ -183,13 +197,17 @@ class Compare(Analyzer):
         if not pairs:
             report.notes.append(f"{labels['A']} and {labels['B']}: no two models of equal S (within {self.within:g}).")
         for i, j in pairs:
-            left, right = a.counts[i], b.counts[j]
-            if paired:
-                left, right = _same_documents(left, right)
-            weights = document_weights(len(left.document), replicates=self.replicates)
+            one, two = a, b
+            if paired and not np.array_equal(a.counts[i].document, b.counts[j].document):
+                left, right = _same_documents(a.counts[i], b.counts[j])
+                one, two = Side(a.family, {i: left}), Side(b.family, {j: right})
+            left, right = one.counts[i], two.counts[j]
             # Other documents: drawn independently of the first side's.
-            other = weights if paired else document_weights(len(right.document), replicates=self.replicates, seed=1)
-            ks = [k for k in left.ks if k in right.ks]
+            seeds = (BOOTSTRAP_SEED, BOOTSTRAP_SEED if paired else BOOTSTRAP_SEED + 1)
+            drawn = [
+                side.draws(place, replicates=self.replicates, seed=seed)
+                for side, place, seed in zip((one, two), (i, j), seeds, strict=True)
+            ]
             common = labels | {
                 "model_A": _model(a, i),
                 "model_B": _model(b, j),
@@ -201,11 +219,17 @@ class Compare(Analyzer):
                 "documents": min(len(left.document), len(right.document)),
                 "same_tokens": bool(paired and left.tokens.sum() == right.tokens.sum()),
             }
-            drawn = [bootstrap_metrics(left.select(ks), weights), bootstrap_metrics(right.select(ks), other)]
-            once = [bootstrap_metrics(c.select(ks), np.ones((1, len(c.document))))[0] for c in (left, right)]
-            for column, metric in enumerate(["CE", *(f"RBP_{k}" for k in ks)]):
-                yield common | self._row(metric, [v[column] for v in once], [d[:, column] for d in drawn]) | rest
+            once = [bootstrap_metrics(c, np.ones((1, len(c.document))))[0] for c in (left, right)]
+            for k in [CE, *(k for k in left.ks if k in right.ks)]:
+                at = [0 if k == CE else c.ks.index(k) + 1 for c in (left, right)]
+                metric = "CE" if k == CE else f"RBP_{k}"
+                values, replicates = (
+                    [float(v[c]) for v, c in zip(once, at, strict=True)],
+                    [d[:, c] for d, c in zip(drawn, at, strict=True)],
+                )
+                yield common | self._row(metric, values, replicates) | rest
             if paired:
+                weights = document_weights(len(left.document), replicates=self.replicates)
                 text = [np.log(weights @ c.nats) for c in (left, right)]
                 yield common | self._row(TEXT, [float(np.log(c.nats.sum())) for c in (left, right)], text) | rest
 
@@ -221,12 +245,10 @@ class Compare(Analyzer):
             "high": float(high),
         }
 
-    def _exponents(self, a: Side, b: Side) -> Iterator[dict[str, Any]]:
-        if min(len(a.family.s), len(b.family.s)) < 3:
-            return
-        laws = [_laws(side, self.replicates, self.level) for side in (a, b)]
-        for metric in (m for m in laws[0] if m in laws[1]):
-            one, two = laws[0][metric], laws[1][metric]
+    def _exponents(self, a: Side, b: Side, laws: dict[int, dict[str, PowerLawFit]]) -> Iterator[dict[str, Any]]:
+        left, right = laws.get(id(a), {}), laws.get(id(b), {})
+        for metric in (m for m in left if m in right):
+            one, two = left[metric], right[metric]
             both = float(np.hypot(one.se, two.se))
             freedom = both**4 / (one.se**4 / (one.points - 2) + two.se**4 / (two.points - 2)) if both > 0 else 1.0
             half = float(stats.t.ppf(0.5 + self.level / 2, freedom)) * both
@@ -333,7 +355,7 @@ def _same_documents(left: DocumentCounts, right: DocumentCounts) -> tuple[Docume
 
 
 def _laws(side: Side, replicates: int, level: float) -> dict[str, PowerLawFit]:
-    values, draws = law_values(side.counts, replicates=replicates)
+    values, draws = law_values(list(side.counts.values()), replicates=replicates)
     laws = {}
     for column, metric in enumerate(["CE", *(f"RBP_{k}" for k in side.counts[0].ks)]):
         y, replicate = values[:, column], draws[:, :, column]

@@ -31,6 +31,9 @@ ORDER = (
 """The paper's order, then what goes beyond it; analyzers that are not named follow by name."""
 
 
+_MOST_ROWS = 40  # of a table on the terminal
+
+
 @dataclass
 class Findings:
     """What several analyzers made of the same measurements.
@@ -144,7 +147,12 @@ def _show_table(section: Section) -> None:
         words = [not all(_is_number(row[i]) for row in rows) for i in range(len(frame.columns))]
         texts = words.index(False) if False in words else len(words)
         say("")
+        cut = len(rows) - _MOST_ROWS
+        if cut > 1:
+            rows = rows[:_MOST_ROWS]
         table(list(frame.columns), rows, title=unescape(section.about), text_columns=texts)
+        if cut > 1:
+            say(f"and {cut} more rows in the report")
 
 
 def first_line(analyzer: Analyzer) -> str:

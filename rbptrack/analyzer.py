@@ -65,6 +65,7 @@ COLUMNS: Mapping[str, str] = {
 
 T = TypeVar("T")
 _EVERY_K = 100  # the paper's law in k ends here; up to it every k is counted
+_PAPER_K = (500, 2500, 10000)  # the larger k of its Table 2
 
 
 class Unreadable(RbptrackError):
@@ -108,7 +109,8 @@ class Runs:
     def document_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
         """Tokens, nats and hits of each k per document of one run; kept, for many k. Raises Unreadable.
 
-        Analyzers that ask for k up to 100, on `log_grid(|V|)`, or logged, read each rank table once between them.
+        Analyzers that ask for k up to 100, the paper's, logged ones or those of `log_grid(|V|)` read each rank table
+        once between them.
         """
         kept = self._counts.get(run_id)
         if kept is None and (logged_only := self._imported_counts(run_id, ks)):
@@ -117,7 +119,8 @@ class Runs:
             table = self.ranks(run_id)
             logged = [int(c[4:]) for c in self.frame.columns if c.startswith("rbp_") and c[4:].isdigit()]
             small = range(1, min(_EVERY_K, table.vocab_size) + 1)
-            every = {*small, *log_grid(table.vocab_size).tolist(), *logged, *ks, *(kept.ks if kept else ())}
+            larger = [k for k in (*_PAPER_K, *logged) if k <= table.vocab_size]
+            every = {*small, *larger, *log_grid(table.vocab_size).tolist(), *ks, *(kept.ks if kept else ())}
             kept = self._counts[run_id] = table.document_counts(sorted(every))
         return kept.select(ks)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ BOOTSTRAP_REPLICATES = 1000
 BOOTSTRAP_SEED = 20251020
 
 
+@lru_cache(maxsize=8)  # every analyzer of a sweep asks for the same few, and drawing takes longer than using them
 def document_weights(
     documents: int, *, replicates: int = BOOTSTRAP_REPLICATES, seed: int = BOOTSTRAP_SEED
 ) -> FloatArray:
@@ -28,7 +30,9 @@ def document_weights(
     resampled jointly.
     """
     rng = np.random.default_rng(seed)
-    return rng.multinomial(documents, np.full(documents, 1 / documents), size=replicates).astype(np.float64)
+    weights = rng.multinomial(documents, np.full(documents, 1 / documents), size=replicates).astype(np.float64)
+    weights.flags.writeable = False  # shared
+    return weights
 
 
 def bootstrap_metrics(counts: DocumentCounts, weights: FloatArray) -> FloatArray:

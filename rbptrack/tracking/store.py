@@ -93,6 +93,7 @@ class Store:
         )
         self._artifacts = config.artifacts
         self._client: MlflowClient | None = None
+        self._locations: dict[str, str] = {}  # of the artifacts of each run that was asked for
         self._experiment_id = ""
         self._away_until = 0.0
 
@@ -377,6 +378,9 @@ class Store:
 
     def artifact(self, run_id: str, path: str) -> Path:
         """A local copy of an artifact (the file itself where the store is local)."""
+        here = Path(self.artifact_uri(run_id), path)
+        if here.is_absolute() and here.exists():
+            return here  # MLflow's own way asks the database several times for each file
         try:
             found = mlflow.artifacts.download_artifacts(run_id=run_id, artifact_path=path, tracking_uri=self.uri)
         except (MlflowException, OSError) as error:
@@ -385,8 +389,13 @@ class Store:
 
     def artifact_uri(self, run_id: str) -> str:
         """Where the run's artifacts lie; a plain path where the store is local."""
-        uri = str(self.open().get_run(run_id).info.artifact_uri)
-        return unquote(urlsplit(uri).path) if uri.startswith("file:") else uri
+        if run_id not in self._locations:
+            try:
+                uri = str(self.open().get_run(run_id).info.artifact_uri)
+            except MlflowException as error:
+                raise RbptrackError(f"the store knows no run {run_id}: {error}") from error
+            self._locations[run_id] = unquote(urlsplit(uri).path) if uri.startswith("file:") else uri
+        return self._locations[run_id]
 
     def runs(self, chosen: FilterConfig, *, run_ids: Sequence[str] = ()) -> Runs:
         """Finished measurements as a table: those of run_ids, or all that pass the filters.
