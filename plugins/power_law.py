@@ -197,6 +197,7 @@ class PowerLaw(Analyzer):
                 f"r2/{where}": fit.law.r2,
             }
         self._figures(report, laws)
+        report.headline = _headline(shown)
         report.notes += [text for fits in laws.values() for text in self._sentences(fits, shown, verdicts)]
         return report
 
@@ -421,6 +422,17 @@ _SIZE_LABELS = {
     "total_params": "S, all parameters",
     "training_flops": "S, training FLOPs (6 S D)",
 }
+
+
+def _headline(shown: list[Fit]) -> str:
+    """The range of alpha per metric over families and datasets, and in how many cases a law is visible."""
+    parts = []
+    for metric in dict.fromkeys(f.metric for f in shown):
+        alphas = [f.law.alpha for f in shown if f.metric == metric]
+        low, high = f"{min(alphas):.3f}", f"{max(alphas):.3f}"
+        parts.append(f"{low} to {high} for {metric}" if low != high else f"{low} for {metric}")
+    clear = sum(f.law.low > 0 for f in shown)
+    return f"alpha is {', '.join(parts)}; its interval lies above 0 in {clear} of {len(shown)} fits"
 
 
 def _grouped(fits: list[Fit]) -> Iterator[tuple[tuple[str, str], list[Fit]]]:

@@ -107,6 +107,7 @@ def render(
                 "name": s.name,
                 "about": s.about,
                 "options": s.options,
+                "headline": _sentence(s.report.headline),
                 "notes": [note for note in s.report.notes if note not in common],
                 "figures": [
                     (_title(name), Markup(svg), s.report.captions.get(name, ""))  # noqa: S704 - matplotlib escapes
@@ -149,6 +150,10 @@ class _Table:
 def _html_table(frame: pd.DataFrame) -> _Table:
     html = frame.to_html(index=False, border=0, na_rep="", float_format=lambda v: f"{v:.4g}", escape=True)
     return _Table(Markup(html), len(frame), len(frame) > _LONG)  # noqa: S704 - pandas has escaped the cells
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:].rstrip(".")
 
 
 def _title(name: str) -> str:
