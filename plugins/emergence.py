@@ -18,7 +18,7 @@ from scipy import stats
 from rbptrack.analyzer import Analyzer, Report, Runs
 from rbptrack.errors import RbptrackError
 from rbptrack.families import Family, read_families
-from rbptrack.figures import COLOURS, MARKERS, gradient, log_axis, panels, style
+from rbptrack.figures import COLOURS, gradient, grid, grid_of, legend_of_all, log_axis, look, panel_per, style
 from rbptrack.statistics import FloatArray, document_weights, fit_power_law, paired_covariance
 from rbptrack.windows import Answers, Ladder, Segments, WindowCounts, count_windows, ladder, read_answers
 
@@ -387,58 +387,61 @@ class Emergence(Analyzer):
 
     def _draw(self, report: Report, table: pd.DataFrame) -> None:
         for name in sorted(set(table["family"])):
-            mine = table[table["family"] == name]
-            report.figures[f"success_{name}"] = self._success(mine)
-            report.figures[f"ladder_{name}"] = self._ladder(mine)
+            report.figures[f"success_{name}"] = self._success(table[table["family"] == name])
+        report.figures["ladder"] = self._ladder(table[table["k"] == table["k"].min()])
         if "laws" in report.tables:
             report.figures["alpha_against_n"] = self._alpha(report.tables["laws"])
         if "answers" in report.tables:
             report.figures["answers"] = self._answers_figure(report.tables["answers"])
+        report.captions["ladder"] = "the largest size of each family; intervals by document bootstrap"
+        report.captions["alpha_against_n"] = (
+            "only N with enough runs at 4 sizes or more; independence predicts a level line"
+        )
 
     def _success(self, table: pd.DataFrame) -> Figure:
-        """The paper's figure 7: p against S, one row of panels per k, N as colour; dashes: RBP_k^N."""
+        """The paper's figure 7: p against S, a row of panels per dataset, N as colour; dashes: RBP_k^N."""
         datasets, ks = sorted(set(table["dataset"])), sorted(set(table["k"]))
         colours = dict(zip(self._lengths, gradient(len(self._lengths)), strict=True))
         with style():
-            figure, axes = panels(len(ks), len(datasets), height=2.7, sharex="col")
-            for (i, k), (j, dataset) in _grid(ks, datasets):
-                ax, rows = axes[i][j], table[(table["dataset"] == dataset) & (table["k"] == k)]
+            figure, axes = grid(len(datasets), len(ks), legend=1.3)
+            for (i, j), ax in np.ndenumerate(axes):
+                rows = table[(table["dataset"] == datasets[i]) & (table["k"] == ks[j])]
+                if not len(rows):
+                    ax.set_visible(False)
+                    continue
                 floor = max(min(rows["p"].dropna(), default=1.0) / 5, 1e-7)
                 for n in self._lengths:
                     one = rows[rows["N"] == n]
                     seen = one[one["p"].notna()]
                     if len(seen):
                         error = np.clip([seen["p"] - seen["p_low"], seen["p_high"] - seen["p"]], 0, None)
-                        ax.errorbar(
-                            seen["S"], seen["p"], yerr=error, fmt="o-", ms=3.5, lw=1, color=colours[n], label=f"N = {n}"
-                        )
+                        drawn = {"color": colours[n], "lw": 1, "ms": 3.5}
+                        ax.errorbar(seen["S"], seen["p"], yerr=error, fmt="o-", label=f"N = {n}", **drawn)
                     shown = one[one["p_independent"] > floor / 3]
                     ax.plot(shown["S"], shown["p_independent"], "--", lw=1, color=colours[n])
                 ax.plot([], [], "--", lw=1, color="0.3", label="RBP$_k^N$,\nindependent")
                 log_axis(ax.xaxis, low=rows["S"].min() / 1.5, high=rows["S"].max() * 1.5)
                 log_axis(ax.yaxis, low=floor, high=2.0)
-                ax.set_title(f"{dataset}, k = {k}")
-                if i == len(ks) - 1:
-                    ax.set_xlabel("S, non-embedding parameters")
+                ax.set(title=f"{datasets[i]}, k = {ks[j]}", xlabel="S, non-embedding parameters")
             for row in axes:
-                row[0].set_ylabel("share of windows with all R ≤ k")
-            figure.legend(*_legend(axes), loc="outside right upper", fontsize=8.5)
+                row[0].set_ylabel("windows with all R ≤ k")
+            legend_of_all(figure, legend=1.3)
             return figure
 
     def _ladder(self, table: pd.DataFrame) -> Figure:
-        """-ln p against N for the largest size: measured, and what each null predicts."""
-        datasets, ks = sorted(set(table["dataset"])), sorted(set(table["k"]))
-        labels = {
-            "independent": "independent",
-            "documents": "hits anywhere in\ntheir document",
-            "markov": "first-order\nMarkov chain",
-        }
+        """-ln p against N for the largest size of each family: measured, and what each null predicts."""
+        datasets, names = sorted(set(table["dataset"])), sorted(set(table["family"]))
+        labels = {"independent": "independent", "documents": "hits anywhere in\ntheir document"}
+        labels["markov"] = "first-order\nMarkov chain"
         with style():
-            figure, axes = panels(len(ks), len(datasets), height=2.7, sharex=True)
-            for (i, k), (j, dataset) in _grid(ks, datasets):
-                ax, rows = axes[i][j], table[(table["dataset"] == dataset) & (table["k"] == k)]
+            figure, axes = grid_of(datasets, names, legend=1.5)
+            for (dataset, name), ax in axes.items():
+                rows = table[(table["dataset"] == dataset) & (table["family"] == name)]
                 rows = rows[rows["S"] == rows["S"].max()]
                 seen = rows[rows["p"].notna() & (rows["p"] < 1)]
+                if not len(seen):
+                    ax.set_visible(False)
+                    continue
                 for number, null in enumerate(NULLS, start=1):
                     predicted = seen[seen[f"p_{null}"] > 0]
                     values = -np.log(predicted[f"p_{null}"])
@@ -447,77 +450,58 @@ class Emergence(Analyzer):
                 with np.errstate(divide="ignore"):
                     error = np.clip([y + np.log(seen["p_high"]), -np.log(seen["p_low"]) - y], 0, None)
                 error = np.where(np.isfinite(error), error, 0)
-                ax.errorbar(
-                    seen["N"], y, yerr=error, fmt="o-", ms=4, lw=1.2, capsize=2, color=COLOURS[0], label="measured"
-                )
-                ax.set(title=f"{dataset}, {rows['size'].iloc[0]}, k = {k}")
-                if len(seen):
-                    log_axis(
-                        ax.yaxis, low=y.min() / 1.3, high=-np.log(seen[[f"p_{n}" for n in NULLS]].min().min()) * 1.3
-                    )
-                ax.set_xscale("log", base=2)
-                ax.xaxis.set_major_formatter(lambda v, _: f"{v:.0f}")
-                if i == len(ks) - 1:
-                    ax.set_xlabel("N, tokens in a row")
-            for row in axes:
-                row[0].set_ylabel("−ln p")
-            figure.legend(*_legend(axes), loc="outside right upper", fontsize=8.5)
+                drawn = {"color": COLOURS[0], "lw": 1.2, "ms": 4, "capsize": 2}
+                ax.errorbar(seen["N"], y, yerr=error, fmt="o-", label="measured", **drawn)
+                highest = -np.log(seen["p_independent"].min())
+                log_axis(ax.yaxis, low=y.min() / 1.3, high=max(highest, y.max()) * 1.3)
+                _powers_of_two(ax)
+                title = f"{name} {rows['size'].iloc[0]} on {dataset}, k = {rows['k'].iloc[0]}"
+                ax.set(title=title, xlabel="N, tokens in a row", ylabel="−ln p")
+            legend_of_all(figure, legend=1.5)
             return figure
 
     def _alpha(self, laws: pd.DataFrame) -> Figure:
         """alpha_N against N; independence predicts a level line."""
         datasets, names, ks = (sorted(set(laws[c])) for c in ("dataset", "family", "k"))
         with style():
-            figure, axes = panels(1, len(datasets), sharey=True)
-            for ax, dataset in zip(axes[0], datasets, strict=True):
+            figure, axes = panel_per(datasets, sharey=True)
+            for ax, dataset in zip(axes, datasets, strict=True):
                 for number, (name, k) in enumerate((n, k) for n in names for k in ks):
                     rows = laws[(laws["dataset"] == dataset) & (laws["family"] == name) & (laws["k"] == k)]
                     rows = rows[(rows["N"] == 1) | (rows["sizes"] >= 4)]  # three sizes leave no interval worth drawing
-                    if not len(rows):
-                        continue
                     error = [rows["alpha"] - rows["alpha_low"], rows["alpha_high"] - rows["alpha"]]
                     shift = 1.03 ** (number - len(names) * len(ks) / 2)
-                    ax.errorbar(
-                        rows["N"] * shift,
-                        rows["alpha"],
-                        yerr=error,
-                        fmt=MARKERS[ks.index(k) % len(MARKERS)] + "-",
-                        ms=4,
-                        lw=1,
-                        capsize=2,
-                        color=COLOURS[number % len(COLOURS)]
-                        if len(names) == 1
-                        else COLOURS[names.index(name) % len(COLOURS)],
-                        label=f"{name}, k = {k}",
-                    )
-                ax.set(title=dataset, xlabel="N, tokens in a row")
-                ax.set_xscale("log", base=2)
-                ax.xaxis.set_major_formatter(lambda v, _: f"{v:.0f}")
-            axes[0][0].set_ylabel(f"α$_N$ of −ln p = C$_N$ S$^{{−α_N}}$ ({self.level:.0%})")
-            figure.legend(*_legend(axes), loc="outside right upper", fontsize=8.5)
+                    colour, _ = look(number if len(names) == 1 else names.index(name))
+                    _, marker = look(ks.index(k))
+                    drawn = {"color": colour, "lw": 1, "ms": 4, "capsize": 2, "label": f"{name}, k = {k}"}
+                    ax.errorbar(rows["N"] * shift, rows["alpha"], yerr=error, fmt=f"{marker}-", **drawn)
+                _powers_of_two(ax)
+                ax.set(xlabel="N, tokens in a row", ylabel="α$_N$ of −ln p = C$_N$ S$^{−α_N}$")
+            figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8.5)
             return figure
 
     def _answers_figure(self, table: pd.DataFrame) -> Figure:
         datasets, ks, names = (sorted(set(table[c])) for c in ("dataset", "k", "family"))
         with style():
-            figure, axes = panels(len(names), len(datasets), height=2.8)
-            for (i, name), (j, dataset) in _grid(names, datasets):
-                ax = axes[i][j]
+            figure, axes = grid_of(datasets, names, legend=1.6)
+            for (dataset, name), ax in axes.items():
+                mine = table[(table["dataset"] == dataset) & (table["family"] == name)]
+                if not len(mine):
+                    ax.set_visible(False)
+                    continue
                 for number, k in enumerate(ks):
-                    rows = table[(table["dataset"] == dataset) & (table["k"] == k) & (table["family"] == name)]
+                    rows, (colour, _) = mine[mine["k"] == k], look(number)
                     error = np.clip([rows["share"] - rows["share_low"], rows["share_high"] - rows["share"]], 0, None)
-                    colour = COLOURS[number % len(COLOURS)]
-                    ax.errorbar(
-                        rows["S"], rows["share"], yerr=error, fmt="o", ms=4, capsize=2, color=colour, label=f"k = {k}"
-                    )
+                    drawn = {"color": colour, "ms": 4, "capsize": 2, "label": f"k = {k}"}
+                    ax.errorbar(rows["S"], rows["share"], yerr=error, fmt="o", **drawn)
                     ax.plot(rows["S"], rows["share_by_law"], "-", lw=1, color=colour)
                     ax.plot(rows["S"], rows["share_independent"], ":", lw=1.4, color=colour)
                 ax.plot([], [], "-", lw=1, color="0.3", label="RBP$_k^{length}$,\nRBP$_k$ by its law")
                 ax.plot([], [], ":", lw=1.4, color="0.3", label="RBP$_k^{length}$,\nRBP$_k$ measured")
                 ax.set(title=f"{name} on {dataset}", xlabel="S, non-embedding parameters", ylim=(-0.02, None))
-                log_axis(ax.xaxis, low=table["S"].min() / 1.5, high=table["S"].max() * 1.5)
-            axes[0][0].set_ylabel("share of whole answers with R ≤ k")
-            figure.legend(*_legend(axes), loc="outside right upper", fontsize=8.5)
+                ax.set_ylabel("whole answers with R ≤ k")
+                log_axis(ax.xaxis, low=mine["S"].min() / 1.5, high=mine["S"].max() * 1.5)
+            legend_of_all(figure, legend=1.6)
             return figure
 
 
@@ -553,17 +537,9 @@ def _answer_sentences(family: Family, rows: Sequence[dict[str, Any]]) -> list[st
     ]
 
 
-def _grid(rows: Sequence[Any], columns: Sequence[Any]) -> list[tuple[tuple[int, Any], tuple[int, Any]]]:
-    return [(row, column) for row in enumerate(rows) for column in enumerate(columns)]
-
-
-def _legend(axes: Any) -> tuple[list[Any], list[str]]:
-    """Every label once, of all panels."""
-    found: dict[str, Any] = {}
-    for ax in axes.ravel():
-        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    return list(found.values()), list(found)
+def _powers_of_two(ax: Any) -> None:
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter(lambda v, _: f"{v:.0f}")
 
 
 def _summary(table: pd.DataFrame) -> pd.DataFrame:

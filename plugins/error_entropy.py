@@ -17,7 +17,7 @@ from scipy import stats
 from rbptrack.analyzer import Analyzer, Report, Runs
 from rbptrack.errors import RbptrackError
 from rbptrack.families import Family, read_families
-from rbptrack.figures import COLOURS, MARKERS, log_axis, panels, style
+from rbptrack.figures import COLOURS, MARKERS, grid, log_axis, style
 from rbptrack.ranktable import RankHistogram, RankTable
 from rbptrack.statistics import FloatArray, PowerLawFit, fit_power_law
 
@@ -311,36 +311,33 @@ class ErrorEntropy(Analyzer):
         )
 
     def _figure(self, found: list[Parts]) -> Figure:
-        """Above, the parts in nats; below, those that are positive, with their laws, on log axes."""
+        """Left, the parts in nats; right, those that are positive, with their laws, on log axes."""
         with style():
-            figure, axes = panels(2, len(found), height=2.9)
-            for column, p in enumerate(found):
-                above, below = axes[0][column], axes[1][column]
+            figure, axes = grid(len(found), 2, width=4.4, height=3.2)
+            for (plain, logs), p in zip(axes, found, strict=True):
                 line = np.geomspace(p.family.s.min(), p.family.s.max(), 40)
                 drawn = []
                 for number, part in enumerate(PARTS):
                     y, look = p.values[:, number], {"color": COLOURS[number], "marker": MARKERS[number], "ms": 4.5}
                     error = 1.96 * np.sqrt(np.diagonal(p.covariance[number]))
-                    above.errorbar(p.family.s, y, yerr=error, lw=1.1, capsize=2, label=LABELS[part], **look)
+                    plain.errorbar(p.family.s, y, yerr=error, lw=1.1, capsize=2, label=LABELS[part], **look)
                     if (y > 0).all():
                         drawn.append(y)
                         law = p.laws.get(part)
                         holds = law is not None and law.low > 0
                         label = f"{LABELS[part]}: α = {law.alpha:.3f}" if law and holds else f"{LABELS[part]}: no law"
-                        below.errorbar(p.family.s, y, yerr=error, ls="", capsize=2, label=label, **look)
+                        logs.errorbar(p.family.s, y, yerr=error, ls="", capsize=2, label=label, **look)
                         if law:
-                            below.plot(line, law.predict(line), "-" if holds else ":", lw=1.1, color=COLOURS[number])
-                above.axhline(0, color="0.4", lw=0.8)
-                above.set(title=str(p.family))
-                below.set(xlabel="S, non-embedding parameters")
-                for ax in (above, below):
+                            logs.plot(line, law.predict(line), "-" if holds else ":", lw=1.1, color=COLOURS[number])
+                plain.axhline(0, color="0.4", lw=0.8)
+                plain.set(ylabel="nats per token")
+                for ax in (plain, logs):
+                    ax.set(title=str(p.family), xlabel="S, non-embedding parameters")
                     log_axis(ax.xaxis, low=p.family.s.min() / 1.5, high=p.family.s.max() * 1.5)
                 low, high = min(map(np.min, drawn)), max(map(np.max, drawn))
-                log_axis(below.yaxis, low=low / (high / low) ** 0.45, high=high * 1.3)
-                below.legend(loc="lower left", fontsize=8)
-            axes[0][0].legend(fontsize=8)
-            axes[0][0].set_ylabel("nats per token")
-            axes[1][0].set_ylabel("nats per token, log axis")
+                log_axis(logs.yaxis, low=low / (high / low) ** 0.45, high=high * 1.3)
+                logs.legend(loc="lower left", fontsize=8)
+                plain.legend(fontsize=8)
             return figure
 
 

@@ -17,7 +17,7 @@ from scipy import stats
 from rbptrack.analyzer import Analyzer, Report, Runs
 from rbptrack.errors import RbptrackError
 from rbptrack.families import Family, read_families
-from rbptrack.figures import COLOURS, MARKERS, gradient, log_axis, panels, short_number, style
+from rbptrack.figures import MARKERS, gradient, log_axis, look, panel_per, short_number, style
 from rbptrack.ranktable import DocumentCounts, RankHistogram, log_grid
 from rbptrack.statistics import FloatArray, bootstrap_metrics, document_weights, fit_power_law, paired_covariance
 
@@ -316,70 +316,67 @@ class KLaw(Analyzer):
     def _against_k(self, found: list[Curves]) -> Figure:
         """The paper's figure 9: one panel per dataset, one colour per size."""
         with style():
-            figure, axes = panels(1, len(found), height=3.6)
-            for ax, c in zip(axes[0], found, strict=True):
+            figure, axes = panel_per([str(c.family) for c in found], height=3.6)
+            for ax, c in zip(axes, found, strict=True):
                 low, high = c.y.min() / 1.3, c.y.max() * 1.3
                 for i, colour in enumerate(gradient(len(c.beta))):
                     label = f"{c.family.labels[i]}: β = {c.beta[i]:.3f}"
                     ax.plot(c.ks, c.y[i], MARKERS[i % len(MARKERS)], ms=3.5, color=colour, label=label)
                     ax.plot(c.ks, np.exp(c.intercept[i]) * c.ks ** -c.beta[i], "-", lw=1.1, color=colour)
-                ax.set(title=str(c.family), xlabel="k")
+                ax.set(xlabel="k", ylabel="−ln RBP$_k$")
                 log_axis(ax.xaxis, low=c.ks[0] / 1.15, high=c.ks[-1] * 1.15)
                 log_axis(ax.yaxis, low=low / (high / low) ** 0.25, high=high)
                 ax.legend(loc="lower left", fontsize=7.5, ncols=2 if len(c.beta) > 5 else 1)
-            axes[0][0].set_ylabel("−ln RBP$_k$")
             return figure
 
     def _beta_against_size(self, found: list[Curves]) -> Figure:
         datasets = sorted({c.family.dataset for c in found})
         names = sorted({c.family.name for c in found})
         with style():
-            figure, axes = panels(1, len(datasets), sharey=True)
+            figure, axes = panel_per(datasets, sharey=True)
             tail = 50 * (1 - self.level)
-            for ax, dataset in zip(axes[0], datasets, strict=True):
+            for ax, dataset in zip(axes, datasets, strict=True):
                 here = [c for c in found if c.family.dataset == dataset]
                 for c in here:
-                    number = names.index(c.family.name)
+                    colour, marker = look(names.index(c.family.name))
                     low, high = np.percentile(c.beta_draws, [tail, 100 - tail], axis=1)
                     error = np.clip([c.beta - low, high - c.beta], 0, None)
                     ax.errorbar(
                         c.family.s,
                         c.beta,
                         yerr=error,
-                        fmt=f"{MARKERS[number % len(MARKERS)]}-",
+                        fmt=f"{marker}-",
                         lw=1.0,
                         ms=4.5,
                         capsize=2,
-                        color=COLOURS[number % len(COLOURS)],
+                        color=colour,
                         label=c.family.name,
                     )
                 sizes = np.concatenate([c.family.s for c in here])
-                ax.set(title=dataset, xlabel="S, non-embedding parameters")
+                ax.set(xlabel="S, non-embedding parameters", ylabel=f"β over k = 1 to {self.largest}")
                 log_axis(ax.xaxis, low=sizes.min() / 1.5, high=sizes.max() * 1.5)
                 ax.legend()
-            axes[0][0].set_ylabel(f"β over k = 1 to {self.largest}")
             return figure
 
     def _worth_figure(self, table: pd.DataFrame) -> Figure:
         datasets, names = sorted(set(table["dataset"])), sorted(set(table["family"]))
         with style():
-            figure, axes = panels(1, len(datasets), sharey=True)
-            for ax, dataset in zip(axes[0], datasets, strict=True):
+            figure, axes = panel_per(datasets, sharey=True)
+            for ax, dataset in zip(axes, datasets, strict=True):
                 for name in names:
                     rows = table[(table["dataset"] == dataset) & (table["family"] == name)]
                     rows = rows[np.isfinite(rows["factor_high"])]
                     if not len(rows):
                         continue
-                    colour = COLOURS[names.index(name) % len(COLOURS)]
+                    colour, _ = look(names.index(name))
                     ax.plot(rows["k"], rows["factor_in_s"], "-", color=colour, label=f"{name}, eq. 10")
                     ax.fill_between(rows["k"], rows["factor_low"], rows["factor_high"], color=colour, alpha=0.15, lw=0)
                     ax.plot(rows["k"], rows["factor_measured"], "o", ms=4.5, color=colour, label=f"{name}, measured")
                 ax.axhline(1, color="0.4", lw=0.8, ls=":")
-                ax.set(title=dataset, xlabel="k")
+                ax.set(xlabel="k", ylabel="factor in S that 2k is worth over k")
                 log_axis(ax.xaxis, low=table["k"].min() / 1.2, high=table["k"].max() * 1.2)
                 ax.legend(fontsize=8.5)
-            axes[0][0].set_ylabel("factor in S that 2k is worth over k")
-            log_axis(axes[0][0].yaxis, **_range(table))
+            log_axis(axes[0].yaxis, **_range(table))
             return figure
 
 

@@ -18,7 +18,7 @@ from rbptrack.analyzer import Analyzer, Report, Runs, Unreadable
 from rbptrack.distributions import CANDIDATES, Support, integral_approximation
 from rbptrack.errors import RbptrackError
 from rbptrack.families import Family, read_families
-from rbptrack.figures import COLOURS, MARKERS, log_axis, panels, style
+from rbptrack.figures import COLOURS, MARKERS, grid, grid_of, legend_of_all, log_axis, look, style
 from rbptrack.rankfit import RankFit, fit_lognormal, fit_ranks, information_se, log_sums, sampling_kl, vuong
 from rbptrack.ranktable import RankHistogram
 from rbptrack.statistics import FloatArray, document_weights, fit_power_law
@@ -133,11 +133,25 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Size:
-    """One size: all fits, and the lognormal's free parameters with their replicates (None without documents)."""
+    """One size.
+
+    Attributes:
+        histogram: its ranks.
+        fits: of every candidate.
+        vuong: z of each candidate against the lognormal; empty without documents.
+        floor: KL that sampling alone would give, nats per token.
+        free: (beta, gamma), gamma free to be negative, (2,).
+        low: lower ends of their intervals, (2,).
+        high: upper ends, (2,).
+        ratio: interval of mu/sigma.
+        interval_from: where the intervals come from.
+
+    """
 
     histogram: RankHistogram
-    documents: FloatArray | None
     fits: dict[str, RankFit]
+    vuong: dict[str, float]
+    floor: float
     free: FloatArray
     low: FloatArray
     high: FloatArray
@@ -152,7 +166,7 @@ class Size:
     @property
     def best(self) -> RankFit:
         """The candidate of least AIC."""
-        return min(self.fits.values(), key=lambda f: f.aic)
+        return _best(self.fits)
 
 
 @dataclass(kw_only=True)
@@ -218,6 +232,15 @@ class Lognormal(Analyzer):
             "parameters": self._parameters(table),
             "implied": self._implied(table),
         }
+        report.captions = {
+            "distribution": "the largest size of each family; observed shares in bins even in ln k",
+            "misfit": "KL divergence of the observed ranks from each candidate; sampling alone: of as many independent "
+            "tokens drawn from the best candidate",
+            "parameters": "of ln P(k) = const - beta ln k - gamma ln^2 k; where gamma's interval reaches 0 (Zipf) "
+            "mu/sigma is not identifiable and not drawn",
+            "implied": "dashes: exact sums over the fitted lognormal; dots: the appendix's integral approximations, "
+            "which also ignore that ranks end at |V|: for comparison only",
+        }
         for one_family, several in found:
             report.notes += self._sentences(one_family, several, table, trends)
         return report
@@ -241,7 +264,12 @@ class Lognormal(Analyzer):
         low, high = np.percentile(draws, [tail, 100 - tail], axis=0)
         ratio = _ratio(draws[draws[:, 1] > 0])
         ends = tuple(np.percentile(ratio, [tail, 100 - tail])) if len(ratio) else (np.nan, np.nan)
-        return Size(histogram, documents, fits, free, low, high, (float(ends[0]), float(ends[1])), source)
+        scores = {}
+        if documents is not None:
+            reference = fits["lognormal"]
+            scores = {n: vuong(f, reference, documents, support) for n, f in fits.items() if n != "lognormal"}
+        floor = sampling_kl(_best(fits), tokens=histogram.num_tokens)
+        return Size(histogram, fits, scores, floor, free, low, high, (float(ends[0]), float(ends[1])), source)
 
     def _rows(self, family: Family, sizes: list[Size]) -> list[dict[str, Any]]:
         rows = []
@@ -267,21 +295,18 @@ class Lognormal(Analyzer):
                 row |= {"mu_over_sigma_low": size.ratio[0], "mu_over_sigma_high": size.ratio[1]}
                 row |= {"entropy_integral": about.entropy, "neg_log_p1_integral": about.neg_log_p1}
                 row["neg_log_p1_corrected"] = about.neg_log_p1_corrected
-            row["kl_floor"] = sampling_kl(size.best, tokens=h.num_tokens)
+            row["kl_floor"] = size.floor
             rows.append(row)
         return rows
 
     def _candidate_rows(self, family: Family, sizes: list[Size]) -> list[dict[str, Any]]:
         rows = []
         for s, label, size in zip(family.s, family.labels, sizes, strict=True):
-            support, reference = Support.nodes(size.histogram.vocab_size), size.fits["lognormal"]
             for name, fit in size.fits.items():
                 row: dict[str, Any] = {"dataset": family.dataset, "family": family.name, "size": label, "S": s}
                 row |= {"candidate": name, "parameters": len(fit.parameters), "kl": fit.kl, "ks": fit.ks}
-                row |= {"ks_at": fit.ks_at, "aic_above_best": fit.aic - size.best.aic, "vuong_z": np.nan}
-                if size.documents is not None and name != "lognormal":
-                    row["vuong_z"] = vuong(fit, reference, size.documents, support)
-                row |= {"nested": name in NESTED}
+                row |= {"ks_at": fit.ks_at, "aic_above_best": fit.aic - size.best.aic}
+                row |= {"vuong_z": size.vuong.get(name, np.nan), "nested": name in NESTED}
                 row["values"] = ", ".join(f"{key} = {value:.6g}" for key, value in fit.parameters.items())
                 rows.append(row)
         return rows
@@ -337,11 +362,7 @@ class Lognormal(Analyzer):
             f"lognormal {beyond('lognormal')}, Zipf {beyond('zipf')}. The lognormal misses RBP_k by up to {ks[0]:.3f} "
             f"(at k = {ks[1]})"
         )
-        scores = [
-            vuong(s.fits[best], s.fits["lognormal"], s.documents, Support.nodes(s.histogram.vocab_size))
-            for s in sizes
-            if s.documents is not None
-        ]
+        scores = [s.vuong[best] for s in sizes if best in s.vuong]
         if best == "lognormal":
             text += "."
         elif scores and min(scores) > 2:
@@ -412,18 +433,14 @@ class Lognormal(Analyzer):
 
     def _misfit(self, found: list[tuple[Family, list[Size]]]) -> Figure:
         """KL per token of every candidate against S."""
-        figure = _grid(found, self._draw_misfit, ylabel="KL, nats per token", height=3.0)
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        with style():
-            figure.legend(handles, labels, loc="outside right upper", fontsize=8)
-        return figure
+        return _grid(found, self._draw_misfit, ylabel="KL, nats per token", height=3.0, legend=2.0)
 
     def _draw_misfit(self, ax: Any, family: Family, sizes: list[Size]) -> None:
         values = {name: np.array([size.fits[name].kl for size in sizes]) for name in CANDIDATES}
         for number, (name, kl) in enumerate(values.items()):
             look = {"color": COLOURS[number % len(COLOURS)], "ls": "-" if number < len(COLOURS) else "--"}
             ax.plot(family.s, kl, marker=MARKERS[number % len(MARKERS)], ms=3.5, lw=1, label=LABELS[name], **look)
-        floor = [sampling_kl(size.best, tokens=size.histogram.num_tokens) for size in sizes]
+        floor = [size.floor for size in sizes]
         ax.plot(family.s, floor, ":", color="0.3", lw=1.4, label="sampling alone")
         every = np.concatenate([*values.values(), floor])
         log_axis(ax.xaxis, low=family.s.min() / 1.5, high=family.s.max() * 1.5)
@@ -432,13 +449,32 @@ class Lognormal(Analyzer):
 
     def _parameters(self, table: pd.DataFrame) -> Figure:
         """beta, gamma and, where identified, mu/sigma against S."""
+
+        def draw(ax: Any, rows: pd.DataFrame, quantity: str, looks: dict[str, Any]) -> None:
+            y, low, high = (rows[f"{quantity}{end}"] for end in ("", "_low", "_high"))
+            error = np.clip([y - low, high - y], 0, None)
+            ax.errorbar(rows["S"], y, yerr=error, capsize=2, label=" ".join(set(rows["family"])), **looks)
+            if quantity == "gamma":
+                ax.axhline(0, color="0.4", lw=0.8)
+
         words = {"beta": "β", "gamma": "γ", "mu_over_sigma": "μ/σ, where identified"}
-        return _against_size(table, words, errors=True)
+        return _against_size(table, words, draw, legend=1.2)
 
     def _implied(self, table: pd.DataFrame) -> Figure:
         """Entropy and -ln RBP_1: observed, implied by the lognormal, and by the appendix's integrals."""
+
+        def draw(ax: Any, rows: pd.DataFrame, quantity: str, looks: dict[str, Any]) -> None:
+            name = " ".join(set(rows["family"]))
+            ax.plot(rows["S"], rows[quantity], "-", label=f"{name}, observed", **looks)
+            ax.plot(rows["S"], rows[f"{quantity}_implied"], "--", mfc="none", label=f"{name}, lognormal", **looks)
+            ax.plot(rows["S"], rows[f"{quantity}_integral"], ":", color="0.45", lw=1.2, label="appendix's integral")
+
         words = {"entropy": "entropy of ranks, nats", "neg_log_p1": "−ln RBP$_1$"}
-        return _against_size(table, words, errors=False)
+        return _against_size(table, words, draw, legend=1.9)
+
+
+def _best(fits: dict[str, RankFit]) -> RankFit:
+    return min(fits.values(), key=lambda f: f.aic)
 
 
 def _only(family: Family, sizes: list[float]) -> Family:
@@ -460,63 +496,39 @@ def _design_effect(rows: pd.DataFrame) -> float:
     return max(1.0, float(np.mean(effects[1:] or effects)))
 
 
-def _grid(found: list[tuple[Family, list[Size]]], draw: Any, *, ylabel: str, height: float) -> Figure:
-    """One panel per family (rows) and dataset (columns)."""
-    names, datasets = sorted({f.name for f, _ in found}), sorted({f.dataset for f, _ in found})
+def _grid(
+    found: list[tuple[Family, list[Size]]], draw: Any, *, ylabel: str, height: float, legend: float = 0.0
+) -> Figure:
+    """One panel per dataset (rows) and family (columns)."""
+    datasets, names = sorted({f.dataset for f, _ in found}), sorted({f.name for f, _ in found})
     with style():
-        figure, axes = panels(len(names), len(datasets), height=height)
-        drawn = set()
+        figure, axes = grid_of(datasets, names, height=height, legend=legend)
+        for ax in axes.values():
+            ax.set_visible(False)
         for family, sizes in found:
-            place = names.index(family.name), datasets.index(family.dataset)
-            draw(axes[place], family, sizes)
-            drawn.add(place)
-        for place in np.ndindex(axes.shape):
-            axes[place].set_visible(place in drawn)
-        for row in axes:
-            row[0].set_ylabel(ylabel)
+            ax = axes[family.dataset, family.name]
+            ax.set_visible(True)
+            draw(ax, family, sizes)
+            ax.set_ylabel(ylabel)
+        if legend:
+            legend_of_all(figure, legend=legend)
         return figure
 
 
-def _against_size(table: pd.DataFrame, words: Mapping[str, str], *, errors: bool) -> Figure:
+def _against_size(table: pd.DataFrame, words: Mapping[str, str], draw: Any, *, legend: float) -> Figure:
+    """One panel per dataset (rows) and quantity (columns), families as colours."""
     datasets, names = sorted(set(table["dataset"])), sorted(set(table["family"]))
     with style():
-        figure, axes = panels(len(words), len(datasets), height=2.6, sharex="col", sharey="row")
-        for j, dataset in enumerate(datasets):
-            for i, quantity in enumerate(words):
-                ax = axes[i][j]
-                for number, name in enumerate(names):
-                    rows = table[(table["dataset"] == dataset) & (table["family"] == name)]
-                    rows = rows[rows[quantity].notna()]
-                    look = {"color": COLOURS[number % len(COLOURS)], "ms": 4.5, "lw": 1.1}
-                    marker = MARKERS[number % len(MARKERS)]
-                    if errors:
-                        y, low, high = (rows[f"{quantity}{end}"] for end in ("", "_low", "_high"))
-                        error = np.clip([y - low, high - y], 0, None)
-                        ax.errorbar(rows["S"], y, yerr=error, fmt=f"{marker}-", capsize=2, label=name, **look)
-                        continue
-                    ax.plot(rows["S"], rows[quantity], f"{marker}-", label=f"{name}, observed", **look)
-                    ax.plot(
-                        rows["S"],
-                        rows[f"{quantity}_implied"],
-                        f"{marker}--",
-                        mfc="none",
-                        label=f"{name}, lognormal, exact sum",
-                        **look,
-                    )
-                    ax.plot(
-                        rows["S"], rows[f"{quantity}_integral"], ":", color="0.45", lw=1.2, label="appendix's integral"
-                    )
-                if quantity == "gamma":
-                    ax.axhline(0, color="0.4", lw=0.8)
-                mine = table[table["dataset"] == dataset]
-                log_axis(ax.xaxis, low=mine["S"].min() / 1.5, high=mine["S"].max() * 1.5)
-                if i == 0:
-                    ax.set_title(dataset)
-            axes[-1][j].set_xlabel("S, non-embedding parameters")
-        for i, word in enumerate(words.values()):
-            axes[i][0].set_ylabel(word)
-        handles = {label: h for ax in axes.ravel() for h, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-        figure.legend(handles.values(), handles, loc="outside right upper", fontsize=8.5)
+        figure, axes = grid(len(datasets), len(words), legend=legend)
+        for (i, j), ax in np.ndenumerate(axes):
+            quantity, mine = list(words)[j], table[table["dataset"] == datasets[i]]
+            for number, name in enumerate(names):
+                rows = mine[(mine["family"] == name) & mine[quantity].notna()]
+                colour, marker = look(number)
+                draw(ax, rows, quantity, {"color": colour, "marker": marker, "ms": 4.5, "lw": 1.1})
+            log_axis(ax.xaxis, low=mine["S"].min() / 1.5, high=mine["S"].max() * 1.5)
+            ax.set(title=datasets[i], xlabel="S, non-embedding parameters", ylabel=words[quantity])
+        legend_of_all(figure, legend=legend)
         return figure
 
 

@@ -10,7 +10,7 @@ import matplotlib as mpl
 import numpy as np
 from cycler import cycler
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from rbptrack.ranktable import RankHistogram
 
@@ -39,6 +39,9 @@ def gradient(count: int) -> list[Any]:
     return [mpl.colormaps["viridis"](v) for v in np.linspace(0, 0.88, max(count, 1))]
 
 
+_LEFT, _BETWEEN = 0.85, 0.85  # inches for labels left of a panel, and between two rows of panels
+
+
 @contextmanager
 def style() -> Iterator[None]:
     """Apply the style to what is drawn inside."""
@@ -63,6 +66,55 @@ def panel_per(names: Sequence[str], *, columns: int = 3, **options: Any) -> tupl
     for ax, name in zip(flat, names, strict=False):
         ax.set_title(name)
     return figure, flat[: len(names)]
+
+
+def grid(
+    rows: int, columns: int, *, width: float = 3.6, height: float = 2.8, legend: float = 0.0, **options: Any
+) -> tuple[Figure, Any]:
+    """Like `panels`, with fixed margins: many panels in half the time that a constrained layout takes.
+
+    Args:
+        rows: of panels.
+        columns: of panels; more than 4 are too small to read on a page.
+        width: of a panel, inches, labels included.
+        height: likewise.
+        legend: inches kept free at the right for `legend_of_all`.
+        options: of `Figure.subplots`.
+
+    """
+    across, down = width * columns + legend, height * rows + 0.15
+    figure = Figure(figsize=(across, down))
+    figure.subplots_adjust(
+        left=_LEFT / across,
+        right=1 - (legend + 0.12) / across,
+        bottom=0.5 / down,
+        top=1 - 0.32 / down,
+        wspace=_LEFT / (width - _LEFT),
+        hspace=_BETWEEN / (height - _BETWEEN),
+    )
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def grid_of(rows: Sequence[str], columns: Sequence[str], **options: Any) -> tuple[Figure, dict[tuple[str, str], Any]]:
+    """A `grid` with a panel for each row and column by name; what has one column only is laid out in rows of 3."""
+    if len(columns) > 1:
+        figure, axes = grid(len(rows), len(columns), **options)
+        return figure, {(r, c): axes[i][j] for i, r in enumerate(rows) for j, c in enumerate(columns)}
+    figure, axes = grid(-(-len(rows) // 3), min(3, len(rows)), **options)
+    for spare in axes.flat[len(rows) :]:
+        spare.set_visible(False)
+    return figure, {(r, columns[0]): ax for r, ax in zip(rows, axes.flat, strict=False)}
+
+
+def legend_of_all(figure: Figure, *, legend: float) -> None:
+    """Every label of all panels once, in the `legend` inches that `grid` kept free at the right."""
+    found: dict[str, Any] = {}
+    for ax in figure.axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    across, down = figure.get_size_inches()
+    corner = (1 - legend / across, 1 - 0.15 / down)
+    figure.legend(list(found.values()), list(found), loc="upper left", bbox_to_anchor=corner, fontsize=8.5)
 
 
 def look(number: int) -> tuple[str, str]:
@@ -94,6 +146,8 @@ def log_axis(axis: Any, *, low: float, high: float) -> None:
     axis.set_major_locator(LogLocator(subs=subs, numticks=12))
     axis.set_major_formatter(FuncFormatter(short_number))
     axis.set_minor_formatter(NullFormatter())
+    if decades > 2.5:
+        axis.set_minor_locator(NullLocator())  # a hundred ticks per panel would be most of the time of drawing
 
 
 def rank_distribution(histogram: RankHistogram, title: str) -> Figure:

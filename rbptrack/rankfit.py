@@ -28,7 +28,7 @@ class RankFit:
     Attributes:
         candidate: which.
         theta: the parameters as `Candidate.log_pmf` takes them.
-        log_pmf: ln P(k) at k = 1..V, (V,).
+        vocab_size: V.
         log_likelihood: of all tokens, nats.
         kl: KL divergence of the observed shares from the fit, nats per token.
         ks: max over k of |RBP_k fitted - RBP_k observed|, which is the discrete KS distance.
@@ -38,7 +38,7 @@ class RankFit:
 
     candidate: Candidate
     theta: FloatArray
-    log_pmf: FloatArray
+    vocab_size: int
     log_likelihood: float
     kl: float
     ks: float
@@ -55,9 +55,15 @@ class RankFit:
         return dict(zip(self.candidate.parameters, self.candidate.report(self.theta), strict=True))
 
     @property
+    def log_pmf(self) -> FloatArray:
+        """Ln P(k) at k = 1..V, (V,); computed at each call, because many fits of large vocabularies fill a memory."""
+        return self.candidate.log_pmf(self.theta, Support.exact(self.vocab_size))
+
+    @property
     def entropy(self) -> float:
         """Entropy of the fitted distribution, nats."""
-        return float(-np.exp(self.log_pmf) @ self.log_pmf)
+        log_pmf = self.log_pmf
+        return float(-np.exp(log_pmf) @ log_pmf)
 
 
 def fit_ranks(histogram: RankHistogram, names: Iterable[str] = tuple(CANDIDATES)) -> dict[str, RankFit]:
@@ -109,11 +115,12 @@ def information_se(theta: FloatArray, support: Support, *, tokens: float) -> Flo
 
 def sampling_kl(fit: RankFit, *, tokens: int, seed: int = 20251020) -> float:
     """KL per token that a sample of so many independent tokens from the fit itself would show (one draw): the floor."""
-    p = np.exp(fit.log_pmf)
+    log_pmf = fit.log_pmf
+    p = np.exp(log_pmf)
     count = np.random.default_rng(seed).multinomial(tokens, p / p.sum())
     seen = count > 0
     share = count[seen] / tokens
-    return float(share @ (np.log(share) - fit.log_pmf[seen]))
+    return float(share @ (np.log(share) - log_pmf[seen]))
 
 
 def vuong(first: RankFit, second: RankFit, documents: FloatArray, support: Support) -> float:
@@ -145,7 +152,7 @@ def _assess(candidate: Candidate, theta: FloatArray, histogram: RankHistogram) -
     return RankFit(
         candidate=candidate,
         theta=theta,
-        log_pmf=log_pmf,
+        vocab_size=histogram.vocab_size,
         log_likelihood=float(histogram.count @ at),
         kl=float(share @ (np.log(share) - at)),
         ks=float(gap.max()),
