@@ -187,11 +187,11 @@ class Emergence(Analyzer):
                 fitted += self._laws(family, k, cells)
             rows += here
             laws += fitted
-            report.notes += self._sentences(family, here, fitted)
+            report.notes.append(f"{family}{self._sentences(family, here, fitted)}")
             if all(one.answers for one in loaded):
                 found = self._answers(family, [one.answers for one in loaded if one.answers])
                 answers += found
-                report.notes += _answer_sentences(family, found)
+                report.notes.append(f"{family}, {_answer_sentence(family, found)}")
         if not rows:
             raise RbptrackError(" ".join(report.notes) or "no measurement with windows")
         table = pd.DataFrame(rows)
@@ -201,6 +201,13 @@ class Emergence(Analyzer):
             report.tables["laws"] = pd.DataFrame(laws)
         if answers:
             report.tables["answers"] = pd.DataFrame(answers)
+        tested = [row["verdict"] for row in rows if row["N"] > 2 and row["verdict"] not in ("", "too few runs")]
+        if tested:
+            report.headline = (
+                f"independence fails in {sum(v != 'independent' for v in tested)} of {len(tested)} cases (model, dataset, "
+                f"k and N > 2 with enough runs); in {tested.count('more than either')} neither documents nor neighbours "
+                "account for it"
+            )
         self._metrics(report, rows, laws, answers)
         self._draw(report, table)
         return report
@@ -343,47 +350,45 @@ class Emergence(Analyzer):
         for row in answers:
             report.metrics[f"answers/{row['family']}-{row['size']}/{row['dataset']}/rbp_{row['k']}"] = row["share"]
 
-    def _sentences(self, family: Family, rows: Sequence[dict[str, Any]], laws: Sequence[dict[str, Any]]) -> list[str]:
+    def _sentences(self, family: Family, rows: Sequence[dict[str, Any]], laws: Sequence[dict[str, Any]]) -> str:
         """About the longest N that the largest model allows, at the smallest k that allows more than pairs."""
         size = family.labels[-1]
         mine = [r for r in rows if r["size"] == size and np.isfinite(r["n_eff"]) and r["N"] > 2]
         if not mine:
-            return [f"{family}: too few runs of more than 2 successes to compare {size} with independence."]
+            return f": too few runs of more than 2 successes to compare {size} with independence."
         k = min(r["k"] for r in mine)
         row = [r for r in mine if r["k"] == k][-1]
         level = f"{self.level:.0%}"
         notes = [
-            f"{family}, {size}, k = {k}: {row['N']} tokens in a row succeed with p = {row['p']:.2g} ({level} interval "
+            f", {size}, k = {k}: {row['N']} tokens in a row succeed with p = {row['p']:.2g} ({level} interval "
             f"{row['p_low']:.2g} to {row['p_high']:.2g}; {row['runs']} runs in {row['documents']} documents); "
             f"independence predicts {row['p_independent']:.2g}. {row['N']} tokens count as {row['n_eff']:.1f} "
             f"({row['n_eff_low']:.1f} to {row['n_eff_high']:.1f}) independent ones."
         ]
         if row["verdict"] == "independent":
-            notes.append(f"{family}, {size}, k = {k}, N = {row['N']}: no departure from independence is seen.")
+            notes.append("No departure from independence is seen.")
         else:
             notes.append(
-                f"{family}, {size}, k = {k}, N = {row['N']}: documents that differ account for "
-                f"{row['by_documents']:.0%} of the excess in ln p, dependence on the token "
-                f"before for {row['by_neighbours']:.0%}; " + _VERDICTS[row["verdict"]]
+                f"Documents that differ account for {row['by_documents']:.0%} of the excess in ln p, dependence on the "
+                f"token before for {row['by_neighbours']:.0%}; " + _VERDICTS[row["verdict"]]
             )
         m = len(family.s)
         longest = [r for r in laws if r["k"] == k and r["N"] > 1 and r["sizes"] >= max(4, m / 2)]
         if not longest:
-            return [
-                *notes,
-                f"{family}, k = {k}: alpha_N for N > 1 is not identifiable from {m} size(s) with enough runs.",
-            ]
+            sizes = sum(bool(np.isfinite(r["n_eff"])) for r in rows if r["k"] == k and r["N"] == 2)
+            text = f"Alpha_N for N > 1 is not identifiable: {sizes} of {m} sizes have enough runs of 2, 4 are needed."
+            return " ".join([*notes, text])
         last = longest[-1]
         same = last["alpha_change_low"] <= 0 <= last["alpha_change_high"]
         notes.append(
-            f"{family}, k = {k}, N = {last['N']}: alpha_N is {last['alpha']:.3f} ({last['alpha_low']:.3f} to "
+            f"Over the sizes, at N = {last['N']}, alpha_N is {last['alpha']:.3f} ({last['alpha_low']:.3f} to "
             f"{last['alpha_high']:.3f}, {last['sizes']} of {m} sizes have enough runs); its change from N = 1, "
             f"{last['alpha_change']:+.3f} ({last['alpha_change_low']:+.3f} to {last['alpha_change_high']:+.3f}), "
             f"{'leaves alpha_N = alpha possible' if same else 'rejects alpha_N = alpha'}; -ln p is "
             f"{last['n_eff_per_n']:.2f} ({last['n_eff_per_n_low']:.2f} to {last['n_eff_per_n_high']:.2f}) times what "
             f"{last['N']} independent tokens would give."
         )
-        return notes
+        return " ".join(notes)
 
     def _draw(self, report: Report, table: pd.DataFrame) -> None:
         for name in sorted(set(table["family"])):
@@ -509,7 +514,7 @@ _VERDICTS = {
     "documents": "what remains after documents is within sampling error.",
     "neighbours": "what remains after the chain is within sampling error.",
     "documents or neighbours": "either alone is within sampling error of the measured share.",
-    "more than either": "neither alone is enough: the rest is dependence over longer stretches.",
+    "more than either": "neither alone is enough.",
 }
 
 
@@ -521,20 +526,20 @@ def wilson(share: float, n: int, *, level: float) -> tuple[float, float]:
     return max(0.0, float(middle - half)), min(1.0, float(middle + half))
 
 
-def _answer_sentences(family: Family, rows: Sequence[dict[str, Any]]) -> list[str]:
+def _answer_sentence(family: Family, rows: Sequence[dict[str, Any]]) -> str:
     largest = [r for r in rows if r["size"] == family.labels[-1]]
     if not largest:
-        return [f"{family}: too few whole answers were scored to compare with the law."]
+        return "too few whole answers were scored to compare with the law."
     parts = [
         f"k = {r['k']}: {r['share']:.1%} ({r['share_low']:.1%} to {r['share_high']:.1%}), RBP_k^length says "
         f"{r['share_independent']:.1%}"
         for r in largest
     ]
     some = largest[0]
-    return [
-        f"{family}, {some['size']}: of {some['answers']} whole answers ({some['mean_length']:.1f} tokens on average) "
-        f"all tokens have R <= k for {'; '.join(parts)}."
-    ]
+    return (
+        f"{some['size']}: of {some['answers']} whole answers ({some['mean_length']:.1f} tokens on average) all tokens "
+        f"have R <= k for {'; '.join(parts)}."
+    )
 
 
 def _powers_of_two(ax: Any) -> None:

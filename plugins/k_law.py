@@ -147,7 +147,7 @@ class KLaw(Analyzer):
             slopes += self._slopes(curves, [both.histogram for both in loaded])
             here = self._worth(curves)
             worth += here
-            report.notes += self._sentences(curves, here)
+            report.notes.append(f"{family}: {self._sentences(curves, here)}")
         if not found:
             raise RbptrackError(" ".join(report.notes) or "no measurement to fit")
         table = pd.DataFrame(slopes)
@@ -161,6 +161,10 @@ class KLaw(Analyzer):
                 report.metrics[name] = row[quantity]
         for row in worth:
             report.metrics[f"worth_of_double_k/{row['family']}/{row['dataset']}/rbp_{row['k']}"] = row["factor_in_s"]
+        report.headline = (
+            f"beta {table['beta'].min():.3f} to {table['beta'].max():.3f} over {len(table)} measurements, R^2 at least "
+            f"{table['r2'].min():.4f}, points up to {table['largest_deviation'].max():.0%} off the line"
+        )
         names = sorted({c.family.name for c in found})
         report.figures = {
             f"against_k_{name}": self._against_k([c for c in found if c.family.name == name]) for name in names
@@ -271,14 +275,14 @@ class KLaw(Analyzer):
             )
         return rows
 
-    def _sentences(self, c: Curves, worth: list[dict[str, Any]]) -> list[str]:
+    def _sentences(self, c: Curves, worth: list[dict[str, Any]]) -> str:
         bend = c.local_beta(float(c.ks[-1])).mean() - c.local_beta(1).mean()
         fitted = np.exp(c.intercept)[:, None] * c.ks ** -c.beta[:, None]
         off = float(np.abs(c.y / fitted - 1).max())
         first, last = c.family.labels[0], c.family.labels[-1]
         sizes = f"{c.beta[0]:.3f}" if len(c.beta) == 1 else f"{c.beta[0]:.3f} ({first}) to {c.beta[-1]:.3f} ({last})"
         notes = [
-            f"{c.family}: beta is {sizes} over k = {c.ks[0]} to {c.ks[-1]}, R^2 at least {c.r2.min():.4f}; the points "
+            f"beta is {sizes} over k = {c.ks[0]} to {c.ks[-1]}, R^2 at least {c.r2.min():.4f}; the points "
             f"are up to {off:.1%} off the line, and the local slope {'steepens' if bend > 0 else 'flattens'} from "
             f"{c.local_beta(1).mean():.2f} at k = 1 to {c.local_beta(float(c.ks[-1])).mean():.2f} at k = {c.ks[-1]} "
             "(means over sizes)" + (": R^2 near 1 hides that bend." if abs(bend) > 0.05 else ".")
@@ -288,30 +292,28 @@ class KLaw(Analyzer):
             half = float(stats.t.ppf(0.5 + self.level / 2, len(c.beta) - 2) * trend.stderr)
             steady = abs(trend.slope) <= half
             notes.append(
-                f"{c.family}: beta changes by {trend.slope:+.3f} (± {half:.3f}) per factor 10 in S, "
+                f"Beta changes by {trend.slope:+.3f} (± {half:.3f}) per factor 10 in S, "
                 + (
                     "no trend beyond its scatter."
                     if steady
-                    else "so alpha changes with k by as much, and eq. 10 is local."
+                    else "so alpha changes by as much per factor 10 in k: eq. 10 is local."
                 )
             )
         else:
-            notes.append(f"{c.family}: the trade-off is not identifiable from {len(c.beta)} size(s), 3 are needed.")
+            notes.append(f"The trade-off is not identifiable from {len(c.beta)} size(s), 3 are needed.")
         known = [w for w in worth if np.isfinite(w["factor_high"])]
         if known:
             w = min(known, key=lambda w: abs(w["k"] - 10))
             text = (
-                f"{c.family}: doubling k from {w['k']} is worth {w['factor_in_s']:.2f} times the size "
+                f"Doubling k from {w['k']} is worth {w['factor_in_s']:.2f} times the size "
                 f"({self.level:.0%} interval {w['factor_low']:.2f} to {w['factor_high']:.2f})"
             )
             if w["sizes_measured"]:
                 text += f"; read off between the measured sizes: {w['factor_measured']:.2f}"
             notes.append(text + ".")
         elif worth:
-            notes.append(
-                f"{c.family}: alpha is not distinguishable from 0, so the worth of a larger k is not identifiable."
-            )
-        return notes
+            notes.append("Alpha is not distinguishable from 0, so the worth of a larger k is not identifiable.")
+        return " ".join(notes)
 
     def _against_k(self, found: list[Curves]) -> Figure:
         """The paper's figure 9: one panel per dataset, one colour per size."""

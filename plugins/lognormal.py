@@ -225,6 +225,14 @@ class Lognormal(Analyzer):
         if trends:
             report.tables["trends"] = pd.DataFrame(trends)
         report.summary = "summary"
+        every = [size for _, several in found for size in several]
+        names = [SHORT[size.best.candidate.name] for size in every]
+        nearest = max(dict.fromkeys(names), key=names.count)
+        report.headline = (
+            f"{nearest} is nearest to {names.count(nearest)} of {len(every)} rank distributions; the lognormal is at "
+            f"its power-law limit in {sum(size.limit for size in every)} and misses RBP_k by up to "
+            f"{max(size.fits['lognormal'].ks for size in every):.3f}"
+        )
         self._metrics(report, rows, candidates)
         report.figures = {
             "distribution": self._distribution(found),
@@ -242,7 +250,7 @@ class Lognormal(Analyzer):
             "which also ignore that ranks end at |V|: for comparison only",
         }
         for one_family, several in found:
-            report.notes += self._sentences(one_family, several, table, trends)
+            report.notes.append(f"{one_family}: {self._sentences(one_family, several, table, trends)}")
         return report
 
     def _size(self, loaded: Loaded, rows: pd.DataFrame) -> Size:
@@ -342,9 +350,7 @@ class Lognormal(Analyzer):
             where = f"{row['family']}/{row['dataset']}/{row['size']}"
             report.metrics[f"kl_{row['candidate']}/{where}"] = row["kl"]
 
-    def _sentences(
-        self, family: Family, sizes: list[Size], table: pd.DataFrame, trends: list[dict[str, Any]]
-    ) -> list[str]:
+    def _sentences(self, family: Family, sizes: list[Size], table: pd.DataFrame, trends: list[dict[str, Any]]) -> str:
         m, last = len(sizes), sizes[-1]
         mine = table[(table["dataset"] == family.dataset) & (table["family"] == family.name)]
         names = [s.best.candidate.name for s in sizes]
@@ -357,7 +363,7 @@ class Lognormal(Analyzer):
 
         ks = max((s.fits["lognormal"].ks, s.fits["lognormal"].ks_at) for s in sizes)
         text = (
-            f"{family}: of {len(CANDIDATES)} candidates {SHORT[best]} is nearest at {names.count(best)} of {m} "
+            f"of {len(CANDIDATES)} candidates {SHORT[best]} is nearest at {names.count(best)} of {m} "
             f"size{'s' * (m != 1)}. KL per token beyond sampling noise, in 10^-3 nats: {SHORT[best]} {beyond(best)}, "
             f"lognormal {beyond('lognormal')}, Zipf {beyond('zipf')}. The lognormal misses RBP_k by up to {ks[0]:.3f} "
             f"(at k = {ks[1]})"
@@ -374,7 +380,7 @@ class Lognormal(Analyzer):
         notes = [text]
         limits = [label for label, s in zip(family.labels, sizes, strict=True) if s.limit]
         text = (
-            f"{family}, {family.labels[-1]}: beta = {last.free[0]:.3f} ({last.low[0]:.3f} to {last.high[0]:.3f}), "
+            f"At {family.labels[-1]} beta = {last.free[0]:.3f} ({last.low[0]:.3f} to {last.high[0]:.3f}), "
             f"gamma = {last.free[1]:.4f} ({last.low[1]:.4f} to {last.high[1]:.4f}), {self.level:.0%} intervals from "
             f"{last.interval_from}."
         )
@@ -389,17 +395,15 @@ class Lognormal(Analyzer):
         if "mu_over_sigma" in here:
             t = here["mu_over_sigma"]
             notes.append(
-                f"{family}: mu/sigma changes by {t['slope']:+.3f} ({t['slope_low']:+.3f} to {t['slope_high']:+.3f}) "
+                f"mu/sigma changes by {t['slope']:+.3f} ({t['slope_low']:+.3f} to {t['slope_high']:+.3f}) "
                 f"per unit of ln S over {t['sizes']} sizes (R^2 {t['r2']:.3f}; as a line in S {t['r2_in_s']:.3f})."
             )
         else:
-            notes.append(
-                f"{family}: how mu/sigma changes with S is not identifiable from {known} size(s) that have one."
-            )
+            notes.append(f"How mu/sigma changes with S is not identifiable from {known} size(s) that have one.")
         off_h = mine["entropy_implied"] - mine["entropy"]
         off_p = mine["neg_log_p1_implied"] / mine["neg_log_p1"] - 1
         text = (
-            f"{family}: the fitted lognormals imply an entropy of ranks {off_h.min():+.3f} to {off_h.max():+.3f} nats "
+            f"The fitted lognormals imply an entropy of ranks {off_h.min():+.3f} to {off_h.max():+.3f} nats "
             f"off the observed one, and -ln RBP_1 {100 * off_p.min():+.1f} to {100 * off_p.max():+.1f} % off"
         )
         if "neg_log_p1" in here:
@@ -408,7 +412,7 @@ class Lognormal(Analyzer):
         about = (mine["neg_log_p1_integral"] - mine["neg_log_p1_implied"]).abs().max()
         if np.isfinite(about):
             text += f"; the appendix's integral differs from that exact sum by up to {about:.2f} in -ln RBP_1"
-        return [*notes, text + "."]
+        return " ".join([*notes, text + "."])
 
     def _distribution(self, found: list[tuple[Family, list[Size]]]) -> Figure:
         """The paper's figure 8 for the largest size of each family: observed shares in bins even in ln k, and fits."""
@@ -526,6 +530,9 @@ def _against_size(table: pd.DataFrame, words: Mapping[str, str], draw: Any, *, l
                 rows = mine[(mine["family"] == name) & mine[quantity].notna()]
                 colour, marker = look(number)
                 draw(ax, rows, quantity, {"color": colour, "marker": marker, "ms": 4.5, "lw": 1.1})
+            if mine[quantity].isna().all():
+                ax.text(0.5, 0.5, "not identifiable", transform=ax.transAxes, ha="center", color="0.4")
+                ax.set_yticks([])
             log_axis(ax.xaxis, low=mine["S"].min() / 1.5, high=mine["S"].max() * 1.5)
             ax.set(title=datasets[i], xlabel="S, non-embedding parameters", ylabel=words[quantity])
         legend_of_all(figure, legend=legend)
