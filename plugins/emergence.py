@@ -203,10 +203,10 @@ class Emergence(Analyzer):
             report.tables["answers"] = pd.DataFrame(answers)
         tested = [row["verdict"] for row in rows if row["N"] > 2 and row["verdict"] not in ("", "too few runs")]
         if tested:
+            failing, neither = sum(v != "independent" for v in tested), tested.count("more than either")
             report.headline = (
-                f"independence fails in {sum(v != 'independent' for v in tested)} of {len(tested)} cases (model, dataset, "
-                f"k and N > 2 with enough runs); in {tested.count('more than either')} neither documents nor neighbours "
-                "account for it"
+                f"independence fails in {failing} of {len(tested)} cases (model, dataset, k, N > 2; with enough runs); in "
+                f"{neither} neither documents nor neighbours account for it"
             )
         self._metrics(report, rows, laws, answers)
         self._draw(report, table)
@@ -412,7 +412,7 @@ class Emergence(Analyzer):
             for (i, j), ax in np.ndenumerate(axes):
                 rows = table[(table["dataset"] == datasets[i]) & (table["k"] == ks[j])]
                 if not len(rows):
-                    ax.set_visible(False)
+                    ax.remove()
                     continue
                 floor = max(min(rows["p"].dropna(), default=1.0) / 5, 1e-7)
                 for n in self._lengths:
@@ -428,8 +428,7 @@ class Emergence(Analyzer):
                 log_axis(ax.xaxis, low=rows["S"].min() / 1.5, high=rows["S"].max() * 1.5)
                 log_axis(ax.yaxis, low=floor, high=2.0)
                 ax.set(title=f"{datasets[i]}, k = {ks[j]}", xlabel="S, non-embedding parameters")
-            for row in axes:
-                row[0].set_ylabel("windows with all R ≤ k")
+                ax.set_ylabel("windows with all R ≤ k")
             legend_of_all(figure, legend=1.3)
             return figure
 
@@ -445,7 +444,7 @@ class Emergence(Analyzer):
                 rows = rows[rows["S"] == rows["S"].max()]
                 seen = rows[rows["p"].notna() & (rows["p"] < 1)]
                 if not len(seen):
-                    ax.set_visible(False)
+                    ax.remove()
                     continue
                 for number, null in enumerate(NULLS, start=1):
                     predicted = seen[seen[f"p_{null}"] > 0]
@@ -492,7 +491,7 @@ class Emergence(Analyzer):
             for (dataset, name), ax in axes.items():
                 mine = table[(table["dataset"] == dataset) & (table["family"] == name)]
                 if not len(mine):
-                    ax.set_visible(False)
+                    ax.remove()
                     continue
                 for number, k in enumerate(ks):
                     rows, (colour, _) = mine[mine["k"] == k], look(number)

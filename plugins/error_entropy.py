@@ -336,9 +336,8 @@ class ErrorEntropy(Analyzer):
                         if law:
                             logs.plot(line, law.predict(line), "-" if holds else ":", lw=1.1, color=COLOURS[number])
                 plain.axhline(0, color="0.4", lw=0.8)
-                plain.set(ylabel="nats per token")
                 for ax in (plain, logs):
-                    ax.set(title=str(p.family), xlabel="S, non-embedding parameters")
+                    ax.set(title=str(p.family), xlabel="S, non-embedding parameters", ylabel="nats per token")
                     log_axis(ax.xaxis, low=p.family.s.min() / 1.5, high=p.family.s.max() * 1.5)
                 low, high = min(map(np.min, drawn)), max(map(np.max, drawn))
                 log_axis(logs.yaxis, low=low / (high / low) ** 0.45, high=high * 1.3)

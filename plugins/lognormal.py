@@ -507,13 +507,12 @@ def _grid(
     datasets, names = sorted({f.dataset for f, _ in found}), sorted({f.name for f, _ in found})
     with style():
         figure, axes = grid_of(datasets, names, height=height, legend=legend)
-        for ax in axes.values():
-            ax.set_visible(False)
         for family, sizes in found:
-            ax = axes[family.dataset, family.name]
-            ax.set_visible(True)
+            ax = axes.pop((family.dataset, family.name))
             draw(ax, family, sizes)
             ax.set_ylabel(ylabel)
+        for spare in axes.values():
+            spare.remove()
         if legend:
             legend_of_all(figure, legend=legend)
         return figure

@@ -102,7 +102,7 @@ def grid_of(rows: Sequence[str], columns: Sequence[str], **options: Any) -> tupl
         return figure, {(r, c): axes[i][j] for i, r in enumerate(rows) for j, c in enumerate(columns)}
     figure, axes = grid(-(-len(rows) // 3), min(3, len(rows)), **options)
     for spare in axes.flat[len(rows) :]:
-        spare.set_visible(False)
+        spare.remove()
     return figure, {(r, columns[0]): ax for r, ax in zip(rows, axes.flat, strict=False)}
 
 

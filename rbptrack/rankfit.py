@@ -247,10 +247,9 @@ def _search(candidate: Candidate, starts: list[list[float]], data: FloatArray, s
         matrix[i, j] = matrix[j, i] = (values[count + 1 :] - one[i] - one[j] + values[0]) / 1e-8
         return matrix
 
-    found = [
-        optimize.minimize(value, s, jac=True, hess=hessian, method="trust-exact", options={"gtol": 1e-7})
-        for s in starts
-    ]
+    # Where a candidate is at its border, a parameter runs off to infinity for ever smaller gains: enough is enough.
+    options = {"gtol": 1e-7, "maxiter": 100}
+    found = [optimize.minimize(value, s, jac=True, hess=hessian, method="trust-exact", options=options) for s in starts]
     return np.asarray(min(found, key=lambda f: f.fun).x)
 
 
