@@ -205,8 +205,8 @@ class Emergence(Analyzer):
         if tested:
             failing, neither = sum(v != "independent" for v in tested), tested.count("more than either")
             report.headline = (
-                f"independence fails in {failing} of {len(tested)} cases (model, dataset, k, N > 2; with enough runs); in "
-                f"{neither} neither documents nor neighbours account for it"
+                f"independence fails in {failing} of {len(tested)} cases of model, dataset, k and N > 2; "
+                f"in {neither} neither documents nor neighbours account for it"
             )
         self._metrics(report, rows, laws, answers)
         self._draw(report, table)
