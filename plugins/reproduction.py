@@ -166,7 +166,7 @@ class Reproduction(Analyzer):
         x = x - x.mean()
         for i, label in enumerate(family.labels):
             found = theirs[theirs["size"] == label]
-            if found.empty or not (values[i] > 0).all():
+            if found.empty or not (np.isfinite(values[i]) & (values[i] > 0)).all():
                 continue
             slope, r2 = float(found["slope"].iloc[0]), float(found["r2"].iloc[0])
             logs = np.log(values[i])

@@ -12,6 +12,8 @@ from rbptrack.errors import BadInput, RbptrackError
 
 # Command -> its module in rbptrack/commands, which has `main(arguments) -> exit code`; without a command: measure.
 COMMANDS = {
+    "cache": "cache",
+    "plan": "plan",
     "analyze": "analyze",
     "bench": "bench",
     "report": "report",

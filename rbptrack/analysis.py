@@ -10,6 +10,8 @@ from fnmatch import fnmatchcase
 from html import unescape
 from pathlib import Path
 
+import numpy as np
+
 from rbptrack.analyzer import Analyzer, Runs
 from rbptrack.console import complain, say, say_wrapped, table
 from rbptrack.discovery import Plugins
@@ -72,7 +74,8 @@ def analyze(store: Store, runs: Runs, analyzer: Analyzer, *, folder: Path, sweep
         RbptrackError: what the analyzer says of its input; anything else it raises is its own bug and passes through.
 
     """
-    report = analyzer.analyze(runs)
+    with np.errstate(divide="ignore", invalid="ignore"):  # an RBP_k of 0 is a finding, not a warning on the terminal
+        report = analyzer.analyze(runs)
     scope = sweep or f"{len(runs)} measurements"
     tags = {
         "rbptrack.kind": "analysis",

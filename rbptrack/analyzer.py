@@ -49,6 +49,8 @@ COLUMNS: Mapping[str, str] = {
     "sequence": "string",
     "seq_len": "Int64",
     "context": "Int64",
+    "candidates": "string",
+    "rank": "string",
     "documents_hash": "string",
     "vocab_size": "Int64",
     "non_embedding_params": "Int64",

@@ -195,7 +195,8 @@ def measure(
     """
     from rbptrack import measurement as loop
     from rbptrack.config import DatasetConfig, EngineConfig, SequenceRule
-    from rbptrack.corpus import Document, build_corpus
+    from rbptrack.corpus import build_corpus
+    from rbptrack.documents import Document
     from rbptrack.model import check_fit, of_module
 
     if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):

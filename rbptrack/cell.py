@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import platform
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
 from rbptrack import __version__, spool
-from rbptrack.config import Config, DatasetConfig, SequenceRule, flat
+from rbptrack.config import Candidates, Config, Rank, SequenceRule, flat
 from rbptrack.console import CellProgress, say
+from rbptrack.documents import selection
 from rbptrack.errors import BadInput, RbptrackError, StoreAway, disk_trouble
 from rbptrack.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.record import Record, add_artifacts, curves, k_metrics, size_metrics
-from rbptrack.source import Source, resolve
+from rbptrack.source import Source, of_dataset, of_model, of_tokenizer
 from rbptrack.tracking import Cell, Live, Store, claim, home
 
 if TYPE_CHECKING:  # torch, transformers and datasets load only where a model runs
@@ -73,40 +74,51 @@ class CellFailed(Exception):
         self.run_id, self.cause = run_id, cause
 
 
-@lru_cache(maxsize=256)
-def pinned(kind: Any, repo: str, path: str, revision: str) -> Source:
-    """`resolve`, once per process: a sweep names the same model and dataset in many cells."""
-    return resolve(kind, repo=repo, path=path, revision=revision)
+_pins: dict[tuple[object, ...], Source] = {}
+
+
+def _pinned(key: tuple[object, ...], pin: Callable[[], Source]) -> Source:
+    """Pin once per process: a sweep names the same model and dataset in many cells."""
+    if key not in _pins:
+        _pins[key] = pin()
+    return _pins[key]
 
 
 def sources(config: Config) -> tuple[Source, Source]:
     """The pinned model and dataset of a cell."""
-    model, dataset = config.model, config.dataset
+    m, d = config.model, config.dataset
     return (
-        pinned("model", model.repo, model.path, model.revision),
-        pinned("dataset", dataset.repo, dataset.path, dataset.revision),
+        _pinned(("model", m.repo, m.path, m.revision), lambda: of_model(m)),
+        _pinned(("dataset", d.repo, d.path, d.revision, *d.files), lambda: of_dataset(d)),
     )
+
+
+def tokenizer_source(config: Config) -> Source:
+    """The pinned tokenizer of a cell."""
+    model, _ = sources(config)
+    return _pinned(("tokenizer", config.model.tokenizer, model.identity), lambda: of_tokenizer(config.model, model))
 
 
 def identity(config: Config) -> str:
     """The fingerprint of what a config would measure: batch and chunk sizes, device, paths and k are not in it."""
     model, dataset = sources(config)
     d = config.dataset
+    other = {
+        "tokenizer": tokenizer_source(config).identity if config.model.tokenizer else "",
+        "candidates": config.candidates.value if config.candidates is not Candidates.vocabulary else "",
+        "rank": config.rank.value if config.rank is not Rank.paper else "",
+    }
     return fingerprint(
         {
             "model": model.identity,  # its tokenizer included
-            "dataset": dataset.identity,
-            "config": d.config,
-            "split": d.split,
-            "fields": d.fields,
-            "separator": d.separator if len(d.fields) > 1 else "",
-            "selection": [d.documents, d.seed] if d.documents else "all",
+            **selection(d, dataset),
             "sequence": d.sequence.value,
             "seq_len": d.seq_len,
             "context": d.context if d.sequence is SequenceRule.slide else 0,
             "dtype": config.model.dtype.value,
             "matmul": "tf32" if config.model.tf32 else "float32",
             "scoring": SCORING_VERSION,
+            **{name: value for name, value in other.items() if value},
         }
     )
 
@@ -117,7 +129,7 @@ def usable_ks(ks: list[int], vocab_size: int, model: str) -> tuple[tuple[int, ..
     if not kept:
         raise BadInput(f"k must be between 1 and {vocab_size}, the vocabulary's size of {model}; got {ks}")
     out = sorted(set(ks) - set(kept))
-    return kept, [f"{model}: k = {', '.join(map(str, out))} left out, above |V| = {vocab_size}"] if out else []
+    return kept, [f"k = {', '.join(map(str, out))} left out where |V| = {vocab_size}"] if out else []
 
 
 def run(config: Config, *, place: str = "") -> Outcome:
@@ -174,6 +186,7 @@ class Setup:
     """What a cell needs beside its model."""
 
     corpus: Corpus
+    candidates: int
     ks: tuple[int, ...]
     notes: list[str]
     dataset: Source
@@ -181,50 +194,37 @@ class Setup:
 
 def prepare(config: Config, model: Source, dataset: Source) -> Setup:
     """Corpus and usable k: everything that can be wrong with the input is found here, before a run begins."""
-    from rbptrack.model import check_fit, check_folder, load_config, load_tokenizer
+    from rbptrack.corpus import load_corpus
+    from rbptrack.model import check_fit, check_folder, load_config, load_tokenizer, num_candidates
 
     if config.model.path:
-        check_folder(Path(model.location))
-    architecture, tokenizer = load_config(model), load_tokenizer(model)
+        check_folder(config.model)
+    architecture, tokenizer = load_config(config.model, model), load_tokenizer(config.model, model)
     check_fit(config.model.name, architecture, tokenizer, config.dataset.seq_len)
-    ks, notes = usable_ks(config.k.values, architecture.vocab_size, config.model.name)
-    return Setup(_corpus(config.dataset, dataset, tokenizer), ks, notes, dataset)
-
-
-_corpora: dict[str, Corpus] = {}
-
-
-def _corpus(config: DatasetConfig, source: Source, tokenizer: Any) -> Corpus:
-    """The tokenised corpus; kept for the next model of the family, which has the same tokenizer."""
-    from rbptrack.corpus import build_corpus, load_documents
-
-    key = fingerprint({"tokenizer": tokenizer.backend_tokenizer.to_str(), "dataset": source.identity, **asdict(config)})
-    if key not in _corpora:
-        while len(_corpora) > 7:  # a sweep visits its datasets in turn
-            _corpora.pop(next(iter(_corpora)))
-        _corpora[key] = build_corpus(load_documents(config, source), tokenizer, config)
-    return _corpora[key]
+    candidates = num_candidates(architecture, tokenizer, config.candidates)
+    ks, notes = usable_ks(config.k.values, candidates, config.model.name)
+    return Setup(load_corpus(config.dataset, dataset, tokenizer), candidates, ks, notes, dataset)
 
 
 _loaded: dict[tuple[object, ...], CausalModel] = {}  # at most one: the next cell often asks for the same model
 
 
-def _model(config: Config, source: Source) -> CausalModel:
+def _model(config: Config, source: Source, candidates: int) -> CausalModel:
     from rbptrack.model import load_model
 
     c = config.model
     place = (c.device, c.device_map, *sorted(c.max_memory.items()))
-    key = (source.identity, source.location, c.dtype, c.tf32, *place, c.attention)
+    key = (source.identity, source.location, c.dtype, c.tf32, *place, c.attention, candidates)
     if key not in _loaded:
         _loaded.clear()  # before loading: two models need not fit
-        _loaded[key] = load_model(c, source)
+        _loaded[key] = load_model(c, source, candidates=candidates)
     return _loaded[key]
 
 
 def _measure(config: Config, cell: Cell, store: Store, source: Source, setup: Setup, place: str) -> Outcome:
     from rbptrack.measurement import discard, measure
 
-    model = _model(config, source)
+    model = _model(config, source, setup.candidates)
     corpus, folder = setup.corpus, home() / "partial" / cell.fingerprint
     if config.force:
         discard(folder)
@@ -246,9 +246,17 @@ def _measure(config: Config, cell: Cell, store: Store, source: Source, setup: Se
             Live(store, run_id, every=config.tracking.every) as live,
         ):
             result = measure(
-                model, corpus, ks=setup.ks, engine=config.engine, folder=folder, progress=progress, on_part=live.add
+                model,
+                corpus,
+                ks=setup.ks,
+                engine=config.engine,
+                folder=folder,
+                strict=config.rank is Rank.strict,
+                progress=progress,
+                on_part=live.add,
             )
         made = _complete(record, result, config, model)
+        corpus.selection().to_csv(made / "documents.csv", index=False)
         run_id, waits = spool.deliver_or_keep(store, record, made, run_id)
         status = "FINISHED"
     except (KeyboardInterrupt, SystemExit):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,18 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from rbptrack import config as schema
+from rbptrack.config import Config
 from rbptrack.discovery import conf_folder
 from rbptrack.errors import BadInput
+from rbptrack.overrides import expand, lists_as_values
+
+_GROUPS = ("model", "dataset")  # whose values may be patterns
 
 schema.register()  # worker processes of other launchers import this module, and need the schema too
 
@@ -73,11 +79,71 @@ class Composer:
         return schema.typed(self.compose(overrides))
 
 
+@dataclass(frozen=True)
+class Request:
+    """A command line that asks for cells, understood.
+
+    Attributes:
+        flags: Hydra's own flags as it understands them.
+        words: their words, `--multirun` among them where the overrides sweep.
+        overrides: the overrides, patterns expanded.
+        multirun: whether they make a sweep.
+
+    """
+
+    flags: Namespace
+    words: list[str]
+    overrides: list[str]
+    multirun: bool
+
+    @property
+    def only_shows(self) -> bool:
+        """Whether Hydra is asked to show something (`--cfg`, `--help`) and to run nothing."""
+        f = self.flags
+        return bool(f.cfg or f.info or f.help or f.hydra_help or f.shell_completion)
+
+
+def requested(arguments: Sequence[str], composer: Composer) -> Request:
+    """Understand a command line: patterns and lists over models and datasets sweep, `k=1,10` is one list of k."""
+    flags, words, overrides = parse_flags(arguments)
+    overrides, _ = expand(overrides, groups=_GROUPS, options=composer.options)
+    overrides = [_k_group(o, composer) for o in overrides]
+    sweeps = any(o.is_sweep_override() for o in _parsed(overrides))
+    if sweeps and not flags.multirun:
+        words.append("--multirun")
+    return Request(flags, words, overrides, bool(flags.multirun or sweeps or "hydra.mode=MULTIRUN" in overrides))
+
+
+def configs(request: Request, composer: Composer) -> list[Config]:
+    """The typed config of each cell, in the order in which they run."""
+    return [composer.compose_typed(o) for o in (cells(request.overrides) if request.multirun else [request.overrides])]
+
+
+def _k_group(argument: str, composer: Composer) -> str:
+    """`k=1,10` is a list of k; `k=paper` a named list."""
+    key, _, value = argument.partition("=")
+    if key != "k" or value in composer.options("k"):
+        return argument
+    parts = value.strip("[]").split(",")
+    if not all(part.strip().lstrip("-").isdigit() for part in parts):
+        raise BadInput(
+            f"k={value}: expected numbers such as k=1,10,100 or a named list. "
+            f"Options: {', '.join(composer.options('k'))}"
+        )
+    return lists_as_values([argument], {"k": "k.values"})[0]
+
+
+def _parsed(overrides: Sequence[str]) -> list[Override]:
+    try:
+        return OverridesParser.create().parse_overrides(list(overrides))
+    except HydraException as error:
+        raise BadInput(_short(error)) from error
+
+
 def cells(overrides: Sequence[str]) -> list[list[str]]:
     """The override lists of each job that Hydra's basic sweeper would launch."""
     try:
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
-        batches = BasicSweeper.split_arguments(parsed, max_batch_size=None)
+        batches = BasicSweeper.split_arguments(_parsed(overrides), max_batch_size=None)
     except HydraException as error:
         raise BadInput(_short(error)) from error
     return [job for batch in batches for job in batch]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -37,6 +38,35 @@ class SequenceRule(Enum):
     pack = "pack"
 
 
+class Selection(Enum):
+    """How `documents` texts are drawn from a dataset that holds more; both are the same on every machine.
+
+    stream: a seeded shuffle of the stream through a buffer of 10,000 documents, so that a large dataset is never
+    downloaded whole. shuffle: a seeded permutation of all rows, as in the authors' code; downloads the whole dataset.
+    """
+
+    stream = "stream"
+    shuffle = "shuffle"
+
+
+class Candidates(Enum):
+    """Against which entries a target is ranked.
+
+    vocabulary: every row of the head, as in the paper. tokenizer: only rows that the tokenizer can name; families whose
+    vocabulary is padded differently (Pythia, Qwen2.5) are then ranked among the same entries.
+    """
+
+    vocabulary = "vocabulary"
+    tokenizer = "tokenizer"
+
+
+class Rank(Enum):
+    """Which rank the metrics count: the paper's (ties count against the target), or strict (the authors' code)."""
+
+    paper = "paper"
+    strict = "strict"
+
+
 @dataclass
 class ModelConfig:
     """One causal language model: a repository of the hub (`repo`) or a local folder (`path`)."""
@@ -46,33 +76,45 @@ class ModelConfig:
     repo: str = ""
     path: str = ""
     revision: str = "main"
+    tokenizer: str = ""  # a repository or folder, where the model's own has none
+    pickles: bool = False  # read pickled weights (with torch's weights-only loader) where there are no safetensors
     dtype: Dtype = Dtype.float32
     tf32: bool = False  # round the factors of float32 products to TF32, on CUDA; part of a measurement's identity
     device: str = "auto"
     device_map: str = ""  # auto: spread over several GPUs, memory and disk by accelerate; empty: one device
     max_memory: dict[str, str] = field(default_factory=dict)  # with device_map, such as {0: 20GiB, cpu: 60GiB}
-    attention: str = "sdpa"
+    attention: str = "auto"  # of transformers: eager, sdpa, flash_attention_2, ...; auto: its own choice
 
     @property
     def name(self) -> str:
-        """Family and size as one word: `pythia-70m`."""
-        return f"{self.family}-{self.size}"
+        """Family, size and a training checkpoint's revision as one word: `pythia-70m`, `pythia-70m@step1000`."""
+        revision = f"@{self.revision}" if self.repo and self.revision != "main" else ""
+        return "-".join(filter(None, (self.family, self.size))) + revision
 
 
 @dataclass
 class DatasetConfig:
-    """Documents of one split of a dataset, and how they become sequences."""
+    """Documents of one split of a dataset, and how they become sequences.
+
+    A repository of the hub (`repo`), a folder that `datasets` can load (`path`), or local files (`files`); with `repo`,
+    `files` are files of the repository.
+    """
 
     name: str = MISSING
     repo: str = ""
     path: str = ""
+    files: list[str] = field(default_factory=list)  # names or patterns
     config: str = ""
     split: str = MISSING
     revision: str = "main"
     fields: list[str] = field(default_factory=lambda: ["text"])
     separator: str = "\n"
     id_field: str = ""
-    documents: int = 0  # how many to select; 0: all
+    head: int = 0  # read only the first rows; 0: all
+    where: dict[str, str] = field(default_factory=dict)  # only rows with these values; `meta.name` for a nested field
+    longer_than: int = 0  # only documents of more characters
+    documents: int = 0  # how many of these to select; 0: all
+    selection: Selection = Selection.stream
     seed: int = 42  # of the selection
     sequence: SequenceRule = SequenceRule.slide
     seq_len: int = MISSING
@@ -113,6 +155,8 @@ class Config:
     model: ModelConfig = MISSING
     dataset: DatasetConfig = MISSING
     k: KConfig = MISSING
+    candidates: Candidates = Candidates.vocabulary
+    rank: Rank = Rank.paper
     engine: EngineConfig = field(default_factory=EngineConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     sweep: str = ""
@@ -163,6 +207,24 @@ def register() -> None:
     store.store(name="base_analyze", node=AnalyzeConfig)
     store.store(name="base_report", node=ReportConfig)
     OmegaConf.register_new_resolver("embedded", lambda name: str(EMBEDDED / name), replace=True)
+    OmegaConf.register_new_resolver("base_name", base_name, replace=True)
+    OmegaConf.register_new_resolver("family_of", lambda repo, path: family_and_size(repo, path)[0], replace=True)
+    OmegaConf.register_new_resolver("size_of", lambda repo, path: family_and_size(repo, path)[1], replace=True)
+
+
+def base_name(repo: str, path: str) -> str:
+    """The last part of a repository's or folder's name: `org/news` -> `news`."""
+    return PurePath(repo or path).name
+
+
+def family_and_size(repo: str, path: str) -> tuple[str, str]:
+    """Family and size as a name gives them: `org/Name-1.4B-base` -> (`name-base`, `1.4b`); no size: the whole name."""
+    name = base_name(repo, path).lower()
+    found = re.search(r"(?:^|[-_])(\d+(?:\.\d+)?[kmbt])(?=$|[-_])", name)
+    if found is None:
+        return name, ""
+    rest = [part.strip("-_") for part in (name[: found.start()], name[found.end() :])]
+    return "-".join(filter(None, rest)) or name, found[1]
 
 
 def typed(composed: DictConfig) -> Any:
@@ -180,12 +242,16 @@ def typed(composed: DictConfig) -> Any:
 
 def _check(config: Config) -> None:
     model, dataset = config.model, config.dataset
-    for what, source in (("model", model), ("dataset", dataset)):
-        if bool(source.repo) == bool(source.path):
-            raise BadInput(
-                f"{what}: give either {what}.repo (a hub id) or {what}.path (a folder); "
-                f"got repo={source.repo!r} path={source.path!r}"
-            )
+    if bool(model.repo) == bool(model.path):
+        raise BadInput(
+            "model: give either model.repo (a hub id) or model.path (a folder); "
+            f"got repo={model.repo!r} path={model.path!r}"
+        )
+    if sum(map(bool, (dataset.repo, dataset.path, dataset.files))) != 1 and not (dataset.repo and dataset.files):
+        raise BadInput(
+            "dataset: give dataset.repo (a hub id), dataset.path (a folder) or dataset.files (files or patterns); "
+            f"got repo={dataset.repo!r} path={dataset.path!r} files={dataset.files}"
+        )
     if not config.k.values or min(config.k.values) < 1:
         raise BadInput(f"k must be between 1 and the vocabulary's size; got {config.k.values}")
     if dataset.seq_len < 2:
@@ -194,8 +260,9 @@ def _check(config: Config) -> None:
         raise BadInput(
             f"dataset.context must be between 1 and seq_len - 1 = {dataset.seq_len - 1}; got {dataset.context}"
         )
-    if dataset.documents < 0:
-        raise BadInput(f"dataset.documents must be 0 (all) or more; got {dataset.documents}")
+    for name in ("documents", "head", "longer_than"):
+        if getattr(dataset, name) < 0:
+            raise BadInput(f"dataset.{name} must be 0 (no limit) or more; got {getattr(dataset, name)}")
     if not dataset.fields:
         raise BadInput("dataset.fields names no field to read")
     if model.tf32 and model.dtype is not Dtype.float32:

@@ -18,9 +18,9 @@ WIDTH = 100
 _PLAIN_SECONDS = 10.0  # between two lines where there is no terminal
 
 
-def console() -> Console:
-    """Standard output: as wide as the terminal, but at most 100 columns, which is also the width without one."""
-    found = Console(highlight=False, soft_wrap=False)
+def console(*, stderr: bool = False) -> Console:
+    """Standard output (or error): as wide as the terminal, at most 100 columns, which is also the width without one."""
+    found = Console(highlight=False, soft_wrap=False, stderr=stderr)
     found.width = min(found.width, WIDTH) if found.is_terminal else WIDTH
     return found
 

@@ -1,36 +1,34 @@
-"""From a dataset to sequences: select documents, tokenise them, cut them, and say which tokens are scored."""
+"""From documents to sequences: tokenise them, cut them, and say which tokens are scored."""
 
 from __future__ import annotations
 
-import hashlib
-import logging
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from rbptrack import cache
 from rbptrack.config import DatasetConfig, SequenceRule
+from rbptrack.documents import Document, load_documents, selection, texts_hash
 from rbptrack.errors import BadInput
+from rbptrack.fingerprint import fingerprint
 from rbptrack.source import Source
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 IntArray = npt.NDArray[Any]
-_SHUFFLE_BUFFER = 10_000  # documents; a constant, because it decides which documents a seed selects
-
-
-@dataclass(frozen=True)
-class Document:
-    """One text: its fields in order, as the dataset has them."""
-
-    id: str
-    fields: tuple[str, ...]
+_TOKENISE_BATCH = 64  # documents; the tokenizers' own threads share them
 
 
 @dataclass(frozen=True)
@@ -101,6 +99,11 @@ class Corpus:
         kept = max(1, int(np.searchsorted(np.cumsum(self.lengths), tokens, side="right")))
         return replace(self, start=self.start[:kept], stop=self.stop[:kept], first=self.first[:kept])
 
+    def selection(self) -> pd.DataFrame:
+        """The selection, a row per document: its number in the rank table, its id in the dataset, its tokens."""
+        tokens = np.bincount(self.document, minlength=len(self.document_ids))
+        return pd.DataFrame({"document": range(len(tokens)), "id": list(self.document_ids), "tokens": tokens})
+
     def parts(self, tokens: int) -> list[tuple[int, int]]:
         """Runs of consecutive sequences (low, high) of about `tokens` tokens: what is measured and saved at a time."""
         cumulative = np.cumsum(self.lengths)
@@ -113,117 +116,131 @@ class Corpus:
         return edges
 
 
-def load_documents(config: DatasetConfig, source: Source) -> list[Document]:
-    """Read and select documents; streamed, so that a large dataset is never downloaded whole.
+@dataclass(frozen=True)
+class Tokens:
+    """Tokenised documents, before any rule of sequences.
 
-    The selection of `documents` texts is seeded and the same on every machine.
-
-    Raises:
-        BadInput: the dataset cannot be read, has no such split or field, or holds no text.
+    Attributes:
+        token: ids, int32 (tokens,).
+        field: which field the token's first character lies in, int8 (tokens,).
+        num_bytes: UTF-8 bytes of the text that the token stands for, int32 (tokens,).
+        lengths: tokens of each document, int64 (documents,).
+        document_ids: the selection, in order.
+        texts_hash: SHA-256 over the texts of the selection.
 
     """
-    import datasets
 
-    datasets.disable_progress_bars()
-    logging.getLogger("datasets").setLevel(logging.ERROR)
-    try:
-        stream = datasets.load_dataset(
-            source.location,
-            config.config or None,
-            split=config.split,
-            revision=source.revision,
-            streaming=True,
-        )
-        columns = list(stream.column_names or config.fields)
-        absent = [f for f in [*config.fields, *([config.id_field] if config.id_field else [])] if f not in columns]
-        if absent:
-            raise BadInput(f"dataset {config.name} has no field {', '.join(absent)}. Fields: {', '.join(columns)}")
-        if config.documents:
-            stream = stream.shuffle(seed=config.seed, buffer_size=_SHUFFLE_BUFFER)
-        rows = islice(stream, config.documents or None)
-        documents = [_document(i, row, config) for i, row in enumerate(rows)]
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise BadInput(f"dataset {config.name} cannot be read from {source.location}: {reason}") from error
-    if not any(any(d.fields) for d in documents):
-        raise BadInput(f"dataset {config.name} is empty: {len(documents)} documents, none with text in {config.fields}")
-    return documents
+    token: IntArray
+    field: IntArray
+    num_bytes: IntArray
+    lengths: IntArray
+    document_ids: tuple[str, ...]
+    texts_hash: str
 
 
-def _document(number: int, row: dict[str, Any], config: DatasetConfig) -> Document:
-    identity = str(row[config.id_field]) if config.id_field else str(number)
-    return Document(identity, tuple(str(row[f] if row[f] is not None else "") for f in config.fields))
+def load_corpus(config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase) -> Corpus:
+    """A dataset's corpus; a family with one tokenizer tokenises a selection once, whatever the rule of sequences."""
+    return lay_out(load_tokens(config, source, tokenizer), tokenizer, config)
 
 
-def texts_hash(documents: Sequence[Document]) -> str:
-    """SHA-256 (hex) over the texts of the selection, in order."""
-    total = hashlib.sha256()
-    for document in documents:
-        for text in document.fields:
-            total.update(hashlib.sha256(text.encode()).digest())
-        total.update(b"\n")
-    return total.hexdigest()
+def load_tokens(config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase) -> Tokens:
+    """Select and tokenise documents, from the cache if this selection was tokenised so before."""
+    return cache.cached(
+        tokens_name(config, source, tokenizer),
+        make=lambda: tokenise(load_documents(config, source), tokenizer, config.separator),
+        write=_write,
+        read=_read,
+    )
+
+
+def tokens_name(config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase) -> str:
+    """The name under which a tokenised selection is cached: by content of the tokenizer, not by its model."""
+    return f"tokens/{fingerprint({'tokenizer': tokenizer_hash(tokenizer), **selection(config, source)})}.parquet"
+
+
+def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
+    """SHA-256 (hex) of everything in a tokenizer that decides ids and what is special."""
+    return fingerprint({"rules": tokenizer.backend_tokenizer.to_str(), "special": sorted(tokenizer.all_special_ids)})
 
 
 def build_corpus(documents: Sequence[Document], tokenizer: PreTrainedTokenizerBase, config: DatasetConfig) -> Corpus:
-    """Tokenise documents and lay out their sequences by the dataset's rule.
+    """Tokenise documents and lay out their sequences by the dataset's rule; see `lay_out`."""
+    return lay_out(tokenise(documents, tokenizer, config.separator), tokenizer, config)
+
+
+def lay_out(tokens: Tokens, tokenizer: PreTrainedTokenizerBase, config: DatasetConfig) -> Corpus:
+    """Lay out the sequences of tokenised documents by the dataset's rule, and say which tokens are scored.
 
     Raises:
         BadInput: no document is long enough for a single scored token.
 
     """
-    pieces = [_tokenise(d, tokenizer, config.separator) for d in documents]
     if config.sequence is SequenceRule.pack:
-        end = tokenizer.eos_token_id
-        if end is None:
-            raise BadInput("dataset.sequence=pack needs a tokenizer with an end-of-text token; use truncate or slide")
-        pieces = [(np.append(token, end), np.append(part, 0), np.append(size, 0)) for token, part, size in pieces]
-    lengths = np.array([len(p[0]) for p in pieces])
-    token = np.concatenate([p[0] for p in pieces]).astype(np.int32)
-    special = np.isin(token, sorted(set(tokenizer.all_special_ids)))
+        tokens = _joined(tokens, tokenizer.eos_token_id)
+    lengths = tokens.lengths
+    special = np.isin(tokens.token, sorted(set(tokenizer.all_special_ids)))
     # As in the paper, what directly follows a special token is not scored either.
     scorable = ~special & ~np.concatenate([[True], special[:-1]])
     slides = config.sequence is SequenceRule.slide
     prefix = _prefix(tokenizer) if slides else np.empty(0, np.int32)
-    if len(prefix) + config.context >= config.seq_len and slides:
+    if slides and len(prefix) + config.context >= config.seq_len:
         raise BadInput(
             f"dataset.context must be below {config.seq_len - len(prefix)}, which is seq_len less the {len(prefix)} "
             f"special tokens with which the tokenizer begins every text; got {config.context}"
         )
     start, stop, first = _sequences(lengths, config, len(prefix))
     corpus = Corpus(
-        token=token,
+        token=tokens.token,
         document=np.repeat(np.arange(len(lengths), dtype=np.int32), lengths),
         position=np.concatenate([np.arange(n, dtype=np.int32) for n in lengths]),
-        field=np.concatenate([p[1] for p in pieces]).astype(np.int8),
-        num_bytes=np.concatenate([p[2] for p in pieces]).astype(np.int32),
+        field=tokens.field,
+        num_bytes=tokens.num_bytes,
         scorable=scorable,
         start=start,
         stop=stop,
         first=first,
         prefix=prefix,
-        document_ids=tuple(d.id for d in documents),
-        texts_hash=texts_hash(documents),
+        document_ids=tokens.document_ids,
+        texts_hash=tokens.texts_hash,
     )
     if not len(start) or not corpus.num_targets:
         raise BadInput(
-            f"dataset {config.name}: nothing to score in {len(documents)} documents of at most {lengths.max()} tokens; "
+            f"dataset {config.name}: nothing to score in {len(lengths)} documents of at most {lengths.max()} tokens; "
             "a document needs at least 2 tokens that are not special"
         )
     return corpus
 
 
-def _tokenise(
-    document: Document, tokenizer: PreTrainedTokenizerBase, separator: str
-) -> tuple[IntArray, IntArray, IntArray]:
-    """Token ids, field numbers and text bytes of one document, each (tokens,)."""
-    text = separator.join(document.fields)
+def tokenise(documents: Sequence[Document], tokenizer: PreTrainedTokenizerBase, separator: str) -> Tokens:
+    """Tokenise documents, with the special tokens that the tokenizer adds to a text."""
+    pieces: list[tuple[IntArray, IntArray, IntArray]] = []
+    for low in range(0, len(documents), _TOKENISE_BATCH):
+        batch = documents[low : low + _TOKENISE_BATCH]
+        texts = [separator.join(d.fields) for d in batch]
+        encoded = tokenizer(texts, return_offsets_mapping=True, verbose=False)
+        for document, text, ids, offsets in zip(
+            batch, texts, encoded["input_ids"], encoded["offset_mapping"], strict=True
+        ):
+            fields, counts = _fields_and_bytes(document, text, offsets, separator)
+            pieces.append((np.array(ids, dtype=np.int32), fields, counts))
+    return Tokens(
+        token=np.concatenate([p[0] for p in pieces]),
+        field=np.concatenate([p[1] for p in pieces]),
+        num_bytes=np.concatenate([p[2] for p in pieces]),
+        lengths=np.array([len(p[0]) for p in pieces]),
+        document_ids=tuple(d.id for d in documents),
+        texts_hash=texts_hash(documents),
+    )
+
+
+def _fields_and_bytes(
+    document: Document, text: str, offsets: Sequence[tuple[int, int]], separator: str
+) -> tuple[IntArray, IntArray]:
+    """Field number and text bytes of each token of one document, each (tokens,)."""
     edges, at = [], 0  # where each field after the first begins, in characters
     for part in document.fields[:-1]:
         at += len(part) + len(separator)
         edges.append(at)
-    encoded = tokenizer(text, return_offsets_mapping=True, verbose=False)
-    offsets = encoded["offset_mapping"]
     field = [bisect_right(edges, begin) for begin, _ in offsets]
     # Bytes before each character; a character that several tokens share counts once.
     before = np.concatenate([[0], np.cumsum([len(c.encode()) for c in text])]) if not text.isascii() else None
@@ -232,10 +249,46 @@ def _tokenise(
         upto = end if before is None else int(before[end])
         counts.append(max(0, upto - reached))
         reached = max(reached, upto)
-    return (
-        np.array(encoded["input_ids"], dtype=np.int32),
-        np.array(field, np.int8),
-        np.array(counts, np.int32),
+    return np.array(field, np.int8), np.array(counts, np.int32)
+
+
+def _joined(tokens: Tokens, end: int | None) -> Tokens:
+    """The same documents, each closed by the end-of-text token."""
+    if end is None:
+        raise BadInput("dataset.sequence=pack needs a tokenizer with an end-of-text token; use truncate or slide")
+    after = np.cumsum(tokens.lengths)
+    return replace(
+        tokens,
+        token=np.insert(tokens.token, after, end),
+        field=np.insert(tokens.field, after, 0),
+        num_bytes=np.insert(tokens.num_bytes, after, 0),
+        lengths=tokens.lengths + 1,
+    )
+
+
+def _write(tokens: Tokens, path: Path) -> None:
+    offsets = pa.array(np.concatenate([[0], np.cumsum(tokens.lengths)]), pa.int32())
+    lists = {
+        name: pa.ListArray.from_arrays(offsets, pa.array(getattr(tokens, name)))
+        for name in ("token", "field", "num_bytes")
+    }
+    table = pa.table({"id": pa.array(tokens.document_ids, pa.string()), **lists})
+    pq.write_table(table.replace_schema_metadata({"texts_hash": tokens.texts_hash}), path, compression="zstd")
+
+
+def _read(path: Path) -> Tokens:
+    table = pq.read_table(path).combine_chunks()
+
+    def column(name: str) -> IntArray:
+        return np.asarray(table[name].combine_chunks().flatten())
+
+    return Tokens(
+        token=column("token"),
+        field=column("field"),
+        num_bytes=column("num_bytes"),
+        lengths=np.asarray(pc.list_value_length(table["token"]).combine_chunks(), dtype=np.int64),
+        document_ids=tuple(table["id"].to_pylist()),
+        texts_hash=table.schema.metadata[b"texts_hash"].decode(),
     )
 
 

@@ -29,6 +29,8 @@ COMPARABLE = {
     "sequence": "",
     "seq_len": "seq_len ",
     "context": "context ",
+    "candidates": "candidates ",
+    "rank": "rank ",
     "documents_hash": "texts ",
     "num_tokens": "tokens ",
 }

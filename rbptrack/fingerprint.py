@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 SCORING_VERSION = 1  # raised when a change of the engine moves any number
@@ -16,9 +16,19 @@ def fingerprint(parts: Mapping[str, object]) -> str:
 
 def folder_hash(folder: Path) -> str:
     """SHA-256 (hex) over the relative names and contents of a folder's files."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("."))
+    return _hash((path.relative_to(folder).as_posix(), path) for path in files)
+
+
+def files_hash(files: Sequence[Path]) -> str:
+    """SHA-256 (hex) over the names and contents of files, in their order; where they lie does not matter."""
+    return _hash((path.name, path) for path in files)
+
+
+def _hash(named: Iterable[tuple[str, Path]]) -> str:
     total = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith(".")):
+    for name, path in named:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        total.update(f"{path.relative_to(folder).as_posix()}\0{digest}\n".encode())
+        total.update(f"{name}\0{digest}\n".encode())
     return total.hexdigest()

@@ -25,7 +25,7 @@ from rbptrack.corpus import Corpus
 from rbptrack.engine import Engine
 from rbptrack.errors import MeasurementError
 from rbptrack.model import CausalModel
-from rbptrack.ranktable import SCHEMA, DocumentCounts, RankHistogram, RankTable
+from rbptrack.ranktable import DocumentCounts, RankHistogram, RankTable
 from rbptrack.scoring import Scores
 
 Progress = Callable[[int], None]
@@ -100,6 +100,7 @@ def measure(
     ks: tuple[int, ...],
     engine: EngineConfig,
     folder: Path,
+    strict: bool = False,
     progress: Progress = lambda tokens: None,
     on_part: Callable[[RankTable], None] = lambda part: None,
 ) -> Measurement:
@@ -111,6 +112,7 @@ def measure(
         ks: the k of the per-document sums, each at most |V|.
         engine: batch and chunk sizes; they change no number beyond float32 rounding.
         folder: where parts and the finished table are kept; parts found there are not measured again.
+        strict: count strict ranks in every metric (rank=strict).
         progress: called with the number of newly finished scored tokens.
         on_part: called with each part when it is on disk, those found there included.
 
@@ -128,7 +130,7 @@ def measure(
             progress(pq.read_metadata(path).num_rows)
             on_part(RankTable.read(path))
         else:
-            missing.append(_Part(corpus, (low, high), path, model))
+            missing.append(_Part(corpus, (low, high), path, model, strict=strict))
     began, fresh = time.perf_counter(), 0
     with Engine(model, engine, longest=int(corpus.lengths.max())) as running, ThreadPoolExecutor(1) as writer:
         writing: deque[Future[RankTable]] = deque()
@@ -159,10 +161,14 @@ class _Part:
         sequences: the first, and one past the last.
         path: where it is written.
         model: whose ranks they are.
+        strict: whether the table counts strict ranks.
 
     """
 
-    def __init__(self, corpus: Corpus, sequences: tuple[int, int], path: Path, model: CausalModel) -> None:
+    def __init__(
+        self, corpus: Corpus, sequences: tuple[int, int], path: Path, model: CausalModel, *, strict: bool
+    ) -> None:
+        self._strict = strict
         self._corpus, self.sequences, self._path, self._model = corpus, sequences, path, model
         self._base, self._end = int(corpus.first[sequences[0]]), int(corpus.stop[sequences[1] - 1])
         self._scores: Scores | None = None
@@ -206,7 +212,7 @@ class _Part:
                 "the weights are damaged, or the precision (model.dtype) is too low for them"
             )
         columns |= {n: getattr(corpus, n)[index] for n in ("document", "position", "field", "token")}
-        table = RankTable.from_arrays(vocab_size=self._model.vocab_size, **columns)
+        table = RankTable.from_arrays(vocab_size=self._model.vocab_size, strict=self._strict, **columns)
         table.write(self._path)
         self._scores = None
         return table
@@ -241,12 +247,12 @@ def _gather(
     histogram: RankHistogram | None = None
     counts: DocumentCounts | None = None
     tied, num_bytes = 0, 0
-    metadata = {b"rbptrack.vocab_size": str(model.vocab_size).encode()}
+    described = RankTable.read(next(iter(paths))).described().schema
     unfinished = out.with_name(out.name + ".tmp")
-    with pq.ParquetWriter(unfinished, SCHEMA.with_metadata(metadata), compression="zstd") as writer:
+    with pq.ParquetWriter(unfinished, described, compression="zstd") as writer:
         for path, sequences in paths.items():
             part = RankTable.read(path)
-            writer.write_table(part.table.replace_schema_metadata(metadata))
+            writer.write_table(part.described())
             found, sums = part.histogram(), part.document_counts(ks)
             histogram = found if histogram is None else histogram + found
             counts = sums if counts is None else counts + sums

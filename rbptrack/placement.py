@@ -22,7 +22,7 @@ def place(config: ModelConfig) -> tuple[torch.device, dict[str, Any]]:
         BadInput: the device does not exist here, TF32 is asked for where there is none, or the device map is unknown.
 
     """
-    device = torch.device(_device(config.device))
+    device = device_of(config.device)
     if config.tf32 and device.type != "cuda":
         raise BadInput("model.tf32=true needs a CUDA device: other devices have no such products")
     _set_precision(config.tf32)
@@ -42,13 +42,14 @@ def _set_precision(tf32: bool) -> None:
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
 
 
-def _device(wanted: str) -> str:
+def device_of(wanted: str) -> torch.device:
+    """The device that `model.device` names; BadInput where it does not exist here."""
     available = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     if wanted == "auto":
-        return available[-1]
+        return torch.device(available[-1])
     if wanted.split(":")[0] not in available:
         raise BadInput(f"model.device={wanted} is not available here. Devices: auto, {', '.join(available)}")
-    return wanted
+    return torch.device(wanted)
 
 
 def is_spread(module: nn.Module) -> bool:

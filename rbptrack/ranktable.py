@@ -47,21 +47,23 @@ class RankTable:
     Attributes:
         table: Arrow table with the columns of `SCHEMA`.
         vocab_size: |V|, the number of candidates that a target competes with, itself included.
+        strict: whether `rank`, and so every metric, is the strict rank: of a measurement made with rank=strict.
 
     """
 
     table: pa.Table
     vocab_size: int
+    strict: bool = False
 
     def __post_init__(self) -> None:
         if not self.table.schema.equals(SCHEMA):
             raise RbptrackError(f"not a rank table: columns {self.table.schema.names}, expected {SCHEMA.names}")
 
     @classmethod
-    def from_arrays(cls, *, vocab_size: int, **columns: npt.ArrayLike) -> RankTable:
+    def from_arrays(cls, *, vocab_size: int, strict: bool = False, **columns: npt.ArrayLike) -> RankTable:
         """A table from one array per column of `SCHEMA`, each of shape (tokens,)."""
         arrays = [pa.array(np.asarray(columns[f.name]), type=f.type) for f in SCHEMA]
-        return cls(pa.Table.from_arrays(arrays, schema=SCHEMA), vocab_size)
+        return cls(pa.Table.from_arrays(arrays, schema=SCHEMA), vocab_size, strict)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -72,8 +74,11 @@ class RankTable:
 
     @cached_property
     def rank(self) -> IntArray:
-        """R = number of entries with p >= p(target), the target included (arXiv 2510.20387, eq. 3): 1 is best."""
-        return np.asarray(self.column("greater") + self.column("ties") + 1)
+        """R = number of entries with p >= p(target), the target included (arXiv 2510.20387, eq. 3): 1 is best.
+
+        The strict rank where the measurement was made with rank=strict.
+        """
+        return self.strict_rank if self.strict else np.asarray(self.column("greater") + self.column("ties") + 1)
 
     @cached_property
     def strict_rank(self) -> IntArray:
@@ -121,28 +126,34 @@ class RankTable:
 
     def write(self, path: Path) -> None:
         """Write Parquet (zstd), whole or not at all."""
-        metadata = {b"rbptrack.vocab_size": str(self.vocab_size).encode()}
         partial = path.with_name(path.name + ".tmp")
-        pq.write_table(self.table.replace_schema_metadata(metadata), partial, compression="zstd")
+        pq.write_table(self.described(), partial, compression="zstd")
         partial.replace(path)
+
+    def described(self) -> pa.Table:
+        """The table with what Parquet files keep beside it: |V| and which rank counts."""
+        metadata = {"rbptrack.vocab_size": str(self.vocab_size), "rbptrack.rank": "strict" if self.strict else "paper"}
+        return self.table.replace_schema_metadata(metadata)
 
     @classmethod
     def read(cls, path: Path) -> RankTable:
         """Read what `write` wrote."""
         table = pq.read_table(path)
-        vocab_size = int((table.schema.metadata or {}).get(b"rbptrack.vocab_size", b"0"))
+        metadata = table.schema.metadata or {}
+        vocab_size = int(metadata.get(b"rbptrack.vocab_size", b"0"))
         if not vocab_size:
             raise RbptrackError(f"{path} is not a rank table of rbptrack: it names no vocabulary size")
-        return cls(table.replace_schema_metadata(None), vocab_size)
+        return cls(table.replace_schema_metadata(None), vocab_size, metadata.get(b"rbptrack.rank") == b"strict")
 
     @classmethod
     def concatenate(cls, tables: Iterable[RankTable]) -> RankTable:
         """Join tables of disjoint documents (or disjoint stretches of them), in the order given."""
         parts = list(tables)
-        sizes = {part.vocab_size for part in parts}
-        if len(sizes) != 1:
-            raise RbptrackError(f"rank tables over different vocabularies cannot be joined: {sorted(sizes)}")
-        return cls(pa.concat_tables([p.table for p in parts]).combine_chunks(), sizes.pop())
+        kinds = {(part.vocab_size, part.strict) for part in parts}
+        if len(kinds) != 1:
+            sizes = sorted({size for size, _ in kinds})
+            raise RbptrackError(f"rank tables over different vocabularies or ranks cannot be joined: {sizes}")
+        return cls(pa.concat_tables([p.table for p in parts]).combine_chunks(), *kinds.pop())
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,29 @@
-"""Where a model or dataset comes from: a hub repository pinned to a commit, or a local folder pinned to its hash."""
+"""Where a model or dataset comes from: a hub repository pinned to a commit, or local files pinned to their hash."""
 
 from __future__ import annotations
 
-import os
-import socket
+import glob
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-from urllib.parse import urlsplit
 
+from rbptrack import hub
+from rbptrack.config import DatasetConfig, ModelConfig
 from rbptrack.errors import BadInput
-from rbptrack.fingerprint import folder_hash
+from rbptrack.fingerprint import files_hash, folder_hash
+from rbptrack.hub import Kind
+from rbptrack.overrides import size_key
 
-Kind = Literal["model", "dataset"]
-_PREFLIGHT_SECONDS = 2.0
+FILE_KINDS = {
+    ".txt": "text",
+    ".jsonl": "json",
+    ".jsonl.zst": "json",
+    ".jsonl.gz": "json",
+    ".json": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+}
+"""Which files `dataset.files` may name, and the loader of `datasets` that reads each."""
 
 
 @dataclass(frozen=True)
@@ -21,34 +31,40 @@ class Source:
     """A pinned model or dataset.
 
     Attributes:
-        location: what the loading library is given: a hub id or a folder.
-        revision: the hub commit to load; None for a folder.
-        identity: what makes it the same thing on another machine: `id@commit`, or the hash of a folder's files.
+        location: what the loading library is given: a hub id or a folder; empty for files.
+        revision: the hub commit to load; None for what is local.
+        identity: what makes it the same thing on another machine: `id@commit`, or a hash of the files.
+        files: the local files, in natural order; empty for a repository or folder.
 
     """
 
     location: str
     revision: str | None
     identity: str
+    files: tuple[Path, ...] = ()
 
 
-def go_offline_if_unreachable() -> None:
-    """Set HF_HUB_OFFLINE when the hub does not accept a connection within 2 seconds.
+def of_model(config: ModelConfig) -> Source:
+    """The pinned weights of a model."""
+    return resolve("model", repo=config.repo, path=config.path, revision=config.revision)
 
-    Called before huggingface_hub is imported: without it a missing network costs half a minute, even where everything
-    is cached.
-    """
-    if os.environ.get("HF_HUB_OFFLINE"):
-        return
-    endpoint = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
-    proxied = any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))
-    if proxied and endpoint.hostname not in ("127.0.0.1", "localhost"):
-        return  # the proxy resolves names, this machine may not
-    try:
-        port = endpoint.port or (80 if endpoint.scheme == "http" else 443)
-        socket.create_connection((endpoint.hostname or "", port), timeout=_PREFLIGHT_SECONDS).close()
-    except OSError:
-        os.environ["HF_HUB_OFFLINE"] = "1"
+
+def of_tokenizer(config: ModelConfig, model: Source) -> Source:
+    """The pinned tokenizer: the model's own, or the repository or folder that `model.tokenizer` names."""
+    if not config.tokenizer:
+        return model
+    local = Path(config.tokenizer).expanduser().is_dir()
+    return resolve(
+        "model", repo="" if local else config.tokenizer, path=config.tokenizer if local else "", revision="main"
+    )
+
+
+def of_dataset(config: DatasetConfig) -> Source:
+    """The pinned dataset."""
+    if config.files and not config.repo:
+        found = _matching(config.files)
+        return Source("", None, f"sha256:{files_hash(found)}", tuple(found))
+    return resolve("dataset", repo=config.repo, path=config.path, revision=config.revision)
 
 
 def resolve(kind: Kind, *, repo: str, path: str, revision: str) -> Source:
@@ -63,47 +79,26 @@ def resolve(kind: Kind, *, repo: str, path: str, revision: str) -> Source:
         if not folder.is_dir():
             raise BadInput(f"{kind}.path={path}: no such folder")
         return Source(str(folder), None, f"sha256:{folder_hash(folder)}")
-    commit = _commit(kind, repo, revision)
+    commit = hub.commit(kind, repo, revision)
     return Source(repo, commit, f"{repo}@{commit}")
 
 
-def _commit(kind: Kind, repo: str, revision: str) -> str:
-    go_offline_if_unreachable()
-    from huggingface_hub import HfApi, constants
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        HFValidationError,
-        RepositoryNotFoundError,
-    )
+def file_kind(path: Path) -> str:
+    """The ending of a file name that says how it is read, such as `.jsonl.zst`; BadInput if there is no reader."""
+    for ending in sorted(FILE_KINDS, key=len, reverse=True):
+        if path.name.lower().endswith(ending):
+            return ending
+    raise BadInput(f"dataset.files: {path} cannot be read. Kinds of file: {', '.join(FILE_KINDS)}")
 
-    if not constants.HF_HUB_OFFLINE:
-        try:
-            api = HfApi()
-            info = (api.model_info if kind == "model" else api.dataset_info)(repo, revision=revision, timeout=20)
-            return str(info.sha)
-        except GatedRepoError as error:
-            raise BadInput(
-                f"{kind} {repo} is gated: ask for access on its page of the hub, then `hf auth login` or set HF_TOKEN"
-            ) from error
-        except RepositoryNotFoundError as error:
-            raise BadInput(f"{kind} {repo} (revision {revision}) is not on the hub, or is private") from error
-        except HFValidationError as error:
-            raise BadInput(f"{kind}.repo={repo!r} is not a hub id; expected organisation/name") from error
-        except HfHubHTTPError as error:
-            raise BadInput(
-                f"{kind} {repo} (revision {revision}): the hub answered {error.response.status_code}"
-            ) from error
-        except OSError:
-            pass  # the connection broke; what is cached may do
-    folder = Path(constants.HF_HUB_CACHE) / f"{kind}s--{repo.replace('/', '--')}"
-    ref = folder / "refs" / revision
-    if ref.is_file():
-        return ref.read_text().strip()
-    if (folder / "snapshots" / revision).is_dir():
-        return revision
-    raise BadInput(
-        f"{kind} {repo} (revision {revision}) is not in the cache and the hub cannot be reached. "
-        f"On a machine with a network: hf download {repo} --repo-type {kind}; or point HF_HOME at its cache, "
-        f"or give {kind}.path=FOLDER"
-    )
+
+def _matching(patterns: Sequence[str]) -> list[Path]:
+    found: dict[Path, None] = {}
+    for pattern in patterns:
+        names = sorted(glob.glob(str(Path(pattern).expanduser()), recursive=True), key=size_key)  # noqa: PTH207
+        files = [Path(name).absolute() for name in names if Path(name).is_file()]
+        if not files:
+            raise BadInput(f"dataset.files: no file matches {pattern}")
+        found |= dict.fromkeys(files)
+    for path in found:
+        file_kind(path)
+    return list(found)

@@ -23,7 +23,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that share a long fixture run on one worker, the longest fixture first; the others fill the second."""
-    shared = ("demo", "swept")
+    shared = ("demo", "swept", "mirror")
     for item in items:
         for name in set(shared) & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.xdist_group(name))
@@ -45,10 +45,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Hugging Face cache of the tests' own: nothing of the user's is read or written."""
-    return tmp_path_factory.mktemp("hf")
+    """Caches of the tests' own: nothing of the user's is read or written."""
+    folder = tmp_path_factory.mktemp("cache")
+    os.environ["RBPTRACK_CACHE"] = str(folder / "rbptrack")
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +59,7 @@ def program(cache: Path) -> Program:
 
     def run(*arguments: str, cwd: Path, timeout: float = 300, **environment: str) -> subprocess.CompletedProcess[str]:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "HF_", "HYDRA_"))}
-        clean |= {"HF_HOME": str(cache), "HF_HUB_OFFLINE": "1", "COLUMNS": "100", **environment}
+        clean |= {"HF_HOME": str(cache / "hf"), "HF_HUB_OFFLINE": "1", "COLUMNS": "100", **environment}
         command = [sys.executable, "-m", "rbptrack", *arguments]
         return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout, env=clean)
 

@@ -15,7 +15,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from rbptrack.config import DatasetConfig, SequenceRule
-from rbptrack.corpus import Corpus, Document, build_corpus, load_documents, texts_hash
+from rbptrack.corpus import Corpus, build_corpus
+from rbptrack.documents import Document, load_documents, texts_hash
 from rbptrack.errors import BadInput
 from rbptrack.source import Source
 

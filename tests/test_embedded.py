@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig
 
 from rbptrack.composition import Composer
-from rbptrack.corpus import build_corpus, load_documents
-from rbptrack.model import load_tokenizer, non_embedding_params
+from rbptrack.corpus import build_corpus
+from rbptrack.documents import load_documents
+from rbptrack.model import count_parameters, load_tokenizer
 from rbptrack.overrides import size_key
-from rbptrack.source import resolve
+from rbptrack.source import of_dataset, of_model
 from tests.conftest import EMBEDDED, ROOT
 
 SIZES = sorted((p.name for p in (EMBEDDED / "models").iterdir()), key=size_key)
@@ -28,10 +28,7 @@ SHINGLE = 6  # consecutive non-blank lines
 
 
 def s_of(size: str) -> int:
-    with torch.device("meta"):
-        return non_embedding_params(
-            AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(EMBEDDED / "models" / size))
-        )
+    return count_parameters(AutoConfig.from_pretrained(EMBEDDED / "models" / size)).non_embedding
 
 
 def test_at_least_seven_sizes_even_in_ln_s() -> None:
@@ -83,8 +80,8 @@ def test_it_fits_in_16_mb_with_its_notice() -> None:
 @pytest.mark.parametrize(("name", "tokens"), [("stdlib", 5e5), ("pydocs", 1.5e5)])
 def test_the_corpora_are_large_enough(name: str, tokens: float) -> None:
     config = Composer("config", []).compose_typed([f"dataset={name}", "model=nano/6k"])
-    documents = load_documents(config.dataset, resolve("dataset", repo="", path=config.dataset.path, revision="main"))
-    tokenizer = load_tokenizer(resolve("model", repo="", path=config.model.path, revision="main"))
+    documents = load_documents(config.dataset, of_dataset(config.dataset))
+    tokenizer = load_tokenizer(config.model, of_model(config.model))
     corpus = build_corpus(documents, tokenizer, config.dataset)
     assert corpus.num_targets >= tokens
     lengths = np.bincount(corpus.document)

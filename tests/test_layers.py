@@ -28,7 +28,10 @@ FLOORS: dict[str, float] = {
     "console": 2,
     "options": 3,
     "record": 3,
+    "cache": 2,
+    "hub": 2.5,
     "source": 3,
+    "documents": 3.5,
     "corpus": 4,
     "placement": 3,
     "model": 4,
@@ -57,6 +60,7 @@ FLOORS: dict[str, float] = {
     "bench.speed": 5.8,
     "bench.precision": 5.8,
     "cell": 6,
+    "planning": 6.5,
     "commands": 7,
     "__main__": 8,
 }

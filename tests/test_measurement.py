@@ -13,13 +13,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from rbptrack.cell import pinned
 from rbptrack.config import DatasetConfig, EngineConfig, ModelConfig
-from rbptrack.corpus import Corpus, Document, build_corpus, load_documents
+from rbptrack.corpus import Corpus, build_corpus
+from rbptrack.documents import Document, load_documents
 from rbptrack.errors import BadInput, MeasurementError
 from rbptrack.measurement import measure
-from rbptrack.model import check_fit, check_folder, load_config, load_model, load_tokenizer, non_embedding_params
-from rbptrack.source import Source, resolve
+from rbptrack.model import check_fit, check_folder, load_config, load_model, load_tokenizer
+from rbptrack.source import Source, of_dataset, resolve
 from tests.conftest import EMBEDDED
 
 SIZES = ["6k", "15k", "38k", "115k", "311k", "760k", "2m"]
@@ -36,17 +36,21 @@ ENGINE = EngineConfig()
 
 
 def source(size: str) -> Source:
-    return pinned("model", "", str(EMBEDDED / "models" / size), "main")
+    return at(EMBEDDED / "models" / size)
+
+
+def at(folder: Path) -> Source:
+    return resolve("model", repo="", path=str(folder), revision="main")
 
 
 def config(size: str) -> ModelConfig:
-    return ModelConfig(family="nano", size=size, path=source(size).location)
+    return ModelConfig(family="nano", size=size, path=str(EMBEDDED / "models" / size))
 
 
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
-    documents = load_documents(DATASET, pinned("dataset", "", DATASET.path, "main"))
-    return build_corpus(documents, load_tokenizer(source("6k")), DATASET)
+    documents = load_documents(DATASET, of_dataset(DATASET))
+    return build_corpus(documents, load_tokenizer(config("6k"), source("6k")), DATASET)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -112,7 +116,7 @@ def test_nan_names_document_and_position(corpus: Corpus, tmp_path: Path) -> None
     token = int(corpus.token[70])
     weights[embedding][token] = float("nan")
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    place = resolve("model", repo="", path=str(folder), revision="main")
+    place = at(folder)
     model = load_model(replace(config("6k"), path=str(folder)), place)
     with pytest.raises(MeasurementError, match=r"at document .+, position \d+"):
         measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "out")
@@ -130,34 +134,22 @@ def test_a_model_folder_that_lacks_something(missing: str, what: str, tmp_path: 
     folder = broken(tmp_path, "model")
     (folder / missing).unlink()
     with pytest.raises(BadInput, match=f"has no {what}"):
-        check_folder(folder)
+        check_folder(ModelConfig(path=str(folder)))
 
 
 def test_tokenizer_larger_than_the_model(tmp_path: Path) -> None:
     folder = broken(tmp_path, "model")
     text = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(text | {"vocab_size": 4000}))
-    place = resolve("model", repo="", path=str(folder), revision="main")
+    place = at(folder)
     with pytest.raises(BadInput, match="tokenizer has 4096 entries, the model only 4000 rows"):
-        check_fit("toy", load_config(place), load_tokenizer(place), 128)
+        check_fit("toy", load_config(ModelConfig(), place), load_tokenizer(ModelConfig(), place), 128)
 
 
 def test_sequence_longer_than_the_model(tmp_path: Path) -> None:
-    place = source("6k")
+    nano, place = config("6k"), source("6k")
     with pytest.raises(BadInput, match=r"dataset\.seq_len must be at most 512, the maximum of nano-6k; got 513"):
-        check_fit("nano-6k", load_config(place), load_tokenizer(place), 513)
-
-
-def test_s_is_counted_from_the_module() -> None:
-    from transformers import GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, OPTConfig, OPTForCausalLM
-
-    with torch.device("meta"):
-        gpt2 = GPT2LMHeadModel(GPT2Config())
-        opt = OPTForCausalLM(OPTConfig())  # the defaults are OPT-125m's shapes
-        pythia = GPTNeoXForCausalLM(
-            GPTNeoXConfig(hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072)
-        )
-    assert [non_embedding_params(m) for m in (gpt2, opt, pythia)] == [85_056_000] * 3
+        check_fit("nano-6k", load_config(nano, place), load_tokenizer(nano, place), 513)
 
 
 def test_a_head_that_does_more_than_multiply_is_refused(tmp_path: Path) -> None:
@@ -168,7 +160,7 @@ def test_a_head_that_does_more_than_multiply_is_refused(tmp_path: Path) -> None:
     )
     folder = broken(tmp_path, "model")
     cohere.save_pretrained(folder)
-    place = resolve("model", repo="", path=str(folder), revision="main")
+    place = at(folder)
     model = load_model(replace(config("6k"), path=str(folder)), place)  # logit_scale is known
     assert model.head.scale == 0.0625
     text = json.loads((folder / "config.json").read_text())
@@ -178,6 +170,6 @@ def test_a_head_that_does_more_than_multiply_is_refused(tmp_path: Path) -> None:
 
 
 def test_document_text_is_what_was_scored() -> None:
-    tokenizer = load_tokenizer(source("6k"))
+    tokenizer = load_tokenizer(config("6k"), source("6k"))
     corpus = build_corpus([Document("a", ("def f(x):\n    return x + 1\n",))], tokenizer, DATASET)
     assert tokenizer.decode(corpus.token.tolist()) == "def f(x):\n    return x + 1\n"

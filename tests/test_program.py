@@ -274,7 +274,7 @@ def test_k_above_one_vocabulary_only_is_left_out_there(program: Program, tmp_pat
         "model=wide,nano/6k", "k=1,4500", "dataset.documents=2", "--config-dir", str(tmp_path / "c"), cwd=tmp_path
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "nano-6k: k = 4500 left out, above |V| = 4096" in done.stdout
+    assert "k = 4500 left out where |V| = 4096" in done.stdout
     found = {r.info.run_name: "rbp_4500" in r.data.metrics for r in runs(tmp_path, "measurement")}
     assert found == {"wide-1k / pydocs": True, "nano-6k / pydocs": False}
 

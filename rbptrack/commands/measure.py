@@ -13,6 +13,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,19 +27,18 @@ from rbptrack import cell as cells
 from rbptrack.analysis import Findings, analyze_all, choose
 from rbptrack.analyzer import Analyzer
 from rbptrack.cell import CellFailed, Outcome
-from rbptrack.composition import Composer, parse_flags
-from rbptrack.composition import cells as jobs_of
+from rbptrack.composition import Composer, requested
+from rbptrack.composition import configs as configs_of
 from rbptrack.config import Config, FilterConfig, typed
 from rbptrack.console import compact, complain, say, short_path, table
 from rbptrack.discovery import Plugins, conf_folder, discover
 from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.overrides import expand, lists_as_values, size_key
+from rbptrack.overrides import size_key
 from rbptrack.report import render
 from rbptrack.spool import folder as spool_folder
 from rbptrack.spool import upkeep
 from rbptrack.tracking import Store, home, resolve_uri, without_password
 
-GROUPS = ("model", "dataset")
 _TERMINATED = 128 + signal.SIGTERM
 _SHOWN_KS = (1, 10, 100)
 _CELLS = "RBPTRACK_CELLS"  # how many cells the sweep has, for workers that other launchers start
@@ -47,35 +47,16 @@ _CELLS = "RBPTRACK_CELLS"  # how many cells the sweep has, for workers that othe
 def main(arguments: list[str]) -> int:
     """Measure; returns the exit code: 0, 1 if a cell or analyzer failed, 2 for bad input before any run began."""
     composer = Composer("config", arguments)
-    flags, words, overrides = parse_flags(arguments)
-    overrides, sweeps = expand(overrides, groups=GROUPS, options=composer.options)
-    overrides = [_k_group(o, composer) for o in overrides]
-    multirun = flags.multirun or sweeps or "hydra.mode=MULTIRUN" in overrides
-    if sweeps and not flags.multirun:
-        words.append("--multirun")
-    if flags.cfg or flags.info or flags.help or flags.hydra_help or flags.shell_completion:
-        _hand_to_hydra([*words, *overrides])
+    request = requested(arguments, composer)
+    if request.only_shows:
+        _hand_to_hydra([*request.words, *request.overrides])
         return 0
-    overrides = _without_secrets(overrides)
-    configs = [composer.compose_typed(o) for o in (jobs_of(overrides) if multirun else [overrides])]
+    request = replace(request, overrides=_without_secrets(request.overrides))
+    overrides, multirun, configs = request.overrides, request.multirun, configs_of(request, composer)
     plugins = _plugins(configs[0])
     analyzers = choose(plugins, configs[0].analyzers) if multirun else []
-    _check_before(configs)
-    return _sweep(words, overrides, configs, multirun, analyzers)
-
-
-def _k_group(argument: str, composer: Composer) -> str:
-    """`k=1,10` is a list of k; `k=paper` a named list."""
-    key, _, value = argument.partition("=")
-    if key != "k" or value in composer.options("k"):
-        return argument
-    parts = value.strip("[]").split(",")
-    if not all(part.strip().lstrip("-").isdigit() for part in parts):
-        raise BadInput(
-            f"k={value}: expected numbers such as k=1,10,100 or a named list. "
-            f"Options: {', '.join(composer.options('k'))}"
-        )
-    return lists_as_values([argument], {"k": "k.values"})[0]
+    _check_before(configs, ks_were_typed=any(o.startswith(("k=", "k.values=")) for o in overrides))
+    return _sweep(request.words, overrides, configs, multirun, analyzers)
 
 
 def _plugins(config: Config) -> Plugins:
@@ -85,7 +66,7 @@ def _plugins(config: Config) -> Plugins:
     return plugins
 
 
-def _check_before(configs: Sequence[Config]) -> None:
+def _check_before(configs: Sequence[Config], *, ks_were_typed: bool) -> None:
     """What can be known to be wrong before hours are spent: tracking store, models, tokenizers, k, local datasets."""
     from rbptrack.model import check_fit, check_folder, load_config, load_tokenizer
 
@@ -95,12 +76,12 @@ def _check_before(configs: Sequence[Config]) -> None:
         model, _ = cells.sources(config)
         if model.identity not in known:
             if config.model.path:
-                check_folder(Path(model.location))
-            known[model.identity] = load_config(model), load_tokenizer(model)
+                check_folder(config.model)
+            known[model.identity] = load_config(config.model, model), load_tokenizer(config.model, model)
         check_fit(config.model.name, *known[model.identity], config.dataset.seq_len)
     largest = max(architecture.vocab_size for architecture, _ in known.values())
     too_large = sorted(k for k in configs[0].k.values if k > largest)
-    if too_large:
+    if too_large and ks_were_typed:  # of the default list, what is too large is left out with a note
         raise BadInput(
             f"k must be between 1 and {largest}, the largest vocabulary of the models asked for; "
             f"got {', '.join(map(str, too_large))}"

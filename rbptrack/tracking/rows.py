@@ -24,6 +24,8 @@ def row(run: Run) -> dict[str, Any]:
         "software": ", ".join(f"{k[9:]} {v}" for k, v in sorted(params.items()) if k.startswith("versions.")),
         "dtype": params.get("model.dtype"),
         "sequence": params.get("dataset.sequence"),
+        "candidates": params.get("candidates"),
+        "rank": params.get("rank"),
         "documents_hash": params.get("dataset.texts_hash"),
         **{k: _number(params.get(v)) for k, v in _INTEGERS.items()},
         **{k: metrics.get(k) for k in ("ce", "ce_se", "bits_per_byte", "tie_rate")},

@@ -1,0 +1,135 @@
+"""Documents from local files: every kind, patterns, filters, and what is wrong with them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from rbptrack import cache
+from rbptrack.config import DatasetConfig, Selection
+from rbptrack.documents import load_documents
+from rbptrack.errors import BadInput
+from rbptrack.source import of_dataset
+
+# `datasets` leaves a CSV file open whose first row was asked for
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+CONFIG = DatasetConfig(name="mine", split="train", seq_len=8)
+ROWS: list[dict[str, Any]] = [
+    {"text": "one line\nand another", "kind": "a", "meta": {"set": "x"}},
+    {"text": "two — é", "kind": "b", "meta": {"set": "y"}},
+    {"text": "three", "kind": "a", "meta": {"set": "x"}},
+]
+
+
+def write(folder: Path, name: str) -> str:
+    path = folder / name
+    lines = "\n".join(json.dumps(row) for row in ROWS) + "\n"
+    if name.endswith(".jsonl"):
+        path.write_text(lines)
+    elif name.endswith(".zst"):
+        path.write_bytes(zstandard.compress(lines.encode()))
+    elif name.endswith(".csv"):
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, ["text", "kind"])
+            writer.writeheader()
+            writer.writerows({k: row[k] for k in ("text", "kind")} for row in ROWS)
+    elif name.endswith(".parquet"):
+        pq.write_table(pa.Table.from_pylist(ROWS), path)
+    else:
+        path.write_text(ROWS[0]["text"])
+    return str(path)
+
+
+def load(config: DatasetConfig, *files: str) -> list[tuple[str, tuple[str, ...]]]:
+    config = replace(config, files=list(files))
+    return [(d.id, d.fields) for d in load_documents(config, of_dataset(config))]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.zst", "a.csv", "a.parquet"])
+def test_rows_are_documents(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path, name)
+    assert load(CONFIG, path) == [(f"{name}:{i}", (row["text"],)) for i, row in enumerate(ROWS)]
+
+
+def test_a_text_file_is_one_document(tmp_path: Path) -> None:
+    names = ["part10.txt", "part2.txt", "part1.txt"]
+    for name in names:
+        write(tmp_path, name)
+    found = load(CONFIG, f"{tmp_path}/*.txt")
+    assert sorted(found) == [(n, (ROWS[0]["text"],)) for n in sorted(names)]
+
+
+def test_kinds_mix_and_where_they_lie_does_not_matter(tmp_path: Path) -> None:
+    found = load(CONFIG, write(tmp_path, "b.jsonl"), write(tmp_path, "c.csv"), write(tmp_path, "d.txt"))
+    assert [i for i, _ in found] == ["b.jsonl:0", "b.jsonl:1", "b.jsonl:2", "c.csv:0", "c.csv:1", "c.csv:2", "d.txt"]
+    (tmp_path / "other").mkdir()
+    here, there = (
+        of_dataset(replace(CONFIG, files=[write(folder, "b.jsonl")])) for folder in (tmp_path, tmp_path / "other")
+    )
+    assert here.identity == there.identity
+    assert here.files != there.files
+
+
+@pytest.mark.parametrize("selection", list(Selection))
+def test_filters_and_selection(selection: Selection, tmp_path: Path) -> None:
+    path = write(tmp_path, "a.jsonl")
+    config = replace(CONFIG, selection=selection)
+    assert [i for i, _ in load(replace(config, where={"kind": "a"}), path)] == ["a.jsonl:0", "a.jsonl:2"]
+    assert [i for i, _ in load(replace(config, where={"meta.set": "y"}), path)] == ["a.jsonl:1"]
+    assert [i for i, _ in load(replace(config, longer_than=5), path)] == ["a.jsonl:0", "a.jsonl:1"]
+    assert [i for i, _ in load(replace(config, head=1, longer_than=3), path)] == ["a.jsonl:0"]
+    chosen = load(replace(config, where={"kind": "a"}, documents=1), path)
+    assert chosen == load(replace(config, where={"kind": "a"}, documents=1), path)
+    assert len(chosen) == 1
+    both = replace(config, fields=["kind", "text"], documents=5)
+    assert {f for _, f in load(both, path)} == {(row["kind"], row["text"]) for row in ROWS}
+
+
+@pytest.mark.parametrize(
+    ("change", "file", "words"),
+    [
+        ({}, "nothing*.jsonl", "no file matches .*nothing"),
+        ({}, "a.pdf", r"a\.pdf cannot be read\. Kinds of file: \.txt, \.jsonl"),
+        ({"fields": ["body"]}, "a.jsonl", "no field body. Fields: text, kind, meta$"),
+        ({"where": {"lang": "en"}}, "a.jsonl", "no field lang"),
+        ({"where": {"kind": "z"}}, "a.jsonl", r"is empty: 0 documents.*where=\{'kind': 'z'\}"),
+    ],
+)
+def test_what_is_wrong(change: dict[str, Any], file: str, words: str, tmp_path: Path) -> None:
+    write(tmp_path, "a.jsonl")
+    write(tmp_path, "a.pdf")
+    with pytest.raises(BadInput, match=words):
+        load(replace(CONFIG, **change), f"{tmp_path}/{file}")
+
+
+def test_the_cache_makes_a_thing_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RBPTRACK_CACHE", str(tmp_path / "cache"))
+    made: list[int] = []
+
+    def get() -> str:
+        def make() -> str:
+            made.append(1)
+            return "value"
+
+        return cache.cached(
+            "kind/name", make=make, write=lambda v, p: p.write_text(v) and None, read=lambda p: p.read_bytes().decode()
+        )
+
+    assert [get(), get()] == ["value", "value"]
+    assert made == [1]
+    assert cache.contents() == {"kind": (1, 5)}
+    (tmp_path / "cache/kind/name").write_bytes(b"\xff\xfe")  # damaged: made again
+    assert get() == "value"
+    assert len(made) == 2
+    cache.clear()
+    (tmp_path / "cache").write_text("a file where the folder belongs: nothing can be written")
+    assert get() == "value"
+    assert len(made) == 3

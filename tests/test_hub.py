@@ -1,0 +1,353 @@
+"""The real loading code against a hub on loopback: the paper's sweep end to end, and the faults of a bad day."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from tests.conftest import ROOT, Program
+from tests.mirror import PYTHIA, Mirror, fill
+
+TOKEN = "hf_ThisIsNotForAnybodysEyes"
+Runs = Callable[[Path], list[Run]]
+
+
+@pytest.fixture(scope="session")
+def mirror(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
+    root = tmp_path_factory.mktemp("mirror")
+    fill(root)
+    server = Mirror(root)
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def healthy(mirror: Mirror) -> Iterator[None]:
+    yield
+    mirror.faults.clear()
+
+
+def environment(mirror: Mirror, cache: Path) -> dict[str, str]:
+    return {
+        "HF_ENDPOINT": mirror.address,
+        "HF_HUB_OFFLINE": "",
+        "HF_HOME": str(cache / "hf"),
+        "RBPTRACK_CACHE": str(cache / "rbptrack"),
+        "HF_TOKEN": TOKEN,
+    }
+
+
+def measurements(folder: Path) -> list[Run]:
+    client = MlflowClient(f"sqlite:///{folder / 'mlruns/mlflow.db'}")
+    experiment = client.get_experiment_by_name("rbptrack")
+    assert experiment is not None
+    return list(client.search_runs([experiment.experiment_id], "tags.`rbptrack.kind` = 'measurement'"))
+
+
+@pytest.fixture(scope="session")
+def paper(program: Program, mirror: Mirror, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, str]:
+    """The README's first command, as it says it: a folder, its caches, and what was printed."""
+    folder, cache = tmp_path_factory.mktemp("paper"), tmp_path_factory.mktemp("caches")
+    command = ["-m", "model=pythia/*", "dataset=wiki,humaneval"]
+    done = program(*command, cwd=folder, **environment(mirror, cache))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder, cache, done.stdout + done.stderr
+
+
+def test_the_papers_sweep(paper: tuple[Path, Path, str]) -> None:
+    folder, cache, said = paper
+    assert "measuring 20 cells: 10 models x 2 datasets" in said
+    assert "20 measured" in said
+    assert re.search(r"wiki +pythia +RBP_10 ", said)
+    runs = measurements(folder)
+    assert {r.data.tags["rbptrack.size"] for r in runs} == set(PYTHIA)
+    for name, documents in (("wiki", 60), ("humaneval", 20)):
+        of_dataset = [r for r in runs if r.data.tags["rbptrack.dataset"] == name]
+        assert len({r.data.params["dataset.texts_hash"] for r in of_dataset}) == 1
+        commits = {r.data.params["dataset.commit"] for r in of_dataset}
+        assert re.fullmatch(r"[\w-]+/\w+@[0-9a-f]{40}", commits.pop())
+        assert not commits
+        path = Path(of_dataset[0].info.artifact_uri.removeprefix("file://")) / "documents.csv"
+        selection = pd.read_csv(path, dtype={"id": str})
+        assert len(selection) == documents
+        expected = {f"HumanEval/{i}" for i in range(20)} if name == "humaneval" else {str(i) for i in range(60)}
+        assert set(selection["id"]) == expected
+    assert len(list((cache / "rbptrack/tokens").glob("*.parquet"))) == 2  # a family tokenises once
+
+
+def test_prompt_and_solution_are_told_apart(paper: tuple[Path, Path, str]) -> None:
+    import pyarrow.parquet as pq
+
+    run = next(r for r in measurements(paper[0]) if r.info.run_name == "pythia-70m / humaneval")
+    table = pq.read_table(Path(run.info.artifact_uri.removeprefix("file://")) / "ranks.parquet").to_pandas()
+    assert set(table["field"]) == {0, 1}
+    assert (table.groupby("document")["field"].apply(lambda f: f.is_monotonic_increasing)).all()
+
+
+def test_the_token_is_shown_nowhere(paper: tuple[Path, Path, str], mirror: Mirror) -> None:
+    folder, cache, said = paper
+    assert f"Bearer {TOKEN}" in mirror.tokens_seen  # it was used
+    assert TOKEN not in said
+    for path in [*folder.rglob("*"), *(cache / "rbptrack").rglob("*")]:
+        if path.is_file():
+            assert TOKEN.encode() not in path.read_bytes(), path
+
+
+def nowhere() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}"
+
+
+def test_cached_but_unreachable_runs_at_once(
+    paper: tuple[Path, Path, str], mirror: Mirror, program: Program, tmp_path: Path
+) -> None:
+    there = environment(mirror, paper[1]) | {"HF_ENDPOINT": nowhere()}
+    began = time.monotonic()
+    done = program("model=pythia/14m,pythia/31m", "dataset=wiki,humaneval", "analyzers=[]", cwd=tmp_path, **there)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 measured" in done.stdout
+    assert time.monotonic() - began < 60  # 24 to 51 s for each model, were the hub asked
+    ours = {r.info.run_name: r.data.metrics["ce"] for r in measurements(tmp_path)}
+    first = {r.info.run_name: r.data.metrics["ce"] for r in measurements(paper[0])}
+    assert all(first[name] == ce for name, ce in ours.items())
+
+
+def test_unreachable_says_what_is_missing_and_how_to_get_it(mirror: Mirror, program: Program, tmp_path: Path) -> None:
+    there = environment(mirror, tmp_path / "cache") | {"HF_ENDPOINT": nowhere()}
+    began = time.monotonic()
+    done = program("-m", "model=pythia/*", "dataset=wiki", cwd=tmp_path, **there)
+    seconds = time.monotonic() - began
+    assert done.returncode == 2
+    assert "hf download EleutherAI/pythia-14m" in done.stderr
+    assert all(word in done.stderr for word in ("HF_HOME", "model.path"))
+    assert seconds < 20, seconds  # 3 s and the program's start; the tests' machines are busy
+    assert not (tmp_path / "mlruns").exists()
+
+
+def test_a_hub_that_accepts_and_never_answers(mirror: Mirror, program: Program, tmp_path: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        began = time.monotonic()
+        there = environment(mirror, tmp_path / "cache") | {"HF_ENDPOINT": address}
+        done = program("model=pythia/14m", cwd=tmp_path, **there)
+        assert done.returncode == 2
+        assert "cannot be reached" in done.stderr
+        assert time.monotonic() - began < 25  # 5 s and the program's start
+
+
+SCRIPT = """
+import json, sys, time, urllib.request
+from dataclasses import replace
+from rbptrack.composition import Composer
+from rbptrack.config import ModelConfig
+from rbptrack.documents import read_documents
+from rbptrack.errors import RbptrackError
+from rbptrack.model import load_config, load_model, load_tokenizer
+from rbptrack.source import of_dataset, of_model
+
+def mirror(faults):
+    request = urllib.request.Request(sys.argv[1] + "/_faults", data=json.dumps(faults).encode(), method="POST")
+    return json.load(urllib.request.urlopen(request))
+
+def weights(repo, **more):
+    config = ModelConfig(family="x", size="1m", repo=repo, **more)
+    source = of_model(config)
+    load_config(config, source), load_tokenizer(config, source)
+    return load_model(config, source).non_embedding_params
+
+def texts(name, *more):
+    config = Composer("config", []).compose_typed([f"dataset={name}", *more]).dataset
+    return len(read_documents(config, of_dataset(config)))
+
+for line in sys.stdin:
+    name, faults, code = json.loads(line)
+    mirror(faults)
+    began = time.monotonic()
+    try:
+        said = str(eval(code))
+    except RbptrackError as error:
+        said = f"{type(error).__name__}: {error}"
+    asked = mirror({})
+    print("RESULT", json.dumps([name, said, time.monotonic() - began, asked]), flush=True)
+"""
+
+DATASETS = {
+    "wiki": (60, "text"),
+    "humaneval": (20, "two fields"),
+    "hotpotqa": (30, ""),
+    "gsm8k": (25, ""),
+    "auslegal": (15, ""),
+    "c4": (24, ""),
+    "pile_github": (12, "filtered"),
+}
+# name: faults, what is done, what is said
+FAULTS: dict[str, tuple[dict[str, list[tuple[str, int]]], str, str]] = {
+    "no such model": ({}, "weights('EleutherAI/nothing')", r"BadInput: .*is not on the hub, or is private"),
+    "no such revision": ({}, "weights('EleutherAI/pythia-14m', revision='step7')", r"BadInput: .*no revision step7"),
+    "not an id": ({}, "weights('a/b/c')", r"BadInput: .*not a hub id; expected organisation/name"),
+    "gated": (
+        {"gpt2/resolve": [("gated", 99)]},
+        "weights('openai-community/gpt2')",
+        r"BadInput: .*is gated: ask for access at http\S+/openai-community/gpt2, then `hf auth login`",
+    ),
+    "no access": ({"api/models/Qwen": [("401", 99)]}, "weights('Qwen/Qwen2.5-0.5B')", r"BadInput: .*401.*HF_TOKEN"),
+    "busy twice": ({"pythia-70m": [("503", 2)]}, "weights('EleutherAI/pythia-70m')", r"\d+"),
+    "too many requests": ({"model.safetensors": [("429", 2)]}, "weights('EleutherAI/pythia-160m')", r"\d+"),
+    "cut off": ({"model.safetensors": [("cut", 1)]}, "weights('EleutherAI/pythia-410m-deduped')", r"\d+"),
+    "busy for ever": (
+        {"api/models/EleutherAI/pythia-1b": [("503", 999)]},
+        "weights('EleutherAI/pythia-1b')",
+        r"RbptrackError: .*the hub is busy: it has answered 503 for \d+ s",
+    ),
+    "only pickles": ({}, "weights('facebook/opt-125m')", r"BadInput: .*only pickled weights.*model\.pickles=true"),
+    "pickles by name": ({}, "weights('facebook/opt-125m', pickles=True)", r"\d+"),
+    "a training checkpoint": ({}, "weights('EleutherAI/pythia-14m', revision='step1000')", r"\d+"),
+    "dataset cut off": ({"train-00000": [("cut", 1)]}, "texts('wiki')", "60"),
+    "dataset busy twice": ({"train-00001": [("503", 2)]}, "texts('wiki')", "60"),
+    "dataset gated": ({"datasets/wikimedia": [("gated", 99)]}, "texts('wiki')", "BadInput: dataset .*is gated"),
+    "no such dataset": ({}, "texts('hf', 'dataset.repo=x/y')", r"BadInput: dataset x/y is not on the hub"),
+    "no such field": (
+        {},
+        "texts('wiki', 'dataset.fields=[body]')",
+        "BadInput: .*no field body. Fields: id, url, title",
+    ),
+    "no such config": ({}, "texts('wiki', 'dataset.config=20200101.xx')", r"BadInput: .*20200101\.xx"),
+    **{name: ({}, f"texts({name!r})", str(count)) for name, (count, _) in DATASETS.items()},
+    **{
+        f"{name}, as the paper selects": ({}, f"texts({name!r}, 'protocol=paper')", str(count))
+        for name, (count, _) in DATASETS.items()
+    },
+}
+
+
+@pytest.fixture(scope="session")
+def results(mirror: Mirror, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, float, list[str]]]:
+    """Every case of FAULTS, in one process, which starts once."""
+    import os
+
+    cache = tmp_path_factory.mktemp("faults")
+    lines = "".join(json.dumps([name, faults, code]) + "\n" for name, (faults, code, _) in FAULTS.items())
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("HF_")}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT), mirror.address],
+        input=lines,
+        env=clean | environment(mirror, cache),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    found = [json.loads(line.removeprefix("RESULT ")) for line in done.stdout.splitlines() if line.startswith("RESULT")]
+    assert len(found) == len(FAULTS), done.stdout + done.stderr
+    assert TOKEN not in done.stdout + done.stderr
+    return {name: (said, seconds, asked) for name, said, seconds, asked in found}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults(name: str, results: dict[str, tuple[str, float, list[str]]]) -> None:
+    said, seconds, _ = results[name]
+    assert re.fullmatch(FAULTS[name][2] + r".*", said, re.DOTALL), said
+    assert seconds < 60
+
+
+def test_an_interrupted_download_goes_on_where_it_stopped(results: dict[str, tuple[str, float, list[str]]]) -> None:
+    _, _, asked = results["cut off"]
+    gets = [line for line in asked if line.startswith("GET") and "model.safetensors" in line]
+    assert len(gets) == 2
+    assert re.search(r"bytes=[1-9]\d*-", gets[1])
+
+
+def test_plan_before_the_cost(paper: tuple[Path, Path, str], mirror: Mirror, program: Program) -> None:
+    folder, cache, _ = paper
+    mirror.requests.clear()
+    arguments = ["plan", "-m", "model=pythia/14m,gpt2/small,gemma2/2b", "dataset=humaneval,hotpotqa"]
+    mirror.faults["gemma-2-2b/resolve"] = [("gated", 999)]
+    done = program(*arguments, "output=csv", cwd=folder, **environment(mirror, cache))
+    assert done.returncode == 0, done.stderr
+    plan = pd.read_csv(__import__("io").StringIO(done.stdout)).set_index(["model", "dataset"])
+    assert plan.loc[("pythia-14m", "humaneval"), "status"] == "measured"
+    assert not plan.loc[("pythia-14m", "humaneval"), "estimated"]
+    assert plan.loc[("pythia-14m", "humaneval"), "download_bytes"] == 0
+    small = plan.loc[("gpt2-small", "humaneval")]
+    weights = mirror.root / "models/openai-community/gpt2/model.safetensors"
+    assert (small["status"], small["download_bytes"]) == ("to measure", weights.stat().st_size)
+    run = next(r for r in measurements(folder) if r.info.run_name == "pythia-14m / humaneval")
+    measured = plan.loc[("pythia-14m", "humaneval")]
+    assert measured["tokens"] == run.data.metrics["num_tokens"]
+    assert measured["non_embedding_params"] == int(run.data.params["model.non_embedding_params"])
+    assert measured["total_params"] == int(run.data.params["model.total_params"])
+    assert "is gated" in plan.loc[("gemma2-2b", "hotpotqa"), "status"]
+    assert not [line for line in mirror.requests if line.startswith("GET") and "safetensors" in line]  # no weights
+    mirror.faults["gemma-2-2b/resolve"] = [("gated", 999)]
+    shown = program(*arguments, cwd=folder, **environment(mirror, cache)).stdout
+    assert re.search(r"gpt2-small +humaneval .* to measure", shown)
+    assert re.search(r"gemma2-2b +hotpotqa .* gated", shown)
+    assert all(len(line) <= 100 for line in shown.splitlines() if "gated: ask" not in line)
+
+
+def test_what_hf_download_put_there_is_read_without_a_network(mirror: Mirror, tmp_path: Path) -> None:
+    """The remedy that the error names works: a snapshot of the dataset, then no network."""
+    import os
+
+    code = """
+        import os, sys
+        from huggingface_hub import snapshot_download
+        snapshot_download("wikimedia/wikipedia", repo_type="dataset")
+    """
+    read = """
+        from rbptrack.composition import Composer
+        from rbptrack.documents import load_documents
+        from rbptrack.source import of_dataset
+        config = Composer("config", []).compose_typed(["dataset=wiki", "dataset.documents=7"]).dataset
+        print(sorted(int(d.id) for d in load_documents(config, of_dataset(config))))
+    """
+    there = {k: v for k, v in os.environ.items() if not k.startswith("HF_")} | environment(mirror, tmp_path)
+    printed = []
+    for text, endpoint in ((read, mirror.address), (code, mirror.address), (read, nowhere())):
+        clean = there | {"HF_ENDPOINT": endpoint, "RBPTRACK_CACHE": str(tmp_path / f"cache-{endpoint[-5:]}")}
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(text)],
+            env=clean,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        printed.append(done.stdout)
+    assert printed[0] == printed[2]
+    assert len(json.loads(printed[0])) == 7
+
+
+def test_the_cache_is_shown_and_cleared(paper: tuple[Path, Path, str], program: Program, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(paper[1] / "rbptrack", tmp_path / "cache")
+    there = {"RBPTRACK_CACHE": str(tmp_path / "cache")}
+    shown = program("cache", cwd=tmp_path, **there).stdout
+    assert str(tmp_path / "cache") in shown
+    assert re.search(r"tokens +2 files", shown)
+    assert "cleared" in program("cache", "clear", cwd=tmp_path, **there).stdout
+    assert not (tmp_path / "cache").exists()
+
+
+def test_the_mirror_speaks_http(mirror: Mirror) -> None:
+    with urllib.request.urlopen(f"{mirror.address}/api/models/EleutherAI/pythia-14m") as answer:
+        assert json.load(answer)["id"] == "EleutherAI/pythia-14m"
