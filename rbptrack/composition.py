@@ -26,6 +26,7 @@ from rbptrack.errors import BadInput
 from rbptrack.overrides import expand, lists_as_values
 
 _GROUPS = ("model", "dataset")  # whose values may be patterns
+_LISTS = ("analyzers", "dataset.files", "dataset.fields")  # of which nobody sweeps: `a,b` is one value
 
 schema.register()  # worker processes of other launchers import this module, and need the schema too
 
@@ -107,7 +108,7 @@ def requested(arguments: Sequence[str], composer: Composer) -> Request:
     """Understand a command line: patterns and lists over models and datasets sweep, `k=1,10` is one list of k."""
     flags, words, overrides = parse_flags(arguments)
     overrides, _ = expand(overrides, groups=_GROUPS, options=composer.options)
-    overrides = [_k_group(o, composer) for o in overrides]
+    overrides = lists_as_values([_k_group(o, composer) for o in overrides], {name: name for name in _LISTS})
     sweeps = any(o.is_sweep_override() for o in _parsed(overrides))
     if sweeps and not flags.multirun:
         words.append("--multirun")

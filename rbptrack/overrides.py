@@ -116,7 +116,7 @@ def lists_as_values(arguments: Sequence[str], keys: dict[str, str]) -> list[str]
         key, equals, value = argument.partition("=")
         if equals and key in keys and value:
             quoted = ",".join(
-                "'" + v.replace("'", "\\'") + "'" if re.search(r"[*?]", v) else v for v in split_list(value)
+                v if re.fullmatch(r"[\w./-]+", v) else "'" + v.replace("'", "\\'") + "'" for v in split_list(value)
             )
             argument = f"{keys[key]}=[{quoted}]"
         rewritten.append(argument)
