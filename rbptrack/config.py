@@ -221,10 +221,9 @@ def family_and_size(repo: str, path: str) -> tuple[str, str]:
     """Family and size as a name gives them: `org/Name-1.4B-base` -> (`name-base`, `1.4b`); no size: the whole name."""
     name = base_name(repo, path).lower()
     found = re.search(r"(?:^|[-_])(\d+(?:\.\d+)?[kmbt])(?=$|[-_])", name)
-    if found is None:
-        return name, ""
-    rest = [part.strip("-_") for part in (name[: found.start()], name[found.end() :])]
-    return "-".join(filter(None, rest)) or name, found[1]
+    rest = [part.strip("-_") for part in (name[: found.start()], name[found.end() :])] if found else []
+    family = "-".join(filter(None, rest))
+    return (family, found[1]) if found and family else (name, "")
 
 
 def typed(composed: DictConfig) -> Any:

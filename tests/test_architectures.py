@@ -178,6 +178,7 @@ def test_every_config_composes_and_families_are_in_order() -> None:
         ("Qwen/Qwen2.5-0.5B", "", ("qwen2.5", "0.5b")),
         ("openai-community/gpt2", "", ("gpt2", "")),
         ("", "/models/mine_350M", ("mine", "350m")),
+        ("", "/models/6k", ("6k", "")),
     ],
 )
 def test_family_and_size_are_read_off_a_name(repo: str, path: str, wanted: tuple[str, str]) -> None:
