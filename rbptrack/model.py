@@ -257,7 +257,7 @@ def split(module: nn.Module, *, candidates: int | None = None) -> CausalModel:
         softcap=getattr(config, "final_logit_softcapping", None),
         scale=float(getattr(config, "logit_scale", 1.0)) / float(getattr(config, "logits_scaling", 1.0)),
     )
-    counts = parameters(module)
+    counts = parameters(_counted(module))
     return CausalModel(
         backbone=backbone,
         head=head,
@@ -269,6 +269,14 @@ def split(module: nn.Module, *, candidates: int | None = None) -> CausalModel:
         heads=getattr(config, "num_attention_heads", 0) if config._attn_implementation == "eager" else 0,
         spread=is_spread(module),
     )
+
+
+def _counted(module: nn.Module) -> nn.Module:
+    """What to count parameters of: where accelerate holds them, it takes tied ones apart, so a copy without weights."""
+    if not is_spread(module):
+        return module
+    with torch.device("meta"):
+        return type(module)(module.config)
 
 
 def _writes(layer: nn.Module, output: nn.Module) -> bool:

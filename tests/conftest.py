@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,10 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+
+# Without a GPU, Triton's kernels run in its interpreter, which must be chosen before anything imports Triton.
+if shutil.which("nvidia-smi") is None:
+    os.environ["TRITON_INTERPRET"] = "1"
 
 ROOT = Path(__file__).parent.parent
 EMBEDDED = ROOT / "rbptrack" / "embedded"

@@ -1,0 +1,142 @@
+"""The Triton kernels against the definition: in Triton's interpreter, or on a GPU where there is one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from rbptrack import kernels
+from rbptrack.scoring import Head, Scorer, reference
+from tests.conftest import ROOT
+
+pytest.importorskip("triton")
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+KINDS = ["float32", "tf32", "bfloat16", "float16"]  # of products; the interpreter rounds nothing to TF32
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Iterator[str]:
+    """What the head's products are made of: float32 by cuBLAS and then reduced, all others fused."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if request.param == "tf32" else "highest")
+    yield request.param
+    torch.set_float32_matmul_precision(before)
+
+
+def dtype_of(kind: str) -> torch.dtype:
+    found: torch.dtype = getattr(torch, kind, torch.float32)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("tokens", "vocabulary", "width", "bias", "softcap", "scale"),
+    [
+        (70, 300, 24, True, 5.0, 0.5),  # no size divides the tile
+        (1, 129, 16, False, None, 1.0),
+        (64, 128, 32, True, None, 2.0),  # every size does
+        (67, 4500, 40, False, 3.0, 1.0),  # several programs share the vocabulary
+    ],
+)
+def test_kernels_equal_the_definition(
+    tokens: int,
+    vocabulary: int,
+    width: int,
+    bias: bool,
+    softcap: float | None,
+    scale: float,
+    kind: str,
+) -> None:
+    dtype = dtype_of(kind)
+    generator = torch.Generator().manual_seed(tokens)
+    hidden = torch.randn(tokens, width, generator=generator).to(dtype).to(DEVICE)
+    weight = torch.randn(vocabulary, width, generator=generator).to(dtype).to(DEVICE)
+    offset = torch.randn(vocabulary, generator=generator).to(dtype).to(DEVICE) if bias else None
+    targets = torch.randint(vocabulary, (tokens,), generator=generator).to(DEVICE)
+    weight[7], targets[0] = weight[3], 7  # two entries that always tie
+    if offset is not None:
+        offset[7] = offset[3]
+    head = Head(weight, offset, softcap, scale)
+    scorer = Scorer(head, chunk_tokens=32, kernel=True)
+    assert scorer.fused == (kind != "float32")
+    got, want = scorer(hidden, targets), reference(head.logits(hidden), targets)
+    tolerance = 1e-2 if kind == "tf32" and DEVICE.type == "cuda" else 2e-5
+    torch.testing.assert_close(got.logprob, want.logprob, rtol=tolerance, atol=tolerance)
+    assert got.ties[0] >= 1
+    assert (got.ties >= 0).all()
+    # Sums in another order: a rank may swap with a neighbour.
+    assert ((got.greater - want.greater).abs() <= (1 if tolerance < 1e-3 else vocabulary // 50)).all()
+    assert (got.greater != want.greater).float().mean() <= 0.05
+    assert {t.dtype for t in (got.greater, got.ties)} == {torch.int32}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, in the interpreter
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_bad_logits_are_visible(bad: float, kind: str) -> None:
+    hidden = torch.randn(3, 16, device=DEVICE).to(dtype_of(kind))
+    hidden[1, 2] = bad
+    head = Head(torch.randn(200, 16, device=DEVICE).to(dtype_of(kind)))
+    scores = Scorer(head, chunk_tokens=16, kernel=True)(hidden, torch.tensor([0, 1, 2], device=DEVICE))
+    assert torch.isfinite(scores.logprob).tolist() == [True, False, True]
+
+
+def test_no_tokens() -> None:
+    head = Head(torch.randn(200, 16, device=DEVICE).bfloat16())
+    empty = torch.zeros(0, 16, device=DEVICE), torch.zeros(0, dtype=torch.int64, device=DEVICE)
+    assert Scorer(head, chunk_tokens=16, kernel=True)(*empty).logprob.shape == (0,)
+
+
+def test_a_cpu_does_without() -> None:
+    assert not kernels.available(torch.device("cpu"))
+    assert not Scorer(Head(torch.randn(20, 4)), chunk_tokens=16).kernel
+
+
+COMPILE = """
+import re
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from rbptrack.triton_head import head_kernel, reduce_kernel
+
+def compiled(kernel, capability, types, constants, **options):
+    names = kernel.arg_names
+    signature = {n: types.get(n, "i32") for n in names} | {n: "constexpr" for n in constants}
+    constants = {(names.index(n),): v for n, v in constants.items()}
+    source = ASTSource(kernel, signature, constants, {})
+    options["enable_fp_fusion"] = False
+    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    return made.asm["ptx"], made.metadata.shared, len(made.asm["cubin"])
+
+common = dict(targets="*i64", counts="*i32", sums="*fp32", own="*fp32", scale="fp32", softcap="fp32")
+kinds = (80, "bf16", "ieee", 64), (90, "bf16", "ieee", 64), (90, "fp32", "tf32", 32)
+for capability, number, precision, step in kinds:
+    shape = dict(WIDTH=512, HAS_BIAS=True, HAS_SOFTCAP=True, PRECISION=precision, UPCAST=False)
+    shape |= dict(BLOCK_T=BT, BLOCK_V=BV, BLOCK_K=step)
+    types = common | {n: "*" + number for n in ("hidden", "weight", "bias")}
+    ptx, shared, size = compiled(head_kernel, capability, types, shape, num_warps=4, num_stages=3)
+    assert re.search(r"wgmma|mma\\.sync", ptx), "no matrix instruction"
+    assert shared <= 99 * 1024, shared
+    assert size
+types = dict(logits="*fp32", targets="*i64", greater="*i32", ties="*i32", logprob="*fp32")
+compiled(reduce_kernel, 80, types, {"BLOCK_V": RV}, num_warps=8)
+print("compiled")
+"""
+
+
+def test_they_compile_for_gpus_that_are_not_here(tmp_path: Path) -> None:
+    """With matrix instructions, and within the shared memory of every GPU since sm_80 (99 KiB)."""
+    code = COMPILE.replace("BT,", f"{kernels.BLOCK_T},").replace("BV,", f"{kernels.BLOCK_V},")
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    environment |= {"TRITON_CACHE_DIR": str(tmp_path)}
+    (tmp_path / "compile_kernels.py").write_text(code.replace("RV}", f"{kernels.REDUCE_V}}}"))
+    command = [sys.executable, tmp_path / "compile_kernels.py"]
+    environment["PYTHONPATH"] = str(ROOT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment)
+    assert done.stdout.strip() == "compiled", done.stderr[-2000:]
