@@ -20,6 +20,7 @@ COMMANDS = {
     "sync": "sync",
     "export": "export",
     "import": "import_",
+    "plugins": "plugins",
     "ui": "ui",
 }
 

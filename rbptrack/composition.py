@@ -11,23 +11,37 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.utils import get_args_parser
+from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from rbptrack import config as schema
 from rbptrack.config import Config
-from rbptrack.discovery import conf_folder
+from rbptrack.discovery import conf_folder, config_packages
 from rbptrack.errors import BadInput
 from rbptrack.overrides import expand, lists_as_values
 
 _GROUPS = ("model", "dataset")  # whose values may be patterns
 _LISTS = ("analyzers", "dataset.files", "dataset.fields")  # of which nobody sweeps: `a,b` is one value
 
+
+class InstalledConfigs(SearchPathPlugin):
+    """Configs that installed packages offer, after those that ship with rbptrack."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        """Called by Hydra whenever it makes a search path."""
+        for package in config_packages()[0]:
+            search_path.append(provider=package, path=f"pkg://{package}")
+
+
+Plugins.instance().register(InstalledConfigs)
 schema.register()  # worker processes of other launchers import this module, and need the schema too
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import sys
@@ -19,6 +20,7 @@ from rbptrack.errors import unknown
 from rbptrack.overrides import split_list
 
 ENTRY_POINTS = "rbptrack.analyzers"
+CONFIG_POINTS = "rbptrack.configs"  # a package with model/<family>/<size>.yaml, dataset/*.yaml, analyzer/*.yaml
 
 
 @dataclass
@@ -28,15 +30,17 @@ class Plugins:
     Attributes:
         analyzers: class by name.
         origin: file or package that each name came from.
+        version: of the package that each name came from; empty for a file.
         broken: one line per plugin that could not be used, naming its file; the others still work.
 
     """
 
     analyzers: dict[str, type[Analyzer]] = field(default_factory=dict)
     origin: dict[str, str] = field(default_factory=dict)
+    version: dict[str, str] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
 
-    def add(self, cls: type[Analyzer], origin: str) -> None:
+    def add(self, cls: type[Analyzer], origin: str, version: str = "") -> None:
         """Register an analyzer under its name, once."""
         name = getattr(cls, "name", None)
         if not isinstance(name, str) or not name.isidentifier():
@@ -47,7 +51,7 @@ class Plugins:
             self.broken.append(f"{origin}: the analyzer {name} exists already, in {self.origin[name]}; rename one")
         else:
             self.analyzers[name] = cls
-            self.origin[name] = origin
+            self.origin[name], self.version[name] = origin, version
 
     def register(self) -> None:
         """Make each analyzer Hydra's config group option analyzer/<name>.
@@ -102,15 +106,30 @@ def discover(extra: Sequence[str] = ()) -> Plugins:
     for path in files:
         try:
             for cls in _analyzers(_load(path)):
-                found.add(cls, str(path))
+                found.add(cls, str(path), rbptrack.__version__ if path.parent == folders[0].resolve() else "")
         except Exception as error:  # a plugin may raise anything; the others must not suffer
             found.broken.append(f"{path}: {type(error).__name__}: {error}")
     for point in entry_points(group=ENTRY_POINTS):
         try:
-            found.add(point.load(), f"{point.dist.name if point.dist else 'package'}: {point.value}")
+            package = point.dist.name if point.dist else "package"
+            found.add(point.load(), f"{package}: {point.value}", point.dist.version if point.dist else "")
         except Exception as error:
             found.broken.append(f"entry point {point.name} ({point.value}): {type(error).__name__}: {error}")
+    found.broken += config_packages()[1]
     return found
+
+
+def config_packages() -> tuple[dict[str, str], list[str]]:
+    """Packages of configs that installed distributions offer, by whom; and a line for each that is broken."""
+    found, broken = dict[str, str](), list[str]()
+    for point in entry_points(group=CONFIG_POINTS):
+        package = f"{point.dist.name} {point.dist.version}" if point.dist else "package"
+        try:
+            importlib.import_module(point.value)
+            found[point.value] = package
+        except Exception as error:
+            broken.append(f"entry point {point.name} ({point.value}) of {package}: {type(error).__name__}: {error}")
+    return found, broken
 
 
 def _load(path: Path) -> ModuleType:

@@ -51,6 +51,7 @@ FLOORS: dict[str, float] = {
     "engine": 5.2,
     "measurement": 5.4,
     "spool": 5,
+    "testing": 5,
     "api": 6,
     "training": 7,
     "composition": 5,

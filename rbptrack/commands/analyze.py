@@ -28,7 +28,9 @@ def main(arguments: list[str]) -> int:
     for line in plugins.broken:
         complain(f"plugin left out: {line}")
     composer = Composer("analyze", arguments)
-    arguments, _ = expand(arguments, groups=("analyzer",), options=lambda group: sorted(plugins.analyzers))
+    arguments, _ = expand(
+        arguments, groups=("analyzer",), options=lambda group: sorted({*plugins.analyzers, *composer.options(group)})
+    )
     flags, words, overrides = parse_flags(arguments)
     if flags.cfg or flags.info or flags.help or flags.hydra_help or flags.shell_completion:
         _hand_to_hydra([*words, *overrides])

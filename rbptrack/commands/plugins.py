@@ -1,0 +1,64 @@
+"""`python -m rbptrack plugins`: every analyzer there is, where it comes from, its options, and what failed to load."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from rbptrack import options
+from rbptrack.analyzer import Analyzer
+from rbptrack.console import complain, say, say_wrapped, short_path
+from rbptrack.discovery import Plugins, builtin_folder, config_packages, discover
+from rbptrack.overrides import lists_as_values
+
+USAGE = """python -m rbptrack plugins [plugins.path=FOLDER,...]
+
+Lists every analyzer with its source, version, options and what it answers, and what failed to load and why.
+Analyzers come from rbptrack itself, from plugins/*.py of the folder you work in, from plugins.path, and from installed
+packages (entry point group rbptrack.analyzers); model families and datasets also from packages (rbptrack.configs)."""
+
+
+@dataclass
+class PluginsConfig:
+    """Options of the command."""
+
+    plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
+
+
+def main(arguments: list[str]) -> int:
+    """List; returns the exit code: 1 if something failed to load."""
+    config = options.parse(PluginsConfig, lists_as_values(arguments, {"plugins.path": "plugins.path"}), usage=USAGE)
+    if config is None:
+        return 0
+    found = discover(config.plugins.get("path", []))
+    for name in sorted(found.analyzers):
+        _show(name, found)
+    for package, owner in config_packages()[0].items():
+        say(f"configs {package} (of {owner})")
+    for line in found.broken:
+        complain(f"failed to load: {line}")
+    return 1 if found.broken else 0
+
+
+def _show(name: str, found: Plugins) -> None:
+    cls = found.analyzers[name]
+    origin, version = found.origin[name], found.version[name]
+    if Path(origin).parent == builtin_folder().resolve():
+        origin = "rbptrack"
+    elif Path(origin).is_absolute():
+        origin = short_path(origin)
+    say(f"{name}  ({origin}{' ' * bool(version)}{version})")
+    say_wrapped(f"  {_doc(cls)}", lines=2)
+    given = " ".join(f"{f.name}={_default(f)}" for f in fields(cls)) or "none"
+    say_wrapped(f"  options: {given}", lines=4)
+
+
+def _doc(cls: type[Analyzer]) -> str:
+    return (cls.__doc__ or "(no docstring)").strip().splitlines()[0]
+
+
+def _default(option: Field[Any]) -> object:
+    if option.default_factory is not MISSING:
+        return option.default_factory()
+    return "(required)" if option.default is MISSING else option.default

@@ -1,0 +1,1 @@
+"""Its configs, offered by the entry point group rbptrack.configs."""

@@ -1,0 +1,111 @@
+"""Analyzers as packages: installed with pip, found by entry point, held to the contract."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rbptrack.analyzer import Report, Runs
+from rbptrack.discovery import builtin_folder, discover
+from rbptrack.testing import AnalyzerContract, example_runs
+from tests.conftest import Program
+from tests.example_package.rbptrack_example.ranking import Ranking
+
+PACKAGE = Path(__file__).parent / "example_package"
+BUILT_IN = {n: c for n, c in discover().analyzers.items() if discover().origin[n].startswith(str(builtin_folder()))}
+
+
+class TestExample(AnalyzerContract):
+    analyzer = Ranking()
+
+
+class OnPublished(AnalyzerContract):  # not collected: its name does not begin with Test
+    """For analyzers that compare with published numbers."""
+
+    def runs(self) -> Runs:
+        return example_runs(families={"pythia": 4}, datasets=("wiki",))
+
+
+for _name, _class in BUILT_IN.items():  # every analyzer that ships with rbptrack
+    _test = f"Test_{_name}"
+    globals()[_test] = type(
+        _test, (OnPublished if _name == "reproduction" else AnalyzerContract,), {"analyzer": _class()}
+    )
+
+
+def test_all_built_in_ones_are_held_to_it() -> None:
+    assert "power_law" in BUILT_IN
+    assert {f"Test_{n}" for n in BUILT_IN} <= set(globals())
+
+
+class Bad(Ranking):
+    """Breaks every promise."""
+
+    def analyze(self, runs: Runs) -> Report:
+        report = super().analyze(runs)
+        Bad.k = Bad.k * 10
+        runs.frame["place"] = 0
+        report.notes = [f"{id(report)}"]
+        report.tables["more"] = report.tables["ranking"]
+        report.metrics = {"a=b": 1.0}
+        return report
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [
+        "test_its_columns_are_declared",
+        "test_its_metrics_fit_mlflow",
+        "test_same_input_same_output",
+        "test_it_leaves_its_input_alone",
+    ],
+)
+def test_the_contract_notices(promise: str) -> None:
+    contract = type("Contract", (AnalyzerContract,), {"analyzer": Bad()})()
+    with pytest.raises(AssertionError):
+        getattr(contract, promise)()
+
+
+def test_the_example_runs_have_the_law_they_promise() -> None:
+    frame = example_runs().frame
+    assert len(frame) == (5 + 4) * 2
+    assert frame.groupby(["family", "dataset"])["rbp_1"].apply(lambda r: r.is_monotonic_increasing).all()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which pip has installed the example package."""
+    folder = tmp_path_factory.mktemp("package")
+    shutil.copytree(PACKAGE, folder / "source")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*pip, "--target", folder / "site", folder / "source"], check=True, timeout=300)
+    return folder / "site"
+
+
+def test_an_installed_package_extends_everything(site: Path, program: Program, tmp_path: Path) -> None:
+    path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins/mine.py").write_text(
+        (PACKAGE / "rbptrack_example/ranking.py").read_text().replace('"ranking"', '"mine"')
+    )
+    listed = program("plugins", cwd=tmp_path, PYTHONPATH=path)
+    assert listed.returncode == 1  # one entry point is broken
+    assert "ranking  (rbptrack-example: rbptrack_example.ranking:Ranking 1.2.3)\n  Models in the order" in listed.stdout
+    assert re.search(r"power_law  \(rbptrack \d+\.\d+\.\d+\)", listed.stdout)
+    assert "mine  (plugins/mine.py)" in listed.stdout
+    assert "  options: k=10" in listed.stdout
+    assert "configs rbptrack_example.conf (of rbptrack-example 1.2.3)" in listed.stdout
+    assert "entry point broken (rbptrack_example.absent:Absent): ModuleNotFoundError" in listed.stderr
+    done = program("model=tiny/*", "dataset.documents=3", "analyzers=[ranking]", cwd=tmp_path, PYTHONPATH=path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 measured" in done.stdout
+    assert re.search(r"pydocs +1 +tiny-15k +0\.\d+", done.stdout)
+    variant = program("analyze", "analyzer=ranking_top1", cwd=tmp_path, PYTHONPATH=path)
+    assert variant.returncode == 0, variant.stdout + variant.stderr
+    assert re.search(r"tiny-15k leads on pydocs with RBP_1 = 0\.\d+", variant.stdout)
