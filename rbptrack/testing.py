@@ -101,6 +101,7 @@ class AnalyzerContract:
     """
 
     analyzer: ClassVar[Analyzer]
+    _kept: ClassVar[tuple[Report, bool, bool] | None] = None
 
     def runs(self) -> Runs:
         """Measurements that the analyzer can work with; made anew at each call."""
@@ -118,7 +119,7 @@ class AnalyzerContract:
             before = runs.frame.copy(deep=True)
             report = self.analyzer.analyze(runs)
             kept = type(self)._kept = (report, runs.frame.equals(before), self._options() == options)
-        return kept  # type: ignore[no-any-return]
+        return kept
 
     def _options(self) -> dict[str, object]:
         return {f.name: deepcopy(getattr(self.analyzer, f.name)) for f in fields(self.analyzer)}

@@ -39,6 +39,7 @@ FLOORS: dict[str, float] = {
     "tracking.context": 4.1,
     "tracking.process": 4.1,
     "tracking.rows": 4.1,
+    "tracking.view": 4.1,
     "tracking.store": 4.2,
     "tracking.claim": 4.3,
     "tracking.live": 4.3,

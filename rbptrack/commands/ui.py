@@ -18,6 +18,7 @@ from rbptrack import options
 from rbptrack.config import TrackingConfig
 from rbptrack.console import say
 from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.spool import upkeep
 from rbptrack.tracking import Store
 
 _START_SECONDS = 60.0
@@ -46,23 +47,24 @@ def main(arguments: list[str]) -> int:
     store = Store(config.tracking)
     if not store.exists:
         raise BadInput(f"there is no tracking store at {store.database}: measure something first (python -m rbptrack)")
-    experiment = store.experiment_id
+    upkeep(config.tracking, tell=say)
+    address = link(store.experiment_id, store.write_view())
     if store.uri.startswith(("http://", "https://")):
-        say(f"compare  {link(store.uri.rstrip('/'), experiment)}")
+        say(f"compare  {store.uri.rstrip('/')}/{address}")
         return 0
-    return _serve(store, config.host, _free_port(config.host, config.port), experiment)
+    return _serve(store, config.host, _free_port(config.host, config.port), address)
 
 
-def link(server: str, experiment: str) -> str:
-    """The address of the comparison charts of all measurements."""
+def link(experiment: str, view: str) -> str:
+    """The address, below a server's, of the measurements' charts: the preset view, or the plain page's charts."""
+    page = f"#/experiments/{experiment}/runs?compareRunsMode=CHART&workflowType=machine_learning"
+    if view:  # the view brings its own filter; one in the address would make MLflow ignore the view
+        return f"{page}&viewStateShareKey={view}"
     wanted = quote("tags.`rbptrack.kind` = 'measurement'", safe="")
-    return (
-        f"{server}/#/experiments/{experiment}/runs?searchFilter={wanted}"
-        "&orderByKey=attributes.start_time&orderByAsc=false&compareRunsMode=CHART&workflowType=machine_learning"
-    )
+    return f"{page}&searchFilter={wanted}&orderByKey=attributes.start_time&orderByAsc=false"
 
 
-def _serve(store: Store, host: str, port: int, experiment: str) -> int:
+def _serve(store: Store, host: str, port: int, address: str) -> int:
     server = f"http://{host}:{port}"
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store.uri, "--host", host]
     command += ["--port", str(port), "--workers", "1"]
@@ -76,7 +78,7 @@ def _serve(store: Store, host: str, port: int, experiment: str) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stopped either way, the server goes too
     try:
         _wait(process, server)
-        say(f"compare  {link(server, experiment)}")
+        say(f"compare  {server}/{address}")
         say("Ctrl-C stops the server.")
         return process.wait()
     except KeyboardInterrupt:

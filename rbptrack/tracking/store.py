@@ -20,6 +20,7 @@ from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, Experiment, InputTag, Metric, Param, Run, RunTag, ViewType
 from mlflow.exceptions import MlflowException
+from PIL import Image
 
 from rbptrack import __version__
 from rbptrack.analyzer import COLUMNS, Runs
@@ -31,6 +32,8 @@ from rbptrack.tracking.address import check_place, explained, home, reach, resol
 from rbptrack.tracking.context import source_tags
 from rbptrack.tracking.process import HEARTBEAT, TAG, marks
 from rbptrack.tracking.rows import newest, passing, row
+from rbptrack.tracking.view import TAG as VIEW_TAG
+from rbptrack.tracking.view import preset
 
 _PAGE = 1000
 _BATCH = 900  # metrics or params in one call; MLflow takes at most 1000 metrics and 100 params
@@ -338,12 +341,17 @@ class Store:
         run_id = next((r for r in begun if self._reopened(r)), "")
         run_id = run_id or self.begin(record.name, record.tags, started=record.started)
         tags = record.tags | {"mlflow.note.content": describe(record)}
-        self.log(run_id, params=record.params, metrics=record.metrics, curves=record.curves, tags=tags, at=record.ended)
+        metrics = record.metrics | _for_charts(record.metrics)
+        self.log(run_id, params=record.params, metrics=metrics, curves=record.curves, tags=tags, at=record.ended)
         client = self.open()
         with self._explained():
             if record.dataset:
                 dataset = Dataset(source_type="rbptrack", **record.dataset)
                 client.log_inputs(run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", "evaluation")])])
+            figure = folder / "figures" / "rank_distribution.png"
+            if figure.exists() and "mlflow.loggedImages" not in client.get_run(run_id).data.tags:
+                with Image.open(figure) as image:  # once more, as the UI's image grid takes it
+                    client.log_image(run_id, image, key="rank_distribution", step=0)
             for path in artifacts(folder):
                 parent = path.relative_to(folder).parent.as_posix()
                 client.log_artifact(run_id, str(path), None if parent == "." else parent)
@@ -366,6 +374,17 @@ class Store:
             first = inputs[0].dataset
             record.dataset = {k: str(getattr(first, k) or "") for k in ("name", "digest", "source", "profile")}
         return record
+
+    def write_view(self) -> str:
+        """Keep the preset view in the experiment; returns the key that opens it, empty where writing is not allowed."""
+        client, (key, value) = self.open(), preset()
+        try:
+            with self._explained():
+                if f"{VIEW_TAG}{key}" not in client.get_experiment(self._experiment_id).tags:
+                    client.set_experiment_tag(self._experiment_id, f"{VIEW_TAG}{key}", value)
+        except BadInput:  # a reader without the right to write sees the plain page
+            return ""
+        return key
 
     def artifact_names(self, run_id: str) -> list[str]:
         """Paths of a run's artifacts, those in folders included."""
@@ -446,6 +465,12 @@ class Store:
                     cells = pd.read_csv(self.artifact(run.info.run_id, "cells.csv"), dtype=str)
                     covered[name] = set(cells["run_id"].dropna())
         return covered
+
+
+def _for_charts(metrics: Mapping[str, float]) -> dict[str, float]:
+    """-ln RBP_1, the law's ordinate: the UI's charts take metrics as they are."""
+    share = metrics.get("rbp_1", 0.0)
+    return {"neg_log_rbp_1": -math.log(share)} if share > 0 else {}
 
 
 def _check_database(path: Path) -> None:

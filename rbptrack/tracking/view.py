@@ -1,0 +1,113 @@
+"""The view that `rbptrack ui` opens: charts that matter for rank scaling, as a state of MLflow's own run page.
+
+MLflow stores a shared view as a tag of the experiment and opens it by the tag's key. The format is not documented: it
+is what MLflow 3.17 writes when a user shares a view. A version that does not know it opens its plain page.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from typing import Any
+
+TAG = "mlflow.sharedViewState."
+_MANY = 10_000
+_LAW, _CURVES, _RUNS = "rbptrack-law", "rbptrack-curves", "rbptrack-runs"
+
+
+def preset() -> tuple[str, str]:
+    """The key of the view, made from its content so that a new version has a new one, and the tag's value."""
+    text = json.dumps(_state(), sort_keys=True, separators=(",", ":"))
+    key = hashlib.sha256(text.encode()).hexdigest()
+    return key, "deflate;" + base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def _state() -> dict[str, Any]:
+    return {
+        "searchFilter": "tags.`rbptrack.kind` = 'measurement'",
+        "orderByKey": "attributes.start_time",
+        "orderByAsc": False,
+        "startTime": "ALL",
+        "lifecycleFilter": "Active",
+        "modelVersionFilter": "All Runs",
+        "datasetsFilter": [],
+        "selectedColumns": [
+            "attributes.`Source`",
+            "tags.`rbptrack.dataset`",
+            "params.`model.non_embedding_params`",
+            "metrics.`ce`",
+            "metrics.`rbp_1`",
+            "metrics.`rbp_10`",
+            "metrics.`num_tokens`",
+        ],
+        "runsHiddenMode": "SHOW_ALL",
+        "isAccordionReordered": True,
+        "compareRunSections": [
+            _section(_CURVES, "Ranks", columns=2),
+            _section(_LAW, "Against model size", columns=2),
+            _section(_RUNS, "Runs", columns=1),
+        ],
+        "compareRunCharts": [
+            _line("rbp_curve", "RBP_k against k", scale="linear"),
+            _line("neg_log_rbp_curve", "-ln RBP_k against k", scale="log"),
+            _scatter("ce", "CE against log10 S"),
+            _scatter("neg_log_rbp_1", "-ln RBP_1 against log10 S"),
+            {
+                **_chart("PARALLEL", _RUNS, "size-dataset-rbp", "Size, dataset and RBP"),
+                "selectedParams": ["dataset.name"],
+                "selectedMetrics": ["log10_non_embedding_params", "ce", "rbp_1", "rbp_10", "rbp_100"],
+                "showAllRuns": True,
+            },
+            {
+                **_chart("IMAGE", _RUNS, "rank-distributions", "Rank distributions"),
+                "imageKeys": ["rank_distribution"],
+                "step": 0,
+                "showRunParams": False,
+            },
+        ],
+    }
+
+
+def _section(uuid: str, name: str, *, columns: int) -> dict[str, Any]:
+    return {"uuid": uuid, "name": name, "display": True, "isReordered": True, "columns": columns, "cardHeight": 420}
+
+
+def _chart(kind: str, section: str, name: str, title: str) -> dict[str, Any]:
+    return {
+        "type": kind,
+        "uuid": f"rbptrack-{name}",
+        "metricSectionId": section,
+        "displayName": title,
+        "chartName": title,
+        "runsCountToCompare": _MANY,
+        "deleted": False,
+        "isGenerated": False,
+    }
+
+
+def _line(metric: str, title: str, *, scale: str) -> dict[str, Any]:
+    return {
+        **_chart("LINE", _CURVES, metric, title),
+        "metricKey": metric,
+        "selectedMetricKeys": [metric],
+        "lineSmoothness": 0,
+        "xAxisKey": "step",
+        "xAxisScaleType": "log",
+        "scaleType": scale,
+        "range": {},
+        "yAxisKey": "metric",
+        "yAxisExpressions": [],
+        "ignoreOutliers": False,
+        "useGlobalXaxisKey": False,
+        "useGlobalLineSmoothing": False,
+    }
+
+
+def _scatter(metric: str, title: str) -> dict[str, Any]:
+    return {
+        **_chart("SCATTER", _LAW, f"{metric}-against-size", title),
+        "xaxis": {"key": "log10_non_embedding_params", "type": "METRIC"},
+        "yaxis": {"key": metric, "type": "METRIC"},
+    }
