@@ -60,12 +60,10 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "family": "the family",
         "size": "the size as published",
         "best of 9": "the candidate of least AIC",
-        "KL": "KL divergence of the observed ranks from it, 1e-3 nats per token",
-        "floor": "KL that as many independent tokens drawn from it would show",
-        "lognormal": "KL of the pmf-lognormal",
-        "Zipf": "KL of the truncated Zipf law",
-        "gamma": "of ln P(k) = const - beta ln k - gamma ln^2 k; below 0: no lognormal, convex in log-log",
-        "95 % interval": "of gamma, free to be negative",
+        "KL, 1e-3": "KL divergence of the observed ranks from it beyond sampling noise, 1e-3 nats per token",
+        "lognormal": "the same from the pmf-lognormal",
+        "Zipf": "the same from the truncated Zipf law",
+        "gamma, 95 %": "interval of gamma in ln P(k) = const - beta ln k - gamma ln^2 k; below 0: convex, no lognormal",
         "mu/sigma": "of the lognormal; `limit`: gamma's interval touches 0, Zipf's law, mu and sigma not identifiable",
     },
     "lognormal": {
@@ -539,12 +537,12 @@ def _against_size(table: pd.DataFrame, words: Mapping[str, str], draw: Any, *, l
 
 
 def _summary(table: pd.DataFrame, found: list[tuple[Family, list[Size]]]) -> pd.DataFrame:
-    """The table for the terminal: texts, rounded; KL in 1e-3 nats per token."""
+    """The table for the terminal: texts, rounded; KL beyond the floor in 1e-3 nats per token."""
     sizes = [size for _, several in found for size in several]
     limit = table["power_law_limit"]
 
     def kl(name: str) -> list[str]:
-        return [f"{1e3 * size.fits[name].kl:.1f}" for size in sizes]
+        return [f"{1e3 * (size.fits[name].kl - size.floor):.1f}" for size in sizes]
 
     interval = [f"{a:.3f} .. {b:.3f}" for a, b in zip(table["gamma_low"], table["gamma_high"], strict=True)]
     return pd.DataFrame(
@@ -553,12 +551,10 @@ def _summary(table: pd.DataFrame, found: list[tuple[Family, list[Size]]]) -> pd.
             "family": table["family"],
             "size": table["size"],
             "best of 9": [SHORT[size.best.candidate.name] for size in sizes],
-            "KL": [f"{1e3 * size.best.kl:.1f}" for size in sizes],
-            "floor": [f"{1e3 * v:.1f}" for v in table["kl_floor"]],
+            "KL, 1e-3": [f"{1e3 * (size.best.kl - size.floor):.1f}" for size in sizes],
             "lognormal": kl("lognormal"),
             "Zipf": kl("zipf"),
-            "gamma": [f"{v:.3f}" for v in table["gamma"]],
-            "95 % interval": interval,
+            "gamma, 95 %": interval,
             "mu/sigma": ["limit" if at else f"{v:.2f}" for at, v in zip(limit, table["mu_over_sigma"], strict=True)],
         }
     )
