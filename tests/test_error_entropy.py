@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plugins.error_entropy import ErrorEntropy, decompose, decompose_table
+from rbptrack.analyzer import Runs
 from rbptrack.errors import RbptrackError
 from rbptrack.ranktable import RankHistogram, RankTable
 from tests.synthetic import family_runs, runs_of
@@ -64,8 +65,20 @@ def test_standard_errors_are_those_of_a_document_bootstrap() -> None:
 
 def test_ranks_and_histogram_that_disagree_are_refused() -> None:
     table, other = random_table(1), random_table(2)
-    with pytest.raises(RbptrackError, match="must agree within 1e-6"):
+    with pytest.raises(RbptrackError, match="more than 1e-6 apart"):
         decompose_table(table, other.histogram())
+
+
+def test_a_run_whose_histogram_is_not_of_its_ranks_is_named_and_left_out() -> None:
+    whole = family_runs(np.geomspace(1e4, 1e7, 5), alpha=0.1, a=3.0)
+    wrong = Runs(
+        whole.frame,
+        histogram=lambda r: whole.histogram("toy-text-1" if r == "toy-text-0" else r),
+        ranks=whole.ranks,
+    )
+    report = ErrorEntropy().analyze(wrong)
+    assert len(report.tables["parts"]) == 4
+    assert any("toy-10000 on text is left out: run toy-text-0: CE is" in note for note in report.notes)
 
 
 def test_which_part_scales() -> None:
