@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
 
-from rbptrack.analyzer import Analyzer, Report, Runs
+from rbptrack.analyzer import Analyzer, Report, Runs, Unreadable
 from rbptrack.errors import RbptrackError
 from rbptrack.families import Family, read_families
 from rbptrack.figures import MARKERS, gradient, log_axis, look, panel_per, short_number, style
@@ -40,8 +40,8 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "size": "the size as published",
         "S": "non-embedding parameters",
         "B": "-ln RBP_1 by the line",
-        "beta": "minus the slope of ln(-ln RBP_k) against ln k over log_grid(100)",
-        "beta_low": "lower end of its interval, by document bootstrap",
+        "beta": "minus the slope of ln(-ln RBP_k) against ln k over log_grid(100), or the k of imported numbers",
+        "beta_low": "lower end of its interval, by document bootstrap; empty for imported numbers",
         "beta_high": "upper end",
         "r2": "of that line",
         "largest_deviation": "largest relative distance of -ln RBP_k from the line",
@@ -136,12 +136,18 @@ class KLaw(Analyzer):
         worth: list[dict[str, Any]] = []
 
         def load(family: Family, run_id: str) -> Both:
-            return Both(runs.document_counts(run_id, self._every(family)), runs.histogram(run_id))
+            counts = runs.document_counts(run_id, self._every(family))
+            try:
+                return Both(counts, runs.histogram(run_id))
+            except Unreadable:
+                return Both(counts, None)
 
         for family, loaded in read_families(runs, load, report.notes):
             curves = self._curves(family, [both.counts for both in loaded])
             if curves is None:
-                report.notes.append(f"{family}: RBP_k is 0 or 1 at nearly every k <= {self.largest}: nothing to fit.")
+                report.notes.append(
+                    f"{family}: RBP_k is 0 or 1 or unknown at nearly every k <= {self.largest}: nothing to fit."
+                )
                 continue
             found.append(curves)
             slopes += self._slopes(curves, [both.histogram for both in loaded])
@@ -176,11 +182,23 @@ class KLaw(Analyzer):
 
     def _every(self, family: Family) -> list[int]:
         """The k of the fit, and those whose doubling is asked about."""
-        top = min(self.largest, family.vocab_size)
-        pairs = [k for k in self.ks if 2 * k <= top]
-        return sorted({*log_grid(top).tolist(), *pairs, *(2 * k for k in pairs)})
+        grid = self._grid(family)
+        if not family.vocab_size:
+            return grid
+        pairs = [k for k in self.ks if 2 * k <= min(self.largest, family.vocab_size)]
+        return sorted({*grid, *pairs, *(2 * k for k in pairs)})
+
+    def _grid(self, family: Family) -> list[int]:
+        """The k of the fit: even in ln k; of imported numbers without ranks, those that every run has."""
+        if family.vocab_size:
+            return [int(k) for k in log_grid(min(self.largest, family.vocab_size))]
+        complete = family.rows.columns[family.rows.notna().all()]
+        logged = [int(c[4:]) for c in complete if c.startswith("rbp_") and c[4:].isdigit()]
+        return sorted(k for k in logged if k <= self.largest)
 
     def _curves(self, family: Family, counts: list[DocumentCounts]) -> Curves | None:
+        if not counts[0].ks:
+            return None
         weights = document_weights(len(counts[0].document), replicates=self.replicates)
         one = np.ones((1, len(counts[0].document)))
         with np.errstate(divide="ignore"):
@@ -190,7 +208,7 @@ class KLaw(Analyzer):
         if usable.sum() < 4:
             return None
         every, all_y, all_draws = np.asarray(counts[0].ks)[usable], y[:, usable], draws[:, :, usable]
-        fitted = np.isin(every, log_grid(min(self.largest, family.vocab_size)))
+        fitted = np.isin(every, self._grid(family))
         ks, y, draws = every[fitted], all_y[:, fitted], all_draws[:, :, fitted]
         t, logs = np.log(ks), np.log(y)
         line = np.linalg.pinv(np.column_stack([np.ones(len(t)), t]))  # (2, ks)
@@ -207,17 +225,17 @@ class KLaw(Analyzer):
             beta=-coefficients[:, 1],
             intercept=coefficients[:, 0],
             r2=1 - (residual**2).sum(axis=1) / ((logs - logs.mean(axis=1, keepdims=True)) ** 2).sum(axis=1),
-            beta_draws=-(np.log(draws) @ line[1]),
+            beta_draws=-(np.log(draws) @ line[1]) if len(weights[0]) > 1 else np.full(draws.shape[:2], np.nan),
             parabola=parabola,
         )
 
-    def _slopes(self, c: Curves, histograms: list[RankHistogram]) -> list[dict[str, Any]]:
+    def _slopes(self, c: Curves, histograms: list[RankHistogram | None]) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
         every = np.arange(1, int(c.ks[-1]) + 1)
         tail = 50 * (1 - self.level)
         for i, (s, size) in enumerate(zip(c.family.s, c.family.labels, strict=True)):
-            y = -np.log(histograms[i].rbp_curve(every))
-            plain = stats.linregress(np.log(every), np.log(y))
+            whole = histograms[i]
+            plain = stats.linregress(np.log(every), np.log(-np.log(whole.rbp_curve(every)))) if whole else None
             low, high = np.percentile(c.beta_draws[i], [tail, 100 - tail])
             fitted = np.exp(c.intercept[i]) * c.ks ** -c.beta[i]
             rows.append(
@@ -236,8 +254,8 @@ class KLaw(Analyzer):
                     "beta_at_10": float(c.local_beta(10)[i]),
                     "beta_at_largest": float(c.local_beta(float(c.ks[-1]))[i]),
                     "largest_k": int(c.ks[-1]),
-                    "beta_every_k": -float(plain.slope),
-                    "r2_every_k": float(plain.rvalue**2),
+                    "beta_every_k": -float(plain.slope) if plain else np.nan,
+                    "r2_every_k": float(plain.rvalue**2) if plain else np.nan,
                 }
             )
         return rows
@@ -387,10 +405,11 @@ class Both:
     """What one run's fit reads; runs of one size add."""
 
     counts: DocumentCounts
-    histogram: RankHistogram
+    histogram: RankHistogram | None
 
     def __add__(self, other: "Both") -> "Both":
-        return Both(self.counts + other.counts, self.histogram + other.histogram)
+        whole = self.histogram + other.histogram if self.histogram and other.histogram else None
+        return Both(self.counts + other.counts, whole)
 
 
 def fieller(a: float, b: float, a_se: float, b_se: float, *, quantile: float) -> tuple[float, float]:
@@ -423,7 +442,8 @@ def _range(table: pd.DataFrame) -> dict[str, float]:
 
 def _summary(table: pd.DataFrame) -> pd.DataFrame:
     """The table for the terminal: texts, rounded."""
-    interval = [f"{a:.3f} .. {b:.3f}" for a, b in zip(table["beta_low"], table["beta_high"], strict=True)]
+    ends = zip(table["beta_low"], table["beta_high"], strict=True)
+    interval = [f"{a:.3f} .. {b:.3f}" if a == a else "" for a, b in ends]
     return pd.DataFrame(
         {
             "dataset": table["dataset"],

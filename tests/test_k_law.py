@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from typing import NoReturn
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from plugins.k_law import KLaw, fieller
-from rbptrack.analyzer import Report
+from rbptrack.analyzer import Report, Runs, Unreadable
 from rbptrack.errors import RbptrackError
 from rbptrack.ranktable import log_grid
 from tests.synthetic import family_runs, runs_of
@@ -53,8 +55,25 @@ def test_few_sizes_have_slopes_but_no_trade_off() -> None:
 
 def test_where_rbp_is_one_nothing_is_fitted() -> None:
     pmf = np.eye(1, 64)[0]
-    with pytest.raises(RbptrackError, match="0 or 1 at nearly every k"):
+    with pytest.raises(RbptrackError, match="0 or 1 or unknown at nearly every k"):
         KLaw(replicates=20).analyze(runs_of([1e4], [pmf], documents=10, tokens=100))
+
+
+def test_imported_numbers_without_ranks_are_fitted_at_the_k_they_have() -> None:
+    whole = family_runs(SIZES, alpha=0.1, a=3.0)
+    frame = whole.frame.assign(vocab_size=None)
+    for k in (3, 30):
+        frame[f"rbp_{k}"] = [whole.histogram(run_id).rbp(k) for run_id in frame["run_id"]]
+
+    def missing(run_id: str) -> NoReturn:
+        raise Unreadable(f"run {run_id} was imported without ranks")
+
+    table = KLaw(replicates=20).analyze(Runs(frame, histogram=missing, ranks=missing)).tables["slopes"]
+    assert len(table) == len(SIZES)
+    for row in table.itertuples():
+        y = frame.loc[frame["size"] == row.size, ["rbp_1", "rbp_3", "rbp_10", "rbp_30"]].to_numpy(dtype=float)[0]
+        assert row.beta == pytest.approx(-stats.linregress(np.log([1, 3, 10, 30]), np.log(-np.log(y))).slope)
+    assert table[["beta_low", "beta_high", "beta_every_k"]].isna().all(axis=None)
 
 
 def test_fieller() -> None:
