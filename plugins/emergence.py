@@ -262,10 +262,10 @@ class Emergence(Analyzer):
             if j > 0 and cell.enough[j - 1]:
                 steps = np.log(point.measured[0, j] / point.measured[0, j - 1])
                 found["eta"] = steps / np.log(n / self._lengths[j - 1])
-        if n > 1:
+        if n > 1 and excess != 0:
             found["by_documents"] = (point.documents[0, j] - point.independent[0, j]) / excess
             found["by_neighbours"] = (point.markov[0, j] - point.independent[0, j]) / excess
-        if n > 2:  # a first-order chain is fitted to pairs and says nothing about them
+        if n > 2 and one < 0:  # a first-order chain is fitted to pairs and says nothing about them
             found["verdict"] = self._verdict(draws, j)
         return found
 
@@ -355,6 +355,8 @@ class Emergence(Analyzer):
         size = family.labels[-1]
         mine = [r for r in rows if r["size"] == size and np.isfinite(r["n_eff"]) and r["N"] > 2]
         if not mine:
+            if all(r["p"] == 1 for r in rows if r["size"] == size):
+                return f": every token of {size} has R <= k, so no sequence can fail."
             return f": too few runs of more than 2 successes to compare {size} with independence."
         k = min(r["k"] for r in mine)
         row = [r for r in mine if r["k"] == k][-1]

@@ -215,10 +215,9 @@ class ErrorEntropy(Analyzer):
                     report.metrics[f"{quantity}/{row['family']}/{row['dataset']}/{row['part']}"] = row[quantity]
         shares = [p.shares[0] for p in found if np.isfinite(p.shares[0])]
         if shares:
-            report.headline = (
-                f"error entropy accounts for {100 * min(shares):.0f} to {100 * max(shares):.0f} % of CE's fall with S "
-                f"in {len(shares)} cases of family and dataset"
-            )
+            low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
+            span = low if low == high else f"{low} to {high}"
+            report.headline = f"error entropy accounts for {span} % of CE's fall from the smallest to the largest size"
         names = sorted({p.family.name for p in found})
         report.figures = {f"parts_{name}": self._figure([p for p in found if p.family.name == name]) for name in names}
         report.notes += [self._sentence(p) for p in found]

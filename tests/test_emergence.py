@@ -179,6 +179,14 @@ def test_only_answers_that_were_scored_whole_count() -> None:
     assert read_answers(table(hits), [1]) is None
 
 
+def test_a_model_that_never_fails() -> None:
+    run = Emergence(ks=[1], lengths=[4], replicates=20).analyze(
+        runs_of_tables([1e5], {"r": table(np.ones((20, 9), dtype=bool))})
+    )
+    assert run.notes == ["toy on text: every token of 100000 has R <= k, so no sequence can fail."]
+    assert run.tables["windows"]["p"].eq(1).all()
+
+
 def test_wilson() -> None:
     assert wilson(0.5, 10, level=0.95) == pytest.approx((0.2366, 0.7634), abs=1e-4)
     assert wilson(0.0, 10, level=0.95)[0] == 0
