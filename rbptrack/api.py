@@ -194,10 +194,11 @@ def measure(
 
     """
     from rbptrack import measurement as loop
+    from rbptrack.architecture import check_fit
     from rbptrack.config import DatasetConfig, EngineConfig, SequenceRule
     from rbptrack.corpus import build_corpus
     from rbptrack.documents import Document
-    from rbptrack.model import check_fit, of_module
+    from rbptrack.model import of_module
 
     if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
         raise BadInput(f"texts must be a list of strings, one document each; got {type(texts).__name__}")

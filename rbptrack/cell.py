@@ -194,8 +194,8 @@ class Setup:
 
 def prepare(config: Config, model: Source, dataset: Source) -> Setup:
     """Corpus and usable k: everything that can be wrong with the input is found here, before a run begins."""
+    from rbptrack.architecture import check_fit, check_folder, load_config, load_tokenizer, num_candidates
     from rbptrack.corpus import load_corpus
-    from rbptrack.model import check_fit, check_folder, load_config, load_tokenizer, num_candidates
 
     if config.model.path:
         check_folder(config.model)

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from rbptrack import cache, hub
 from rbptrack.config import DatasetConfig, Selection
-from rbptrack.errors import BadInput
+from rbptrack.errors import BadInput, first_line
 from rbptrack.fingerprint import fingerprint
 from rbptrack.source import FILE_KINDS, Source, file_kind
 
@@ -83,9 +83,8 @@ def read_documents(config: DatasetConfig, source: Source) -> list[Document]:
         local = source.revision is None
         documents = read() if local else hub.call("dataset", source.location, config.revision, read)
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         place = source.location or ", ".join(map(str, source.files[:3]))
-        raise BadInput(f"dataset {config.name} cannot be read from {place}: {reason}") from error
+        raise BadInput(f"dataset {config.name} cannot be read from {place}: {first_line(error)}") from error
     if not any(any(d.fields) for d in documents):
         asked = f"; where={dict(config.where)}" if config.where else ""
         raise BadInput(

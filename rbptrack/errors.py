@@ -37,3 +37,9 @@ def disk_trouble(error: Exception, folder: Path) -> RbptrackError | None:
     if error.errno in (errno.EACCES, errno.EROFS) or "Read-only file system" in text:
         return RbptrackError(f"{error.filename or folder} cannot be written: check its permissions")
     return None
+
+
+def first_line(error: Exception) -> str:
+    """An exception's message for people: its first line, or its type where it has none."""
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

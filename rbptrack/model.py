@@ -1,4 +1,4 @@
-"""Load a causal language model from the hub or a folder, count S, and split backbone from head."""
+"""Load a causal language model from the hub or a folder, and split backbone from head."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from rbptrack import hub
-from rbptrack.config import Candidates, ModelConfig
-from rbptrack.errors import BadInput
+from rbptrack.architecture import from_source, only_pickles, parameters
+from rbptrack.config import ModelConfig
+from rbptrack.errors import BadInput, first_line
 from rbptrack.placement import is_spread, place, resident
 from rbptrack.scoring import Head
-from rbptrack.source import Source, of_tokenizer
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+from rbptrack.source import Source
 
 _CHECK_TOKENS = 8
 
@@ -63,128 +59,6 @@ class CausalModel:
         return int(size * (12 * width + 4 * self.widest + 3 * self.heads * length))
 
 
-_PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth")
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """Counts of a model's parameters, tied ones once.
-
-    Attributes:
-        non_embedding: S.
-        total: all.
-        head: rows times columns of the output head.
-
-    """
-
-    non_embedding: int
-    total: int
-    head: int
-
-
-def check_folder(config: ModelConfig) -> None:
-    """BadInput unless a local model folder has config, weights (safetensors, or pickles if allowed) and tokenizer."""
-    folder = Path(config.path).expanduser()
-    if not folder.is_dir():
-        raise BadInput(f"model.path={folder}: no such folder")
-    needed = {
-        "config": ["config.json"],
-        "weights": ["*.safetensors", *(_PICKLES if config.pickles else ())],
-        "tokenizer": ["tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"],
-    }
-    if config.tokenizer:
-        del needed["tokenizer"]
-    for what, patterns in needed.items():
-        if any(any(folder.glob(p)) for p in patterns):
-            continue
-        if what == "weights" and any(any(folder.glob(p)) for p in _PICKLES):
-            raise BadInput(_only_pickles(f"model.path={folder}"))
-        raise BadInput(f"model.path={folder} has no {what}: expected {' or '.join(patterns)}")
-
-
-def _only_pickles(place: str) -> str:
-    return (
-        f"{place} has no safetensors, only pickled weights, which can hold code; model.pickles=true reads them with "
-        "torch's weights-only loader"
-    )
-
-
-def load_tokenizer(config: ModelConfig, model: Source) -> PreTrainedTokenizerBase:
-    """The model's own fast tokenizer, or the one that `model.tokenizer` names.
-
-    Raises:
-        BadInput: there is none, it has no fast version, or the hub refuses it.
-
-    """
-    from transformers import AutoTokenizer
-
-    source = of_tokenizer(config, model)
-    try:
-        tokenizer: PreTrainedTokenizerBase = _from(source, config, AutoTokenizer.from_pretrained)
-    except (OSError, ValueError, ImportError, KeyError, TypeError) as error:
-        raise BadInput(
-            f"the tokenizer of {source.location} cannot be loaded: {_first_line(error)}; "
-            "model.tokenizer=ORG/NAME takes another's"
-        ) from error
-    if len(tokenizer) <= len(tokenizer.all_special_ids):  # where its files are missing, transformers makes one up
-        raise BadInput(f"{source.location} has no tokenizer; model.tokenizer=ORG/NAME takes another's")
-    if not tokenizer.is_fast:
-        raise BadInput(f"the tokenizer of {source.location} has no fast version, which character offsets need")
-    return tokenizer
-
-
-def load_config(config: ModelConfig, source: Source) -> Any:
-    """The model's transformers config.
-
-    Raises:
-        BadInput: it is missing, names an architecture that transformers does not have, or the hub refuses it.
-
-    """
-    from transformers import AutoConfig
-
-    try:
-        return _from(source, config, AutoConfig.from_pretrained)
-    except (OSError, ValueError) as error:
-        raise BadInput(f"the config of {source.location} cannot be loaded: {_first_line(error)}") from error
-
-
-def _from(source: Source, config: ModelConfig, load: Callable[..., Any], **options: Any) -> Any:
-    """Load by a pinned source; the hub's faults become sentences."""
-    if source.revision is None:
-        return load(source.location, **options)
-    revision = source.revision
-    return hub.call(
-        "model", source.location, config.revision, lambda: load(source.location, revision=revision, **options)
-    )
-
-
-def count_parameters(architecture: Any) -> Parameters:
-    """Count parameters of a transformers config, on the meta device: no weights are needed, no memory is taken."""
-    from transformers import AutoModelForCausalLM
-
-    with torch.device("meta"):
-        return parameters(AutoModelForCausalLM.from_config(architecture))  # type: ignore[no-untyped-call]
-
-
-def num_candidates(architecture: Any, tokenizer: PreTrainedTokenizerBase, wanted: Candidates) -> int:
-    """How many rows of the head a target is ranked among: all, or those that the tokenizer can name."""
-    if wanted is Candidates.vocabulary:
-        return int(architecture.vocab_size)
-    return 1 + max(tokenizer.get_vocab().values())
-
-
-def check_fit(name: str, config: Any, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> None:
-    """BadInput where sequences are longer than the model's maximum or the tokenizer has more entries than rows."""
-    longest = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
-    if longest and seq_len > longest:
-        raise BadInput(f"dataset.seq_len must be at most {longest}, the maximum of {name}; got {seq_len}")
-    if len(tokenizer) > config.vocab_size:
-        raise BadInput(
-            f"{name}: its tokenizer has {len(tokenizer)} entries, the model only {config.vocab_size} rows; "
-            "the tokenizer is not this model's"
-        )
-
-
 def load_model(config: ModelConfig, source: Source, *, candidates: int | None = None) -> CausalModel:
     """Load weights (safetensors only) and check that backbone and head together are the model.
 
@@ -208,7 +82,7 @@ def load_model(config: ModelConfig, source: Source, *, candidates: int | None = 
     logging.getLogger("transformers").setLevel(logging.ERROR)
     device, placed = place(config)
     try:
-        module = _from(
+        module = from_source(
             source,
             config,
             AutoModelForCausalLM.from_pretrained,
@@ -219,8 +93,8 @@ def load_model(config: ModelConfig, source: Source, *, candidates: int | None = 
         )
     except (OSError, ValueError, RuntimeError, ImportError) as error:
         if not config.pickles and "safetensors" in str(error):
-            raise BadInput(_only_pickles(f"model {config.name} ({source.location})")) from error
-        raise BadInput(f"model {config.name} cannot be loaded from {source.location}: {_first_line(error)}") from error
+            raise BadInput(only_pickles(f"model {config.name} ({source.location})")) from error
+        raise BadInput(f"model {config.name} cannot be loaded from {source.location}: {first_line(error)}") from error
     if not placed:
         module.to(device)
     return of_module(module, config.name, candidates=candidates)
@@ -283,19 +157,6 @@ def _writes(layer: nn.Module, output: nn.Module) -> bool:
     return layer is not output and not isinstance(layer, nn.Embedding)
 
 
-def parameters(module: nn.Module) -> Parameters:
-    """S: parameters without token embedding, learned position embedding and output head; tied ones counted once."""
-    head = list(module.get_output_embeddings().parameters())  # type: ignore[operator]
-    outside: set[int] = {id(p) for m in module.modules() if isinstance(m, nn.Embedding) for p in m.parameters()}
-    outside |= {id(p) for p in head}
-    every = {id(p): p.numel() for p in module.parameters()}
-    return Parameters(
-        non_embedding=sum(n for p, n in every.items() if p not in outside),
-        total=sum(every.values()),
-        head=head[0].numel(),
-    )
-
-
 @torch.inference_mode()
 def _verify(model: CausalModel, name: str) -> None:
     """A head that caps, scales or projects in a way unknown here would give wrong ranks: refuse it."""
@@ -310,8 +171,3 @@ def _verify(model: CausalModel, name: str) -> None:
             f"model {name}: its logits are not its hidden states times its head (relative difference {worst:.2g}); "
             "this architecture is not supported, because its ranks would be wrong"
         )
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__

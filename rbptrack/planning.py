@@ -16,7 +16,7 @@ from rbptrack.tracking import Store
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from rbptrack.model import Parameters
+    from rbptrack.architecture import Parameters
 
 _BYTES_PER_TOKEN = 4.0  # of text, for corpora that were not tokenised yet: between code and English
 _DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -119,7 +119,7 @@ _models: dict[str, tuple[Any, Parameters, PreTrainedTokenizerBase]] = {}
 
 
 def _model(name: str, config: Config, source: Source) -> tuple[Any, Parameters, PreTrainedTokenizerBase]:
-    from rbptrack.model import check_fit, count_parameters, load_config, load_tokenizer
+    from rbptrack.architecture import check_fit, count_parameters, load_config, load_tokenizer
 
     key = f"{name} {source.identity} {config.model.tokenizer}"
     if key not in _models:
@@ -132,7 +132,8 @@ def _model(name: str, config: Config, source: Source) -> tuple[Any, Parameters, 
 
 def _size(config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase) -> _Size:
     """Exact where the texts were tokenised before, else estimated from what the hub or the files say of their size."""
-    from rbptrack.corpus import load_corpus, tokens_name
+    from rbptrack.corpus import load_corpus
+    from rbptrack.tokens import tokens_name
 
     if (cache.folder() / tokens_name(config, source, tokenizer)).exists():
         corpus = load_corpus(config, source, tokenizer)

@@ -12,13 +12,14 @@ import pytest
 import torch
 import transformers
 
+from rbptrack.architecture import count_parameters, load_config, load_tokenizer, num_candidates
 from rbptrack.composition import Composer
 from rbptrack.config import Candidates, DatasetConfig, EngineConfig, ModelConfig
 from rbptrack.corpus import build_corpus
 from rbptrack.documents import Document
 from rbptrack.errors import BadInput
 from rbptrack.measurement import measure
-from rbptrack.model import count_parameters, load_config, load_model, load_tokenizer, num_candidates
+from rbptrack.model import load_model
 from rbptrack.overrides import size_key
 from rbptrack.scoring import reference
 from rbptrack.source import of_model
@@ -111,7 +112,7 @@ def test_candidates_of_the_tokenizer_only(tmp_path: Path) -> None:
 
 
 def test_pickles_only_by_name(tmp_path: Path) -> None:
-    from rbptrack.model import check_folder
+    from rbptrack.architecture import check_folder
 
     config, source = folder_of("opt", tmp_path / "model")
     model = transformers.AutoModelForCausalLM.from_pretrained(config.path)

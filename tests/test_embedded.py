@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from transformers import AutoConfig
 
+from rbptrack.architecture import count_parameters, load_tokenizer
 from rbptrack.composition import Composer
 from rbptrack.corpus import build_corpus
 from rbptrack.documents import load_documents
-from rbptrack.model import count_parameters, load_tokenizer
 from rbptrack.overrides import size_key
 from rbptrack.source import of_dataset, of_model
 from tests.conftest import EMBEDDED, ROOT

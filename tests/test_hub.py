@@ -159,7 +159,8 @@ from rbptrack.composition import Composer
 from rbptrack.config import ModelConfig
 from rbptrack.documents import read_documents
 from rbptrack.errors import RbptrackError
-from rbptrack.model import load_config, load_model, load_tokenizer
+from rbptrack.architecture import load_config, load_tokenizer
+from rbptrack.model import load_model
 from rbptrack.source import of_dataset, of_model
 
 def mirror(faults):

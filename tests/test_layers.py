@@ -32,6 +32,8 @@ FLOORS: dict[str, float] = {
     "hub": 2.5,
     "source": 3,
     "documents": 3.5,
+    "tokens": 3.7,
+    "architecture": 3.7,
     "corpus": 4,
     "placement": 3,
     "model": 4,

@@ -13,12 +13,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from rbptrack.architecture import check_fit, check_folder, load_config, load_tokenizer
 from rbptrack.config import DatasetConfig, EngineConfig, ModelConfig
 from rbptrack.corpus import Corpus, build_corpus
 from rbptrack.documents import Document, load_documents
 from rbptrack.errors import BadInput, MeasurementError
 from rbptrack.measurement import measure
-from rbptrack.model import check_fit, check_folder, load_config, load_model, load_tokenizer
+from rbptrack.model import load_model
 from rbptrack.source import Source, of_dataset, resolve
 from tests.conftest import EMBEDDED
 

@@ -12,12 +12,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from rbptrack.architecture import load_config, load_tokenizer, num_candidates
 from rbptrack.cell import identity
 from rbptrack.composition import Composer
 from rbptrack.config import Config, Rank
 from rbptrack.corpus import load_corpus
 from rbptrack.measurement import measure
-from rbptrack.model import load_config, load_model, load_tokenizer, num_candidates
+from rbptrack.model import load_model
 from rbptrack.source import of_dataset, of_model
 from tests.architectures import build
 from tests.mirror import paragraphs

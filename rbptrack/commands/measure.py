@@ -68,7 +68,7 @@ def _plugins(config: Config) -> Plugins:
 
 def _check_before(configs: Sequence[Config], *, ks_were_typed: bool) -> None:
     """What can be known to be wrong before hours are spent: tracking store, models, tokenizers, k, local datasets."""
-    from rbptrack.model import check_fit, check_folder, load_config, load_tokenizer
+    from rbptrack.architecture import check_fit, check_folder, load_config, load_tokenizer
 
     Store(configs[0].tracking).check_writable()
     known: dict[str, tuple[Any, Any]] = {}
