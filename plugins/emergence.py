@@ -395,14 +395,15 @@ class Emergence(Analyzer):
     def _draw(self, report: Report, table: pd.DataFrame) -> None:
         for name in sorted(set(table["family"])):
             report.figures[f"success_{name}"] = self._success(table[table["family"] == name])
+            report.captions[f"success_{name}"] = "Points: measured, with intervals over documents; dashes: RBP_k^N."
         report.figures["ladder"] = self._ladder(table[table["k"] == table["k"].min()])
         if "laws" in report.tables:
             report.figures["alpha_against_n"] = self._alpha(report.tables["laws"])
         if "answers" in report.tables:
             report.figures["answers"] = self._answers_figure(report.tables["answers"])
-        report.captions["ladder"] = "the largest size of each family; intervals by document bootstrap"
+        report.captions["ladder"] = "The largest size of each family, with intervals over documents."
         report.captions["alpha_against_n"] = (
-            "only N with enough runs at 4 sizes or more; independence predicts a level line"
+            "Only N with enough runs at 4 sizes or more; independence predicts a level line."
         )
 
     def _success(self, table: pd.DataFrame) -> Figure:

@@ -220,6 +220,10 @@ class ErrorEntropy(Analyzer):
             report.headline = f"error entropy accounts for {span} % of CE's fall from the smallest to the largest size"
         names = sorted({p.family.name for p in found})
         report.figures = {f"parts_{name}": self._figure([p for p in found if p.family.name == name]) for name in names}
+        for name in names:
+            report.captions[f"parts_{name}"] = (
+                "Left: nats per token; right: parts that are positive at every size, with their laws (dotted: no law)."
+            )
         report.notes += [self._sentence(p) for p in found]
         return report
 

@@ -175,6 +175,13 @@ class KLaw(Analyzer):
         report.figures = {
             f"against_k_{name}": self._against_k([c for c in found if c.family.name == name]) for name in names
         }
+        for name in names:
+            report.captions[f"against_k_{name}"] = "Points: the k of the fit; lines: B k^-beta of each size."
+        report.captions["beta_against_size"] = f"{self.level:.0%} intervals over documents."
+        if worth:
+            report.captions["worth_of_k"] = (
+                "At constant RBP: how much larger a model equals going from k to 2k (eq. 10)."
+            )
         report.figures["beta_against_size"] = self._beta_against_size(found)
         if worth:
             report.figures["worth_of_k"] = self._worth_figure(report.tables["worth_of_k"])

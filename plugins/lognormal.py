@@ -239,13 +239,13 @@ class Lognormal(Analyzer):
             "implied": self._implied(table),
         }
         report.captions = {
-            "distribution": "the largest size of each family; observed shares in bins even in ln k",
+            "distribution": "The largest size of each family; observed shares in bins even in ln k.",
             "misfit": "KL divergence of the observed ranks from each candidate; sampling alone: of as many independent "
-            "tokens drawn from the best candidate",
-            "parameters": "of ln P(k) = const - beta ln k - gamma ln^2 k; where gamma's interval reaches 0 (Zipf) "
-            "mu/sigma is not identifiable and not drawn",
-            "implied": "dashes: exact sums over the fitted lognormal; dots: the appendix's integral approximations, "
-            "which also ignore that ranks end at |V|: for comparison only",
+            "tokens drawn from the best candidate.",
+            "parameters": "Of ln P(k) = const - beta ln k - gamma ln^2 k; where gamma's interval reaches 0 (Zipf) "
+            "mu/sigma is not identifiable and not drawn.",
+            "implied": "Dashes: exact sums over the fitted lognormal; dots: the appendix's integral approximations, "
+            "which also ignore that ranks end at |V|: for comparison only.",
         }
         for one_family, several in found:
             report.notes.append(f"{one_family}: {self._sentences(one_family, several, table, trends)}")

@@ -247,8 +247,8 @@ def _search(candidate: Candidate, starts: list[list[float]], data: FloatArray, s
         matrix[i, j] = matrix[j, i] = (values[count + 1 :] - one[i] - one[j] + values[0]) / 1e-8
         return matrix
 
-    # Where a candidate is at its border, a parameter runs off to infinity for ever smaller gains: enough is enough.
-    options = {"gtol": 1e-7, "maxiter": 100}
+    # At a candidate's border a parameter runs off to infinity for ever smaller gains: 60 steps are enough.
+    options = {"gtol": 1e-7, "maxiter": 60}
     found = [optimize.minimize(value, s, jac=True, hess=hessian, method="trust-exact", options=options) for s in starts]
     return np.asarray(min(found, key=lambda f: f.fun).x)
 
