@@ -166,9 +166,8 @@ class Compare(Analyzer):
         report.notes += self._sentences(report.tables["summary"], table)
         clear = table[table["metric"].isin([f"RBP_{self.shown}"])]
         decided = int(((clear["low"] > 0) | (clear["high"] < 0)).sum())
-        report.headline = (
-            f"{len(pairs)} comparisons: RBP_{self.shown} differs clearly in {decided} of {len(clear)} pairs of models"
-        )
+        clearly = f"RBP_{self.shown} differs clearly in {decided} of {len(clear)} pairs of models"
+        report.headline = f"{len(pairs)} comparison{'s' * (len(pairs) > 1)}: {clearly}"
         return report
 
     def _pairs(self, sides: list[Side]) -> Iterator[tuple[Side, Side]]:

@@ -14,7 +14,7 @@ from rbptrack.analyzer import Analyzer, Report, Runs
 from rbptrack.errors import RbptrackError
 from rbptrack.families import Family, read_families
 from rbptrack.figures import look, panels, style
-from rbptrack.ranktable import DocumentCounts
+from rbptrack.ranktable import DocumentCounts, log_grid
 from rbptrack.statistics import FloatArray, fit_power_law, law_values, paired_covariance
 
 REFERENCE = Path(__file__).with_name("reference")
@@ -54,7 +54,7 @@ class Reproduction(Analyzer):
 
     Attributes:
         tolerance: relative width from which an interval that includes 0 is too wide to call it agreement.
-        largest_k: the law in k is fitted to every k from 1 to this one.
+        largest_k: the law in k is fitted up to this one, as `k_law` does; the authors do not say at which k they did.
         replicates: document bootstraps.
 
     """
@@ -71,7 +71,11 @@ class Reproduction(Analyzer):
             "largest difference": "relative, with its cell",
         },
         "law_in_size": _columns("metric", "published_sizes", "sizes"),
-        "law_in_k": _columns("size") | {"published_se": "taken as yours (as many documents), and rounding"},
+        "law_in_k": _columns("size")
+        | {
+            "published_se": "taken as yours (as many documents), and rounding",
+            "yours_every_k": "your exponent with every k weighing the same, instead of k even in ln k",
+        },
     }
     tolerance: float = 0.2
     largest_k: int = 100
@@ -162,18 +166,21 @@ class Reproduction(Analyzer):
     def _in_k(
         self, family: Family, theirs: pd.DataFrame, values: FloatArray, draws: FloatArray
     ) -> Iterator[dict[str, Any]]:
-        x = np.log(np.arange(1, values.shape[1] + 1))
+        """Rows for every size that Table 1 lists; values (m, ks) and draws (m, replicates, ks) are -ln RBP_k."""
+        every = np.arange(1, values.shape[1] + 1)
+        even = log_grid(len(every)) - 1  # places of k even in ln k
+        x = np.log(every[even])
         x = x - x.mean()
         for i, label in enumerate(family.labels):
             found = theirs[theirs["size"] == label]
             if found.empty or not (np.isfinite(values[i]) & (values[i] > 0)).all():
                 continue
             slope, r2 = float(found["slope"].iloc[0]), float(found["r2"].iloc[0])
-            logs = np.log(values[i])
+            logs = np.log(values[i, even])
             beta = -float(x @ logs / (x @ x))
             residual = logs - logs.mean() + beta * x
             with np.errstate(divide="ignore", invalid="ignore"):
-                spread = -(np.log(draws[i]) @ x) / (x @ x)
+                spread = -(np.log(draws[i][:, even]) @ x) / (x @ x)
             se = float(np.std(spread[np.isfinite(spread)], ddof=1))
             # Neighbouring k share their hits, so residuals say little about the slope: sampling error on both sides.
             theirs_se = float(np.hypot(se, _ROUNDING / np.sqrt(3)))
@@ -187,6 +194,7 @@ class Reproduction(Analyzer):
                 "yours": beta,
                 "se": se,
                 "r2": 1 - float(residual @ residual) / float(((logs - logs.mean()) ** 2).sum()),
+                "yours_every_k": -float(np.polyfit(np.log(every), np.log(values[i]), 1)[0]),
             } | self._verdict(beta, se, 1000, -slope, theirs_se, 1000)
 
     def _verdict(

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from rbptrack import __version__
 from rbptrack.analyzer import Report, Runs
 
-_LONG = 12  # rows from which a table is folded
+_LONG = 20  # rows from which a table is folded
 _SOFTWARE = ("numpy", "scipy", "pandas", "lmfit", "matplotlib", "mlflow")
 
 

@@ -60,6 +60,20 @@ def test_what_a_sweep_prints(swept: Swept) -> None:
     )
 
 
+def test_report_of_a_store(swept: Swept, program: Program, tmp_path: Path) -> None:
+    folder, _ = swept
+    page = tmp_path / "page.html"
+    done = program("report", "dataset=stdlib", "analyzers=power_law,compare", f"out={page}", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "4 measurements, 2 analyzers" in done.stdout
+    assert "compare: nothing to compare" in done.stdout
+    assert f"report   {page}" in done.stdout
+    assert '<h2 id="power_law">' in page.read_text()
+    none = program("report", "dataset=wiki", cwd=folder)
+    assert none.returncode == 2
+    assert none.stderr == "error: no measurement passes dataset=wiki; there is: pydocs, stdlib\n"
+
+
 def test_nothing_lands_outside_mlruns(swept: Swept) -> None:
     folder, _ = swept
     assert [p.name for p in folder.iterdir()] == ["mlruns"]

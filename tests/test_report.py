@@ -1,0 +1,83 @@
+"""The page: what it shows, how often figures are drawn, and that it needs nothing but itself."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from plugins.power_law import PowerLaw
+from rbptrack.analyzer import Report
+from rbptrack.report import Section, render, write
+from tests.synthetic import family_runs
+
+RUNS = family_runs(np.geomspace(1e4, 1e7, 4), alpha=0.1, a=3.0)
+
+
+def drawn() -> Figure:
+    figure = Figure(layout="constrained")
+    figure.subplots().plot([1, 2], [3, 4])
+    return figure
+
+
+def section(report: Report, name: str = "mine", svg: str = "<svg/>") -> Section:
+    return Section(name, "About it.", "k=1", report, {"t": {"a": "meaning of a"}}, dict.fromkeys(report.figures, svg))
+
+
+def test_every_figure_is_drawn_once_per_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved: list[str] = []
+    original = Figure.savefig
+    monkeypatch.setattr(
+        Figure, "savefig", lambda f, path, **o: saved.append(Path(path).suffix) or original(f, path, **o)
+    )  # type: ignore[func-returns-value]
+    report = Report(figures={"one": drawn()}, tables={"t": pd.DataFrame({"a": [1]})}, notes=["said"])
+    svgs = write(report, tmp_path)
+    page = render("title", RUNS, [Section("mine", "About.", "", report, {}, svgs)])
+    assert saved == [".png", ".svg"]
+    assert svgs["one"].startswith("<svg")
+    assert svgs["one"] in page
+    assert (tmp_path / "tables/t.csv").read_text() == "a\n1\n"
+
+
+def test_what_the_page_holds() -> None:
+    long = pd.DataFrame({"a": range(50)})
+    report = Report(
+        figures={"a_figure": drawn()},
+        tables={"t": pd.DataFrame({"a": ["<b>"]}), "long": long},
+        notes=["shared", *(f"note {i}" for i in range(9))],
+        headline="it is so",
+        captions={"a_figure": "what it shows"},
+    )
+    page = render(
+        "<title>",
+        RUNS,
+        [section(report), section(Report(notes=["shared"]), name="other")],
+        facts=[("command", "python -m rbptrack report a<b")],
+        silent=[("quiet", "too few sizes")],
+    )
+    assert "<h1>&lt;title&gt;</h1>" in page
+    assert "<td>&lt;b&gt;</td>" in page
+    assert page.count("shared") == 1, "what several analyzers say of the measurements stands once, above"
+    assert "<b>It is so.</b>" in page
+    assert "4 more sentences" not in page
+    assert "3 more sentences" in page
+    assert re.search(r"<details><summary><b>long</b>, 50 rows</summary>", page)
+    assert "<code>a</code>: meaning of a" in page
+    assert "a figure</b>. what it shows" in page
+    assert "quiet: too few sizes" in page
+    assert "python -m rbptrack report a&lt;b" in page
+    assert 'href="#other"' in page
+    assert "numpy " in page, "versions"
+    assert all(f in page for f in RUNS.frame["fingerprint"])
+
+
+def test_a_page_needs_no_network(tmp_path: Path) -> None:
+    report = PowerLaw(ks=[1]).analyze(RUNS)
+    page = render("t", RUNS, [Section("power_law", "", "", report, PowerLaw.columns, write(report, tmp_path))])
+    assert not re.search(r'(src|href)="https?:', page)
+    assert "@import" not in page
+    assert not re.search(r"url\((?!#)", page), "only references inside the page"
