@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from html import unescape
@@ -12,11 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from rbptrack.analyzer import Analyzer, Runs
+from rbptrack.analyzer import Analyzer, Report, Runs
 from rbptrack.console import complain, say, say_wrapped, table
 from rbptrack.discovery import Plugins
+from rbptrack.drawing import Artist, Written
 from rbptrack.errors import RbptrackError
-from rbptrack.report import Section, render, write
+from rbptrack.report import Section, render
 from rbptrack.tracking import Store
 
 ORDER = (
@@ -74,8 +76,53 @@ def analyze(store: Store, runs: Runs, analyzer: Analyzer, *, folder: Path, sweep
         RbptrackError: what the analyzer says of its input; anything else it raises is its own bug and passes through.
 
     """
+    report = _compute(analyzer, runs)
+    return _log(store, runs, _Job(analyzer, report, folder, Written(report, folder)), sweep)
+
+
+def analyze_all(store: Store, runs: Runs, analyzers: Sequence[Analyzer], *, folder: Path, sweep: str = "") -> Findings:
+    """Run several analyzers, each into folder/<its name>; prints each in short. A failure never stops the others."""
+    found, waiting, shown = Findings(), list[_Job](), False
+
+    def finish(*, only_ready: bool) -> None:
+        while waiting and (not only_ready or waiting[0].written.ready()):
+            job = waiting.pop(0)
+            with _caught(found, job.analyzer):
+                found.sections.append(_log(store, runs, job, sweep)[0])
+
+    with Artist() as artist:
+        for analyzer in analyzers:
+            with _caught(found, analyzer):
+                report = _compute(analyzer, runs)
+                _show_short(analyzer, report, whole=not shown)
+                shown = True
+                own = folder / analyzer.name
+                waiting.append(_Job(analyzer, report, own, Written(report, own, artist=artist)))
+            finish(only_ready=True)
+        finish(only_ready=False)
+    return found
+
+
+@dataclass(frozen=True)
+class _Job:
+    """An analysis whose figures may still be being drawn."""
+
+    analyzer: Analyzer
+    report: Report
+    folder: Path
+    written: Written
+
+
+def _compute(analyzer: Analyzer, runs: Runs) -> Report:
     with np.errstate(divide="ignore", invalid="ignore"):  # an RBP_k of 0 is a finding, not a warning on the terminal
-        report = analyzer.analyze(runs)
+        return analyzer.analyze(runs)
+
+
+def _log(store: Store, runs: Runs, job: _Job, sweep: str) -> tuple[Section, str]:
+    """The analysis as a run of its own, with everything under its folder."""
+    analyzer, report = job.analyzer, job.report
+    drawn = job.written.figures()
+    report.figures.clear()  # megabytes each, and drawn by now
     scope = sweep or f"{len(runs)} measurements"
     tags = {
         "rbptrack.kind": "analysis",
@@ -87,12 +134,11 @@ def analyze(store: Store, runs: Runs, analyzer: Analyzer, *, folder: Path, sweep
     try:
         store.log(run_id, params={f.name: getattr(analyzer, f.name) for f in fields(analyzer)})
         store.log(run_id, metrics=report.metrics)
-        drawn = write(report, folder)
         options = options_text(analyzer)
         section = Section(analyzer.name, first_line(analyzer), options, report, analyzer.columns, drawn)
         page = render(f"{analyzer.name}: {scope}", runs, [section], facts=[("store", store.shown)])
-        (folder / "report.html").write_text(page, encoding="utf-8")
-        store.log_folder(run_id, folder)
+        (job.folder / "report.html").write_text(page, encoding="utf-8")
+        store.log_folder(run_id, job.folder)
     except BaseException:
         store.end(run_id, "FAILED")
         raise
@@ -100,60 +146,52 @@ def analyze(store: Store, runs: Runs, analyzer: Analyzer, *, folder: Path, sweep
     return section, run_id
 
 
-def analyze_all(store: Store, runs: Runs, analyzers: Sequence[Analyzer], *, folder: Path, sweep: str = "") -> Findings:
-    """Run several analyzers, each into folder/<its name>; prints each in short. A failure never stops the others."""
-    found = Findings()
-    for analyzer in analyzers:
-        try:
-            section, _ = analyze(store, runs, analyzer, folder=folder / analyzer.name, sweep=sweep)
-        except RbptrackError as error:
-            reason = " ".join(str(error).split())
-            found.silent.append((analyzer.name, reason))
-            say_wrapped(f"{analyzer.name}: {reason}", lines=2)
-        except Exception as error:  # a plugin's bug must not cost the sweep its report
-            found.failed += 1
-            found.silent.append((analyzer.name, f"failed: {type(error).__name__}: {error}"))
-            complain(f"analyzer {analyzer.name} failed: {type(error).__name__}: {error}")
-            if os.environ.get("HYDRA_FULL_ERROR"):
-                traceback.print_exception(error)
-        else:
-            found.sections.append(section)
-            _show_short(section, whole=not found.sections[:-1])
-    return found
+@contextmanager
+def _caught(found: Findings, analyzer: Analyzer) -> Iterator[None]:
+    """Keep and print why an analyzer came to nothing."""
+    try:
+        yield
+    except RbptrackError as error:
+        reason = " ".join(str(error).split())
+        found.silent.append((analyzer.name, reason))
+        say_wrapped(f"{analyzer.name}: {reason}", lines=2)
+    except Exception as error:  # a plugin's bug must not cost the sweep its report
+        found.failed += 1
+        found.silent.append((analyzer.name, f"failed: {type(error).__name__}: {error}"))
+        complain(f"analyzer {analyzer.name} failed: {type(error).__name__}: {error}")
+        if os.environ.get("HYDRA_FULL_ERROR"):
+            traceback.print_exception(error)
 
 
 def show(section: Section) -> None:
     """Print a report's summary table and its sentences."""
-    _show_table(section)
+    _show_table(section.about, section.report)
     for note in section.report.notes:
         say_wrapped(note)
 
 
-def _show_short(section: Section, *, whole: bool) -> None:
+def _show_short(analyzer: Analyzer, report: Report, *, whole: bool) -> None:
     """The first analyzer's table; a line or two of every other."""
-    report = section.report
     if whole and report.summary:
-        _show_table(section)
+        _show_table(first_line(analyzer), report)
         say("")
     else:
-        line = report.headline or next(
-            iter(report.notes), f"{len(report.tables)} tables, {len(report.figures)} figures"
-        )
-        say_wrapped(f"{section.name}: {line}", lines=2)
+        counts = f"{len(report.tables)} tables, {len(report.figures)} figures"
+        line = report.headline or next(iter(report.notes), counts)
+        say_wrapped(f"{analyzer.name}: {line}", lines=2)
 
 
-def _show_table(section: Section) -> None:
-    report = section.report
+def _show_table(title: str, report: Report) -> None:
     if report.summary:
         frame = report.tables[report.summary]
         rows = [[_text(value) for value in row] for row in frame.itertuples(index=False)]
         words = [not all(_is_number(row[i]) for row in rows) for i in range(len(frame.columns))]
         texts = words.index(False) if False in words else len(words)
-        say("")
         cut = len(rows) - _MOST_ROWS
         if cut > 1:
             rows = rows[:_MOST_ROWS]
-        table(list(frame.columns), rows, title=unescape(section.about), text_columns=texts)
+        say("")
+        table(list(frame.columns), rows, title=unescape(title), text_columns=texts)
         if cut > 1:
             say(f"and {cut} more rows in the report")
 

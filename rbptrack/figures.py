@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -49,23 +50,18 @@ def style() -> Iterator[None]:
         yield
 
 
+def draw(figure: Figure, path: Path) -> None:
+    """Write a figure as path.png and path.svg."""
+    with style():
+        figure.savefig(f"{path}.png")
+        figure.set_layout_engine("none")  # laid out by now; doing it again would take as long as drawing
+        figure.savefig(f"{path}.svg", metadata={"Date": None})
+
+
 def panels(rows: int, columns: int, *, width: float = 3.6, height: float = 3.0, **options: Any) -> tuple[Figure, Any]:
     """A figure with a grid of axes, (rows, columns); inches per panel. Not tied to pyplot: nothing to close."""
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
-
-
-def panel_per(names: Sequence[str], *, columns: int = 3, **options: Any) -> tuple[Figure, list[Any]]:
-    """A figure with one panel per name, titled with it, in rows of at most `columns`; the axes in order."""
-    across = min(columns, max(1, len(names)))
-    down = max(1, -(-len(names) // across))
-    figure, axes = panels(down, across, **options)
-    flat = list(axes.flat)
-    for spare in flat[len(names) :]:
-        spare.remove()
-    for ax, name in zip(flat, names, strict=False):
-        ax.set_title(name)
-    return figure, flat[: len(names)]
 
 
 def grid(
@@ -93,6 +89,19 @@ def grid(
         hspace=_BETWEEN / (height - _BETWEEN),
     )
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def panel_per(names: Sequence[str], *, columns: int = 3, **options: Any) -> tuple[Figure, list[Any]]:
+    """A figure with one panel per name, titled with it, in rows of at most `columns`; the axes in order."""
+    across = min(columns, max(1, len(names)))
+    down = max(1, -(-len(names) // across))
+    figure, axes = grid(down, across, height=3.0, **options)
+    flat = list(axes.flat)
+    for spare in flat[len(names) :]:
+        spare.remove()
+    for ax, name in zip(flat, names, strict=False):
+        ax.set_title(name)
+    return figure, flat[: len(names)]
 
 
 def grid_of(rows: Sequence[str], columns: Sequence[str], **options: Any) -> tuple[Figure, dict[tuple[str, str], Any]]:

@@ -121,7 +121,7 @@ class RankTable:
         first = np.searchsorted(ordered, self.rank)  # the smallest k that the rank counts for
         width = len(ordered) + 1
         cells = np.bincount(document * width + first, minlength=size * width).reshape(size, width)
-        hits = np.cumsum(cells[:, :-1], axis=1)[:, place]
+        hits = np.cumsum(cells[:, :-1], axis=1, dtype=np.int32)[:, place]  # int32: many k of many runs are kept
         return DocumentCounts(tuple(ks), present.astype(np.int64), tokens, nats, hits)
 
     def write(self, path: Path) -> None:

@@ -46,22 +46,6 @@ class Section:
     figures: Mapping[str, str]
 
 
-def write(report: Report, folder: Path) -> dict[str, str]:
-    """Write tables/*.csv, figures/*.png and *.svg under a folder; returns the figures as SVG, each drawn once."""
-    for sub in ("tables", "figures"):
-        (folder / sub).mkdir(parents=True, exist_ok=True)
-    for name, table in report.tables.items():
-        table.to_csv(folder / "tables" / f"{name}.csv", index=False)
-    drawn = {}
-    for name, figure in report.figures.items():
-        figure.savefig(folder / "figures" / f"{name}.png")
-        figure.set_layout_engine("none")  # laid out by now; doing it again would take as long as drawing
-        figure.savefig(folder / "figures" / f"{name}.svg", metadata={"Date": None})
-        text = (folder / "figures" / f"{name}.svg").read_text(encoding="utf-8")
-        drawn[name] = text[text.index("<svg") :]
-    return drawn
-
-
 def svg(figure: Figure) -> str:
     """A figure as SVG text."""
     buffer = StringIO()

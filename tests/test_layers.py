@@ -47,6 +47,7 @@ FLOORS: dict[str, float] = {
     "tracking.live": 4.3,
     "tracking": 4.5,
     "discovery": 4,
+    "drawing": 3,
     "report": 4,
     "bundle": 5,
     "foreign": 5,

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 
 from plugins.power_law import PowerLaw
 from rbptrack.analyzer import Report
-from rbptrack.report import Section, render, write
+from rbptrack.drawing import Artist, Written
+from rbptrack.report import Section, render
 from tests.synthetic import family_runs
 
 RUNS = family_runs(np.geomspace(1e4, 1e7, 4), alpha=0.1, a=3.0)
@@ -35,7 +36,7 @@ def test_every_figure_is_drawn_once_per_format(tmp_path: Path, monkeypatch: pyte
         Figure, "savefig", lambda f, path, **o: saved.append(Path(path).suffix) or original(f, path, **o)
     )  # type: ignore[func-returns-value]
     report = Report(figures={"one": drawn()}, tables={"t": pd.DataFrame({"a": [1]})}, notes=["said"])
-    svgs = write(report, tmp_path)
+    svgs = Written(report, tmp_path).figures()
     page = render("title", RUNS, [Section("mine", "About.", "", report, {}, svgs)])
     assert saved == [".png", ".svg"]
     assert svgs["one"].startswith("<svg")
@@ -77,7 +78,29 @@ def test_what_the_page_holds() -> None:
 
 def test_a_page_needs_no_network(tmp_path: Path) -> None:
     report = PowerLaw(ks=[1]).analyze(RUNS)
-    page = render("t", RUNS, [Section("power_law", "", "", report, PowerLaw.columns, write(report, tmp_path))])
+    page = render(
+        "t", RUNS, [Section("power_law", "", "", report, PowerLaw.columns, Written(report, tmp_path).figures())]
+    )
     assert not re.search(r'(src|href)="https?:', page)
     assert "@import" not in page
     assert not re.search(r"url\((?!#)", page), "only references inside the page"
+
+
+class Odd(Figure):
+    """A class that no other process can load."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return eval, ("no_such_name",)
+
+
+def test_figures_are_drawn_in_a_second_process_and_here_where_that_fails(tmp_path: Path) -> None:
+    odd = Odd()
+    odd.subplots().plot([1, 2], [3, 4])
+    report = Report(figures={"plain": drawn(), "odd": odd, "local": drawn()})
+    report.figures["local"].axes[0].xaxis.set_major_formatter(lambda value, _: f"{value}")  # does not pickle
+    with Artist() as artist:
+        found = Written(report, tmp_path / "there", artist=artist).figures()
+    here = Written(Report(figures={"plain": drawn()}), tmp_path / "here").figures()
+    assert found["plain"] == here["plain"], "byte for byte"
+    assert set(found) == {"plain", "odd", "local"}
+    assert len(list((tmp_path / "there/figures").iterdir())) == 6
