@@ -95,7 +95,7 @@ def panel_per(names: Sequence[str], *, columns: int = 3, **options: Any) -> tupl
     """A figure with one panel per name, titled with it, in rows of at most `columns`; the axes in order."""
     across = min(columns, max(1, len(names)))
     down = max(1, -(-len(names) // across))
-    figure, axes = grid(down, across, height=3.0, **options)
+    figure, axes = grid(down, across, **{"height": 3.0, **options})
     flat = list(axes.flat)
     for spare in flat[len(names) :]:
         spare.remove()
