@@ -82,10 +82,11 @@ class Corpus:
         scored: IntArray = flat[self.scorable[flat]]
         return scored
 
-    @property
+    @cached_property
     def num_targets(self) -> int:
         """How many tokens are scored."""
-        return len(self.targets(0, len(self.start)))
+        spans = zip(self.first, self.stop, strict=True)
+        return sum(int(np.count_nonzero(self.scorable[first:stop])) for first, stop in spans)
 
     def first_tokens(self, tokens: int) -> Corpus:
         """The first sequences, of about so many tokens; at least one."""

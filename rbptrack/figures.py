@@ -162,7 +162,9 @@ def log_axis(axis: Any, *, low: float, high: float) -> None:
 def rank_distribution(histogram: RankHistogram, title: str) -> Figure:
     """P(R = k) against k, log-log: every observed rank as a point, and means over bins even in ln k as a line."""
     with style():
-        figure, axes = panels(1, 1, width=5.2, height=3.8)
+        figure, axes = grid(
+            1, 1, width=5.2, height=3.8
+        )  # drawn for every cell: a constrained layout takes twice as long
         ax = axes[0, 0]
         share = histogram.count / histogram.num_tokens
         ax.plot(histogram.rank, share, ".", ms=2.5, alpha=0.35, color=COLOURS[4], label="each observed rank")

@@ -15,12 +15,13 @@ from transformers import AutoModelForCausalLM
 
 from rbptrack import engine as engines
 from rbptrack.batching import Batch, batch_of, compose
+from rbptrack.bench.shapes import random_corpus
 from rbptrack.config import EngineConfig
 from rbptrack.corpus import Corpus
 from rbptrack.engine import Engine
 from rbptrack.errors import BadInput, MeasurementError
 from rbptrack.measurement import measure
-from rbptrack.model import CausalModel, load_model
+from rbptrack.model import CausalModel, load_model, of_module
 from rbptrack.scoring import Head, Scorer
 from tests.test_measurement import SIZES, config, corpus, source
 
@@ -71,6 +72,55 @@ def test_running_out_of_memory_halves_chunk_and_batch_and_goes_on(
     moved = got.ranks.rank != want.ranks.rank
     assert moved.mean() <= 2e-3
     assert got.ce == pytest.approx(want.ce, abs=1e-6)
+
+
+SMALL = {
+    "vocab_size": 300,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 48,
+}
+ARCHITECTURES = {
+    "gpt_neox": SMALL,
+    "gpt2": {"vocab_size": 300, "n_embd": 32, "n_layer": 2, "n_head": 2},
+    "opt": {**SMALL, "ffn_dim": 48, "word_embed_proj_dim": 16},
+    "gpt_neo": {
+        "vocab_size": 300,
+        "hidden_size": 32,
+        "num_layers": 2,
+        "num_heads": 2,
+        "attention_types": [[["global", "local"], 1]],
+    },
+    "qwen2": {**SMALL, "num_key_value_heads": 1},
+    "llama": SMALL,
+    "olmo2": SMALL,
+    "qwen3": {**SMALL, "head_dim": 16, "num_key_value_heads": 1},
+    "gemma2": {**SMALL, "head_dim": 16, "num_key_value_heads": 1, "sliding_window": 16},
+    "mamba": {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4},
+}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_threads_at_work_on_one_model_do_not_disturb_each_other(architecture: str, tmp_path: Path) -> None:
+    """Every batch scores the same, bit for bit, whether another thread is in the same layers or not."""
+    from transformers import AutoConfig
+
+    torch.manual_seed(0)
+    settings = AutoConfig.for_model(architecture, **ARCHITECTURES[architecture])
+    model = of_module(AutoModelForCausalLM.from_config(settings), architecture)
+    corpus = random_corpus(tokens=3000, seq_len=48, vocab_size=300)
+    one, four = (
+        measure(
+            model,
+            corpus,
+            ks=(1,),
+            engine=EngineConfig(threads=threads, batch_tokens=96, chunk_tokens=32),
+            folder=tmp_path / str(threads),
+        )
+        for threads in (1, 4)
+    )
+    assert one.path.read_bytes() == four.path.read_bytes()
 
 
 def test_one_sequence_that_does_not_fit_says_what_to_do(model: CausalModel, corpus: Corpus, tmp_path: Path) -> None:
