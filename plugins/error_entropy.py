@@ -61,7 +61,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     },
     "laws": {
         **_CELL,
-        "part": "of cross-entropy",
+        "part": "of cross-entropy; error_entropy_miller_madow is corrected for its downward bias",
         "alpha": "of part = A S^-alpha; empty where the part is not positive at every size",
         "alpha_low": "lower end of its interval",
         "alpha_high": "upper end",
@@ -69,7 +69,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "nats_per_factor_10": "change of the part per factor 10 in S, by a line in ln S",
         "nats_low": "lower end of its interval, t distribution over scatter between sizes",
         "nats_high": "upper end",
-        "share_of_fall_in_ce": "its part in CE's fall from the smallest to the largest size",
+        "share_of_fall_in_ce": "its part (uncorrected) in CE's fall from the smallest to the largest size",
         "share_se": "standard error over documents",
     },
 }
@@ -265,9 +265,14 @@ class ErrorEntropy(Analyzer):
             return []
         rows = []
         quantile = float(stats.t.ppf(0.5 + self.level / 2, m - 2))
-        for number, part in enumerate(PARTS):
-            line = stats.linregress(np.log10(p.family.s), p.values[:, number])
-            law = p.laws.get(part)
+        corrected = "error_entropy_miller_madow"
+        for number, part in [*enumerate(PARTS), (PARTS.index("error_entropy"), corrected)]:
+            y, law = p.values[:, number], p.laws.get(part)
+            if part == corrected:
+                y = y + p.miller_madow
+                relative = p.covariance[number] / np.outer(y, y)
+                law = fit_power_law(p.family.s, y, covariance=relative, level=self.level)
+            line = stats.linregress(np.log10(p.family.s), y)
             rows.append(
                 {
                     "dataset": p.family.dataset,

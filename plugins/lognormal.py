@@ -19,7 +19,16 @@ from rbptrack.distributions import CANDIDATES, Support, integral_approximation
 from rbptrack.errors import RbptrackError
 from rbptrack.families import Family, read_families
 from rbptrack.figures import COLOURS, MARKERS, grid, grid_of, legend_of_all, log_axis, look, style
-from rbptrack.rankfit import RankFit, fit_lognormal, fit_ranks, information_se, log_sums, sampling_kl, vuong
+from rbptrack.rankfit import (
+    RankFit,
+    fit_lognormal,
+    fit_ranks,
+    goodness_of_fit,
+    information_se,
+    log_sums,
+    sampling_kl,
+    vuong,
+)
 from rbptrack.ranktable import RankHistogram
 from rbptrack.statistics import FloatArray, document_weights, fit_power_law
 
@@ -101,6 +110,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "aic_above_best": "AIC minus the least AIC of the candidates; takes tokens for independent",
         "vuong_z": "against the lognormal, clustered by document; positive: better than it",
         "nested": "holds the lognormal or is a case of it: z is not normal",
+        "p_value": "of ks, by parametric bootstrap, where `samples` asks for it",
         "values": "the fitted parameters, as named in rbptrack/distributions.py",
     },
     "trends": {
@@ -174,6 +184,8 @@ class Lognormal(Analyzer):
     Attributes:
         level: nominal coverage of the intervals.
         replicates: document bootstraps of (beta, gamma), drawn jointly for all sizes of a family.
+        samples: parametric bootstraps for a p-value of every candidate, refitted each time; 0: none. It takes tokens
+            for independent, so that at hundreds of thousands of tokens it rejects everything.
 
     """
 
@@ -181,6 +193,7 @@ class Lognormal(Analyzer):
     columns: ClassVar[Mapping[str, Mapping[str, str]]] = COLUMNS
     level: float = 0.95
     replicates: int = 500
+    samples: int = 0
 
     def analyze(self, runs: Runs) -> Report:
         """Fit every measurement; trends need at least 3 sizes."""
@@ -312,7 +325,9 @@ class Lognormal(Analyzer):
                 row: dict[str, Any] = {"dataset": family.dataset, "family": family.name, "size": label, "S": s}
                 row |= {"candidate": name, "parameters": len(fit.parameters), "kl": fit.kl, "ks": fit.ks}
                 row |= {"ks_at": fit.ks_at, "aic_above_best": fit.aic - size.best.aic}
-                row |= {"vuong_z": size.vuong.get(name, np.nan), "nested": name in NESTED}
+                row |= {"vuong_z": size.vuong.get(name, np.nan), "nested": name in NESTED, "p_value": np.nan}
+                if self.samples:
+                    row["p_value"] = goodness_of_fit(fit, tokens=size.histogram.num_tokens, samples=self.samples)
                 row["values"] = ", ".join(f"{key} = {value:.6g}" for key, value in fit.parameters.items())
                 rows.append(row)
         return rows

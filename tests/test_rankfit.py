@@ -5,7 +5,7 @@ import pytest
 
 from rbptrack.distributions import CANDIDATES, Support
 from rbptrack.errors import RbptrackError
-from rbptrack.rankfit import fit_lognormal, fit_ranks, information_se, log_sums, sampling_kl, vuong
+from rbptrack.rankfit import fit_lognormal, fit_ranks, goodness_of_fit, information_se, log_sums, sampling_kl, vuong
 from rbptrack.ranktable import RankHistogram
 from tests.test_distributions import THETA
 
@@ -133,6 +133,23 @@ def test_vuong_prefers_the_truth_and_counts_documents_not_tokens() -> None:
     assert z == pytest.approx(ratio.sum() / np.sqrt(((ratio - ratio.mean()) ** 2).sum()), rel=1e-6)
     repeated = np.repeat(documents[:10], 10, axis=0)  # ten times the same ten documents, as if they were a hundred
     assert vuong(fits["shifted_cutoff"], fits["lognormal"], repeated, support) > z / 10
+
+
+def test_a_billion_tokens_cost_what_a_hundred_thousand_do() -> None:
+    """Only the histogram is read: the same shares give the same fit, whatever they are shares of."""
+    few = drawn("shifted_cutoff", tokens=100_000, vocab_size=256_000)
+    many = RankHistogram(few.rank, few.count * 10_000, few.logprob * 10_000, few.vocab_size)
+    a, b = (fit_ranks(h, ["shifted_cutoff"])["shifted_cutoff"] for h in (few, many))
+    np.testing.assert_allclose(a.theta, b.theta, rtol=1e-7)
+    assert (a.kl, a.ks) == pytest.approx((b.kl, b.ks))
+    assert len(Support.nodes(256_000).x) < 300
+
+
+def test_p_values_reject_the_wrong_and_keep_the_right() -> None:
+    data = drawn("shifted_cutoff", tokens=5000, vocab_size=500)
+    fits = fit_ranks(data, ["shifted_cutoff", "zipf"])
+    assert goodness_of_fit(fits["shifted_cutoff"], tokens=5000, samples=19) > 0.05
+    assert goodness_of_fit(fits["zipf"], tokens=5000, samples=19) == 0.05
 
 
 def test_too_few_ranks_are_refused() -> None:
