@@ -13,12 +13,24 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 from scipy import stats
 
 from rbptrack.analyzer import Analyzer, Report, Runs
 from rbptrack.errors import RbptrackError
 from rbptrack.families import Family, read_families
-from rbptrack.figures import COLOURS, gradient, grid, grid_of, legend_of_all, log_axis, look, panel_per, style
+from rbptrack.figures import (
+    COLOURS,
+    gradient,
+    grid,
+    grid_of,
+    legend_of_all,
+    log_axis,
+    look,
+    panel_per,
+    short_number,
+    style,
+)
 from rbptrack.statistics import FloatArray, document_weights, fit_power_law, paired_covariance
 from rbptrack.windows import Answers, Ladder, Segments, WindowCounts, count_windows, ladder, read_answers
 
@@ -471,7 +483,7 @@ class Emergence(Analyzer):
         """alpha_N against N; independence predicts a level line."""
         datasets, names, ks = (sorted(set(laws[c])) for c in ("dataset", "family", "k"))
         with style():
-            figure, axes = panel_per(datasets, sharey=True)
+            figure, axes = panel_per(datasets, legend=1.5)
             for ax, dataset in zip(axes, datasets, strict=True):
                 for number, (name, k) in enumerate((n, k) for n in names for k in ks):
                     rows = laws[(laws["dataset"] == dataset) & (laws["family"] == name) & (laws["k"] == k)]
@@ -484,7 +496,7 @@ class Emergence(Analyzer):
                     ax.errorbar(rows["N"] * shift, rows["alpha"], yerr=error, fmt=f"{marker}-", **drawn)
                 _powers_of_two(ax)
                 ax.set(xlabel="N, tokens in a row", ylabel="α$_N$ of −ln p = C$_N$ S$^{−α_N}$")
-            figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8.5)
+            legend_of_all(figure, legend=1.5)
             return figure
 
     def _answers_figure(self, table: pd.DataFrame) -> Figure:
@@ -546,7 +558,7 @@ def _answer_sentence(family: Family, rows: Sequence[dict[str, Any]]) -> str:
 
 def _powers_of_two(ax: Any) -> None:
     ax.set_xscale("log", base=2)
-    ax.xaxis.set_major_formatter(lambda v, _: f"{v:.0f}")
+    ax.xaxis.set_major_formatter(FuncFormatter(short_number))
 
 
 def _summary(table: pd.DataFrame) -> pd.DataFrame:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 
 import numpy as np
@@ -143,6 +144,11 @@ def test_every_column_is_declared(independent: Report) -> None:
     assert set(independent.tables) == set(Emergence.columns) - {"answers"}
     for name, frame in independent.tables.items():
         assert list(frame.columns) == list(Emergence.columns[name]), name
+
+
+def test_figures_can_be_drawn_in_another_process(independent: Report) -> None:
+    for figure in independent.figures.values():
+        assert b"rbptrack_plugin" not in pickle.dumps(figure)
 
 
 def test_whole_answers_beside_what_the_law_predicts() -> None:
