@@ -211,10 +211,10 @@ class Reproduction(Analyzer):
 
     def _caveats(self, runs: Runs, sizes: list[dict[str, Any]]) -> Iterator[str]:
         frame = runs.frame
-        rules = set(zip(frame["sequence"], frame["seq_len"], strict=True))
-        if rules != {("truncate", 512)}:
-            listed = ", ".join(sorted(f"{rule} at {length} tokens" for rule, length in rules))
-            yield f"The authors truncate documents to 512 tokens; yours are read by: {listed}. Texts are selected anew."
+        rules = set(zip(frame["sequence"], frame["seq_len"], frame["rank"].fillna("paper"), strict=True))
+        if rules != {("truncate", 512, "strict")}:
+            listed = ", ".join(sorted(f"{rule} at {length} tokens, rank={rank}" for rule, length, rank in rules))
+            yield f"The authors truncate at 512 tokens and count strict ranks (protocol=paper); yours: {listed}."
         fewer = [r for r in sizes if r["sizes"] != r["published_sizes"]]
         if fewer:
             families = ", ".join(sorted({f"{r['family']} {r['sizes']} of {r['published_sizes']}" for r in fewer}))

@@ -54,7 +54,7 @@ def test_few_and_scattered_points_cannot_be_told() -> None:
     report = Reproduction().analyze(runs)
     assert report.tables["law_in_size"].set_index("metric").loc["ce", "verdict"] == UNSURE
     assert any("pythia 4 of 10" in note for note in report.notes)
-    assert any("yours are read by: slide at 256 tokens" in note for note in report.notes)
+    assert any("yours: slide at 256 tokens, rank=paper" in note for note in report.notes)
 
 
 def test_the_law_in_k_is_least_squares() -> None:

@@ -22,7 +22,7 @@ def row(run: Run) -> dict[str, Any]:
         "revision": params.get("model.revision"),
         "commit": params.get("model.commit"),
         "software": ", ".join(f"{k[9:]} {v}" for k, v in sorted(params.items()) if k.startswith("versions.")),
-        "dtype": params.get("model.dtype"),
+        "dtype": "tf32" if params.get("model.tf32") == "True" else params.get("model.dtype"),
         "sequence": params.get("dataset.sequence"),
         "candidates": params.get("candidates"),
         "rank": params.get("rank"),
