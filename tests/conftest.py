@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
 # Without a GPU, Triton's kernels run in its interpreter, which must be chosen before anything imports Triton.
 if shutil.which("nvidia-smi") is None:
@@ -70,6 +72,23 @@ def program(cache: Path) -> Program:
         return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout, env=clean)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tracking database that MLflow has made and nobody has used: making one takes seconds."""
+    path = tmp_path_factory.mktemp("store") / "mlflow.db"
+    MlflowClient(f"sqlite:///{path}").search_experiments()
+    return path
+
+
+@pytest.fixture
+def with_store(empty_store: Path, tmp_path: Path) -> Path:
+    """A folder to work in, in which the tracking database is there already."""
+    (tmp_path / "mlruns").mkdir()
+    with sqlite3.connect(empty_store) as source, sqlite3.connect(tmp_path / "mlruns/mlflow.db") as target:
+        source.backup(target)
+    return tmp_path
 
 
 SWEEP = ("-m", "model=nano/6k,nano/15k,nano/38k,nano/115k", "dataset=stdlib,pydocs", "dataset.documents=25")
