@@ -144,7 +144,7 @@ class Position(Analyzer):
 
     def _sums(self, table: RankTable) -> FloatArray:
         """Tokens, nats and hits of each k, by document and bin of positions: (documents, 32, 2 + ks)."""
-        _, document = np.unique(table.column("document"), return_inverse=True)
+        _, document = table.documents
         place = np.frexp(table.column("position").astype(np.float64))[1]  # 0, 1, 2-3, 4-7, ... -> 0, 1, 2, 3, ...
         cell, size = document * 32 + place, (int(document.max()) + 1) * 32
         nats = -table.column("logprob").astype(np.float64)

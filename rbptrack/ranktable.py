@@ -85,6 +85,16 @@ class RankTable:
         """1 + number of entries with p > p(target)."""
         return np.asarray(self.column("greater") + 1)
 
+    @cached_property
+    def documents(self) -> tuple[IntArray, IntArray]:
+        """Numbers of the documents that have scored tokens, ascending, and each token's place among them, (tokens,)."""
+        number = self.column("document")
+        step = np.diff(number, prepend=number[:1] - 1)
+        if (step < 0).any():
+            present, place = np.unique(number, return_inverse=True)
+            return present, place
+        return number[step > 0], np.cumsum(step > 0) - 1  # in order, as they are written: no need to sort
+
     @property
     def num_tokens(self) -> int:
         """How many scored tokens there are: the denominator of every mean."""
@@ -113,12 +123,15 @@ class RankTable:
 
     def document_counts(self, ks: Sequence[int]) -> DocumentCounts:
         """Per-document sums: what a bootstrap over documents resamples."""
-        present, document = np.unique(self.column("document"), return_inverse=True)
+        present, document = self.documents
         size = len(present)
         nats = np.bincount(document, weights=-self.column("logprob").astype(np.float64), minlength=size)
         tokens = np.bincount(document, minlength=size)
         ordered, place = np.unique(np.asarray(ks, dtype=np.int64), return_inverse=True)
-        first = np.searchsorted(ordered, self.rank)  # the smallest k that the rank counts for
+        smallest = np.searchsorted(
+            ordered, np.arange(self.vocab_size + 1)
+        )  # for each rank, the smallest k it counts for
+        first = smallest[self.rank]
         width = len(ordered) + 1
         cells = np.bincount(document * width + first, minlength=size * width).reshape(size, width)
         hits = np.cumsum(cells[:, :-1], axis=1, dtype=np.int32)[:, place]  # int32: many k of many runs are kept

@@ -193,19 +193,16 @@ def _reml(sampling: FloatArray, design: FloatArray, logs: FloatArray) -> float:
     values, vectors = np.linalg.eigh(noise)
     values, z2 = np.clip(values, 0, None), (vectors.T @ z) ** 2
 
-    def negative(log_tau2: float) -> float:
-        variance = values + np.exp(log_tau2)
-        total: float = np.sum(np.log(variance) + z2 / variance)
-        return total
-
-    grid = np.linspace(np.log(spread) - 16, np.log(spread) + 4, 81)
-    best = int(np.argmin([negative(g) for g in grid]))
-    if best == 0:
-        return 0.0
-    found = optimize.minimize_scalar(
-        negative, bounds=(grid[best - 1], grid[min(best + 1, len(grid) - 1)]), method="bounded"
-    )
-    return float(np.exp(found.x))
+    # One minimum between the ends: a grid over ln tau^2, then three finer ones around the best point.
+    low, high = np.log(spread) - 16, np.log(spread) + 4
+    for points in (81, 21, 21, 21):
+        grid = np.linspace(low, high, points)
+        variance = values + np.exp(grid)[:, None]  # (points, m - 2)
+        best = int(np.argmin((np.log(variance) + z2 / variance).sum(axis=1)))
+        if best == 0 and points == 81:
+            return 0.0
+        low, high = grid[max(best - 1, 0)], grid[min(best + 1, points - 1)]
+    return float(np.exp(grid[best]))
 
 
 def lack_of_fit(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray) -> tuple[float, float]:

@@ -99,3 +99,19 @@ def test_log_grid() -> None:
     assert np.all(np.diff(grid) > 0)
     assert len(grid) < 60
     assert log_grid(1).tolist() == [1]
+
+
+def test_documents_in_any_order() -> None:
+    def table(document: list[int]) -> RankTable:
+        n = len(document)
+        zero = np.zeros(n)
+        columns = {"position": np.arange(n), "field": zero, "token": zero, "greater": np.arange(n), "ties": zero}
+        return RankTable.from_arrays(vocab_size=9, document=document, logprob=-np.ones(n), **columns)
+
+    for document in ([3, 3, 5, 9, 9], [5, 3, 9, 3, 9]):
+        present, place = table(document).documents
+        assert present.tolist() == [3, 5, 9]
+        assert present[place].tolist() == document
+    counts = table([5, 3, 9, 3, 9]).document_counts([1, 4])
+    assert counts.tokens.tolist() == [2, 1, 2]
+    assert counts.hits.tolist() == [[0, 2], [1, 1], [0, 1]]
