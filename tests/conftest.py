@@ -28,17 +28,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+SHARED = ("demo", "swept", "mirror")  # fixtures that take minutes, the longest first
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Tests that share a long fixture run on one worker; xdist reads its groups before any hook on all items."""
+    for name in set(SHARED) & set(getattr(item, "fixturenames", ())):
+        item.add_marker(pytest.mark.xdist_group(name))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a long fixture run on one worker, the longest fixture first; the others fill the second."""
-    shared = ("demo", "swept", "mirror")
-    for item in items:
-        for name in set(shared) & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group(name))
-    order = {name: i for i, name in enumerate(shared)}
+    """The longest fixtures first; the other tests fill the second worker."""
 
     def rank(item: pytest.Item) -> int:
-        return min((order[n] for n in getattr(item, "fixturenames", ()) if n in order), default=len(order))
+        names = getattr(item, "fixturenames", ())
+        return min((i for i, name in enumerate(SHARED) if name in names), default=len(SHARED))
 
     items.sort(key=rank)
 
