@@ -16,6 +16,7 @@ GPU. Block sizes are chosen by reasoning: no speed of these kernels has been mea
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -68,34 +69,35 @@ def score(
     sums = torch.empty(2, splits, tokens, dtype=torch.float32, device=hidden.device)  # maximum; sum of exponentials
     own = torch.empty(tokens, dtype=torch.float32, device=hidden.device)
     if tokens:
-        _triton().head_kernel[(blocks, splits)](
-            hidden,
-            weight,
-            weight if bias is None else bias,
-            targets,
-            counts,
-            sums,
-            own,
-            tokens,
-            vocabulary,
-            stretch,
-            splits,
-            hidden.stride(0),
-            weight.stride(0),
-            float(scale),
-            float(softcap or 1.0),
-            WIDTH=width,
-            HAS_BIAS=bias is not None,
-            HAS_SOFTCAP=softcap is not None,
-            PRECISION="tf32" if tf32 else "ieee",
-            BLOCK_T=BLOCK_T,
-            BLOCK_V=BLOCK_V,
-            BLOCK_K=32 if weight.dtype == torch.float32 else 64,
-            UPCAST=_interpreted(),
-            num_warps=4,
-            num_stages=3,
-            enable_fp_fusion=False,  # a target's logit and its competitors' go through the same operations
-        )
+        with _on(hidden.device):
+            _triton().head_kernel[(blocks, splits)](
+                hidden,
+                weight,
+                weight if bias is None else bias,
+                targets,
+                counts,
+                sums,
+                own,
+                tokens,
+                vocabulary,
+                stretch,
+                splits,
+                hidden.stride(0),
+                weight.stride(0),
+                float(scale),
+                float(softcap or 1.0),
+                WIDTH=width,
+                HAS_BIAS=bias is not None,
+                HAS_SOFTCAP=softcap is not None,
+                PRECISION="tf32" if tf32 else "ieee",
+                BLOCK_T=BLOCK_T,
+                BLOCK_V=BLOCK_V,
+                BLOCK_K=32 if weight.dtype == torch.float32 else 64,
+                UPCAST=_interpreted(),
+                num_warps=4,
+                num_stages=3,
+                enable_fp_fusion=False,  # a target's logit and its competitors' go through the same operations
+            )
     highest = sums[0].amax(0)  # (tokens,)
     total = (sums[1] * torch.exp(sums[0] - highest)).sum(0)
     # A NaN or an infinity anywhere makes the total NaN, as it does on the CPU.
@@ -107,18 +109,24 @@ def reduce(logits: Tensor, targets: Tensor, greater: Tensor, ties: Tensor, logpr
     """Write greater, ties (int32) and ln p(target) (float32), each (tokens,), of logits (tokens, vocabulary)."""
     tokens, vocabulary = logits.shape
     if tokens:
-        _triton().reduce_kernel[(tokens,)](
-            logits,
-            targets,
-            greater,
-            ties,
-            logprob,
-            vocabulary,
-            logits.stride(0),
-            BLOCK_V=REDUCE_V,
-            num_warps=8,
-            enable_fp_fusion=False,
-        )
+        with _on(logits.device):
+            _triton().reduce_kernel[(tokens,)](
+                logits,
+                targets,
+                greater,
+                ties,
+                logprob,
+                vocabulary,
+                logits.stride(0),
+                BLOCK_V=REDUCE_V,
+                num_warps=8,
+                enable_fp_fusion=False,
+            )
+
+
+def _on(device: torch.device) -> AbstractContextManager[object]:
+    """Triton launches on the thread's current device, which need not be the tensors'."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def _splits(blocks: int, vocabulary: int, device: torch.device) -> int:

@@ -294,3 +294,19 @@ def test_ranks_differ_only_where_logits_differ_by_less_than_rounding(size: str, 
     for name, found in variants(model, small, plain):
         assert ((found >= least) & (found <= most)).all(), name
         assert (found != want).mean() <= 2e-3, name
+
+
+def test_precision_is_part_of_what_a_measurement_is_and_sizes_are_not() -> None:
+    from rbptrack.cell import identity
+    from rbptrack.composition import Composer
+
+    def of(*overrides: str) -> str:
+        return identity(Composer("config", []).compose_typed(["model=nano/6k", *overrides]))
+
+    precise = {of(), of("model.tf32=true"), of("model.dtype=bfloat16"), of("model.dtype=float16")}
+    assert len(precise) == 4
+    assert {
+        of("engine.batch_tokens=64", "engine.chunk_tokens=16", "engine.threads=1", "model.device_map=auto")
+    } < precise
+    with pytest.raises(BadInput, match=r"model\.tf32 rounds float32 products"):
+        of("model.tf32=true", "model.dtype=bfloat16")
