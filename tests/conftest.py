@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from mlflow import MlflowClient
 
 # Without a GPU, Triton's kernels run in its interpreter, which must be chosen before anything imports Triton.
@@ -28,21 +29,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-SHARED = ("demo", "swept", "mirror")  # fixtures that take minutes, the longest first
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Tests that share a long fixture run on one worker; xdist reads its groups before any hook on all items."""
-    for name in set(SHARED) & set(getattr(item, "fixturenames", ())):
-        item.add_marker(pytest.mark.xdist_group(name))
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest fixtures first; the other tests fill the second worker."""
+    """Files in the order of how long they take, so that the two workers (one file each at a time) end together."""
+    longest = ("test_readme", "test_program", "test_hub")
 
     def rank(item: pytest.Item) -> int:
-        names = getattr(item, "fixturenames", ())
-        return min((i for i, name in enumerate(SHARED) if name in names), default=len(SHARED))
+        return next((i for i, name in enumerate(longest) if item.path.stem == name), len(longest))
 
     items.sort(key=rank)
 
@@ -98,19 +90,25 @@ def with_store(empty_store: Path, tmp_path: Path) -> Path:
 SWEEP = ("-m", "model=nano/6k,nano/15k,nano/38k,nano/115k", "dataset=stdlib,pydocs", "dataset.documents=25")
 
 
+def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], str]) -> tuple[Path, str]:
+    """A folder that one worker fills, for all of them, and what filling it printed."""
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    said = folder.with_name(f"{name}.txt")
+    with FileLock(folder.with_name(f"{name}.lock")):
+        if not said.exists():
+            folder.mkdir()
+            said.write_text(make(folder))
+    return folder, said.read_text()
+
+
 @pytest.fixture(scope="session")
 def swept(program: Program, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A folder in which a sweep of 4 sizes x 2 corpora (25 documents each) has run, and what it printed."""
-    folder = tmp_path_factory.mktemp("swept")
-    done = program(*SWEEP, cwd=folder)
-    assert done.returncode == 0, done.stderr + done.stdout
-    return folder, done.stdout
 
+    def sweep(folder: Path) -> str:
+        done = program(*SWEEP, cwd=folder)
+        assert done.returncode == 0, done.stderr + done.stdout
+        return done.stdout
 
-@pytest.fixture(scope="session")
-def demo(program: Program, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A folder in which the README's main job has run: every nano model on both corpora."""
-    folder = tmp_path_factory.mktemp("demo")
-    done = program("-m", "model=nano/*", "dataset=stdlib,pydocs", cwd=folder, timeout=900)
-    assert done.returncode == 0, done.stderr + done.stdout
-    return folder, done.stdout
+    return once(tmp_path_factory, "swept", sweep)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import itertools
 import json
 import sysconfig
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from transformers import AutoConfig
@@ -118,26 +116,3 @@ def test_no_held_out_document_stands_in_the_training_set() -> None:
     worst = max(shares, key=shares.__getitem__)
     assert shares[worst] <= 0.12, (worst, shares[worst])
     assert np.mean(list(shares.values())) < 0.01
-
-
-def test_the_family_follows_a_law(demo: tuple[Path, str]) -> None:
-    """R^2 >= 0.985 for CE and k = 1, 10, 100 on code, >= 0.97 on English; alpha rises with k on both."""
-    folder, _ = demo
-    (table,) = folder.glob("mlruns/artifacts/rbptrack/*/artifacts/power_law/tables/fits.csv")
-    fits = pd.read_csv(table).set_index(["dataset", "k"])
-    for dataset, least in (("stdlib", 0.985), ("pydocs", 0.97)):
-        for k in (0, 1, 10, 100):
-            assert fits.loc[(dataset, k), "r2"] >= least, (dataset, k)
-        alpha = [fits.loc[(dataset, k), "alpha"] for k in (1, 10, 100, 1000)]
-        assert all(a < b for a, b in itertools.pairwise(alpha))
-
-
-def test_better_models_are_larger_ones(demo: tuple[Path, str]) -> None:
-    folder, _ = demo
-    (table,) = folder.glob("mlruns/artifacts/rbptrack/*/artifacts/cells.csv")
-    cells = pd.read_csv(table)
-    assert len(cells) == 14
-    for _, rows in cells.groupby("dataset"):
-        ordered = rows.sort_values("non_embedding_params")
-        assert ordered["ce"].is_monotonic_decreasing
-        assert ordered["rbp_1"].is_monotonic_increasing

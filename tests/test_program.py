@@ -316,7 +316,6 @@ def uninterrupted(program: Program, tmp_path_factory: pytest.TempPathFactory) ->
     return artifact(run, "ranks.parquet").read_bytes()
 
 
-@pytest.mark.xdist_group("stopped")
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_stopped_measurement_continues_where_it_was(
     stop: signal.Signals, uninterrupted: bytes, program: Program, with_store: Path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tests.conftest import ROOT, Program
@@ -29,6 +31,15 @@ def block(start: str) -> str:
 
 
 @pytest.fixture(scope="module")
+def demo(program: Program, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder in which the main job has run: every nano model on both corpora."""
+    folder = tmp_path_factory.mktemp("demo")
+    done = program("-m", "model=nano/*", "dataset=stdlib,pydocs", cwd=folder, timeout=1500)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return folder, done.stdout
+
+
+@pytest.fixture(scope="module")
 def workplace(demo: tuple[Path, str]) -> Path:
     """The demo's folder with the README's analyzer and configs in it."""
     folder, _ = demo
@@ -41,6 +52,29 @@ def workplace(demo: tuple[Path, str]) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return folder
+
+
+def test_the_family_follows_a_law(demo: tuple[Path, str]) -> None:
+    """R^2 >= 0.985 for CE and k = 1, 10, 100 on code, >= 0.97 on English; alpha rises with k on both."""
+    folder, _ = demo
+    (table,) = folder.glob("mlruns/artifacts/rbptrack/*/artifacts/power_law/tables/fits.csv")
+    fits = pd.read_csv(table).set_index(["dataset", "k"])
+    for dataset, least in (("stdlib", 0.985), ("pydocs", 0.97)):
+        for k in (0, 1, 10, 100):
+            assert fits.loc[(dataset, k), "r2"] >= least, (dataset, k)
+        alpha = [fits.loc[(dataset, k), "alpha"] for k in (1, 10, 100, 1000)]
+        assert all(a < b for a, b in itertools.pairwise(alpha))
+
+
+def test_better_models_are_larger_ones(demo: tuple[Path, str]) -> None:
+    folder, _ = demo
+    (table,) = folder.glob("mlruns/artifacts/rbptrack/*/artifacts/cells.csv")
+    cells = pd.read_csv(table)
+    assert len(cells) == 14
+    for _, rows in cells.groupby("dataset"):
+        ordered = rows.sort_values("non_embedding_params")
+        assert ordered["ce"].is_monotonic_decreasing
+        assert ordered["rbp_1"].is_monotonic_increasing
 
 
 @pytest.mark.parametrize("command", COMMANDS)
