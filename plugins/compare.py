@@ -14,7 +14,7 @@ from scipy import stats
 from rbptrack.analyzer import Analyzer, Report, Runs
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.families import Family, read_families
-from rbptrack.figures import look, panel_per, short_number, style
+from rbptrack.figures import legend_of_all, look, panel_per, short_number, style
 from rbptrack.ranktable import DocumentCounts
 from rbptrack.statistics import (
     BOOTSTRAP_SEED,
@@ -28,6 +28,7 @@ from rbptrack.statistics import (
 )
 
 CE = 0  # stands for cross-entropy where a k is expected
+_LEGEND = 1.7  # inches
 TEXT = "ln nats of the text"
 SIDES = {"A": "one side", "B": "the other", "on": "the dataset or family that they share"}
 
@@ -158,11 +159,14 @@ class Compare(Analyzer):
             where = f"{row['A']} - {row['B']}/{row['on']}/{row['metric'].lower()}"
             report.metrics[f"difference/{where}"] = float(row["mean A - B"])
         for metric in (f"RBP_{self.shown}", "CE"):
-            if (table["metric"] == metric).any():
-                report.figures[f"{metric.lower()}_differences"] = self._figure(table[table["metric"] == metric], metric)
-                report.captions[f"{metric.lower()}_differences"] = (
-                    "Bars: 95 % intervals over documents. Per panel, every side is compared with the first of them."
-                )
+            for paired, between in ((True, "families"), (False, "datasets")):
+                rows = table[(table["metric"] == metric) & (table["paired"] == paired)]
+                if len(rows):
+                    name = f"{metric.lower()}_between_{between}"
+                    report.figures[name] = self._figure(rows, metric)
+                    report.captions[name] = (
+                        "Bars: 95 % intervals over documents. Every side beside the first of its panel."
+                    )
         report.notes += self._sentences(report.tables["summary"], table)
         clear = table[table["metric"].isin([f"RBP_{self.shown}"])]
         decided = int(((clear["low"] > 0) | (clear["high"] < 0)).sum())
@@ -298,14 +302,17 @@ class Compare(Analyzer):
         yield f"Of {self.level:.0%} intervals about {chance} exclude 0 by chance alone; there are {len(table)} here."
 
     def _figure(self, table: pd.DataFrame, metric: str) -> Figure:
-        """A panel per dataset (families against the first) and per family (datasets against the first)."""
+        """A panel per dataset (families against the first of them), or per family (datasets against the first)."""
         with style():
             names = list(dict.fromkeys(table["on"]))
-            figure, axes = panel_per(names)
+            labels: dict[str, int] = {}
+            figure, axes = panel_per(names, legend=_LEGEND)
             for ax, name in zip(axes, names, strict=True):
                 rows = table[table["on"] == name]
                 first = rows["A"].iloc[0]
-                for number, (b, group) in enumerate(rows[rows["A"] == first].groupby("B", sort=False)):
+                for b, group in rows[rows["A"] == first].groupby("B", sort=False):
+                    label = f"{first} − {b}"
+                    number = labels.setdefault(label, len(labels))
                     colour, marker = look(number)
                     points = group.sort_values("S_A")
                     bars = np.clip(
@@ -320,14 +327,15 @@ class Compare(Analyzer):
                         ms=4.5,
                         lw=1,
                         color=colour,
-                        label=f"{first} − {b}",
+                        label=label,
                     )
-                ax.margins(y=0.3)  # room for the legend
+                ax.margins(y=0.1)
                 ax.axhline(0, lw=0.9, color="#57606a")
                 ax.set(xscale="log", xlabel="S, non-embedding parameters")
                 ax.set_ylabel("difference in CE, nats" if metric == "CE" else f"difference in {metric}")
                 ax.xaxis.set_major_formatter(short_number)
-                ax.legend(fontsize=8)
+                ax.yaxis.set_major_formatter("{x:g}")
+            legend_of_all(figure, legend=_LEGEND)
             return figure
 
 

@@ -11,11 +11,12 @@ from matplotlib.figure import Figure
 from rbptrack.analyzer import Analyzer, Report, Runs
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.families import Family, read_families
-from rbptrack.figures import log_axis, look, panel_per, short_number, style
+from rbptrack.figures import legend_of_all, log_axis, look, panel_per, short_number, style
 from rbptrack.ranktable import RankTable
 from rbptrack.statistics import FloatArray, PowerLawFit, document_weights, fit_power_law, paired_covariance
 
 CE = 0  # stands for cross-entropy where a k is expected
+_LEGEND = 1.6  # inches
 KEY = {"dataset": "the dataset", "family": "the family", "metric": "CE (nats) or RBP_k"}
 BIN = {"first": "first position of the bin (tokens before it in its document)", "last": "last position of the bin"}
 
@@ -275,7 +276,7 @@ class Position(Analyzer):
         datasets, names = sorted({d for _, d in found}), sorted({f for f, _ in found})
         column = {k: c for c, k in self._metrics()}[k]
         with style():
-            figure, axes = panel_per(datasets)
+            figure, axes = panel_per(datasets, legend=_LEGEND)
             for ax, dataset in zip(axes, datasets, strict=True):
                 seen: list[FloatArray] = []
                 for name in (n for n in names if (n, dataset) in found):
@@ -292,15 +293,15 @@ class Position(Analyzer):
                 ax.set_ylabel("CE, nats per token" if k == CE else f"−ln RBP$_{{{k}}}$")
                 lines = np.concatenate(seen)
                 lines = lines[np.isfinite(lines) & (lines > 0)]
-                log_axis(ax.yaxis, low=lines.min() / 1.15, high=lines.max() * (lines.max() / lines.min()) ** 0.2 * 1.1)
-                ax.legend(fontsize=8, loc="upper right")
+                log_axis(ax.yaxis, low=lines.min() / 1.1, high=lines.max() * 1.1)
+            legend_of_all(figure, legend=_LEGEND)
             return figure
 
     def _alpha(self, laws: list[dict[str, Any]]) -> Figure:
         table = pd.DataFrame(laws)
         datasets, names = sorted(set(table["dataset"])), sorted(set(table["family"]))
         with style():
-            figure, axes = panel_per(datasets, sharey=True)
+            figure, axes = panel_per(datasets, sharey=True, legend=_LEGEND)
             for ax, dataset in zip(axes, datasets, strict=True):
                 for metric, line in ((f"RBP_{self.shown}", "-"), ("CE", "--")):
                     for name in names:
@@ -316,7 +317,7 @@ class Position(Analyzer):
                         )
                         ax.fill_between(x, rows["alpha_low"], rows["alpha_high"], color=colour, alpha=0.13, lw=0)
                 ax.set(xscale="log", xlabel="position in the document, tokens", ylabel="α within the bin")
-                ax.legend(fontsize=8)
+            legend_of_all(figure, legend=_LEGEND)
             shown = table[table["metric"].isin(["CE", f"RBP_{self.shown}"])]["alpha"]
             axes[0].set_ylim(min(0.0, float(shown.min()) * 1.3), float(shown.max()) * 1.4)
             return figure

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from rbptrack.analyzer import Analyzer, Report, Runs
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.families import Family, families, read_families
-from rbptrack.figures import log_axis, look, panel_per, short_number, style
+from rbptrack.figures import legend_of_all, log_axis, look, panel_per, short_number, style
 from rbptrack.forms import Verdict, compare_forms
 from rbptrack.ranktable import DocumentCounts, log_grid
 from rbptrack.statistics import (
@@ -30,6 +30,7 @@ from rbptrack.statistics import (
     without_each,
 )
 
+_LEGEND = 1.4  # inches
 CE = 0  # stands for cross-entropy where a k is expected
 KEY = {"dataset": "the dataset", "family": "the family", "metric": "CE or RBP_k"}
 INTERVAL = {"alpha": "exponent", "alpha_low": "lower end of its interval", "alpha_high": "upper end"}
@@ -388,7 +389,7 @@ class PowerLaw(Analyzer):
         """The paper's figure 6: alpha or R^2 against k, cross-entropy's as a dashed line."""
         datasets, families = sorted({d for _, d in laws}), sorted({f for f, _ in laws})
         with style():
-            figure, axes = panel_per(datasets, sharey=True)
+            figure, axes = panel_per(datasets, sharey=True, legend=_LEGEND)
             for ax, dataset in zip(axes, datasets, strict=True):
                 for family in (f for f in families if (f, dataset) in laws):
                     fits, (colour, _) = laws[family, dataset], look(families.index(family))
@@ -402,7 +403,7 @@ class PowerLaw(Analyzer):
                         value = getattr(fits[CE].law, quantity)
                         ax.axhline(value, ls="--", lw=1.1, color=colour, label=f"{family}, CE")
                 ax.set(xlabel="k", xscale="log", ylabel="α" if quantity == "alpha" else "R² of the fit on log axes")
-                ax.legend(fontsize=8)
+            legend_of_all(figure, legend=_LEGEND)
             self._limit(axes, laws, quantity)
             return figure
 
