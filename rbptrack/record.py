@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 
 from rbptrack import figures
@@ -146,6 +147,14 @@ def describe(record: Record) -> str:
     if tags.get("rbptrack.sweep"):
         lines += ["", f"Sweep `{tags['rbptrack.sweep']}`; every k, window and fit derives from `ranks.parquet`."]
     return "\n".join(lines)
+
+
+def color(record: Record) -> dict[str, str]:
+    """The tag that gives a run its colour in MLflow's charts: from dark to light with log S, 1e3.5 to 1e11."""
+    if "log10_non_embedding_params" not in record.metrics:
+        return {}
+    place = (record.metrics["log10_non_embedding_params"] - 3.5) / 7.5
+    return {"mlflow.runColor": mpl.colors.to_hex(mpl.colormaps["viridis"](min(1.0, max(0.0, place))))}
 
 
 def _with_error(metrics: Mapping[str, float], name: str) -> str:

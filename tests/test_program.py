@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -177,26 +176,6 @@ def test_analyze_with_filters(swept: Swept, program: Program) -> None:
     wrong = program("analyze", "dataset=wiki", cwd=swept[0])
     assert wrong.returncode == 2
     assert "no measurement passes dataset=wiki; there is: pydocs, stdlib" in wrong.stderr
-
-
-def test_ui_answers_on_loopback_and_prints_a_link(swept: Swept) -> None:
-    command = [sys.executable, "-u", "-m", "rbptrack", "ui", "port=5791"]
-    with subprocess.Popen(command, cwd=swept[0], stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout
-            line = process.stdout.readline()
-            address = re.search(
-                r"http://127\.0\.0\.1:(\d+)/#/experiments/(\d+)/runs\?\S+compareRunsMode=CHART\S*", line
-            )
-            assert address, line
-            with urllib.request.urlopen(f"http://127.0.0.1:{address[1]}/", timeout=10) as page:
-                assert b"<title>MLflow" in page.read()
-        finally:
-            process.send_signal(signal.SIGINT)
-            try:
-                assert process.wait(30) == 0
-            finally:
-                process.kill()
 
 
 @pytest.mark.parametrize(

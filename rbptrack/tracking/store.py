@@ -27,7 +27,7 @@ from rbptrack.analyzer import COLUMNS, Runs
 from rbptrack.config import FilterConfig, TrackingConfig
 from rbptrack.errors import BadInput, RbptrackError, StoreAway
 from rbptrack.ranktable import RankHistogram, RankTable
-from rbptrack.record import Record, artifacts, describe
+from rbptrack.record import Record, artifacts, color, describe
 from rbptrack.tracking.address import check_place, explained, home, reach, resolve_uri, without_password
 from rbptrack.tracking.context import source_tags
 from rbptrack.tracking.process import HEARTBEAT, TAG, marks
@@ -340,7 +340,7 @@ class Store:
         begun = [run_id] if run_id else [r.info.run_id for r in self.search(same)]
         run_id = next((r for r in begun if self._reopened(r)), "")
         run_id = run_id or self.begin(record.name, record.tags, started=record.started)
-        tags = record.tags | {"mlflow.note.content": describe(record)}
+        tags = record.tags | color(record) | {"mlflow.note.content": describe(record)}
         metrics = record.metrics | _for_charts(record.metrics)
         self.log(run_id, params=record.params, metrics=metrics, curves=record.curves, tags=tags, at=record.ended)
         client = self.open()

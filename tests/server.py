@@ -1,0 +1,182 @@
+"""A tracking server as a team has it: PostgreSQL, `mlflow server`, basic auth, proxied artifacts; and its failures."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+PASSWORD = "hunter2/with:signs"  # needs quoting in an address
+QUOTED = "hunter2%2Fwith%3Asigns"
+
+
+@dataclass(frozen=True)
+class Server:
+    """Addresses; none holds a password."""
+
+    port: int
+    database_port: int
+
+    @property
+    def uri(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def with_password(self, password: str = QUOTED, *, port: int | None = None) -> str:
+        return f"http://admin:{password}@127.0.0.1:{port or self.port}"
+
+    def database(self, password: str = QUOTED, *, name: str = "direct") -> str:
+        return f"postgresql://tester:{password}@127.0.0.1:{self.database_port}/{name}"
+
+
+def postgres_binaries() -> Path | None:
+    """The folder of initdb and pg_ctl."""
+    found = shutil.which("initdb")
+    places = [Path(found).resolve().parent] if found else []
+    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return next((p for p in places if (p / "pg_ctl").exists()), None)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running() -> Iterator[Server]:
+    """Start all of it on loopback, and end all of it."""
+    server = Server(free_port(), free_port())
+    with tempfile.TemporaryDirectory(prefix="rbptrack-server-") as name, _postgres(Path(name), server.database_port):
+        for database in ("tracking", "direct"):
+            _sql(server, f"create database {database}")
+        environment = os.environ | {
+            "MLFLOW_AUTH_CONFIG_PATH": str(_auth_config(Path(name))),
+            "MLFLOW_FLASK_SERVER_SECRET_KEY": "tests",
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+        }
+        command = [sys.executable, "-m", "mlflow", "server", "--app-name", "basic-auth", "--host", "127.0.0.1"]
+        command += ["--backend-store-uri", server.database(name="tracking"), "--port", str(server.port)]
+        command += ["--artifacts-destination", str(Path(name, "artifacts")), "--workers", "2"]
+        with Path(name, "mlflow.log").open("w") as log:
+            process = subprocess.Popen(
+                command, env=environment, stdout=log, stderr=log, start_new_session=True, cwd=name
+            )
+        try:
+            _wait(server, process, Path(name, "mlflow.log"))
+            yield server
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(30)
+
+
+def _auth_config(folder: Path) -> Path:
+    path = folder / "auth.ini"
+    path.write_text(
+        f"[mlflow]\ndefault_permission = READ\ndatabase_uri = sqlite:///{folder}/auth.db\nadmin_username = admin\n"
+        f"admin_password = {PASSWORD}\nauthorization_function = mlflow.server.auth:authenticate_request_basic_auth\n"
+    )
+    return path
+
+
+@contextmanager
+def _postgres(folder: Path, port: int) -> Iterator[None]:
+    binaries = postgres_binaries()
+    assert binaries
+    place = folder / "postgres"
+    place.mkdir()
+    (place / "password").write_text(PASSWORD)
+    prefix: list[str] = []
+    if os.geteuid() == 0:  # PostgreSQL refuses to run as root
+        shutil.chown(place, "postgres", "postgres")
+        folder.chmod(0o755)
+        shutil.chown(place / "password", "postgres")
+        prefix = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+
+    def run(*command: object) -> None:
+        words = [*prefix, *map(str, command)]
+        subprocess.run(words, check=True, cwd=place, stdout=subprocess.DEVNULL, timeout=120)
+
+    data = place / "data"
+    run(binaries / "initdb", "-D", data, "-U", "tester", "-A", "scram-sha-256", "--pwfile", place / "password", "-N")
+    settings = f"-p {port} -k {place} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200"
+    run(binaries / "pg_ctl", "-D", data, "-l", place / "log", "-w", "-o", settings, "start")
+    try:
+        yield
+    finally:
+        run(binaries / "pg_ctl", "-D", data, "-m", "immediate", "stop")
+
+
+def _sql(server: Server, statement: str) -> None:
+    import psycopg
+
+    with psycopg.connect(server.database(name="postgres"), autocommit=True) as connection:
+        connection.execute(statement)  # type: ignore[call-overload]
+
+
+def _wait(server: Server, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        assert process.poll() is None, log.read_text()
+        with suppress(urllib.error.URLError, OSError):
+            urllib.request.urlopen(f"{server.uri}/health", timeout=5).close()
+            return
+        time.sleep(0.3)
+    raise AssertionError(log.read_text())
+
+
+class Door:
+    """A port that leads to the server, and can be closed (nobody answers) or held (accepts, and says nothing)."""
+
+    def __init__(self, target: int) -> None:
+        self._target, self.port = target, free_port()
+        self._held = False
+        self._listener: socket.socket | None = None
+        self._open: list[socket.socket] = []
+        self.open()
+
+    def open(self, *, held: bool = False) -> None:
+        self.close()
+        self._held = held
+        self._listener = socket.create_server(("127.0.0.1", self.port), reuse_port=True)
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def close(self) -> None:
+        for each in [self._listener, *self._open]:
+            if each is not None:
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+                each.close()
+        self._listener, self._open = None, []
+
+    def _accept(self, listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                self._open.append(client)
+                if not self._held:
+                    server = socket.create_connection(("127.0.0.1", self._target))
+                    self._open.append(server)
+                    for pair in ((client, server), (server, client)):
+                        threading.Thread(target=self._pump, args=(pair,), daemon=True).start()
+
+    @staticmethod
+    def _pump(pair: Sequence[socket.socket]) -> None:
+        source, target = pair
+        with suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_WR)

@@ -1,0 +1,172 @@
+"""A team's tracking server: several users at once, wrong passwords, and a server that goes away."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mlflow import MlflowClient
+
+import rbptrack
+from rbptrack import cell, spool
+from rbptrack.commands import sync
+from rbptrack.composition import Composer
+from rbptrack.config import Config, TrackingConfig
+from rbptrack.errors import BadInput, StoreAway
+from rbptrack.tracking import Store
+from tests.server import PASSWORD, QUOTED, Door, Server, free_port, postgres_binaries, running
+
+pytestmark = [
+    pytest.mark.xdist_group("server"),
+    pytest.mark.skipif(postgres_binaries() is None, reason="PostgreSQL is not installed: apt-get install postgresql"),
+    # MLflow's pool of database connections is closed by the interpreter's end only.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with running() as started:
+        yield started
+
+
+@pytest.fixture
+def user(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of one's own, logged in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", PASSWORD)
+    return tmp_path
+
+
+def measurements(server: Server, experiment: str) -> list[object]:
+    client = MlflowClient(server.uri)
+    found = client.get_experiment_by_name(experiment)
+    assert found is not None
+    return list(client.search_runs([found.experiment_id], "tags.`rbptrack.kind` = 'measurement'"))
+
+
+def test_four_sweeps_at_once_measure_everything_once(server: Server, user: Path, cache: Path) -> None:
+    """Two pairs of users who ask for the same: every cell is measured by one, and all four have it."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "HF_"))}
+    environment |= {"HF_HOME": str(cache), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    environment["MLFLOW_TRACKING_URI"] = server.with_password()
+    words = ["-m", "model=nano/6k,nano/15k", "dataset.documents=3", "analyzers=[]", "tracking.experiment=four"]
+    processes = []
+    for i in range(4):
+        folder = user / f"user{i}"
+        folder.mkdir()
+        command = [sys.executable, "-m", "rbptrack", *words, f"dataset={('pydocs', 'stdlib')[i % 2]}"]
+        processes.append(
+            subprocess.Popen(
+                command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+        )
+    out = [p.communicate(timeout=300)[0] for p in processes]
+    assert [p.returncode for p in processes] == [0] * 4, "\n".join(out)
+    runs = measurements(server, "four")
+    assert sorted(r.info.run_name for r in runs) == [  # type: ignore[attr-defined]
+        f"nano-{s} / {d}" for s in ("15k", "6k") for d in ("pydocs", "stdlib")
+    ]
+    assert {r.info.status for r in runs} == {"FINISHED"}  # type: ignore[attr-defined]
+    assert sum(text.count("  measured ") for text in out) >= 4
+    assert "hunter2" not in "".join(out)
+    assert not [p for p in user.rglob("*") if p.is_file() and b"hunter2" in p.read_bytes()]
+    found = rbptrack.runs(tracking_uri=server.uri, experiment="four")
+    run_id = found.frame["run_id"][0]
+    assert np.isclose(found.ranks(run_id).ce, found.frame["ce"][0])  # through the server's artifact proxy
+
+
+def config(*overrides: str) -> Config:
+    base = ["model=nano/6k", "dataset=pydocs", "dataset.documents=4", *overrides]
+    composed: Config = Composer("config", []).compose_typed(base)
+    return composed
+
+
+def test_what_is_measured_while_the_server_is_away_is_delivered_once(
+    server: Server, user: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    door = Door(server.port)
+    uri = f"http://127.0.0.1:{door.port}"
+    tracking = [f"tracking.uri={uri}", "tracking.experiment=away", "tracking.every=0.2"]
+
+    def shut_at_first_part() -> None:
+        while not list(user.glob("mlruns/partial/*/part-*.parquet")):
+            time.sleep(0.01)
+        door.close()
+
+    watch = threading.Thread(target=shut_at_first_part)
+    watch.start()
+    midway = cell.run(config(*tracking, "engine.part_tokens=300", "dataset.documents=30"))
+    watch.join()
+    assert midway.status == "measured"
+    assert "cannot be reached" in midway.waits
+    began = time.monotonic()
+    door.open(held=True)
+    hung = cell.run(config(*tracking))
+    assert hung.waits
+    assert time.monotonic() - began < 60
+    assert len(spool.waiting()) == 2
+    again = cell.run(config(*tracking))
+    assert (again.status, bool(again.waits)) == ("skipped", True)
+    door.close()
+    assert sync.main([f"tracking.uri={uri}"]) == 1
+    assert "0 delivered, 2 waiting" in capsys.readouterr().out
+    door.open()
+    assert sync.main([f"tracking.uri={uri}"]) == 0
+    assert "2 delivered, 0 waiting" in capsys.readouterr().out
+    assert sync.main([f"tracking.uri={uri}"]) == 0
+    assert "nothing waits" in capsys.readouterr().out
+    door.close()
+    runs = measurements(server, "away")
+    assert len(runs) == 2
+    assert {r.info.status for r in runs} == {"FINISHED"}  # type: ignore[attr-defined]
+    table = rbptrack.runs(tracking_uri=server.uri, experiment="away")
+    for run_id, ce in zip(table.frame["run_id"], table.frame["ce"], strict=True):
+        assert np.isclose(table.ranks(run_id).ce, ce)
+    assert cell.run(config(f"tracking.uri={server.uri}", "tracking.experiment=away")).status == "skipped"
+
+
+def test_a_database_without_a_server(server: Server, user: Path) -> None:
+    """`postgresql://`: artifacts lie where the config says, and a wrong password is said without repeating one."""
+    place = f"tracking.artifacts={user / 'shared'}"
+    uri = server.database()
+    done = cell.run(config(f"tracking.uri={uri}", place))
+    assert done.status == "measured"
+    assert not done.waits
+    assert list((user / "shared").rglob("ranks.parquet"))
+    assert len(rbptrack.runs(tracking_uri=uri)) == 1
+    assert not [p for p in user.rglob("*") if p.is_file() and b"hunter2" in p.read_bytes()]
+    for wrong, words in (
+        (server.database("hunter3"), "refuses: password authentication failed"),
+        (server.database(name="nope"), 'database "nope" does not exist'),
+        (uri.replace(f":{server.database_port}/", f":{free_port()}/"), "cannot be reached"),
+    ):
+        began = time.monotonic()
+        with pytest.raises(BadInput, match=words) as caught:
+            Store(TrackingConfig(uri=wrong)).open()
+        assert "hunter" not in str(caught.value)
+        assert time.monotonic() - began < 15
+
+
+def test_wrong_addresses_and_passwords(server: Server, user: Path) -> None:
+    for uri, words in (
+        (server.with_password("hunter3"), "refuses this user or password"),
+        (server.with_password(port=free_port()), "no tracking server answers"),
+        (f"http://admin:{QUOTED}@no-such-host.invalid:5000", "no tracking server answers"),
+        (f"htp://admin:{QUOTED}@127.0.0.1", "htp:// is no kind of tracking store"),
+    ):
+        began = time.monotonic()
+        with pytest.raises(BadInput, match=words) as caught:
+            Store(TrackingConfig(uri=uri)).open()
+        assert "hunter" not in str(caught.value)
+        assert time.monotonic() - began < 15
+    with pytest.raises(StoreAway):
+        Store(TrackingConfig(uri=f"http://127.0.0.1:{free_port()}")).find("0" * 64)
