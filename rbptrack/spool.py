@@ -11,7 +11,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from rbptrack.config import TrackingConfig
-from rbptrack.errors import RbptrackError
+from rbptrack.errors import RbptrackError, StoreAway
 from rbptrack.record import FILE, Record
 from rbptrack.tracking import Store, home, repair, resolve_uri, without_password
 
@@ -121,6 +121,10 @@ def upkeep(tracking: TrackingConfig, *, tell: Callable[[str], None]) -> int:
         How many still wait.
 
     """
-    for name in repair(Store(tracking)):
-        tell(f"{name} was left running by a process that is gone: now KILLED; measured again, it continues")
+    try:
+        for name in repair(Store(tracking)):
+            tell(f"{name} was left running by a process that is gone: now KILLED; measured again, it continues")
+    except StoreAway as error:
+        tell(str(error))
+        return len(waiting())
     return deliver_all(tracking, tell=tell)

@@ -69,7 +69,7 @@ def test_four_sweeps_at_once_measure_everything_once(server: Server, user: Path,
                 command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
             )
         )
-    out = [p.communicate(timeout=300)[0] for p in processes]
+    out = [p.communicate(timeout=600)[0] for p in processes]
     assert [p.returncode for p in processes] == [0] * 4, "\n".join(out)
     runs = measurements(server, "four")
     assert sorted(r.info.run_name for r in runs) == [  # type: ignore[attr-defined]
