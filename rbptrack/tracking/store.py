@@ -41,6 +41,7 @@ _PARAMS = 100
 _CURVES = ("rbp_curve", "neg_log_rbp_curve")
 _OWN_TAGS = (TAG, HEARTBEAT, "rbptrack.claim", "rbptrack.resumed")
 _OWN_METRICS = ("system/", "progress/")
+_TRAINING = {"mlflow.experimentKind": "custom_model_development"}  # else the UI opens its pages for LLM applications
 _AWAY_SECONDS = 30.0  # how long a store that did not answer is not asked again
 
 
@@ -184,7 +185,8 @@ class Store:
         elif not self.uri.startswith(("http://", "https://")):
             location = (home() / "artifacts" / self.experiment).as_uri()
         try:
-            return client.get_experiment(client.create_experiment(self.experiment, artifact_location=location))
+            made = client.create_experiment(self.experiment, artifact_location=location, tags=_TRAINING)
+            return client.get_experiment(made)
         except MlflowException as error:
             found = client.get_experiment_by_name(self.experiment)  # another process was faster
             if found is None:
