@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from rbptrack.corpus import Corpus
-from rbptrack.errors import unknown
 from rbptrack.model import CausalModel, split
 
 
@@ -74,14 +73,9 @@ def random_model(shape: str, *, device: torch.device, dtype: torch.dtype, vocabu
         dtype: of its weights.
         vocabulary: instead of the shape's own |V|; 0: the shape's own.
 
-    Raises:
-        BadInput: there is no such shape.
-
     """
     from transformers import AutoModelForCausalLM
 
-    if shape not in SHAPES:
-        raise unknown("shape", shape, SHAPES)
     config = SHAPES[shape]()
     config.vocab_size = vocabulary or config.vocab_size
     torch.manual_seed(0)

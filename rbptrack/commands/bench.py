@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import textwrap
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,8 @@ from omegaconf.errors import OmegaConfBaseException
 from rbptrack import __version__
 from rbptrack.composition import Composer
 from rbptrack.config import Config, Dtype, EngineConfig, ModelConfig
-from rbptrack.console import say, table
-from rbptrack.errors import BadInput
+from rbptrack.console import WIDTH, say, table
+from rbptrack.errors import BadInput, unknown
 from rbptrack.overrides import match, split_list
 
 if TYPE_CHECKING:
@@ -63,12 +64,13 @@ USAGE = """python -m rbptrack bench [model=pythia-14m,pythia-70m] [tokens=16384]
 python -m rbptrack bench model=nano/2m dataset=stdlib        configured models on a configured dataset
 python -m rbptrack bench precision [model=nano/*] [dataset=stdlib] [tokens=16384] [out=FILE.json]
 
-Times, in one process and in turn, the bare forward pass (model(x).logits), the plain way (full logits, log_softmax,
-compare) and ours, on the same batches: medians over rounds, after one that does not count. A name with a slash is a
-model config and needs a dataset; any other is a published shape with random weights, on random documents of 16 to
-seq_len tokens, without a network: {shapes}.
+Times, in one process and in turn, the bare forward pass (model(x).logits), the plain way (full
+logits, log_softmax, compare) and ours, on the same batches: medians over rounds, after one that does
+not count. A name with a slash is a model config and needs a dataset; any other is a published shape
+with random weights, on random documents of 16 to seq_len tokens, without a network:
+{shapes}.
 
-precision: how far ranks, RBP_k, CE and ties move for half-precision weights, bfloat16 logits, and TF32."""
+precision: how far ranks, RBP_k, CE and ties move for half-precision weights, bfloat16 logits, TF32."""
 
 
 def main(arguments: list[str]) -> int:
@@ -76,7 +78,7 @@ def main(arguments: list[str]) -> int:
     if any(a in ("-h", "--help") for a in arguments):
         from rbptrack.bench.shapes import SHAPES
 
-        say(USAGE.format(shapes=", ".join(SHAPES)))
+        say(USAGE.format(shapes=textwrap.fill(", ".join(SHAPES), WIDTH)))
         return 0
     if arguments[:1] == ["precision"]:
         _precision(_typed(PrecisionConfig, arguments[1:]))
@@ -108,11 +110,12 @@ def _speed(config: BenchConfig) -> None:
         raise BadInput(f"no way is called {', '.join(sorted(wrong))}. Options: {', '.join(WAYS)}")
     if config.seq_len < 2:
         raise BadInput(f"seq_len must be at least 2; got {config.seq_len}")
+    names = _names(config)
     machine = _machine()
     say(f"{machine['processor']}, {machine['cores']} cores, torch {machine['torch']}, {config.dtype.value}")
     say(f"GPU: {machine['gpu'] or 'none here: nothing was run on one'}")
     done: list[Speed] = []
-    for name in _names(config):
+    for name in names:
         model, corpus = _subject(name, config)
         speed = compare(name, model, corpus, engine=config.engine, rounds=config.rounds, ways=ways)
         done.append(speed)
@@ -121,9 +124,20 @@ def _speed(config: BenchConfig) -> None:
 
 
 def _names(config: BenchConfig) -> list[str]:
+    from rbptrack.bench.shapes import SHAPES
+
     names: list[str] = []
     for wanted in split_list(config.model):
-        names += _configured("model", wanted) if "/" in wanted else [wanted]
+        if "/" in wanted:
+            names += _configured("model", wanted)
+            if not config.dataset:
+                raise BadInput(
+                    f"model={wanted} is a configured model: give dataset=... too, for example dataset=stdlib"
+                )
+        elif wanted in SHAPES:
+            names.append(wanted)
+        else:
+            raise unknown("shape", wanted, SHAPES)
     return names
 
 
@@ -143,8 +157,6 @@ def _subject(name: str, config: BenchConfig) -> tuple[CausalModel, Corpus]:
     from rbptrack.placement import place
 
     if "/" in name:
-        if not config.dataset:
-            raise BadInput(f"model={name} is a configured model: give dataset=... too, for example dataset=stdlib")
         return _loaded(name, config.dataset, config.tokens, dtype=config.dtype, tf32=config.tf32, device=config.device)
     settings = ModelConfig(family=name, size="", dtype=config.dtype, tf32=config.tf32, device=config.device)
     device, _ = place(settings)
