@@ -115,7 +115,7 @@ class Engine:
             try:
                 done.append(self._forward(piece))
                 continue
-            except RuntimeError as error:
+            except (RuntimeError, MemoryError) as error:
                 if not out_of_memory(error):
                     raise
             # Here, and not in the except block: the traceback there would keep the failed tensors alive.
@@ -184,6 +184,6 @@ def free_memory(device: torch.device) -> int:
     return available
 
 
-def out_of_memory(error: RuntimeError) -> bool:
-    """Whether an allocation failed: on CUDA, or on a CPU, whose allocator raises a plain RuntimeError."""
-    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
+def out_of_memory(error: Exception) -> bool:
+    """Whether an allocation failed: on CUDA, in a library, or in torch on a CPU, which raises a plain RuntimeError."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)

@@ -53,7 +53,11 @@ def cuda_fails() -> None:
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 PiB")
 
 
-@pytest.mark.parametrize("fail", [cpu_fails, cuda_fails])
+def library_fails() -> None:
+    np.empty(1 << 60, dtype=np.int8)
+
+
+@pytest.mark.parametrize("fail", [cpu_fails, cuda_fails, library_fails])
 def test_running_out_of_memory_halves_chunk_and_batch_and_goes_on(
     fail: Callable[[], object], model: CausalModel, corpus: Corpus, tmp_path: Path
 ) -> None:
