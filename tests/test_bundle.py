@@ -14,7 +14,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import rbptrack
 from rbptrack.commands import export, import_
+from rbptrack.config import TrackingConfig
 from rbptrack.errors import BadInput
+from rbptrack.tracking import Store
+from rbptrack.tracking.rows import Found, from_database
 from tests.conftest import EMBEDDED
 
 TEXTS = [
@@ -220,3 +223,14 @@ def test_bad_authors_files(file: str, text: str, words: str, elsewhere: Path) ->
     with pytest.raises(BadInput, match=words):
         import_.main(["results", "vocab_size=100"])
     assert not (elsewhere / "mlruns").exists()
+
+
+def test_reading_the_tables_finds_what_mlflow_finds(measured: Path) -> None:
+    """The short way to a local store's measurements gives the same params, metrics and tags as MLflow's search."""
+    store = Store(TrackingConfig(uri=uri(measured)[13:]))
+    wanted = "tags.`rbptrack.kind` = 'measurement' and attributes.status = 'FINISHED'"
+    slow = {run.info.run_id: Found.of(run) for run in store.search(wanted)}
+    assert store.database
+    fast = {found.run_id: found for found in from_database(store.database, store.experiment_id)}
+    assert len(fast) == 2
+    assert fast == slow

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from mlflow.entities import Run
 
@@ -12,12 +17,53 @@ from rbptrack.config import FilterConfig
 from rbptrack.errors import BadInput
 
 
-def row(run: Run) -> dict[str, Any]:
-    """One row of `Runs.frame` from an MLflow run; what it lacks is missing."""
-    params, metrics, tags = run.data.params, run.data.metrics, run.data.tags
+@dataclass
+class Found:
+    """What of a run is read."""
+
+    run_id: str
+    started: int
+    params: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, run: Run) -> Found:
+        """From MLflow's own object."""
+        data = run.data
+        return cls(run.info.run_id, run.info.start_time, data.params, data.metrics, data.tags)
+
+
+def from_database(database: Path, experiment_id: str) -> list[Found]:
+    """Every finished measurement of a local store, from its tables: MLflow's own search takes ten times as long.
+
+    Raises:
+        sqlite3.Error: the tables are not as MLflow 3 has them.
+
+    """
+    with closing(sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True)) as connection:
+        chosen = (
+            "select r.run_uuid from runs r join tags k on k.run_uuid = r.run_uuid and k.key = 'rbptrack.kind' "
+            "where k.value = 'measurement' and r.status = 'FINISHED' and r.lifecycle_stage = 'active' "
+            "and r.experiment_id = ?"
+        )
+        begun = f"select run_uuid, start_time from runs where run_uuid in ({chosen})"  # noqa: S608
+        found = {i: Found(i, started) for i, started in connection.execute(begun, (experiment_id,))}
+        for table, known in (("params", "params"), ("tags", "tags"), ("latest_metrics", "metrics")):
+            real = "and is_nan = 0" if table == "latest_metrics" else ""
+            query = f"select run_uuid, key, value from {table} where run_uuid in ({chosen}) {real}"  # noqa: S608
+            for run_id, key, value in connection.execute(query, (experiment_id,)):
+                if run_id in found:  # one that ended in between is not there yet
+                    getattr(found[run_id], known)[key] = value
+    return list(found.values())
+
+
+def row(run: Found) -> dict[str, Any]:
+    """One row of `Runs.frame`; what a run lacks is missing."""
+    params, metrics, tags = run.params, run.metrics, run.tags
     made: dict[str, Any] = {
-        "run_id": run.info.run_id,
-        "started": run.info.start_time,
+        "run_id": run.run_id,
+        "started": run.started,
         **{k: tags.get(f"rbptrack.{k}") for k in ("family", "size", "model", "dataset", "fingerprint", "sweep")},
         "revision": params.get("model.revision"),
         "commit": params.get("model.commit"),

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -31,7 +31,7 @@ from rbptrack.record import Record, artifacts, color, describe
 from rbptrack.tracking.address import check_place, explained, home, reach, resolve_uri, without_password
 from rbptrack.tracking.context import source_tags
 from rbptrack.tracking.process import HEARTBEAT, TAG, marks
-from rbptrack.tracking.rows import newest, passing, row
+from rbptrack.tracking.rows import Found, from_database, newest, passing, row
 from rbptrack.tracking.view import TAG as VIEW_TAG
 from rbptrack.tracking.view import preset
 
@@ -427,8 +427,7 @@ class Store:
         """
         if not self.exists:
             raise BadInput(f"there is no tracking store at {self.database}: measure something first")
-        wanted = "tags.`rbptrack.kind` = 'measurement' and attributes.status = 'FINISHED'"
-        rows = [row(run) for run in self.search(wanted)]
+        rows = [row(found) for found in self._finished()]
         if run_ids:
             kept = [r for r in rows if r["run_id"] in set(run_ids)]
         else:
@@ -442,6 +441,14 @@ class Store:
             histogram=lambda run_id: RankHistogram.read(self.artifact(run_id, "histogram.parquet")),
             ranks=self.ranks,
         )
+
+    def _finished(self) -> list[Found]:
+        self.open()
+        if self.database is not None:
+            with suppress(sqlite3.Error):  # tables that differ from those that are known: ask MLflow
+                return from_database(self.database, self._experiment_id)
+        wanted = "tags.`rbptrack.kind` = 'measurement' and attributes.status = 'FINISHED'"
+        return [Found.of(run) for run in self.search(wanted)]
 
     def ranks(self, run_id: str) -> RankTable:
         """The rank table of a measurement."""
