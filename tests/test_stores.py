@@ -1,0 +1,117 @@
+"""Local stores in trouble: moved, their experiment deleted, their folder read-only, their disk full."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+import rbptrack
+from rbptrack.commands import import_, sync
+from rbptrack.config import TrackingConfig
+from rbptrack.errors import BadInput, disk_trouble
+from rbptrack.ranktable import RankTable
+from rbptrack.tracking import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store with one imported measurement that has ranks."""
+    monkeypatch.chdir(tmp_path)
+    top = tmp_path / "results/wiki/EleutherAI/pythia-70m/top1"
+    top.mkdir(parents=True)
+    (top / "metrics.json").write_text('{"mean_ce_loss": 3.5, "RBP_1": 0.5}')
+    (top / "ranks.json").write_text("[[1, 1, 0.5], [7, 2, 3.0]]")
+    assert import_.main(["results", "vocab_size=50304"]) == 0
+    return tmp_path / "mlruns"
+
+
+def test_a_moved_store_is_explained_and_repaired(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    moved = shutil.move(store, store.with_name("elsewhere") / "mlruns")
+    uri = f"sqlite:///{Path(moved) / 'mlflow.db'}"
+    with pytest.raises(BadInput, match=r"was moved: .*\nRepair: python -m rbptrack sync moved=true"):
+        rbptrack.runs(tracking_uri=uri)
+    assert not store.exists()
+    assert sync.main(["moved=true", f"tracking.uri={uri}"]) == 0
+    assert "2 artifact addresses now lie under" in capsys.readouterr().out
+    runs = rbptrack.runs(tracking_uri=uri)
+    assert runs.ranks(runs.frame["run_id"][0]).strict_rank.tolist() == [1, 7]
+
+
+def test_an_experiment_that_was_deleted_in_the_ui(store: Path) -> None:
+    client = MlflowClient(f"sqlite:///{store / 'mlflow.db'}")
+    client.delete_experiment("1")
+    with pytest.raises(BadInput, match=r"was deleted in the UI. Restore it .*restore -x 1.*tracking.experiment=NAME"):
+        rbptrack.runs()
+
+
+def test_a_missing_artifact_names_its_run(store: Path) -> None:
+    runs = rbptrack.runs()
+    for path in store.rglob("ranks.parquet"):
+        path.unlink()
+    with pytest.raises(rbptrack.errors.RbptrackError, match=runs.frame["run_id"][0]):  # type: ignore[attr-defined]
+        runs.ranks(runs.frame["run_id"][0])
+
+
+def test_a_read_only_folder(store: Path) -> None:
+    """Said before anything is measured; the superuser is made to feel permissions, too."""
+    prefix = []
+    if os.geteuid() == 0:
+        if not shutil.which("setpriv"):
+            pytest.skip("setpriv is not installed: apt-get install util-linux")
+        prefix = ["setpriv", "--bounding-set", "-dac_override", "--inh-caps", "-dac_override"]
+    store.chmod(0o555)
+    (store / "mlflow.db").chmod(0o444)
+    try:
+        code = (
+            "from rbptrack.tracking import Store; from rbptrack.config import TrackingConfig\n"
+            "try: Store(TrackingConfig()).check_writable()\nexcept Exception as e: print(type(e).__name__, e)"
+        )
+        command = [*prefix, sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=store.parent)
+    finally:
+        store.chmod(0o755)
+    assert done.stdout.startswith(f"BadInput the tracking store {store / 'mlflow.db'} is not writable"), done.stderr
+
+
+def test_a_full_disk_is_said_in_words(tmp_path: Path) -> None:
+    """/dev/full fails as a full disk does."""
+    table = RankTable.from_arrays(
+        vocab_size=4, document=[0], position=[1], field=[0], token=[1], greater=[0], ties=[0], logprob=[-1.0]
+    )
+    (tmp_path / "part.parquet.tmp").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="space") as caught:
+        table.write(tmp_path / "part.parquet")
+    said = disk_trouble(caught.value, tmp_path)
+    assert said is not None
+    assert "the disk is full at" in str(said)
+
+
+def test_a_full_database_is_said_in_words(store: Path) -> None:
+    with closing(sqlite3.connect(store / "mlflow.db")) as connection:
+        pages = connection.execute("pragma page_count").fetchone()[0]
+        connection.execute(f"pragma max_page_count = {pages}")
+        with pytest.raises(sqlite3.OperationalError, match="disk is full") as caught:
+            connection.execute("create table more as select randomblob(1000000) as x")
+    from rbptrack.tracking.address import explained
+
+    with pytest.raises(BadInput, match="is full: free some space"), explained(f"sqlite:///{store / 'mlflow.db'}"):
+        raise caught.value
+
+
+def test_a_store_of_another_mlflow_says_which_command_migrates_it(store: Path) -> None:
+    with closing(sqlite3.connect(store / "mlflow.db")) as connection:
+        connection.execute("update alembic_version set version_num = 'ffffffffffff'")
+        connection.commit()
+    code = "import rbptrack\ntry: rbptrack.runs()\nexcept Exception as e: print(type(e).__name__, e)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=store.parent)
+    assert done.stdout.startswith("BadInput the tracking store"), done.stderr
+    assert "mlflow db upgrade sqlite:///" in done.stdout
+    assert Store(TrackingConfig()).exists
