@@ -34,6 +34,9 @@ def main() -> int:
     # Threads that wait for each other spin by default: beside other work on the same cores that costs a small model a
     # factor of 25. Spinning briefly, then sleeping, costs nothing on idle cores. Read when torch is imported.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    if arguments[:1] in (["analyze"], ["report"]):
+        # Thousands of fits of ten points each: threads that share such products cost more than they save.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         return _dispatch(arguments)
     except RbptrackError as error:
