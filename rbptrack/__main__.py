@@ -12,16 +12,16 @@ from rbptrack.errors import BadInput, RbptrackError
 
 # Command -> its module in rbptrack/commands, which has `main(arguments) -> exit code`; without a command: measure.
 COMMANDS = {
-    "cache": "cache",
     "plan": "plan",
     "analyze": "analyze",
-    "bench": "bench",
     "report": "report",
+    "ui": "ui",
     "sync": "sync",
     "export": "export",
     "import": "import_",
     "plugins": "plugins",
-    "ui": "ui",
+    "bench": "bench",
+    "cache": "cache",
 }
 
 

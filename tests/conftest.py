@@ -30,8 +30,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files in the order of how long they take, so that the two workers (one file each at a time) end together."""
-    longest = ("test_readme", "test_program", "test_hub")
+    """Files in the order of how long they take, so that the workers (one file each at a time) end together."""
+    longest = ("test_readme", "test_program", "test_server", "test_hub", "test_ui", "test_plugins")
 
     def rank(item: pytest.Item) -> int:
         return next((i for i, name in enumerate(longest) if item.path.stem == name), len(longest))

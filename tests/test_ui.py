@@ -42,7 +42,6 @@ def address(swept: Swept) -> Iterator[str]:
                 process.kill()
 
 
-@pytest.mark.xdist_group("swept")
 def test_ui_answers_on_loopback_and_prints_a_link(address: str) -> None:
     assert "compareRunsMode=CHART" in address
     assert re.search(r"viewStateShareKey=[0-9a-f]{64}", address)
@@ -50,7 +49,6 @@ def test_ui_answers_on_loopback_and_prints_a_link(address: str) -> None:
         assert b"<title>MLflow" in page.read()
 
 
-@pytest.mark.xdist_group("swept")
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt-get install chromium")
 def test_a_user_finds_the_charts_compares_runs_and_opens_artifacts(address: str, swept: Swept, tmp_path: Path) -> None:
     sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install '.[dev]'")
