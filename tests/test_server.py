@@ -24,7 +24,6 @@ from rbptrack.tracking import Store
 from tests.server import PASSWORD, QUOTED, Door, Server, free_port, postgres_binaries, running
 
 pytestmark = [
-    pytest.mark.xdist_group("server"),
     pytest.mark.skipif(postgres_binaries() is None, reason="PostgreSQL is not installed: apt-get install postgresql"),
     # MLflow's pool of database connections is closed by the interpreter's end only.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
