@@ -22,6 +22,7 @@ from rbptrack.source import FILE_KINDS, Source, file_kind
 
 _SHUFFLE_BUFFER = 10_000  # documents; a constant, because it decides which documents a seed selects
 _ID = "__rbptrack_id__"
+_FORMAT = 1  # raised when the same selection gives other documents, so that nothing cached before is taken for it
 
 Row = dict[str, Any]
 
@@ -61,7 +62,7 @@ def load_documents(config: DatasetConfig, source: Source) -> list[Document]:
     if source.revision is None:
         return read_documents(config, source)
     return cache.cached(
-        f"documents/{fingerprint(selection(config, source))}.parquet",
+        f"documents/{fingerprint({'format': _FORMAT, **selection(config, source)})}.parquet",
         make=lambda: read_documents(config, source),
         write=_write,
         read=_read,

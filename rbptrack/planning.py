@@ -76,7 +76,7 @@ def plan(config: Config, store: Store) -> Plan:
     needed, free = _needed(config, architecture, counts), free_memory(device_of(config.model.device))
     if measured:
         status = "measured"
-    elif needed > free:
+    elif needed > free and not config.model.device_map:  # a map spreads over what one device lacks
         status = "too large"
     else:
         status = "to measure"

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 IntArray = npt.NDArray[Any]
+_FORMAT = (
+    1  # raised when what `tokenise` makes of the same texts changes, so that nothing cached before is taken for it
+)
 _TOKENISE_BATCH = 64  # documents; the tokenizers' own threads share them
 
 
@@ -61,7 +64,8 @@ def load_tokens(config: DatasetConfig, source: Source, tokenizer: PreTrainedToke
 
 def tokens_name(config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase) -> str:
     """The name under which a tokenised selection is cached: by content of the tokenizer, not by its model."""
-    return f"tokens/{fingerprint({'tokenizer': tokenizer_hash(tokenizer), **selection(config, source)})}.parquet"
+    parts = {"format": _FORMAT, "tokenizer": tokenizer_hash(tokenizer), **selection(config, source)}
+    return f"tokens/{fingerprint(parts)}.parquet"
 
 
 def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
