@@ -17,6 +17,7 @@ lint: $(STAMP)
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
+	$(VENV)/bin/lint-imports --no-cache --no-logo
 
 install: $(STAMP)
 

@@ -11,21 +11,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
 
-from rbptrack.analyzer import Analyzer, Report, Runs
+from rbptrack.analysis.contract import Analyzer, Report, Runs
+from rbptrack.analysis.families import Family, read_families
+from rbptrack.analysis.figures import legend_of_all, look, panel_per, short_number, style
 from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.families import Family, read_families
-from rbptrack.figures import legend_of_all, look, panel_per, short_number, style
-from rbptrack.ranktable import DocumentCounts
-from rbptrack.statistics import (
-    BOOTSTRAP_SEED,
-    FloatArray,
-    PowerLawFit,
-    bootstrap_metrics,
-    document_weights,
-    fit_power_law,
-    law_values,
-    paired_covariance,
-)
+from rbptrack.ranks import DocumentCounts
+from rbptrack.stats.bootstrap import BOOTSTRAP_SEED, bootstrap_metrics, document_weights, law_values, paired_covariance
+from rbptrack.stats.power_law import FloatArray, PowerLawFit, fit_power_law
 
 CE = 0  # stands for cross-entropy where a k is expected
 _LEGEND = 1.7  # inches

@@ -16,10 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from scipy import stats
 
-from rbptrack.analyzer import Analyzer, Report, Runs
-from rbptrack.errors import RbptrackError
-from rbptrack.families import Family, read_families
-from rbptrack.figures import (
+from rbptrack.analysis.contract import Analyzer, Report, Runs
+from rbptrack.analysis.families import Family, read_families
+from rbptrack.analysis.figures import (
     COLOURS,
     gradient,
     grid,
@@ -31,8 +30,10 @@ from rbptrack.figures import (
     short_number,
     style,
 )
-from rbptrack.statistics import FloatArray, document_weights, fit_power_law, paired_covariance
-from rbptrack.windows import Answers, Ladder, Segments, WindowCounts, count_windows, ladder, read_answers
+from rbptrack.errors import RbptrackError
+from rbptrack.stats.bootstrap import document_weights, paired_covariance
+from rbptrack.stats.power_law import FloatArray, fit_power_law
+from rbptrack.stats.success_runs import Answers, Ladder, Segments, WindowCounts, count_windows, ladder, read_answers
 
 NULLS = ("independent", "documents", "markov")
 

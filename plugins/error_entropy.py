@@ -14,12 +14,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
 
-from rbptrack.analyzer import Analyzer, Report, Runs, Unreadable
+from rbptrack.analysis.contract import Analyzer, Report, Runs, Unreadable
+from rbptrack.analysis.families import Family, read_families
+from rbptrack.analysis.figures import COLOURS, MARKERS, grid, log_axis, style
 from rbptrack.errors import RbptrackError
-from rbptrack.families import Family, read_families
-from rbptrack.figures import COLOURS, MARKERS, grid, log_axis, style
-from rbptrack.ranktable import RankHistogram, RankTable
-from rbptrack.statistics import FloatArray, PowerLawFit, fit_power_law
+from rbptrack.ranks import RankHistogram, RankTable
+from rbptrack.stats.power_law import FloatArray, PowerLawFit, fit_power_law
 
 PARTS = ("ce", "error_entropy", "self_alignment", "confidence")
 LABELS = {

@@ -14,12 +14,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
 
-from rbptrack.analyzer import Analyzer, Report, Runs, Unreadable
+from rbptrack.analysis.contract import Analyzer, Report, Runs, Unreadable
+from rbptrack.analysis.families import Family, read_families
+from rbptrack.analysis.figures import MARKERS, gradient, log_axis, look, panel_per, short_number, style
 from rbptrack.errors import RbptrackError
-from rbptrack.families import Family, read_families
-from rbptrack.figures import MARKERS, gradient, log_axis, look, panel_per, short_number, style
-from rbptrack.ranktable import DocumentCounts, RankHistogram, log_grid
-from rbptrack.statistics import FloatArray, bootstrap_metrics, document_weights, fit_power_law, paired_covariance
+from rbptrack.ranks import DocumentCounts, RankHistogram, log_grid
+from rbptrack.stats.bootstrap import bootstrap_metrics, document_weights, paired_covariance
+from rbptrack.stats.power_law import FloatArray, fit_power_law
 
 _CELL = {
     "dataset": "the dataset",

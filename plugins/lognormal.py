@@ -14,12 +14,15 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
 
-from rbptrack.analyzer import Analyzer, Report, Runs, Unreadable
-from rbptrack.distributions import CANDIDATES, Support, integral_approximation
+from rbptrack.analysis.contract import Analyzer, Report, Runs, Unreadable
+from rbptrack.analysis.families import Family, read_families
+from rbptrack.analysis.figures import COLOURS, MARKERS, grid, grid_of, legend_of_all, log_axis, look, style
 from rbptrack.errors import RbptrackError
-from rbptrack.families import Family, read_families
-from rbptrack.figures import COLOURS, MARKERS, grid, grid_of, legend_of_all, log_axis, look, style
-from rbptrack.rankfit import (
+from rbptrack.ranks import RankHistogram
+from rbptrack.stats.bootstrap import document_weights
+from rbptrack.stats.power_law import FloatArray, fit_power_law
+from rbptrack.stats.rank_distributions import CANDIDATES, Support, integral_approximation
+from rbptrack.stats.rank_fit import (
     RankFit,
     fit_lognormal,
     fit_ranks,
@@ -29,8 +32,6 @@ from rbptrack.rankfit import (
     sampling_kl,
     vuong,
 )
-from rbptrack.ranktable import RankHistogram
-from rbptrack.statistics import FloatArray, document_weights, fit_power_law
 
 LABELS = {
     "zipf": "Zipf",

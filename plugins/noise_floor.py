@@ -13,12 +13,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from rbptrack.analyzer import Analyzer, Report, Runs
+from rbptrack.analysis.contract import Analyzer, Report, Runs
+from rbptrack.analysis.families import Family, read_families
+from rbptrack.analysis.figures import COLOURS, log_axis, look, panel_per, panels, style
 from rbptrack.errors import RbptrackError
-from rbptrack.families import Family, read_families
-from rbptrack.figures import COLOURS, log_axis, look, panel_per, panels, style
-from rbptrack.ranktable import DocumentCounts, log_grid
-from rbptrack.statistics import FloatArray, fit_power_law, lack_of_fit, law_values, paired_covariance
+from rbptrack.ranks import DocumentCounts, log_grid
+from rbptrack.stats.bootstrap import law_values, paired_covariance
+from rbptrack.stats.power_law import FloatArray, fit_power_law, lack_of_fit
 
 HOLDS, NOISE, DEVIATES, INVERSE = "law holds", "noise-limited", "systematic deviation", "inverse"
 _CLASSES = {

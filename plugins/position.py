@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from rbptrack.analyzer import Analyzer, Report, Runs
+from rbptrack.analysis.contract import Analyzer, Report, Runs
+from rbptrack.analysis.families import Family, read_families
+from rbptrack.analysis.figures import legend_of_all, log_axis, look, panel_per, short_number, style
 from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.families import Family, read_families
-from rbptrack.figures import legend_of_all, log_axis, look, panel_per, short_number, style
-from rbptrack.ranktable import RankTable
-from rbptrack.statistics import FloatArray, PowerLawFit, document_weights, fit_power_law, paired_covariance
+from rbptrack.ranks import RankTable
+from rbptrack.stats.bootstrap import document_weights, paired_covariance
+from rbptrack.stats.power_law import FloatArray, PowerLawFit, fit_power_law
 
 CE = 0  # stands for cross-entropy where a k is expected
 _LEGEND = 1.6  # inches

@@ -12,20 +12,19 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from rbptrack.analyzer import Analyzer, Report, Runs
+from rbptrack.analysis.contract import Analyzer, Report, Runs
+from rbptrack.analysis.families import Family, families, read_families
+from rbptrack.analysis.figures import legend_of_all, log_axis, look, panel_per, short_number, style
 from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.families import Family, families, read_families
-from rbptrack.figures import legend_of_all, log_axis, look, panel_per, short_number, style
-from rbptrack.forms import Verdict, compare_forms
-from rbptrack.ranktable import DocumentCounts, log_grid
-from rbptrack.statistics import (
+from rbptrack.ranks import DocumentCounts, log_grid
+from rbptrack.stats.bootstrap import law_values, paired_covariance
+from rbptrack.stats.law_forms import Verdict, compare_forms
+from rbptrack.stats.power_law import (
     FloatArray,
     PowerLawFit,
     fit_power_law,
     huber_alpha,
-    law_values,
     leave_largest_out,
-    paired_covariance,
     pool,
     without_each,
 )

@@ -10,12 +10,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
 
-from rbptrack.analyzer import Analyzer, Report, Runs
+from rbptrack.analysis.contract import Analyzer, Report, Runs
+from rbptrack.analysis.families import Family, read_families
+from rbptrack.analysis.figures import look, panels, style
 from rbptrack.errors import RbptrackError
-from rbptrack.families import Family, read_families
-from rbptrack.figures import look, panels, style
-from rbptrack.ranktable import DocumentCounts, log_grid
-from rbptrack.statistics import FloatArray, fit_power_law, law_values, paired_covariance
+from rbptrack.ranks import DocumentCounts, log_grid
+from rbptrack.stats.bootstrap import law_values, paired_covariance
+from rbptrack.stats.power_law import FloatArray, fit_power_law
 
 REFERENCE = Path(__file__).with_name("reference")
 SOURCE = "ICLR 2026 submission draft of arXiv 2510.20387"

@@ -4,19 +4,19 @@ In Python: `rbptrack.measure`, `rbptrack.runs`, `rbptrack.analyze`, `rbptrack.Ra
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING
+
+from rbptrack.version import __version__
 
 if TYPE_CHECKING:
     from rbptrack.api import Measurement, analyze, measure, runs
-    from rbptrack.training import RankCallback
+    from rbptrack.callback import RankCallback
 
-__version__ = version("rbptrack")
 __all__ = ["Measurement", "RankCallback", "__version__", "analyze", "measure", "runs"]
 
 _LAZY = {
     "Measurement": "api",
-    "RankCallback": "training",
+    "RankCallback": "callback",
     "analyze": "api",
     "measure": "api",
     "runs": "api",

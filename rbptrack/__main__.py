@@ -6,9 +6,9 @@ import os
 import sys
 from importlib import import_module
 
-from rbptrack import __version__
 from rbptrack.console import complain
 from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.version import __version__
 
 # Command -> its module in rbptrack/commands, which has `main(arguments) -> exit code`; without a command: measure.
 COMMANDS = {

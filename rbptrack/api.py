@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rbptrack.analyzer import Report, Runs
-from rbptrack.config import FilterConfig, TrackingConfig
+from rbptrack.analysis.contract import Report, Runs
+from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.console import compact
-from rbptrack.discovery import discover
 from rbptrack.errors import BadInput
-from rbptrack.fingerprint import SCORING_VERSION, fingerprint
-from rbptrack.ranktable import RankHistogram, RankTable
-from rbptrack.record import Record, add_artifacts, curves, k_metrics, size_metrics
+from rbptrack.ranks import RankHistogram, RankTable
+from rbptrack.reporting.discovery import discover
+from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.tracking import Cell, Store
+from rbptrack.tracking.record import Record, add_artifacts, curves, k_metrics, size_metrics
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from rbptrack import measurement as loop
+    from rbptrack.engine import measure as loop
 
 KS = (1, 3, 10, 30, 100)
 
@@ -193,12 +193,12 @@ def measure(
         MeasurementError: the logits hold a NaN or an infinity.
 
     """
-    from rbptrack import measurement as loop
-    from rbptrack.architecture import check_fit
-    from rbptrack.config import DatasetConfig, EngineConfig, SequenceRule
-    from rbptrack.corpus import build_corpus
-    from rbptrack.documents import Document
-    from rbptrack.model import of_module
+    from rbptrack.config.schema import DatasetConfig, EngineConfig, SequenceRule
+    from rbptrack.corpus.documents import Document
+    from rbptrack.corpus.sequences import build_corpus
+    from rbptrack.engine import measure as loop
+    from rbptrack.models.architecture import check_fit
+    from rbptrack.models.loading import of_module
 
     if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
         raise BadInput(f"texts must be a list of strings, one document each; got {type(texts).__name__}")
@@ -274,7 +274,7 @@ class ShownReport(Report):
     title: str = ""
 
     def _repr_html_(self) -> str:
-        from rbptrack.report import svg
+        from rbptrack.reporting.page import svg
 
         parts = [f"<h3>{escape(self.title)}</h3>", *(f"<p>{escape(note)}</p>" for note in self.notes)]
         for name, figure in self.figures.items():

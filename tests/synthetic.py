@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rbptrack.analyzer import COLUMNS, Runs
-from rbptrack.ranktable import RankTable
+from rbptrack.analysis.contract import COLUMNS, Runs
+from rbptrack.ranks import RankTable
 
 Law = Callable[[float], tuple[Sequence[float], float]]
 

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rbptrack.analyzer import Analyzer, Runs
-from rbptrack.discovery import discover
+from rbptrack.analysis.contract import Analyzer, Runs
 from rbptrack.errors import RbptrackError
+from rbptrack.reporting.discovery import discover
 from tests.synthetic import family_runs, together
 
 SIZES = np.geomspace(1e4, 1e7, 6)

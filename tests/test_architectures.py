@@ -12,17 +12,17 @@ import pytest
 import torch
 import transformers
 
-from rbptrack.architecture import count_parameters, load_config, load_tokenizer, num_candidates
-from rbptrack.composition import Composer
-from rbptrack.config import Candidates, DatasetConfig, EngineConfig, ModelConfig
-from rbptrack.corpus import build_corpus
-from rbptrack.documents import Document
+from rbptrack.config.compose import Composer
+from rbptrack.config.patterns import size_key
+from rbptrack.config.schema import Candidates, DatasetConfig, EngineConfig, ModelConfig
+from rbptrack.corpus.documents import Document
+from rbptrack.corpus.sequences import build_corpus
+from rbptrack.engine.measure import measure
 from rbptrack.errors import BadInput
-from rbptrack.measurement import measure
-from rbptrack.model import load_model
-from rbptrack.overrides import size_key
-from rbptrack.scoring import reference
-from rbptrack.source import of_model
+from rbptrack.models.architecture import count_parameters, load_config, load_tokenizer, num_candidates
+from rbptrack.models.loading import load_model
+from rbptrack.scoring.scorer import reference
+from rbptrack.sources.pin import of_model
 from tests.architectures import ARCHITECTURES, ROWS, TEXT, build
 
 DATASET = DatasetConfig(name="toy", path="x", split="test", seq_len=48, context=12)
@@ -112,7 +112,7 @@ def test_candidates_of_the_tokenizer_only(tmp_path: Path) -> None:
 
 
 def test_pickles_only_by_name(tmp_path: Path) -> None:
-    from rbptrack.architecture import check_folder
+    from rbptrack.models.architecture import check_folder
 
     config, source = folder_of("opt", tmp_path / "model")
     model = transformers.AutoModelForCausalLM.from_pretrained(config.path)
@@ -183,7 +183,7 @@ def test_every_config_composes_and_families_are_in_order() -> None:
     ],
 )
 def test_family_and_size_are_read_off_a_name(repo: str, path: str, wanted: tuple[str, str]) -> None:
-    from rbptrack.config import family_and_size
+    from rbptrack.config.schema import family_and_size
 
     assert family_and_size(repo, path) == wanted
 

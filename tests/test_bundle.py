@@ -14,10 +14,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import rbptrack
 from rbptrack.commands import export, import_
-from rbptrack.config import TrackingConfig
+from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import BadInput
 from rbptrack.tracking import Store
-from rbptrack.tracking.rows import Found, from_database
+from rbptrack.tracking.frame import Found, from_database
 from tests.conftest import EMBEDDED
 
 TEXTS = [

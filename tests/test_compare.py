@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from plugins.compare import TEXT, Compare
-from rbptrack.analyzer import Runs
+from rbptrack.analysis.contract import Runs
 from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.ranktable import RankTable
+from rbptrack.ranks import RankTable
 from tests.synthetic import family_runs, together
 
 SIZES = np.geomspace(1e4, 1e7, 4)

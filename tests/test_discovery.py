@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from rbptrack.discovery import discover
 from rbptrack.errors import BadInput
+from rbptrack.reporting.discovery import discover
 
 GOOD = '''
 from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
-from rbptrack.analyzer import Analyzer, Report, Runs
+from rbptrack.analysis.contract import Analyzer, Report, Runs
 
 @dataclass(kw_only=True)
 class {cls}(Analyzer):

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from rbptrack import cache
-from rbptrack.config import DatasetConfig, Selection
-from rbptrack.documents import load_documents
+from rbptrack.config.schema import DatasetConfig, Selection
+from rbptrack.corpus.documents import load_documents
 from rbptrack.errors import BadInput
-from rbptrack.source import of_dataset
+from rbptrack.sources import cache
+from rbptrack.sources.pin import of_dataset
 
 # `datasets` leaves a CSV file open whose first row was asked for
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from transformers import AutoConfig
 
-from rbptrack.architecture import count_parameters, load_tokenizer
-from rbptrack.composition import Composer
-from rbptrack.corpus import build_corpus
-from rbptrack.documents import load_documents
-from rbptrack.overrides import size_key
-from rbptrack.source import of_dataset, of_model
+from rbptrack.config.compose import Composer
+from rbptrack.config.patterns import size_key
+from rbptrack.corpus.documents import load_documents
+from rbptrack.corpus.sequences import build_corpus
+from rbptrack.models.architecture import count_parameters, load_tokenizer
+from rbptrack.sources.pin import of_dataset, of_model
 from tests.conftest import EMBEDDED, ROOT
 
 SIZES = sorted((p.name for p in (EMBEDDED / "models").iterdir()), key=size_key)

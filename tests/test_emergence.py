@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from plugins.emergence import Emergence, wilson
-from rbptrack.analyzer import Report
+from rbptrack.analysis.contract import Report
 from rbptrack.errors import RbptrackError
-from rbptrack.ranktable import RankTable
-from rbptrack.windows import read_answers
+from rbptrack.ranks import RankTable
+from rbptrack.stats.success_runs import read_answers
 from tests.synthetic import runs_of_tables
 
 SIZES = np.geomspace(1e4, 1e7, 5)

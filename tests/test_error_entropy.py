@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plugins.error_entropy import ErrorEntropy, decompose, decompose_table
-from rbptrack.analyzer import Runs
+from rbptrack.analysis.contract import Runs
 from rbptrack.errors import RbptrackError
-from rbptrack.ranktable import RankHistogram, RankTable
+from rbptrack.ranks import RankHistogram, RankTable
 from tests.synthetic import family_runs, runs_of
 
 

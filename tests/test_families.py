@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rbptrack.analyzer import Runs
+from rbptrack.analysis.contract import Runs
+from rbptrack.analysis.families import families, read_families
 from rbptrack.errors import RbptrackError
-from rbptrack.families import families, read_families
-from rbptrack.ranktable import log_grid
+from rbptrack.ranks import log_grid
 from tests.synthetic import family_runs, together
 
 SIZES = np.geomspace(1e4, 1e7, 6)

@@ -155,13 +155,13 @@ def test_a_hub_that_accepts_and_never_answers(mirror: Mirror, program: Program, 
 SCRIPT = """
 import json, sys, time, urllib.request
 from dataclasses import replace
-from rbptrack.composition import Composer
-from rbptrack.config import ModelConfig
-from rbptrack.documents import read_documents
+from rbptrack.config.compose import Composer
+from rbptrack.config.schema import ModelConfig
+from rbptrack.corpus.documents import read_documents
 from rbptrack.errors import RbptrackError
-from rbptrack.architecture import load_config, load_tokenizer
-from rbptrack.model import load_model
-from rbptrack.source import of_dataset, of_model
+from rbptrack.models.architecture import load_config, load_tokenizer
+from rbptrack.models.loading import load_model
+from rbptrack.sources.pin import of_dataset, of_model
 
 def mirror(faults):
     request = urllib.request.Request(sys.argv[1] + "/_faults", data=json.dumps(faults).encode(), method="POST")
@@ -313,9 +313,9 @@ def test_what_hf_download_put_there_is_read_without_a_network(mirror: Mirror, tm
         snapshot_download("wikimedia/wikipedia", repo_type="dataset")
     """
     read = """
-        from rbptrack.composition import Composer
-        from rbptrack.documents import load_documents
-        from rbptrack.source import of_dataset
+        from rbptrack.config.compose import Composer
+        from rbptrack.corpus.documents import load_documents
+        from rbptrack.sources.pin import of_dataset
         config = Composer("config", []).compose_typed(["dataset=wiki", "dataset.documents=7"]).dataset
         print(sorted(int(d.id) for d in load_documents(config, of_dataset(config))))
     """

@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from plugins.k_law import KLaw, fieller
-from rbptrack.analyzer import Report, Runs, Unreadable
+from rbptrack.analysis.contract import Report, Runs, Unreadable
 from rbptrack.errors import RbptrackError
-from rbptrack.ranktable import log_grid
+from rbptrack.ranks import log_grid
 from tests.synthetic import family_runs, runs_of
 
 SIZES = np.geomspace(1e4, 1e7, 5)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from rbptrack import kernels
-from rbptrack.scoring import Head, Scorer, reference
+from rbptrack.scoring import kernels
+from rbptrack.scoring.scorer import Head, Scorer, reference
 from tests.conftest import ROOT
 
 pytest.importorskip("triton")
@@ -103,7 +103,7 @@ import re
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from rbptrack.triton_head import head_kernel, reduce_kernel
+from rbptrack.scoring.triton_kernels import head_kernel, reduce_kernel
 
 def compiled(kernel, capability, types, constants, **options):
     names = kernel.arg_names

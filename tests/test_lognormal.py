@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from plugins.lognormal import Lognormal
-from rbptrack.analyzer import Report, Runs, Unreadable
-from rbptrack.distributions import CANDIDATES, Support, lognormal
+from rbptrack.analysis.contract import Report, Runs, Unreadable
 from rbptrack.errors import RbptrackError
+from rbptrack.stats.rank_distributions import CANDIDATES, Support, lognormal
 from tests.synthetic import runs_of
 
 V = 2048

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from plugins.noise_floor import DEVIATES, HOLDS, INVERSE, NOISE, NoiseFloor
-from rbptrack.analyzer import Report
-from rbptrack.statistics import lack_of_fit
+from rbptrack.analysis.contract import Report
+from rbptrack.stats.power_law import lack_of_fit
 from tests.synthetic import Law, runs_from
 
 SIZES = np.geomspace(1e4, 1e7, 7)

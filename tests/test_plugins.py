@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from rbptrack.analyzer import Report, Runs
-from rbptrack.discovery import builtin_folder, discover
-from rbptrack.testing import AnalyzerContract, example_runs
+from rbptrack.analysis.contract import Report, Runs
+from rbptrack.analysis.testing import AnalyzerContract, example_runs
+from rbptrack.config.paths import builtin_folder
+from rbptrack.reporting.discovery import discover
 from tests.conftest import Program
 from tests.example_package.rbptrack_example.ranking import Ranking
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from plugins.position import Position
-from rbptrack.analyzer import COLUMNS, Runs
+from rbptrack.analysis.contract import COLUMNS, Runs
 from rbptrack.errors import BadInput
-from rbptrack.ranktable import RankTable
+from rbptrack.ranks import RankTable
 from tests.synthetic import family_runs
 
 SIZES = np.geomspace(1e4, 1e7, 6)

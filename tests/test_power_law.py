@@ -6,9 +6,9 @@ import pytest
 from scipy import stats
 
 from plugins.power_law import PowerLaw
-from rbptrack.analyzer import Runs
+from rbptrack.analysis.contract import Runs
 from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.ranktable import RankTable
+from rbptrack.ranks import RankTable
 from tests.synthetic import family_runs, together
 
 SIZES = np.geomspace(1e4, 1e7, 6)

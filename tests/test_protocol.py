@@ -12,14 +12,14 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rbptrack.architecture import load_config, load_tokenizer, num_candidates
-from rbptrack.cell import identity
-from rbptrack.composition import Composer
-from rbptrack.config import Config, Rank
-from rbptrack.corpus import load_corpus
-from rbptrack.measurement import measure
-from rbptrack.model import load_model
-from rbptrack.source import of_dataset, of_model
+from rbptrack.config.compose import Composer
+from rbptrack.config.schema import Config, Rank
+from rbptrack.corpus.sequences import load_corpus
+from rbptrack.engine.measure import measure
+from rbptrack.models.architecture import load_config, load_tokenizer, num_candidates
+from rbptrack.models.loading import load_model
+from rbptrack.sources.pin import of_dataset, of_model
+from rbptrack.sweep.cell import identity
 from tests.architectures import build
 from tests.mirror import paragraphs
 
@@ -81,7 +81,7 @@ def test_it_is_the_authors_procedure(config: Config, tmp_path: Path) -> None:
 def test_what_differs_is_in_the_fingerprint(config: Config) -> None:
     from dataclasses import replace
 
-    from rbptrack.config import Candidates, Selection, SequenceRule
+    from rbptrack.config.schema import Candidates, Selection, SequenceRule
 
     d = config.dataset
     others = [

@@ -11,9 +11,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from plugins.power_law import PowerLaw
-from rbptrack.analyzer import Report
-from rbptrack.drawing import Artist, Written
-from rbptrack.report import Section, render
+from rbptrack.analysis.contract import Report
+from rbptrack.reporting.files import Artist, Written
+from rbptrack.reporting.page import Section, render
 from tests.synthetic import family_runs
 
 RUNS = family_runs(np.geomspace(1e4, 1e7, 4), alpha=0.1, a=3.0)

@@ -6,7 +6,7 @@ import pytest
 
 from plugins.reproduction import AGREES, DIFFERS, REFERENCE, UNSURE, Reproduction
 from rbptrack.errors import RbptrackError
-from rbptrack.ranktable import log_grid
+from rbptrack.ranks import log_grid
 from tests.synthetic import family_runs, together
 
 SIZES = np.geomspace(1e6, 1e10, 10)

@@ -15,12 +15,13 @@ import pytest
 from mlflow import MlflowClient
 
 import rbptrack
-from rbptrack import cell, spool
 from rbptrack.commands import sync
-from rbptrack.composition import Composer
-from rbptrack.config import Config, TrackingConfig
+from rbptrack.config.compose import Composer
+from rbptrack.config.schema import Config, TrackingConfig
 from rbptrack.errors import BadInput, StoreAway
+from rbptrack.sweep import cell
 from rbptrack.tracking import Store
+from rbptrack.tracking import outbox as spool
 from tests.server import PASSWORD, QUOTED, Door, Server, free_port, postgres_binaries, running
 
 pytestmark = [

@@ -15,9 +15,9 @@ from mlflow import MlflowClient
 
 import rbptrack
 from rbptrack.commands import import_, sync
-from rbptrack.config import TrackingConfig
+from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import BadInput, disk_trouble
-from rbptrack.ranktable import RankTable
+from rbptrack.ranks import RankTable
 from rbptrack.tracking import Store
 
 
@@ -71,7 +71,7 @@ def test_a_read_only_folder(store: Path) -> None:
     (store / "mlflow.db").chmod(0o444)
     try:
         code = (
-            "from rbptrack.tracking import Store; from rbptrack.config import TrackingConfig\n"
+            "from rbptrack.tracking import Store; from rbptrack.config.schema import TrackingConfig\n"
             "try: Store(TrackingConfig()).check_writable()\nexcept Exception as e: print(type(e).__name__, e)"
         )
         command = [*prefix, sys.executable, "-c", code]
@@ -100,7 +100,7 @@ def test_a_full_database_is_said_in_words(store: Path) -> None:
         connection.execute(f"pragma max_page_count = {pages}")
         with pytest.raises(sqlite3.OperationalError, match="disk is full") as caught:
             connection.execute("create table more as select randomblob(1000000) as x")
-    from rbptrack.tracking.address import explained
+    from rbptrack.tracking.uri import explained
 
     with pytest.raises(BadInput, match="is full: free some space"), explained(f"sqlite:///{store / 'mlflow.db'}"):
         raise caught.value

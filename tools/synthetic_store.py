@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 from scipy import special
 
-from rbptrack.config import TrackingConfig
-from rbptrack.ranktable import RankTable, log_grid
+from rbptrack.config.schema import TrackingConfig
+from rbptrack.ranks import RankTable, log_grid
 from rbptrack.tracking.store import Cell, Store
 
 FAMILIES = {

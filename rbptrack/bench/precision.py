@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rbptrack.batching import batch_of, compose
-from rbptrack.config import Dtype
-from rbptrack.corpus import Corpus
-from rbptrack.model import CausalModel
-from rbptrack.ranktable import RankTable
-from rbptrack.scoring import Scores, reference
+from rbptrack.config.schema import Dtype
+from rbptrack.corpus.sequences import Corpus
+from rbptrack.engine.batches import batch_of, compose
+from rbptrack.models.loading import CausalModel
+from rbptrack.ranks import RankTable
+from rbptrack.scoring.scorer import Scores, reference
 
 KS = (1, 10, 100)
 VARIANTS = {

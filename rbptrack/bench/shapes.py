@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from rbptrack.corpus import Corpus
-from rbptrack.model import CausalModel, split
+from rbptrack.corpus.sequences import Corpus
+from rbptrack.models.loading import CausalModel, split
 
 
 def _pythia(width: int, layers: int, heads: int, vocabulary: int = 50304) -> Callable[[], Any]:

@@ -15,13 +15,13 @@ from typing import Any
 import psutil
 import torch
 
-from rbptrack.batching import Batch, batch_of, compose
-from rbptrack.config import EngineConfig
-from rbptrack.corpus import Corpus
-from rbptrack.engine import Engine
-from rbptrack.measurement import measure
-from rbptrack.model import CausalModel
-from rbptrack.scoring import Head
+from rbptrack.config.schema import EngineConfig
+from rbptrack.corpus.sequences import Corpus
+from rbptrack.engine.batches import Batch, batch_of, compose
+from rbptrack.engine.executor import Engine
+from rbptrack.engine.measure import measure
+from rbptrack.models.loading import CausalModel
+from rbptrack.scoring.scorer import Head
 
 _RATE_SIDE = {"cpu": 2048, "cuda": 8192}
 _STUB_ROWS = 16  # entries of the head that stands in where only the backbone is to be measured

@@ -9,14 +9,15 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from rbptrack.analysis import analyze, show
-from rbptrack.analyzer import Analyzer
-from rbptrack.composition import Composer, cells, parse_flags
-from rbptrack.config import FILTERS, AnalyzeConfig, typed
+from rbptrack.analysis.contract import Analyzer
+from rbptrack.config.compose import Composer, cells, parse_flags
+from rbptrack.config.paths import conf_folder, plugin_folders
+from rbptrack.config.patterns import expand, lists_as_values
+from rbptrack.config.schema import FILTERS, AnalyzeConfig, typed
 from rbptrack.console import complain, say
-from rbptrack.discovery import conf_folder, discover, plugin_folders
 from rbptrack.errors import RbptrackError
-from rbptrack.overrides import expand, lists_as_values
+from rbptrack.reporting.discovery import discover
+from rbptrack.reporting.runner import analyze, show
 from rbptrack.tracking import Store
 
 

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from rbptrack import __version__
-from rbptrack.composition import Composer
-from rbptrack.config import Config, Dtype, EngineConfig, ModelConfig
+from rbptrack.config.compose import Composer
+from rbptrack.config.patterns import match, split_list
+from rbptrack.config.schema import Config, Dtype, EngineConfig, ModelConfig
 from rbptrack.console import WIDTH, say, table
 from rbptrack.errors import BadInput, unknown
-from rbptrack.overrides import match, split_list
+from rbptrack.version import __version__
 
 if TYPE_CHECKING:
     from rbptrack.bench.precision import Row
     from rbptrack.bench.speed import Speed
-    from rbptrack.corpus import Corpus
-    from rbptrack.model import CausalModel
+    from rbptrack.corpus.sequences import Corpus
+    from rbptrack.models.loading import CausalModel
 
 WAYS = ("bare", "plain", "ours")
 
@@ -154,7 +154,7 @@ def _subject(name: str, config: BenchConfig) -> tuple[CausalModel, Corpus]:
     import torch
 
     from rbptrack.bench.shapes import random_corpus, random_model
-    from rbptrack.placement import place
+    from rbptrack.models.device import place
 
     if "/" in name:
         return _loaded(name, config.dataset, config.tokens, dtype=config.dtype, tf32=config.tf32, device=config.device)
@@ -170,8 +170,8 @@ def _loaded(
     name: str, dataset: str, tokens: int, *, dtype: Dtype = Dtype.float32, tf32: bool = False, device: str = "auto"
 ) -> tuple[CausalModel, Corpus]:
     """A configured model, and the first tokens of a configured dataset."""
-    from rbptrack import cell
-    from rbptrack.model import load_model
+    from rbptrack.models.loading import load_model
+    from rbptrack.sweep import cell
 
     composed: Config = Composer("config", []).compose_typed([f"model={name}", f"dataset={dataset}"])
     settings = replace(composed.model, dtype=dtype, tf32=tf32, device=device)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rbptrack import cache
 from rbptrack.console import say
 from rbptrack.errors import BadInput
+from rbptrack.sources import cache
 
 _HELP = """\
 Selections of hub datasets (documents), tokenised corpora (tokens) and the commits that revisions stood for, kept in the

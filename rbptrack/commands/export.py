@@ -7,11 +7,12 @@ from pathlib import Path
 
 from omegaconf import MISSING
 
-from rbptrack import bundle, options
-from rbptrack.config import FilterConfig, TrackingConfig
+from rbptrack.commands import options
+from rbptrack.config.patterns import lists_as_values
+from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.console import compact, say
 from rbptrack.errors import BadInput
-from rbptrack.overrides import lists_as_values
+from rbptrack.exchange import bundle
 from rbptrack.tracking import Store
 
 _FILTERS = {key: f"filter.{key}" for key in ("family", "size", "dataset", "sweep")}

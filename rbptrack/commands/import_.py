@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from rbptrack import bundle, foreign, options
-from rbptrack.config import TrackingConfig
+from rbptrack.commands import options
+from rbptrack.config.paths import conf_folder
+from rbptrack.config.schema import TrackingConfig
 from rbptrack.console import say
-from rbptrack.discovery import conf_folder
 from rbptrack.errors import BadInput
-from rbptrack.record import Record
+from rbptrack.exchange import bundle
+from rbptrack.exchange import tables as foreign
 from rbptrack.tracking import Store
+from rbptrack.tracking.record import Record
 
 USAGE = """python -m rbptrack import PATH [sizes=sizes.csv] [vocab_size=N] [tracking.uri=...]
 

@@ -23,21 +23,22 @@ import pandas as pd
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from rbptrack import cell as cells
-from rbptrack.analysis import Findings, analyze_all, choose
-from rbptrack.analyzer import Analyzer
-from rbptrack.cell import CellFailed, Outcome
-from rbptrack.composition import Composer, requested
-from rbptrack.composition import configs as configs_of
-from rbptrack.config import Config, FilterConfig, typed
+from rbptrack.analysis.contract import Analyzer
+from rbptrack.config.compose import Composer, requested
+from rbptrack.config.compose import configs as configs_of
+from rbptrack.config.paths import conf_folder, home
+from rbptrack.config.patterns import size_key
+from rbptrack.config.schema import Config, FilterConfig, typed
 from rbptrack.console import compact, complain, say, short_path, table
-from rbptrack.discovery import Plugins, conf_folder, discover
 from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.overrides import size_key
-from rbptrack.report import render
-from rbptrack.spool import folder as spool_folder
-from rbptrack.spool import upkeep
-from rbptrack.tracking import Store, home, resolve_uri, without_password
+from rbptrack.reporting.discovery import Plugins, discover
+from rbptrack.reporting.page import render
+from rbptrack.reporting.runner import Findings, analyze_all, choose
+from rbptrack.sweep import cell as cells
+from rbptrack.sweep.cell import CellFailed, Outcome
+from rbptrack.tracking import Store, resolve_uri, without_password
+from rbptrack.tracking.outbox import folder as spool_folder
+from rbptrack.tracking.outbox import upkeep
 
 _TERMINATED = 128 + signal.SIGTERM
 _SHOWN_KS = (1, 10, 100)
@@ -68,7 +69,7 @@ def _plugins(config: Config) -> Plugins:
 
 def _check_before(configs: Sequence[Config], *, ks_were_typed: bool) -> None:
     """What can be known to be wrong before hours are spent: tracking store, models, tokenizers, k, local datasets."""
-    from rbptrack.architecture import check_fit, check_folder, load_config, load_tokenizer
+    from rbptrack.models.architecture import check_fit, check_folder, load_config, load_tokenizer
 
     Store(configs[0].tracking).check_writable()
     known: dict[str, tuple[Any, Any]] = {}

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 
-from rbptrack.composition import Composer, configs, requested
+from rbptrack.config.compose import Composer, configs, requested
 from rbptrack.console import compact, console, say, table
 from rbptrack.errors import BadInput
-from rbptrack.planning import COLUMNS, Plan, plan
+from rbptrack.sweep.plan import COLUMNS, Plan, plan
 from rbptrack.tracking import Store
 
 _HELP = """\

@@ -6,11 +6,12 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from rbptrack import options
-from rbptrack.analyzer import Analyzer
+from rbptrack.analysis.contract import Analyzer
+from rbptrack.commands import options
+from rbptrack.config.paths import builtin_folder, config_packages
+from rbptrack.config.patterns import lists_as_values
 from rbptrack.console import complain, say, say_wrapped, short_path
-from rbptrack.discovery import Plugins, builtin_folder, config_packages, discover
-from rbptrack.overrides import lists_as_values
+from rbptrack.reporting.discovery import Plugins, discover
 
 USAGE = """python -m rbptrack plugins [plugins.path=FOLDER,...]
 

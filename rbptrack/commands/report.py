@@ -9,14 +9,15 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from rbptrack.analysis import analyze_all, choose
-from rbptrack.composition import Composer, parse_flags
-from rbptrack.config import FILTERS, ReportConfig, typed
+from rbptrack.config.compose import Composer, parse_flags
+from rbptrack.config.paths import conf_folder, plugin_folders
+from rbptrack.config.patterns import lists_as_values
+from rbptrack.config.schema import FILTERS, ReportConfig, typed
 from rbptrack.console import complain, say, short_path
-from rbptrack.discovery import conf_folder, discover, plugin_folders
 from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.overrides import lists_as_values
-from rbptrack.report import render
+from rbptrack.reporting.discovery import discover
+from rbptrack.reporting.page import render
+from rbptrack.reporting.runner import analyze_all, choose
 from rbptrack.tracking import Store
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rbptrack import options, spool
-from rbptrack.config import TrackingConfig
+from rbptrack.commands import options
+from rbptrack.config.schema import TrackingConfig
 from rbptrack.console import say
 from rbptrack.errors import BadInput
 from rbptrack.tracking import Store, relocate
+from rbptrack.tracking import outbox as spool
 
 USAGE = """python -m rbptrack sync [moved=true] [tracking.uri=...] [tracking.experiment=...]
 

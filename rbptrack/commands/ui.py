@@ -14,12 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from rbptrack import options
-from rbptrack.config import TrackingConfig
+from rbptrack.commands import options
+from rbptrack.config.schema import TrackingConfig
 from rbptrack.console import say
 from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.spool import upkeep
 from rbptrack.tracking import Store
+from rbptrack.tracking.outbox import upkeep
 
 _START_SECONDS = 60.0
 

@@ -9,9 +9,9 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "1")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 
-from rbptrack.tracking.address import home, relocate, resolve_uri, without_password
 from rbptrack.tracking.claim import claim, repair
 from rbptrack.tracking.live import Live
 from rbptrack.tracking.store import Cell, Store
+from rbptrack.tracking.uri import relocate, resolve_uri, without_password
 
-__all__ = ["Cell", "Live", "Store", "claim", "home", "relocate", "repair", "resolve_uri", "without_password"]
+__all__ = ["Cell", "Live", "Store", "claim", "relocate", "repair", "resolve_uri", "without_password"]

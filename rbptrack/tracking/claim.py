@@ -8,8 +8,8 @@ from pathlib import Path
 
 from mlflow.entities import Run
 
-from rbptrack.record import Record
 from rbptrack.tracking.process import alive, where
+from rbptrack.tracking.record import Record
 from rbptrack.tracking.store import Store
 
 _CLAIM = "rbptrack.claim"

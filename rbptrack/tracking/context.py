@@ -7,7 +7,7 @@ import subprocess
 from functools import lru_cache
 from pathlib import Path
 
-import rbptrack
+from rbptrack.config.paths import PACKAGE
 
 
 @lru_cache(maxsize=1)
@@ -17,7 +17,7 @@ def source_tags() -> dict[str, str]:
     A commit whose files were changed since is marked in `rbptrack.changed`.
     """
     tags = {"mlflow.user": _user(), "mlflow.source.name": "python -m rbptrack", "mlflow.source.type": "LOCAL"}
-    checkout = Path(rbptrack.__file__).parent.parent
+    checkout = PACKAGE.parent
     commit = _git(checkout, "rev-parse", "HEAD") if (checkout / "pyproject.toml").exists() else ""
     if commit:
         tags["mlflow.source.git.commit"] = commit

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from rbptrack.errors import RbptrackError
-from rbptrack.ranktable import RankTable
+from rbptrack.ranks import RankTable
 from rbptrack.tracking.process import heartbeat
 from rbptrack.tracking.store import Store
 

@@ -22,18 +22,19 @@ from mlflow.entities import Dataset, DatasetInput, Experiment, InputTag, Metric,
 from mlflow.exceptions import MlflowException
 from PIL import Image
 
-from rbptrack import __version__
-from rbptrack.analyzer import COLUMNS, Runs
-from rbptrack.config import FilterConfig, TrackingConfig
+from rbptrack.analysis.contract import COLUMNS, Runs
+from rbptrack.config.paths import home
+from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.errors import BadInput, RbptrackError, StoreAway
-from rbptrack.ranktable import RankHistogram, RankTable
-from rbptrack.record import Record, artifacts, color, describe
-from rbptrack.tracking.address import check_place, explained, home, reach, resolve_uri, without_password
+from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.tracking.context import source_tags
+from rbptrack.tracking.frame import Found, from_database, newest, passing, row
 from rbptrack.tracking.process import HEARTBEAT, TAG, marks
-from rbptrack.tracking.rows import Found, from_database, newest, passing, row
+from rbptrack.tracking.record import Record, artifacts, color, describe
+from rbptrack.tracking.uri import check_place, explained, reach, resolve_uri, without_password
 from rbptrack.tracking.view import TAG as VIEW_TAG
 from rbptrack.tracking.view import preset
+from rbptrack.version import __version__
 
 _PAGE = 1000
 _BATCH = 900  # metrics or params in one call; MLflow takes at most 1000 metrics and 100 params

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rbptrack.analyzer import Analyzer, Report, Runs
+from rbptrack.analysis.contract import Analyzer, Report, Runs
 from rbptrack.errors import RbptrackError
 
 

@@ -1,0 +1,1 @@
+"""The analyzers' public contract."""

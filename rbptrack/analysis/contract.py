@@ -1,0 +1,192 @@
+"""The contract of analyzers: a table of runs in; tables, figures, metrics and sentences out.
+
+An analyzer is a dataclass whose fields are its options:
+
+    @dataclass(kw_only=True)
+    class Best(Analyzer):
+        \"\"\"The best model per dataset.\"\"\"
+
+        name: ClassVar[str] = "best"
+        k: int = 10
+
+        def analyze(self, runs: Runs) -> Report:
+            best = runs.frame.sort_values(f"rbp_{self.k}").groupby("dataset").tail(1)
+            return Report(tables={"best": best[["dataset", "model", f"rbp_{self.k}"]]})
+
+Put it in a file under `plugins/` of the folder you work in, and `python -m rbptrack analyze analyzer=best` runs it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from rbptrack.errors import RbptrackError
+from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, log_grid
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLUMNS: Mapping[str, str] = {
+    "run_id": "string",
+    "family": "string",
+    "size": "string",
+    "model": "string",
+    "dataset": "string",
+    "revision": "string",
+    "commit": "string",
+    "software": "string",
+    "fingerprint": "string",
+    "sweep": "string",
+    "dtype": "string",
+    "sequence": "string",
+    "seq_len": "Int64",
+    "context": "Int64",
+    "candidates": "string",
+    "rank": "string",
+    "documents_hash": "string",
+    "vocab_size": "Int64",
+    "non_embedding_params": "Int64",
+    "total_params": "Int64",
+    "num_tokens": "Int64",
+    "num_documents": "Int64",
+    "ce": "Float64",
+    "ce_se": "Float64",
+    "bits_per_byte": "Float64",
+    "tie_rate": "Float64",
+}
+"""The columns of `Runs.frame` and their types; after them one Float64 pair rbp_<k>, rbp_<k>_se per logged k."""
+
+
+T = TypeVar("T")
+_EVERY_K = 100  # the paper's law in k ends here; up to it every k is counted
+_PAPER_K = (500, 2500, 10000)  # the larger k of its Table 2
+
+
+class Unreadable(RbptrackError):
+    """A measurement's artifact is missing or damaged; its text names the run."""
+
+
+class Runs:
+    """Finished measurements: a table with one row each, and their ranks on demand.
+
+    Args:
+        frame: one row per measurement with the columns of `COLUMNS` and rbp_<k>.
+        histogram: loads the rank histogram of a run id.
+        ranks: loads the rank table of a run id.
+
+    """
+
+    def __init__(
+        self,
+        frame: pd.DataFrame,
+        *,
+        histogram: Callable[[str], RankHistogram],
+        ranks: Callable[[str], RankTable],
+    ) -> None:
+        missing = [c for c in COLUMNS if c not in frame.columns]
+        if missing:
+            raise RbptrackError(f"a table of runs lacks the columns {', '.join(missing)}")
+        rbp = [c for c in frame.columns if c.startswith("rbp_")]
+        self.frame = frame.astype({**COLUMNS, **dict.fromkeys(rbp, "Float64")}).reset_index(drop=True)
+        self._histogram = lru_cache(maxsize=None)(histogram)
+        self._ranks = ranks  # not cached: a table is megabytes, and analyzers reduce it at once
+        self._counts: dict[str, DocumentCounts] = {}
+
+    def histogram(self, run_id: str) -> RankHistogram:
+        """Exact counts by rank of one run; loaded on demand and kept. Raises Unreadable."""
+        return _readable(self._histogram, run_id)
+
+    def ranks(self, run_id: str) -> RankTable:
+        """The rank table of one run; loaded at each call: reduce it at once. Raises Unreadable."""
+        return _readable(self._ranks, run_id)
+
+    def document_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
+        """Tokens, nats and hits of each k per document of one run; kept, for many k. Raises Unreadable.
+
+        Analyzers that ask for k up to 100, the paper's, logged ones or those of `log_grid(|V|)` read each rank table
+        once between them.
+        """
+        kept = self._counts.get(run_id)
+        if kept is None and (logged_only := self._imported_counts(run_id, ks)):
+            return logged_only
+        if kept is None or not set(ks) <= set(kept.ks):
+            table = self.ranks(run_id)
+            logged = [int(c[4:]) for c in self.frame.columns if c.startswith("rbp_") and c[4:].isdigit()]
+            small = range(1, min(_EVERY_K, table.vocab_size) + 1)
+            larger = [k for k in (*_PAPER_K, *logged) if k <= table.vocab_size]
+            every = {*small, *larger, *log_grid(table.vocab_size).tolist(), *ks, *(kept.ks if kept else ())}
+            kept = self._counts[run_id] = table.document_counts(sorted(every))
+        return kept.select(ks)
+
+    def _imported_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts | None:
+        """What an imported run without ranks has: its logged numbers, as one document, so without sampling error."""
+        row = next(iter(self.frame[self.frame["run_id"] == run_id].to_dict("records")), {"vocab_size": 1})
+        if not pd.isna(row["vocab_size"]) or pd.isna(row["ce"]) or any(pd.isna(row.get(f"rbp_{k}")) for k in ks):
+            return None
+        tokens = 1.0 if pd.isna(row["num_tokens"]) else float(row["num_tokens"])
+        hits = np.array([[row[f"rbp_{k}"] * tokens for k in ks]], dtype=np.float64).reshape(1, len(ks))
+        nats = np.array([row["ce"] * tokens])
+        return DocumentCounts(tuple(ks), np.array([0]), np.array([tokens]), nats, hits)
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+
+def _readable(load: Callable[[str], T], run_id: str) -> T:
+    try:
+        return load(run_id)
+    except Unreadable:
+        raise
+    except (RbptrackError, OSError, pa.ArrowException, KeyError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise Unreadable(f"an artifact of run {run_id} is missing or damaged: {reason}") from error
+
+
+@dataclass(kw_only=True)
+class Report:
+    """What an analyzer found.
+
+    Attributes:
+        tables: by name; each becomes tables/<name>.csv.
+        figures: by name; each becomes figures/<name>.png and .svg.
+        metrics: quantity/family/dataset/metric -> number, for the MLflow UI.
+        notes: sentences for people: what was found and how sure it is.
+        summary: the name of the table that the terminal shows, if any.
+        headline: one line for the terminal after a sweep; where it is empty, the first note is shown.
+        captions: a sentence below a figure or table, by its name.
+
+    """
+
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    figures: dict[str, Figure] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    summary: str = ""
+    headline: str = ""
+    captions: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class Analyzer(ABC):
+    """Base of analyzers: the subclass is a dataclass, its fields are its Hydra options, `name` its group option.
+
+    Attributes:
+        name: what the command line calls it.
+        columns: table -> column -> meaning and unit, for every table that `analyze` returns; shown below each table.
+
+    """
+
+    name: ClassVar[str]
+    columns: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+
+    @abstractmethod
+    def analyze(self, runs: Runs) -> Report:
+        """Read runs, return a report. Touches neither the store nor any global state."""

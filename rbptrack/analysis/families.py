@@ -1,0 +1,191 @@
+"""Which runs may be compared: families on datasets, taken apart where more than the size differs.
+
+Every analyzer begins here, so that all of them draw the same lines and say so in the same words:
+
+    def load(family: Family, run_id: str) -> DocumentCounts:
+        return runs.document_counts(run_id, log_grid(family.vocab_size).tolist())
+
+    for family, counts in read_families(runs, load, report.notes, least=3): ...
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from rbptrack.analysis.contract import Runs, Unreadable
+
+T = TypeVar("T")
+
+COMPARABLE = {
+    "dtype": "",
+    "sequence": "",
+    "seq_len": "seq_len ",
+    "context": "context ",
+    "candidates": "candidates ",
+    "rank": "rank ",
+    "documents_hash": "texts ",
+    "num_tokens": "tokens ",
+}
+"""Columns in which the runs of one law must agree, and the word that marks a part in which they do."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Measurements of one family on one dataset that differ in the model's size only.
+
+    Attributes:
+        name: the family; with what sets this part apart where its runs disagree: `pythia bfloat16`.
+        dataset: the dataset.
+        rows: their rows of `Runs.frame`, ascending in S.
+
+    """
+
+    name: str
+    dataset: str
+    rows: pd.DataFrame
+
+    def __str__(self) -> str:
+        return f"{self.name} on {self.dataset}"
+
+    @property
+    def s(self) -> npt.NDArray[Any]:
+        """The distinct sizes S, ascending, (m,) float64."""
+        return np.unique(self.rows["non_embedding_params"].to_numpy(dtype=np.float64))
+
+    @property
+    def run_ids(self) -> list[list[str]]:
+        """The runs of each size, m lists."""
+        grouped = self.rows.groupby("non_embedding_params", sort=True)["run_id"]
+        return [[str(run_id) for run_id in ids] for _, ids in grouped]
+
+    @property
+    def labels(self) -> list[str]:
+        """The published label of each size, m of them: `70m`."""
+        grouped = self.rows.groupby("non_embedding_params", sort=True)["size"]
+        return ["+".join(dict.fromkeys(map(str, labels))) for _, labels in grouped]
+
+    @property
+    def vocab_size(self) -> int:
+        """The smallest |V| of the models: the largest k that all of them have; 0 where it is not known."""
+        smallest = self.rows["vocab_size"].min()
+        return 0 if pd.isna(smallest) else int(smallest)
+
+    @property
+    def logged_ks(self) -> list[int]:
+        """The k whose RBP_k every run has logged, ascending."""
+        logged = self.rows.columns[self.rows.notna().all()]
+        return sorted(int(c[4:]) for c in logged if c.startswith("rbp_") and c[4:].isdigit())
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """A logged number per size, (m,) float64: the mean over the runs of a size; NaN where it was not logged."""
+        if name not in self.rows.columns:
+            return np.full(len(self.s), np.nan)
+        return np.asarray(
+            self.rows.groupby("non_embedding_params", sort=True)[name].mean().to_numpy(np.float64, na_value=np.nan)
+        )
+
+
+def read_families(
+    runs: Runs, load: Callable[[Family, str], T], notes: list[str], *, least: int = 1
+) -> Iterator[tuple[Family, list[T]]]:
+    """`families`, with something loaded for every size; runs whose artifact cannot be read are named and left out.
+
+    Args:
+        runs: the measurements.
+        load: from a family and a run id to what is wanted of that run. It must add (`+`): the runs of one size are
+            pooled, which for counts over the same text is their mean.
+        notes: gets a sentence for everything that is left out.
+        least: how many sizes a family must have, also after runs were left out.
+
+    Yields:
+        The family of the runs that could be read, and one value per size, ascending in S.
+
+    """
+    for whole in families(runs, notes, least=least):
+        values: dict[str, T] = {}
+        for row in whole.rows.itertuples():
+            try:
+                values[str(row.run_id)] = load(whole, str(row.run_id))
+            except Unreadable as error:
+                notes.append(f"{row.model} on {whole.dataset} is left out: {error}")
+        family = replace(whole, rows=whole.rows[whole.rows["run_id"].isin(list(values))])
+        if len(family.s) < least:
+            notes.append(
+                f"{family}: only {len(family.s)} of {len(whole.s)} sizes can be read, at least {least} are needed."
+            )
+        elif values:
+            yield family, [reduce(operator.add, [values[i] for i in ids]) for ids in family.run_ids]
+
+
+def families(runs: Runs, notes: list[str], *, least: int = 1) -> list[Family]:
+    """Every family on every dataset, in parts that may be compared, with at least `least` sizes.
+
+    Runs that differ in precision, sequence rule, sequence length, texts or tokens never come into one part, nor do
+    several checkpoints of one size. Several runs of one size (seeds, say) stay together and are averaged. Notes say so.
+    """
+    found: list[Family] = []
+    for (family, dataset), every in runs.frame.groupby(["family", "dataset"], sort=True):
+        where = f"{family} on {dataset}"
+        rows = every[every["non_embedding_params"].notna()]
+        if len(rows) < len(every):
+            models = ", ".join(sorted(set(every.loc[every["non_embedding_params"].isna(), "model"])))
+            notes.append(f"{where}: without a size S, left out: {models}.")
+        keys = _disagreeing(rows)
+        if keys:
+            notes.append(
+                f"{where}: its runs mix {'; '.join(_mixture(rows, key) for key in keys)}. Not compared across."
+            )
+        for label, part in _parts(rows, keys):
+            one = Family(
+                f"{family} {label}".strip(), str(dataset), part.sort_values(["non_embedding_params", "run_id"])
+            )
+            sizes = len(one.s)
+            if sizes < least:
+                notes.append(f"{one}: {sizes} size{'s' * (sizes != 1)}, at least {least} are needed.")
+                continue
+            if sizes < len(part):
+                several = [
+                    f"{len(i)} runs of {name}" for i, name in zip(one.run_ids, one.labels, strict=True) if len(i) > 1
+                ]
+                notes.append(f"{one}: {', '.join(several)}; the mean over the runs of a size is used.")
+            found.append(one)
+    return found
+
+
+def _disagreeing(rows: pd.DataFrame) -> list[str]:
+    """Columns in which runs differ that one law may not mix."""
+    keys = [key for key in COMPARABLE if rows[key].nunique(dropna=False) > 1]
+    if "documents_hash" in keys and "num_tokens" in keys:
+        keys.remove("num_tokens")  # other texts have other tokens; once is enough
+    checkpoints = rows.groupby([*keys, "non_embedding_params"], dropna=False)["revision"].nunique(dropna=False)
+    return [*keys, "revision"] if (checkpoints > 1).any() else keys
+
+
+def _mixture(rows: pd.DataFrame, key: str) -> str:
+    counts = rows[key].astype("string").fillna("unknown").value_counts()
+    several = [f"{_short(key, value)}: {n} run{'s' * (n != 1)}" for value, n in counts.items()]
+    return f"{key} ({', '.join(several)})"
+
+
+def _parts(rows: pd.DataFrame, keys: Sequence[str]) -> list[tuple[str, pd.DataFrame]]:
+    """The rows taken apart by keys, the part of most runs first, each with its label."""
+    if not keys:
+        return [("", rows)] if len(rows) else []
+    parts = [
+        (" ".join(COMPARABLE.get(k, "") + _short(k, v) for k, v in zip(keys, values, strict=True)), part)
+        for values, part in rows.groupby(list(keys), dropna=False, sort=True)
+    ]
+    return sorted(parts, key=lambda p: -len(p[1]))
+
+
+def _short(key: str, value: Hashable) -> str:
+    text = "unknown" if pd.isna(value) else str(value)  # type: ignore[call-overload]
+    return text[:8] if key in ("documents_hash", "revision") else text

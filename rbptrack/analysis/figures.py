@@ -1,0 +1,186 @@
+"""One plotting style: readable in print, colour-blind safe, axes with units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from cycler import cycler
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+from rbptrack.ranks import RankHistogram
+
+# Okabe and Ito's colours, in an order of falling contrast to white.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+_STYLE: Any = {
+    "axes.grid": True,
+    "axes.prop_cycle": cycler(color=COLOURS),
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "figure.dpi": 100,
+    "font.size": 9.5,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "savefig.dpi": 160,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "rbptrack",
+}
+
+
+def gradient(count: int) -> list[Any]:
+    """Colours for something ordered (sizes, window lengths), dark to light: even steps of a colour-blind safe map."""
+    return [mpl.colormaps["viridis"](v) for v in np.linspace(0, 0.88, max(count, 1))]
+
+
+_LEFT, _BETWEEN = 0.85, 0.85  # inches for labels left of a panel, and between two rows of panels
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Apply the style to what is drawn inside."""
+    with mpl.rc_context(_STYLE):
+        yield
+
+
+def draw(figure: Figure, path: Path) -> None:
+    """Write a figure as path.png and path.svg."""
+    with style():
+        figure.savefig(f"{path}.png")
+        figure.set_layout_engine("none")  # laid out by now; doing it again would take as long as drawing
+        figure.savefig(f"{path}.svg", metadata={"Date": None})
+
+
+def panels(rows: int, columns: int, *, width: float = 3.6, height: float = 3.0, **options: Any) -> tuple[Figure, Any]:
+    """A figure with a grid of axes, (rows, columns); inches per panel. Not tied to pyplot: nothing to close."""
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def grid(
+    rows: int, columns: int, *, width: float = 3.6, height: float = 2.8, legend: float = 0.0, **options: Any
+) -> tuple[Figure, Any]:
+    """Like `panels`, with fixed margins: many panels in half the time that a constrained layout takes.
+
+    Args:
+        rows: of panels.
+        columns: of panels; more than 4 are too small to read on a page.
+        width: of a panel, inches, labels included.
+        height: likewise.
+        legend: inches kept free at the right for `legend_of_all`.
+        options: of `Figure.subplots`.
+
+    """
+    across, down = width * columns + legend, height * rows + 0.15
+    figure = Figure(figsize=(across, down))
+    figure.subplots_adjust(
+        left=_LEFT / across,
+        right=1 - (legend + 0.12) / across,
+        bottom=0.5 / down,
+        top=1 - 0.32 / down,
+        wspace=_LEFT / (width - _LEFT),
+        hspace=_BETWEEN / (height - _BETWEEN),
+    )
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def panel_per(names: Sequence[str], *, columns: int = 3, **options: Any) -> tuple[Figure, list[Any]]:
+    """A figure with one panel per name, titled with it, in rows of at most `columns`; the axes in order."""
+    across = min(columns, max(1, len(names)))
+    down = max(1, -(-len(names) // across))
+    figure, axes = grid(down, across, **{"height": 3.0, **options})
+    flat = list(axes.flat)
+    for spare in flat[len(names) :]:
+        spare.remove()
+    for ax, name in zip(flat, names, strict=False):
+        ax.set_title(name)
+    return figure, flat[: len(names)]
+
+
+def grid_of(rows: Sequence[str], columns: Sequence[str], **options: Any) -> tuple[Figure, dict[tuple[str, str], Any]]:
+    """A `grid` with a panel for each row and column by name; what has one column only is laid out in rows of 3."""
+    if len(columns) > 1:
+        figure, axes = grid(len(rows), len(columns), **options)
+        return figure, {(r, c): axes[i][j] for i, r in enumerate(rows) for j, c in enumerate(columns)}
+    figure, axes = grid(-(-len(rows) // 3), min(3, len(rows)), **options)
+    for spare in axes.flat[len(rows) :]:
+        spare.remove()
+    return figure, {(r, columns[0]): ax for r, ax in zip(rows, axes.flat, strict=False)}
+
+
+def legend_of_all(figure: Figure, *, legend: float) -> None:
+    """Every label of all panels once, in the `legend` inches that `grid` kept free at the right."""
+    found: dict[str, Any] = {}
+    for ax in figure.axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    across, down = figure.get_size_inches()
+    corner = (1 - legend / across, 1 - 0.15 / down)
+    figure.legend(list(found.values()), list(found), loc="upper left", bbox_to_anchor=corner, fontsize=8.5)
+
+
+def look(number: int) -> tuple[str, str]:
+    """Colour and marker of the number-th family."""
+    return COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+
+
+def short_number(value: float, _: object = None) -> str:
+    """1500000 -> 1.5M."""
+    for limit, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= limit:
+            return f"{value / limit:.3g}{suffix}"
+    return f"{value:.3g}"
+
+
+def log_axis(axis: Any, *, low: float, high: float) -> None:
+    """A log10 axis from low to high whose labels are plain numbers, also where the range is below a decade."""
+    axis.axes.set(**{f"{axis.axis_name}scale": "log", f"{axis.axis_name}lim": (low, high)})
+    decades = np.log10(high / low)
+    subs = (
+        (1.0,)
+        if decades > 2.5
+        else (1.0, 3.0)
+        if decades > 1.2
+        else (1.0, 2.0, 5.0)
+        if decades > 0.5
+        else tuple(np.arange(1.0, 10, 0.5 if decades < 0.25 else 1.0))
+    )
+    axis.set_major_locator(LogLocator(subs=subs, numticks=12))
+    axis.set_major_formatter(FuncFormatter(short_number))
+    axis.set_minor_formatter(NullFormatter())
+    if decades > 2.5:
+        axis.set_minor_locator(NullLocator())  # a hundred ticks per panel would be most of the time of drawing
+
+
+def rank_distribution(histogram: RankHistogram, title: str) -> Figure:
+    """P(R = k) against k, log-log: every observed rank as a point, and means over bins even in ln k as a line."""
+    with style():
+        figure, axes = grid(
+            1, 1, width=5.2, height=3.8
+        )  # drawn for every cell: a constrained layout takes twice as long
+        ax = axes[0, 0]
+        share = histogram.count / histogram.num_tokens
+        ax.plot(histogram.rank, share, ".", ms=2.5, alpha=0.35, color=COLOURS[4], label="each observed rank")
+        edges = np.unique(np.rint(np.geomspace(1, histogram.vocab_size + 1, 40)).astype(np.int64))
+        mass, _ = np.histogram(histogram.rank, bins=edges, weights=share)
+        width = np.diff(edges)
+        centre = np.sqrt(edges[:-1] * (edges[1:] - 1.0))
+        filled = mass > 0
+        ax.plot(
+            centre[filled],
+            (mass / width)[filled],
+            "-",
+            lw=1.6,
+            color=COLOURS[0],
+            label="mean in bins of ln k",
+        )
+        ax.set(xlabel="rank k", ylabel="P(R = k)", title=title, xscale="log", yscale="log")
+        ax.legend()
+        return figure

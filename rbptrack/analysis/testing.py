@@ -1,0 +1,195 @@
+"""For authors of analyzers: the contract as tests, and measurements to run them on.
+
+In a test file of yours:
+
+    from rbptrack.analysis.testing import AnalyzerContract
+    from my_package import Mine
+
+    class TestMine(AnalyzerContract):
+        analyzer = Mine()
+
+pytest then checks that the analyzer declares its tables' columns, imports neither mlflow nor torch, gives the same
+report for the same runs, leaves its input as it was, and says in words what it cannot work with.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from copy import deepcopy
+from dataclasses import fields
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from omegaconf import OmegaConf
+
+from rbptrack.analysis.contract import COLUMNS, Analyzer, Report, Runs
+from rbptrack.errors import RbptrackError
+from rbptrack.ranks import RankTable
+
+FORBIDDEN = ("mlflow", "torch", "transformers", "datasets")
+VOCABULARY = 256
+
+
+def example_runs(
+    *,
+    families: dict[str, int] | None = None,
+    datasets: tuple[str, ...] = ("code", "prose"),
+    documents: int = 30,
+    tokens: int = 200,
+    seed: int = 0,
+) -> Runs:
+    """Measurements with a known law, without a model or a store: -ln RBP_1 = 6 S^-0.15, ranks below falling as 1/R.
+
+    Args:
+        families: how many sizes each has, from 1e5 parameters upwards, each four times the last.
+        datasets: their names.
+        documents: per dataset, the same ones for every model.
+        tokens: per document.
+        seed: of the drawn ranks.
+
+    """
+    rng, rows, tables = np.random.default_rng(seed), [], dict[str, RankTable]()
+    for family, sizes in (families or {"alpha": 5, "beta": 4}).items():
+        for dataset in datasets:
+            for i in range(sizes):
+                row, table = _example(family, dataset, 10**5 * 4**i, documents, tokens, rng)
+                rows.append(row)
+                tables[str(row["run_id"])] = table
+    frame = pd.DataFrame(rows)
+    return Runs(frame, histogram=lambda run_id: tables[run_id].histogram(), ranks=lambda run_id: tables[run_id])
+
+
+def _example(
+    family: str, dataset: str, s: int, documents: int, tokens: int, rng: np.random.Generator
+) -> tuple[dict[str, object], RankTable]:
+    first = np.exp(-6 * s**-0.15)
+    rest = 1 / np.arange(2, VOCABULARY + 1)
+    pmf = np.concatenate([[first], (1 - first) * rest / rest.sum()])
+    rank = rng.choice(VOCABULARY, size=documents * tokens, p=pmf) + 1
+    table = RankTable.from_arrays(
+        vocab_size=VOCABULARY,
+        document=np.repeat(np.arange(documents), tokens),
+        position=np.tile(np.arange(1, tokens + 1), documents),
+        field=np.zeros(len(rank)),
+        token=np.zeros(len(rank)),
+        greater=rank - 1,
+        ties=np.zeros(len(rank)),
+        logprob=np.log(pmf[rank - 1]) - 0.1,
+    )
+    name = f"{family}-{s}"
+    row: dict[str, object] = dict.fromkeys(COLUMNS)
+    row |= {"run_id": f"{name}-{dataset}", "family": family, "size": str(s), "model": name, "dataset": dataset}
+    row |= {"fingerprint": f"{name}-{dataset}", "sweep": "example", "revision": "main", "dtype": "float32"}
+    row |= {"sequence": "slide", "seq_len": tokens + 1, "context": 1, "documents_hash": dataset}
+    row |= {"vocab_size": VOCABULARY, "non_embedding_params": s, "total_params": 2 * s}
+    row |= {"num_tokens": len(table), "num_documents": documents, "ce": table.ce, "ce_se": 0.01, "tie_rate": 0.0}
+    row |= {"bits_per_byte": table.ce / np.log(2) / 4}
+    row |= {f"rbp_{k}": table.rbp(k) for k in (1, 10, 100)} | {f"rbp_{k}_se": 0.01 for k in (1, 10, 100)}
+    return row, table
+
+
+class AnalyzerContract:
+    """What every analyzer promises, as pytest tests; subclass it with `analyzer` set, and `runs` where yours differ.
+
+    Attributes:
+        analyzer: with the options to test.
+
+    """
+
+    analyzer: ClassVar[Analyzer]
+    _kept: ClassVar[tuple[Report, bool, bool] | None] = None
+
+    def runs(self) -> Runs:
+        """Measurements that the analyzer can work with; made anew at each call."""
+        return example_runs()
+
+    def report(self) -> Report:
+        """What the analyzer finds in `runs`; once per class."""
+        return self._once()[0]
+
+    def _once(self) -> tuple[Report, bool, bool]:
+        """The report, and whether the runs and the options were left as they were."""
+        kept = vars(type(self)).get("_kept")
+        if kept is None:
+            runs, options = self.runs(), self._options()
+            before = runs.frame.copy(deep=True)
+            report = self.analyzer.analyze(runs)
+            kept = type(self)._kept = (report, runs.frame.equals(before), self._options() == options)
+        return kept
+
+    def _options(self) -> dict[str, object]:
+        return {f.name: deepcopy(getattr(self.analyzer, f.name)) for f in fields(self.analyzer)}
+
+    def test_it_is_an_option_of_hydra(self) -> None:
+        """It has a name and a docstring, and its fields make a structured config."""
+        cls = type(self.analyzer)
+        assert cls.name.isidentifier()
+        assert (cls.__doc__ or "").strip(), f"{cls.__name__} needs a docstring: its first line is what users see"
+        assert set(OmegaConf.structured(cls)) == {f.name for f in fields(cls)}
+
+    def test_it_knows_neither_store_nor_models(self) -> None:
+        """Its module imports nothing of FORBIDDEN, anywhere."""
+        source = Path(inspect.getfile(type(self.analyzer))).read_text(encoding="utf-8")
+        names = set()
+        for node in ast.walk(ast.parse(source)):
+            names |= {alias.name for alias in node.names} if isinstance(node, ast.Import) else set()
+            names |= {node.module} if isinstance(node, ast.ImportFrom) and node.module else set()
+        bad = sorted(n for n in names if n.split(".")[0] in FORBIDDEN or n.startswith("rbptrack.tracking"))
+        assert not bad, f"an analyzer works on Runs alone; this one imports {', '.join(bad)}"
+
+    def test_it_finds_something(self) -> None:
+        """Its report has tables, figures and metrics of the right kinds, and at least one sentence or table."""
+        report = self.report()
+        assert isinstance(report, Report)
+        assert report.notes or report.tables
+        assert all(isinstance(note, str) and note for note in report.notes)
+        assert all(isinstance(table, pd.DataFrame) for table in report.tables.values())
+        assert all(isinstance(figure, Figure) for figure in report.figures.values())
+        assert all(isinstance(value, float | int) for value in report.metrics.values())
+        assert not report.summary or report.summary in report.tables
+
+    def test_its_columns_are_declared(self) -> None:
+        """`columns` names every table and each of its columns."""
+        for name, table in self.report().tables.items():
+            declared = self.analyzer.columns.get(name)
+            assert declared is not None, f"columns lacks the table {name}"
+            missing = sorted(set(map(str, table.columns)) - set(declared))
+            assert not missing, f"columns[{name!r}] lacks {', '.join(missing)}"
+
+    def test_its_metrics_fit_mlflow(self) -> None:
+        """Names as MLflow takes them: at most 250 characters, letters, digits and ` _-./:`."""
+        for name in self.report().metrics:
+            assert len(name) <= 250, name
+            assert all(c.isalnum() or c in " _-./:" for c in name), name
+
+    def test_same_input_same_output(self) -> None:
+        """A second call on the same measurements finds the same."""
+        first, second = self.report(), self.analyzer.analyze(self.runs())
+        assert first.notes == second.notes
+        assert sorted(first.figures) == sorted(second.figures)
+        assert list(first.tables) == list(second.tables)
+        for name, table in first.tables.items():
+            pd.testing.assert_frame_equal(table, second.tables[name])
+        assert list(first.metrics) == list(second.metrics)
+        np.testing.assert_array_equal(list(first.metrics.values()), list(second.metrics.values()))
+
+    def test_it_leaves_its_input_alone(self) -> None:
+        """The table of runs and its own options are afterwards what they were before."""
+        _, same_runs, same_options = self._once()
+        assert same_runs, "it changed runs.frame: work on a copy"
+        assert same_options, "it changed its own options"
+
+    def test_it_says_what_it_cannot_work_with(self) -> None:
+        """A single run gives a report or a RbptrackError in words, never another error."""
+        whole = self.runs()
+        single = Runs(whole.frame.head(1), histogram=whole.histogram, ranks=whole.ranks)
+        try:
+            found = self.analyzer.analyze(single)
+        except RbptrackError as error:
+            assert str(error).strip()
+        else:
+            assert isinstance(found, Report)

@@ -1,0 +1,52 @@
+"""Where configs, plugins and results lie: in a checkout beside the package, inside it when installed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from rbptrack.config.patterns import split_list
+
+PACKAGE = Path(__file__).parent.parent
+EMBEDDED = PACKAGE / "embedded"
+CONFIG_POINTS = "rbptrack.configs"  # a package with model/<family>/<size>.yaml, dataset/*.yaml, analyzer/*.yaml
+
+
+def home() -> Path:
+    """The folder that holds everything local: ./mlruns of the working folder."""
+    return Path.cwd() / "mlruns"
+
+
+def builtin_folder() -> Path:
+    """The plugins that ship with rbptrack."""
+    return _shipped("plugins")
+
+
+def conf_folder() -> Path:
+    """The configs that ship with rbptrack."""
+    return _shipped("conf")
+
+
+def _shipped(name: str) -> Path:
+    inside = PACKAGE / name
+    return inside if inside.is_dir() else PACKAGE.parent / name
+
+
+def plugin_folders(arguments: Sequence[str]) -> list[str]:
+    """The folders that plugins.path names, read off a command line: plugins are found before anything is composed."""
+    return next((split_list(a.partition("=")[2]) for a in arguments if a.startswith("plugins.path=")), [])
+
+
+def config_packages() -> tuple[dict[str, str], list[str]]:
+    """Packages of configs that installed distributions offer, by whom; and a line for each that is broken."""
+    found, broken = dict[str, str](), list[str]()
+    for point in entry_points(group=CONFIG_POINTS):
+        package = f"{point.dist.name} {point.dist.version}" if point.dist else "package"
+        try:
+            importlib.import_module(point.value)
+            found[point.value] = package
+        except Exception as error:
+            broken.append(f"entry point {point.name} ({point.value}) of {package}: {type(error).__name__}: {error}")
+    return found, broken

@@ -1,0 +1,282 @@
+"""The schema of what Hydra composes: YAML becomes these dataclasses once, in the command, and stays typed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import PurePath
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+
+from rbptrack.config.paths import EMBEDDED
+from rbptrack.errors import BadInput
+
+
+class Dtype(Enum):
+    """Precision of the weights; logits are compared in float32 whatever it is."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+class SequenceRule(Enum):
+    """How a document becomes the sequences that forward passes see.
+
+    truncate: its first `seq_len` tokens. slide: windows that overlap by `context` tokens, so that every token is
+    scored once, with at least `context` tokens before it (fewer only at the document's start). pack: documents
+    joined by the end-of-text token and cut every `seq_len` tokens.
+    """
+
+    truncate = "truncate"
+    slide = "slide"
+    pack = "pack"
+
+
+class Selection(Enum):
+    """How `documents` texts are drawn from a dataset that holds more; both are the same on every machine.
+
+    stream: a seeded shuffle of the stream through a buffer of 10,000 documents, so that a large dataset is never
+    downloaded whole. shuffle: a seeded permutation of all rows, as in the authors' code; downloads the whole dataset.
+    """
+
+    stream = "stream"
+    shuffle = "shuffle"
+
+
+class Candidates(Enum):
+    """Against which entries a target is ranked.
+
+    vocabulary: every row of the head, as in the paper. tokenizer: only rows that the tokenizer can name; families whose
+    vocabulary is padded differently (Pythia, Qwen2.5) are then ranked among the same entries.
+    """
+
+    vocabulary = "vocabulary"
+    tokenizer = "tokenizer"
+
+
+class Rank(Enum):
+    """Which rank the metrics count: the paper's (ties count against the target), or strict (the authors' code)."""
+
+    paper = "paper"
+    strict = "strict"
+
+
+@dataclass
+class ModelConfig:
+    """One causal language model: a repository of the hub (`repo`) or a local folder (`path`)."""
+
+    family: str = MISSING
+    size: str = MISSING
+    repo: str = ""
+    path: str = ""
+    revision: str = "main"
+    tokenizer: str = ""  # a repository or folder, where the model's own has none
+    pickles: bool = False  # read pickled weights (with torch's weights-only loader) where there are no safetensors
+    dtype: Dtype = Dtype.float32
+    tf32: bool = False  # round the factors of float32 products to TF32, on CUDA; part of a measurement's identity
+    device: str = "auto"
+    device_map: str = ""  # auto: spread over several GPUs, memory and disk by accelerate; empty: one device
+    max_memory: dict[str, str] = field(default_factory=dict)  # with device_map, such as {0: 20GiB, cpu: 60GiB}
+    attention: str = "auto"  # of transformers: eager, sdpa, flash_attention_2, ...; auto: its own choice
+
+    @property
+    def name(self) -> str:
+        """Family, size and a training checkpoint's revision as one word: `pythia-70m`, `pythia-70m@step1000`."""
+        revision = f"@{self.revision}" if self.repo and self.revision != "main" else ""
+        return "-".join(filter(None, (self.family, self.size))) + revision
+
+
+@dataclass
+class DatasetConfig:
+    """Documents of one split of a dataset, and how they become sequences.
+
+    A repository of the hub (`repo`), a folder that `datasets` can load (`path`), or local files (`files`); with `repo`,
+    `files` are files of the repository.
+    """
+
+    name: str = MISSING
+    repo: str = ""
+    path: str = ""
+    files: list[str] = field(default_factory=list)  # names or patterns
+    config: str = ""
+    split: str = MISSING
+    revision: str = "main"
+    fields: list[str] = field(default_factory=lambda: ["text"])
+    separator: str = "\n"
+    id_field: str = ""
+    head: int = 0  # read only the first rows; 0: all
+    where: dict[str, str] = field(default_factory=dict)  # only rows with these values; `meta.name` for a nested field
+    longer_than: int = 0  # only documents of more characters
+    documents: int = 0  # how many of these to select; 0: all
+    selection: Selection = Selection.stream
+    seed: int = 42  # of the selection
+    sequence: SequenceRule = SequenceRule.slide
+    seq_len: int = MISSING
+    context: int = 1
+
+
+@dataclass
+class KConfig:
+    """The k of the metrics rbp_<k>. Not part of a measurement's identity: the ranks hold every k."""
+
+    values: list[int] = MISSING
+
+
+@dataclass
+class EngineConfig:
+    """How fast, not what: nothing here may change a number beyond float32 rounding."""
+
+    batch_tokens: int = 0  # tokens of a forward pass; 0: chosen from the device and its free memory
+    chunk_tokens: int = 0  # rows of logits that exist at a time, per thread; 0: chosen likewise
+    part_tokens: int = 131072  # what is saved at a time
+    threads: int = 0  # 0: torch's own choice
+
+
+@dataclass
+class TrackingConfig:
+    """Where runs are kept. An empty uri: MLFLOW_TRACKING_URI, else ./mlruns/mlflow.db."""
+
+    uri: str = ""
+    experiment: str = "rbptrack"
+    artifacts: str = ""  # of a new experiment in a database without a server: a folder or bucket that all users reach
+    every: float = 10.0  # seconds between two reports of a cell that is being measured
+
+
+@dataclass
+class Config:
+    """One cell: one model on one dataset."""
+
+    model: ModelConfig = MISSING
+    dataset: DatasetConfig = MISSING
+    k: KConfig = MISSING
+    candidates: Candidates = Candidates.vocabulary
+    rank: Rank = Rank.paper
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    sweep: str = ""
+    analyzers: list[str] = field(default_factory=lambda: ["*"])
+    force: bool = False
+    plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
+
+
+@dataclass
+class FilterConfig:
+    """Which measurements an analysis reads; every empty list means all. Values may be patterns (`pythia*`)."""
+
+    family: list[str] = field(default_factory=list)
+    size: list[str] = field(default_factory=list)
+    dataset: list[str] = field(default_factory=list)
+    sweep: list[str] = field(default_factory=list)
+
+
+FILTERS = {key: f"filter.{key}" for key in ("family", "size", "dataset", "sweep")}
+"""What the command line may write for each filter: `family=pythia`."""
+
+
+@dataclass
+class AnalyzeConfig:
+    """One analysis over the tracking store."""
+
+    analyzer: Any = MISSING
+    filter: FilterConfig = field(default_factory=FilterConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
+
+
+@dataclass
+class ReportConfig:
+    """Every analyzer over the tracking store, as one page."""
+
+    analyzers: list[str] = field(default_factory=lambda: ["*"])
+    out: str = ""  # also write the page to this file
+    filter: FilterConfig = field(default_factory=FilterConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
+
+
+def register() -> None:
+    """Make the schema and the resolvers known to Hydra; harmless when called again."""
+    store = ConfigStore.instance()
+    store.store(name="base_config", node=Config)
+    store.store(name="base_analyze", node=AnalyzeConfig)
+    store.store(name="base_report", node=ReportConfig)
+    OmegaConf.register_new_resolver("embedded", lambda name: str(EMBEDDED / name), replace=True)
+    OmegaConf.register_new_resolver("base_name", base_name, replace=True)
+    OmegaConf.register_new_resolver("family_of", lambda repo, path: family_and_size(repo, path)[0], replace=True)
+    OmegaConf.register_new_resolver("size_of", lambda repo, path: family_and_size(repo, path)[1], replace=True)
+
+
+def base_name(repo: str, path: str) -> str:
+    """The last part of a repository's or folder's name: `org/news` -> `news`."""
+    return PurePath(repo or path).name
+
+
+def family_and_size(repo: str, path: str) -> tuple[str, str]:
+    """Family and size as a name gives them: `org/Name-1.4B-base` -> (`name-base`, `1.4b`); no size: the whole name."""
+    name = base_name(repo, path).lower()
+    found = re.search(r"(?:^|[-_])(\d+(?:\.\d+)?[kmbt])(?=$|[-_])", name)
+    rest = [part.strip("-_") for part in (name[: found.start()], name[found.end() :])] if found else []
+    family = "-".join(filter(None, rest))
+    return (family, found[1]) if found and family else (name, "")
+
+
+def typed(composed: DictConfig) -> Any:
+    """The composed config as its dataclass, with the values checked that a type cannot check."""
+    try:
+        config = OmegaConf.to_object(composed)
+    except MissingMandatoryValue as error:
+        raise BadInput(f"a value is missing: {error.full_key}; give it as {error.full_key}=...") from error
+    except OmegaConfBaseException as error:
+        raise BadInput(str(error).strip().splitlines()[0]) from error
+    if isinstance(config, Config):
+        _check(config)
+    return config
+
+
+def _check(config: Config) -> None:
+    model, dataset = config.model, config.dataset
+    if bool(model.repo) == bool(model.path):
+        raise BadInput(
+            "model: give either model.repo (a hub id) or model.path (a folder); "
+            f"got repo={model.repo!r} path={model.path!r}"
+        )
+    if sum(map(bool, (dataset.repo, dataset.path, dataset.files))) != 1 and not (dataset.repo and dataset.files):
+        raise BadInput(
+            "dataset: give dataset.repo (a hub id), dataset.path (a folder) or dataset.files (files or patterns); "
+            f"got repo={dataset.repo!r} path={dataset.path!r} files={dataset.files}"
+        )
+    if not config.k.values or min(config.k.values) < 1:
+        raise BadInput(f"k must be between 1 and the vocabulary's size; got {config.k.values}")
+    if dataset.seq_len < 2:
+        raise BadInput(f"dataset.seq_len must be at least 2 (a token and its target); got {dataset.seq_len}")
+    if dataset.sequence is SequenceRule.slide and not 1 <= dataset.context < dataset.seq_len:
+        raise BadInput(
+            f"dataset.context must be between 1 and seq_len - 1 = {dataset.seq_len - 1}; got {dataset.context}"
+        )
+    for name in ("documents", "head", "longer_than"):
+        if getattr(dataset, name) < 0:
+            raise BadInput(f"dataset.{name} must be 0 (no limit) or more; got {getattr(dataset, name)}")
+    if not dataset.fields:
+        raise BadInput("dataset.fields names no field to read")
+    if model.tf32 and model.dtype is not Dtype.float32:
+        raise BadInput(f"model.tf32 rounds float32 products; it does nothing with model.dtype={model.dtype.value}")
+    for name, least in (("batch_tokens", 0), ("chunk_tokens", 0), ("part_tokens", 1), ("threads", 0)):
+        if getattr(config.engine, name) < least:
+            raise BadInput(f"engine.{name} must be at least {least}; got {getattr(config.engine, name)}")
+
+
+def flat(config: Config) -> dict[str, str]:
+    """The config as flat `a.b.c: text` pairs: what a run logs as params."""
+    plain = OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True)
+
+    def walk(prefix: str, value: Any) -> dict[str, str]:
+        if isinstance(value, dict) and value:
+            return {k: v for key, inner in value.items() for k, v in walk(f"{prefix}{key}.", inner).items()}
+        return {prefix[:-1]: str(value)}
+
+    return walk("", plain)

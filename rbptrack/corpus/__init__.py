@@ -1,0 +1,1 @@
+"""From a dataset to sequences of tokens."""

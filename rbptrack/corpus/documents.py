@@ -1,0 +1,215 @@
+"""From a dataset to documents: read its rows, keep those that are asked for, select some with a seed."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rbptrack.config.schema import DatasetConfig, Selection
+from rbptrack.errors import BadInput, first_line
+from rbptrack.sources import cache, hub
+from rbptrack.sources.fingerprint import fingerprint
+from rbptrack.sources.pin import FILE_KINDS, Source, file_kind
+
+_SHUFFLE_BUFFER = 10_000  # documents; a constant, because it decides which documents a seed selects
+_ID = "__rbptrack_id__"
+_FORMAT = 1  # raised when the same selection gives other documents, so that nothing cached before is taken for it
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Document:
+    """One text: its fields in order, as the dataset has them."""
+
+    id: str
+    fields: tuple[str, ...]
+
+
+def selection(config: DatasetConfig, source: Source) -> dict[str, object]:
+    """Everything that decides which texts are read: part of a measurement's fingerprint and the key of caches."""
+    return {
+        "dataset": source.identity,
+        "config": config.config,
+        "files": config.files if config.repo else [],
+        "split": config.split,
+        "fields": config.fields,
+        "separator": config.separator if len(config.fields) > 1 else "",
+        "id_field": config.id_field,
+        "head": config.head,
+        "where": dict(config.where),
+        "longer_than": config.longer_than,
+        "selection": [config.selection.value, config.documents, config.seed] if config.documents else "all",
+    }
+
+
+def load_documents(config: DatasetConfig, source: Source) -> list[Document]:
+    """Read and select documents; from the cache where this selection of a hub dataset was read before.
+
+    Raises:
+        BadInput: the dataset cannot be read, has no such split or field, or holds no text.
+
+    """
+    if source.revision is None:
+        return read_documents(config, source)
+    return cache.cached(
+        f"documents/{fingerprint({'format': _FORMAT, **selection(config, source)})}.parquet",
+        make=lambda: read_documents(config, source),
+        write=_write,
+        read=_read,
+    )
+
+
+def read_documents(config: DatasetConfig, source: Source) -> list[Document]:
+    """Read and select documents from where they are; see `load_documents`."""
+    import datasets
+
+    datasets.disable_progress_bars()
+    logging.getLogger("datasets").setLevel(logging.ERROR)
+
+    def read() -> list[Document]:
+        rows = _select(_rows(config, source), config)
+        return [_document(i, row, config) for i, row in enumerate(rows)]
+
+    try:
+        local = source.revision is None
+        documents = read() if local else hub.call("dataset", source.location, config.revision, read)
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        place = source.location or ", ".join(map(str, source.files[:3]))
+        raise BadInput(f"dataset {config.name} cannot be read from {place}: {first_line(error)}") from error
+    if not any(any(d.fields) for d in documents):
+        asked = f"; where={dict(config.where)}" if config.where else ""
+        raise BadInput(
+            f"dataset {config.name} is empty: {len(documents)} documents, none with text in {config.fields}{asked}"
+        )
+    return documents
+
+
+def _rows(config: DatasetConfig, source: Source) -> Any:
+    """The split as `datasets` gives it: streamed, or whole where a permutation of all rows is asked for."""
+    import datasets
+
+    streaming = config.selection is Selection.stream or not config.documents or bool(config.head)
+    if source.files:
+        parts = [_file(path, streaming=streaming) for path in source.files]
+        return parts[0] if len(parts) == 1 else datasets.concatenate_datasets(parts)
+    location, revision = source.location, source.revision
+    if revision is not None and not hub.online():
+        folder = hub.snapshot("dataset", source.location, revision)
+        if folder is None:
+            raise hub.unreachable("dataset", source.location, config.revision)
+        location, revision = str(folder), None
+    return datasets.load_dataset(
+        location,
+        config.config or None,
+        data_files=list(config.files) or None,
+        split=config.split,
+        revision=revision,
+        streaming=streaming,
+    )
+
+
+def _file(path: Path, *, streaming: bool) -> Any:
+    """One local file; its rows get an id from the file's name and the row's number."""
+    import datasets
+
+    kind = FILE_KINDS[file_kind(path)]
+    options = {"sample_by": "document"} if kind == "text" else {}
+    rows = datasets.load_dataset(kind, data_files=[str(path)], split="train", streaming=streaming, **options)
+
+    def named(row: Row, number: int) -> Row:
+        return {_ID: path.name if kind == "text" else f"{path.name}:{number}"}
+
+    return rows.map(named, with_indices=True)
+
+
+def _select(rows: Any, config: DatasetConfig) -> Iterable[Row]:
+    """The rows that are asked for: head, then filters, then the seeded selection."""
+    columns = _columns(rows)
+    wanted = [*config.fields, *([config.id_field] if config.id_field else [])]
+    absent = [f for f in [*wanted, *(key.split(".")[0] for key in config.where)] if f not in columns]
+    if absent:
+        fields = ", ".join(c for c in columns if c != _ID)
+        raise BadInput(f"dataset {config.name} has no field {', '.join(absent)}. Fields: {fields}")
+    keep = _filter(config)
+    if config.head:
+        kept = [row for row in islice(rows, config.head) if keep(row)]
+        if not config.documents:
+            return kept
+        order = np.random.default_rng(config.seed).permutation(len(kept))
+        return [kept[i] for i in order[: config.documents]]
+    if config.where or config.longer_than:
+        rows = rows.filter(keep)
+    if config.documents and config.selection is Selection.stream:
+        rows = rows.shuffle(seed=config.seed, buffer_size=_SHUFFLE_BUFFER)
+    elif config.documents:
+        rows = rows.shuffle(seed=config.seed)
+    return islice(rows, config.documents or None)
+
+
+def _columns(rows: Any) -> list[str]:
+    if rows.column_names:
+        return list(rows.column_names)
+    return list(next(iter(rows), {}))  # a stream of JSON says only when it is read
+
+
+def _filter(config: DatasetConfig) -> Callable[[Row], bool]:
+    def keep(row: Row) -> bool:
+        if config.longer_than and len(_text(row, config)) <= config.longer_than:
+            return False
+        return all(str(_value(row, key)) == str(wanted) for key, wanted in config.where.items())
+
+    return keep
+
+
+def _value(row: Row, key: str) -> object:
+    value: Any = row
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _text(row: Row, config: DatasetConfig) -> str:
+    return config.separator.join(_fields(row, config))
+
+
+def _fields(row: Row, config: DatasetConfig) -> tuple[str, ...]:
+    return tuple(str(row[f] if row[f] is not None else "") for f in config.fields)
+
+
+def _document(number: int, row: Row, config: DatasetConfig) -> Document:
+    identity = str(row[config.id_field]) if config.id_field else str(row.get(_ID, number))
+    return Document(identity, _fields(row, config))
+
+
+def texts_hash(documents: Sequence[Document]) -> str:
+    """SHA-256 (hex) over the texts of the selection, in order."""
+    total = hashlib.sha256()
+    for document in documents:
+        for text in document.fields:
+            total.update(hashlib.sha256(text.encode()).digest())
+        total.update(b"\n")
+    return total.hexdigest()
+
+
+def _write(documents: list[Document], path: Path) -> None:
+    table = pa.table({"id": [d.id for d in documents], "fields": [list(d.fields) for d in documents]})
+    pq.write_table(table, path, compression="zstd")
+
+
+def _read(path: Path) -> list[Document]:
+    return list(_documents(pq.read_table(path)))
+
+
+def _documents(table: pa.Table) -> Iterator[Document]:
+    for row in table.to_pylist():
+        yield Document(row["id"], tuple(row["fields"]))

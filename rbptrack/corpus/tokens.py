@@ -1,0 +1,140 @@
+"""Tokenised documents: ids, fields and bytes, kept in the cache by content."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rbptrack.config.schema import DatasetConfig
+from rbptrack.corpus.documents import Document, load_documents, selection, texts_hash
+from rbptrack.sources import cache
+from rbptrack.sources.fingerprint import fingerprint
+from rbptrack.sources.pin import Source
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+IntArray = npt.NDArray[Any]
+_FORMAT = (
+    1  # raised when what `tokenise` makes of the same texts changes, so that nothing cached before is taken for it
+)
+_TOKENISE_BATCH = 64  # documents; the tokenizers' own threads share them
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Tokenised documents, before any rule of sequences.
+
+    Attributes:
+        token: ids, int32 (tokens,).
+        field: which field the token's first character lies in, int8 (tokens,).
+        num_bytes: UTF-8 bytes of the text that the token stands for, int32 (tokens,).
+        lengths: tokens of each document, int64 (documents,).
+        document_ids: the selection, in order.
+        texts_hash: SHA-256 over the texts of the selection.
+
+    """
+
+    token: IntArray
+    field: IntArray
+    num_bytes: IntArray
+    lengths: IntArray
+    document_ids: tuple[str, ...]
+    texts_hash: str
+
+
+def load_tokens(config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase) -> Tokens:
+    """Select and tokenise documents, from the cache if this selection was tokenised so before."""
+    return cache.cached(
+        tokens_name(config, source, tokenizer),
+        make=lambda: tokenise(load_documents(config, source), tokenizer, config.separator),
+        write=_write,
+        read=_read,
+    )
+
+
+def tokens_name(config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase) -> str:
+    """The name under which a tokenised selection is cached: by content of the tokenizer, not by its model."""
+    parts = {"format": _FORMAT, "tokenizer": tokenizer_hash(tokenizer), **selection(config, source)}
+    return f"tokens/{fingerprint(parts)}.parquet"
+
+
+def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
+    """SHA-256 (hex) of everything in a tokenizer that decides ids and what is special."""
+    return fingerprint({"rules": tokenizer.backend_tokenizer.to_str(), "special": sorted(tokenizer.all_special_ids)})
+
+
+def tokenise(documents: Sequence[Document], tokenizer: PreTrainedTokenizerBase, separator: str) -> Tokens:
+    """Tokenise documents, with the special tokens that the tokenizer adds to a text."""
+    pieces: list[tuple[IntArray, IntArray, IntArray]] = []
+    for low in range(0, len(documents), _TOKENISE_BATCH):
+        batch = documents[low : low + _TOKENISE_BATCH]
+        texts = [separator.join(d.fields) for d in batch]
+        encoded = tokenizer(texts, return_offsets_mapping=True, verbose=False)
+        for document, text, ids, offsets in zip(
+            batch, texts, encoded["input_ids"], encoded["offset_mapping"], strict=True
+        ):
+            fields, counts = _fields_and_bytes(document, text, offsets, separator)
+            pieces.append((np.array(ids, dtype=np.int32), fields, counts))
+    return Tokens(
+        token=np.concatenate([p[0] for p in pieces]),
+        field=np.concatenate([p[1] for p in pieces]),
+        num_bytes=np.concatenate([p[2] for p in pieces]),
+        lengths=np.array([len(p[0]) for p in pieces]),
+        document_ids=tuple(d.id for d in documents),
+        texts_hash=texts_hash(documents),
+    )
+
+
+def _fields_and_bytes(
+    document: Document, text: str, offsets: Sequence[tuple[int, int]], separator: str
+) -> tuple[IntArray, IntArray]:
+    """Field number and text bytes of each token of one document, each (tokens,)."""
+    edges, at = [], 0  # where each field after the first begins, in characters
+    for part in document.fields[:-1]:
+        at += len(part) + len(separator)
+        edges.append(at)
+    field = [bisect_right(edges, begin) for begin, _ in offsets]
+    # Bytes before each character; a character that several tokens share counts once.
+    before = np.concatenate([[0], np.cumsum([len(c.encode()) for c in text])]) if not text.isascii() else None
+    counts, reached = [], 0
+    for _, end in offsets:
+        upto = end if before is None else int(before[end])
+        counts.append(max(0, upto - reached))
+        reached = max(reached, upto)
+    return np.array(field, np.int8), np.array(counts, np.int32)
+
+
+def _write(tokens: Tokens, path: Path) -> None:
+    offsets = pa.array(np.concatenate([[0], np.cumsum(tokens.lengths)]), pa.int32())
+    lists = {
+        name: pa.ListArray.from_arrays(offsets, pa.array(getattr(tokens, name)))
+        for name in ("token", "field", "num_bytes")
+    }
+    table = pa.table({"id": pa.array(tokens.document_ids, pa.string()), **lists})
+    pq.write_table(table.replace_schema_metadata({"texts_hash": tokens.texts_hash}), path, compression="zstd")
+
+
+def _read(path: Path) -> Tokens:
+    table = pq.read_table(path).combine_chunks()
+
+    def column(name: str) -> IntArray:
+        return np.asarray(table[name].combine_chunks().flatten())
+
+    return Tokens(
+        token=column("token"),
+        field=column("field"),
+        num_bytes=column("num_bytes"),
+        lengths=np.asarray(pc.list_value_length(table["token"]).combine_chunks(), dtype=np.int64),
+        document_ids=tuple(table["id"].to_pylist()),
+        texts_hash=table.schema.metadata[b"texts_hash"].decode(),
+    )

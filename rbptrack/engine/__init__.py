@@ -1,0 +1,1 @@
+"""Corpus x model -> Measurement; knows nothing of MLflow or of config files."""

@@ -1,0 +1,189 @@
+"""Runs batches through a model: how many threads, how large, and what happens when memory runs out.
+
+On a CPU several threads each take whole batches: threads that share every small operation wait for each other after
+each one. On a GPU one thread launches, and nothing here waits for the device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+import psutil
+import torch
+
+from rbptrack.config.schema import EngineConfig
+from rbptrack.engine.batches import Batch
+from rbptrack.errors import MeasurementError
+from rbptrack.models.loading import CausalModel
+from rbptrack.scoring.scorer import Scorer, Scores
+
+log = logging.getLogger(__name__)
+
+_MIN_CHUNK = 16  # rows of logits: fewer make the product slow and save little
+_MAX_CHUNK = 512
+_MAX_CHUNK_CUDA = 4096
+_LOGITS_BYTES = 80_000_000  # of all threads together, on a CPU
+_CPU_BATCH = 2048  # tokens: activations of larger ones leave the caches
+_CUDA_BATCH = 32_768
+_MAX_WORKERS = 4
+_LARGE_MODEL = 10**9  # parameters above which one batch's operations keep every core busy by themselves
+
+
+class Engine:
+    """A model, its scorers and the threads that use them; a context manager.
+
+    Args:
+        model: on its device.
+        config: sizes that are 0 are chosen from the device and its free memory.
+        longest: tokens of the longest sequence to come.
+
+    Attributes:
+        batch_tokens: tokens per batch.
+        chunk_tokens: rows of logits at a time, per worker.
+        workers: batches under way at a time.
+        notes: what was changed on the way because memory ran out.
+
+    """
+
+    def __init__(self, model: CausalModel, config: EngineConfig, *, longest: int) -> None:
+        self._model, self._cuda = model, model.device.type == "cuda"
+        self._threads = torch.get_num_threads()
+        threads = config.threads or self._threads
+        alone = self._cuda or model.spread or model.total_params > _LARGE_MODEL
+        self.workers = 1 if alone else min(threads, _MAX_WORKERS)
+        self._inner = max(1, threads // self.workers)
+        self.batch_tokens = config.batch_tokens or self._fitting_batch(longest)
+        self.chunk_tokens = self._fitting_chunk(config.chunk_tokens)
+        self.notes: list[str] = []
+        self._limit = 2**62  # tokens of a forward pass; falls when memory runs out
+        self._lock = threading.Lock()
+        self._local = threading.local()
+
+    def __enter__(self) -> Self:
+        self._pool = ThreadPoolExecutor(
+            self.workers, "rbptrack", initializer=torch.set_num_threads, initargs=(self._inner,)
+        )
+        self._running: set[int] = set()  # threads that are at work on a batch
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(wait=error is None, cancel_futures=True)
+        if error is not None:
+            # A batch of a large model takes minutes: end its thread at the next operation, not at its end.
+            for ident in list(self._running):
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(SystemExit))
+            self._pool.shutdown(wait=True)
+        torch.set_num_threads(self._threads)
+
+    def run(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Scores]]:
+        """Each batch with its scores, in order, on the model's device; the next ones are prepared meanwhile."""
+        waiting: deque[Future[tuple[Batch, Scores]]] = deque()
+        for batch in batches:
+            waiting.append(self._pool.submit(self._job, batch))
+            if len(waiting) > 2 * self.workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    @torch.inference_mode()
+    def _job(self, batch: Batch) -> tuple[Batch, Scores]:
+        ident = threading.get_ident()
+        self._running.add(ident)
+        try:
+            batch = (batch.pinned() if self._cuda else batch).to(self._model.device)
+            return batch, self._scores(batch)
+        finally:
+            self._running.discard(ident)
+
+    def _scores(self, batch: Batch) -> Scores:
+        todo, done = [batch], list[Scores]()
+        while todo:
+            piece = todo.pop(0)
+            if piece.size > self._limit and len(piece.counts) > 1:
+                todo[:0] = piece.halves()
+                continue
+            before = (self.chunk_tokens, self._limit)
+            try:
+                done.append(self._forward(piece))
+                continue
+            except (RuntimeError, MemoryError) as error:
+                if not out_of_memory(error):
+                    raise
+            # Here, and not in the except block: the traceback there would keep the failed tensors alive.
+            self._shrink(piece, before)
+            todo.insert(0, piece)
+        return Scores.concatenate(done)
+
+    def _forward(self, batch: Batch) -> Scores:
+        hidden = self._model.backbone(batch.tokens)  # (sequences, length, width)
+        states = hidden.flatten(0, 1)[batch.rows.to(hidden.device)]  # a model in pieces ends where it ends
+        return self._scorer()(states.to(batch.ids.device), batch.ids)
+
+    def _scorer(self) -> Scorer:
+        """The calling thread's own, made again when the chunk has changed."""
+        if getattr(self._local, "chunk", None) != self.chunk_tokens:
+            self._local.scorer = None
+            self._local.scorer = Scorer(self._model.head, chunk_tokens=self.chunk_tokens)
+            self._local.chunk = self.chunk_tokens
+        scorer: Scorer = self._local.scorer
+        return scorer
+
+    def _shrink(self, piece: Batch, before: tuple[int, int]) -> None:
+        """Halve the head's chunk or, every other time, the batch; MeasurementError where neither can be."""
+        self._local.chunk = self._local.scorer = None
+        if self._cuda:
+            torch.cuda.empty_cache()
+        with self._lock:
+            if before != (self.chunk_tokens, self._limit):
+                return  # another thread did it meanwhile
+            chunk, divisible = self.chunk_tokens // 2, len(piece.counts) > 1
+            if chunk >= _MIN_CHUNK and (len(self.notes) % 2 == 0 or not divisible):
+                self.chunk_tokens = chunk
+                what = f"the head's chunk is now {chunk} tokens"
+            elif divisible:
+                self._limit = piece.size // 2
+                what = f"batches are now of {self._limit} tokens"
+            else:
+                raise MeasurementError(
+                    f"out of memory with one sequence of {piece.size} tokens at a time; "
+                    "give a smaller dataset.seq_len, model.dtype=bfloat16 or model.device_map=auto"
+                )
+            self.notes.append(f"out of memory: {what}")
+            log.warning("out of memory: %s", what)
+
+    def _fitting_batch(self, longest: int) -> int:
+        """Tokens whose activations take at most half of the free memory, a power of two; at least one sequence."""
+        most = _CUDA_BATCH if self._cuda else _CPU_BATCH
+        fitting = free_memory(self._model.device) // (2 * self.workers * self._model.activation_bytes(longest))
+        while most > max(fitting, longest):
+            most //= 2
+        return max(most, longest)
+
+    def _fitting_chunk(self, wanted: int) -> int:
+        """Rows of logits per worker that stay within a fixed budget on a CPU, an eighth of free memory on a GPU."""
+        budget = free_memory(self._model.device) // 8 if self._cuda else _LOGITS_BYTES // self.workers
+        most = min(wanted or (_MAX_CHUNK_CUDA if self._cuda else _MAX_CHUNK), budget // (4 * self._model.vocab_size))
+        return max(1 if 0 < wanted < _MIN_CHUNK else _MIN_CHUNK, most)
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that can be had on a device: on CUDA, what the driver has and what torch holds without using it."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    available: int = psutil.virtual_memory().available
+    return available
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether an allocation failed: on CUDA, in a library, or in torch on a CPU, which raises a plain RuntimeError."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)

@@ -1,0 +1,1 @@
+"""Results that come and go: bundles, the authors' folders, plain tables."""

@@ -1,0 +1,67 @@
+"""Where a model's weights lie and how its products round: device, device map, TF32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rbptrack.config.schema import ModelConfig
+from rbptrack.errors import BadInput
+
+DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
+
+
+def place(config: ModelConfig) -> tuple[torch.device, dict[str, Any]]:
+    """The device for one that holds the whole model, and what else `from_pretrained` is told of places.
+
+    Sets torch's precision for matrix products in this process, too: whoever loads a model measures with it.
+
+    Raises:
+        BadInput: the device does not exist here, TF32 is asked for where there is none, or the device map is unknown.
+
+    """
+    device = device_of(config.device)
+    if config.tf32 and device.type != "cuda":
+        raise BadInput("model.tf32=true needs a CUDA device: other devices have no such products")
+    _set_precision(config.tf32)
+    if not config.device_map:
+        return device, {}
+    if config.device_map not in DEVICE_MAPS:
+        raise BadInput(f"no device map is called {config.device_map}. Options: {', '.join(DEVICE_MAPS)}")
+    room = {int(k) if k.isdigit() else k: v for k, v in config.max_memory.items()}
+    return device, {"device_map": config.device_map, **({"max_memory": room} if room else {})}
+
+
+def _set_precision(tf32: bool) -> None:
+    """TF32 in products and convolutions only where asked for (cuDNN's default is on), and sums never in half."""
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = tf32
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+
+
+def device_of(wanted: str) -> torch.device:
+    """The device that `model.device` names; BadInput where it does not exist here."""
+    available = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    if wanted == "auto":
+        return torch.device(available[-1])
+    if wanted.split(":")[0] not in available:
+        raise BadInput(f"model.device={wanted} is not available here. Devices: auto, {', '.join(available)}")
+    return torch.device(wanted)
+
+
+def is_spread(module: nn.Module) -> bool:
+    """Whether accelerate moves weights or activations between devices while the model runs."""
+    return any(hasattr(m, "_hf_hook") for m in module.modules())
+
+
+def resident(layer: nn.Module, name: str) -> Tensor | None:
+    """A parameter of a layer as a tensor that stays on a device, read from where accelerate keeps it if it must be."""
+    parameter = getattr(layer, name, None)
+    if parameter is None or parameter.device.type != "meta":
+        return None if parameter is None else parameter.detach()
+    hook: Any = layer._hf_hook
+    tensor: Tensor = hook.weights_map[name].to(hook.execution_device)
+    return tensor

@@ -1,0 +1,1 @@
+"""Runs analyzers and makes the report."""

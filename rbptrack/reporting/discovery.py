@@ -1,0 +1,122 @@
+"""Find analyzers: plugins/*.py (built-in, the working folder's, plugins.path) and installed packages' entry points."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, is_dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+
+from hydra.core.config_store import ConfigStore
+
+from rbptrack.analysis.contract import Analyzer
+from rbptrack.config.paths import builtin_folder, config_packages
+from rbptrack.errors import unknown
+from rbptrack.version import __version__
+
+ENTRY_POINTS = "rbptrack.analyzers"
+
+
+@dataclass
+class Plugins:
+    """What was found.
+
+    Attributes:
+        analyzers: class by name.
+        origin: file or package that each name came from.
+        version: of the package that each name came from; empty for a file.
+        broken: one line per plugin that could not be used, naming its file; the others still work.
+
+    """
+
+    analyzers: dict[str, type[Analyzer]] = field(default_factory=dict)
+    origin: dict[str, str] = field(default_factory=dict)
+    version: dict[str, str] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+
+    def add(self, cls: type[Analyzer], origin: str, version: str = "") -> None:
+        """Register an analyzer under its name, once."""
+        name = getattr(cls, "name", None)
+        if not isinstance(name, str) or not name.isidentifier():
+            self.broken.append(f"{origin}: {cls.__name__}.name must be a word like 'power_law'; got {name!r}")
+        elif "__dataclass_params__" not in vars(cls) or not is_dataclass(cls):
+            self.broken.append(f"{origin}: {cls.__name__} must be a @dataclass(kw_only=True)")
+        elif name in self.analyzers:
+            self.broken.append(f"{origin}: the analyzer {name} exists already, in {self.origin[name]}; rename one")
+        else:
+            self.analyzers[name] = cls
+            self.origin[name], self.version[name] = origin, version
+
+    def register(self) -> None:
+        """Make each analyzer Hydra's config group option analyzer/<name>.
+
+        Not part of `discover`: launchers that start other processes send them Hydra's config store, and plugin files
+        cannot be imported there.
+        """
+        for name, cls in self.analyzers.items():
+            ConfigStore.instance().store(group="analyzer", name=name, node=cls)
+
+    def select(self, name: str) -> type[Analyzer]:
+        """The analyzer of that name; BadInput with the options (and what is broken) otherwise."""
+        if name not in self.analyzers:
+            error = unknown("analyzer", name, sorted(self.analyzers))
+            error.args = ("\n".join([str(error), *(f"broken plugin {line}" for line in self.broken)]),)
+            raise error
+        return self.analyzers[name]
+
+
+def discover(extra: Sequence[str] = ()) -> Plugins:
+    """Load every plugin and collect what failed.
+
+    Args:
+        extra: folders named by plugins.path.
+
+    """
+    found = Plugins()
+    folders = [builtin_folder(), Path.cwd() / "plugins", *(Path(p).expanduser() for p in extra)]
+    files: dict[Path, None] = {}  # in order, each once
+    for folder in folders:
+        if folder.is_dir():
+            files |= dict.fromkeys(p.resolve() for p in sorted(folder.glob("*.py")) if not p.name.startswith("_"))
+        elif folder in folders[2:]:
+            found.broken.append(f"plugins.path={folder}: no such folder")
+    for path in files:
+        try:
+            for cls in _analyzers(_load(path)):
+                found.add(cls, str(path), __version__ if path.parent == folders[0].resolve() else "")
+        except Exception as error:  # a plugin may raise anything; the others must not suffer
+            found.broken.append(f"{path}: {type(error).__name__}: {error}")
+    for point in entry_points(group=ENTRY_POINTS):
+        try:
+            package = point.dist.name if point.dist else "package"
+            found.add(point.load(), f"{package}: {point.value}", point.dist.version if point.dist else "")
+        except Exception as error:
+            found.broken.append(f"entry point {point.name} ({point.value}): {type(error).__name__}: {error}")
+    found.broken += config_packages()[1]
+    return found
+
+
+def _load(path: Path) -> ModuleType:
+    name = f"rbptrack_plugin_{path.stem}_{abs(hash(path)):x}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up by name
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _analyzers(module: ModuleType) -> Iterator[type[Analyzer]]:
+    for value in vars(module).values():
+        if inspect.isclass(value) and issubclass(value, Analyzer) and value.__module__ == module.__name__:
+            if not inspect.isabstract(value):
+                yield value

@@ -1,0 +1,91 @@
+"""A report's files: its tables, and its figures drawn once each, in a second process where there is one to spare."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Mapping
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from matplotlib.figure import Figure
+
+from rbptrack.analysis.contract import Report
+from rbptrack.analysis.figures import draw
+
+
+class Written:
+    """A report's files under a folder: tables/*.csv at once, figures/*.png and *.svg when `figures` returns.
+
+    Args:
+        report: what to write.
+        folder: where to.
+        artist: draws in its process; None: in this one, at once.
+
+    """
+
+    def __init__(self, report: Report, folder: Path, *, artist: Artist | None = None) -> None:
+        for sub in ("tables", "figures"):
+            (folder / sub).mkdir(parents=True, exist_ok=True)
+        for name, table in report.tables.items():
+            table.to_csv(folder / "tables" / f"{name}.csv", index=False)
+        self._paths = {name: folder / "figures" / name for name in report.figures}
+        self._figures: Mapping[str, Figure] = dict(report.figures)
+        self._sent: dict[str, Future[None]] = {}
+        for name, figure in self._figures.items():
+            sent = artist.send(figure, self._paths[name]) if artist else None
+            if sent is not None:
+                self._sent[name] = sent
+
+    def ready(self) -> bool:
+        """Whether `figures` would return at once."""
+        return all(future.done() for future in self._sent.values())
+
+    def figures(self) -> dict[str, str]:
+        """Every figure as SVG text, by name; waits for those that are being drawn."""
+        found = {}
+        for name, path in self._paths.items():
+            if name not in self._sent or self._sent[name].exception() is not None:
+                draw(self._figures[name], path)  # a plugin's own class, say, which no other process can load
+            text = Path(f"{path}.svg").read_text(encoding="utf-8")
+            found[name] = text[text.index("<svg") :]
+        return found
+
+
+class Artist:
+    """A second process that draws figures while this one goes on computing: drawing is half of an analysis's time."""
+
+    def __init__(self) -> None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        # spawn: a fork would inherit the threads' locks of BLAS, torch and the tracking client
+        self._pool = ProcessPoolExecutor(1, get_context("spawn"), _ignore_interrupts) if cores > 1 else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool:
+            self._pool.shutdown(cancel_futures=True)
+
+    def send(self, figure: Figure, path: Path) -> Future[None] | None:
+        """Draw a figure into path.png and path.svg, some time; None where it cannot be sent."""
+        if self._pool is None:
+            return None
+        try:
+            return self._pool.submit(_draw, pickle.dumps(figure), str(path))
+        except (pickle.PicklingError, AttributeError, TypeError, RuntimeError):
+            return None
+
+
+def _draw(pickled: bytes, path: str) -> None:
+    draw(pickle.loads(pickled), Path(path))  # noqa: S301 - made by this program a moment ago
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which then ends this one

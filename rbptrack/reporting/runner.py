@@ -1,0 +1,216 @@
+"""Run analyzers over measurements, keep what they find in the store, and show it."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+
+from rbptrack.analysis.contract import Analyzer, Report, Runs
+from rbptrack.console import complain, say, say_wrapped, table
+from rbptrack.errors import RbptrackError
+from rbptrack.reporting.discovery import Plugins
+from rbptrack.reporting.files import Artist, Written
+from rbptrack.reporting.page import Section, render
+from rbptrack.tracking import Store
+
+ORDER = (
+    "power_law",
+    "k_law",
+    "emergence",
+    "lognormal",
+    "error_entropy",
+    "noise_floor",
+    "position",
+    "reproduction",
+    "compare",
+)
+"""The paper's order, then what goes beyond it; analyzers that are not named follow by name."""
+
+
+_MOST_ROWS = 40  # of a table on the terminal
+
+
+@dataclass
+class Findings:
+    """What several analyzers made of the same measurements.
+
+    Attributes:
+        sections: of those that had something to say, in the report's order.
+        silent: name and reason of those that had nothing to say.
+        failed: how many failed by a bug of theirs.
+
+    """
+
+    sections: list[Section] = field(default_factory=list)
+    silent: list[tuple[str, str]] = field(default_factory=list)
+    failed: int = 0
+
+
+def choose(plugins: Plugins, patterns: Sequence[str]) -> list[Analyzer]:
+    """The analyzers whose names match, with their default options; BadInput for a name that matches none."""
+    chosen: dict[str, Analyzer] = {}
+    for pattern in patterns:
+        matching = [name for name in sorted(plugins.analyzers) if fnmatchcase(name, pattern)]
+        if not matching and pattern != "*":
+            plugins.select(pattern)  # raises, with the options
+        chosen |= {name: plugins.analyzers[name]() for name in matching}
+    return [chosen[name] for name in sorted(chosen, key=_place)]
+
+
+def _place(name: str) -> tuple[int, str]:
+    return (ORDER.index(name) if name in ORDER else len(ORDER)), name
+
+
+def analyze(store: Store, runs: Runs, analyzer: Analyzer, *, folder: Path, sweep: str = "") -> tuple[Section, str]:
+    """Run one analyzer, write its files under a folder, and log them as a run of its own, whose id is returned.
+
+    Raises:
+        RbptrackError: what the analyzer says of its input; anything else it raises is its own bug and passes through.
+
+    """
+    report = _compute(analyzer, runs)
+    return _log(store, runs, _Job(analyzer, report, folder, Written(report, folder)), sweep)
+
+
+def analyze_all(store: Store, runs: Runs, analyzers: Sequence[Analyzer], *, folder: Path, sweep: str = "") -> Findings:
+    """Run several analyzers, each into folder/<its name>; prints each in short. A failure never stops the others."""
+    found, waiting, shown = Findings(), list[_Job](), False
+
+    def finish(*, only_ready: bool) -> None:
+        while waiting and (not only_ready or waiting[0].written.ready()):
+            job = waiting.pop(0)
+            with _caught(found, job.analyzer):
+                found.sections.append(_log(store, runs, job, sweep)[0])
+
+    with Artist() as artist:
+        for analyzer in analyzers:
+            with _caught(found, analyzer):
+                report = _compute(analyzer, runs)
+                _show_short(analyzer, report, whole=not shown)
+                shown = True
+                own = folder / analyzer.name
+                waiting.append(_Job(analyzer, report, own, Written(report, own, artist=artist)))
+            finish(only_ready=True)
+        finish(only_ready=False)
+    return found
+
+
+@dataclass(frozen=True)
+class _Job:
+    """An analysis whose figures may still be being drawn."""
+
+    analyzer: Analyzer
+    report: Report
+    folder: Path
+    written: Written
+
+
+def _compute(analyzer: Analyzer, runs: Runs) -> Report:
+    with np.errstate(divide="ignore", invalid="ignore"):  # an RBP_k of 0 is a finding, not a warning on the terminal
+        return analyzer.analyze(runs)
+
+
+def _log(store: Store, runs: Runs, job: _Job, sweep: str) -> tuple[Section, str]:
+    """The analysis as a run of its own, with everything under its folder."""
+    analyzer, report = job.analyzer, job.report
+    drawn = job.written.figures()
+    report.figures.clear()  # megabytes each, and drawn by now
+    scope = sweep or f"{len(runs)} measurements"
+    tags = {
+        "rbptrack.kind": "analysis",
+        "rbptrack.analyzer": analyzer.name,
+        "rbptrack.sweep": sweep,
+        "rbptrack.sources": ",".join(runs.frame["run_id"])[:8000],
+    }
+    run_id = store.begin(f"{analyzer.name} / {scope}", tags)
+    try:
+        store.log(run_id, params={f.name: getattr(analyzer, f.name) for f in fields(analyzer)})
+        store.log(run_id, metrics=report.metrics)
+        options = options_text(analyzer)
+        section = Section(analyzer.name, first_line(analyzer), options, report, analyzer.columns, drawn)
+        page = render(f"{analyzer.name}: {scope}", runs, [section], facts=[("store", store.shown)])
+        (job.folder / "report.html").write_text(page, encoding="utf-8")
+        store.log_folder(run_id, job.folder)
+    except BaseException:
+        store.end(run_id, "FAILED")
+        raise
+    store.end(run_id)
+    return section, run_id
+
+
+@contextmanager
+def _caught(found: Findings, analyzer: Analyzer) -> Iterator[None]:
+    """Keep and print why an analyzer came to nothing."""
+    try:
+        yield
+    except RbptrackError as error:
+        reason = " ".join(str(error).split())
+        found.silent.append((analyzer.name, reason))
+        say_wrapped(f"{analyzer.name}: {reason}", lines=2)
+    except Exception as error:  # a plugin's bug must not cost the sweep its report
+        found.failed += 1
+        found.silent.append((analyzer.name, f"failed: {type(error).__name__}: {error}"))
+        complain(f"analyzer {analyzer.name} failed: {type(error).__name__}: {error}")
+        if os.environ.get("HYDRA_FULL_ERROR"):
+            traceback.print_exception(error)
+
+
+def show(section: Section) -> None:
+    """Print a report's summary table and its sentences."""
+    _show_table(section.about, section.report)
+    for note in section.report.notes:
+        say_wrapped(note)
+
+
+def _show_short(analyzer: Analyzer, report: Report, *, whole: bool) -> None:
+    """The first analyzer's table; a line or two of every other."""
+    if whole and report.summary:
+        _show_table(first_line(analyzer), report)
+        say("")
+    else:
+        counts = f"{len(report.tables)} tables, {len(report.figures)} figures"
+        line = report.headline or next(iter(report.notes), counts)
+        say_wrapped(f"{analyzer.name}: {line}", lines=2)
+
+
+def _show_table(title: str, report: Report) -> None:
+    if report.summary:
+        frame = report.tables[report.summary]
+        rows = [[_text(value) for value in row] for row in frame.itertuples(index=False)]
+        words = [not all(_is_number(row[i]) for row in rows) for i in range(len(frame.columns))]
+        texts = words.index(False) if False in words else len(words)
+        cut = len(rows) - _MOST_ROWS
+        if cut > 1:
+            rows = rows[:_MOST_ROWS]
+        say("")
+        table(list(frame.columns), rows, title=unescape(title), text_columns=texts)
+        if cut > 1:
+            say(f"and {cut} more rows in the report")
+
+
+def first_line(analyzer: Analyzer) -> str:
+    """The first line of an analyzer's docstring."""
+    return (type(analyzer).__doc__ or analyzer.name).strip().splitlines()[0]
+
+
+def options_text(analyzer: Analyzer) -> str:
+    """Its options as `key=value` words."""
+    return " ".join(f"{f.name}={getattr(analyzer, f.name)}" for f in fields(analyzer)) or "none"
+
+
+def _is_number(text: str) -> bool:
+    return not text or text[0] in "+-.0123456789"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.4g}"
+    return str(value)

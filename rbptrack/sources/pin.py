@@ -1,0 +1,104 @@
+"""Where a model or dataset comes from: a hub repository pinned to a commit, or local files pinned to their hash."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rbptrack.config.patterns import size_key
+from rbptrack.config.schema import DatasetConfig, ModelConfig
+from rbptrack.errors import BadInput
+from rbptrack.sources import hub
+from rbptrack.sources.fingerprint import files_hash, folder_hash
+from rbptrack.sources.hub import Kind
+
+FILE_KINDS = {
+    ".txt": "text",
+    ".jsonl": "json",
+    ".jsonl.zst": "json",
+    ".jsonl.gz": "json",
+    ".json": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+}
+"""Which files `dataset.files` may name, and the loader of `datasets` that reads each."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A pinned model or dataset.
+
+    Attributes:
+        location: what the loading library is given: a hub id or a folder; empty for files.
+        revision: the hub commit to load; None for what is local.
+        identity: what makes it the same thing on another machine: `id@commit`, or a hash of the files.
+        files: the local files, in natural order; empty for a repository or folder.
+
+    """
+
+    location: str
+    revision: str | None
+    identity: str
+    files: tuple[Path, ...] = ()
+
+
+def of_model(config: ModelConfig) -> Source:
+    """The pinned weights of a model."""
+    return resolve("model", repo=config.repo, path=config.path, revision=config.revision)
+
+
+def of_tokenizer(config: ModelConfig, model: Source) -> Source:
+    """The pinned tokenizer: the model's own, or the repository or folder that `model.tokenizer` names."""
+    if not config.tokenizer:
+        return model
+    local = Path(config.tokenizer).expanduser().is_dir()
+    return resolve(
+        "model", repo="" if local else config.tokenizer, path=config.tokenizer if local else "", revision="main"
+    )
+
+
+def of_dataset(config: DatasetConfig) -> Source:
+    """The pinned dataset."""
+    if config.files and not config.repo:
+        found = _matching(config.files)
+        return Source("", None, f"sha256:{files_hash(found)}", tuple(found))
+    return resolve("dataset", repo=config.repo, path=config.path, revision=config.revision)
+
+
+def resolve(kind: Kind, *, repo: str, path: str, revision: str) -> Source:
+    """Pin a repository to its commit, or a folder to the hash of its files.
+
+    Raises:
+        BadInput: the folder does not exist, or the hub does not know (or let us see) the repository or revision.
+
+    """
+    if path:
+        folder = Path(path).expanduser().absolute()
+        if not folder.is_dir():
+            raise BadInput(f"{kind}.path={path}: no such folder")
+        return Source(str(folder), None, f"sha256:{folder_hash(folder)}")
+    commit = hub.commit(kind, repo, revision)
+    return Source(repo, commit, f"{repo}@{commit}")
+
+
+def file_kind(path: Path) -> str:
+    """The ending of a file name that says how it is read, such as `.jsonl.zst`; BadInput if there is no reader."""
+    for ending in sorted(FILE_KINDS, key=len, reverse=True):
+        if path.name.lower().endswith(ending):
+            return ending
+    raise BadInput(f"dataset.files: {path} cannot be read. Kinds of file: {', '.join(FILE_KINDS)}")
+
+
+def _matching(patterns: Sequence[str]) -> list[Path]:
+    found: dict[Path, None] = {}
+    for pattern in patterns:
+        names = sorted(glob.glob(str(Path(pattern).expanduser()), recursive=True), key=size_key)  # noqa: PTH207
+        files = [Path(name).absolute() for name in names if Path(name).is_file()]
+        if not files:
+            raise BadInput(f"dataset.files: no file matches {pattern}")
+        found |= dict.fromkeys(files)
+    for path in found:
+        file_kind(path)
+    return list(found)

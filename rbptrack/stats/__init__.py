@@ -1,0 +1,1 @@
+"""The mathematics of the laws: pure functions on arrays."""

@@ -1,0 +1,74 @@
+"""The paired document bootstrap: documents are the resampling unit, drawn jointly for all sizes of a family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rbptrack.errors import RbptrackError
+from rbptrack.ranks import DocumentCounts
+
+FloatArray = npt.NDArray[Any]
+
+BOOTSTRAP_REPLICATES = 1000
+BOOTSTRAP_SEED = 20251020
+
+
+@lru_cache(maxsize=8)  # every analyzer of a sweep asks for the same few, and drawing takes longer than using them
+def document_weights(
+    documents: int, *, replicates: int = BOOTSTRAP_REPLICATES, seed: int = BOOTSTRAP_SEED
+) -> FloatArray:
+    """How often each replicate draws each document: (replicates, documents), rows sum to `documents`.
+
+    The same number of documents gives the same weights, so that sizes of a family, which read the same texts, are
+    resampled jointly.
+    """
+    rng = np.random.default_rng(seed)
+    weights = rng.multinomial(documents, np.full(documents, 1 / documents), size=replicates).astype(np.float64)
+    weights.flags.writeable = False  # shared
+    return weights
+
+
+def bootstrap_metrics(counts: DocumentCounts, weights: FloatArray) -> FloatArray:
+    """Metrics in each bootstrap replicate: (replicates, 1 + len(ks)): CE in nats, then RBP_k of each k.
+
+    Sum, then divide: each replicate is total nats (or hits) over total tokens of the documents that it drew.
+    """
+    if weights.shape[1] != len(counts.tokens):
+        raise RbptrackError(f"weights for {weights.shape[1]} documents, counts of {len(counts.tokens)}")
+    totals = weights @ counts.sums  # (replicates, 2 + len(ks))
+    return np.asarray(totals[:, 1:] / totals[:, :1])
+
+
+def law_values(
+    counts: Sequence[DocumentCounts], *, replicates: int = BOOTSTRAP_REPLICATES
+) -> tuple[FloatArray, FloatArray]:
+    """What laws are fitted to, for every size of a family: CE, then -ln RBP_k of each k.
+
+    Args:
+        counts: of each size, over the same documents.
+        replicates: document bootstraps; every size draws the same documents, because all read the same text.
+
+    Returns:
+        The values, (m, 1 + ks), and the replicates, (m, replicates, 1 + ks); infinite where RBP_k is 0.
+
+    """
+    weights = document_weights(len(counts[0].document), replicates=replicates)
+
+    def values(metrics: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            metrics[:, 1:] = -np.log(metrics[:, 1:])
+        return metrics
+
+    once = np.ones((1, len(counts[0].document)))
+    points = np.concatenate([values(bootstrap_metrics(c, once)) for c in counts])
+    return points, np.stack([values(bootstrap_metrics(c, weights)) for c in counts])
+
+
+def paired_covariance(replicates: Sequence[FloatArray]) -> FloatArray:
+    """Sampling covariance (m, m) between sizes, from replicates (each (replicates,)) of one statistic per size."""
+    return np.atleast_2d(np.cov(np.stack(replicates)))

@@ -1,0 +1,321 @@
+"""Fit candidate distributions to a rank histogram by maximum likelihood, and say how far each is from the data.
+
+The histogram (or its projection on a support's points) is all that a fit reads: its cost does not grow with the number
+of tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import optimize
+
+from rbptrack.errors import RbptrackError
+from rbptrack.ranks import RankHistogram
+from rbptrack.stats.rank_distributions import CANDIDATES, Candidate, Support
+
+FloatArray = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class RankFit:
+    """One candidate fitted to one histogram; every number from exact sums over 1..V.
+
+    Attributes:
+        candidate: which.
+        theta: the parameters as `Candidate.log_pmf` takes them.
+        vocab_size: V.
+        log_likelihood: of all tokens, nats.
+        kl: KL divergence of the observed shares from the fit, nats per token.
+        ks: max over k of |RBP_k fitted - RBP_k observed|, which is the discrete KS distance.
+        ks_at: the k of that maximum.
+
+    """
+
+    candidate: Candidate
+    theta: FloatArray
+    vocab_size: int
+    log_likelihood: float
+    kl: float
+    ks: float
+    ks_at: int
+
+    @property
+    def aic(self) -> float:
+        """2 * parameters - 2 ln L. Takes tokens for independent, which they are not: lead with `kl`."""
+        return 2 * len(self.candidate.parameters) - 2 * self.log_likelihood
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """The parameters as reported, by name."""
+        return dict(zip(self.candidate.parameters, self.candidate.report(self.theta), strict=True))
+
+    @property
+    def log_pmf(self) -> FloatArray:
+        """Ln P(k) at k = 1..V, (V,); computed at each call, because many fits of large vocabularies fill a memory."""
+        return self.candidate.log_pmf(self.theta, Support.exact(self.vocab_size))
+
+    @property
+    def entropy(self) -> float:
+        """Entropy of the fitted distribution, nats."""
+        log_pmf = self.log_pmf
+        return float(-np.exp(log_pmf) @ log_pmf)
+
+
+def fit_ranks(histogram: RankHistogram, names: Iterable[str] = tuple(CANDIDATES)) -> dict[str, RankFit]:
+    """Fit candidates (all by default) by maximum likelihood on {1..V}.
+
+    Raises:
+        RbptrackError: fewer than 8 different ranks occur, too few to tell candidates apart.
+
+    """
+    if len(histogram.rank) < 8:
+        raise RbptrackError(f"only {len(histogram.rank)} different ranks occur; a distribution needs at least 8")
+    support = Support.nodes(histogram.vocab_size)
+    data = support.project(histogram.rank, histogram.count) / histogram.num_tokens
+    fits = {}
+    for name in names:
+        theta = _estimate(name, data, support)
+        fits[name] = _assess(CANDIDATES[name], theta, histogram)
+    return fits
+
+
+def log_sums(data: FloatArray, support: Support) -> FloatArray:
+    """Tokens, and their sums of ln k and ln^2 k: all that (beta, gamma) depend on, (..., 3).
+
+    Args:
+        data: weights of the support's points, (..., points): of all tokens, or of each document's.
+        support: the points.
+
+    """
+    return np.asarray(data @ np.column_stack([np.ones(len(support.log)), support.log, support.log**2]))
+
+
+def fit_lognormal(sums: FloatArray, support: Support, *, start: FloatArray | None = None) -> FloatArray:
+    """(beta, gamma) of maximum likelihood, gamma free to be negative, by Newton's method: (..., 2).
+
+    Args:
+        sums: `log_sums` of one sample or of many (bootstrap replicates), (..., 3).
+        support: the points.
+        start: where to begin, (2,).
+
+    """
+    return _newton(_log_features(support), -sums[..., 1:] / sums[..., :1], support.weight, start=start)
+
+
+def information_se(theta: FloatArray, support: Support, *, tokens: float) -> FloatArray:
+    """Standard errors of (beta, gamma) if `tokens` tokens were independent: from the Fisher information, (2,)."""
+    *_, covariance = _moments(_log_features(support), theta[None], support.weight)
+    return np.asarray(np.sqrt(np.diag(np.linalg.inv(covariance[0])) / tokens))
+
+
+def sampling_kl(fit: RankFit, *, tokens: int, seed: int = 20251020) -> float:
+    """KL per token that a sample of so many independent tokens from the fit itself would show (one draw): the floor."""
+    drawn = _sample(fit, tokens=tokens, rng=np.random.default_rng(seed))
+    share = drawn.count / tokens
+    return float(share @ (np.log(share) - fit.log_pmf[drawn.rank - 1]))
+
+
+def goodness_of_fit(fit: RankFit, *, tokens: int, samples: int, seed: int = 20251020) -> float:
+    """p-value of the KS distance by parametric bootstrap: tokens drawn from the fit, and fitted again, `samples` times.
+
+    It takes tokens for independent: with hundreds of thousands of tokens every p-value is near 0. Lead with `kl`.
+    """
+    rng = np.random.default_rng(seed)
+    name = fit.candidate.name
+    drawn = (_sample(fit, tokens=tokens, rng=rng) for _ in range(samples))
+    beyond = sum(fit_ranks(one, [name])[name].ks >= fit.ks for one in drawn)
+    return (1 + beyond) / (1 + samples)
+
+
+def _sample(fit: RankFit, *, tokens: int, rng: np.random.Generator) -> RankHistogram:
+    p = np.exp(fit.log_pmf)
+    count = rng.multinomial(tokens, p / p.sum())
+    rank = np.flatnonzero(count) + 1
+    return RankHistogram(rank, count[rank - 1], np.zeros(len(rank)), fit.vocab_size)
+
+
+def vuong(first: RankFit, second: RankFit, documents: FloatArray, support: Support) -> float:
+    """Vuong's z, positive where the first candidate is better, clustered by document.
+
+    z = sum_d l_d / sqrt(sum_d (l_d - mean)^2), l_d the document's log-likelihood ratio.
+
+    Args:
+        first: one fit.
+        second: another, of the same histogram.
+        documents: each document's tokens as weights of the support's points, (documents, points).
+        support: the points.
+
+    """
+    ratio = first.candidate.log_pmf(first.theta, support) - second.candidate.log_pmf(second.theta, support)
+    per_document = documents @ ratio
+    spread = float(np.sqrt(((per_document - per_document.mean()) ** 2).sum()))
+    return float(per_document.sum() / spread) if spread > 0 else 0.0
+
+
+def _assess(candidate: Candidate, theta: FloatArray, histogram: RankHistogram) -> RankFit:
+    log_pmf = candidate.log_pmf(theta, Support.exact(histogram.vocab_size))
+    n = histogram.num_tokens
+    share = histogram.count / n
+    at = log_pmf[histogram.rank - 1]
+    observed = np.zeros(histogram.vocab_size)
+    observed[histogram.rank - 1] = share
+    gap = np.abs(np.cumsum(np.exp(log_pmf)) - np.cumsum(observed))
+    return RankFit(
+        candidate=candidate,
+        theta=theta,
+        vocab_size=histogram.vocab_size,
+        log_likelihood=float(histogram.count @ at),
+        kl=float(share @ (np.log(share) - at)),
+        ks=float(gap.max()),
+        ks_at=int(gap.argmax()) + 1,
+    )
+
+
+def _estimate(name: str, data: FloatArray, support: Support) -> FloatArray:
+    """Maximum likelihood; data are shares, (points,)."""
+    if name == "zipf":
+        return _zipf(data, support, support.weight)
+    if name == "lognormal":
+        return _constrained(data, support, support.weight)
+    if name == "point_mass_lognormal":
+        return _point_mass(data, support)
+    return _search(CANDIDATES[name], _starts(name, data, support), data, support)
+
+
+def _constrained(data: FloatArray, support: Support, weight: FloatArray) -> FloatArray:
+    """(beta, gamma) with gamma >= 0: where the free optimum is outside, the best on the border is Zipf's law."""
+    features = _log_features(support)
+    free = _newton(features, data @ features.T, weight)
+    return free if free[1] >= 0 else np.append(_zipf(data, support, weight), 0.0)
+
+
+def _zipf(data: FloatArray, support: Support, weight: FloatArray) -> FloatArray:
+    feature = -support.log[None]
+    return _newton(feature, data @ feature.T, weight)
+
+
+def _point_mass(data: FloatArray, support: Support) -> FloatArray:
+    """With a free mass at 1, the rest is a lognormal on {2..V}; a mass below 0 means the plain lognormal is best."""
+    rest, weight = data.copy(), support.weight.copy()
+    rest[0] = weight[0] = 0.0
+    body = _constrained(rest / rest.sum(), support, weight)
+    at_one = float(np.exp(CANDIDATES["lognormal"].log_pmf(body, support)[0]))
+    mass = (float(data[0]) - at_one) / (1 - at_one)
+    if mass < 0:
+        return np.array([0.0, *_constrained(data, support, support.weight)])
+    return np.array([mass, *body])
+
+
+def _starts(name: str, data: FloatArray, support: Support) -> list[list[float]]:
+    """Where the search begins, from the data's moments; several where the likelihood has several hills."""
+    beta, gamma = map(float, _constrained(data, support, support.weight))
+    slope = float(_zipf(data, support, support.weight)[0])
+    mean = max(float(data @ support.x), 1.5)
+    log_gamma = float(np.log(max(gamma, 1e-3)))
+    if name == "lognormal_cdfdiff":
+        return [[beta, log_gamma]]
+    if name == "zipf_mandelbrot":
+        return [[slope, 0.0]]
+    if name == "weibull":
+        return [[-1.5, np.log(0.5)]]
+    if name == "negative_binomial":
+        return [[np.log(0.2), np.log(0.2 / mean)]]
+    if name == "shifted_cutoff":
+        return [[slope, 0.0, -np.log(mean) - 2]]
+    mean_log = float(data @ support.log)
+    spread = float(np.sqrt(max(float(data @ (support.log - mean_log) ** 2), 0.1)))
+
+    def component(mu: float, sigma: float) -> list[float]:
+        return [1 - mu / sigma**2, -np.log(2 * sigma**2)]
+
+    return [
+        [0.0, *component(0.0, 0.7 * spread), *component(mean_log + spread, spread)],
+        [-0.5, *component(mean_log - spread / 2, spread / 2), *component(mean_log, 1.5 * spread)],
+    ]
+
+
+def _search(candidate: Candidate, starts: list[list[float]], data: FloatArray, support: Support) -> FloatArray:
+    """The best optimum from several starts, by a trust region; differences of theta are evaluated in one call."""
+    count = len(starts[0])
+    i, j = np.triu_indices(count)
+    near, far = 1e-5 * np.eye(count), 1e-4 * np.eye(count)
+    sides = np.concatenate([np.zeros((1, count)), near, -near])
+    corners = np.concatenate([np.zeros((1, count)), far, far[i] + far[j]])
+
+    def loss(thetas: FloatArray) -> FloatArray:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            values = -(candidate.log_pmf(thetas, support) @ data)
+        return np.where(np.isfinite(values), values, 1e3)
+
+    def value(theta: FloatArray) -> tuple[float, FloatArray]:
+        values = loss(theta + sides)
+        return float(values[0]), (values[1 : count + 1] - values[count + 1 :]) / 2e-5
+
+    def hessian(theta: FloatArray) -> FloatArray:
+        values = loss(theta + corners)
+        one = values[1 : count + 1]
+        matrix = np.empty((count, count))
+        matrix[i, j] = matrix[j, i] = (values[count + 1 :] - one[i] - one[j] + values[0]) / 1e-8
+        return matrix
+
+    # At a candidate's border a parameter runs off to infinity for ever smaller gains: 60 steps are enough.
+    options = {"gtol": 1e-7, "maxiter": 60}
+    found = [optimize.minimize(value, s, jac=True, hess=hessian, method="trust-exact", options=options) for s in starts]
+    return np.asarray(min(found, key=lambda f: f.fun).x)
+
+
+def _moments(features: FloatArray, theta: FloatArray, weight: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Ln Z, mean and covariance of the features under exp(theta @ features): (B,), (B, p), (B, p, p)."""
+    log_psi = theta @ features  # (B, points)
+    top = log_psi.max(axis=1, keepdims=True)
+    psi = np.exp(log_psi - top) * weight
+    z = psi.sum(axis=1, keepdims=True)
+    p = psi / z
+    mean = p @ features.T
+    count = len(features)
+    products = (features[:, None] * features[None]).reshape(count * count, -1)
+    second = (p @ products.T).reshape(-1, count, count)
+    return (top + np.log(z))[:, 0], mean, second - mean[:, :, None] * mean[:, None, :]
+
+
+def _log_features(support: Support) -> FloatArray:
+    return np.stack([-support.log, -(support.log**2)])
+
+
+def _newton(
+    features: FloatArray, mean_features: FloatArray, weight: FloatArray, *, start: FloatArray | None = None
+) -> FloatArray:
+    """Maximum likelihood of exp(theta @ features)/Z, a concave problem, for many samples at once: (..., p).
+
+    Args:
+        features: (p, points).
+        mean_features: their means over each sample's tokens, (..., p).
+        weight: of the points.
+        start: where to begin, (p,).
+
+    """
+    target = np.atleast_2d(mean_features)  # (B, p)
+    first = np.eye(len(features))[0] if start is None else start  # Zipf's law with beta = 1
+    theta = np.tile(first, (len(target), 1)).astype(np.float64)
+    log_z, mean, covariance = _moments(features, theta, weight)
+    value = (theta * target).sum(axis=1) - log_z
+    for _ in range(60):
+        step = np.linalg.solve(covariance, (target - mean)[:, :, None])[:, :, 0]
+        scale = np.ones((len(target), 1))
+        for _ in range(40):
+            trial = theta + scale * step
+            log_z, mean, covariance = _moments(features, trial, weight)
+            trial_value = (trial * target).sum(axis=1) - log_z
+            worse = trial_value < value - 1e-13 * (1 + np.abs(value))
+            if not worse.any():
+                break
+            scale[worse] /= 2
+        theta, value = trial, trial_value
+        if np.abs(scale * step).max() < 1e-10:
+            break
+    return np.asarray(theta if mean_features.ndim > 1 else theta[0])

@@ -1,0 +1,216 @@
+"""Sequences of successes: how often N consecutive scored tokens all have R <= k, and what simpler processes predict.
+
+A window is N consecutive scored tokens of one document; a masked token or the document's end breaks the run, which
+positions tell. Everything is counted per document, the unit that bootstraps resample (arXiv 2510.20387, eqs. 6 to 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from rbptrack.ranks import RankTable
+
+IntArray = npt.NDArray[Any]
+FloatArray = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Stretches of consecutive scored tokens.
+
+    Attributes:
+        begins: whether a token is the first of its segment, (tokens,).
+        document: index of each token's document, 0-based over those that have scored tokens, (tokens,).
+        documents: how many there are.
+
+    """
+
+    begins: npt.NDArray[np.bool_]
+    document: IntArray
+    documents: int
+
+    @classmethod
+    def of(cls, table: RankTable) -> Segments:
+        """The segments of a rank table, whose rows are in text order."""
+        document, position = table.column("document"), table.column("position")
+        change = np.diff(document) != 0
+        begins = np.ones(len(table), dtype=bool)
+        begins[1:] = change | (np.diff(position) != 1)
+        _, index = np.unique(document, return_inverse=True)
+        return cls(begins, index, int(index.max()) + 1)
+
+
+@dataclass(frozen=True)
+class WindowCounts:
+    """Counts per document for one k.
+
+    Attributes:
+        lengths: the N.
+        windows: windows of each N, (documents, len(lengths)).
+        successes: windows whose tokens all have R <= k, (documents, len(lengths)).
+        tokens: scored tokens, (documents,).
+        hits: tokens with R <= k, (documents,).
+        followed: hits that another scored token follows, (documents,).
+        both: hits that another hit follows, (documents,).
+        runs: distinct runs of hits of length >= N, (documents, len(lengths)).
+
+    """
+
+    lengths: tuple[int, ...]
+    windows: IntArray
+    successes: IntArray
+    tokens: IntArray
+    hits: IntArray
+    followed: IntArray
+    both: IntArray
+    runs: IntArray
+
+    def __add__(self, other: WindowCounts) -> WindowCounts:
+        """Counts of two runs over the same documents, pooled."""
+        names = [f.name for f in fields(self) if f.name != "lengths"]
+        return WindowCounts(self.lengths, **{n: getattr(self, n) + getattr(other, n) for n in names})
+
+    @property
+    def shuffled(self) -> FloatArray:
+        """Successes if each document's hits fell anywhere in it, C(h_d, N)/C(n_d, N) a window: (documents, lengths)."""
+        n, h, length = self.tokens[:, None], self.hits[:, None], np.asarray(self.lengths)
+        possible = (length <= h) & (length <= n)
+        h, n = np.where(possible, h, length), np.where(possible, n, length)
+        log_share = _log_choose(h, length) - _log_choose(n, length)
+        return np.asarray(np.where(possible, np.exp(log_share), 0.0) * self.windows)
+
+
+def count_windows(table: RankTable, segments: Segments, *, k: int, lengths: Sequence[int]) -> WindowCounts:
+    """Count windows of each N in `lengths` per document, from run lengths L: sum of max(L - N + 1, 0)."""
+    hit = table.rank <= k
+    begins, document, size = segments.begins, segments.document, segments.documents
+    ends = np.append(begins[1:], True)
+    run_start = np.flatnonzero(hit & (begins | ~np.append(False, hit[:-1])))
+    run_end = np.flatnonzero(hit & (ends | ~np.append(hit[1:], False)))
+    run_length, run_document = run_end - run_start + 1, document[run_start]
+    segment_start = np.flatnonzero(begins)
+    segment_length = np.diff(np.append(segment_start, len(hit)))
+    segment_document = document[segment_start]
+    hits = np.bincount(document, weights=hit, minlength=size)
+    return WindowCounts(
+        lengths=tuple(lengths),
+        windows=_per_document(segment_document, segment_length, lengths, size),
+        successes=_per_document(run_document, run_length, lengths, size),
+        tokens=np.bincount(document, minlength=size),
+        hits=hits,
+        followed=hits - np.bincount(document[hit & ends], minlength=size),
+        both=np.bincount(run_document, weights=run_length - 1, minlength=size),
+        runs=np.column_stack([np.bincount(run_document[run_length >= n], minlength=size) for n in lengths]),
+    )
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """ln p_N, measured and by each null, for each bootstrap replicate (or once): arrays (replicates, len(lengths)).
+
+    Attributes:
+        measured: share of windows that succeed.
+        independent: RBP_k^N.
+        documents: hits anywhere in their document: a mixture over documents.
+        markov: RBP_k q^(N-1), q the share of hits among tokens that follow a hit: a first-order chain.
+
+    """
+
+    measured: FloatArray
+    independent: FloatArray
+    documents: FloatArray
+    markov: FloatArray
+
+
+def ladder(counts: WindowCounts, weights: FloatArray) -> Ladder:
+    """Success probabilities of the documents as weighted, (replicates, documents): ones for the measurement itself."""
+    width = len(counts.lengths)
+    columns = np.column_stack(
+        [counts.windows, counts.successes, counts.shuffled, counts.tokens, counts.hits, counts.followed, counts.both]
+    )
+    total = weights @ columns
+    windows, successes, shuffled = total[:, :width], total[:, width : 2 * width], total[:, 2 * width : 3 * width]
+    tokens, hits, followed, both = total[:, 3 * width :].T
+    n = np.asarray(counts.lengths)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_p = np.log(hits / tokens)[:, None]
+        log_q = np.log(both / followed)[:, None]
+        return Ladder(
+            measured=np.log(successes / windows),
+            independent=n * log_p,
+            documents=np.log(shuffled / windows),
+            markov=log_p + np.where(n > 1, (n - 1) * log_q, 0.0),
+        )
+
+
+def _per_document(document: IntArray, length: IntArray, lengths: Sequence[int], size: int) -> IntArray:
+    columns = []
+    for n in lengths:
+        enough = length >= n
+        columns.append(np.bincount(document[enough], weights=length[enough] - n + 1, minlength=size))
+    return np.column_stack(columns)
+
+
+def _log_choose(n: IntArray, k: IntArray) -> FloatArray:
+    return np.asarray(special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1))
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Whole answers: the tokens of the last of a dataset's fields, where every one of them was scored.
+
+    Attributes:
+        length: tokens of each answer, (answers,).
+        hits: tokens of it with R <= k, for each k, (answers, len(ks)); a mean over runs where several were pooled.
+        whole: whether all of them have, (answers, len(ks)); likewise.
+        runs: how many runs were pooled.
+
+    """
+
+    length: IntArray
+    hits: FloatArray
+    whole: FloatArray
+    runs: int = 1
+
+    def __add__(self, other: Answers) -> Answers:
+        """The mean over both's runs (of one size, over the same answers)."""
+        runs = self.runs + other.runs
+        a, b = self.runs / runs, other.runs / runs
+        return Answers(self.length, a * self.hits + b * other.hits, a * self.whole + b * other.whole, runs)
+
+
+def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = None) -> Answers | None:
+    """Success of whole answers; None where all tokens come from one field.
+
+    An answer counts if its tokens are consecutive and the token before it was scored, so that none of it is missing.
+
+    Args:
+        table: ranks, rows in text order.
+        ks: the k.
+        cut_at: where sequences were cut after so many tokens, an answer that reaches the cut is left out: its rest may
+            be missing.
+
+    """
+    field, position = table.column("field"), table.column("position")
+    last = field.max()
+    if (field == last).all():
+        return None
+    segments = Segments.of(table)
+    mine = field == last
+    document = segments.document[mine]
+    length = np.bincount(document, minlength=segments.documents)
+    starts = np.bincount(document, weights=(segments.begins & mine)[mine], minlength=segments.documents)
+    whole = (length > 0) & (starts == 0)  # no gap inside, nor before its first token
+    if cut_at is not None:
+        end = np.zeros(segments.documents, dtype=np.int64)
+        np.maximum.at(end, document, position[mine])
+        whole &= end < cut_at - 1
+    ranks = table.rank[mine]
+    hits = np.column_stack([np.bincount(document, weights=ranks <= k, minlength=segments.documents) for k in ks])
+    return Answers(length[whole], hits[whole], (hits[whole] == length[whole, None]).astype(np.float64))

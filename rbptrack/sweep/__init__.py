@@ -1,0 +1,1 @@
+"""A cell resolved once, measured, delivered."""

@@ -1,0 +1,234 @@
+"""What a sweep will cost, before it costs anything: no weights are loaded, no text beyond what is cached is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rbptrack.config.schema import Config, DatasetConfig, SequenceRule
+from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.sources import cache, hub
+from rbptrack.sources.pin import Source
+from rbptrack.sweep import cell
+from rbptrack.tracking import Store
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from rbptrack.models.architecture import Parameters
+
+_BYTES_PER_TOKEN = 4.0  # of text, for corpora that were not tokenised yet: between code and English
+_DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_SCORING_BYTES = 150e6  # what ranking takes beyond weights, at most
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cost of one cell. None: not known without asking a hub that cannot be reached.
+
+    Attributes:
+        model: `pythia-70m`.
+        dataset: its name.
+        non_embedding_params: S.
+        total_params: all parameters.
+        documents: how many will be read.
+        tokens: scored tokens.
+        estimated: whether documents and tokens are estimates, because the texts were not tokenised yet.
+        flops: (2 S + 2 d |V|) per token that a model reads.
+        memory_bytes: weights, activations of a batch, and scoring.
+        device_bytes: memory of the device that has it free.
+        download_bytes: weights that are not cached yet.
+        status: `to measure`, `measured`, `too large`, or why it cannot be measured (gated, no such repository, ...).
+
+    """
+
+    model: str
+    dataset: str
+    non_embedding_params: int | None = None
+    total_params: int | None = None
+    documents: int | None = None
+    tokens: int | None = None
+    estimated: bool = True
+    flops: float | None = None
+    memory_bytes: float | None = None
+    device_bytes: int | None = None
+    download_bytes: int | None = None
+    status: str = ""
+
+
+COLUMNS = tuple(f.name for f in fields(Plan))
+
+
+def plan(config: Config, store: Store) -> Plan:
+    """What measuring one cell costs, and whether it can and need be measured."""
+    model, name = config.model.name, config.dataset.name
+    try:
+        source, dataset = cell.sources(config)
+        architecture, counts, tokenizer = _model(config.model.repo or config.model.path, config, source)
+        size = _size(config.dataset, dataset, tokenizer)
+        measured = store.exists and store.find(cell.identity(config)) is not None
+    except (BadInput, RbptrackError) as error:
+        return Plan(model, name, status=str(error))
+    from rbptrack.engine.executor import free_memory
+    from rbptrack.models.device import device_of
+
+    needed, free = _needed(config, architecture, counts), free_memory(device_of(config.model.device))
+    if measured:
+        status = "measured"
+    elif needed > free and not config.model.device_map:  # a map spreads over what one device lacks
+        status = "too large"
+    else:
+        status = "to measure"
+    return Plan(
+        model,
+        name,
+        non_embedding_params=counts.non_embedding,
+        total_params=counts.total,
+        documents=size.documents,
+        tokens=size.tokens,
+        estimated=size.estimated,
+        flops=None if size.read is None else 2.0 * (counts.non_embedding + counts.head) * size.read,
+        memory_bytes=needed,
+        device_bytes=free,
+        download_bytes=_to_download(config, source),
+        status=status,
+    )
+
+
+def _needed(config: Config, architecture: Any, counts: Parameters) -> float:
+    """Weights, the activations of one sequence (batches grow as memory allows), and scoring."""
+    text = architecture.get_text_config()
+    width = int(text.hidden_size)
+    inner = int(getattr(text, "intermediate_size", None) or getattr(text, "ffn_dim", None) or 4 * width)
+    heads = int(getattr(text, "num_attention_heads", None) or 0)
+    length, each = config.dataset.seq_len, _DTYPE_BYTES[config.model.dtype.value]
+    activations = length * each * (12 * width + 4 * inner + 3 * heads * length)
+    return counts.total * each + activations + _SCORING_BYTES
+
+
+@dataclass(frozen=True)
+class _Size:
+    documents: int | None
+    tokens: int | None
+    read: int | None  # tokens that a model reads: with overlap and special tokens more than are scored
+    estimated: bool
+
+
+_models: dict[str, tuple[Any, Parameters, PreTrainedTokenizerBase]] = {}
+
+
+def _model(name: str, config: Config, source: Source) -> tuple[Any, Parameters, PreTrainedTokenizerBase]:
+    from rbptrack.models.architecture import check_fit, count_parameters, load_config, load_tokenizer
+
+    key = f"{name} {source.identity} {config.model.tokenizer}"
+    if key not in _models:
+        architecture = load_config(config.model, source)
+        _models[key] = architecture, count_parameters(architecture), load_tokenizer(config.model, source)
+    architecture, counts, tokenizer = _models[key]
+    check_fit(config.model.name, architecture, tokenizer, config.dataset.seq_len)
+    return architecture, counts, tokenizer
+
+
+def _size(config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase) -> _Size:
+    """Exact where the texts were tokenised before, else estimated from what the hub or the files say of their size."""
+    from rbptrack.corpus.sequences import load_corpus
+    from rbptrack.corpus.tokens import tokens_name
+
+    if (cache.folder() / tokens_name(config, source, tokenizer)).exists():
+        corpus = load_corpus(config, source, tokenizer)
+        return _Size(len(corpus.document_ids), corpus.num_targets, int(corpus.lengths.sum()), estimated=False)
+    documents, text_bytes = _extent(config, source)
+    if config.documents:
+        documents = config.documents if documents is None else min(config.documents, documents)
+    if documents is None or text_bytes is None:
+        return _Size(documents, None, None, estimated=True)
+    each = max(2.0, text_bytes / _BYTES_PER_TOKEN)
+    if config.sequence is SequenceRule.truncate:
+        read = min(each, config.seq_len)
+    elif config.sequence is SequenceRule.slide and each > config.seq_len:
+        read = each * config.seq_len / (config.seq_len - config.context)
+    else:
+        read = each
+    scored = min(each, config.seq_len) if config.sequence is SequenceRule.truncate else each
+    return _Size(documents, int(documents * (scored - 1)), int(documents * read), estimated=True)
+
+
+def _extent(config: DatasetConfig, source: Source) -> tuple[int | None, float | None]:
+    """Documents, and text bytes of each; None where nothing says so.
+
+    Columns that are not read count too, so that a dataset of several columns is estimated too large rather than too
+    small.
+    """
+    rows, size = _described(source.location, source.revision, config.config, config.split)
+    if rows is None and source.files:
+        size = float(sum(p.stat().st_size for p in source.files))
+        rows = sum(_lines(p) for p in source.files)
+    elif rows is None and source.revision is None and source.location:
+        rows, size = _parquet(Path(source.location), config)
+    if rows and config.head:
+        rows = min(rows, config.head)
+    return rows, None if not rows or size is None else size / rows
+
+
+@lru_cache(maxsize=64)
+def _described(location: str, revision: str | None, name: str, split: str) -> tuple[int | None, float | None]:
+    """Rows and bytes of a split as its dataset card gives them."""
+    if revision is None or not hub.online():
+        return None, None
+    import datasets
+
+    try:
+        info = datasets.load_dataset_builder(location, name or None, revision=revision).info
+        found = (info.splits or {}).get(split)
+        return (found.num_examples, float(found.num_bytes)) if found and found.num_examples else (None, None)
+    except (OSError, ValueError, datasets.exceptions.DatasetsError):
+        return None, None
+
+
+def _parquet(folder: Path, config: DatasetConfig) -> tuple[int | None, float | None]:
+    import pyarrow.parquet as pq
+
+    rows, size = 0, 0.0
+    for path in folder.rglob(f"*{config.split}*.parquet"):
+        metadata = pq.read_metadata(path)
+        rows += metadata.num_rows
+        for group in range(metadata.num_row_groups):
+            columns = [metadata.row_group(group).column(i) for i in range(metadata.num_columns)]
+            size += sum(c.total_uncompressed_size for c in columns if c.path_in_schema in config.fields)
+    return (rows, size) if rows else (None, None)
+
+
+def _lines(path: Path) -> int:
+    """Documents of a local file: rows of Parquet, lines of text formats; one for .txt."""
+    import pyarrow.parquet as pq
+
+    if path.suffix == ".parquet":
+        return int(pq.read_metadata(path).num_rows)
+    if path.suffix == ".txt":
+        return 1
+    with path.open("rb") as file:
+        return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
+
+
+@lru_cache(maxsize=256)
+def _weights(repo: str, revision: str, pickles: bool) -> tuple[tuple[str, int], ...]:
+    from huggingface_hub import HfApi
+
+    info = hub.call("model", repo, revision, lambda: HfApi().model_info(repo, revision=revision, files_metadata=True))
+    sizes = {s.rfilename: int(s.size or 0) for s in info.siblings or []}
+    found = {name: size for name, size in sizes.items() if name.endswith(".safetensors") and "/" not in name}
+    if not found and pickles:
+        found = {name: size for name, size in sizes.items() if name.endswith(".bin") and "/" not in name}
+    return tuple(found.items())
+
+
+def _to_download(config: Config, source: Source) -> int | None:
+    if source.revision is None:
+        return 0
+    folder = hub.snapshot("model", source.location, source.revision)
+    if not hub.online():
+        return 0 if folder and any(folder.glob("*.safetensors")) else None
+    files = _weights(source.location, source.revision, config.model.pickles)
+    return sum(size for name, size in files if folder is None or not (folder / name).exists())

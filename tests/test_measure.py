@@ -1,0 +1,176 @@
+"""The loop against a brute-force reading of the definitions, on the embedded models."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from rbptrack.config.schema import DatasetConfig, EngineConfig, ModelConfig
+from rbptrack.corpus.documents import Document, load_documents
+from rbptrack.corpus.sequences import Corpus, build_corpus
+from rbptrack.engine.measure import measure
+from rbptrack.errors import BadInput, MeasurementError
+from rbptrack.models.architecture import check_fit, check_folder, load_config, load_tokenizer
+from rbptrack.models.loading import load_model
+from rbptrack.sources.pin import Source, of_dataset, resolve
+from tests.conftest import EMBEDDED
+
+SIZES = ["6k", "15k", "38k", "115k", "311k", "760k", "2m"]
+DATASET = DatasetConfig(
+    name="stdlib",
+    path=str(EMBEDDED / "datasets/stdlib"),
+    split="test",
+    id_field="id",
+    documents=3,
+    seq_len=256,
+    context=32,
+)
+ENGINE = EngineConfig()
+
+
+def source(size: str) -> Source:
+    return at(EMBEDDED / "models" / size)
+
+
+def at(folder: Path) -> Source:
+    return resolve("model", repo="", path=str(folder), revision="main")
+
+
+def config(size: str) -> ModelConfig:
+    return ModelConfig(family="nano", size=size, path=str(EMBEDDED / "models" / size))
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    documents = load_documents(DATASET, of_dataset(DATASET))
+    return build_corpus(documents, load_tokenizer(config("6k"), source("6k")), DATASET)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_ranks_equal_a_plain_reading_of_the_definition(size: str, corpus: Corpus, tmp_path: Path) -> None:
+    result = measure(load_model(config(size), source(size)), corpus, ks=(1, 10), engine=ENGINE, folder=tmp_path)
+    table = result.ranks
+    plain = AutoModelForCausalLM.from_pretrained(source(size).location, dtype=torch.float32)
+    nats, row, wrong = 0.0, 0, 0
+    with torch.inference_mode():
+        for start, stop, first in zip(corpus.start, corpus.stop, corpus.first, strict=True):
+            ids = torch.from_numpy(corpus.token[start:stop]).long()
+            logits = plain(ids[None]).logits[0].double()
+            for j in range(int(first), int(stop)):
+                before, target = logits[j - start - 1], int(corpus.token[j])
+                rank = int((before >= before[target]).sum())
+                wrong += rank != table.rank[row]
+                nats -= float(torch.log_softmax(before, 0)[target])
+                row += 1
+    assert row == len(table) == result.num_tokens
+    # The plain reading multiplies other shapes, so that float32 rounds otherwise: a few ranks may swap neighbours.
+    assert wrong <= row * 2e-3
+    assert result.ce == pytest.approx(nats / row, abs=1e-6)
+    assert result.rbp(1) == table.rbp(1)
+    assert np.array_equal(table.column("token"), corpus.token[corpus.targets(0, len(corpus.start))])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_numbers_do_not_depend_on_the_batch(size: str, corpus: Corpus, tmp_path: Path) -> None:
+    model = load_model(config(size), source(size))
+    engines = [
+        EngineConfig(batch_tokens=b, chunk_tokens=c, part_tokens=p)
+        for b, c, p in ((1, 512, 131072), (2048, 64, 3000), (16384, 512, 131072))
+    ]
+    tables = [measure(model, corpus, ks=(1,), engine=e, folder=tmp_path / str(i)).ranks for i, e in enumerate(engines)]
+    for other in tables[1:]:
+        moved = other.rank != tables[0].rank
+        assert moved.mean() <= 2e-3
+        assert np.abs(other.rank - tables[0].rank)[moved].max(initial=0) <= 3
+        np.testing.assert_allclose(other.column("logprob"), tables[0].column("logprob"), atol=2e-4)
+        assert other.ce == pytest.approx(tables[0].ce, abs=1e-6)
+
+
+def test_an_interrupted_measurement_continues_to_the_same_table(corpus: Corpus, tmp_path: Path) -> None:
+    model = load_model(config("15k"), source("15k"))
+    engine = EngineConfig(part_tokens=2000)
+    whole = measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path / "whole")
+
+    def stop(tokens: int) -> None:
+        if len(list((tmp_path / "cut").glob("part-*.parquet"))) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path / "cut", progress=stop)
+    again = measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path / "cut")
+    assert 0 < again.fresh_tokens < again.num_tokens == whole.num_tokens
+    assert again.path.read_bytes() == whole.path.read_bytes()
+
+
+def test_nan_names_document_and_position(corpus: Corpus, tmp_path: Path) -> None:
+    folder = broken(tmp_path, "nan")
+    weights = load_file(folder / "model.safetensors")
+    embedding = next(k for k in weights if "embed_in" in k)
+    token = int(corpus.token[70])
+    weights[embedding][token] = float("nan")
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    place = at(folder)
+    model = load_model(replace(config("6k"), path=str(folder)), place)
+    with pytest.raises(MeasurementError, match=r"at document .+, position \d+"):
+        measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path / "out")
+    assert not list((tmp_path / "out").glob("*.parquet*"))
+
+
+def broken(tmp_path: Path, name: str) -> Path:
+    return Path(shutil.copytree(EMBEDDED / "models/6k", tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("missing", "what"), [("config.json", "config"), ("model.safetensors", "weights"), ("tokenizer.json", "tokenizer")]
+)
+def test_a_model_folder_that_lacks_something(missing: str, what: str, tmp_path: Path) -> None:
+    folder = broken(tmp_path, "model")
+    (folder / missing).unlink()
+    with pytest.raises(BadInput, match=f"has no {what}"):
+        check_folder(ModelConfig(path=str(folder)))
+
+
+def test_tokenizer_larger_than_the_model(tmp_path: Path) -> None:
+    folder = broken(tmp_path, "model")
+    text = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(text | {"vocab_size": 4000}))
+    place = at(folder)
+    with pytest.raises(BadInput, match="tokenizer has 4096 entries, the model only 4000 rows"):
+        check_fit("toy", load_config(ModelConfig(), place), load_tokenizer(ModelConfig(), place), 128)
+
+
+def test_sequence_longer_than_the_model(tmp_path: Path) -> None:
+    nano, place = config("6k"), source("6k")
+    with pytest.raises(BadInput, match=r"dataset\.seq_len must be at most 512, the maximum of nano-6k; got 513"):
+        check_fit("nano-6k", load_config(nano, place), load_tokenizer(nano, place), 513)
+
+
+def test_a_head_that_does_more_than_multiply_is_refused(tmp_path: Path) -> None:
+    from transformers import CohereConfig, CohereForCausalLM
+
+    cohere = CohereForCausalLM(
+        CohereConfig(vocab_size=4096, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
+    )
+    folder = broken(tmp_path, "model")
+    cohere.save_pretrained(folder)
+    place = at(folder)
+    model = load_model(replace(config("6k"), path=str(folder)), place)  # logit_scale is known
+    assert model.head.scale == 0.0625
+    text = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(text | {"logits_scaling": 2.0}))  # and this it does not apply
+    with pytest.raises(BadInput, match="not its hidden states times its head"):
+        load_model(replace(config("6k"), path=str(folder)), place)
+
+
+def test_document_text_is_what_was_scored() -> None:
+    tokenizer = load_tokenizer(config("6k"), source("6k"))
+    corpus = build_corpus([Document("a", ("def f(x):\n    return x + 1\n",))], tokenizer, DATASET)
+    assert tokenizer.decode(corpus.token.tolist()) == "def f(x):\n    return x + 1\n"

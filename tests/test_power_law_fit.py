@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from rbptrack.errors import RbptrackError
+from rbptrack.ranks import DocumentCounts
+from rbptrack.stats.bootstrap import bootstrap_metrics, document_weights, paired_covariance
+from rbptrack.stats.power_law import fit_power_law, leave_largest_out
+
+
+def test_an_exact_law_is_found_exactly() -> None:
+    s = np.array([1e4, 1e5, 1e6, 1e7])
+    fit = fit_power_law(s, 7.5 * s**-0.11)
+    assert fit.alpha == pytest.approx(0.11, abs=1e-12)
+    assert np.exp(fit.log_a) == pytest.approx(7.5)
+    assert fit.r2 == pytest.approx(1)
+    assert fit.high - fit.low < 1e-9
+    np.testing.assert_allclose(fit.predict([1e8]), 7.5 * 1e8**-0.11)
+
+
+@pytest.mark.parametrize("m", [3, 4, 7, 12])
+def test_without_sampling_error_it_is_ordinary_least_squares(m: int) -> None:
+    rng = np.random.default_rng(m)
+    s = np.geomspace(1e4, 1e9, m)
+    y = 3 * s**-0.08 * np.exp(rng.normal(0, 0.02, m))
+    fit, ols = fit_power_law(s, y), stats.linregress(np.log(s), np.log(y))
+    assert fit.alpha == pytest.approx(-ols.slope, rel=1e-10)
+    assert fit.log_a == pytest.approx(ols.intercept, rel=1e-10)
+    assert fit.r2 == pytest.approx(ols.rvalue**2, rel=1e-10)
+    assert fit.se == pytest.approx(ols.stderr, rel=1e-8)
+    half = stats.t.ppf(0.975, m - 2) * ols.stderr
+    assert (fit.low, fit.high) == pytest.approx((-ols.slope - half, -ols.slope + half), rel=1e-8)
+
+
+@pytest.mark.parametrize("m", [4, 6, 10])
+@pytest.mark.parametrize("scatter", [0.01, 0.03])
+def test_nominal_95_percent_intervals_cover(m: int, scatter: float) -> None:
+    """Scatter between models and shared-text sampling noise drawn: 92 to 98 % of intervals hold the true exponent."""
+    rng = np.random.default_rng(m)
+    s = np.geomspace(1e5, 1e10, m)
+    sampling = 0.002**2 * (0.8 * np.ones((m, m)) + 0.2 * np.eye(m))  # shared texts: noise correlated at 0.8
+    noise = np.linalg.cholesky(sampling)
+    draws, hits = 1000, 0
+    for _ in range(draws):
+        logs = np.log(5) - 0.06 * np.log(s) + rng.normal(0, scatter, m) + noise @ rng.normal(size=m)
+        fit = fit_power_law(s, np.exp(logs), covariance=sampling)
+        hits += fit.low <= 0.06 <= fit.high
+    assert 0.92 <= hits / draws <= 0.98
+
+
+def test_noise_that_sizes_share_does_not_widen_alpha() -> None:
+    """A paired bootstrap: an error common to all sizes moves A, not alpha."""
+    s = np.geomspace(1e4, 1e7, 6)
+    y = 4 * s**-0.1
+    shared = fit_power_law(s, y, covariance=0.1**2 * np.ones((6, 6)))
+    separate = fit_power_law(s, y, covariance=0.1**2 * np.eye(6))
+    assert shared.high - shared.low < 1e-3 * (separate.high - separate.low)
+
+
+def test_what_cannot_be_fitted() -> None:
+    with pytest.raises(RbptrackError, match="at least 3 sizes"):
+        fit_power_law([1e3, 1e4], [1.0, 0.5])
+    with pytest.raises(RbptrackError, match="differ"):
+        fit_power_law([1e3, 1e3, 1e3], [1.0, 0.5, 0.4])
+    with pytest.raises(RbptrackError, match="positive"):
+        fit_power_law([1e3, 1e4, 1e5], [1.0, 0.5, 0.0])
+
+
+def test_leave_largest_out() -> None:
+    s = np.array([1e3, 1e4, 1e5, 1e6])
+    y = 2 * s**-0.2
+    y[-1] *= 1.25
+    assert leave_largest_out(s, y) == pytest.approx(1 / 1.25 - 1)
+    assert np.isnan(leave_largest_out(s[1:], y[1:]))
+
+
+def counts(tokens: np.ndarray, p: float, rng: np.random.Generator) -> DocumentCounts:
+    hits = rng.binomial(tokens, p)[:, None]
+    return DocumentCounts((1,), np.arange(len(tokens)), tokens, tokens * 2.0, hits)
+
+
+def test_bootstrap_gives_the_binomial_error_where_tokens_are_independent() -> None:
+    rng = np.random.default_rng(1)
+    tokens = np.full(400, 250)
+    c = counts(tokens, 0.3, rng)
+    replicates = bootstrap_metrics(c, document_weights(400, replicates=2000))
+    assert replicates[:, 1].std() == pytest.approx(np.sqrt(0.3 * 0.7 / tokens.sum()), rel=0.15)
+    assert replicates[:, 0] == pytest.approx(2.0)  # CE is the same in every document: no error at all
+
+
+def test_bootstrap_sees_documents_that_differ() -> None:
+    rng = np.random.default_rng(2)
+    tokens, p = np.full(200, 500), np.repeat([0.1, 0.5], 100)
+    c = DocumentCounts((1,), np.arange(200), tokens, tokens * 1.0, rng.binomial(tokens, p)[:, None])
+    replicates = bootstrap_metrics(c, document_weights(200))
+    assert replicates[:, 1].std() == pytest.approx(0.2 / np.sqrt(200), rel=0.15)
+
+
+def test_replicates_are_paired_and_reproducible() -> None:
+    np.testing.assert_array_equal(document_weights(30), document_weights(30))
+    assert (document_weights(30).sum(1) == 30).all()
+    draws = np.random.default_rng(0).normal(size=200)
+    covariance = paired_covariance([draws, 2 * draws])
+    np.testing.assert_allclose(covariance, draws.var(ddof=1) * np.array([[1, 2], [2, 4]]))

@@ -1,0 +1,117 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.ranks import RankHistogram, RankTable, log_grid
+
+
+def table(
+    greater: list[int], *, ties: list[int] | None = None, document: list[int] | None = None, v: int = 50
+) -> RankTable:
+    n = len(greater)
+    return RankTable.from_arrays(
+        vocab_size=v,
+        document=document or [0] * n,
+        position=list(range(1, n + 1)),
+        field=[0] * n,
+        token=[7] * n,
+        greater=greater,
+        ties=ties or [0] * n,
+        logprob=[-0.5 * (i + 1) for i in range(n)],
+    )
+
+
+def test_the_two_ranks_and_every_metric_by_hand() -> None:
+    t = table([0, 0, 4, 9], ties=[0, 2, 0, 0])
+    assert t.rank.tolist() == [1, 3, 5, 10]
+    assert t.strict_rank.tolist() == [1, 1, 5, 10]
+    assert [t.rbp(k) for k in (1, 3, 5, 9, 10, 50)] == [0.25, 0.5, 0.75, 0.75, 1.0, 1.0]
+    assert t.ce == pytest.approx((0.5 + 1.0 + 1.5 + 2.0) / 4)
+    assert t.tie_rate == 0.25
+
+
+@pytest.mark.parametrize("k", [0, -1, 51])
+def test_k_outside_the_vocabulary(k: int) -> None:
+    with pytest.raises(BadInput, match=f"k must be between 1 and 50, the vocabulary's size; got {k}"):
+        table([1]).rbp(k)
+
+
+rows = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9), st.integers(0, 4)), min_size=1, max_size=60)
+
+
+@given(rows)
+@settings(max_examples=60, deadline=None)
+def test_histogram_and_document_counts_agree_with_the_table(data: list[tuple[int, int, int]]) -> None:
+    data.sort(key=lambda r: r[2])
+    greater, ties, document = (list(column) for column in zip(*data, strict=True))
+    t = table(greater, ties=ties, document=document)
+    h, ks = t.histogram(), [1, 5, 20, 50]
+    assert h.num_tokens == len(t)
+    assert h.ce == pytest.approx(t.ce)
+    assert [h.rbp(k) for k in ks] == [t.rbp(k) for k in ks]
+    counts = t.document_counts(ks)
+    assert counts.tokens.sum() == len(t)
+    assert counts.document.tolist() == sorted(set(document))
+    np.testing.assert_allclose(counts.hits.sum(0) / len(t), [t.rbp(k) for k in ks])
+    np.testing.assert_allclose(counts.nats.sum() / len(t), t.ce)
+
+
+@given(rows, rows)
+@settings(max_examples=40, deadline=None)
+def test_parts_add_up_to_the_whole(a: list[tuple[int, int, int]], b: list[tuple[int, int, int]]) -> None:
+    first, second = table([r[0] for r in a]), table([r[0] for r in b], document=[5] * len(b))
+    whole = RankTable.concatenate([first, second])
+    joined = first.histogram() + second.histogram()
+    assert joined.rank.tolist() == whole.histogram().rank.tolist()
+    assert joined.count.tolist() == whole.histogram().count.tolist()
+    np.testing.assert_allclose(joined.logprob, whole.histogram().logprob)
+    summed, direct = first.document_counts([3]) + second.document_counts([3]), whole.document_counts([3])
+    assert summed.document.tolist() == direct.document.tolist()
+    assert summed.hits.tolist() == direct.hits.tolist()
+
+
+def test_files_keep_everything(tmp_path: Path) -> None:
+    t = table([0, 3, 3], ties=[1, 0, 2])
+    t.write(tmp_path / "ranks.parquet")
+    t.histogram().write(tmp_path / "histogram.parquet")
+    again, histogram = RankTable.read(tmp_path / "ranks.parquet"), RankHistogram.read(tmp_path / "histogram.parquet")
+    assert again.table.equals(t.table)
+    assert again.vocab_size == histogram.vocab_size == 50
+    assert histogram.count.tolist() == [1, 1, 1]
+    assert [p.name for p in tmp_path.iterdir() if "tmp" in p.name] == []
+
+
+def test_different_vocabularies_do_not_mix() -> None:
+    with pytest.raises(RbptrackError, match="vocabularies"):
+        RankTable.concatenate([table([1]), table([1], v=60)])
+    with pytest.raises(RbptrackError, match="50 and 60"):
+        table([1]).histogram() + table([1], v=60).histogram()
+
+
+def test_log_grid() -> None:
+    grid = log_grid(50_304)
+    assert grid[0] == 1
+    assert grid[-1] == 50_304
+    assert np.all(np.diff(grid) > 0)
+    assert len(grid) < 60
+    assert log_grid(1).tolist() == [1]
+
+
+def test_documents_in_any_order() -> None:
+    def table(document: list[int]) -> RankTable:
+        n = len(document)
+        zero = np.zeros(n)
+        columns = {"position": np.arange(n), "field": zero, "token": zero, "greater": np.arange(n), "ties": zero}
+        return RankTable.from_arrays(vocab_size=9, document=document, logprob=-np.ones(n), **columns)
+
+    for document in ([3, 3, 5, 9, 9], [5, 3, 9, 3, 9]):
+        present, place = table(document).documents
+        assert present.tolist() == [3, 5, 9]
+        assert present[place].tolist() == document
+    counts = table([5, 3, 9, 3, 9]).document_counts([1, 4])
+    assert counts.tokens.tolist() == [2, 1, 2]
+    assert counts.hits.tolist() == [[0, 2], [1, 1], [0, 1]]

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from rbptrack.config.schema import DatasetConfig, SequenceRule
+from rbptrack.corpus.documents import Document, load_documents, texts_hash
+from rbptrack.corpus.sequences import Corpus, build_corpus
+from rbptrack.errors import BadInput
+from rbptrack.sources.pin import Source
+
+CONFIG = DatasetConfig(name="toy", path="x", split="test", seq_len=8, context=3)
+
+
+@cache
+def byte_tokenizer() -> PreTrainedTokenizerFast:
+    """One token per byte, and <|endoftext|>: lengths can be counted by hand."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    bpe = Tokenizer(models.BPE(vocab={"<|endoftext|>": 0} | {c: i + 1 for i, c in enumerate(alphabet)}, merges=[]))
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|endoftext|>")
+
+
+@pytest.fixture
+def tokenizer() -> PreTrainedTokenizerFast:
+    return byte_tokenizer()
+
+
+def texts(*items: str) -> list[Document]:
+    return [Document(str(i), (t,)) for i, t in enumerate(items)]
+
+
+def scored(corpus: Corpus) -> list[tuple[int, int]]:
+    index = corpus.targets(0, len(corpus.start))
+    return list(zip(corpus.document[index].tolist(), corpus.position[index].tolist(), strict=True))
+
+
+@given(lengths=st.lists(st.integers(0, 40), min_size=1, max_size=6), seq_len=st.integers(2, 12), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_slide_scores_every_token_once_with_enough_context(
+    lengths: list[int], seq_len: int, data: st.DataObject
+) -> None:
+    if max(lengths) < 2:
+        return
+    context = data.draw(st.integers(1, seq_len - 1))
+    corpus = build_corpus(
+        texts(*("x" * n for n in lengths)), byte_tokenizer(), replace(CONFIG, seq_len=seq_len, context=context)
+    )
+    assert scored(corpus) == [(d, p) for d, n in enumerate(lengths) for p in range(1, n)]
+    for start, stop, first in zip(corpus.start, corpus.stop, corpus.first, strict=True):
+        assert stop - start <= seq_len
+        begin = start - corpus.position[start]  # of the document
+        assert first - start >= min(context, first - begin)
+        assert len(set(corpus.document[start:stop])) == 1
+
+
+def test_windows_inside_a_document_begin_as_the_tokenizer_begins_a_text() -> None:
+    tokenizer = copy.deepcopy(byte_tokenizer())
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)]
+    )
+    corpus = build_corpus(texts("abcdefghijklmn", "ab"), tokenizer, CONFIG)  # 8 tokens a window, 3 of context
+    read = ["".join(tokenizer.convert_ids_to_tokens(corpus.inputs(i))) for i in range(len(corpus.start))]
+    assert read == [f"<|endoftext|>{t}" for t in ("abcdefg", "efghijk", "ijklmn", "ab")]
+    assert corpus.lengths.tolist() == [8, 8, 7, 3]
+    # neither the special token nor what follows it; position 0 of a document is its special token
+    assert scored(corpus) == [(0, p) for p in range(2, 15)] + [(1, 2)]
+
+
+def test_truncate_reads_the_head_of_each_document(tokenizer: PreTrainedTokenizerFast) -> None:
+    corpus = build_corpus(texts("abcdefghijkl", "ab"), tokenizer, replace(CONFIG, sequence=SequenceRule.truncate))
+    assert scored(corpus) == [(0, p) for p in range(1, 8)] + [(1, 1)]
+
+
+def test_pack_joins_documents_and_scores_nothing_special(tokenizer: PreTrainedTokenizerFast) -> None:
+    corpus = build_corpus(texts("abcde", "fgh"), tokenizer, replace(CONFIG, sequence=SequenceRule.pack, seq_len=4))
+    # stream: a b c d | e <eot> f g | h <eot>; never <eot>, nor what follows it, nor a sequence's first token
+    assert scored(corpus) == [(0, 1), (0, 2), (0, 3), (1, 1)]
+
+
+def test_special_tokens_in_the_text_are_not_scored_nor_what_follows(tokenizer: PreTrainedTokenizerFast) -> None:
+    corpus = build_corpus(texts("ab<|endoftext|>cd"), tokenizer, CONFIG)
+    assert scored(corpus) == [(0, 1), (0, 4)]
+
+
+def test_fields_and_bytes(tokenizer: PreTrainedTokenizerFast) -> None:
+    documents = [Document("0", ("ab", "", "cé"))]
+    corpus = build_corpus(documents, tokenizer, replace(CONFIG, fields=["a", "b", "c"], separator="\n"))
+    assert corpus.field.tolist() == [0, 0, 0, 1, 2, 2, 2]  # a separator belongs to the field before it
+    assert corpus.num_bytes.sum() == len("ab\n\ncé".encode())
+
+
+def test_parts_cover_all_sequences_once(tokenizer: PreTrainedTokenizerFast) -> None:
+    corpus = build_corpus(texts(*("x" * n for n in (30, 5, 17, 3))), tokenizer, CONFIG)
+    for size in (1, 10, 25, 10_000):
+        parts = corpus.parts(size)
+        assert [low for low, _ in parts] == [0, *(high for _, high in parts[:-1])]
+        assert parts[-1][1] == len(corpus.start)
+        together = np.concatenate([corpus.targets(*p) for p in parts])
+        assert together.tolist() == corpus.targets(0, len(corpus.start)).tolist()
+
+
+def test_too_short_to_score(tokenizer: PreTrainedTokenizerFast) -> None:
+    with pytest.raises(BadInput, match="dataset toy: nothing to score in 3 documents of at most 1 tokens"):
+        build_corpus(texts("", "a", "b"), tokenizer, CONFIG)
+
+
+def dataset(folder: Path, rows: dict[str, list[object]]) -> Source:
+    folder.mkdir(exist_ok=True)
+    pq.write_table(pa.table(rows), folder / "test.parquet")
+    return Source(str(folder), None, "sha256:0")
+
+
+def test_load_selects_with_a_seed(tmp_path: Path) -> None:
+    source = dataset(tmp_path / "d", {"text": [f"text {i}" for i in range(50)], "key": [f"k{i}" for i in range(50)]})
+    config = replace(CONFIG, id_field="key", documents=10)
+    first, again = load_documents(config, source), load_documents(config, source)
+    other = load_documents(replace(config, seed=1), source)
+    assert first == again
+    assert len(first) == len({d.id for d in first}) == 10
+    assert {d.id for d in first} != {d.id for d in other}
+    assert texts_hash(first) == texts_hash(again) != texts_hash(other)
+    assert [d.id for d in load_documents(replace(config, documents=0), source)] == [f"k{i}" for i in range(50)]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"fields": ["body"]}, "no field body. Fields: text"),
+        ({"split": "dev"}, "cannot be read from"),
+    ],
+)
+def test_what_the_dataset_lacks(tmp_path: Path, change: dict[str, object], words: str) -> None:
+    source = dataset(tmp_path / "d", {"text": ["a text"]})
+    with pytest.raises(BadInput, match=words):
+        load_documents(replace(CONFIG, **change), source)  # type: ignore[arg-type]
+
+
+def test_an_empty_dataset(tmp_path: Path) -> None:
+    source = dataset(tmp_path / "d", {"text": ["", ""]})
+    with pytest.raises(BadInput, match="dataset toy is empty: 2 documents"):
+        load_documents(CONFIG, source)

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rbptrack.ranks import RankTable
+from rbptrack.stats.success_runs import Segments, count_windows, ladder
+
+
+def table(documents: list[list[bool]], *, gaps: dict[int, int] | None = None) -> RankTable:
+    """Documents of hits (rank 1) and misses (rank 9); after token `gap` of document d one token is not scored."""
+    hit = np.concatenate([np.array(d) for d in documents])
+    position = np.concatenate(
+        [np.arange(len(d)) + (np.arange(len(d)) > (gaps or {}).get(i, 10**6)) for i, d in enumerate(documents)]
+    )
+    return RankTable.from_arrays(
+        vocab_size=16,
+        document=np.repeat(np.arange(len(documents)) * 3, [len(d) for d in documents]),
+        position=position,
+        field=np.zeros(len(hit)),
+        token=np.zeros(len(hit)),
+        greater=np.where(hit, 0, 8),
+        ties=np.zeros(len(hit)),
+        logprob=np.zeros(len(hit)),
+    )
+
+
+def counted(t: RankTable, lengths: list[int]):  # type: ignore[no-untyped-def]
+    return count_windows(t, Segments.of(t), k=1, lengths=lengths)
+
+
+def test_windows_by_hand() -> None:
+    t = table([[1, 1, 1, 0, 1], [1, 1]], gaps={0: 0})  # the first token stands alone: 1 | 1 1 0 1
+    c = counted(t, [1, 2, 3])
+    np.testing.assert_array_equal(c.windows, [[5, 3, 2], [2, 1, 0]])
+    np.testing.assert_array_equal(c.successes, [[4, 1, 0], [2, 1, 0]])
+    np.testing.assert_array_equal(c.runs, [[3, 1, 0], [1, 1, 0]])
+    np.testing.assert_array_equal(c.tokens, [5, 2])
+    np.testing.assert_array_equal(c.hits, [4, 2])
+    np.testing.assert_array_equal(c.followed, [2, 1])  # hits that a scored token follows
+    np.testing.assert_array_equal(c.both, [1, 1])
+
+
+def test_windows_equal_a_brute_force_count() -> None:
+    rng = np.random.default_rng(3)
+    documents = [list(rng.random(n) < 0.7) for n in (40, 1, 25, 60)]
+    t = table(documents, gaps={0: 11, 3: 30})
+    rank, document, position = t.rank, t.column("document"), t.column("position")
+    c = counted(t, [1, 2, 4, 8])
+    for column, n in enumerate(c.lengths):
+        for row, d in enumerate(np.unique(document)):
+            windows = successes = 0
+            for start in range(len(t) - n + 1):
+                inside = slice(start, start + n)
+                if (document[inside] == d).all() and (np.diff(position[inside]) == 1).all():
+                    windows += 1
+                    successes += bool((rank[inside] <= 1).all())
+            assert (c.windows[row, column], c.successes[row, column]) == (windows, successes)
+
+
+def test_shuffled_hits_are_the_mean_over_permutations() -> None:
+    rng = np.random.default_rng(4)
+    hits = np.array([1] * 12 + [0] * 4, dtype=bool)
+    c = counted(table([list(hits)]), [1, 3, 13])
+    draws = [counted(table([list(rng.permutation(hits))]), [3]).successes[0, 0] for _ in range(1500)]
+    assert c.shuffled[0, 0] == pytest.approx(12)
+    assert c.shuffled[0, 1] == pytest.approx(np.mean(draws), rel=0.03)
+    assert c.shuffled[0, 2] == 0  # more than the document has
+
+
+def test_nulls_by_hand() -> None:
+    c = counted(table([[1, 1, 0, 1, 1, 1]]), [1, 2, 3])
+    steps = ladder(c, np.ones((1, 1)))
+    np.testing.assert_allclose(np.exp(steps.measured[0]), [5 / 6, 3 / 5, 1 / 4])
+    np.testing.assert_allclose(np.exp(steps.independent[0]), [5 / 6, 25 / 36, 125 / 216])
+    np.testing.assert_allclose(np.exp(steps.markov[0]), [5 / 6, 5 / 6 * 3 / 4, 5 / 6 * 9 / 16])
+    np.testing.assert_allclose(np.exp(steps.documents[0]), [5 / 6, 20 / 30, 60 / 120])
+
+
+def test_counts_of_two_runs_pool() -> None:
+    a, b = counted(table([[1, 1, 0]]), [1, 2]), counted(table([[1, 0, 0]]), [1, 2])
+    np.testing.assert_array_equal((a + b).successes, [[3, 1]])
+    np.testing.assert_array_equal((a + b).windows, [[6, 4]])
