@@ -139,9 +139,7 @@ def test_a_wheel_works_in_an_empty_folder(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    where = run(
-        sys.executable, "-c", "import rbptrack.config.paths as d; print(d.conf_folder(), d.builtin_folder())"
-    )
+    where = run(sys.executable, "-c", "import rbptrack.config.paths as d; print(d.conf_folder(), d.builtin_folder())")
     assert all(path.startswith(str(tmp_path / "site")) for path in where.split())
     out = run(sys.executable, "-m", "rbptrack", "model=nano/6k,nano/15k,nano/38k", "dataset.documents=10")
     assert "3 measured" in out
