@@ -3,7 +3,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test install lint clean
+.PHONY: demo test docs install lint clean
 
 # The main job: 7 embedded models on 2 embedded corpora, the table of results and the fitted laws.
 demo: $(STAMP)
@@ -19,6 +19,10 @@ lint: $(STAMP)
 	$(RUN) -m mypy
 	$(VENV)/bin/lint-imports --no-cache --no-logo
 
+# The documentation as a site in site/; a broken link is an error.
+docs: $(STAMP)
+	DISABLE_MKDOCS_2_WARNING=true NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet --strict
+
 install: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
@@ -28,4 +32,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache
