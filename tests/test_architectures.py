@@ -22,7 +22,7 @@ from rbptrack.errors import BadInput
 from rbptrack.models.architecture import count_parameters, load_config, load_tokenizer, num_candidates
 from rbptrack.models.loading import load_model
 from rbptrack.scoring.scorer import reference
-from rbptrack.sources.pin import of_model
+from rbptrack.sources.pin import of_model, of_tokenizer
 from tests.architectures import ARCHITECTURES, ROWS, TEXT, build
 
 DATASET = DatasetConfig(name="toy", path="x", split="test", seq_len=48, context=12)
@@ -67,7 +67,7 @@ def folder_of(name: str, place: Path) -> tuple[ModelConfig, Any]:
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_ranks_are_those_of_the_logits(name: str, tmp_path: Path) -> None:
     config, source = folder_of(name, tmp_path / "model")
-    tokenizer = load_tokenizer(config, source)
+    tokenizer = load_tokenizer(source)
     corpus = build_corpus(DOCUMENTS, tokenizer, DATASET)
     begins = ARCHITECTURES[name].begins
     assert tokenizer.convert_ids_to_tokens(corpus.prefix.tolist()) == ([begins] if begins else [])
@@ -95,7 +95,7 @@ def test_ranks_are_those_of_the_logits(name: str, tmp_path: Path) -> None:
 
 def test_candidates_of_the_tokenizer_only(tmp_path: Path) -> None:
     config, source = folder_of("qwen2.5", tmp_path / "model")
-    tokenizer, architecture = load_tokenizer(config, source), load_config(config, source)
+    tokenizer, architecture = load_tokenizer(source), load_config(source)
     entries = num_candidates(architecture, tokenizer, Candidates.tokenizer)
     assert (entries, num_candidates(architecture, tokenizer, Candidates.vocabulary)) == (400, ROWS)
     corpus = build_corpus(DOCUMENTS, tokenizer, DATASET)
@@ -136,8 +136,8 @@ def test_a_tokenizer_from_elsewhere(tmp_path: Path) -> None:
     ]:
         path.rename(other / path.name)
     with pytest.raises(BadInput, match=r"model\.tokenizer=ORG/NAME"):
-        load_tokenizer(config, source)
-    assert len(load_tokenizer(replace(config, tokenizer=str(other)), source)) == 400
+        load_tokenizer(source)
+    assert len(load_tokenizer(of_tokenizer(replace(config, tokenizer=str(other)), source))) == 400
 
 
 FAMILIES = {
@@ -192,4 +192,4 @@ def test_shapes_are_read_from_json(tmp_path: Path) -> None:
     """The counts above go through the same config.json as a repository's."""
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}))
     config = ModelConfig(family="gpt2", size="small", path=str(tmp_path))
-    assert count_parameters(load_config(config, of_model(config))).non_embedding == 85_056_000
+    assert count_parameters(load_config(of_model(config))).non_embedding == 85_056_000

@@ -79,7 +79,7 @@ def test_it_fits_in_16_mb_with_its_notice() -> None:
 def test_the_corpora_are_large_enough(name: str, tokens: float) -> None:
     config = Composer("config", []).compose_typed([f"dataset={name}", "model=nano/6k"])
     documents = load_documents(config.dataset, of_dataset(config.dataset))
-    tokenizer = load_tokenizer(config.model, of_model(config.model))
+    tokenizer = load_tokenizer(of_model(config.model))
     corpus = build_corpus(documents, tokenizer, config.dataset)
     assert corpus.num_targets >= tokens
     lengths = np.bincount(corpus.document)

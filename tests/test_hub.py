@@ -170,7 +170,7 @@ def mirror(faults):
 def weights(repo, **more):
     config = ModelConfig(family="x", size="1m", repo=repo, **more)
     source = of_model(config)
-    load_config(config, source), load_tokenizer(config, source)
+    load_config(source), load_tokenizer(source)
     return load_model(config, source).non_embedding_params
 
 def texts(name, *more):

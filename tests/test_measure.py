@@ -51,7 +51,7 @@ def config(size: str) -> ModelConfig:
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
     documents = load_documents(DATASET, of_dataset(DATASET))
-    return build_corpus(documents, load_tokenizer(config("6k"), source("6k")), DATASET)
+    return build_corpus(documents, load_tokenizer(source("6k")), DATASET)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -144,13 +144,13 @@ def test_tokenizer_larger_than_the_model(tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps(text | {"vocab_size": 4000}))
     place = at(folder)
     with pytest.raises(BadInput, match="tokenizer has 4096 entries, the model only 4000 rows"):
-        check_fit("toy", load_config(ModelConfig(), place), load_tokenizer(ModelConfig(), place), 128)
+        check_fit("toy", load_config(place), load_tokenizer(place), 128)
 
 
 def test_sequence_longer_than_the_model(tmp_path: Path) -> None:
-    nano, place = config("6k"), source("6k")
+    place = source("6k")
     with pytest.raises(BadInput, match=r"dataset\.seq_len must be at most 512, the maximum of nano-6k; got 513"):
-        check_fit("nano-6k", load_config(nano, place), load_tokenizer(nano, place), 513)
+        check_fit("nano-6k", load_config(place), load_tokenizer(place), 513)
 
 
 def test_a_head_that_does_more_than_multiply_is_refused(tmp_path: Path) -> None:
@@ -171,6 +171,6 @@ def test_a_head_that_does_more_than_multiply_is_refused(tmp_path: Path) -> None:
 
 
 def test_document_text_is_what_was_scored() -> None:
-    tokenizer = load_tokenizer(config("6k"), source("6k"))
+    tokenizer = load_tokenizer(source("6k"))
     corpus = build_corpus([Document("a", ("def f(x):\n    return x + 1\n",))], tokenizer, DATASET)
     assert tokenizer.decode(corpus.token.tolist()) == "def f(x):\n    return x + 1\n"

@@ -66,7 +66,7 @@ def plain_reading(config: Config) -> tuple[float, dict[int, float], int]:
 def test_it_is_the_authors_procedure(config: Config, tmp_path: Path) -> None:
     assert config.rank is Rank.strict
     source, texts = of_model(config.model), of_dataset(config.dataset)
-    tokenizer, architecture = load_tokenizer(config.model, source), load_config(config.model, source)
+    tokenizer, architecture = load_tokenizer(source), load_config(source)
     corpus = load_corpus(config.dataset, texts, tokenizer)
     model = load_model(config.model, source, candidates=num_candidates(architecture, tokenizer, config.candidates))
     result = measure(model, corpus, ks=KS, engine=config.engine, folder=tmp_path / "out", strict=True)

@@ -78,7 +78,7 @@ def _check_before(configs: Sequence[Config], *, ks_were_typed: bool) -> None:
         if model.identity not in known:
             if config.model.path:
                 check_folder(config.model)
-            known[model.identity] = load_config(config.model, model), load_tokenizer(config.model, model)
+            known[model.identity] = load_config(model), load_tokenizer(cells.tokenizer_source(config))
         check_fit(config.model.name, *known[model.identity], config.dataset.seq_len)
     largest = max(architecture.vocab_size for architecture, _ in known.values())
     too_large = sorted(k for k in configs[0].k.values if k > largest)

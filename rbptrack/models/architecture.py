@@ -13,7 +13,7 @@ from torch import nn
 from rbptrack.config.schema import Candidates, ModelConfig
 from rbptrack.errors import BadInput, first_line
 from rbptrack.sources import hub
-from rbptrack.sources.pin import Source, of_tokenizer
+from rbptrack.sources.pin import Source
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -65,8 +65,8 @@ def only_pickles(place: str) -> str:
     )
 
 
-def load_tokenizer(config: ModelConfig, model: Source) -> PreTrainedTokenizerBase:
-    """The model's own fast tokenizer, or the one that `model.tokenizer` names.
+def load_tokenizer(source: Source) -> PreTrainedTokenizerBase:
+    """The fast tokenizer at a pinned source: a model's own, or the one that `model.tokenizer` names.
 
     Raises:
         BadInput: there is none, it has no fast version, or the hub refuses it.
@@ -74,9 +74,8 @@ def load_tokenizer(config: ModelConfig, model: Source) -> PreTrainedTokenizerBas
     """
     from transformers import AutoTokenizer
 
-    source = of_tokenizer(config, model)
     try:
-        tokenizer: PreTrainedTokenizerBase = from_source(source, config, AutoTokenizer.from_pretrained)
+        tokenizer: PreTrainedTokenizerBase = from_source(source, AutoTokenizer.from_pretrained)
     except (OSError, ValueError, ImportError, KeyError, TypeError) as error:
         raise BadInput(
             f"the tokenizer of {source.location} cannot be loaded: {first_line(error)}; "
@@ -89,7 +88,7 @@ def load_tokenizer(config: ModelConfig, model: Source) -> PreTrainedTokenizerBas
     return tokenizer
 
 
-def load_config(config: ModelConfig, source: Source) -> Any:
+def load_config(source: Source) -> Any:
     """The model's transformers config.
 
     Raises:
@@ -99,19 +98,17 @@ def load_config(config: ModelConfig, source: Source) -> Any:
     from transformers import AutoConfig
 
     try:
-        return from_source(source, config, AutoConfig.from_pretrained)
+        return from_source(source, AutoConfig.from_pretrained)
     except (OSError, ValueError) as error:
         raise BadInput(f"the config of {source.location} cannot be loaded: {first_line(error)}") from error
 
 
-def from_source(source: Source, config: ModelConfig, load: Callable[..., Any], **options: Any) -> Any:
+def from_source(source: Source, load: Callable[..., Any], **options: Any) -> Any:
     """Load by a pinned source; the hub's faults become sentences."""
     if source.revision is None:
         return load(source.location, **options)
     revision = source.revision
-    return hub.call(
-        "model", source.location, config.revision, lambda: load(source.location, revision=revision, **options)
-    )
+    return hub.call("model", source.location, source.asked, lambda: load(source.location, revision=revision, **options))
 
 
 def count_parameters(architecture: Any) -> Parameters:

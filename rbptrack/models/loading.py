@@ -84,7 +84,6 @@ def load_model(config: ModelConfig, source: Source, *, candidates: int | None = 
     try:
         module = from_source(
             source,
-            config,
             AutoModelForCausalLM.from_pretrained,
             dtype=getattr(torch, config.dtype.value),
             attn_implementation=None if config.attention == "auto" else config.attention,

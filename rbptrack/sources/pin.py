@@ -35,6 +35,7 @@ class Source:
         revision: the hub commit to load; None for what is local.
         identity: what makes it the same thing on another machine: `id@commit`, or a hash of the files.
         files: the local files, in natural order; empty for a repository or folder.
+        asked: the revision as the user gave it, such as `main`, for messages; empty for what is local.
 
     """
 
@@ -42,6 +43,7 @@ class Source:
     revision: str | None
     identity: str
     files: tuple[Path, ...] = ()
+    asked: str = ""
 
 
 def of_model(config: ModelConfig) -> Source:
@@ -80,7 +82,7 @@ def resolve(kind: Kind, *, repo: str, path: str, revision: str) -> Source:
             raise BadInput(f"{kind}.path={path}: no such folder")
         return Source(str(folder), None, f"sha256:{folder_hash(folder)}")
     commit = hub.commit(kind, repo, revision)
-    return Source(repo, commit, f"{repo}@{commit}")
+    return Source(repo, commit, f"{repo}@{commit}", asked=revision)
 
 
 def file_kind(path: Path) -> str:

@@ -201,7 +201,7 @@ def prepare(config: Config, model: Source, dataset: Source) -> Setup:
 
     if config.model.path:
         check_folder(config.model)
-    architecture, tokenizer = load_config(config.model, model), load_tokenizer(config.model, model)
+    architecture, tokenizer = load_config(model), load_tokenizer(tokenizer_source(config))
     check_fit(config.model.name, architecture, tokenizer, config.dataset.seq_len)
     candidates = num_candidates(architecture, tokenizer, config.candidates)
     ks, notes = usable_ks(config.k.values, candidates, config.model.name)

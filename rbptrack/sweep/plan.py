@@ -124,8 +124,8 @@ def _model(name: str, config: Config, source: Source) -> tuple[Any, Parameters, 
 
     key = f"{name} {source.identity} {config.model.tokenizer}"
     if key not in _models:
-        architecture = load_config(config.model, source)
-        _models[key] = architecture, count_parameters(architecture), load_tokenizer(config.model, source)
+        architecture = load_config(source)
+        _models[key] = architecture, count_parameters(architecture), load_tokenizer(cell.tokenizer_source(config))
     architecture, counts, tokenizer = _models[key]
     check_fit(config.model.name, architecture, tokenizer, config.dataset.seq_len)
     return architecture, counts, tokenizer
