@@ -54,6 +54,15 @@ def test_scorer_equals_the_definition(
         assert ((got.greater - want.greater).abs() <= 1).all()
 
 
+def test_what_a_model_does_to_its_logits_afterwards_is_done() -> None:
+    hidden, weight, targets = torch.randn(70, 8), torch.randn(50, 8), torch.randint(50, (70,))
+    masked = torch.zeros(50).index_fill(0, torch.tensor([3, 9]), -1e4)  # as a model that rules out image tokens
+    scores = Scorer(Head(weight, then=lambda logits: logits + masked), chunk_tokens=16)(hidden, targets)
+    want = reference(hidden @ weight.T + masked, targets)
+    torch.testing.assert_close(scores.logprob, want.logprob, rtol=1e-5, atol=1e-5)
+    assert torch.equal(scores.greater, want.greater)
+
+
 def test_a_target_equals_itself() -> None:
     """greater + ties + 1 is never more than |V|, and a lone maximum has rank 1, at every chunk boundary."""
     hidden, weight = torch.randn(700, 16), torch.randn(5000, 16)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,13 +21,15 @@ _LOG2_E = math.log2(math.e)
 
 @dataclass(frozen=True)
 class Head:
-    """The output projection: logits = softcap(scale * (hidden @ weight.T + bias)).
+    """The output projection: logits = then(softcap(scale * (hidden @ weight.T + bias))).
 
     Attributes:
         weight: (vocabulary, width).
         bias: (vocabulary,) or None.
         softcap: c in c * tanh(logits / c), as in Gemma 2; None for none.
         scale: factor on the logits, as in Cohere and Granite.
+        then: what else the model does to its logits, (tokens, vocabulary) to the same shape; None for nothing. No fused
+            kernel applies it.
 
     """
 
@@ -35,6 +37,7 @@ class Head:
     bias: Tensor | None = None
     softcap: float | None = None
     scale: float = 1.0
+    then: Callable[[Tensor], Tensor] | None = None
 
     @property
     def vocab_size(self) -> int:
@@ -46,14 +49,14 @@ class Head:
         return self.finish(hidden.float() @ self.weight.float().T)
 
     def finish(self, product: Tensor) -> Tensor:
-        """Turn hidden @ weight.T (tokens, vocabulary) into logits, in place."""
+        """Turn hidden @ weight.T (tokens, vocabulary) into logits; in place, unless `then` makes new ones."""
         if self.bias is not None:
             product.add_(self.bias)
         if self.scale != 1.0:
             product.mul_(self.scale)
         if self.softcap is not None:
             product.div_(self.softcap).tanh_().mul_(self.softcap)
-        return product
+        return product if self.then is None else self.then(product)
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ class Scorer:
         self.kernel = kernels.available(head.weight.device) if kernel is None else kernel
         self.tf32 = torch.get_float32_matmul_precision() != "highest"
         single = head.weight.dtype == torch.float32
-        self.fused = self.kernel and (self.tf32 or not single)
+        self.fused = self.kernel and head.then is None and (self.tf32 or not single)
         if self.fused:
             return
         vocabulary, width, device = *head.weight.shape, head.weight.device
