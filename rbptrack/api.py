@@ -24,7 +24,7 @@ from rbptrack.errors import BadInput
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.reporting.discovery import discover
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
-from rbptrack.tracking import Cell, Store
+from rbptrack.tracking import Connection, MeasurementTags, Reader, Writer
 from rbptrack.tracking.record import Record, add_artifacts, curves, k_metrics, size_metrics
 
 if TYPE_CHECKING:
@@ -126,14 +126,15 @@ class Measurement:
             tags: of your own.
 
         Raises:
-            BadInput: the store cannot be reached or written.
+            BadInput: the store cannot be written.
+            StoreAway: the store does not answer.
 
         """
-        store = Store(TrackingConfig(uri=tracking_uri, experiment=experiment))
-        cell = Cell(self._fingerprint(), self.family, self.size, self.model, self.dataset, sweep)
-        if known := store.find(cell.fingerprint):
+        connection = Connection(TrackingConfig(uri=tracking_uri, experiment=experiment))
+        about = MeasurementTags(self._fingerprint(), self.family, self.size, self.model, self.dataset, sweep)
+        if known := Reader(connection).find(about.fingerprint):
             return known
-        record = Record(cell.title, cell.tags() | (tags or {}), {k: str(v) for k, v in self.facts.items()})
+        record = Record(about.title, about.tags() | (tags or {}), {k: str(v) for k, v in self.facts.items()})
         record.ended = record.started
         record.metrics = self.metrics(ks) | size_metrics(self.non_embedding_params)
         record.metrics |= {"num_tokens": self.num_tokens, "tie_rate": self.tie_rate}
@@ -142,8 +143,8 @@ class Measurement:
         digest = str(self.facts["dataset.texts_hash"])[:36]
         record.dataset = {"name": self.dataset, "digest": digest, "source": "texts in memory", "profile": "{}"}
         with tempfile.TemporaryDirectory() as name:
-            add_artifacts(Path(name), ranks=self._result.path, histogram=self.histogram, title=cell.title)
-            return store.deliver(record, Path(name))
+            add_artifacts(Path(name), ranks=self._result.path, histogram=self.histogram, title=about.title)
+            return Writer(connection).deliver(record, Path(name))
 
     def _fingerprint(self) -> str:
         """The numbers themselves stand for the weights, which are in memory and may be trained on."""
@@ -261,11 +262,13 @@ def runs(
 
     Raises:
         BadInput: the store cannot be read, or nothing passes; says what there is.
+        StoreAway: the store does not answer.
 
     """
     given = {"family": family, "size": size, "dataset": dataset, "sweep": sweep}
     patterns = {key: [value] if isinstance(value, str) else list(value) for key, value in given.items()}
-    return Store(TrackingConfig(uri=tracking_uri, experiment=experiment)).runs(FilterConfig(**patterns))
+    connection = Connection(TrackingConfig(uri=tracking_uri, experiment=experiment))
+    return Reader(connection).runs(FilterConfig(**patterns))
 
 
 class ShownReport(Report):

@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerContro
 
 from rbptrack import api
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.tracking import Store
+from rbptrack.tracking import Connection, Writer
 
 
 class RankCallback(TrainerCallback):
@@ -49,7 +49,8 @@ class RankCallback(TrainerCallback):
     ) -> None:
         self._texts, self._tokenizer, self._ks, self._dataset = list(texts), tokenizer, list(ks), dataset
         self._name, self._measuring = name, measuring
-        self._store = Store(TrackingConfig(uri=tracking_uri, experiment=experiment)) if log else None
+        tracking = TrackingConfig(uri=tracking_uri, experiment=experiment)
+        self._writer = Writer(Connection(tracking)) if log else None
         self._run_id = ""
 
     def on_train_begin(
@@ -72,20 +73,20 @@ class RankCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """End the run."""
-        if self._store and self._run_id:
-            self._store.end(self._run_id)
+        if self._writer and self._run_id:
+            self._writer.end(self._run_id)
             self._run_id = ""
 
     def _measure(self, state: TrainerState, model: Any) -> dict[str, float]:
         whole = getattr(model, "module", model)  # within DataParallel
         found = api.measure(whole, self._tokenizer, self._texts, dataset=self._dataset, **self._measuring)
         metrics = {"ce": found.ce} | {f"rbp_{k}": found.rbp(k) for k in self._ks if k <= found.histogram.vocab_size}
-        if self._store:
+        if self._writer:
             if not self._run_id:
-                self._run_id = self._store.begin(
+                self._run_id = self._writer.begin(
                     self._name or f"training {found.family} / {self._dataset}",
                     {"rbptrack.kind": "training", "rbptrack.dataset": self._dataset, "rbptrack.family": found.family},
                 )
-                self._store.log(self._run_id, params=found.facts)
-            self._store.log(self._run_id, metrics=metrics, step=state.global_step)
+                self._writer.log(self._run_id, params=found.facts)
+            self._writer.log(self._run_id, metrics=metrics, step=state.global_step)
         return metrics

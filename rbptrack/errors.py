@@ -13,7 +13,7 @@ class BadInput(RbptrackError):
     """What was asked for cannot be done as asked; nothing ran and nothing was written."""
 
 
-class StoreAway(BadInput):
+class StoreAway(RbptrackError):
     """The tracking store does not answer now; what is measured meanwhile waits on disk."""
 
 

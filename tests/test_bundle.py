@@ -16,8 +16,8 @@ import rbptrack
 from rbptrack.commands import export, import_
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import BadInput
-from rbptrack.tracking import Store
-from rbptrack.tracking.frame import Found, from_database
+from rbptrack.tracking import Connection, Reader
+from rbptrack.tracking.frame import from_database
 from tests.conftest import EMBEDDED
 
 TEXTS = [
@@ -227,10 +227,10 @@ def test_bad_authors_files(file: str, text: str, words: str, elsewhere: Path) ->
 
 def test_reading_the_tables_finds_what_mlflow_finds(measured: Path) -> None:
     """The short way to a local store's measurements gives the same params, metrics and tags as MLflow's search."""
-    store = Store(TrackingConfig(uri=uri(measured)[13:]))
+    connection = Connection(TrackingConfig(uri=uri(measured)[13:]))
     wanted = "tags.`rbptrack.kind` = 'measurement' and attributes.status = 'FINISHED'"
-    slow = {run.info.run_id: Found.of(run) for run in store.search(wanted)}
-    assert store.database
-    fast = {found.run_id: found for found in from_database(store.database, store.experiment_id)}
+    slow = {run.run_id: run for run in Reader(connection).search(wanted)}
+    assert connection.database
+    fast = {found.run_id: found for found in from_database(connection.database, connection.experiment_id)}
     assert len(fast) == 2
     assert fast == slow

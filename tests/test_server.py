@@ -20,7 +20,7 @@ from rbptrack.config.compose import Composer
 from rbptrack.config.schema import Config, TrackingConfig
 from rbptrack.errors import BadInput, StoreAway
 from rbptrack.sweep import cell
-from rbptrack.tracking import Store
+from rbptrack.tracking import Connection, Reader
 from rbptrack.tracking import outbox as spool
 from tests.server import PASSWORD, QUOTED, Door, Server, free_port, postgres_binaries, running
 
@@ -144,29 +144,29 @@ def test_a_database_without_a_server(server: Server, user: Path) -> None:
     assert list((user / "shared").rglob("ranks.parquet"))
     assert len(rbptrack.runs(tracking_uri=uri)) == 1
     assert not [p for p in user.rglob("*") if p.is_file() and b"hunter2" in p.read_bytes()]
-    for wrong, words in (
-        (server.database("hunter3"), "refuses: password authentication failed"),
-        (server.database(name="nope"), 'database "nope" does not exist'),
-        (uri.replace(f":{server.database_port}/", f":{free_port()}/"), "cannot be reached"),
+    for wrong, kind, words in (
+        (server.database("hunter3"), BadInput, "refuses: password authentication failed"),
+        (server.database(name="nope"), BadInput, 'database "nope" does not exist'),
+        (uri.replace(f":{server.database_port}/", f":{free_port()}/"), StoreAway, "cannot be reached"),
     ):
         began = time.monotonic()
-        with pytest.raises(BadInput, match=words) as caught:
-            Store(TrackingConfig(uri=wrong)).open()
+        with pytest.raises(kind, match=words) as caught:
+            Connection(TrackingConfig(uri=wrong)).open()
         assert "hunter" not in str(caught.value)
         assert time.monotonic() - began < 15
 
 
 def test_wrong_addresses_and_passwords(server: Server, user: Path) -> None:
-    for uri, words in (
-        (server.with_password("hunter3"), "refuses this user or password"),
-        (server.with_password(port=free_port()), "no tracking server answers"),
-        (f"http://admin:{QUOTED}@no-such-host.invalid:5000", "no tracking server answers"),
-        (f"htp://admin:{QUOTED}@127.0.0.1", "htp:// is no kind of tracking store"),
+    for uri, kind, words in (
+        (server.with_password("hunter3"), BadInput, "refuses this user or password"),
+        (server.with_password(port=free_port()), StoreAway, "no tracking server answers"),
+        (f"http://admin:{QUOTED}@no-such-host.invalid:5000", StoreAway, "no tracking server answers"),
+        (f"htp://admin:{QUOTED}@127.0.0.1", BadInput, "htp:// is no kind of tracking store"),
     ):
         began = time.monotonic()
-        with pytest.raises(BadInput, match=words) as caught:
-            Store(TrackingConfig(uri=uri)).open()
+        with pytest.raises(kind, match=words) as caught:
+            Connection(TrackingConfig(uri=uri)).open()
         assert "hunter" not in str(caught.value)
         assert time.monotonic() - began < 15
     with pytest.raises(StoreAway):
-        Store(TrackingConfig(uri=f"http://127.0.0.1:{free_port()}")).find("0" * 64)
+        Reader(Connection(TrackingConfig(uri=f"http://127.0.0.1:{free_port()}"))).find("0" * 64)

@@ -18,7 +18,7 @@ from rbptrack.commands import import_, sync
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import BadInput, disk_trouble
 from rbptrack.ranks import RankTable
-from rbptrack.tracking import Store
+from rbptrack.tracking import Connection
 
 
 @pytest.fixture
@@ -71,8 +71,8 @@ def test_a_read_only_folder(store: Path) -> None:
     (store / "mlflow.db").chmod(0o444)
     try:
         code = (
-            "from rbptrack.tracking import Store; from rbptrack.config.schema import TrackingConfig\n"
-            "try: Store(TrackingConfig()).check_writable()\nexcept Exception as e: print(type(e).__name__, e)"
+            "from rbptrack.tracking import Connection; from rbptrack.config.schema import TrackingConfig\n"
+            "try: Connection(TrackingConfig()).check_writable()\nexcept Exception as e: print(type(e).__name__, e)"
         )
         command = [*prefix, sys.executable, "-c", code]
         done = subprocess.run(command, capture_output=True, text=True, cwd=store.parent)
@@ -100,7 +100,7 @@ def test_a_full_database_is_said_in_words(store: Path) -> None:
         connection.execute(f"pragma max_page_count = {pages}")
         with pytest.raises(sqlite3.OperationalError, match="disk is full") as caught:
             connection.execute("create table more as select randomblob(1000000) as x")
-    from rbptrack.tracking.uri import explained
+    from rbptrack.tracking.faults import explained
 
     with pytest.raises(BadInput, match="is full: free some space"), explained(f"sqlite:///{store / 'mlflow.db'}"):
         raise caught.value
@@ -114,4 +114,4 @@ def test_a_store_of_another_mlflow_says_which_command_migrates_it(store: Path) -
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=store.parent)
     assert done.stdout.startswith("BadInput the tracking store"), done.stderr
     assert "mlflow db upgrade sqlite:///" in done.stdout
-    assert Store(TrackingConfig()).exists
+    assert Connection(TrackingConfig()).exists

@@ -21,7 +21,7 @@ from scipy import special
 
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.ranks import RankTable, log_grid
-from rbptrack.tracking.store import Cell, Store
+from rbptrack.tracking import Connection, MeasurementTags, Writer
 
 FAMILIES = {
     "pythia": {
@@ -75,10 +75,12 @@ def table(
     )
 
 
-def log(store: Store, cell: Cell, ranks_: RankTable, *, size: float, seq_len: int, documents: int) -> None:
+def log(
+    writer: Writer, about: MeasurementTags, ranks_: RankTable, *, size: float, seq_len: int, documents: int
+) -> None:
     """The measurement as a finished run."""
     histogram = ranks_.histogram()
-    run_id = store.begin(cell.title, cell.tags())
+    run_id = writer.begin(about.title, about.tags())
     params = {
         "model.non_embedding_params": int(size),
         "model.total_params": int(size + 2 * VOCABULARY * 512),
@@ -89,16 +91,16 @@ def log(store: Store, cell: Cell, ranks_: RankTable, *, size: float, seq_len: in
         "dataset.seq_len": seq_len,
         "dataset.context": 1,
         "dataset.num_documents": documents,
-        "dataset.texts_hash": f"synthetic-{cell.dataset}",
+        "dataset.texts_hash": f"synthetic-{about.dataset}",
     }
     metrics = {"ce": histogram.ce, "num_tokens": histogram.num_tokens, "tie_rate": 0.0}
     metrics |= {f"rbp_{k}": histogram.rbp(k) for k in KS}
-    store.log(run_id, params=params, metrics=metrics)
+    writer.log(run_id, params=params, metrics=metrics)
     with tempfile.TemporaryDirectory() as name:
         ranks_.write(Path(name, "ranks.parquet"))
         histogram.write(Path(name, "histogram.parquet"))
-        store.log_folder(run_id, Path(name))
-    store.end(run_id)
+        writer.log_folder(run_id, Path(name))
+    writer.end(run_id)
 
 
 def main() -> None:
@@ -111,7 +113,7 @@ def main() -> None:
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     os.chdir(options.folder)
-    store, began = Store(TrackingConfig()), time.monotonic()
+    writer, began = Writer(Connection(TrackingConfig())), time.monotonic()
     models = [(f, family, label, s) for f, (family, sizes) in enumerate(FAMILIES.items()) for label, s in sizes.items()]
     each = options.tokens // options.documents
     document, position = (
@@ -127,8 +129,10 @@ def main() -> None:
             own = np.random.default_rng([d, f, int(s)])
             scatter = float(np.exp(np.random.default_rng([f, int(s)]).normal(0, 0.01)))
             made = table(shared, own, document, position, s=s, scatter=scatter, family=f, dataset=d)
-            cell = Cell(f"{family}-{label}-{dataset}", family, label, f"{family}-{label}", dataset, "synthetic")
-            log(store, cell, made, size=s, seq_len=each + 1, documents=options.documents)
+            about = MeasurementTags(
+                f"{family}-{label}-{dataset}", family, label, f"{family}-{label}", dataset, "synthetic"
+            )
+            log(writer, about, made, size=s, seq_len=each + 1, documents=options.documents)
         print(f"{dataset}: {options.models} models, {time.monotonic() - began:.0f} s", flush=True)
 
 

@@ -18,7 +18,7 @@ from rbptrack.console import complain, say
 from rbptrack.errors import RbptrackError
 from rbptrack.reporting.discovery import discover
 from rbptrack.reporting.runner import analyze, show
-from rbptrack.tracking import Store
+from rbptrack.tracking import Connection, Reader, Writer
 
 
 def main(arguments: list[str]) -> int:
@@ -50,14 +50,15 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(config: AnalyzeConfig) -> None:
-    store = Store(config.tracking)
-    runs = store.runs(config.filter)
+    connection = Connection(config.tracking)
+    reader, writer = Reader(connection), Writer(connection)
+    runs = reader.runs(config.filter)
     analyzer: Analyzer = config.analyzer
     sweep = config.filter.sweep[0] if len(config.filter.sweep) == 1 else ""
     with tempfile.TemporaryDirectory() as folder:
-        section, run_id = analyze(store, runs, analyzer, folder=Path(folder), sweep=sweep)
+        section, run_id = analyze(writer, runs, analyzer, folder=Path(folder), sweep=sweep)
     show(section)
-    say(f"report   {store.artifact_uri(run_id)}/report.html")
+    say(f"report   {reader.artifact_uri(run_id)}/report.html")
 
 
 def _hand_to_hydra(arguments: list[str]) -> None:

@@ -13,7 +13,7 @@ from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.console import compact, say
 from rbptrack.errors import BadInput
 from rbptrack.exchange import bundle
-from rbptrack.tracking import Store
+from rbptrack.tracking import Connection, Reader
 
 _FILTERS = {key: f"filter.{key}" for key in ("family", "size", "dataset", "sweep")}
 USAGE = """python -m rbptrack export out=bundle.zip [sweep=...] [family=...] [size=...] [dataset=...] [tokens=true]
@@ -46,9 +46,9 @@ def main(arguments: list[str]) -> int:
         raise BadInput(f"{out} exists already; choose another name, or remove it")
     if not out.absolute().parent.is_dir():
         raise BadInput(f"out={config.out}: no folder {out.parent}")
-    store = Store(config.tracking)
-    run_ids = list(store.runs(config.filter).frame["run_id"])
-    bundle.export(store, run_ids, out, tokens=config.tokens)
+    reader = Reader(Connection(config.tracking))
+    run_ids = list(reader.runs(config.filter).frame["run_id"])
+    bundle.export(reader, run_ids, out, tokens=config.tokens)
     without = "" if config.tokens else ", without token ids"
     say(f"{len(run_ids)} measurements{without}: {out} ({compact(out.stat().st_size)} bytes)")
     return 0

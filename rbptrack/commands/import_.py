@@ -15,7 +15,7 @@ from rbptrack.console import say
 from rbptrack.errors import BadInput
 from rbptrack.exchange import bundle
 from rbptrack.exchange import tables as foreign
-from rbptrack.tracking import Store
+from rbptrack.tracking import Connection, Reader, Writer
 from rbptrack.tracking.record import Record
 
 USAGE = """python -m rbptrack import PATH [sizes=sizes.csv] [vocab_size=N] [tracking.uri=...]
@@ -51,8 +51,7 @@ def main(arguments: list[str]) -> int:
     path = Path(config.path).expanduser()
     if not path.exists():
         raise BadInput(f"{path}: no such file or folder")
-    store = Store(config.tracking)
-    take = _Taking(store)
+    take = _Taking(Connection(config.tracking))
     if path.is_dir():
         _import_authors(path, config, take)
     elif path.suffix == ".zip":
@@ -86,19 +85,19 @@ def _as_it_is(folder: Path, empty: Path) -> Path:
 class _Taking:
     """Delivers records to the store, and counts."""
 
-    def __init__(self, store: Store) -> None:
-        self._store, self.taken, self.there = store, 0, 0
+    def __init__(self, connection: Connection) -> None:
+        self._reader, self._writer, self.taken, self.there = Reader(connection), Writer(connection), 0, 0
         self._without_size: list[str] = []
         self._without_ranks = 0
 
     def __call__(self, record: Record, lay: Callable[[Path], Path]) -> None:
-        if self._store.find(record.fingerprint):
+        if self._reader.find(record.fingerprint):
             self.there += 1
             return
         with tempfile.TemporaryDirectory() as name:
             folder = lay(Path(name))
             self._without_ranks += not (folder / "ranks.parquet").exists()
-            self._store.deliver(record, folder)
+            self._writer.deliver(record, folder)
         self.taken += 1
         if "non_embedding_params" not in record.metrics:
             self._without_size.append(record.params.get("model.repo", record.tags["rbptrack.model"]))

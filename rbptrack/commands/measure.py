@@ -36,7 +36,7 @@ from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import Findings, analyze_all, choose
 from rbptrack.sweep import cell as cells
 from rbptrack.sweep.cell import CellFailed, Outcome
-from rbptrack.tracking import Store, resolve_uri, without_password
+from rbptrack.tracking import Connection, Reader, Writer, resolve_uri, without_password
 from rbptrack.tracking.outbox import folder as spool_folder
 from rbptrack.tracking.outbox import upkeep
 
@@ -71,7 +71,7 @@ def _check_before(configs: Sequence[Config], *, ks_were_typed: bool) -> None:
     """What can be known to be wrong before hours are spent: tracking store, models, tokenizers, k, local datasets."""
     from rbptrack.models.architecture import check_fit, check_folder, load_config, load_tokenizer
 
-    Store(configs[0].tracking).check_writable()
+    Connection(configs[0].tracking).check_writable()
     known: dict[str, tuple[Any, Any]] = {}
     for config in configs:
         model, _ = cells.sources(config)
@@ -138,7 +138,7 @@ def _sweep(
         return 1
     if multirun:
         name = configs[0].sweep or sweep
-        failed += _analyse(Store(configs[0].tracking), name, outcomes, analyzers, overrides, began)
+        failed += _analyse(Connection(configs[0].tracking), name, outcomes, analyzers, overrides, began)
     elif outcomes and outcomes[0].status == "measured":
         say("sweep several sizes for a law, for example: python -m rbptrack -m 'model=nano/*' dataset=stdlib,pydocs")
     say("compare  python -m rbptrack ui")
@@ -243,7 +243,7 @@ def _summarise(outcomes: list[Outcome], total: int) -> None:
 
 
 def _analyse(
-    store: Store,
+    connection: Connection,
     sweep: str,
     outcomes: list[Outcome],
     analyzers: list[Analyzer],
@@ -253,7 +253,8 @@ def _analyse(
     """The sweep's own run: its command line, its cells, and every analyzer's findings; returns how many failed."""
     command = shlex.join(["python", "-m", "rbptrack", "-m", *overrides])
     run_ids = [o.run_id for o in outcomes if o.run_id and o.status in ("measured", "skipped")]
-    run_id = store.begin(
+    reader, writer = Reader(connection), Writer(connection)
+    run_id = writer.begin(
         f"sweep {sweep}",
         {"rbptrack.kind": "sweep", "rbptrack.sweep": sweep, "mlflow.note.content": f"`{command}`"},
         started=began,
@@ -262,19 +263,19 @@ def _analyse(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if run_ids:
-            runs = store.runs(FilterConfig(), run_ids=run_ids)
-            found = analyze_all(store, runs, analyzers, folder=folder, sweep=sweep)
-            facts = [("command", command), ("store", store.shown)]
+            runs = reader.runs(FilterConfig(), run_ids=run_ids)
+            found = analyze_all(writer, runs, analyzers, folder=folder, sweep=sweep)
+            facts = [("command", command), ("store", connection.shown)]
             page = render(f"Sweep {sweep}", runs, found.sections, facts=facts, silent=found.silent)
             (folder / "report.html").write_text(page, encoding="utf-8")
         _cells_frame(outcomes).to_csv(folder / "cells.csv", index=False)
         (folder / "command.txt").write_text(command + "\n", encoding="utf-8")
-        store.log_folder(run_id, folder)
+        writer.log_folder(run_id, folder)
     failures = sum(o.status == "failed" for o in outcomes)
-    store.log(run_id, metrics={"cells": len(outcomes), "cells_failed": failures})
-    store.end(run_id, "FAILED" if failures else "FINISHED")
+    writer.log(run_id, metrics={"cells": len(outcomes), "cells_failed": failures})
+    writer.end(run_id, "FAILED" if failures else "FINISHED")
     if run_ids:
-        say(f"report   {short_path(store.artifact_uri(run_id))}/report.html")
+        say(f"report   {short_path(reader.artifact_uri(run_id))}/report.html")
     return found.failed
 
 

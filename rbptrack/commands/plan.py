@@ -12,7 +12,7 @@ from rbptrack.config.compose import Composer, configs, requested
 from rbptrack.console import compact, console, say, table
 from rbptrack.errors import BadInput
 from rbptrack.sweep.plan import COLUMNS, Plan, plan
-from rbptrack.tracking import Store
+from rbptrack.tracking import Connection, Reader
 
 _HELP = """\
 Say what a sweep would cost, without weights and before anything is measured: the same words as for measuring.
@@ -40,12 +40,12 @@ def main(arguments: list[str]) -> int:
     arguments = [a for a in arguments if not a.startswith("output=")]
     composer = Composer("config", arguments)
     cells = configs(requested(arguments, composer), composer)
-    store = Store(cells[0].tracking)
+    reader = Reader(Connection(cells[0].tracking))
     with console(stderr=True).status("") as status:
         plans = []
         for number, config in enumerate(cells):
             status.update(f"[{number + 1}/{len(cells)}] {config.model.name} / {config.dataset.name}")
-            plans.append(plan(config, store))
+            plans.append(plan(config, reader))
     if output == "csv":
         sys.stdout.write(_csv(plans))
     else:

@@ -18,7 +18,7 @@ from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.reporting.discovery import discover
 from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import analyze_all, choose
-from rbptrack.tracking import Store
+from rbptrack.tracking import Connection, Reader, Writer
 
 
 def main(arguments: list[str]) -> int:
@@ -36,32 +36,33 @@ def main(arguments: list[str]) -> int:
     out = Path(config.out) if config.out else None
     if out and (out.is_dir() or not out.absolute().parent.is_dir()):
         raise BadInput(f"out={config.out}: give a file in a folder that exists, such as out=report.html")
-    store = Store(config.tracking)
-    runs = store.runs(config.filter)
+    connection = Connection(config.tracking)
+    reader, writer = Reader(connection), Writer(connection)
+    runs = reader.runs(config.filter)
     sweep = config.filter.sweep[0] if len(config.filter.sweep) == 1 else ""
-    of_sweep = store.sweep_run(sweep) if sweep else None
+    of_sweep = reader.sweep_run(sweep) if sweep else None
     scope = f"Sweep {sweep}" if sweep else f"{len(runs)} measurements"
     say(f"{len(runs)} measurements, {len(analyzers)} analyzers")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        found = analyze_all(store, runs, analyzers, folder=folder, sweep=sweep)
+        found = analyze_all(writer, runs, analyzers, folder=folder, sweep=sweep)
         if not found.sections:
             raise RbptrackError("no analyzer had anything to say about these measurements; the lines above say why")
         command = " ".join(["python -m rbptrack report", *overrides])
         page = render(
-            scope, runs, found.sections, facts=[("command", command), ("store", store.shown)], silent=found.silent
+            scope, runs, found.sections, facts=[("command", command), ("store", connection.shown)], silent=found.silent
         )
         (folder / "report.html").write_text(page, encoding="utf-8")
         tags = {"rbptrack.kind": "analysis", "rbptrack.analyzer": "report", "rbptrack.sweep": sweep}
-        run_id = of_sweep or store.begin(f"report / {scope}", tags)
+        run_id = of_sweep or writer.begin(f"report / {scope}", tags)
         try:
-            store.log_folder(run_id, folder)
+            writer.log_folder(run_id, folder)
         finally:
             if not of_sweep:
-                store.end(run_id)
+                writer.end(run_id)
     if out:
         out.write_text(page, encoding="utf-8")
-    say(f"report   {out or f'{short_path(store.artifact_uri(run_id))}/report.html'}")
+    say(f"report   {out or f'{short_path(reader.artifact_uri(run_id))}/report.html'}")
     return 1 if found.failed else 0
 
 

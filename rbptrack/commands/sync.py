@@ -8,7 +8,7 @@ from rbptrack.commands import options
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.console import say
 from rbptrack.errors import BadInput
-from rbptrack.tracking import Store, relocate
+from rbptrack.tracking import Connection, relocate
 from rbptrack.tracking import outbox as spool
 
 USAGE = """python -m rbptrack sync [moved=true] [tracking.uri=...] [tracking.experiment=...]
@@ -31,11 +31,12 @@ def main(arguments: list[str]) -> int:
     config = options.parse(SyncConfig, arguments, usage=USAGE)
     if config is None:
         return 0
-    store = Store(config.tracking)
+    connection = Connection(config.tracking)
     if config.moved:
-        if store.database is None or not store.exists:
-            raise BadInput(f"moved=true repairs a local database; {store.shown} is none")
-        say(f"{relocate(store.database, store.experiment)} artifact addresses now lie under {store.database.parent}")
+        if connection.database is None or not connection.exists:
+            raise BadInput(f"moved=true repairs a local database; {connection.shown} is none")
+        changed = relocate(connection.database, connection.experiment)
+        say(f"{changed} artifact addresses now lie under {connection.database.parent}")
     before = len(spool.waiting())
     left = spool.upkeep(config.tracking, tell=say)
     say(f"{before - left} delivered, {left} waiting" if before else "nothing waits")

@@ -18,7 +18,7 @@ from rbptrack.commands import options
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.console import say
 from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.tracking import Store
+from rbptrack.tracking import Connection, Writer
 from rbptrack.tracking.outbox import upkeep
 
 _START_SECONDS = 60.0
@@ -44,15 +44,17 @@ def main(arguments: list[str]) -> int:
     config = options.parse(UiConfig, arguments, usage=USAGE)
     if config is None:
         return 0
-    store = Store(config.tracking)
-    if not store.exists:
-        raise BadInput(f"there is no tracking store at {store.database}: measure something first (python -m rbptrack)")
+    connection = Connection(config.tracking)
+    if not connection.exists:
+        raise BadInput(
+            f"there is no tracking store at {connection.database}: measure something first (python -m rbptrack)"
+        )
     upkeep(config.tracking, tell=say)
-    address = link(store.experiment_id, store.write_view())
-    if store.uri.startswith(("http://", "https://")):
-        say(f"compare  {store.uri.rstrip('/')}/{address}")
+    address = link(connection.experiment_id, Writer(connection).save_view())
+    if connection.uri.startswith(("http://", "https://")):
+        say(f"compare  {connection.uri.rstrip('/')}/{address}")
         return 0
-    return _serve(store, config.host, _free_port(config.host, config.port), address)
+    return _serve(connection, config.host, _free_port(config.host, config.port), address)
 
 
 def link(experiment: str, view: str) -> str:
@@ -64,13 +66,13 @@ def link(experiment: str, view: str) -> str:
     return f"{page}&searchFilter={wanted}&orderByKey=attributes.start_time&orderByAsc=false"
 
 
-def _serve(store: Store, host: str, port: int, address: str) -> int:
+def _serve(connection: Connection, host: str, port: int, address: str) -> int:
     server = f"http://{host}:{port}"
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store.uri, "--host", host]
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", connection.uri, "--host", host]
     command += ["--port", str(port), "--workers", "1"]
     environment = os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true"}
     # MLflow's log is long and of no interest until it fails: it is read from a file then.
-    log = store.database.with_name("ui.log") if store.database else None
+    log = connection.database.with_name("ui.log") if connection.database else None
     with log.open("w") if log else open(os.devnull, "w") as out:  # noqa: PTH123
         process = subprocess.Popen(  # noqa: S603
             command, stdout=out, stderr=subprocess.STDOUT, env=environment, start_new_session=True

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.ranks import RankHistogram, RankTable
-from rbptrack.tracking import Store
+from rbptrack.tracking import Reader
 from rbptrack.tracking.record import FILE, Record, artifacts
 from rbptrack.version import __version__
 
@@ -25,11 +25,11 @@ _NAMES = re.compile(r"[0-9a-f]{64}/(record\.json|ranks\.parquet|histogram\.parqu
 _PRIVATE = ("tracking.", "plugins.", "model.path", "dataset.path")  # where things lie on the exporter's machine
 
 
-def export(store: Store, run_ids: list[str], out: Path, *, tokens: bool) -> None:
+def export(reader: Reader, run_ids: list[str], out: Path, *, tokens: bool) -> None:
     """Write measurements into a bundle, whole or not at all.
 
     Args:
-        store: where they are.
+        reader: of the store where they are.
         run_ids: which.
         out: the file.
         tokens: whether the rank tables keep the ids of the target tokens, from which the text can be read.
@@ -42,7 +42,7 @@ def export(store: Store, run_ids: list[str], out: Path, *, tokens: bool) -> None
             bundle.writestr(_MANIFEST, json.dumps(about, indent=1))
             for run_id in run_ids:
                 with tempfile.TemporaryDirectory() as name:
-                    record = _collect(store, run_id, Path(name), tokens=tokens)
+                    record = _collect(reader, run_id, Path(name), tokens=tokens)
                     for path in [Path(name, FILE), *artifacts(Path(name))]:
                         bundle.write(path, f"{record.fingerprint}/{path.relative_to(name).as_posix()}")
         unfinished.replace(out)
@@ -50,15 +50,15 @@ def export(store: Store, run_ids: list[str], out: Path, *, tokens: bool) -> None
         unfinished.unlink(missing_ok=True)
 
 
-def _collect(store: Store, run_id: str, folder: Path, *, tokens: bool) -> Record:
-    record = store.record(run_id)
+def _collect(reader: Reader, run_id: str, folder: Path, *, tokens: bool) -> Record:
+    record = reader.record(run_id)
     record.params = {k: v for k, v in record.params.items() if not k.startswith(_PRIVATE)}
     (folder / "figures").mkdir()
-    for name in store.artifact_names(run_id):
+    for name in reader.artifact_names(run_id):
         if _NAMES.fullmatch(f"{'0' * 64}/{name}") and name != "ranks.parquet":
-            (folder / name).write_bytes(store.artifact(run_id, name).read_bytes())
+            (folder / name).write_bytes(reader.artifact(run_id, name).read_bytes())
         elif name == "ranks.parquet":
-            table = store.ranks(run_id)
+            table = reader.ranks(run_id)
             (table if tokens else _without_tokens(table)).write(folder / name)
     if not tokens:
         record.tags["rbptrack.tokens"] = "left out"

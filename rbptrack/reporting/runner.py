@@ -19,7 +19,7 @@ from rbptrack.errors import RbptrackError
 from rbptrack.reporting.discovery import Plugins
 from rbptrack.reporting.files import Artist, Written
 from rbptrack.reporting.page import Section, render
-from rbptrack.tracking import Store
+from rbptrack.tracking import Writer
 
 ORDER = (
     "power_law",
@@ -69,7 +69,7 @@ def _place(name: str) -> tuple[int, str]:
     return (ORDER.index(name) if name in ORDER else len(ORDER)), name
 
 
-def analyze(store: Store, runs: Runs, analyzer: Analyzer, *, folder: Path, sweep: str = "") -> tuple[Section, str]:
+def analyze(writer: Writer, runs: Runs, analyzer: Analyzer, *, folder: Path, sweep: str = "") -> tuple[Section, str]:
     """Run one analyzer, write its files under a folder, and log them as a run of its own, whose id is returned.
 
     Raises:
@@ -77,10 +77,12 @@ def analyze(store: Store, runs: Runs, analyzer: Analyzer, *, folder: Path, sweep
 
     """
     report = _compute(analyzer, runs)
-    return _log(store, runs, _Job(analyzer, report, folder, Written(report, folder)), sweep)
+    return _log(writer, runs, _Job(analyzer, report, folder, Written(report, folder)), sweep)
 
 
-def analyze_all(store: Store, runs: Runs, analyzers: Sequence[Analyzer], *, folder: Path, sweep: str = "") -> Findings:
+def analyze_all(
+    writer: Writer, runs: Runs, analyzers: Sequence[Analyzer], *, folder: Path, sweep: str = ""
+) -> Findings:
     """Run several analyzers, each into folder/<its name>; prints each in short. A failure never stops the others."""
     found, waiting, shown = Findings(), list[_Job](), False
 
@@ -88,7 +90,7 @@ def analyze_all(store: Store, runs: Runs, analyzers: Sequence[Analyzer], *, fold
         while waiting and (not only_ready or waiting[0].written.ready()):
             job = waiting.pop(0)
             with _caught(found, job.analyzer):
-                found.sections.append(_log(store, runs, job, sweep)[0])
+                found.sections.append(_log(writer, runs, job, sweep)[0])
 
     with Artist() as artist:
         for analyzer in analyzers:
@@ -118,7 +120,7 @@ def _compute(analyzer: Analyzer, runs: Runs) -> Report:
         return analyzer.analyze(runs)
 
 
-def _log(store: Store, runs: Runs, job: _Job, sweep: str) -> tuple[Section, str]:
+def _log(writer: Writer, runs: Runs, job: _Job, sweep: str) -> tuple[Section, str]:
     """The analysis as a run of its own, with everything under its folder."""
     analyzer, report = job.analyzer, job.report
     drawn = job.written.figures()
@@ -130,19 +132,19 @@ def _log(store: Store, runs: Runs, job: _Job, sweep: str) -> tuple[Section, str]
         "rbptrack.sweep": sweep,
         "rbptrack.sources": ",".join(runs.frame["run_id"])[:8000],
     }
-    run_id = store.begin(f"{analyzer.name} / {scope}", tags)
+    run_id = writer.begin(f"{analyzer.name} / {scope}", tags)
     try:
-        store.log(run_id, params={f.name: getattr(analyzer, f.name) for f in fields(analyzer)})
-        store.log(run_id, metrics=report.metrics)
+        writer.log(run_id, params={f.name: getattr(analyzer, f.name) for f in fields(analyzer)})
+        writer.log(run_id, metrics=report.metrics)
         options = options_text(analyzer)
         section = Section(analyzer.name, first_line(analyzer), options, report, analyzer.columns, drawn)
-        page = render(f"{analyzer.name}: {scope}", runs, [section], facts=[("store", store.shown)])
+        page = render(f"{analyzer.name}: {scope}", runs, [section], facts=[("store", writer.connection.shown)])
         (job.folder / "report.html").write_text(page, encoding="utf-8")
-        store.log_folder(run_id, job.folder)
+        writer.log_folder(run_id, job.folder)
     except BaseException:
-        store.end(run_id, "FAILED")
+        writer.end(run_id, "FAILED")
         raise
-    store.end(run_id)
+    writer.end(run_id)
     return section, run_id
 
 

@@ -20,7 +20,7 @@ from rbptrack.corpus.documents import selection
 from rbptrack.errors import BadInput, RbptrackError, StoreAway, disk_trouble
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.sources.pin import Source, of_dataset, of_model, of_tokenizer
-from rbptrack.tracking import Cell, Live, Store, claim
+from rbptrack.tracking import Connection, Live, MeasurementTags, Reader, Writer, claim
 from rbptrack.tracking import outbox as spool
 from rbptrack.tracking.record import Record, add_artifacts, curves, k_metrics, size_metrics
 from rbptrack.version import __version__
@@ -142,10 +142,10 @@ def run(config: Config, *, place: str = "") -> Outcome:
         CellFailed: the run that had begun could not be finished; it is marked FAILED (KILLED for an interrupt).
 
     """
-    store = Store(config.tracking)
-    config.tracking.uri = store.shown  # what is logged from here on holds no password
+    connection = Connection(config.tracking)
+    config.tracking.uri = connection.shown  # what is logged from here on holds no password
     model, dataset = sources(config)
-    cell = Cell(
+    cell = MeasurementTags(
         fingerprint=identity(config),
         family=config.model.family,
         size=config.model.size,
@@ -154,31 +154,31 @@ def run(config: Config, *, place: str = "") -> Outcome:
         sweep=config.sweep,
     )
     partial = home() / "partial"
-    if not config.force and (known := _known(store, cell, config.k.values)):
+    if not config.force and (known := _known(connection, cell, config.k.values)):
         return known
-    if store.database is not None:
-        store.check_writable()
+    if connection.database is not None:
+        connection.check_writable()
     setup = prepare(config, model, dataset)
     partial.mkdir(parents=True, exist_ok=True)
     # Two processes that are asked for the same cell: one measures, the other waits and then finds it measured.
     lock = partial / f"{cell.fingerprint}.lock"
     with FileLock(lock):
         try:
-            known = None if config.force else _known(store, cell, config.k.values)
-            return known or _measure(config, cell, store, model, setup, place)
+            known = None if config.force else _known(connection, cell, config.k.values)
+            return known or _measure(config, cell, connection, model, setup, place)
         finally:
             lock.unlink(missing_ok=True)
 
 
-def _known(store: Store, cell: Cell, ks: list[int]) -> Outcome | None:
+def _known(connection: Connection, cell: MeasurementTags, ks: list[int]) -> Outcome | None:
     """What was measured before, in the store or waiting for it; a store that is away knows nothing now."""
     if waits := spool.holds(cell.fingerprint):
         outcome = Outcome(cell.title, cell.model, cell.dataset, "skipped", numbers=waits.metrics)
         outcome.waits = "the tracking store was away when it was measured"
         return outcome
     try:
-        found = store.find(cell.fingerprint)
-        return _skipped(store, cell, found, ks) if found else None
+        found = Reader(connection).find(cell.fingerprint)
+        return _skipped(connection, cell, found, ks) if found else None
     except StoreAway:
         return None
 
@@ -223,7 +223,9 @@ def _model(config: Config, source: Source, candidates: int) -> CausalModel:
     return _loaded[key]
 
 
-def _measure(config: Config, cell: Cell, store: Store, source: Source, setup: Setup, place: str) -> Outcome:
+def _measure(
+    config: Config, cell: MeasurementTags, connection: Connection, source: Source, setup: Setup, place: str
+) -> Outcome:
     from rbptrack.engine.measure import discard, measure
 
     model = _model(config, source, setup.candidates)
@@ -238,14 +240,14 @@ def _measure(config: Config, cell: Cell, store: Store, source: Source, setup: Se
         "source": json.dumps({"source": setup.dataset.identity, "split": config.dataset.split}),
         "profile": json.dumps({"documents": len(corpus.document_ids), "scored_tokens": corpus.num_targets}),
     }
-    run_id, done = _begin(store, record, folder, force=config.force)
+    run_id, done = _begin(connection, record, folder, force=config.force)
     if done:
-        return _skipped(store, cell, run_id, config.k.values)
-    status = "FAILED"
+        return _skipped(connection, cell, run_id, config.k.values)
+    writer, status = Writer(connection), "FAILED"
     try:
         with (
             CellProgress(cell.title, total=corpus.num_targets, place=place) as progress,
-            Live(store, run_id, every=config.tracking.every) as live,
+            Live(writer, run_id, every=config.tracking.every) as live,
         ):
             result = measure(
                 model,
@@ -259,7 +261,7 @@ def _measure(config: Config, cell: Cell, store: Store, source: Source, setup: Se
             )
         made = _complete(record, result, config, model)
         corpus.selection().to_csv(made / "documents.csv", index=False)
-        run_id, waits = spool.deliver_or_keep(store, record, made, run_id)
+        run_id, waits = spool.deliver_or_keep(writer, record, made, run_id)
         status = "FINISHED"
     except (KeyboardInterrupt, SystemExit):
         status = "KILLED"
@@ -269,22 +271,23 @@ def _measure(config: Config, cell: Cell, store: Store, source: Source, setup: Se
     finally:
         if run_id and status != "FINISHED":
             with suppress(RbptrackError):  # repaired at the next start
-                store.end(run_id, status)
+                writer.end(run_id, status)
     discard(folder)
     outcome = Outcome(cell.title, cell.model, cell.dataset, "measured", run_id, numbers=record.metrics)
     outcome.notes, outcome.waits = [*setup.notes, *(f"{cell.title}: {n}" for n in result.notes)], waits
     return outcome
 
 
-def _begin(store: Store, record: Record, folder: Path, *, force: bool) -> tuple[str, bool]:
+def _begin(connection: Connection, record: Record, folder: Path, *, force: bool) -> tuple[str, bool]:
     """The cell's run, and whether another has finished it meanwhile; no run where the store is away."""
+    writer = Writer(connection)
     try:
         if force:
-            run_id, done = store.begin(record.name, record.tags, started=record.started), False
+            run_id, done = writer.begin(record.name, record.tags, started=record.started), False
         else:
-            run_id, done = claim(store, record, folder, tell=say)
+            run_id, done = claim(connection, record, folder, tell=say)
         if not done:
-            store.log(run_id, params=record.params)
+            writer.log(run_id, params=record.params)
     except StoreAway as error:
         say(f"{record.name}: {error}; the measurement goes on and waits on disk")
         return "", False
@@ -343,15 +346,17 @@ def fill(record: Record, result: Measurement, *, non_embedding_params: int) -> N
     record.curves = curves(result.histogram)
 
 
-def _skipped(store: Store, cell: Cell, run_id: str, wanted: list[int]) -> Outcome:
+def _skipped(connection: Connection, cell: MeasurementTags, run_id: str, wanted: list[int]) -> Outcome:
     """A cell that was measured before; k that it lacks are added from its ranks, without the model."""
-    vocab_size, logged = store.measured(run_id)
-    ks, notes = usable_ks(wanted, vocab_size, cell.model)
+    reader = Reader(connection)
+    run = reader.run(run_id)
+    logged = dict(run.metrics)
+    ks, notes = usable_ks(wanted, int(run.params["model.vocab_size"]), cell.model)
     lacking = tuple(k for k in ks if f"rbp_{k}" not in logged)
     if lacking:
-        ranks = store.ranks(run_id)
+        ranks = reader.ranks(run_id)
         added = k_metrics(ranks.histogram(), ranks.document_counts(lacking))
-        store.log(run_id, metrics={k: v for k, v in added.items() if k.startswith("rbp_")})
+        Writer(connection).log(run_id, metrics={k: v for k, v in added.items() if k.startswith("rbp_")})
         logged |= added
     return Outcome(cell.title, cell.model, cell.dataset, "skipped", run_id, numbers=logged, notes=notes)
 

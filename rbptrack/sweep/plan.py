@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbptrack.config.schema import Config, DatasetConfig, SequenceRule
-from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.errors import RbptrackError
 from rbptrack.sources import cache, hub
 from rbptrack.sources.pin import Source
 from rbptrack.sweep import cell
-from rbptrack.tracking import Store
+from rbptrack.tracking import Reader
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -61,15 +61,15 @@ class Plan:
 COLUMNS = tuple(f.name for f in fields(Plan))
 
 
-def plan(config: Config, store: Store) -> Plan:
+def plan(config: Config, reader: Reader) -> Plan:
     """What measuring one cell costs, and whether it can and need be measured."""
     model, name = config.model.name, config.dataset.name
     try:
         source, dataset = cell.sources(config)
         architecture, counts, tokenizer = _model(config.model.repo or config.model.path, config, source)
         size = _size(config.dataset, dataset, tokenizer)
-        measured = store.exists and store.find(cell.identity(config)) is not None
-    except (BadInput, RbptrackError) as error:
+        measured = reader.find(cell.identity(config)) is not None
+    except RbptrackError as error:
         return Plan(model, name, status=str(error))
     from rbptrack.engine.executor import free_memory
     from rbptrack.models.device import device_of

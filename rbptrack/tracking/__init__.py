@@ -10,8 +10,23 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "1")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 
 from rbptrack.tracking.claim import claim, repair
+from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.live import Live
-from rbptrack.tracking.store import Cell, Store
-from rbptrack.tracking.uri import relocate, resolve_uri, without_password
+from rbptrack.tracking.local import relocate
+from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.schema import MeasurementTags
+from rbptrack.tracking.uri import resolve_uri, without_password
+from rbptrack.tracking.writer import Writer
 
-__all__ = ["Cell", "Live", "Store", "claim", "relocate", "repair", "resolve_uri", "without_password"]
+__all__ = [
+    "Connection",
+    "Live",
+    "MeasurementTags",
+    "Reader",
+    "Writer",
+    "claim",
+    "relocate",
+    "repair",
+    "resolve_uri",
+    "without_password",
+]

@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from mlflow.entities import Run
-
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.process import alive, where
+from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import Record
-from rbptrack.tracking.store import Store
+from rbptrack.tracking.writer import Writer
 
 _CLAIM = "rbptrack.claim"
 _CONTEST_SECONDS = 15.0
@@ -18,7 +19,7 @@ _POLL_SECONDS = 2.0
 _RUN_FILE = "run_id"
 
 
-def claim(store: Store, record: Record, folder: Path, *, tell: Callable[[str], None]) -> tuple[str, bool]:
+def claim(connection: Connection, record: Record, folder: Path, *, tell: Callable[[str], None]) -> tuple[str, bool]:
     """Begin a measurement's run, or continue the one that this folder's unfinished measurement began.
 
     Whoever finds another at work on the same fingerprint waits until that one has ended. For two that begin at once
@@ -26,7 +27,7 @@ def claim(store: Store, record: Record, folder: Path, *, tell: Callable[[str], N
     was there before wins (claim: held); of two that are both pending, the one with the smaller run id.
 
     Args:
-        store: where.
+        connection: to the store.
         record: of the measurement; its tags become the run's.
         folder: of the unfinished measurement; remembers the run.
         tell: shows a line while another's measurement is waited for.
@@ -35,55 +36,60 @@ def claim(store: Store, record: Record, folder: Path, *, tell: Callable[[str], N
         The run's id, and whether it is finished already, by another.
 
     """
+    reader, writer = Reader(connection), Writer(connection)
     while True:
-        others = rivals(store, record.fingerprint, "")
+        others = rivals(reader, record.fingerprint, "")
         if others:
-            tell(f"{record.name}: being measured by {where(others[0].data.tags)}; waiting for it")
-            while rivals(store, record.fingerprint, ""):
+            tell(f"{record.name}: being measured by {where(others[0].tags)}; waiting for it")
+            while rivals(reader, record.fingerprint, ""):
                 time.sleep(_POLL_SECONDS)
-            if found := store.find(record.fingerprint):
+            if found := reader.find(record.fingerprint):
                 return found, True
-        mine = _begin(store, record, folder)
-        if _contest(store, record, mine):
-            store.log(mine, tags={_CLAIM: "held"})
+        mine = _begin(writer, record, folder)
+        if _contest(reader, record, mine):
+            writer.log(mine, tags={_CLAIM: "held"})
             return mine, False
-        store.withdraw(mine)
+        writer.withdraw(mine)
         (folder / _RUN_FILE).unlink(missing_ok=True)
 
 
-def _begin(store: Store, record: Record, folder: Path) -> str:
+def _begin(writer: Writer, record: Record, folder: Path) -> str:
     file = folder / _RUN_FILE
     before = file.read_text(encoding="utf-8") if file.exists() else ""
-    if before and store.resume(before):
+    if before and writer.resume(before):
         return before
-    run_id = store.begin(record.name, record.tags | {_CLAIM: "pending"}, started=record.started)
+    run_id = writer.begin(record.name, record.tags | {_CLAIM: "pending"}, started=record.started)
     folder.mkdir(parents=True, exist_ok=True)
     file.write_text(run_id, encoding="utf-8")
     return run_id
 
 
-def _contest(store: Store, record: Record, mine: str) -> bool:
+def _contest(reader: Reader, record: Record, mine: str) -> bool:
     deadline = time.monotonic() + _CONTEST_SECONDS
     while time.monotonic() < deadline:
-        others = rivals(store, record.fingerprint, mine)
+        others = rivals(reader, record.fingerprint, mine)
         if not others:
             return True
-        if any(r.data.tags.get(_CLAIM) == "held" or r.info.run_id < mine for r in others):
+        if any(r.tags.get(_CLAIM) == "held" or r.run_id < mine for r in others):
             return False
         time.sleep(_POLL_SECONDS / 10)
     return True  # a pending one that neither goes on nor withdraws has died
 
 
-def rivals(store: Store, fingerprint: str, mine: str) -> list[Run]:
+def rivals(reader: Reader, fingerprint: str, mine: str) -> list[LoggedRun]:
     """Runs other than mine in which a living process measures this fingerprint now."""
-    running = store.measurements(fingerprint, status="RUNNING")
-    return [r for r in running if r.info.run_id != mine and alive(r.data.tags)]
+    running = reader.measurements(fingerprint, status="RUNNING")
+    return [r for r in running if r.run_id != mine and alive(r.tags)]
 
 
-def repair(store: Store) -> list[str]:
+def repair(connection: Connection) -> list[str]:
     """Mark as KILLED what processes that no longer live left RUNNING; returns the names of those runs."""
-    dead = [r for r in store.search("attributes.status = 'RUNNING'") if not alive(r.data.tags)] if store.exists else []
+    if not connection.exists:
+        return []
+    running = Reader(connection).search("attributes.status = 'RUNNING'")
+    # Another program's runs in the same experiment are its own affair.
+    dead = [run for run in running if "rbptrack.kind" in run.tags and not alive(run.tags)]
+    writer = Writer(connection)
     for run in dead:
-        if run.data.tags.get("rbptrack.kind"):  # another program's runs in the same experiment are its own affair
-            store.end(run.info.run_id, "KILLED")
-    return [str(run.info.run_name) for run in dead if run.data.tags.get("rbptrack.kind")]
+        writer.end(run.run_id, "KILLED")
+    return [run.name for run in dead]

@@ -18,23 +18,34 @@ from rbptrack.errors import BadInput
 
 
 @dataclass
-class Found:
-    """What of a run is read."""
+class LoggedRun:
+    """What a run of the store holds, as it was read.
+
+    Attributes:
+        run_id: MLflow's id.
+        name: the run's name.
+        started: milliseconds since 1970.
+        params: by name.
+        metrics: the last value of each, by name.
+        tags: by name.
+
+    """
 
     run_id: str
+    name: str
     started: int
     params: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, run: Run) -> Found:
+    def of(cls, run: Run) -> LoggedRun:
         """From MLflow's own object."""
-        data = run.data
-        return cls(run.info.run_id, run.info.start_time, data.params, data.metrics, data.tags)
+        info, data = run.info, run.data
+        return cls(info.run_id, str(info.run_name), info.start_time, data.params, data.metrics, data.tags)
 
 
-def from_database(database: Path, experiment_id: str) -> list[Found]:
+def from_database(database: Path, experiment_id: str) -> list[LoggedRun]:
     """Every finished measurement of a local store, from its tables: MLflow's own search takes ten times as long.
 
     Raises:
@@ -47,8 +58,8 @@ def from_database(database: Path, experiment_id: str) -> list[Found]:
             "where k.value = 'measurement' and r.status = 'FINISHED' and r.lifecycle_stage = 'active' "
             "and r.experiment_id = ?"
         )
-        begun = f"select run_uuid, start_time from runs where run_uuid in ({chosen})"  # noqa: S608
-        found = {i: Found(i, started) for i, started in connection.execute(begun, (experiment_id,))}
+        begun = f"select run_uuid, name, start_time from runs where run_uuid in ({chosen})"  # noqa: S608
+        found = {i: LoggedRun(i, name, started) for i, name, started in connection.execute(begun, (experiment_id,))}
         for table, known in (("params", "params"), ("tags", "tags"), ("latest_metrics", "metrics")):
             real = "and is_nan = 0" if table == "latest_metrics" else ""
             query = f"select run_uuid, key, value from {table} where run_uuid in ({chosen}) {real}"  # noqa: S608
@@ -58,7 +69,7 @@ def from_database(database: Path, experiment_id: str) -> list[Found]:
     return list(found.values())
 
 
-def row(run: Found) -> dict[str, Any]:
+def row(run: LoggedRun) -> dict[str, Any]:
     """One row of `Runs.frame`; what a run lacks is missing."""
     params, metrics, tags = run.params, run.metrics, run.tags
     made: dict[str, Any] = {

@@ -13,7 +13,7 @@ import numpy as np
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import RankTable
 from rbptrack.tracking.process import heartbeat
-from rbptrack.tracking.store import Store
+from rbptrack.tracking.writer import Writer
 
 
 class Live:
@@ -23,14 +23,14 @@ class Live:
     measured so far; MLflow's system metrics (`system/...`) where psutil is installed.
 
     Args:
-        store: where the run is.
+        writer: of the store where the run is.
         run_id: the run; empty where the store was away when it should have begun: nothing is reported then.
         every: seconds between two reports.
 
     """
 
-    def __init__(self, store: Store, run_id: str, *, every: float) -> None:
-        self._store, self._run_id, self._every = store, run_id, every
+    def __init__(self, writer: Writer, run_id: str, *, every: float) -> None:
+        self._writer, self._run_id, self._every = writer, run_id, every
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._tokens, self._nats, self._hits, self._reported = 0, 0.0, 0, 0
         self._began = time.time()
@@ -66,13 +66,13 @@ class Live:
                 return
 
     def _report(self) -> None:
-        self._store.log(self._run_id, metrics=self._load(), tags=heartbeat(), step=int(time.time() - self._began))
+        self._writer.log(self._run_id, metrics=self._load(), tags=heartbeat(), step=int(time.time() - self._began))
         with self._lock:
             tokens, nats, hits = self._tokens, self._nats, self._hits
         if tokens > self._reported:
             self._reported = tokens
             progress = {"progress/tokens": tokens, "progress/ce": nats / tokens, "progress/rbp_1": hits / tokens}
-            self._store.log(self._run_id, metrics=progress, step=tokens)
+            self._writer.log(self._run_id, metrics=progress, step=tokens)
 
     def _load(self) -> dict[str, float]:
         load: dict[str, float] = {}

@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 from rbptrack.config.paths import home
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import RbptrackError, StoreAway
-from rbptrack.tracking import Store, repair, resolve_uri, without_password
+from rbptrack.tracking import Connection, Writer, repair, resolve_uri, without_password
 from rbptrack.tracking.record import FILE, Record
 
 _STORE = "rbptrack.store"
@@ -37,11 +37,11 @@ def holds(fingerprint: str) -> Record | None:
     return Record.read(path) if (path / FILE).exists() else None
 
 
-def deliver_or_keep(store: Store, record: Record, made: Path, run_id: str) -> tuple[str, str]:
+def deliver_or_keep(writer: Writer, record: Record, made: Path, run_id: str) -> tuple[str, str]:
     """Log a finished measurement, or let it wait where that fails.
 
     Args:
-        store: where it belongs.
+        writer: of the store where it belongs.
         record: complete; its artifacts are in `made`.
         made: the record's folder, on the disk of ./mlruns.
         run_id: the run that it began; empty if none.
@@ -52,9 +52,9 @@ def deliver_or_keep(store: Store, record: Record, made: Path, run_id: str) -> tu
     """
     record.write(made)
     try:
-        return store.deliver(record, made, run_id), ""
+        return writer.deliver(record, made, run_id), ""
     except RbptrackError as error:
-        record.tags |= {_STORE: store.shown, _EXPERIMENT: store.experiment}
+        record.tags |= {_STORE: writer.connection.shown, _EXPERIMENT: writer.connection.experiment}
         record.write(made)
         target = folder() / record.fingerprint
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -78,10 +78,10 @@ def deliver_all(tracking: TrackingConfig, *, tell: Callable[[str], None]) -> int
                 continue
             record = Record.read(path)
             try:
-                store = _store(record, tracking)
-                if run_id := store.deliver(record, path):
+                connection = _connection(record, tracking)
+                if run_id := Writer(connection).deliver(record, path):
                     shutil.rmtree(path)
-                    tell(f"delivered {record.name} to {store.shown} (run {run_id})")
+                    tell(f"delivered {record.name} to {connection.shown} (run {run_id})")
             except RbptrackError as error:
                 left += 1
                 tell(f"{record.name} waits in {path}: {error}")
@@ -105,14 +105,14 @@ def _alone(path: Path) -> Iterator[bool]:
         lock.release()
 
 
-def _store(record: Record, tracking: TrackingConfig) -> Store:
+def _connection(record: Record, tracking: TrackingConfig) -> Connection:
     uri, experiment = record.tags.pop(_STORE), record.tags.pop(_EXPERIMENT)
     given = resolve_uri(tracking)
     if without_password(given) == uri:
         uri = given
     elif "***" in uri:
         raise RbptrackError(f"it belongs to {uri}: give that address, with its password, as tracking.uri=...")
-    return Store(replace(tracking, uri=uri, experiment=experiment))
+    return Connection(replace(tracking, uri=uri, experiment=experiment))
 
 
 def upkeep(tracking: TrackingConfig, *, tell: Callable[[str], None]) -> int:
@@ -123,7 +123,7 @@ def upkeep(tracking: TrackingConfig, *, tell: Callable[[str], None]) -> int:
 
     """
     try:
-        for name in repair(Store(tracking)):
+        for name in repair(Connection(tracking)):
             tell(f"{name} was left running by a process that is gone: now KILLED; measured again, it continues")
     except StoreAway as error:
         tell(str(error))

@@ -1,0 +1,192 @@
+"""The way to one experiment of a tracking server or database: opening it, and what its faults mean."""
+
+from __future__ import annotations
+
+import logging
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from filelock import FileLock
+from mlflow import MlflowClient
+from mlflow.entities import Experiment
+from mlflow.exceptions import MlflowException
+
+from rbptrack.config.paths import home
+from rbptrack.config.schema import TrackingConfig
+from rbptrack.errors import BadInput, StoreAway
+from rbptrack.tracking import faults, local
+from rbptrack.tracking.uri import DATABASES, is_server, resolve_uri, scheme, without_password
+
+_TRAINING = {"mlflow.experimentKind": "custom_model_development"}  # else the UI opens its pages for LLM applications
+_AWAY_SECONDS = 30.0  # how long a store that did not answer is not asked again
+_REACH_SECONDS = 5
+
+
+class Connection:
+    """One experiment of one tracking server or database; `Reader` and `Writer` use it.
+
+    Nothing is opened, made or asked before `open`.
+
+    Args:
+        config: says where; see `resolve_uri`.
+
+    Attributes:
+        uri: the address, absolute; it may hold a database's password.
+        shown: the address without a password, for people and logs.
+        experiment: the experiment's name.
+        database: the SQLite file of a local store; None for any other.
+
+    Raises:
+        BadInput: the config does not give the address of a tracking store.
+
+    """
+
+    def __init__(self, config: TrackingConfig) -> None:
+        for name in ("alembic", "mlflow", "sqlalchemy"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        self.uri = resolve_uri(config)
+        self.shown = without_password(self.uri)
+        self.experiment = config.experiment
+        self.database = local.database_of(self.uri)
+        self._artifacts = config.artifacts
+        self._client: MlflowClient | None = None
+        self._experiment_id = ""
+        self._away_until = 0.0
+
+    @property
+    def exists(self) -> bool:
+        """False for a local database that has not been made yet; True for every other store, reachable or not."""
+        return self.database is None or self.database.exists()
+
+    @property
+    def experiment_id(self) -> str:
+        """MLflow's id of the experiment; opens the store."""
+        self.open()
+        return self._experiment_id
+
+    def check_writable(self) -> None:
+        """Find out early whether the store can be written; a local one is not made for it.
+
+        Raises:
+            BadInput: it cannot be written.
+            StoreAway: nothing answers there now.
+
+        """
+        if self.database is None:
+            self.open()
+        else:
+            local.check_writable(self.database)
+
+    def open(self) -> MlflowClient:
+        """The client, with database and experiment made if they are not there yet.
+
+        Raises:
+            StoreAway: nothing answers there now, or nothing did a moment ago.
+            BadInput: it answers but cannot be used: permission is lacking, another MLflow wrote it, or the experiment
+                was deleted or moved.
+
+        """
+        if time.monotonic() < self._away_until:
+            raise StoreAway(f"the tracking store {self.shown} cannot be reached")
+        if self._client is None:
+            if self.database is None:
+                self._client = self._connect()
+            else:
+                with self.explained():
+                    self.database.parent.mkdir(parents=True, exist_ok=True)
+                # Several processes that make the database at once break it, sometimes for good.
+                with FileLock(self.database.with_name(self.database.name + ".lock")):
+                    self._client = self._connect()
+        return self._client
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Put errors into words; after one that means that nothing answers, the next calls do not wait for it again.
+
+        Raises:
+            StoreAway: nothing answers there now.
+            BadInput: any other refusal.
+
+        """
+        try:
+            with faults.explained(self.uri):
+                yield
+        except StoreAway:
+            self._away_until = time.monotonic() + _AWAY_SECONDS
+            raise
+
+    def _connect(self) -> MlflowClient:
+        with self.explained():
+            _reach(self.uri)
+            fresh = not self.exists
+            client = MlflowClient(self.uri)
+            found = client.get_experiment_by_name(self.experiment) or self._create(client)
+            if found.lifecycle_stage == "deleted":
+                raise BadInput(
+                    f"the experiment {self.experiment!r} was deleted in the UI. Restore it there (or with `mlflow "
+                    f"experiments restore -x {found.experiment_id}`), or choose another: tracking.experiment=NAME"
+                )
+            if self.database is not None:
+                local.check_not_moved(self.database, found.artifact_location, self.experiment)
+                if fresh:
+                    local.allow_concurrent_writers(self.database)
+            self._experiment_id = found.experiment_id
+        return client
+
+    def _create(self, client: MlflowClient) -> Experiment:
+        """Make the experiment. Where no server stands between, the client says where the artifacts go."""
+        location = None
+        if self._artifacts:
+            location = f"{self._artifacts.rstrip('/')}/{self.experiment}"
+        elif self.database is not None:
+            location = (self.database.parent / "artifacts" / self.experiment).as_uri()
+        elif not is_server(self.uri):
+            location = (home() / "artifacts" / self.experiment).as_uri()
+        try:
+            made = client.create_experiment(self.experiment, artifact_location=location, tags=_TRAINING)
+            return client.get_experiment(made)
+        except MlflowException as error:
+            found = client.get_experiment_by_name(self.experiment)  # another process was faster
+            if found is None:
+                raise error from None
+            return found
+
+
+def _reach(uri: str) -> None:
+    """Ask a server or database for a sign of life within seconds, because MLflow would go on trying for minutes.
+
+    Raises:
+        StoreAway: nothing answers.
+        BadInput: a database answers and refuses, or its driver is not installed.
+
+    """
+    if is_server(uri):
+        try:
+            urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=_REACH_SECONDS).close()  # noqa: S310
+        except urllib.error.HTTPError:
+            pass  # whatever it says, something answers
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise StoreAway(
+                f"no tracking server answers at {uri} ({reason}): is it running, is the address right?"
+            ) from error
+    elif scheme(uri) in DATABASES and not uri.startswith("sqlite"):
+        _reach_database(uri)
+
+
+def _reach_database(uri: str) -> None:
+    import sqlalchemy
+
+    arguments = {"connect_timeout": _REACH_SECONDS} if uri.startswith(("postgresql", "mysql")) else {}
+    try:
+        engine = sqlalchemy.create_engine(uri, connect_args=arguments)
+        engine.connect().close()
+        engine.dispose()
+    except ModuleNotFoundError as error:
+        extra = " (pip install 'rbptrack[postgres]')" if uri.startswith("postgresql") else ""
+        raise BadInput(f"{without_password(uri)} needs the Python package {error.name}{extra}") from error
+    except sqlalchemy.exc.ArgumentError as error:
+        raise BadInput(f"tracking.uri={without_password(uri)} is not a database's address") from error

@@ -1,0 +1,79 @@
+"""The errors of MLflow and of databases in one line for people, without any password in it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import quote, unquote, urlsplit
+
+from mlflow.exceptions import MlflowException
+
+from rbptrack.errors import BadInput, RbptrackError, StoreAway
+from rbptrack.tracking.uri import is_server, without_password
+
+_NO_ANSWER = re.compile(
+    r"Max retries exceeded|Connection refused|Connection aborted|timed? ?out|error code 50\d|50\d error responses"
+    r"|could not (connect|receive|translate)|server closed the connection|connection (failed|is bad|to server)"
+    r"|database is locked|Name or service not known|failed to resolve|SSL connection has been closed",
+    re.IGNORECASE,
+)
+_REFUSED = re.compile(r'password authentication failed|(role|database) "[^"]*" does not exist|no password supplied')
+
+
+@contextmanager
+def explained(uri: str) -> Iterator[None]:
+    """Turn the errors of MLflow and of the database at a URI into one line; no password in the URI is repeated.
+
+    Raises:
+        StoreAway: nothing answers there now.
+        BadInput: any other refusal.
+
+    """
+    try:
+        yield
+    except RbptrackError:
+        raise
+    except Exception as error:
+        if not (isinstance(error, (MlflowException, OSError, sqlite3.Error)) or "sqlalchemy" in type(error).__module__):
+            raise
+        raise _in_words(error, uri) from error
+
+
+def _in_words(error: Exception, uri: str) -> RbptrackError:
+    shown, text = without_password(uri), _without_secrets(" ".join(str(error).split()), uri)
+    if "out-of-date database schema" in text or "Can't locate revision" in text or "schema version" in text:
+        import mlflow
+
+        return BadInput(
+            f"the tracking store {shown} was written by another MLflow than this one ({mlflow.__version__}). "
+            f"If it is older: mlflow db upgrade {shown} (keep a copy); if it is newer: pip install --upgrade mlflow"
+        )
+    if "error code 401" in text:
+        return BadInput(
+            f"the tracking server {shown} refuses this user or password: "
+            "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+        )
+    if "error code 403" in text or ("Permission denied" in text and is_server(uri)):
+        return BadInput(f"the tracking server {shown} does not permit this: {text[:200]}")
+    if "disk is full" in text or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+        return BadInput(f"the disk of the tracking store {shown} is full: free some space; what was measured is kept")
+    if "readonly database" in text or getattr(error, "errno", None) in (errno.EROFS, errno.EACCES):
+        return BadInput(f"the tracking store {shown} is not writable: {text[:200]}")
+    if refused := _REFUSED.search(text):
+        return BadInput(f"the database {shown} refuses: {refused[0]}")
+    if _NO_ANSWER.search(text) or type(error).__name__ in ("ConnectionError", "ConnectTimeout", "ReadTimeout"):
+        return StoreAway(f"the tracking store {shown} cannot be reached: {text[:200]}")
+    return BadInput(f"the tracking store {shown} cannot be used: {text[:300]}")
+
+
+def _without_secrets(text: str, uri: str) -> str:
+    """Text without the password, in whatever form it was given."""
+    text = text.replace(uri, without_password(uri))
+    given = urlsplit(uri).password or ""
+    for secret in {given, unquote(given), quote(unquote(given)), os.environ.get("MLFLOW_TRACKING_PASSWORD", "")}:
+        text = text.replace(secret, "***") if secret else text
+    return text

@@ -1,0 +1,71 @@
+"""A local store: a SQLite database with its artifacts in a folder beside it, and what can be wrong with one."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from rbptrack.errors import BadInput
+
+
+def database_of(uri: str) -> Path | None:
+    """The SQLite file of a tracking URI; None for servers and other databases."""
+    return Path(unquote(uri.removeprefix("sqlite:///").split("?")[0])) if uri.startswith("sqlite:") else None
+
+
+def check_writable(database: Path) -> None:
+    """BadInput unless a local store can be written, or made if it does not exist yet."""
+    folder = database.parent
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir():
+        raise BadInput(f"the tracking store {database} cannot be made: {folder} is not a folder")
+    target = database if database.exists() else folder
+    if not os.access(target, os.W_OK) or not os.access(folder, os.W_OK):
+        raise BadInput(f"the tracking store {database} is not writable: check the permissions of {target}")
+    if database.exists():
+        try:
+            with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+                connection.execute("select count(*) from sqlite_master").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise BadInput(f"the tracking store {database} is not a readable database: {error}") from error
+
+
+def check_not_moved(database: Path, artifacts: str, experiment: str) -> None:
+    """BadInput if a local store was moved: MLflow keeps absolute paths to the artifacts."""
+    here = database.parent / "artifacts" / experiment
+    there = Path(unquote(urlsplit(artifacts).path))
+    if artifacts.startswith("file:") and here != there and here.is_dir() and not there.exists():
+        raise BadInput(
+            f"the tracking store {database} was moved: its runs look for artifacts under {there}, which is gone.\n"
+            f"Repair: python -m rbptrack sync moved=true tracking.uri=sqlite:///{database}"
+        )
+
+
+def relocate(database: Path, experiment: str) -> int:
+    """Point a moved store's artifact addresses at the folder beside its database; returns how many changed.
+
+    All addresses change in one transaction, and only those under the experiment's old folder.
+    """
+    new = (database.parent / "artifacts" / experiment).as_uri()
+    with closing(sqlite3.connect(database)) as connection, connection:
+        rows = connection.execute("select artifact_location from experiments where name = ?", (experiment,)).fetchone()
+        if rows is None:
+            raise BadInput(f"{database} has no experiment {experiment!r}; choose one: tracking.experiment=NAME")
+        old = rows[0]
+        changed = 0
+        for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
+            changed += connection.execute(
+                f"update {table} set {column} = ? || substr({column}, ?) where {column} = ? or {column} like ? || '/%'",  # noqa: S608
+                (new, len(old) + 1, old, old),
+            ).rowcount
+    return changed
+
+
+def allow_concurrent_writers(database: Path) -> None:
+    """Switch a new database to write-ahead logging, in which concurrent writers wait a third of the time."""
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("pragma journal_mode=WAL")

@@ -1,0 +1,181 @@
+"""Reading a store: finished measurements as `Runs`, single runs, and their artifacts."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import mlflow.artifacts
+import pandas as pd
+from mlflow.entities import ViewType
+from mlflow.exceptions import MlflowException
+
+from rbptrack.analysis.contract import COLUMNS, Runs
+from rbptrack.config.schema import FilterConfig
+from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.ranks import RankHistogram, RankTable
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.frame import LoggedRun, from_database, newest, passing, row
+from rbptrack.tracking.process import HEARTBEAT, TAG
+from rbptrack.tracking.record import Record
+
+_PAGE = 1000
+_CURVES = ("rbp_curve", "neg_log_rbp_curve")
+_OWN_TAGS = (TAG, HEARTBEAT, "rbptrack.claim", "rbptrack.resumed")
+_OWN_METRICS = ("system/", "progress/")
+
+
+class Reader:
+    """Reads one experiment.
+
+    Every method raises StoreAway where the store does not answer, and BadInput where it refuses.
+
+    Args:
+        connection: to the store.
+
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._locations: dict[str, str] = {}  # of the artifacts of each run that was asked for
+
+    def find(self, fingerprint: str) -> str | None:
+        """The run id of the newest finished measurement with this fingerprint, if there is one."""
+        if not self.connection.exists:
+            return None
+        found = self.measurements(fingerprint, status="FINISHED", limit=1)
+        return found[0].run_id if found else None
+
+    def measurements(self, fingerprint: str, *, status: str, limit: int | None = None) -> list[LoggedRun]:
+        """Measurements with this fingerprint and status, newest first."""
+        wanted = f"tags.`rbptrack.fingerprint` = '{fingerprint}' and attributes.status = '{status}'"
+        return self.search(f"tags.`rbptrack.kind` = 'measurement' and {wanted}", limit=limit)
+
+    def search(self, wanted: str, *, limit: int | None = None) -> list[LoggedRun]:
+        """Runs of the experiment that pass a filter in MLflow's words, newest first."""
+        client, token = self.connection.open(), None
+        runs: list[LoggedRun] = []
+        with self.connection.explained():
+            while True:
+                page = client.search_runs(
+                    [self.connection.experiment_id],
+                    filter_string=wanted,
+                    run_view_type=ViewType.ACTIVE_ONLY,
+                    max_results=limit or _PAGE,
+                    page_token=token,
+                )
+                runs += map(LoggedRun.of, page)
+                token = page.token
+                if not token or limit:
+                    return runs
+
+    def run(self, run_id: str) -> LoggedRun:
+        """One run's params, metrics and tags."""
+        client = self.connection.open()
+        with self.connection.explained():
+            return LoggedRun.of(client.get_run(run_id))
+
+    def runs(self, chosen: FilterConfig, *, run_ids: Sequence[str] = ()) -> Runs:
+        """Finished measurements as a table: those of run_ids, or all that pass the filters.
+
+        Raises:
+            BadInput: nothing passes; says what there is.
+
+        """
+        if not self.connection.exists:
+            raise BadInput(f"there is no tracking store at {self.connection.database}: measure something first")
+        rows = [row(found) for found in self._finished()]
+        if run_ids:
+            kept = [r for r in rows if r["run_id"] in set(run_ids)]
+        else:
+            kept = passing(newest(rows), chosen, self._sweep_runs(chosen.sweep))
+        frame = pd.DataFrame(kept)
+        if frame.empty:
+            frame = pd.DataFrame(columns=list(COLUMNS))
+        frame = frame.sort_values(["family", "non_embedding_params", "dataset"]) if len(frame) else frame
+        return Runs(
+            frame,
+            histogram=lambda run_id: RankHistogram.read(self.artifact(run_id, "histogram.parquet")),
+            ranks=self.ranks,
+        )
+
+    def _finished(self) -> list[LoggedRun]:
+        experiment_id = self.connection.experiment_id
+        if self.connection.database is not None:
+            with suppress(sqlite3.Error):  # tables that differ from those that are known: ask MLflow
+                return from_database(self.connection.database, experiment_id)
+        wanted = "tags.`rbptrack.kind` = 'measurement' and attributes.status = 'FINISHED'"
+        return self.search(wanted)
+
+    def sweep_run(self, sweep: str) -> str | None:
+        """The run id of a sweep's own run, if there is one of that name."""
+        runs = self.search("tags.`rbptrack.kind` = 'sweep'")
+        return next((r.run_id for r in runs if r.tags.get("rbptrack.sweep") == sweep), None)
+
+    def _sweep_runs(self, sweeps: Sequence[str]) -> dict[str, set[str]]:
+        """Run ids that each sweep covers, those included that it found already measured."""
+        covered: dict[str, set[str]] = {}
+        if sweeps:
+            for run in self.search("tags.`rbptrack.kind` = 'sweep'"):
+                name = run.tags.get("rbptrack.sweep", "")
+                if any(fnmatchcase(name, pattern) for pattern in sweeps):
+                    cells = pd.read_csv(self.artifact(run.run_id, "cells.csv"), dtype=str)
+                    covered[name] = set(cells["run_id"].dropna())
+        return covered
+
+    def record(self, run_id: str) -> Record:
+        """A finished measurement as it was recorded, without what belongs to this store or the measuring process."""
+        client = self.connection.open()
+        with self.connection.explained():
+            run = client.get_run(run_id)
+            data, inputs = run.data, run.inputs.dataset_inputs if run.inputs else []
+            found = {name: client.get_metric_history(run_id, name) for name in _CURVES if name in data.metrics}
+        tags = {k: v for k, v in data.tags.items() if k.startswith("rbptrack.") and k not in _OWN_TAGS}
+        metrics = {k: v for k, v in data.metrics.items() if k not in _CURVES and not k.startswith(_OWN_METRICS)}
+        record = Record(str(run.info.run_name), tags, dict(data.params), metrics)
+        record.curves = {name: {m.step: m.value for m in history} for name, history in found.items()}
+        record.started, record.ended = run.info.start_time / 1000, run.info.end_time / 1000
+        if inputs:
+            first = inputs[0].dataset
+            record.dataset = {k: str(getattr(first, k) or "") for k in ("name", "digest", "source", "profile")}
+        return record
+
+    def ranks(self, run_id: str) -> RankTable:
+        """The rank table of a measurement."""
+        return RankTable.read(self.artifact(run_id, "ranks.parquet"))
+
+    def artifact_names(self, run_id: str) -> list[str]:
+        """Paths of a run's artifacts, those in folders included."""
+        client, names, folders = self.connection.open(), list[str](), [""]
+        with self.connection.explained():
+            while folders:
+                for entry in client.list_artifacts(run_id, folders.pop() or None):
+                    (folders if entry.is_dir else names).append(entry.path)
+        return names
+
+    def artifact(self, run_id: str, path: str) -> Path:
+        """A local copy of an artifact (the file itself where the store is local)."""
+        here = Path(self.artifact_uri(run_id), path)
+        if here.is_absolute() and here.exists():
+            return here  # MLflow's own way asks the database several times for each file
+        try:
+            found = mlflow.artifacts.download_artifacts(
+                run_id=run_id, artifact_path=path, tracking_uri=self.connection.uri
+            )
+        except (MlflowException, OSError) as error:
+            raise RbptrackError(f"run {run_id} lacks its artifact {path}: {error}") from error
+        return Path(found)
+
+    def artifact_uri(self, run_id: str) -> str:
+        """Where the run's artifacts lie; a plain path where the store is local."""
+        if run_id not in self._locations:
+            try:
+                uri = str(self.connection.open().get_run(run_id).info.artifact_uri)
+            except MlflowException as error:
+                raise RbptrackError(f"the store knows no run {run_id}: {error}") from error
+            self._locations[run_id] = unquote(urlsplit(uri).path) if uri.startswith("file:") else uri
+        return self._locations[run_id]

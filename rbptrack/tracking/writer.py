@@ -1,0 +1,201 @@
+"""Writing to a store: runs that begin and end, and what is logged into them."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from mlflow import MlflowClient
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
+from mlflow.exceptions import MlflowException
+from PIL import Image
+
+from rbptrack.errors import BadInput
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.context import source_tags
+from rbptrack.tracking.process import marks
+from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.record import Record, artifacts, color, describe
+from rbptrack.tracking.view import TAG as VIEW_TAG
+from rbptrack.tracking.view import preset
+
+_BATCH = 900  # metrics or params in one call; MLflow takes at most 1000 metrics and 100 params
+_PARAMS = 100
+
+
+class Writer:
+    """Writes to one experiment.
+
+    Every method raises StoreAway where the store does not answer, and BadInput where it refuses.
+
+    Args:
+        connection: to the store.
+
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def begin(self, name: str, tags: Mapping[str, str], *, started: float | None = None) -> str:
+        """Create a run and return its id; it stays RUNNING until `end`."""
+        client = self.connection.open()
+        with self.connection.explained():
+            run = client.create_run(
+                self.connection.experiment_id,
+                start_time=int((started or time.time()) * 1000),
+                run_name=name,
+                tags=source_tags() | marks() | dict(tags),
+            )
+            return str(run.info.run_id)
+
+    def resume(self, run_id: str) -> bool:
+        """Make an unfinished run this process's own and RUNNING again; False if there is no such run here."""
+        run = self._reopened(run_id)
+        if run is not None:
+            times = int(run.data.tags.get("rbptrack.resumed", "0")) + 1
+            self.log(run_id, tags=marks() | {"rbptrack.resumed": str(times)})
+        return run is not None
+
+    def _reopened(self, run_id: str) -> Run | None:
+        client = self.connection.open()
+        with self.connection.explained():
+            try:
+                run = client.get_run(run_id)
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                    raise
+                return None
+            mine = run.info.experiment_id == self.connection.experiment_id and run.info.lifecycle_stage == "active"
+            if not mine or run.info.status == "FINISHED":
+                return None
+            if run.info.status != "RUNNING":
+                client.update_run(run_id, status="RUNNING")
+            return run
+
+    def end(self, run_id: str, status: str = "FINISHED") -> None:
+        """Close a run: FINISHED, FAILED or KILLED."""
+        client = self.connection.open()
+        with self.connection.explained():
+            client.set_terminated(run_id, status)
+
+    def withdraw(self, run_id: str) -> None:
+        """Delete a run that another made superfluous."""
+        client = self.connection.open()
+        with self.connection.explained():
+            client.delete_run(run_id)
+
+    def log(
+        self,
+        run_id: str,
+        *,
+        params: Mapping[str, object] | None = None,
+        metrics: Mapping[str, float] | None = None,
+        curves: Mapping[str, Mapping[int, float]] | None = None,
+        tags: Mapping[str, str] | None = None,
+        at: float | None = None,
+        step: int = 0,
+    ) -> None:
+        """Log params, metrics, curves by step, and tags.
+
+        Only finite numbers are logged; MLflow would turn an infinity into 1.8e308. Numbers logged again with the same
+        time change nothing. A param keeps its first value, as MLflow demands: where a continued measurement has
+        another (of the engine, or of the device), it is logged as tag `rbptrack.later/<param>`.
+
+        Args:
+            run_id: of a run that has begun.
+            params: by name.
+            metrics: by name, all at one step.
+            curves: step -> number, by name.
+            tags: by name.
+            at: seconds since 1970; now, if not given.
+            step: of the metrics.
+
+        """
+        now = int((at or time.time()) * 1000)
+        rows = [Metric(k, float(v), now, step) for k, v in (metrics or {}).items() if math.isfinite(v)]
+        for key, curve in (curves or {}).items():
+            rows += [Metric(key, float(v), now, k) for k, v in curve.items() if math.isfinite(v)]
+        client = self.connection.open()
+        with self.connection.explained():
+            for i in range(0, len(rows), _BATCH):
+                client.log_batch(run_id, metrics=rows[i : i + _BATCH])
+            tags = dict(tags or {}) | self._log_params(client, run_id, params or {})
+            if tags:
+                client.log_batch(run_id, tags=[RunTag(k, v) for k, v in tags.items()])
+
+    def _log_params(self, client: MlflowClient, run_id: str, params: Mapping[str, object]) -> dict[str, str]:
+        if not params:
+            return {}
+        known = client.get_run(run_id).data.params
+        entries = [Param(k, str(v)) for k, v in params.items() if k not in known]
+        for i in range(0, len(entries), _PARAMS):
+            client.log_batch(run_id, params=entries[i : i + _PARAMS])
+        return {f"rbptrack.later/{k}": str(v) for k, v in params.items() if known.get(k, str(v)) != str(v)}
+
+    def log_folder(self, run_id: str, folder: Path) -> None:
+        """Log every file under a folder as an artifact of the run, with its relative path."""
+        client = self.connection.open()
+        with self.connection.explained():
+            client.log_artifacts(run_id, str(folder))
+
+    def deliver(self, record: Record, folder: Path, run_id: str = "") -> str:
+        """Log a finished measurement, complete, into the run that it began or a new one; returns the run's id.
+
+        May be called again after a failure at any point: what is there already stays as it is, and a record that was
+        delivered is not delivered twice.
+
+        Args:
+            record: of the measurement.
+            folder: holds its artifacts.
+            run_id: the run that the measurement began; empty if it began none.
+
+        """
+        search = Reader(self.connection).search
+        same = f"tags.`rbptrack.record` = '{record.tags['rbptrack.record']}'"
+        if delivered := search(f"{same} and attributes.status = 'FINISHED'", limit=1):
+            return delivered[0].run_id
+        begun = [run_id] if run_id else [r.run_id for r in search(same)]
+        run_id = next((r for r in begun if self._reopened(r)), "")
+        run_id = run_id or self.begin(record.name, record.tags, started=record.started)
+        tags = record.tags | color(record) | {"mlflow.note.content": describe(record)}
+        metrics = record.metrics | _for_charts(record.metrics)
+        self.log(run_id, params=record.params, metrics=metrics, curves=record.curves, tags=tags, at=record.ended)
+        client = self.connection.open()
+        with self.connection.explained():
+            if record.dataset:
+                dataset = Dataset(source_type="rbptrack", **record.dataset)
+                client.log_inputs(run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", "evaluation")])])
+            _log_artifacts(client, run_id, folder)
+            client.set_terminated(run_id, "FINISHED")
+        return run_id
+
+    def save_view(self) -> str:
+        """Keep the preset view in the experiment; returns the key that opens it, empty where writing is not allowed."""
+        client, (key, value) = self.connection.open(), preset()
+        experiment_id = self.connection.experiment_id
+        try:
+            with self.connection.explained():
+                if f"{VIEW_TAG}{key}" not in client.get_experiment(experiment_id).tags:
+                    client.set_experiment_tag(experiment_id, f"{VIEW_TAG}{key}", value)
+        except BadInput:  # a reader without the right to write sees the plain page
+            return ""
+        return key
+
+
+def _log_artifacts(client: MlflowClient, run_id: str, folder: Path) -> None:
+    """Log a record's artifacts, and its figure once more, as the UI's image grid takes it."""
+    figure = folder / "figures" / "rank_distribution.png"
+    if figure.exists() and "mlflow.loggedImages" not in client.get_run(run_id).data.tags:
+        with Image.open(figure) as image:
+            client.log_image(run_id, image, key="rank_distribution", step=0)
+    for path in artifacts(folder):
+        parent = path.relative_to(folder).parent.as_posix()
+        client.log_artifact(run_id, str(path), None if parent == "." else parent)
+
+
+def _for_charts(metrics: Mapping[str, float]) -> dict[str, float]:
+    """-ln RBP_1, the law's ordinate: the UI's charts take metrics as they are."""
+    share = metrics.get("rbp_1", 0.0)
+    return {"neg_log_rbp_1": -math.log(share)} if share > 0 else {}
