@@ -5,6 +5,7 @@ Every metric derives from these two, so that no model runs again for a new k, wi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,6 +33,34 @@ SCHEMA = pa.schema(
         ("logprob", pa.float32()),  # ln p(target), nats
     ]
 )
+
+_RBP_NAME = re.compile(r"rbp_([1-9]\d*)")
+
+
+def rbp_name(k: int) -> str:
+    """The name of RBP_k as a metric and as a column: `rbp_10`."""
+    return f"rbp_{k}"
+
+
+def se_name(metric: str) -> str:
+    """The name of a metric's standard error: `rbp_10_se`, `ce_se`."""
+    return f"{metric}_se"
+
+
+def parse_rbp_name(name: str) -> int | None:
+    """The k of a name that `rbp_name` made; None for every other name, a standard error's (`rbp_10_se`) included."""
+    found = _RBP_NAME.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def rbp_ks(names: Iterable[str]) -> list[int]:
+    """The k of every `rbp_<k>` among these names, ascending."""
+    return sorted(k for name in names if (k := parse_rbp_name(name)) is not None)
+
+
+def is_rbp_column(name: str) -> bool:
+    """Whether a name is `rbp_<k>` or its standard error `rbp_<k>_se`."""
+    return parse_rbp_name(name.removesuffix("_se")) is not None
 
 
 def log_grid(largest: int, *, per_decade: int = 12) -> IntArray:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.ranks import RankHistogram, RankTable, log_grid
+from rbptrack.ranks import RankHistogram, RankTable, is_rbp_column, log_grid, parse_rbp_name, rbp_ks, rbp_name, se_name
 
 
 def table(
@@ -32,6 +32,14 @@ def test_the_two_ranks_and_every_metric_by_hand() -> None:
     assert [t.rbp(k) for k in (1, 3, 5, 9, 10, 50)] == [0.25, 0.5, 0.75, 0.75, 1.0, 1.0]
     assert t.ce == pytest.approx((0.5 + 1.0 + 1.5 + 2.0) / 4)
     assert t.tie_rate == 0.25
+
+
+def test_names_of_rbp_go_there_and_back() -> None:
+    assert [parse_rbp_name(rbp_name(k)) for k in (1, 10, 3000)] == [1, 10, 3000]
+    others = ["ce", "rbp_", "rbp_0", "rbp_01", "rbp_x", "rbp_curve", "neg_log_rbp_1", "RBP_1", se_name(rbp_name(10))]
+    assert [parse_rbp_name(name) for name in others] == [None] * len(others)
+    assert rbp_ks(["rbp_100", "model", "rbp_3", "rbp_3_se"]) == [3, 100]
+    assert [is_rbp_column(n) for n in ("rbp_3", "rbp_3_se", "ce_se", "rbp_curve")] == [True, True, False, False]
 
 
 @pytest.mark.parametrize("k", [0, -1, 51])
