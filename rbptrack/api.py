@@ -184,7 +184,7 @@ def measure(
         family: by default the architecture's name.
         size: by default S, shortened (`38.2k`).
         seq_len: tokens that the model sees together; at most its maximum.
-        context: with `slide`, the tokens that each window repeats of the one before.
+        context: with `slide`, the tokens that each sequence repeats of the one before.
         sequence: `slide` (every token scored once), `truncate` (the first seq_len tokens of each text) or `pack`.
         batch_tokens: tokens of one forward pass; by default the engine's own choice.
 

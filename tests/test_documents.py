@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from rbptrack.config.schema import DatasetConfig, Selection
+from rbptrack.config.schema import DatasetConfig, Sampling
 from rbptrack.corpus.documents import load_documents
 from rbptrack.errors import BadInput
 from rbptrack.sources import cache
@@ -78,10 +78,10 @@ def test_kinds_mix_and_where_they_lie_does_not_matter(tmp_path: Path) -> None:
     assert here.files != there.files
 
 
-@pytest.mark.parametrize("selection", list(Selection))
-def test_filters_and_selection(selection: Selection, tmp_path: Path) -> None:
+@pytest.mark.parametrize("sampling", list(Sampling))
+def test_filters_and_selection(sampling: Sampling, tmp_path: Path) -> None:
     path = write(tmp_path, "a.jsonl")
-    config = replace(CONFIG, selection=selection)
+    config = replace(CONFIG, sampling=sampling)
     assert [i for i, _ in load(replace(config, where={"kind": "a"}), path)] == ["a.jsonl:0", "a.jsonl:2"]
     assert [i for i, _ in load(replace(config, where={"meta.set": "y"}), path)] == ["a.jsonl:1"]
     assert [i for i, _ in load(replace(config, longer_than=5), path)] == ["a.jsonl:0", "a.jsonl:1"]

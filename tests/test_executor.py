@@ -248,28 +248,28 @@ def variants(model: CausalModel, corpus: Corpus, plain: torch.nn.Module) -> Iter
         options = EngineConfig(chunk_tokens=chunk, threads=threads)
         with Engine(model, options, longest=256) as running:
             batches = (batch_of(corpus, s) for s in sequences)
-            return ranks((b.at, s.greater, s.ties) for b, s in running.run(batches))
+            return ranks((b.target_index, s.greater, s.ties) for b, s in running.run(batches))
 
     def left(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Padded on the left, with the mask and positions that this needs."""
-        lengths = torch.tensor([int(corpus.lengths[i]) for i in range(len(batch.counts))])
-        count, length = batch.tokens.shape
+        lengths = torch.tensor([int(corpus.lengths[i]) for i in range(len(batch.target_counts))])
+        count, length = batch.token_ids.shape
         pad = (length - lengths)[:, None]
         place = torch.arange(length)[None] - pad  # (sequences, length), negative where padded
-        tokens = batch.tokens.gather(1, place.clamp(min=0)).where(place >= 0, torch.tensor(0))
+        tokens = batch.token_ids.gather(1, place.clamp(min=0)).where(place >= 0, torch.tensor(0))
         hidden = plain.base_model(  # type: ignore[operator]
             input_ids=tokens, attention_mask=(place >= 0).long(), position_ids=place.clamp(min=0), use_cache=False
         ).last_hidden_state
-        row = torch.arange(count).repeat_interleave(torch.tensor(batch.counts))
-        states = hidden.flatten(0, 1)[batch.rows + pad[row, 0]]
-        scores = Scorer(model.head, chunk_tokens=64)(states, batch.ids)
-        return batch.at, scores.greater, scores.ties
+        row = torch.arange(count).repeat_interleave(torch.tensor(batch.target_counts))
+        states = hidden.flatten(0, 1)[batch.state_index + pad[row, 0]]
+        scores = Scorer(model.head, chunk_tokens=64)(states, batch.target_ids)
+        return batch.target_index, scores.greater, scores.ties
 
     every = list(range(len(corpus.start)))
     mixed = list(np.random.default_rng(0).permutation(every))
     yield "one at a time", run([[i] for i in every], 512, 1)
     yield "64 at a time, padded", run([every[i : i + 64] for i in range(0, len(every), 64)], 16, 1)
-    yield "sorted", run(list(compose(corpus, (0, len(every)), 2048)), 100, 2)
+    yield "sorted", run(list(compose(corpus, every, 2048)), 100, 2)
     yield "shuffled, padded", run([mixed[i : i + 5] for i in range(0, len(mixed), 5)], 37, 2)
     with torch.inference_mode():
         yield "padded on the left", ranks(iter([left(batch_of(corpus, every))]))
@@ -286,10 +286,10 @@ def test_ranks_differ_only_where_logits_differ_by_less_than_rounding(size: str, 
     with torch.inference_mode():
         for i in range(len(small.start)):
             batch = batch_of(small, [i])
-            logits = exact(batch.tokens).logits[0][batch.rows]  # (targets, vocabulary), float64
-            error = (plain(batch.tokens).logits[0][batch.rows].double() - logits).abs().max()
+            logits = exact(batch.token_ids).logits[0][batch.state_index]  # (targets, vocabulary), float64
+            error = (plain(batch.token_ids).logits[0][batch.state_index].double() - logits).abs().max()
             assert error < 1e-4
-            own = logits.gather(1, batch.ids[:, None])
+            own = logits.gather(1, batch.target_ids[:, None])
             low.append((logits > own + 4 * error).sum(1) + 1)
             high.append((logits >= own - 4 * error).sum(1))
             best.append((logits >= own).sum(1))

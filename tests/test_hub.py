@@ -82,10 +82,10 @@ def test_the_papers_sweep(paper: tuple[Path, Path, str]) -> None:
         assert re.fullmatch(r"[\w-]+/\w+@[0-9a-f]{40}", commits.pop())
         assert not commits
         path = Path(of_dataset[0].info.artifact_uri.removeprefix("file://")) / "documents.csv"
-        selection = pd.read_csv(path, dtype={"id": str})
-        assert len(selection) == documents
+        documents_csv = pd.read_csv(path, dtype={"id": str})
+        assert len(documents_csv) == documents
         expected = {f"HumanEval/{i}" for i in range(20)} if name == "humaneval" else {str(i) for i in range(60)}
-        assert set(selection["id"]) == expected
+        assert set(documents_csv["id"]) == expected
     assert len(list((cache / "rbptrack/tokens").glob("*.parquet"))) == 2  # a family tokenises once
 
 

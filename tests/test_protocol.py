@@ -81,13 +81,13 @@ def test_it_is_the_authors_procedure(config: Config, tmp_path: Path) -> None:
 def test_what_differs_is_in_the_fingerprint(config: Config) -> None:
     from dataclasses import replace
 
-    from rbptrack.config.schema import Candidates, Selection, SequenceRule
+    from rbptrack.config.schema import Candidates, Sampling, SequenceRule
 
     d = config.dataset
     others = [
         replace(config, rank=Rank.paper),
         replace(config, candidates=Candidates.tokenizer),
-        replace(config, dataset=replace(d, selection=Selection.stream)),
+        replace(config, dataset=replace(d, sampling=Sampling.stream)),
         replace(config, dataset=replace(d, sequence=SequenceRule.slide, context=8)),
         replace(config, dataset=replace(d, seed=1)),
         replace(config, dataset=replace(d, head=30)),

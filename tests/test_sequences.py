@@ -66,12 +66,12 @@ def test_slide_scores_every_token_once_with_enough_context(
         assert len(set(corpus.document[start:stop])) == 1
 
 
-def test_windows_inside_a_document_begin_as_the_tokenizer_begins_a_text() -> None:
+def test_sequences_inside_a_document_begin_as_the_tokenizer_begins_a_text() -> None:
     tokenizer = copy.deepcopy(byte_tokenizer())
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)]
     )
-    corpus = build_corpus(texts("abcdefghijklmn", "ab"), tokenizer, CONFIG)  # 8 tokens a window, 3 of context
+    corpus = build_corpus(texts("abcdefghijklmn", "ab"), tokenizer, CONFIG)  # 8 tokens a sequence, 3 of context
     read = ["".join(tokenizer.convert_ids_to_tokens(corpus.inputs(i))) for i in range(len(corpus.start))]
     assert read == [f"<|endoftext|>{t}" for t in ("abcdefg", "efghijk", "ijklmn", "ab")]
     assert corpus.lengths.tolist() == [8, 8, 7, 3]

@@ -94,14 +94,14 @@ def compare(name: str, dataset: str, models: dict[Dtype, CausalModel], corpus: C
 @torch.inference_mode()
 def _table(logits_of: Callable[[Tensor], Tensor], model: CausalModel, corpus: Corpus) -> RankTable:
     """Ranks by the definition, on full logits (sequences * length, vocabulary)."""
-    places, scores = [], []
-    for sequences in compose(corpus, (0, len(corpus.start)), _BATCH_TOKENS):
+    target_index, scores = [], []
+    for sequences in compose(corpus, range(len(corpus.start)), _BATCH_TOKENS):
         batch = batch_of(corpus, sequences).to(model.device)
-        scores.append(reference(logits_of(batch.tokens)[batch.rows], batch.ids))
-        places.append(batch.at)
-    at, found = torch.cat(places).cpu().numpy(), Scores.concatenate(scores)
-    order = np.argsort(at)
-    index = at[order]
+        scores.append(reference(logits_of(batch.token_ids)[batch.state_index], batch.target_ids))
+        target_index.append(batch.target_index)
+    index, found = torch.cat(target_index).cpu().numpy(), Scores.concatenate(scores)
+    order = np.argsort(index)
+    index = index[order]
     columns = {n: getattr(found, n).cpu().numpy()[order] for n in ("greater", "ties", "logprob")}
     columns |= {n: getattr(corpus, n)[index] for n in ("document", "position", "field", "token")}
     return RankTable.from_arrays(vocab_size=model.vocab_size, **columns)

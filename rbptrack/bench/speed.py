@@ -89,7 +89,9 @@ def compare(
     with Engine(model, engine, longest=int(corpus.lengths.max())) as chosen:
         batch_tokens, workers, chunk = chosen.batch_tokens, chosen.workers, chosen.chunk_tokens
     engine = replace(engine, batch_tokens=batch_tokens)
-    batches = [batch_of(corpus, s) for p in corpus.parts(engine.part_tokens) for s in compose(corpus, p, batch_tokens)]
+    batches = [
+        batch_of(corpus, s) for p in corpus.parts(engine.part_tokens) for s in compose(corpus, range(*p), batch_tokens)
+    ]
     stub = replace(model, head=Head(model.head.weight[:_STUB_ROWS]))
     small = replace(corpus, token=corpus.token % _STUB_ROWS)
     calls: dict[str, Callable[[], None]] = {
@@ -136,18 +138,18 @@ def compare(
 def bare(model: CausalModel, batches: list[Batch]) -> None:
     """The forward pass alone: full logits, looked at by nobody."""
     for batch in batches:
-        model.whole(batch.tokens.to(model.device))
+        model.whole(batch.token_ids.to(model.device))
 
 
 @torch.inference_mode()
 def plain(model: CausalModel, batches: list[Batch]) -> None:
     """What one writes first: full logits, log_softmax, gather, compare."""
     for batch in batches:
-        logits = model.whole(batch.tokens.to(model.device)).flatten(0, 1)  # (sequences * length, vocabulary)
-        logits = logits[batch.rows.to(model.device)].float()
-        ids = batch.ids.to(model.device)[:, None]
-        logprob = torch.log_softmax(logits, 1).gather(1, ids)[:, 0]
-        own = logits.gather(1, ids)
+        logits = model.whole(batch.token_ids.to(model.device)).flatten(0, 1)  # (sequences * length, vocabulary)
+        logits = logits[batch.state_index.to(model.device)].float()
+        targets = batch.target_ids.to(model.device)[:, None]
+        logprob = torch.log_softmax(logits, 1).gather(1, targets)[:, 0]
+        own = logits.gather(1, targets)
         greater, equal = (logits > own).sum(1), (logits == own).sum(1)
         logprob.cpu(), greater.cpu(), equal.cpu()
 

@@ -27,9 +27,10 @@ class Dtype(Enum):
 class SequenceRule(Enum):
     """How a document becomes the sequences that forward passes see.
 
-    truncate: its first `seq_len` tokens. slide: windows that overlap by `context` tokens, so that every token is
-    scored once, with at least `context` tokens before it (fewer only at the document's start). pack: documents
-    joined by the end-of-text token and cut every `seq_len` tokens.
+    truncate: its first `seq_len` tokens. slide: sequences of `seq_len` tokens with a stride, each of which repeats the
+    last `context` tokens of the one before: every token is scored once, with at least `context` tokens before it
+    (fewer only at the document's start). pack: documents joined by the end-of-text token and cut every `seq_len`
+    tokens.
     """
 
     truncate = "truncate"
@@ -37,8 +38,8 @@ class SequenceRule(Enum):
     pack = "pack"
 
 
-class Selection(Enum):
-    """How `documents` texts are drawn from a dataset that holds more; both are the same on every machine.
+class Sampling(Enum):
+    """How `documents` texts are drawn from a dataset that holds more; both draw the same on every machine.
 
     stream: a seeded shuffle of the stream through a buffer of 10,000 documents, so that a large dataset is never
     downloaded whole. shuffle: a seeded permutation of all rows, as in the authors' code; downloads the whole dataset.
@@ -113,8 +114,8 @@ class DatasetConfig:
     where: dict[str, str] = field(default_factory=dict)  # only rows with these values; `meta.name` for a nested field
     longer_than: int = 0  # only documents of more characters
     documents: int = 0  # how many of these to select; 0: all
-    selection: Selection = Selection.stream
-    seed: int = 42  # of the selection
+    sampling: Sampling = Sampling.stream  # how they are drawn
+    seed: int = 42  # of the draw
     sequence: SequenceRule = SequenceRule.slide
     seq_len: int = MISSING
     context: int = 1

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rbptrack.config.schema import DatasetConfig, Selection
+from rbptrack.config.schema import DatasetConfig, Sampling
 from rbptrack.errors import BadInput, first_line
 from rbptrack.sources import cache, hub
 from rbptrack.sources.fingerprint import fingerprint
@@ -35,8 +35,8 @@ class Document:
     fields: tuple[str, ...]
 
 
-def selection(config: DatasetConfig, source: Source) -> dict[str, object]:
-    """Everything that decides which texts are read: part of a measurement's fingerprint and the key of caches."""
+def selection_identity(config: DatasetConfig, source: Source) -> dict[str, object]:
+    """Everything that decides which texts are read: part of a measurement's fingerprint, and the key of caches."""
     return {
         "dataset": source.identity,
         "config": config.config,
@@ -48,7 +48,7 @@ def selection(config: DatasetConfig, source: Source) -> dict[str, object]:
         "head": config.head,
         "where": dict(config.where),
         "longer_than": config.longer_than,
-        "selection": [config.selection.value, config.documents, config.seed] if config.documents else "all",
+        "selection": [config.sampling.value, config.documents, config.seed] if config.documents else "all",
     }
 
 
@@ -62,7 +62,7 @@ def load_documents(config: DatasetConfig, source: Source) -> list[Document]:
     if source.revision is None:
         return read_documents(config, source)
     return cache.cached(
-        f"documents/{fingerprint({'format': _FORMAT, **selection(config, source)})}.parquet",
+        f"documents/{fingerprint({'format': _FORMAT, **selection_identity(config, source)})}.parquet",
         make=lambda: read_documents(config, source),
         write=_write,
         read=_read,
@@ -98,7 +98,7 @@ def _rows(config: DatasetConfig, source: Source) -> Any:
     """The split as `datasets` gives it: streamed, or whole where a permutation of all rows is asked for."""
     import datasets
 
-    streaming = config.selection is Selection.stream or not config.documents or bool(config.head)
+    streaming = config.sampling is Sampling.stream or not config.documents or bool(config.head)
     if source.files:
         parts = [_file(path, streaming=streaming) for path in source.files]
         return parts[0] if len(parts) == 1 else datasets.concatenate_datasets(parts)
@@ -149,7 +149,7 @@ def _select(rows: Any, config: DatasetConfig) -> Iterable[Row]:
         return [kept[i] for i in order[: config.documents]]
     if config.where or config.longer_than:
         rows = rows.filter(keep)
-    if config.documents and config.selection is Selection.stream:
+    if config.documents and config.sampling is Sampling.stream:
         rows = rows.shuffle(seed=config.seed, buffer_size=_SHUFFLE_BUFFER)
     elif config.documents:
         rows = rows.shuffle(seed=config.seed)

@@ -1,4 +1,4 @@
-"""From tokenised documents to sequences: cut them, and say which tokens are scored."""
+"""Sequences: how tokenised documents are cut for the model, and which of their tokens are scored."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ class Corpus:
 
     Attributes:
         token: ids, int32 (tokens,).
-        document: number of the document in the selection, int32 (tokens,).
+        document: the document's number in the selection, from 0, int32 (tokens,).
         position: index of the token in its document, int32 (tokens,).
-        field: which field the token's first character lies in, int8 (tokens,).
+        field: the field in which the token's first character lies, int8 (tokens,).
         num_bytes: UTF-8 bytes of the text that the token stands for, int32 (tokens,).
         scorable: whether the token may be a target, bool (tokens,).
         start: first token of each sequence, int64 (sequences,), ascending.
-        stop: one past its last token, (sequences,).
-        first: its first target; targets are first..stop-1 where scorable. Disjoint and ascending, (sequences,).
-        prefix: special tokens that the tokenizer puts before every text (`<bos>`; often none), int32. Windows that
-            begin inside a document are given them too: models trained with them fail without.
-        document_ids: the selection, in order.
-        texts_hash: SHA-256 over ids and texts of the selection.
+        stop: one past its last token, int64 (sequences,).
+        first: its first target, int64 (sequences,). The targets of a sequence are the scorable tokens of
+            first..stop-1; those of different sequences are disjoint and ascending.
+        prefix: special tokens that the tokenizer puts before every text (`<bos>`; often none), int32. A sequence that
+            begins inside a document is given them too: models that were trained with them fail without.
+        document_ids: id in the dataset of each selected document, in order.
+        texts_hash: SHA-256 over the texts of the selection.
 
     """
 
@@ -59,19 +60,19 @@ class Corpus:
     texts_hash: str
 
     def inputs(self, sequence: int) -> IntArray:
-        """What the model reads for a sequence, (length,): the prefix where it begins inside a document, its tokens."""
+        """What the model reads for a sequence, (length,): its tokens, after the prefix where `prefixed`."""
         tokens: IntArray = self.token[self.start[sequence] : self.stop[sequence]]
         return np.concatenate([self.prefix, tokens]) if self.prefixed[sequence] else tokens
 
     @cached_property
     def prefixed(self) -> npt.NDArray[np.bool_]:
-        """Whether `inputs` puts the prefix before a sequence, bool (sequences,)."""
+        """Whether `inputs` puts the prefix before each sequence, bool (sequences,)."""
         inside: npt.NDArray[np.bool_] = (self.position[self.start] > 0) & (len(self.prefix) > 0)
         return inside
 
     @cached_property
     def lengths(self) -> IntArray:
-        """How many tokens the model reads for each sequence, int64 (sequences,)."""
+        """Number of tokens that the model reads for each sequence, int64 (sequences,)."""
         found: IntArray = self.stop - self.start + self.prefixed * len(self.prefix)
         return found
 
@@ -84,22 +85,22 @@ class Corpus:
 
     @cached_property
     def num_targets(self) -> int:
-        """How many tokens are scored."""
+        """Number of scored tokens."""
         spans = zip(self.first, self.stop, strict=True)
         return sum(int(np.count_nonzero(self.scorable[first:stop])) for first, stop in spans)
 
     def first_tokens(self, tokens: int) -> Corpus:
-        """The first sequences, of about so many tokens; at least one."""
+        """A corpus of the first sequences, at most `tokens` tokens together, but at least one sequence."""
         kept = max(1, int(np.searchsorted(np.cumsum(self.lengths), tokens, side="right")))
         return replace(self, start=self.start[:kept], stop=self.stop[:kept], first=self.first[:kept])
 
-    def selection(self) -> pd.DataFrame:
-        """The selection, a row per document: its number in the rank table, its id in the dataset, its tokens."""
+    def document_table(self) -> pd.DataFrame:
+        """A row per selected document: `document`, its number in the rank table; `id` in the dataset; `tokens`."""
         tokens = np.bincount(self.document, minlength=len(self.document_ids))
         return pd.DataFrame({"document": range(len(tokens)), "id": list(self.document_ids), "tokens": tokens})
 
     def parts(self, tokens: int) -> list[tuple[int, int]]:
-        """Runs of consecutive sequences (low, high) of about `tokens` tokens: what is measured and saved at a time."""
+        """Ranges (low, high) of consecutive sequences low..high-1, each of about `tokens` tokens, in order."""
         cumulative = np.cumsum(self.lengths)
         edges, low = [], 0
         while low < len(cumulative):
@@ -111,31 +112,34 @@ class Corpus:
 
 
 def load_corpus(config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase) -> Corpus:
-    """A dataset's corpus; a family with one tokenizer tokenises a selection once, whatever the rule of sequences."""
+    """Load a dataset's documents, tokenised, and lay out their sequences; see `lay_out`.
+
+    Tokenised documents are cached: the models of a family share a tokenizer, and so does every sequence rule.
+    """
     return lay_out(load_tokens(config, source, tokenizer), tokenizer, config)
 
 
 def build_corpus(documents: Sequence[Document], tokenizer: PreTrainedTokenizerBase, config: DatasetConfig) -> Corpus:
-    """Tokenise documents and lay out their sequences by the dataset's rule; see `lay_out`."""
+    """Tokenise documents and lay out their sequences; see `lay_out`."""
     return lay_out(tokenise(documents, tokenizer, config.separator), tokenizer, config)
 
 
 def lay_out(tokens: Tokens, tokenizer: PreTrainedTokenizerBase, config: DatasetConfig) -> Corpus:
-    """Lay out the sequences of tokenised documents by the dataset's rule, and say which tokens are scored.
+    """Lay out the sequences of tokenised documents by the dataset's sequence rule, and decide which tokens are scored.
 
     Raises:
-        BadInput: no document is long enough for a single scored token.
+        BadInput: no document is long enough for a single scored token, or the rule does not fit the tokenizer.
 
     """
     if config.sequence is SequenceRule.pack:
         tokens = _joined(tokens, tokenizer.eos_token_id)
     lengths = tokens.lengths
     special = np.isin(tokens.token, sorted(set(tokenizer.all_special_ids)))
-    # As in the paper, what directly follows a special token is not scored either.
+    # As in the paper (arXiv 2510.20387), a token directly after a special token is not scored either.
     scorable = ~special & ~np.concatenate([[True], special[:-1]])
-    slides = config.sequence is SequenceRule.slide
-    prefix = _prefix(tokenizer) if slides else np.empty(0, np.int32)
-    if slides and len(prefix) + config.context >= config.seq_len:
+    sliding = config.sequence is SequenceRule.slide
+    prefix = _prefix(tokenizer) if sliding else np.empty(0, np.int32)
+    if sliding and len(prefix) + config.context >= config.seq_len:
         raise BadInput(
             f"dataset.context must be below {config.seq_len - len(prefix)}, which is seq_len less the {len(prefix)} "
             f"special tokens with which the tokenizer begins every text; got {config.context}"
@@ -164,7 +168,7 @@ def lay_out(tokens: Tokens, tokenizer: PreTrainedTokenizerBase, config: DatasetC
 
 
 def _joined(tokens: Tokens, end: int | None) -> Tokens:
-    """The same documents, each closed by the end-of-text token."""
+    """The same documents, each followed by the end-of-text token."""
     if end is None:
         raise BadInput("dataset.sequence=pack needs a tokenizer with an end-of-text token; use truncate or slide")
     after = np.cumsum(tokens.lengths)
@@ -185,6 +189,7 @@ def _prefix(tokenizer: PreTrainedTokenizerBase) -> IntArray:
 
 
 def _sequences(lengths: IntArray, config: DatasetConfig, prefix: int) -> tuple[IntArray, IntArray, IntArray]:
+    """Start, stop and first target of every sequence that has a target; see `Corpus`."""
     spans: list[tuple[int, int, int]] = []
     total = int(lengths.sum())
     if config.sequence is SequenceRule.pack:
@@ -193,15 +198,20 @@ def _sequences(lengths: IntArray, config: DatasetConfig, prefix: int) -> tuple[I
     else:
         begin = 0
         for length in lengths.tolist():
-            windows = _windows(begin, begin + length, config, prefix)
-            spans += islice(windows, 1 if config.sequence is SequenceRule.truncate else None)
+            overlapping = _strides(begin, begin + length, config, prefix)
+            spans += islice(overlapping, 1 if config.sequence is SequenceRule.truncate else None)
             begin += length
     kept = np.array([s for s in spans if s[1] > s[2]], dtype=np.int64).reshape(-1, 3)
     return kept[:, 0], kept[:, 1], kept[:, 2]
 
 
-def _windows(begin: int, end: int, config: DatasetConfig, prefix: int) -> Iterator[tuple[int, int, int]]:
-    """Windows (start, stop, first target) over one document; each target has at least `context` tokens before it."""
+def _strides(begin: int, end: int, config: DatasetConfig, prefix: int) -> Iterator[tuple[int, int, int]]:
+    """Overlapping sequences (start, stop, first target) over the document begin..end-1.
+
+    Each sequence repeats the last `context` tokens of the one before and scores the tokens after them, so that every
+    token is a target once, with at least `context` tokens before it (fewer only at the document's start). The stride
+    from one sequence to the next is seq_len - context, less the prefix.
+    """
     start, first, room = begin, begin + 1, config.seq_len
     while True:
         stop = min(start + room, end)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rbptrack.config.schema import DatasetConfig
-from rbptrack.corpus.documents import Document, load_documents, selection, texts_hash
+from rbptrack.corpus.documents import Document, load_documents, selection_identity, texts_hash
 from rbptrack.sources import cache
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.sources.pin import Source
@@ -64,7 +64,7 @@ def load_tokens(config: DatasetConfig, source: Source, tokenizer: PreTrainedToke
 
 def tokens_name(config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase) -> str:
     """The name under which a tokenised selection is cached: by content of the tokenizer, not by its model."""
-    parts = {"format": _FORMAT, "tokenizer": tokenizer_hash(tokenizer), **selection(config, source)}
+    parts = {"format": _FORMAT, "tokenizer": tokenizer_hash(tokenizer), **selection_identity(config, source)}
     return f"tokens/{fingerprint(parts)}.parquet"
 
 

@@ -1,8 +1,8 @@
-"""Batches: sequences of like length, padded on the right, and which of their hidden states predict which target."""
+"""Batches: sequences of similar length, padded on the right, and which of their hidden states predict which target."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,53 +17,85 @@ class Batch:
     """What one forward pass reads, and the targets that it predicts.
 
     Attributes:
-        tokens: ids padded on the right, int64 (sequences, length).
-        rows: of the flattened hidden states (sequences * length, width), the one before each target, int64 (targets,).
-        ids: the targets, int64 (targets,).
-        at: their indices in the corpus, int64 (targets,).
-        counts: how many targets each sequence has, in the order of `rows`.
+        token_ids: what the model reads, padded on the right, int64 (sequences, length).
+        state_index: for each target, the index of the hidden state that predicts it (the one before it) among the
+            flattened hidden states (sequences * length, width), int64 (targets,).
+        target_ids: vocabulary ids of the targets, int64 (targets,).
+        target_index: indices of the targets in the corpus, int64 (targets,).
+        target_counts: number of targets of each sequence, in the order of `state_index`.
 
     """
 
-    tokens: Tensor
-    rows: Tensor
-    ids: Tensor
-    at: Tensor
-    counts: tuple[int, ...]
+    token_ids: Tensor
+    state_index: Tensor
+    target_ids: Tensor
+    target_index: Tensor
+    target_counts: tuple[int, ...]
 
     def __len__(self) -> int:
-        """How many targets it has."""
-        return len(self.ids)
+        """Number of targets."""
+        return len(self.target_ids)
+
+    @property
+    def num_sequences(self) -> int:
+        """Number of sequences."""
+        return len(self.target_counts)
 
     @property
     def size(self) -> int:
         """Tokens of the forward pass, padding included."""
-        return self.tokens.numel()
+        return self.token_ids.numel()
 
     def halves(self) -> tuple[Batch, Batch]:
-        """The first and the second half of its sequences."""
-        middle = len(self.counts) // 2
-        cut, shift = sum(self.counts[:middle]), middle * self.tokens.shape[1]
-        return (
-            Batch(self.tokens[:middle], self.rows[:cut], self.ids[:cut], self.at[:cut], self.counts[:middle]),
-            Batch(self.tokens[middle:], self.rows[cut:] - shift, self.ids[cut:], self.at[cut:], self.counts[middle:]),
+        """The first and the second half of the sequences."""
+        middle = self.num_sequences // 2
+        cut, shift = sum(self.target_counts[:middle]), middle * self.token_ids.shape[1]
+        first = Batch(
+            token_ids=self.token_ids[:middle],
+            state_index=self.state_index[:cut],
+            target_ids=self.target_ids[:cut],
+            target_index=self.target_index[:cut],
+            target_counts=self.target_counts[:middle],
         )
+        second = Batch(
+            token_ids=self.token_ids[middle:],
+            state_index=self.state_index[cut:] - shift,
+            target_ids=self.target_ids[cut:],
+            target_index=self.target_index[cut:],
+            target_counts=self.target_counts[middle:],
+        )
+        return first, second
 
     def to(self, device: torch.device) -> Batch:
-        """The same on a device; from pinned memory the copies wait for nothing."""
+        """The same batch on a device. Copies from pinned memory do not block."""
         return self._mapped(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> Batch:
-        """The same in memory from which a CUDA device copies by itself."""
+        """The same batch in page-locked memory, from which a CUDA device copies without the CPU."""
         return self._mapped(lambda tensor: tensor.pin_memory())
 
     def _mapped(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        return Batch(change(self.tokens), change(self.rows), change(self.ids), change(self.at), self.counts)
+        return Batch(
+            token_ids=change(self.token_ids),
+            state_index=change(self.state_index),
+            target_ids=change(self.target_ids),
+            target_index=change(self.target_index),
+            target_counts=self.target_counts,
+        )
 
 
-def compose(corpus: Corpus, part: tuple[int, int], batch_tokens: int) -> Iterator[list[int]]:
-    """Sequence numbers by falling length, so that padding is nearly nil; composed from corpus and config alone."""
-    order = sorted(range(*part), key=lambda i: (-int(corpus.lengths[i]), i))
+def by_length(corpus: Corpus, sequences: Iterable[int]) -> list[int]:
+    """Sequence numbers by falling length; sequences of equal length stay in text order."""
+    return sorted(sequences, key=lambda i: (-int(corpus.lengths[i]), i))
+
+
+def compose(corpus: Corpus, sequences: Iterable[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Group sequences, given by their numbers, into batches of at most `batch_tokens` tokens, padding included.
+
+    Sequences are taken by falling length, so that there is almost no padding. The result depends on the corpus and the
+    arguments alone: a resumed measurement sees the same batches. A longer sequence is a batch by itself.
+    """
+    order = by_length(corpus, sequences)
     while order:
         longest = int(corpus.lengths[order[0]])
         count = max(1, batch_tokens // longest)
@@ -72,22 +104,22 @@ def compose(corpus: Corpus, part: tuple[int, int], batch_tokens: int) -> Iterato
 
 
 def batch_of(corpus: Corpus, sequences: list[int]) -> Batch:
-    """The tensors of some sequences."""
+    """The tensors for some sequences, given by their numbers in the corpus."""
     length = int(corpus.lengths[sequences].max())
-    tokens = np.zeros((len(sequences), length), dtype=np.int64)
-    rows, targets = [], []
-    for row, i in enumerate(sequences):
-        inputs = corpus.inputs(i)
-        tokens[row, : len(inputs)] = inputs
-        wanted = corpus.targets(i, i + 1)
-        targets.append(wanted)
-        shift = len(inputs) - int(corpus.stop[i])
-        rows.append(row * length + wanted + shift - 1)  # the state before the target predicts it
-    at = np.concatenate(targets)
+    token_ids = np.zeros((len(sequences), length), dtype=np.int64)
+    state_index, target_index = [], []
+    for row, sequence in enumerate(sequences):
+        inputs = corpus.inputs(sequence)
+        token_ids[row, : len(inputs)] = inputs
+        targets = corpus.targets(sequence, sequence + 1)
+        target_index.append(targets)
+        shift = len(inputs) - int(corpus.stop[sequence])  # from an index in the corpus to one in this row
+        state_index.append(row * length + targets + shift - 1)  # the state before a target predicts it
+    index = np.concatenate(target_index)
     return Batch(
-        tokens=torch.from_numpy(tokens),
-        rows=torch.from_numpy(np.concatenate(rows)),
-        ids=torch.from_numpy(corpus.token[at].astype(np.int64)),
-        at=torch.from_numpy(at),
-        counts=tuple(len(t) for t in targets),
+        token_ids=torch.from_numpy(token_ids),
+        state_index=torch.from_numpy(np.concatenate(state_index)),
+        target_ids=torch.from_numpy(corpus.token[index].astype(np.int64)),
+        target_index=torch.from_numpy(index),
+        target_counts=tuple(len(targets) for targets in target_index),
     )

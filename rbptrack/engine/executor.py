@@ -108,7 +108,7 @@ class Engine:
         todo, done = [batch], list[Scores]()
         while todo:
             piece = todo.pop(0)
-            if piece.size > self._limit and len(piece.counts) > 1:
+            if piece.size > self._limit and piece.num_sequences > 1:
                 todo[:0] = piece.halves()
                 continue
             before = (self.chunk_tokens, self._limit)
@@ -124,9 +124,10 @@ class Engine:
         return Scores.concatenate(done)
 
     def _forward(self, batch: Batch) -> Scores:
-        hidden = self._model.backbone(batch.tokens)  # (sequences, length, width)
-        states = hidden.flatten(0, 1)[batch.rows.to(hidden.device)]  # a model in pieces ends where it ends
-        return self._scorer()(states.to(batch.ids.device), batch.ids)
+        hidden = self._model.backbone(batch.token_ids)  # (sequences, length, width)
+        # A model spread over several devices returns its hidden states on the last of them.
+        states = hidden.flatten(0, 1)[batch.state_index.to(hidden.device)]  # (targets, width)
+        return self._scorer()(states.to(batch.target_ids.device), batch.target_ids)
 
     def _scorer(self) -> Scorer:
         """The calling thread's own, made again when the chunk has changed."""
@@ -145,7 +146,7 @@ class Engine:
         with self._lock:
             if before != (self.chunk_tokens, self._limit):
                 return  # another thread did it meanwhile
-            chunk, divisible = self.chunk_tokens // 2, len(piece.counts) > 1
+            chunk, divisible = self.chunk_tokens // 2, piece.num_sequences > 1
             if chunk >= _MIN_CHUNK and (len(self.notes) % 2 == 0 or not divisible):
                 self.chunk_tokens = chunk
                 what = f"the head's chunk is now {chunk} tokens"

@@ -179,7 +179,7 @@ class _Part:
         size, device = self._end - self._base, self._model.head.weight.device
         greater = torch.zeros(size, dtype=torch.int32, device=device)
         self._scores = Scores(greater, torch.zeros_like(greater), torch.zeros(size, dtype=torch.float32, device=device))
-        composed = list(compose(self._corpus, self.sequences, batch_tokens))
+        composed = list(compose(self._corpus, range(*self.sequences), batch_tokens))
         self._lacking = len(composed)
         for sequences in composed:
             yield batch_of(self._corpus, sequences)
@@ -187,10 +187,10 @@ class _Part:
     def take(self, batch: Batch, scores: Scores) -> None:
         """Put a batch's scores where they belong."""
         assert self._scores is not None  # noqa: S101  batches() made it
-        at = batch.at.to(scores.greater.device) - self._base
-        self._scores.greater[at] = scores.greater
-        self._scores.ties[at] = scores.ties
-        self._scores.logprob[at] = scores.logprob
+        index = batch.target_index.to(scores.greater.device) - self._base
+        self._scores.greater[index] = scores.greater
+        self._scores.ties[index] = scores.ties
+        self._scores.logprob[index] = scores.logprob
         self._lacking -= 1
 
     @property

@@ -16,7 +16,7 @@ from filelock import FileLock
 from rbptrack.config.paths import home
 from rbptrack.config.schema import Candidates, Config, Rank, SequenceRule, flat
 from rbptrack.console import CellProgress, say
-from rbptrack.corpus.documents import selection
+from rbptrack.corpus.documents import selection_identity
 from rbptrack.errors import BadInput, RbptrackError, StoreAway, disk_trouble
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.sources.pin import Source, of_dataset, of_model, of_tokenizer
@@ -113,7 +113,7 @@ def identity(config: Config) -> str:
     return fingerprint(
         {
             "model": model.identity,  # its tokenizer included
-            **selection(d, dataset),
+            **selection_identity(d, dataset),
             "sequence": d.sequence.value,
             "seq_len": d.seq_len,
             "context": d.context if d.sequence is SequenceRule.slide else 0,
@@ -260,7 +260,7 @@ def _measure(
                 on_part=live.add,
             )
         made = _complete(record, result, config, model)
-        corpus.selection().to_csv(made / "documents.csv", index=False)
+        corpus.document_table().to_csv(made / "documents.csv", index=False)
         run_id, waits = spool.deliver_or_keep(writer, record, made, run_id)
         status = "FINISHED"
     except (KeyboardInterrupt, SystemExit):
