@@ -23,7 +23,7 @@ from rbptrack.engine.measure import measure
 from rbptrack.errors import BadInput, MeasurementError
 from rbptrack.models.loading import CausalModel, load_model, of_module
 from rbptrack.scoring.scorer import Head, Scorer
-from tests.test_measurement import SIZES, config, corpus, source
+from tests.test_measure import SIZES, config, corpus, source
 
 __all__ = ["corpus"]  # the fixture
 CAP = 300  # tokens above which the small device below has no memory
