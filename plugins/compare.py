@@ -11,13 +11,32 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
 
-from rbptrack.analysis.contract import Analyzer, Report, Runs
-from rbptrack.analysis.families import Family, read_families
-from rbptrack.analysis.figures import legend_of_all, look, panel_per, short_number, style
-from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.ranks import DocumentCounts
-from rbptrack.stats.bootstrap import BOOTSTRAP_SEED, bootstrap_metrics, document_weights, law_values, paired_covariance
-from rbptrack.stats.power_law import FloatArray, PowerLawFit, fit_power_law
+from rbptrack.analysis import (
+    Analyzer,
+    BadInput,
+    DocumentCounts,
+    Drawing,
+    Family,
+    RbptrackError,
+    Report,
+    Runs,
+    colour_and_marker,
+    legend_of_all,
+    panel_per,
+    read_families,
+    short_number,
+    style,
+)
+from rbptrack.stats import (
+    BOOTSTRAP_SEED,
+    FloatArray,
+    PowerLawFit,
+    bootstrap_metrics,
+    document_weights,
+    fit_power_law,
+    law_values,
+    paired_covariance,
+)
 
 CE = 0  # stands for cross-entropy where a k is expected
 _LEGEND = 1.7  # inches
@@ -53,6 +72,44 @@ class Side:
         return str(self.family.rows["family"].iloc[0])
 
 
+COLUMNS: dict[str, dict[str, str]] = {
+    "summary": SIDES
+    | {
+        "metric": "CE (lower is better) or RBP_k (higher is better)",
+        "models": "pairs of models compared",
+        "mean A - B": "mean of the differences",
+        "A better": "pairs whose interval lies on A's side",
+        "B better": "pairs whose interval lies on B's side",
+        "unclear": "pairs whose interval includes 0",
+    },
+    "differences": SIDES
+    | {
+        "model_A": "its model",
+        "model_B": "the other's",
+        "S_A": "its size",
+        "S_B": "the other's",
+        "metric": f"CE (nats), RBP_k, or {TEXT} (difference of logarithms, free of the tokenizer)",
+        "value_A": "its value",
+        "value_B": "the other's",
+        "difference": "A - B",
+        "low": "lower end of its interval (documents resampled)",
+        "high": "upper end",
+        "paired": "whether both read the same documents",
+        "documents": "documents compared (the smaller number where they differ)",
+        "same_tokens": "whether both score equally many tokens of them",
+    },
+    "exponents": SIDES
+    | {
+        "metric": "CE or RBP_k",
+        "alpha_A": "its exponent",
+        "alpha_B": "the other's",
+        "difference": "A - B",
+        "low": "lower end of its interval (Welch, scatter between models included)",
+        "high": "upper end",
+    },
+}
+
+
 @dataclass(kw_only=True)
 class Compare(Analyzer):
     """Differences between families (or checkpoints) on the same texts, and between datasets for one family.
@@ -73,42 +130,6 @@ class Compare(Analyzer):
     """
 
     name: ClassVar[str] = "compare"
-    columns: ClassVar[dict[str, dict[str, str]]] = {
-        "summary": SIDES
-        | {
-            "metric": "CE (lower is better) or RBP_k (higher is better)",
-            "models": "pairs of models compared",
-            "mean A - B": "mean of the differences",
-            "A better": "pairs whose interval lies on A's side",
-            "B better": "pairs whose interval lies on B's side",
-            "unclear": "pairs whose interval includes 0",
-        },
-        "differences": SIDES
-        | {
-            "model_A": "its model",
-            "model_B": "the other's",
-            "S_A": "its size",
-            "S_B": "the other's",
-            "metric": f"CE (nats), RBP_k, or {TEXT} (difference of logarithms, free of the tokenizer)",
-            "value_A": "its value",
-            "value_B": "the other's",
-            "difference": "A - B",
-            "low": "lower end of its interval (documents resampled)",
-            "high": "upper end",
-            "paired": "whether both read the same documents",
-            "documents": "documents compared (the smaller number where they differ)",
-            "same_tokens": "whether both score equally many tokens of them",
-        },
-        "exponents": SIDES
-        | {
-            "metric": "CE or RBP_k",
-            "alpha_A": "its exponent",
-            "alpha_B": "the other's",
-            "difference": "A - B",
-            "low": "lower end of its interval (Welch, scatter between models included)",
-            "high": "upper end",
-        },
-    }
     a: str = "*"
     b: str = "*"
     ks: list[int] = field(default_factory=lambda: [1, 10, 100])
@@ -143,11 +164,11 @@ class Compare(Analyzer):
         used = {id(side): side for pair in pairs for side in pair}
         laws = {key: _laws(side, self.replicates, self.level) for key, side in used.items() if len(side.family.s) >= 3}
         exponents = [row for a, b in pairs for row in self._exponents(a, b, laws)]
-        report.tables["summary"] = self._summary(table)
-        if exponents:
-            report.tables["exponents"] = pd.DataFrame(exponents)
-        report.tables["differences"] = table
-        for row in report.tables["summary"].to_dict("records"):
+        summary = self._summary(table)
+        report.add_table("summary", summary, COLUMNS["summary"])
+        report.add_table("exponents", exponents, COLUMNS["exponents"])
+        report.add_table("differences", table, COLUMNS["differences"])
+        for row in summary.to_dict("records"):
             where = f"{row['A']} - {row['B']}/{row['on']}/{row['metric'].lower()}"
             report.metrics[f"difference/{where}"] = float(row["mean A - B"])
         for metric in (f"RBP_{self.shown}", "CE"):
@@ -155,11 +176,11 @@ class Compare(Analyzer):
                 rows = table[(table["metric"] == metric) & (table["paired"] == paired)]
                 if len(rows):
                     name = f"{metric.lower()}_between_{between}"
-                    report.figures[name] = self._figure(rows, metric)
-                    report.captions[name] = (
-                        "Bars: 95 % intervals over documents. Every side beside the first of its panel."
+                    report.drawings[name] = Drawing(
+                        self._figure(rows, metric),
+                        "Bars: 95 % intervals over documents. Every side beside the first of its panel.",
                     )
-        report.notes += self._sentences(report.tables["summary"], table)
+        report.notes += self._sentences(summary, table)
         clear = table[table["metric"].isin([f"RBP_{self.shown}"])]
         decided = int(((clear["low"] > 0) | (clear["high"] < 0)).sum())
         clearly = f"RBP_{self.shown} differs clearly in {decided} of {len(clear)} pairs of models"
@@ -305,7 +326,7 @@ class Compare(Analyzer):
                 for b, group in rows[rows["A"] == first].groupby("B", sort=False):
                     label = f"{first} − {b}"
                     number = labels.setdefault(label, len(labels))
-                    colour, marker = look(number)
+                    colour, marker = colour_and_marker(number)
                     points = group.sort_values("S_A")
                     bars = np.clip(
                         [points["difference"] - points["low"], points["high"] - points["difference"]], 0, None

@@ -16,24 +16,37 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from scipy import stats
 
-from rbptrack.analysis.contract import Analyzer, Report, Runs
-from rbptrack.analysis.families import Family, read_families
-from rbptrack.analysis.figures import (
+from rbptrack.analysis import (
     COLOURS,
+    Analyzer,
+    Drawing,
+    Family,
+    Report,
+    Runs,
+    colour_and_marker,
     gradient,
     grid,
     grid_of,
     legend_of_all,
     log_axis,
-    look,
     panel_per,
+    read_families,
     short_number,
     style,
 )
-from rbptrack.errors import RbptrackError
-from rbptrack.stats.bootstrap import document_weights, paired_covariance
-from rbptrack.stats.power_law import FloatArray, fit_power_law
-from rbptrack.stats.success_runs import Answers, Ladder, Segments, WindowCounts, count_windows, ladder, read_answers
+from rbptrack.stats import (
+    Answers,
+    FloatArray,
+    Ladder,
+    Segments,
+    WindowCounts,
+    count_windows,
+    document_weights,
+    fit_power_law,
+    ladder,
+    paired_covariance,
+    read_answers,
+)
 
 NULLS = ("independent", "documents", "markov")
 
@@ -164,7 +177,6 @@ class Emergence(Analyzer):
     """
 
     name: ClassVar[str] = "emergence"
-    columns: ClassVar[Mapping[str, Mapping[str, str]]] = COLUMNS
     ks: list[int] = field(default_factory=lambda: [1, 10, 100])
     lengths: list[int] = field(default_factory=lambda: [1, 2, 4, 8, 16, 32, 64])
     least_runs: int = 10
@@ -206,14 +218,13 @@ class Emergence(Analyzer):
                 answers += found
                 report.notes.append(f"{family}, {_answer_sentence(family, found)}")
         if not rows:
-            raise RbptrackError(" ".join(report.notes) or "no measurement with windows")
+            raise report.nothing_found("no measurement with windows")
         table = pd.DataFrame(rows)
-        report.tables = {"summary": _summary(table), "windows": table}
+        report.add_table("summary", _summary(table), COLUMNS["summary"])
+        report.add_table("windows", table, COLUMNS["windows"])
+        report.add_table("laws", laws, COLUMNS["laws"])
+        report.add_table("answers", answers, COLUMNS["answers"])
         report.summary = "summary"
-        if laws:
-            report.tables["laws"] = pd.DataFrame(laws)
-        if answers:
-            report.tables["answers"] = pd.DataFrame(answers)
         tested = [row["verdict"] for row in rows if row["N"] > 2 and row["verdict"] not in ("", "too few runs")]
         if tested:
             failing, neither = sum(v != "independent" for v in tested), tested.count("more than either")
@@ -407,17 +418,21 @@ class Emergence(Analyzer):
 
     def _draw(self, report: Report, table: pd.DataFrame) -> None:
         for name in sorted(set(table["family"])):
-            report.figures[f"success_{name}"] = self._success(table[table["family"] == name])
-            report.captions[f"success_{name}"] = "Points: measured, with intervals over documents; dashes: RBP_k^N."
-        report.figures["ladder"] = self._ladder(table[table["k"] == table["k"].min()])
-        if "laws" in report.tables:
-            report.figures["alpha_against_n"] = self._alpha(report.tables["laws"])
-        if "answers" in report.tables:
-            report.figures["answers"] = self._answers_figure(report.tables["answers"])
-        report.captions["ladder"] = "The largest size of each family, with intervals over documents."
-        report.captions["alpha_against_n"] = (
-            "Only N with enough runs at 4 sizes or more; independence predicts a level line."
+            report.drawings[f"success_{name}"] = Drawing(
+                self._success(table[table["family"] == name]),
+                "Points: measured, with intervals over documents; dashes: RBP_k^N.",
+            )
+        report.drawings["ladder"] = Drawing(
+            self._ladder(table[table["k"] == table["k"].min()]),
+            "The largest size of each family, with intervals over documents.",
         )
+        if "laws" in report.tables:
+            report.drawings["alpha_against_n"] = Drawing(
+                self._alpha(report.tables["laws"].frame),
+                "Only N with enough runs at 4 sizes or more; independence predicts a level line.",
+            )
+        if "answers" in report.tables:
+            report.drawings["answers"] = Drawing(self._answers_figure(report.tables["answers"].frame))
 
     def _success(self, table: pd.DataFrame) -> Figure:
         """The paper's figure 7: p against S, a row of panels per dataset, N as colour; dashes: RBP_k^N."""
@@ -491,8 +506,8 @@ class Emergence(Analyzer):
                     rows = rows[(rows["N"] == 1) | (rows["sizes"] >= 4)]  # three sizes leave no interval worth drawing
                     error = [rows["alpha"] - rows["alpha_low"], rows["alpha_high"] - rows["alpha"]]
                     shift = 1.03 ** (number - len(names) * len(ks) / 2)
-                    colour, _ = look(number if len(names) == 1 else names.index(name))
-                    _, marker = look(ks.index(k))
+                    colour, _ = colour_and_marker(number if len(names) == 1 else names.index(name))
+                    _, marker = colour_and_marker(ks.index(k))
                     drawn = {"color": colour, "lw": 1, "ms": 4, "capsize": 2, "label": f"{name}, k = {k}"}
                     ax.errorbar(rows["N"] * shift, rows["alpha"], yerr=error, fmt=f"{marker}-", **drawn)
                 _powers_of_two(ax)
@@ -510,7 +525,7 @@ class Emergence(Analyzer):
                     ax.remove()
                     continue
                 for number, k in enumerate(ks):
-                    rows, (colour, _) = mine[mine["k"] == k], look(number)
+                    rows, (colour, _) = mine[mine["k"] == k], colour_and_marker(number)
                     error = np.clip([rows["share"] - rows["share_low"], rows["share_high"] - rows["share"]], 0, None)
                     drawn = {"color": colour, "ms": 4, "capsize": 2, "label": f"k = {k}"}
                     ax.errorbar(rows["S"], rows["share"], yerr=error, fmt="o", **drawn)

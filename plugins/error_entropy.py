@@ -14,12 +14,24 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
 
-from rbptrack.analysis.contract import Analyzer, Report, Runs, Unreadable
-from rbptrack.analysis.families import Family, read_families
-from rbptrack.analysis.figures import COLOURS, MARKERS, grid, log_axis, style
-from rbptrack.errors import RbptrackError
-from rbptrack.ranks import RankHistogram, RankTable
-from rbptrack.stats.power_law import FloatArray, PowerLawFit, fit_power_law
+from rbptrack.analysis import (
+    COLOURS,
+    MARKERS,
+    Analyzer,
+    Drawing,
+    Family,
+    RankHistogram,
+    RankTable,
+    RbptrackError,
+    Report,
+    Runs,
+    Unreadable,
+    grid,
+    log_axis,
+    read_families,
+    style,
+)
+from rbptrack.stats import FloatArray, PowerLawFit, fit_power_law
 
 PARTS = ("ce", "error_entropy", "self_alignment", "confidence")
 LABELS = {
@@ -179,7 +191,6 @@ class ErrorEntropy(Analyzer):
     """
 
     name: ClassVar[str] = "error_entropy"
-    columns: ClassVar[Mapping[str, Mapping[str, str]]] = COLUMNS
     level: float = 0.95
 
     def analyze(self, runs: Runs) -> Report:
@@ -198,14 +209,14 @@ class ErrorEntropy(Analyzer):
         for family, loaded in read_families(runs, load, report.notes):
             found.append(self._parts(family, loaded))
         if not found:
-            raise RbptrackError(" ".join(report.notes) or "no measurement to decompose")
+            raise report.nothing_found("no measurement to decompose")
         parts = [row for p in found for row in self._rows(p)]
         laws = [row for p in found for row in self._law_rows(p)]
         table = pd.DataFrame(parts)
-        report.tables = {"summary": _summary(table), "parts": table}
+        report.add_table("summary", _summary(table), COLUMNS["summary"])
+        report.add_table("parts", table, COLUMNS["parts"])
+        report.add_table("laws", laws, COLUMNS["laws"])
         report.summary = "summary"
-        if laws:
-            report.tables["laws"] = pd.DataFrame(laws)
         for row in parts:
             for part in PARTS[1:]:
                 report.metrics[f"{part}/{row['family']}/{row['dataset']}/{row['size']}"] = row[part]
@@ -219,10 +230,10 @@ class ErrorEntropy(Analyzer):
             span = low if low == high else f"{low} to {high}"
             report.headline = f"error entropy accounts for {span} % of CE's fall from the smallest to the largest size"
         names = sorted({p.family.name for p in found})
-        report.figures = {f"parts_{name}": self._figure([p for p in found if p.family.name == name]) for name in names}
         for name in names:
-            report.captions[f"parts_{name}"] = (
-                "Left: nats per token; right: parts that are positive at every size, with their laws (dotted: no law)."
+            report.drawings[f"parts_{name}"] = Drawing(
+                self._figure([p for p in found if p.family.name == name]),
+                "Left: nats per token; right: parts that are positive at every size, with their laws (dotted: no law).",
             )
         report.notes += [self._sentence(p) for p in found]
         return report

@@ -14,13 +14,26 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
 
-from rbptrack.analysis.contract import Analyzer, Report, Runs, Unreadable
-from rbptrack.analysis.families import Family, read_families
-from rbptrack.analysis.figures import MARKERS, gradient, log_axis, look, panel_per, short_number, style
-from rbptrack.errors import RbptrackError
-from rbptrack.ranks import DocumentCounts, RankHistogram, log_grid
-from rbptrack.stats.bootstrap import bootstrap_metrics, document_weights, paired_covariance
-from rbptrack.stats.power_law import FloatArray, fit_power_law
+from rbptrack.analysis import (
+    MARKERS,
+    Analyzer,
+    DocumentCounts,
+    Drawing,
+    Family,
+    RankHistogram,
+    Report,
+    Runs,
+    Unreadable,
+    colour_and_marker,
+    gradient,
+    log_axis,
+    log_grid,
+    panel_per,
+    read_families,
+    short_number,
+    style,
+)
+from rbptrack.stats import FloatArray, bootstrap_metrics, document_weights, fit_power_law, paired_covariance
 
 _CELL = {
     "dataset": "the dataset",
@@ -123,7 +136,6 @@ class KLaw(Analyzer):
     """
 
     name: ClassVar[str] = "k_law"
-    columns: ClassVar[Mapping[str, Mapping[str, str]]] = COLUMNS
     largest: int = 100
     ks: list[int] = field(default_factory=lambda: [1, 2, 5, 10, 20, 50])
     level: float = 0.95
@@ -156,11 +168,12 @@ class KLaw(Analyzer):
             worth += here
             report.notes.append(f"{family}: {self._sentences(curves, here)}")
         if not found:
-            raise RbptrackError(" ".join(report.notes) or "no measurement to fit")
+            raise report.nothing_found("no measurement to fit")
         table = pd.DataFrame(slopes)
-        report.tables = {"summary": _summary(table), "slopes": table}
-        if worth:
-            report.tables["worth_of_k"] = pd.DataFrame(worth)
+        report.add_table("summary", _summary(table), COLUMNS["summary"])
+        report.add_table("slopes", table, COLUMNS["slopes"])
+        worth_caption = "At constant RBP: how much larger a model equals going from k to 2k (eq. 10)."
+        report.add_table("worth_of_k", worth, COLUMNS["worth_of_k"], caption=worth_caption)
         report.summary = "summary"
         for row in slopes:
             for quantity in ("beta", "r2"):
@@ -173,19 +186,18 @@ class KLaw(Analyzer):
             f"{table['r2'].min():.4f}, points up to {table['largest_deviation'].max():.0%} off the line"
         )
         names = sorted({c.family.name for c in found})
-        report.figures = {
-            f"against_k_{name}": self._against_k([c for c in found if c.family.name == name]) for name in names
-        }
         for name in names:
-            report.captions[f"against_k_{name}"] = "Points: the k of the fit; lines: B k^-beta of each size."
-        report.captions["beta_against_size"] = f"{self.level:.0%} intervals over documents."
-        if worth:
-            report.captions["worth_of_k"] = (
-                "At constant RBP: how much larger a model equals going from k to 2k (eq. 10)."
+            report.drawings[f"against_k_{name}"] = Drawing(
+                self._against_k([c for c in found if c.family.name == name]),
+                "Points: the k of the fit; lines: B k^-beta of each size.",
             )
-        report.figures["beta_against_size"] = self._beta_against_size(found)
+        report.drawings["beta_against_size"] = Drawing(
+            self._beta_against_size(found), f"{self.level:.0%} intervals over documents."
+        )
         if worth:
-            report.figures["worth_of_k"] = self._worth_figure(report.tables["worth_of_k"])
+            report.drawings["worth_of_k"] = Drawing(
+                self._worth_figure(report.tables["worth_of_k"].frame), worth_caption
+            )
         return report
 
     def _every(self, family: Family) -> list[int]:
@@ -200,9 +212,7 @@ class KLaw(Analyzer):
         """The k of the fit: even in ln k; of imported numbers without ranks, those that every run has."""
         if family.vocab_size:
             return [int(k) for k in log_grid(min(self.largest, family.vocab_size))]
-        complete = family.rows.columns[family.rows.notna().all()]
-        logged = [int(c[4:]) for c in complete if c.startswith("rbp_") and c[4:].isdigit()]
-        return sorted(k for k in logged if k <= self.largest)
+        return [k for k in family.logged_ks if k <= self.largest]
 
     def _curves(self, family: Family, counts: list[DocumentCounts]) -> Curves | None:
         if not counts[0].ks:
@@ -366,7 +376,7 @@ class KLaw(Analyzer):
             for ax, dataset in zip(axes, datasets, strict=True):
                 here = [c for c in found if c.family.dataset == dataset]
                 for c in here:
-                    colour, marker = look(names.index(c.family.name))
+                    colour, marker = colour_and_marker(names.index(c.family.name))
                     low, high = np.percentile(c.beta_draws, [tail, 100 - tail], axis=1)
                     error = np.clip([c.beta - low, high - c.beta], 0, None)
                     ax.errorbar(
@@ -396,7 +406,7 @@ class KLaw(Analyzer):
                     rows = rows[np.isfinite(rows["factor_high"])]
                     if not len(rows):
                         continue
-                    colour, _ = look(names.index(name))
+                    colour, _ = colour_and_marker(names.index(name))
                     ax.plot(rows["k"], rows["factor_in_s"], "-", color=colour, label=f"{name}, eq. 10")
                     ax.fill_between(rows["k"], rows["factor_low"], rows["factor_high"], color=colour, alpha=0.15, lw=0)
                     ax.plot(rows["k"], rows["factor_measured"], "o", ms=4.5, color=colour, label=f"{name}, measured")

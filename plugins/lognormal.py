@@ -14,20 +14,37 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
 
-from rbptrack.analysis.contract import Analyzer, Report, Runs, Unreadable
-from rbptrack.analysis.families import Family, read_families
-from rbptrack.analysis.figures import COLOURS, MARKERS, grid, grid_of, legend_of_all, log_axis, look, style
-from rbptrack.errors import RbptrackError
-from rbptrack.ranks import RankHistogram
-from rbptrack.stats.bootstrap import document_weights
-from rbptrack.stats.power_law import FloatArray, fit_power_law
-from rbptrack.stats.rank_distributions import CANDIDATES, Support, integral_approximation
-from rbptrack.stats.rank_fit import (
+from rbptrack.analysis import (
+    COLOURS,
+    MARKERS,
+    Analyzer,
+    Drawing,
+    Family,
+    RankHistogram,
+    RbptrackError,
+    Report,
+    Runs,
+    Unreadable,
+    colour_and_marker,
+    grid,
+    grid_of,
+    legend_of_all,
+    log_axis,
+    read_families,
+    style,
+)
+from rbptrack.stats import (
+    CANDIDATES,
+    FloatArray,
     RankFit,
+    Support,
+    document_weights,
     fit_lognormal,
+    fit_power_law,
     fit_ranks,
     goodness_of_fit,
     information_se,
+    integral_approximation,
     log_sums,
     sampling_kl,
     vuong,
@@ -191,7 +208,6 @@ class Lognormal(Analyzer):
     """
 
     name: ClassVar[str] = "lognormal"
-    columns: ClassVar[Mapping[str, Mapping[str, str]]] = COLUMNS
     level: float = 0.95
     replicates: int = 500
     samples: int = 0
@@ -224,18 +240,15 @@ class Lognormal(Analyzer):
             if sizes:
                 found.append((_only(family, fitted), sizes))
         if not found:
-            raise RbptrackError(" ".join(report.notes) or "no measurement to fit")
+            raise report.nothing_found("no measurement to fit")
         rows = [row for f, several in found for row in self._rows(f, several)]
         table = pd.DataFrame(rows)
         candidates = [row for f, several in found for row in self._candidate_rows(f, several)]
         trends = [row for f, _ in found for row in self._trends(f, table)]
-        report.tables = {
-            "summary": _summary(table, found),
-            "lognormal": table,
-            "candidates": pd.DataFrame(candidates),
-        }
-        if trends:
-            report.tables["trends"] = pd.DataFrame(trends)
+        report.add_table("summary", _summary(table, found), COLUMNS["summary"])
+        report.add_table("lognormal", table, COLUMNS["lognormal"])
+        report.add_table("candidates", candidates, COLUMNS["candidates"])
+        report.add_table("trends", trends, COLUMNS["trends"])
         report.summary = "summary"
         every = [size for _, several in found for size in several]
         names = [SHORT[size.best.candidate.name] for size in every]
@@ -246,20 +259,25 @@ class Lognormal(Analyzer):
             f"{max(size.fits['lognormal'].ks for size in every):.3f}"
         )
         self._metrics(report, rows, candidates)
-        report.figures = {
-            "distribution": self._distribution(found),
-            "misfit": self._misfit(found),
-            "parameters": self._parameters(table),
-            "implied": self._implied(table),
-        }
-        report.captions = {
-            "distribution": "The largest size of each family; observed shares in bins even in ln k.",
-            "misfit": "KL divergence of the observed ranks from each candidate; sampling alone: of as many independent "
-            "tokens drawn from the best candidate.",
-            "parameters": "Of ln P(k) = const - beta ln k - gamma ln^2 k; where gamma's interval reaches 0 (Zipf) "
-            "mu/sigma is not identifiable and not drawn.",
-            "implied": "Dashes: exact sums over the fitted lognormal; dots: the appendix's integral approximations, "
-            "which also ignore that ranks end at |V|: for comparison only.",
+        report.drawings = {
+            "distribution": Drawing(
+                self._distribution(found), "The largest size of each family; observed shares in bins even in ln k."
+            ),
+            "misfit": Drawing(
+                self._misfit(found),
+                "KL divergence of the observed ranks from each candidate; sampling alone: of as many independent "
+                "tokens drawn from the best candidate.",
+            ),
+            "parameters": Drawing(
+                self._parameters(table),
+                "Of ln P(k) = const - beta ln k - gamma ln^2 k; where gamma's interval reaches 0 (Zipf) mu/sigma is "
+                "not identifiable and not drawn.",
+            ),
+            "implied": Drawing(
+                self._implied(table),
+                "Dashes: exact sums over the fitted lognormal; dots: the appendix's integral approximations, which "
+                "also ignore that ranks end at |V|: for comparison only.",
+            ),
         }
         for one_family, several in found:
             report.notes.append(f"{one_family}: {self._sentences(one_family, several, table, trends)}")
@@ -541,7 +559,7 @@ def _against_size(table: pd.DataFrame, words: Mapping[str, str], draw: Any, *, l
             quantity, mine = list(words)[j], table[table["dataset"] == datasets[i]]
             for number, name in enumerate(names):
                 rows = mine[(mine["family"] == name) & mine[quantity].notna()]
-                colour, marker = look(number)
+                colour, marker = colour_and_marker(number)
                 draw(ax, rows, quantity, {"color": colour, "marker": marker, "ms": 4.5, "lw": 1.1})
             if mine[quantity].isna().all():
                 ax.text(0.5, 0.5, "not identifiable", transform=ax.transAxes, ha="center", color="0.4")

@@ -13,13 +13,23 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from rbptrack.analysis.contract import Analyzer, Report, Runs
-from rbptrack.analysis.families import Family, read_families
-from rbptrack.analysis.figures import COLOURS, log_axis, look, panel_per, panels, style
-from rbptrack.errors import RbptrackError
-from rbptrack.ranks import DocumentCounts, log_grid
-from rbptrack.stats.bootstrap import law_values, paired_covariance
-from rbptrack.stats.power_law import FloatArray, fit_power_law, lack_of_fit
+from rbptrack.analysis import (
+    COLOURS,
+    Analyzer,
+    DocumentCounts,
+    Drawing,
+    Family,
+    Report,
+    Runs,
+    colour_and_marker,
+    log_axis,
+    log_grid,
+    panel_per,
+    panels,
+    read_families,
+    style,
+)
+from rbptrack.stats import FloatArray, fit_power_law, lack_of_fit, law_values, paired_covariance
 
 HOLDS, NOISE, DEVIATES, INVERSE = "law holds", "noise-limited", "systematic deviation", "inverse"
 _CLASSES = {
@@ -29,6 +39,50 @@ _CLASSES = {
     INVERSE: (COLOURS[3], "xxx"),
 }
 KEY = {"dataset": "the dataset", "family": "the family", "k": "of RBP_k"}
+
+
+COLUMNS: dict[str, dict[str, str]] = {
+    "summary": {
+        "dataset": "the dataset",
+        "family": "the family",
+        "k*": "largest k with alpha at least 2 standard errors from 0 at it and every smaller k",
+        "|V|": "smallest vocabulary of the family",
+        "misses": "tokens of the largest model with rank above k*",
+        "beyond k*": "what most k beyond it are",
+    },
+    "verdicts": KEY
+    | {
+        "verdict": "law holds, noise-limited, systematic deviation or inverse",
+        "alpha": "exponent of -ln RBP_k",
+        "alpha_low": "lower end of its interval",
+        "alpha_high": "upper end",
+        "snr": "|alpha| / its standard error",
+        "misses": "tokens with rank above k, fewest of all sizes",
+        "design_effect": "variance of RBP_k over documents / binomial variance, largest model",
+        "chi2": "of the line under sampling noise and usual scatter, m - 2 degrees of freedom",
+        "p": "its p",
+        "r2": "R^2 observed",
+        "r2_expected": "median R^2 if the line were true under that noise",
+        "r2_low": "lower end of its band",
+        "r2_high": "upper end",
+    },
+    "documents": KEY
+    | {
+        "document": "number in the selection",
+        "tokens": "scored tokens in it",
+        "misses": "tokens with rank above k, largest model",
+        "share": "of all misses of that model",
+        "alpha_without": "exponent when this document is left out",
+        "alpha": "exponent with all documents",
+    },
+    "tokens": KEY
+    | {
+        "token": "id in the vocabulary of the right token",
+        "misses": "times its rank was above k, largest model",
+        "share": "of all misses",
+        "occurrences": "times it was the right token",
+    },
+}
 
 
 @dataclass(kw_only=True)
@@ -52,48 +106,6 @@ class NoiseFloor(Analyzer):
     """
 
     name: ClassVar[str] = "noise_floor"
-    columns: ClassVar[dict[str, dict[str, str]]] = {
-        "summary": {
-            "dataset": "the dataset",
-            "family": "the family",
-            "k*": "largest k with alpha at least 2 standard errors from 0 at it and every smaller k",
-            "|V|": "smallest vocabulary of the family",
-            "misses": "tokens of the largest model with rank above k*",
-            "beyond k*": "what most k beyond it are",
-        },
-        "verdicts": KEY
-        | {
-            "verdict": "law holds, noise-limited, systematic deviation or inverse",
-            "alpha": "exponent of -ln RBP_k",
-            "alpha_low": "lower end of its interval",
-            "alpha_high": "upper end",
-            "snr": "|alpha| / its standard error",
-            "misses": "tokens with rank above k, fewest of all sizes",
-            "design_effect": "variance of RBP_k over documents / binomial variance, largest model",
-            "chi2": "of the line under sampling noise and usual scatter, m - 2 degrees of freedom",
-            "p": "its p",
-            "r2": "R^2 observed",
-            "r2_expected": "median R^2 if the line were true under that noise",
-            "r2_low": "lower end of its band",
-            "r2_high": "upper end",
-        },
-        "documents": KEY
-        | {
-            "document": "number in the selection",
-            "tokens": "scored tokens in it",
-            "misses": "tokens with rank above k, largest model",
-            "share": "of all misses of that model",
-            "alpha_without": "exponent when this document is left out",
-            "alpha": "exponent with all documents",
-        },
-        "tokens": KEY
-        | {
-            "token": "id in the vocabulary of the right token",
-            "misses": "times its rank was above k, largest model",
-            "share": "of all misses",
-            "occurrences": "times it was the right token",
-        },
-    }
     per_decade: int = 12
     snr: float = 2.0
     p_deviation: float = 0.01
@@ -122,23 +134,27 @@ class NoiseFloor(Analyzer):
             report.metrics[f"k_star/{family.name}/{family.dataset}"] = float(_k_star(table, self.snr))
             report.notes.append(self._sentence(family, table, documents))
         if not verdicts:
-            raise RbptrackError(" ".join(report.notes) or "no measurement to judge")
-        report.tables["summary"] = pd.DataFrame(summary)
-        report.tables["verdicts"] = pd.concat(verdicts.values(), ignore_index=True)
-        for name, rows in (("documents", documents), ("tokens", tokens)):
-            if rows:
-                report.tables[name] = pd.DataFrame(rows)
-        report.figures = {
-            "verdict_of_each_k": _map(verdicts),
-            "signal_to_noise": self._signal(verdicts),
-            "r2_observed_and_expected": _r2(verdicts),
-        }
-        report.captions = {
-            "verdict_of_each_k": "What each k is, from k = 1 to |V|.",
-            "signal_to_noise": f"|α| over its standard error; the law is visible above {self.snr:g} (dashed).",
-            "r2_observed_and_expected": "Lines: R² observed; bands: R² that noise and the usual scatter between models "
-            f"would leave if the law were true ({self.level:.0%}).",
-            "documents": "At the first k where no law holds, or else the largest: where the misses (rank above k) are.",
+            raise report.nothing_found("no measurement to judge")
+        report.add_table("summary", summary, COLUMNS["summary"])
+        report.add_table("verdicts", pd.concat(verdicts.values(), ignore_index=True), COLUMNS["verdicts"])
+        report.add_table(
+            "documents",
+            documents,
+            COLUMNS["documents"],
+            caption="At the first k where no law holds, or else the largest: where the misses (rank above k) are.",
+        )
+        report.add_table("tokens", tokens, COLUMNS["tokens"])
+        report.drawings = {
+            "verdict_of_each_k": Drawing(_map(verdicts), "What each k is, from k = 1 to |V|."),
+            "signal_to_noise": Drawing(
+                self._signal(verdicts),
+                f"|α| over its standard error; the law is visible above {self.snr:g} (dashed).",
+            ),
+            "r2_observed_and_expected": Drawing(
+                _r2(verdicts),
+                "Lines: R² observed; bands: R² that noise and the usual scatter between models "
+                f"would leave if the law were true ({self.level:.0%}).",
+            ),
         }
         stars = [f"{f} on {d} {_k_star(t, self.snr):,}" for (f, d), t in verdicts.items()]
         report.headline = f"the law is visible up to k* = {'; '.join(stars)}"
@@ -164,7 +180,7 @@ class NoiseFloor(Analyzer):
             spread = float(np.exp(-draws[-1, :, i + 1]).var(ddof=1))
             binomial = p * (1 - p) / tokens[-1]
             row = {"dataset": family.dataset, "family": family.name, "k": k, "verdict": NOISE}
-            row |= dict.fromkeys(list(self.columns["verdicts"])[4:], float("nan"))
+            row |= dict.fromkeys(list(COLUMNS["verdicts"])[4:], float("nan"))
             row |= {"misses": int(misses[:, i].min()), "design_effect": spread / binomial if binomial > 0 else np.nan}
             if k in fits:
                 covariance, law = fits[k]
@@ -184,7 +200,7 @@ class NoiseFloor(Analyzer):
                     else NOISE
                 )
             rows.append(row)
-        return pd.DataFrame(rows, columns=list(self.columns["verdicts"]))
+        return pd.DataFrame(rows, columns=list(COLUMNS["verdicts"]))
 
     def _documents(self, family: Family, counts: list[DocumentCounts], k: int) -> Iterator[dict[str, Any]]:
         """The documents that hold most of the largest model's misses, and what each does to alpha."""
@@ -255,7 +271,9 @@ class NoiseFloor(Analyzer):
             for ax, dataset in zip(axes, datasets, strict=True):
                 for name in (f for f in names if (f, dataset) in verdicts):
                     table = verdicts[name, dataset]
-                    ax.plot(table["k"], table["snr"], "-", lw=1.5, color=look(names.index(name))[0], label=name)
+                    ax.plot(
+                        table["k"], table["snr"], "-", lw=1.5, color=colour_and_marker(names.index(name))[0], label=name
+                    )
                 ax.axhline(self.snr, ls="--", lw=1, color="#57606a")
                 ax.set(xscale="log", xlabel="k", ylabel="|α| / its standard error")
                 ax.legend(fontsize=8)
@@ -351,7 +369,7 @@ def _r2(verdicts: dict[Any, pd.DataFrame]) -> Figure:
         figure, axes = panel_per(datasets, sharey=True)
         for ax, dataset in zip(axes, datasets, strict=True):
             for name in (f for f in names if (f, dataset) in verdicts):
-                table, colour = verdicts[name, dataset], look(names.index(name))[0]
+                table, colour = verdicts[name, dataset], colour_and_marker(names.index(name))[0]
                 ax.plot(table["k"], table["r2"], "-", lw=1.5, color=colour, label=name)
                 ax.fill_between(table["k"], table["r2_low"], table["r2_high"], color=colour, alpha=0.15, lw=0)
             ax.set(xscale="log", xlabel="k", ylabel="R² of the fit on log axes")

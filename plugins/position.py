@@ -8,13 +8,24 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from rbptrack.analysis.contract import Analyzer, Report, Runs
-from rbptrack.analysis.families import Family, read_families
-from rbptrack.analysis.figures import legend_of_all, log_axis, look, panel_per, short_number, style
-from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.ranks import RankTable
-from rbptrack.stats.bootstrap import document_weights, paired_covariance
-from rbptrack.stats.power_law import FloatArray, PowerLawFit, fit_power_law
+from rbptrack.analysis import (
+    Analyzer,
+    BadInput,
+    Drawing,
+    Family,
+    RankTable,
+    Report,
+    Runs,
+    colour_and_marker,
+    legend_of_all,
+    log_axis,
+    panel_per,
+    rbp_name,
+    read_families,
+    short_number,
+    style,
+)
+from rbptrack.stats import FloatArray, PowerLawFit, document_weights, fit_power_law, paired_covariance
 
 CE = 0  # stands for cross-entropy where a k is expected
 _LEGEND = 1.6  # inches
@@ -50,6 +61,35 @@ class Binned:
     draws: FloatArray
 
 
+COLUMNS: dict[str, dict[str, str]] = {
+    "early_and_late": KEY
+    | {
+        "early": "positions",
+        "late": "positions",
+        "y_early": "CE or -ln RBP_k of the largest size, early",
+        "y_late": "late",
+        "alpha_early": "exponent of the law in size, early",
+        "alpha_late": "late",
+        "difference": "alpha late - alpha early",
+        "low": "lower end of its interval (same models, same documents: paired)",
+        "high": "upper end",
+    },
+    "laws": KEY
+    | BIN
+    | {
+        "tokens": "scored tokens in the bin",
+        "alpha": "exponent of the law in size within the bin",
+        "alpha_low": "lower end of its interval",
+        "alpha_high": "upper end",
+        "r2": "R^2 on logarithms",
+    },
+    "curves": KEY
+    | {"size": "published label", "S": "size"}
+    | BIN
+    | {"tokens": "scored tokens in the bin", "y": "CE or -ln RBP_k", "se": "standard error (document bootstrap)"},
+}
+
+
 @dataclass(kw_only=True)
 class Position(Analyzer):
     """How rank and cross-entropy improve with the position in the text, and the law in size early and late.
@@ -67,33 +107,6 @@ class Position(Analyzer):
     """
 
     name: ClassVar[str] = "position"
-    columns: ClassVar[dict[str, dict[str, str]]] = {
-        "early_and_late": KEY
-        | {
-            "early": "positions",
-            "late": "positions",
-            "y_early": "CE or -ln RBP_k of the largest size, early",
-            "y_late": "late",
-            "alpha_early": "exponent of the law in size, early",
-            "alpha_late": "late",
-            "difference": "alpha late - alpha early",
-            "low": "lower end of its interval (same models, same documents: paired)",
-            "high": "upper end",
-        },
-        "laws": KEY
-        | BIN
-        | {
-            "tokens": "scored tokens in the bin",
-            "alpha": "exponent of the law in size within the bin",
-            "alpha_low": "lower end of its interval",
-            "alpha_high": "upper end",
-            "r2": "R^2 on logarithms",
-        },
-        "curves": KEY
-        | {"size": "published label", "S": "size"}
-        | BIN
-        | {"tokens": "scored tokens in the bin", "y": "CE or -ln RBP_k", "se": "standard error (document bootstrap)"},
-    }
     ks: list[int] = field(default_factory=lambda: [1, 10, 100])
     shown: int = 10
     share: float = 0.5
@@ -113,32 +126,26 @@ class Position(Analyzer):
             else:
                 found[family.name, family.dataset] = binned
         if not found:
-            raise RbptrackError(" ".join(report.notes) or "no measurement with positions")
+            raise report.nothing_found("no measurement with positions")
         laws = [row for b in found.values() for row in self._laws(b)]
         contrasts = [row for b in found.values() for row in self._contrasts(b)]
-        report.tables = {"curves": pd.DataFrame([row for b in found.values() for row in self._curves(b)])}
+        report.add_table("early_and_late", contrasts, COLUMNS["early_and_late"])
         if contrasts:
-            report.tables = {
-                "early_and_late": pd.DataFrame(contrasts),
-                "laws": pd.DataFrame(laws),
-                **report.tables,
-            }
-            for row in contrasts:
-                where = f"{row['family']}/{row['dataset']}/{row['metric'].lower()}"
-                report.metrics[f"alpha_late_minus_early/{where}"] = row["difference"]
-        report.figures = {
-            f"rbp_{self.shown}_by_position": self._by_position(found, self.shown),
-            "ce_by_position": self._by_position(found, CE),
-        }
-        report.captions = {
-            f"rbp_{self.shown}_by_position": "Thick: the largest size; thin: the smallest; bands: 95 % intervals "
+            report.add_table("laws", laws, COLUMNS["laws"])
+        report.add_table("curves", [row for b in found.values() for row in self._curves(b)], COLUMNS["curves"])
+        for row in contrasts:
+            where = f"{row['family']}/{row['dataset']}/{row['metric'].lower()}"
+            report.metrics[f"alpha_late_minus_early/{where}"] = row["difference"]
+        report.drawings[f"{rbp_name(self.shown)}_by_position"] = Drawing(
+            self._by_position(found, self.shown),
+            "Thick: the largest size; thin: the smallest; bands: 95 % intervals "
             "(documents resampled). Every bin reads the same documents. Beyond the sequence length a token has "
-            "less context than its position says."
-        }
+            "less context than its position says.",
+        )
+        report.drawings["ce_by_position"] = Drawing(self._by_position(found, CE))
         if laws:
-            report.figures["alpha_by_position"] = self._alpha(laws)
-            report.captions["alpha_by_position"] = (
-                "Exponent of the law in size among tokens at each position, with interval."
+            report.drawings["alpha_by_position"] = Drawing(
+                self._alpha(laws), "Exponent of the law in size among tokens at each position, with interval."
             )
         report.notes += [self._sentence(b, contrasts) for b in found.values()]
         report.headline = self._headline(contrasts) or report.notes[-1]
@@ -281,7 +288,7 @@ class Position(Analyzer):
             for ax, dataset in zip(axes, datasets, strict=True):
                 seen: list[FloatArray] = []
                 for name in (n for n in names if (n, dataset) in found):
-                    b, colour = found[name, dataset], look(names.index(name))[0]
+                    b, colour = found[name, dataset], colour_and_marker(names.index(name))[0]
                     x = np.sqrt(np.maximum(b.first, 0.5) * np.maximum(b.last, 0.5))
                     for i, width in {0: 0.8, len(b.family.s) - 1: 2.0}.items():
                         y, draws = b.values[i, :, column], b.draws[i, :, :, column]
@@ -311,7 +318,7 @@ class Position(Analyzer):
                         ]
                         if rows.empty:
                             continue
-                        colour = look(names.index(name))[0]
+                        colour = colour_and_marker(names.index(name))[0]
                         x = np.sqrt(np.maximum(rows["first"], 0.5) * np.maximum(rows["last"], 0.5))
                         ax.plot(
                             x, rows["alpha"], line, marker=".", ms=5, lw=1.4, color=colour, label=f"{name}, {metric}"

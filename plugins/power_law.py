@@ -12,19 +12,34 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from rbptrack.analysis.contract import Analyzer, Report, Runs
-from rbptrack.analysis.families import Family, families, read_families
-from rbptrack.analysis.figures import legend_of_all, log_axis, look, panel_per, short_number, style
-from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.ranks import DocumentCounts, log_grid
-from rbptrack.stats.bootstrap import law_values, paired_covariance
-from rbptrack.stats.law_forms import Verdict, compare_forms
-from rbptrack.stats.power_law import (
+from rbptrack.analysis import (
+    Analyzer,
+    BadInput,
+    DocumentCounts,
+    Drawing,
+    Family,
+    Report,
+    Runs,
+    colour_and_marker,
+    families,
+    legend_of_all,
+    log_axis,
+    log_grid,
+    panel_per,
+    read_families,
+    short_number,
+    style,
+)
+from rbptrack.stats import (
     FloatArray,
     PowerLawFit,
+    Verdict,
+    compare_forms,
     fit_power_law,
     huber_alpha,
+    law_values,
     leave_largest_out,
+    paired_covariance,
     pool,
     without_each,
 )
@@ -59,6 +74,75 @@ class Fit:
         return {"dataset": self.family.dataset, "family": self.family.name, "metric": self.metric}
 
 
+COLUMNS: dict[str, dict[str, str]] = {
+    "laws": KEY
+    | {
+        "alpha": "exponent",
+        "95 % interval": "of alpha: t with m - 2 degrees of freedom over scatter between models and sampling error",
+        "R^2": "of the fit on logarithms",
+        "sizes": "number of sizes m",
+        "largest, left out": "error at the largest size of the law fitted without it",
+        "form": "M0 a plain power law, M1 with an irreducible term, M2 broken; m < 6: too few sizes to tell",
+    },
+    "fits": KEY
+    | {
+        "k": "of RBP_k; 0 for CE",
+        "sizes": "number of sizes m",
+        "alpha": "exponent, least squares on ln S and ln y",
+        "alpha_low": "lower end of its interval",
+        "alpha_high": "upper end",
+        "alpha_se": "its standard error",
+        "alpha_huber": "by Huber's loss: a check",
+        "A": "prefactor, for S in the unit of the option size",
+        "r2": "R^2 of the fit on logarithms",
+        "tau": "standard deviation between models beyond sampling error, in ln y (REML)",
+        "left_out_error": "predicted / measured - 1 at the largest size when it is left out",
+    },
+    "forms": KEY
+    | {
+        "form": "M0: A S^-alpha; M1: E + A S^-alpha, from 6 sizes; M2: broken, from 12 sizes",
+        "preferred": "whether this form is the one that the points support",
+        "aicc": "Akaike's criterion for small samples, tau counted; lower is better",
+        "alpha": "exponent under this form (below the break for M2)",
+        "alpha_se": "its standard error from the likelihood's curvature",
+        "E": "irreducible term, in y's unit",
+        "E_se": "its standard error; empty at the bound 0",
+        "starts_agree": "whether the fits from several starts ended at the same parameters",
+        "p_irreducible": "p of E = 0 (boundary: half chi2_0, half chi2_1)",
+    },
+    "points": KEY
+    | {
+        "k": "of RBP_k; 0 for CE",
+        "size": "published label",
+        "S": "size",
+        "y": "CE in nats, or -ln RBP_k",
+        "se_ln_y": "sampling error of ln y (document bootstrap)",
+        "residual": "ln y - ln of the law",
+        "alpha_without": "exponent when this size is left out",
+        "influence": "alpha - alpha_without, in standard errors of alpha",
+    },
+    "forecasts": KEY
+    | {
+        "S": "size asked for",
+        "predicted": "-ln RBP_k or CE at S, if the law holds there",
+        "low": "lower end of its interval, for one more model of that size",
+        "high": "upper end",
+        "beyond": "S over the largest size measured",
+        "rbp": "RBP_k predicted",
+    },
+    "pooled": KEY
+    | {
+        "mean": "mean exponent over families (random effects, REML)",
+        "mean_low": "lower end of its interval",
+        "mean_high": "upper end",
+        "between": "standard deviation between families",
+        "alpha": "the family's own exponent",
+        "shrunk": "drawn towards the mean by as much as it is uncertain",
+    },
+    "equal_tokens": KEY | {"tokens": "training tokens of all models fitted", "sizes": "how many models"} | INTERVAL,
+}
+
+
 @dataclass(kw_only=True)
 class PowerLaw(Analyzer):
     """-ln RBP_k = A S^-alpha (and CE): exponents, intervals, R^2.
@@ -78,73 +162,6 @@ class PowerLaw(Analyzer):
     """
 
     name: ClassVar[str] = "power_law"
-    columns: ClassVar[dict[str, dict[str, str]]] = {
-        "laws": KEY
-        | {
-            "alpha": "exponent",
-            "95 % interval": "of alpha: t with m - 2 degrees of freedom over scatter between models and sampling error",
-            "R^2": "of the fit on logarithms",
-            "sizes": "number of sizes m",
-            "largest, left out": "error at the largest size of the law fitted without it",
-            "form": "M0 a plain power law, M1 with an irreducible term, M2 broken; m < 6: too few sizes to tell",
-        },
-        "fits": KEY
-        | {
-            "k": "of RBP_k; 0 for CE",
-            "sizes": "number of sizes m",
-            "alpha": "exponent, least squares on ln S and ln y",
-            "alpha_low": "lower end of its interval",
-            "alpha_high": "upper end",
-            "alpha_se": "its standard error",
-            "alpha_huber": "by Huber's loss: a check",
-            "A": "prefactor, for S in the unit of the option size",
-            "r2": "R^2 of the fit on logarithms",
-            "tau": "standard deviation between models beyond sampling error, in ln y (REML)",
-            "left_out_error": "predicted / measured - 1 at the largest size when it is left out",
-        },
-        "forms": KEY
-        | {
-            "form": "M0: A S^-alpha; M1: E + A S^-alpha, from 6 sizes; M2: broken, from 12 sizes",
-            "preferred": "whether this form is the one that the points support",
-            "aicc": "Akaike's criterion for small samples, tau counted; lower is better",
-            "alpha": "exponent under this form (below the break for M2)",
-            "alpha_se": "its standard error from the likelihood's curvature",
-            "E": "irreducible term, in y's unit",
-            "E_se": "its standard error; empty at the bound 0",
-            "starts_agree": "whether the fits from several starts ended at the same parameters",
-            "p_irreducible": "p of E = 0 (boundary: half chi2_0, half chi2_1)",
-        },
-        "points": KEY
-        | {
-            "k": "of RBP_k; 0 for CE",
-            "size": "published label",
-            "S": "size",
-            "y": "CE in nats, or -ln RBP_k",
-            "se_ln_y": "sampling error of ln y (document bootstrap)",
-            "residual": "ln y - ln of the law",
-            "alpha_without": "exponent when this size is left out",
-            "influence": "alpha - alpha_without, in standard errors of alpha",
-        },
-        "forecasts": KEY
-        | {
-            "S": "size asked for",
-            "predicted": "-ln RBP_k or CE at S, if the law holds there",
-            "low": "lower end of its interval, for one more model of that size",
-            "high": "upper end",
-            "beyond": "S over the largest size measured",
-            "rbp": "RBP_k predicted",
-        },
-        "pooled": KEY
-        | {
-            "mean": "mean exponent over families (random effects, REML)",
-            "mean_low": "lower end of its interval",
-            "mean_high": "upper end",
-            "between": "standard deviation between families",
-            "alpha": "the family's own exponent",
-            "shrunk": "drawn towards the mean by as much as it is uncertain",
-        },
-        "equal_tokens": KEY | {"tokens": "training tokens of all models fitted", "sizes": "how many models"} | INTERVAL,
-    }
     ks: list[int] = field(default_factory=lambda: [1, 10, 100, 1000])
     curve_points: int = 8
     level: float = 0.95
@@ -173,21 +190,19 @@ class PowerLaw(Analyzer):
                 if fits:
                     laws[family.name, family.dataset] = fits
         if not laws:
-            raise RbptrackError(" ".join(report.notes) or "no measurement to fit")
+            raise report.nothing_found("no measurement to fit")
         shown = [fit for fits in laws.values() for k, fit in fits.items() if k in (CE, *self.ks)]
         verdicts = [compare_forms(fit.s, fit.y, fit.covariance) for fit in shown]
-        report.tables["laws"] = pd.DataFrame([_summary(f, v) for f, v in zip(shown, verdicts, strict=True)])
-        report.tables["forms"] = pd.DataFrame(
-            [row for f, v in zip(shown, verdicts, strict=True) for row in _form_rows(f, v)]
-        )
-        report.tables["points"] = pd.DataFrame([row for fit in shown for row in _point_rows(fit)])
-        report.tables["fits"] = pd.DataFrame([_row(fit) for fits in laws.values() for fit in fits.values()])
-        if self.forecast:
-            report.tables["forecasts"] = self._forecasts(shown)
+        judged = list(zip(shown, verdicts, strict=True))
+        report.add_table("laws", (_summary(f, v) for f, v in judged), COLUMNS["laws"])
+        report.add_table("forms", (row for f, v in judged for row in _form_rows(f, v)), COLUMNS["forms"])
+        report.add_table("points", (row for fit in shown for row in _point_rows(fit)), COLUMNS["points"])
+        report.add_table("fits", (_row(fit) for fits in laws.values() for fit in fits.values()), COLUMNS["fits"])
+        report.add_table("forecasts", self._forecasts(shown), COLUMNS["forecasts"])
         if self.pool:
-            report.tables["pooled"] = self._pooled(shown, report)
+            report.add_table("pooled", self._pooled(shown, report), COLUMNS["pooled"])
         if self.training_tokens:
-            report.tables["equal_tokens"] = self._equal_tokens(shown, report)
+            report.add_table("equal_tokens", self._equal_tokens(shown, report), COLUMNS["equal_tokens"])
         for fit in shown:
             where = f"{fit.family.name}/{fit.family.dataset}/{fit.metric.lower()}"
             report.metrics |= {
@@ -349,15 +364,15 @@ class PowerLaw(Analyzer):
     def _figures(self, report: Report, laws: dict[tuple[str, str], dict[int, Fit]]) -> None:
         for k in [k for k in [*self.ks, CE] if any(k in fits for fits in laws.values())]:
             name = "ce_against_size" if k == CE else f"rbp_{k}_against_size"
-            report.figures[name] = self._against_size(laws, k)
-        report.figures["alpha_against_k"] = self._against_k(laws, "alpha")
-        report.figures["r2_against_k"] = self._against_k(laws, "r2")
-        some = next(n for n in report.figures)
-        report.captions[some] = (
-            "Points: measured, with 95 % sampling intervals (documents resampled; often smaller than the marker). "
-            "Lines: least squares on both logarithms."
+            caption = (
+                "Points: measured, with 95 % sampling intervals (documents resampled; often smaller than the marker). "
+                "Lines: least squares on both logarithms."
+            )
+            report.drawings[name] = Drawing(self._against_size(laws, k), "" if report.drawings else caption)
+        report.drawings["alpha_against_k"] = Drawing(
+            self._against_k(laws, "alpha"), "Exponent at each k, with its interval; dashed: cross-entropy's."
         )
-        report.captions["alpha_against_k"] = "Exponent at each k, with its interval; dashed: cross-entropy's."
+        report.drawings["r2_against_k"] = Drawing(self._against_k(laws, "r2"))
 
     def _against_size(self, laws: dict[tuple[str, str], dict[int, Fit]], k: int) -> Figure:
         """The paper's figures 3 to 5: one panel per dataset, one colour per family, log-log."""
@@ -367,7 +382,7 @@ class PowerLaw(Analyzer):
             for ax, dataset in zip(axes, datasets, strict=True):
                 drawn = [(f, laws[f, dataset][k]) for f in families if k in laws.get((f, dataset), {})]
                 for family, fit in drawn:
-                    colour, marker = look(families.index(family))
+                    colour, marker = colour_and_marker(families.index(family))
                     line = np.geomspace(fit.s.min(), fit.s.max(), 50)
                     label = f"{family}: α = {fit.law.alpha:.3f}, R² = {fit.law.r2:.3f}"
                     error = 1.96 * np.sqrt(np.diag(fit.covariance)) * fit.y
@@ -391,7 +406,7 @@ class PowerLaw(Analyzer):
             figure, axes = panel_per(datasets, sharey=True, legend=_LEGEND)
             for ax, dataset in zip(axes, datasets, strict=True):
                 for family in (f for f in families if (f, dataset) in laws):
-                    fits, (colour, _) = laws[family, dataset], look(families.index(family))
+                    fits, (colour, _) = laws[family, dataset], colour_and_marker(families.index(family))
                     ks = sorted(k for k in fits if k != CE)
                     values = [getattr(fits[k].law, quantity) for k in ks]
                     ax.plot(ks, values, "-", lw=1.5, color=colour, label=f"{family}, RBP$_k$")

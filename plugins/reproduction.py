@@ -10,13 +10,21 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
 
-from rbptrack.analysis.contract import Analyzer, Report, Runs
-from rbptrack.analysis.families import Family, read_families
-from rbptrack.analysis.figures import look, panels, style
-from rbptrack.errors import RbptrackError
-from rbptrack.ranks import DocumentCounts, log_grid
-from rbptrack.stats.bootstrap import law_values, paired_covariance
-from rbptrack.stats.power_law import FloatArray, fit_power_law
+from rbptrack.analysis import (
+    Analyzer,
+    DocumentCounts,
+    Drawing,
+    Family,
+    RbptrackError,
+    Report,
+    Runs,
+    colour_and_marker,
+    log_grid,
+    panels,
+    read_families,
+    style,
+)
+from rbptrack.stats import FloatArray, fit_power_law, law_values, paired_covariance
 
 REFERENCE = Path(__file__).with_name("reference")
 SOURCE = "ICLR 2026 submission draft of arXiv 2510.20387"
@@ -49,6 +57,25 @@ def _columns(*more: str) -> dict[str, str]:
     return keys | {name: meaning[name] for name in more} | {k: v for k, v in _COMPARED.items() if k not in keys}
 
 
+COLUMNS: dict[str, dict[str, str]] = {
+    "verdicts": {
+        "table": "of the draft: 1 in k, 2 in size",
+        "dataset": "the dataset",
+        "family": "the family",
+        AGREES: "cells",
+        DIFFERS: "cells",
+        UNSURE: "cells",
+        "largest difference": "relative, with its cell",
+    },
+    "law_in_size": _columns("metric", "published_sizes", "sizes"),
+    "law_in_k": _columns("size")
+    | {
+        "published_se": "taken as yours (as many documents), and rounding",
+        "yours_every_k": "your exponent with every k weighing the same, instead of k even in ln k",
+    },
+}
+
+
 @dataclass(kw_only=True)
 class Reproduction(Analyzer):
     """Your exponents and R^2 beside the authors' published ones, with a verdict for each.
@@ -61,23 +88,6 @@ class Reproduction(Analyzer):
     """
 
     name: ClassVar[str] = "reproduction"
-    columns: ClassVar[dict[str, dict[str, str]]] = {
-        "verdicts": {
-            "table": "of the draft: 1 in k, 2 in size",
-            "dataset": "the dataset",
-            "family": "the family",
-            AGREES: "cells",
-            DIFFERS: "cells",
-            UNSURE: "cells",
-            "largest difference": "relative, with its cell",
-        },
-        "law_in_size": _columns("metric", "published_sizes", "sizes"),
-        "law_in_k": _columns("size")
-        | {
-            "published_se": "taken as yours (as many documents), and rounding",
-            "yours_every_k": "your exponent with every k weighing the same, instead of k even in ln k",
-        },
-    }
     tolerance: float = 0.2
     largest_k: int = 100
     replicates: int = 1000
@@ -114,16 +124,21 @@ class Reproduction(Analyzer):
             theirs = in_k[(in_k["family"] == name) & (in_k["dataset"] == family.dataset)]
             models += self._in_k(family, theirs, values[:, columns], draws[:, :, columns])
         if not sizes and not models:
-            raise RbptrackError(" ".join(report.notes) or "no cell of the published tables was measured")
-        for table, rows in (("law_in_size", sizes), ("law_in_k", models)):
-            if rows:
-                report.tables[table] = pd.DataFrame(rows, columns=list(self.columns[table]))
-        report.tables = {"verdicts": _verdicts(report.tables), **report.tables}
+            raise report.nothing_found("no cell of the published tables was measured")
+        tables = {
+            table: pd.DataFrame(rows, columns=list(COLUMNS[table]))
+            for table, rows in (("law_in_size", sizes), ("law_in_k", models))
+            if rows
+        }
+        report.add_table("verdicts", _verdicts(tables), COLUMNS["verdicts"])
+        for name, table in tables.items():
+            report.add_table(name, table, COLUMNS[name])
         for row in sizes:
             where = f"{row['family']}/{row['dataset']}/{row['metric']}"
             report.metrics[f"alpha_minus_published/{where}"] = row["difference"]
-        report.figures["yours_against_published"] = _figure(report.tables)
-        report.captions["yours_against_published"] = f"Published: {SOURCE}. Bars: 95 % intervals; line: equality."
+        report.drawings["yours_against_published"] = Drawing(
+            _figure(tables), f"Published: {SOURCE}. Bars: 95 % intervals; line: equality."
+        )
         report.headline = _counts(sizes + models)
         report.notes.insert(0, f"{report.headline[0].upper()}{report.headline[1:]} ({SOURCE}).")
         report.notes += self._caveats(known, sizes)
@@ -258,7 +273,7 @@ def _figure(tables: dict[str, pd.DataFrame]) -> Figure:
         figure, axes = panels(1, len(shown), width=4.2, height=3.9)
         for ax, (name, title) in zip(axes[0], shown, strict=True):
             for family, rows in tables[name].groupby("family", sort=True):
-                colour, marker = look(names.index(str(family)))
+                colour, marker = colour_and_marker(names.index(str(family)))
                 error = {"xerr": 1.96 * rows["published_se"], "yerr": 1.96 * rows["se"]}
                 ax.errorbar(
                     rows["published"], rows["yours"], fmt=marker, ms=4.5, lw=0.8, color=colour, label=family, **error

@@ -280,13 +280,12 @@ class ShownReport(Report):
         from rbptrack.reporting.page import svg
 
         parts = [f"<h3>{escape(self.title)}</h3>", *(f"<p>{escape(note)}</p>" for note in self.notes)]
-        for name, figure in self.figures.items():
-            parts.append(
-                f"<figure>{svg(figure)}<figcaption>{escape(self.captions.get(name, name))}</figcaption></figure>"
-            )
+        for name, drawing in self.drawings.items():
+            caption = escape(drawing.caption or name)
+            parts.append(f"<figure>{svg(drawing.figure)}<figcaption>{caption}</figcaption></figure>")
         for name, table in self.tables.items():
-            html = table.to_html(index=False, border=0, na_rep="", float_format=lambda v: f"{v:.4g}")
-            parts.append(f"<details><summary>{escape(name)} ({len(table)} rows)</summary>{html}</details>")
+            html = table.frame.to_html(index=False, border=0, na_rep="", float_format=lambda v: f"{v:.4g}")
+            parts.append(f"<details><summary>{escape(name)} ({len(table.frame)} rows)</summary>{html}</details>")
         return "\n".join(parts)
 
 

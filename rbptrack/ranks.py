@@ -34,6 +34,9 @@ SCHEMA = pa.schema(
     ]
 )
 
+CE = "ce"
+"""The name of cross-entropy as a metric and as a column."""
+
 _RBP_NAME = re.compile(r"rbp_([1-9]\d*)")
 
 
@@ -56,6 +59,11 @@ def parse_rbp_name(name: str) -> int | None:
 def rbp_ks(names: Iterable[str]) -> list[int]:
     """The k of every `rbp_<k>` among these names, ascending."""
     return sorted(k for name in names if (k := parse_rbp_name(name)) is not None)
+
+
+def metric_label(metric: str) -> str:
+    """A metric's name in tables and sentences: `CE`, `RBP_10`."""
+    return metric.upper()
 
 
 def is_rbp_column(name: str) -> bool:

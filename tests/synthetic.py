@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rbptrack.analysis.contract import COLUMNS, Runs
+from rbptrack.analysis import COLUMNS, Runs
 from rbptrack.ranks import RankTable
 
 Law = Callable[[float], tuple[Sequence[float], float]]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from plugins.compare import TEXT, Compare
-from rbptrack.analysis.contract import Runs
+from rbptrack.analysis import Runs
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.ranks import RankTable
 from tests.synthetic import family_runs, together
@@ -20,10 +20,10 @@ def test_a_planted_difference_is_found_and_none_is_not() -> None:
             family_runs(SIZES, alpha=0.1, a=2.5, family="better", tokens=1000, seed=2),
         )
     )
-    table = report.tables["summary"].query("metric == 'RBP_1'").set_index(["A", "B"])
+    table = report.tables["summary"].frame.query("metric == 'RBP_1'").set_index(["A", "B"])
     assert table.loc[("better", "one"), ["A better", "B better", "unclear"]].tolist() == [4, 0, 0]
     assert table.loc[("one", "same"), "unclear"] >= 3
-    row = report.tables["differences"].query("metric == 'RBP_1' and A == 'better' and B == 'one'").iloc[0]
+    row = report.tables["differences"].frame.query("metric == 'RBP_1' and A == 'better' and B == 'one'").iloc[0]
     truth = np.exp(-2.5 * row["S_A"] ** -0.1) - np.exp(-3 * row["S_B"] ** -0.1)
     assert row["low"] < truth < row["high"]
     assert row["paired"]
@@ -51,7 +51,7 @@ def shared(difficulty: bool, shift: float, seed: int) -> Runs:
 def test_difficulty_that_both_share_does_not_widen_a_paired_difference() -> None:
     def width(difficulty: bool) -> float:
         runs = together(shared(difficulty, 0.0, 1), shared(difficulty, 0.02, 2))
-        row = Compare(ks=[1], shown=1).analyze(runs).tables["differences"].query("metric == 'RBP_1'").iloc[0]
+        row = Compare(ks=[1], shown=1).analyze(runs).tables["differences"].frame.query("metric == 'RBP_1'").iloc[0]
         assert row["low"] < -0.02 < row["high"]
         return float(row["high"] - row["low"])
 
@@ -65,11 +65,11 @@ def test_two_datasets_of_a_family_are_compared_unpaired() -> None:
             family_runs(SIZES, alpha=0.1, a=2.0, dataset="code", documents_hash="c", seed=1),
         )
     )
-    table = report.tables["differences"]
+    table = report.tables["differences"].frame
     assert not table["paired"].any()
     assert TEXT not in set(table["metric"]), "other texts: their nats do not compare"
     assert set(table["on"]) == {"toy"}
-    exponents = report.tables["exponents"].set_index("metric").loc["RBP_1"]
+    exponents = report.tables["exponents"].frame.set_index("metric").loc["RBP_1"]
     assert exponents["low"] < 0 < exponents["high"]
 
 
@@ -79,7 +79,7 @@ def test_checkpoints_are_compared() -> None:
         family_runs(SIZES, alpha=0.1, a=2.5, family="y", revision="step2", seed=1),
     )
     runs.frame["family"] = "toy"
-    summary = Compare(ks=[1], shown=1).analyze(runs).tables["summary"]
+    summary = Compare(ks=[1], shown=1).analyze(runs).tables["summary"].frame
     assert set(summary["A"]) == {"toy step1"}
     assert set(summary["B"]) == {"toy step2"}
     assert summary["B better"].eq(4).all()
@@ -89,7 +89,7 @@ def test_other_tokens_are_said_and_the_text_still_compares() -> None:
     a = family_runs(SIZES, alpha=0.1, a=3.0, family="a", tokens=500)
     b = family_runs(SIZES, alpha=0.1, a=3.0, family="b", tokens=250, seed=1)
     report = Compare(ks=[1], shown=1).analyze(together(a, b))
-    row = report.tables["differences"].query("metric == @TEXT").iloc[0]
+    row = report.tables["differences"].frame.query("metric == @TEXT").iloc[0]
     assert not row["same_tokens"]
     assert row["difference"] == pytest.approx(np.log(2), abs=1e-9)
     assert any("other tokens" in note for note in report.notes)
@@ -97,7 +97,7 @@ def test_other_tokens_are_said_and_the_text_still_compares() -> None:
 
 def test_sides_may_be_chosen() -> None:
     runs = together(*[family_runs(SIZES, alpha=0.1, a=3.0, family=f, seed=i) for i, f in enumerate("abc")])
-    summary = Compare(a="c/*", b="a/*").analyze(runs).tables["summary"]
+    summary = Compare(a="c/*", b="a/*").analyze(runs).tables["summary"].frame
     assert set(zip(summary["A"], summary["B"], strict=True)) == {("c", "a")}
     with pytest.raises(RbptrackError, match=r"nothing to compare: .*there is a/text, b/text, c/text \(a=z b=\*\)"):
         Compare(a="z").analyze(runs)

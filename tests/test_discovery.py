@@ -11,7 +11,7 @@ GOOD = '''
 from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
-from rbptrack.analysis.contract import Analyzer, Report, Runs
+from rbptrack.analysis import Analyzer, Report, Runs
 
 @dataclass(kw_only=True)
 class {cls}(Analyzer):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rbptrack.analysis.contract import Runs
+from rbptrack.analysis import Runs
 from rbptrack.analysis.families import families, read_families
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import log_grid

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from plugins.noise_floor import DEVIATES, HOLDS, INVERSE, NOISE, NoiseFloor
-from rbptrack.analysis.contract import Report
+from rbptrack.analysis import Report
 from rbptrack.stats.power_law import lack_of_fit
 from tests.synthetic import Law, runs_from
 
@@ -26,7 +26,7 @@ def tailed(tail: object) -> Law:
 
 def judged(tail: object, *, tokens: int = 2000, seed: int = 0) -> tuple[Report, pd.Series]:
     report = NoiseFloor().analyze(runs_from(SIZES, tailed(tail), tokens=tokens, seed=seed))
-    return report, report.tables["verdicts"].set_index("k")["verdict"]
+    return report, report.tables["verdicts"].frame.set_index("k")["verdict"]
 
 
 def test_a_law_at_every_k_is_said_to_hold() -> None:
@@ -51,7 +51,7 @@ def test_a_planted_noise_floor_is_found() -> None:
     assert verdict[1] == HOLDS
     assert verdict.iloc[-1] == NOISE
     assert "noise-limited at k = " in " ".join(report.notes)
-    row = report.tables["verdicts"].iloc[-1]
+    row = report.tables["verdicts"].frame.iloc[-1]
     assert row["misses"] < 20
     assert np.isnan(row["snr"]) or row["snr"] < 2
 
@@ -61,7 +61,7 @@ def test_a_planted_deviation_is_found() -> None:
     report, verdict = judged(lambda s: 0.01 * (1 + 2 * (np.log10(s) - 5.5) ** 2))
     assert verdict[1] == HOLDS
     assert verdict.iloc[-1] == DEVIATES
-    row = report.tables["verdicts"].iloc[-1]
+    row = report.tables["verdicts"].frame.iloc[-1]
     assert row["r2"] < row["r2_low"]
 
 
@@ -69,7 +69,7 @@ def test_documents_and_tokens_that_drive_it() -> None:
     runs = runs_from(SIZES, tailed(lambda s: 0.02))
     largest = runs.ranks("toy-text-6")
     report = NoiseFloor(top=3).analyze(runs)
-    documents, tokens = report.tables["documents"], report.tables["tokens"]
+    documents, tokens = report.tables["documents"].frame, report.tables["tokens"].frame
     k = documents["k"].iloc[0]
     missed = largest.rank > k
     per_document = np.bincount(largest.column("document")[missed], minlength=40)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rbptrack.analysis.contract import Report, Runs
+from rbptrack.analysis import Report, Runs, Table
 from rbptrack.analysis.testing import AnalyzerContract, example_runs
 from rbptrack.config.paths import builtin_folder
 from rbptrack.reporting.discovery import discover
@@ -53,7 +53,7 @@ class Bad(Ranking):
         Bad.k = Bad.k * 10
         runs.frame["place"] = 0
         report.notes = [f"{id(report)}"]
-        report.tables["more"] = report.tables["ranking"]
+        report.tables["more"] = Table(report.tables["ranking"].frame)
         report.metrics = {"a=b": 1.0}
         return report
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from plugins.position import Position
-from rbptrack.analysis.contract import COLUMNS, Runs
+from rbptrack.analysis import COLUMNS, Runs
 from rbptrack.errors import BadInput
 from rbptrack.ranks import RankTable
 from tests.synthetic import family_runs
@@ -39,11 +39,11 @@ def improving(late_alpha: float, *, short: int = 0) -> Runs:
 
 def test_a_law_that_differs_late_is_found() -> None:
     report = Position(ks=[1], shown=1).analyze(improving(0.15))
-    row = report.tables["early_and_late"].set_index("metric").loc["RBP_1"]
+    row = report.tables["early_and_late"].frame.set_index("metric").loc["RBP_1"]
     assert row["low"] < 0.1 < row["high"]
     assert row["low"] > 0.05
     assert row["late"] == "128 to 255"
-    laws = report.tables["laws"].query("metric == 'RBP_1'").set_index("first")["alpha"]
+    laws = report.tables["laws"].frame.query("metric == 'RBP_1'").set_index("first")["alpha"]
     assert laws[32] == pytest.approx(0.05, abs=0.02)
     assert laws[128] == pytest.approx(0.15, abs=0.02)
     assert report.metrics["alpha_late_minus_early/toy/text/rbp_1"] == row["difference"]
@@ -57,7 +57,7 @@ def test_one_law_at_every_position_is_not_told_apart() -> None:
 
 def test_every_bin_reads_the_same_documents() -> None:
     report = Position(ks=[1], shown=1).analyze(improving(0.15, short=20))
-    curves = report.tables["curves"].query("metric == 'CE' and size == '10000'").set_index("first")
+    curves = report.tables["curves"].frame.query("metric == 'CE' and size == '10000'").set_index("first")
     width = curves["last"] - curves.index + 1
     assert (curves["tokens"] == 40 * width).all()
     assert curves["y"].tolist() == pytest.approx([1.0] * len(curves))

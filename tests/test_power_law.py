@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from plugins.power_law import PowerLaw
-from rbptrack.analysis.contract import Runs
+from rbptrack.analysis import Runs
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.ranks import RankTable
 from tests.synthetic import family_runs, together
@@ -15,7 +15,7 @@ SIZES = np.geomspace(1e4, 1e7, 6)
 
 
 def fitted(runs: Runs, **options: object) -> pd.DataFrame:
-    return PowerLaw(**options).analyze(runs).tables["fits"].set_index(["family", "dataset", "metric"])  # type: ignore[arg-type]
+    return PowerLaw(**options).analyze(runs).tables["fits"].frame.set_index(["family", "dataset", "metric"])  # type: ignore[arg-type]
 
 
 def test_a_known_law_is_recovered() -> None:
@@ -48,20 +48,20 @@ def test_the_report() -> None:
     report = PowerLaw(ks=[1, 10]).analyze(runs)
     assert report.metrics["alpha/other/code/ce"] == pytest.approx(0.2, abs=1e-6)
     assert report.metrics["r2/toy/text/rbp_1"] > 0.95
-    assert set(report.figures) == {
+    assert set(report.drawings) == {
         "rbp_1_against_size",
         "rbp_10_against_size",
         "ce_against_size",
         "alpha_against_k",
         "r2_against_k",
     }
-    for figure in report.figures.values():
-        assert [ax.get_title() for ax in figure.axes] == ["code", "text"]
-        assert all(ax.get_xlabel() for ax in figure.axes)
+    for drawing in report.drawings.values():
+        assert [ax.get_title() for ax in drawing.figure.axes] == ["code", "text"]
+        assert all(ax.get_xlabel() for ax in drawing.figure.axes)
     assert len(report.notes) == 4
     assert "an irreducible term is not identifiable from 4 sizes" in report.notes[1]
     assert list(report.tables) == ["laws", "forms", "points", "fits"]
-    assert len(report.tables[report.summary]) == 6
+    assert len(report.tables[report.summary].frame) == 6
 
 
 def test_too_few_sizes_say_so() -> None:
@@ -83,7 +83,7 @@ def test_runs_that_do_not_compare_are_never_fitted_together(change: dict[str, ob
     for column, value in change.items():
         runs.frame.loc[0, column] = value
     report = PowerLaw().analyze(runs)
-    assert report.tables["fits"]["sizes"].eq(5).all()
+    assert report.tables["fits"].frame["sizes"].eq(5).all()
     assert any(f"its runs mix {word}" in note for note in report.notes)
 
 
@@ -92,12 +92,12 @@ def test_the_same_size_twice_is_said() -> None:
     runs.frame["family"] = "toy"
     report = PowerLaw().analyze(runs)
     assert any("2 runs of 10000; the mean" in note for note in report.notes)
-    assert report.tables["fits"]["sizes"].eq(6).all()
+    assert report.tables["fits"].frame["sizes"].eq(6).all()
 
 
 def test_rbp_of_one_is_left_out_and_said() -> None:
     report = PowerLaw(ks=[1, 64]).analyze(family_runs(SIZES, alpha=0.1, a=3.0))
-    assert 64 not in set(report.tables["fits"]["k"])
+    assert 64 not in set(report.tables["fits"].frame["k"])
     assert any("RBP_64 is 0 or 1" in note for note in report.notes)
 
 
@@ -117,13 +117,13 @@ def test_forecasts_pooling_and_equal_tokens_on_request() -> None:
     report = PowerLaw(
         ks=[1], forecast=[1e8], pool=True, training_tokens={"f0-*": 1e9, "f1-10000": 1e9, "f1-*": 2e9}
     ).analyze(together(*families))
-    forecast = report.tables["forecasts"].set_index(["family", "metric"]).loc[("f0", "CE")]
+    forecast = report.tables["forecasts"].frame.set_index(["family", "metric"]).loc[("f0", "CE")]
     assert forecast["predicted"] == pytest.approx(6 * 1e8**-0.1, rel=1e-4)
     assert forecast["beyond"] == pytest.approx(10)
-    pooled = report.tables["pooled"].query("metric == 'CE'")
+    pooled = report.tables["pooled"].frame.query("metric == 'CE'")
     assert pooled["mean"].iloc[0] == pytest.approx(0.12, abs=1e-6)
     assert pooled["between"].iloc[0] == pytest.approx(0.02, rel=1e-3)
-    equal = report.tables["equal_tokens"].query("metric == 'CE'").set_index("family")
+    equal = report.tables["equal_tokens"].frame.query("metric == 'CE'").set_index("family")
     assert equal["sizes"].to_dict() == {"f0": 6, "f1": 5}
     assert equal["alpha"].to_dict() == pytest.approx({"f0": 0.1, "f1": 0.12}, abs=1e-6)
     assert any("f2 on text: no 3 models are known to be trained on equally many" in note for note in report.notes)
@@ -136,7 +136,7 @@ def test_measurements_without_ranks_are_fitted_from_logged_metrics() -> None:
         raise RbptrackError(f"run {run_id} lacks its artifact ranks.parquet")
 
     report = PowerLaw(ks=[1, 5, 10]).analyze(Runs(whole.frame, histogram=whole.histogram, ranks=missing))
-    table = report.tables["fits"].set_index("metric")
+    table = report.tables["fits"].frame.set_index("metric")
     assert set(table.index) == {"CE", "RBP_1", "RBP_10"}, "RBP_5 was not logged"
     expected = fitted(whole).loc[("toy", "text", "RBP_10"), "alpha"]
     assert table.loc["RBP_10", "alpha"] == pytest.approx(expected)

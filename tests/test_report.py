@@ -11,9 +11,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from plugins.power_law import PowerLaw
-from rbptrack.analysis.contract import Report
-from rbptrack.reporting.files import Artist, Written
-from rbptrack.reporting.page import Section, render
+from rbptrack.analysis import Drawing, Report, Table
+from rbptrack.reporting.files import DrawingProcess, ReportFiles
+from rbptrack.reporting.page import InlineFigure, Section, render
 from tests.synthetic import family_runs
 
 RUNS = family_runs(np.geomspace(1e4, 1e7, 4), alpha=0.1, a=3.0)
@@ -26,7 +26,8 @@ def drawn() -> Figure:
 
 
 def section(report: Report, name: str = "mine", svg: str = "<svg/>") -> Section:
-    return Section(name, "About it.", "k=1", report, {"t": {"a": "meaning of a"}}, dict.fromkeys(report.figures, svg))
+    figures = {n: InlineFigure(svg, drawing.caption) for n, drawing in report.drawings.items()}
+    return Section(name, "About it.", "k=1", report, figures)
 
 
 def test_every_figure_is_drawn_once_per_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,9 +36,9 @@ def test_every_figure_is_drawn_once_per_format(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(
         Figure, "savefig", lambda f, path, **o: saved.append(Path(path).suffix) or original(f, path, **o)
     )  # type: ignore[func-returns-value]
-    report = Report(figures={"one": drawn()}, tables={"t": pd.DataFrame({"a": [1]})}, notes=["said"])
-    svgs = Written(report, tmp_path).figures()
-    page = render("title", RUNS, [Section("mine", "About.", "", report, {}, svgs)])
+    report = Report(drawings={"one": Drawing(drawn())}, tables={"t": Table(pd.DataFrame({"a": [1]}))}, notes=["said"])
+    svgs = ReportFiles(report, tmp_path).svgs()
+    page = render("title", RUNS, [section(report, svg=svgs["one"])])
     assert saved == [".png", ".svg"]
     assert svgs["one"].startswith("<svg")
     assert svgs["one"] in page
@@ -47,11 +48,10 @@ def test_every_figure_is_drawn_once_per_format(tmp_path: Path, monkeypatch: pyte
 def test_what_the_page_holds() -> None:
     long = pd.DataFrame({"a": range(50)})
     report = Report(
-        figures={"a_figure": drawn()},
-        tables={"t": pd.DataFrame({"a": ["<b>"]}), "long": long},
+        drawings={"a_figure": Drawing(drawn(), "what it shows")},
+        tables={"t": Table(pd.DataFrame({"a": ["<b>"]}), {"a": "meaning of a"}, "what it holds"), "long": Table(long)},
         notes=["shared", *(f"note {i}" for i in range(9))],
         headline="it is so",
-        captions={"a_figure": "what it shows"},
     )
     page = render(
         "<title>",
@@ -69,6 +69,7 @@ def test_what_the_page_holds() -> None:
     assert re.search(r"<details><summary><b>long</b>, 50 rows</summary>", page)
     assert "<code>a</code>: meaning of a" in page
     assert "a figure</b>. what it shows" in page
+    assert '<p class="caption">what it holds</p>' in page
     assert "quiet: too few sizes" in page
     assert "python -m rbptrack report a&lt;b" in page
     assert 'href="#other"' in page
@@ -78,9 +79,8 @@ def test_what_the_page_holds() -> None:
 
 def test_a_page_needs_no_network(tmp_path: Path) -> None:
     report = PowerLaw(ks=[1]).analyze(RUNS)
-    page = render(
-        "t", RUNS, [Section("power_law", "", "", report, PowerLaw.columns, Written(report, tmp_path).figures())]
-    )
+    figures = {name: InlineFigure(svg, "") for name, svg in ReportFiles(report, tmp_path).svgs().items()}
+    page = render("t", RUNS, [Section("power_law", "", "", report, figures)])
     assert not re.search(r'(src|href)="https?:', page)
     assert "@import" not in page
     assert not re.search(r"url\((?!#)", page), "only references inside the page"
@@ -96,11 +96,11 @@ class Odd(Figure):
 def test_figures_are_drawn_in_a_second_process_and_here_where_that_fails(tmp_path: Path) -> None:
     odd = Odd()
     odd.subplots().plot([1, 2], [3, 4])
-    report = Report(figures={"plain": drawn(), "odd": odd, "local": drawn()})
-    report.figures["local"].axes[0].xaxis.set_major_formatter(lambda value, _: f"{value}")  # does not pickle
-    with Artist() as artist:
-        found = Written(report, tmp_path / "there", artist=artist).figures()
-    here = Written(Report(figures={"plain": drawn()}), tmp_path / "here").figures()
+    report = Report(drawings={"plain": Drawing(drawn()), "odd": Drawing(odd), "local": Drawing(drawn())})
+    report.drawings["local"].figure.axes[0].xaxis.set_major_formatter(lambda value, _: f"{value}")  # does not pickle
+    with DrawingProcess() as drawer:
+        found = ReportFiles(report, tmp_path / "there", drawer=drawer).svgs()
+    here = ReportFiles(Report(drawings={"plain": Drawing(drawn())}), tmp_path / "here").svgs()
     assert found["plain"] == here["plain"], "byte for byte"
     assert set(found) == {"plain", "odd", "local"}
     assert len(list((tmp_path / "there/figures").iterdir())) == 6

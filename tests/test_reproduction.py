@@ -14,7 +14,7 @@ SIZES = np.geomspace(1e6, 1e10, 10)
 
 def cells(alpha: float, **options: object) -> pd.DataFrame:
     runs = family_runs(SIZES, alpha=alpha, a=3.0, family="pythia", dataset="c4", tokens=2000, **options)
-    return Reproduction().analyze(runs).tables["law_in_size"].set_index("metric")
+    return Reproduction().analyze(runs).tables["law_in_size"].frame.set_index("metric")
 
 
 def test_the_published_tables_are_whole() -> None:
@@ -52,7 +52,7 @@ def test_few_and_scattered_points_cannot_be_told() -> None:
     )
     runs.frame["dataset"] = "c4"
     report = Reproduction().analyze(runs)
-    assert report.tables["law_in_size"].set_index("metric").loc["ce", "verdict"] == UNSURE
+    assert report.tables["law_in_size"].frame.set_index("metric").loc["ce", "verdict"] == UNSURE
     assert any("pythia 4 of 10" in note for note in report.notes)
     assert any("yours: slide at 256 tokens, rank=paper" in note for note in report.notes)
 
@@ -60,7 +60,7 @@ def test_few_and_scattered_points_cannot_be_told() -> None:
 def test_the_law_in_k_is_least_squares() -> None:
     runs = family_runs([1e7], alpha=0.1, a=3.0, family="pythia", dataset="wiki", tokens=2000)
     runs.frame["size"] = "14m"
-    (row,) = Reproduction().analyze(runs).tables["law_in_k"].to_dict("records")
+    (row,) = Reproduction().analyze(runs).tables["law_in_k"].frame.to_dict("records")
     k = np.arange(1, 64)
     y = -np.log(runs.histogram("pythia-wiki-0").rbp_curve(k))
     kept = y > 0

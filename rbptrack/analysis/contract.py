@@ -10,8 +10,8 @@ An analyzer is a dataclass whose fields are its options:
         k: int = 10
 
         def analyze(self, runs: Runs) -> Report:
-            best = runs.frame.sort_values(f"rbp_{self.k}").groupby("dataset").tail(1)
-            return Report(tables={"best": best[["dataset", "model", f"rbp_{self.k}"]]})
+            best = runs.frame.sort_values(rbp_name(self.k)).groupby("dataset").tail(1)
+            return Report(tables={"best": Table(best[["dataset", "model", rbp_name(self.k)]])})
 
 Put it in a file under `plugins/` of the folder you work in, and `python -m rbptrack analyze analyzer=best` runs it.
 """
@@ -19,7 +19,7 @@ Put it in a file under `plugins/` of the folder you work in, and `python -m rbpt
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, TypeVar
@@ -29,7 +29,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rbptrack.errors import RbptrackError
-from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, log_grid
+from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, is_rbp_column, log_grid, rbp_ks, rbp_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,7 +94,7 @@ class Runs:
         missing = [c for c in COLUMNS if c not in frame.columns]
         if missing:
             raise RbptrackError(f"a table of runs lacks the columns {', '.join(missing)}")
-        rbp = [c for c in frame.columns if c.startswith("rbp_")]
+        rbp = [c for c in frame.columns if is_rbp_column(c)]
         self.frame = frame.astype({**COLUMNS, **dict.fromkeys(rbp, "Float64")}).reset_index(drop=True)
         self._histogram = lru_cache(maxsize=None)(histogram)
         self._ranks = ranks  # not cached: a table is megabytes, and analyzers reduce it at once
@@ -119,7 +119,7 @@ class Runs:
             return logged_only
         if kept is None or not set(ks) <= set(kept.ks):
             table = self.ranks(run_id)
-            logged = [int(c[4:]) for c in self.frame.columns if c.startswith("rbp_") and c[4:].isdigit()]
+            logged = rbp_ks(self.frame.columns)
             small = range(1, min(_EVERY_K, table.vocab_size) + 1)
             larger = [k for k in (*_PAPER_K, *logged) if k <= table.vocab_size]
             every = {*small, *larger, *log_grid(table.vocab_size).tolist(), *ks, *(kept.ks if kept else ())}
@@ -129,10 +129,10 @@ class Runs:
     def _imported_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts | None:
         """What an imported run without ranks has: its logged numbers, as one document, so without sampling error."""
         row = next(iter(self.frame[self.frame["run_id"] == run_id].to_dict("records")), {"vocab_size": 1})
-        if not pd.isna(row["vocab_size"]) or pd.isna(row["ce"]) or any(pd.isna(row.get(f"rbp_{k}")) for k in ks):
+        if not pd.isna(row["vocab_size"]) or pd.isna(row["ce"]) or any(pd.isna(row.get(rbp_name(k))) for k in ks):
             return None
         tokens = 1.0 if pd.isna(row["num_tokens"]) else float(row["num_tokens"])
-        hits = np.array([[row[f"rbp_{k}"] * tokens for k in ks]], dtype=np.float64).reshape(1, len(ks))
+        hits = np.array([[row[rbp_name(k)] * tokens for k in ks]], dtype=np.float64).reshape(1, len(ks))
         nats = np.array([row["ce"] * tokens])
         return DocumentCounts(tuple(ks), np.array([0]), np.array([tokens]), nats, hits)
 
@@ -150,28 +150,87 @@ def _readable(load: Callable[[str], T], run_id: str) -> T:
         raise Unreadable(f"an artifact of run {run_id} is missing or damaged: {reason}") from error
 
 
+@dataclass(frozen=True)
+class Table:
+    """A table of a report.
+
+    Attributes:
+        frame: the rows; written as tables/<name>.csv.
+        columns: column -> its meaning and unit; shown below the table.
+        caption: a sentence shown above the table.
+
+    """
+
+    frame: pd.DataFrame
+    columns: Mapping[str, str] = field(default_factory=dict)
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of a report.
+
+    Attributes:
+        figure: written as figures/<name>.png and .svg.
+        caption: a sentence shown below the figure.
+
+    """
+
+    figure: Figure
+    caption: str = ""
+
+
 @dataclass(kw_only=True)
 class Report:
     """What an analyzer found.
 
     Attributes:
-        tables: by name; each becomes tables/<name>.csv.
-        figures: by name; each becomes figures/<name>.png and .svg.
+        tables: by name, in the order of the page.
+        drawings: by name, in the order of the page.
         metrics: quantity/family/dataset/metric -> number, for the MLflow UI.
         notes: sentences for people: what was found and how sure it is.
         summary: the name of the table that the terminal shows, if any.
         headline: one line for the terminal after a sweep; where it is empty, the first note is shown.
-        captions: a sentence below a figure or table, by its name.
 
     """
 
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
-    figures: dict[str, Figure] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
+    drawings: dict[str, Drawing] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     summary: str = ""
     headline: str = ""
-    captions: dict[str, str] = field(default_factory=dict)
+
+    def add_table(
+        self,
+        name: str,
+        rows: pd.DataFrame | Iterable[Mapping[str, object]],
+        columns: Mapping[str, str],
+        *,
+        caption: str = "",
+    ) -> None:
+        """Add a table with its columns in the order of `columns`; without rows no table is added.
+
+        Args:
+            name: of the table.
+            rows: a table, or column -> value of each row; a column that a row lacks is empty there.
+            columns: column -> its meaning and unit.
+            caption: a sentence shown above the table.
+
+        Raises:
+            ValueError: a column has no meaning: a fault of the analyzer.
+
+        """
+        frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
+        unknown = [str(column) for column in frame.columns if column not in columns]
+        if unknown:
+            raise ValueError(f"table {name}: no meaning is given for {', '.join(unknown)}")
+        if len(frame):
+            self.tables[name] = Table(frame.reindex(columns=list(columns)), columns, caption)
+
+    def nothing_found(self, otherwise: str) -> RbptrackError:
+        """The error to raise where nothing could be analysed: the notes say why; `otherwise` where there are none."""
+        return RbptrackError(" ".join(self.notes) or otherwise)
 
 
 @dataclass(kw_only=True)
@@ -180,12 +239,10 @@ class Analyzer(ABC):
 
     Attributes:
         name: what the command line calls it.
-        columns: table -> column -> meaning and unit, for every table that `analyze` returns; shown below each table.
 
     """
 
     name: ClassVar[str]
-    columns: ClassVar[Mapping[str, Mapping[str, str]]] = {}
 
     @abstractmethod
     def analyze(self, runs: Runs) -> Report:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from rbptrack.analysis.contract import Runs, Unreadable
+from rbptrack.ranks import rbp_ks
 
 T = TypeVar("T")
 
@@ -82,7 +83,7 @@ class Family:
     def logged_ks(self) -> list[int]:
         """The k whose RBP_k every run has logged, ascending."""
         logged = self.rows.columns[self.rows.notna().all()]
-        return sorted(int(c[4:]) for c in logged if c.startswith("rbp_") and c[4:].isdigit())
+        return rbp_ks(logged)
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """A logged number per size, (m,) float64: the mean over the runs of a size; NaN where it was not logged."""

@@ -126,7 +126,7 @@ def legend_of_all(figure: Figure, *, legend: float) -> None:
     figure.legend(list(found.values()), list(found), loc="upper left", bbox_to_anchor=corner, fontsize=8.5)
 
 
-def look(number: int) -> tuple[str, str]:
+def colour_and_marker(number: int) -> tuple[str, str]:
     """Colour and marker of the number-th family."""
     return COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-from collections.abc import Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -18,34 +17,34 @@ from rbptrack.analysis.contract import Report
 from rbptrack.analysis.figures import draw
 
 
-class Written:
-    """A report's files under a folder: tables/*.csv at once, figures/*.png and *.svg when `figures` returns.
+class ReportFiles:
+    """A report's files under a folder: tables/*.csv at once, figures/*.png and *.svg when `svgs` returns.
 
     Args:
         report: what to write.
         folder: where to.
-        artist: draws in its process; None: in this one, at once.
+        drawer: draws in its process; None: in this one.
 
     """
 
-    def __init__(self, report: Report, folder: Path, *, artist: Artist | None = None) -> None:
+    def __init__(self, report: Report, folder: Path, *, drawer: DrawingProcess | None = None) -> None:
         for sub in ("tables", "figures"):
             (folder / sub).mkdir(parents=True, exist_ok=True)
         for name, table in report.tables.items():
-            table.to_csv(folder / "tables" / f"{name}.csv", index=False)
-        self._paths = {name: folder / "figures" / name for name in report.figures}
-        self._figures: Mapping[str, Figure] = dict(report.figures)
+            table.frame.to_csv(folder / "tables" / f"{name}.csv", index=False)
+        self._figures = {name: drawing.figure for name, drawing in report.drawings.items()}
+        self._paths = {name: folder / "figures" / name for name in self._figures}
         self._sent: dict[str, Future[None]] = {}
         for name, figure in self._figures.items():
-            sent = artist.send(figure, self._paths[name]) if artist else None
+            sent = drawer.send(figure, self._paths[name]) if drawer else None
             if sent is not None:
                 self._sent[name] = sent
 
     def ready(self) -> bool:
-        """Whether `figures` would return at once."""
+        """Whether `svgs` would return at once."""
         return all(future.done() for future in self._sent.values())
 
-    def figures(self) -> dict[str, str]:
+    def svgs(self) -> dict[str, str]:
         """Every figure as SVG text, by name; waits for those that are being drawn."""
         found = {}
         for name, path in self._paths.items():
@@ -56,7 +55,7 @@ class Written:
         return found
 
 
-class Artist:
+class DrawingProcess:
     """A second process that draws figures while this one goes on computing: drawing is half of an analysis's time."""
 
     def __init__(self) -> None:
@@ -74,7 +73,7 @@ class Artist:
             self._pool.shutdown(cancel_futures=True)
 
     def send(self, figure: Figure, path: Path) -> Future[None] | None:
-        """Draw a figure into path.png and path.svg, some time; None where it cannot be sent."""
+        """Queue a figure to be drawn into path.png and path.svg; None where it cannot be sent."""
         if self._pool is None:
             return None
         try:

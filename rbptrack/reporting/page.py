@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from io import StringIO
 from pathlib import Path
 from platform import python_version
+from typing import NamedTuple
 
 import jinja2
 import pandas as pd
@@ -24,6 +25,13 @@ _LONG = 20  # rows from which a table is folded
 _SOFTWARE = ("numpy", "scipy", "pandas", "lmfit", "matplotlib", "mlflow")
 
 
+class InlineFigure(NamedTuple):
+    """A figure as SVG text, and the sentence below it."""
+
+    svg: str
+    caption: str
+
+
 @dataclass(frozen=True)
 class Section:
     """One analyzer's part of the page.
@@ -33,8 +41,7 @@ class Section:
         about: its docstring's first line.
         options: its options as text.
         report: what it found.
-        columns: meaning of each column of its tables, by table.
-        figures: its figures as SVG, by name.
+        figures: its drawings as SVG text, each with its caption, by name.
 
     """
 
@@ -42,8 +49,7 @@ class Section:
     about: str
     options: str
     report: Report
-    columns: Mapping[str, Mapping[str, str]]
-    figures: Mapping[str, str]
+    figures: Mapping[str, InlineFigure]
 
 
 def svg(figure: Figure) -> str:
@@ -94,12 +100,12 @@ def render(
                 "headline": _sentence(s.report.headline),
                 "notes": [note for note in s.report.notes if note not in common],
                 "figures": [
-                    (_title(name), Markup(svg), s.report.captions.get(name, ""))  # noqa: S704 - matplotlib escapes
-                    for name, svg in s.figures.items()
+                    (_title(name), Markup(figure.svg), figure.caption)  # noqa: S704 - matplotlib escapes
+                    for name, figure in s.figures.items()
                 ],
                 "tables": [
-                    (_title(name), _html_table(frame), s.report.captions.get(name, ""), s.columns.get(name, {}))
-                    for name, frame in s.report.tables.items()
+                    (_title(name), _html_table(table.frame), table.caption, table.columns)
+                    for name, table in s.report.tables.items()
                 ],
             }
             for s in sections

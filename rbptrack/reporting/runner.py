@@ -17,8 +17,8 @@ from rbptrack.analysis.contract import Analyzer, Report, Runs
 from rbptrack.console import complain, say, say_wrapped, table
 from rbptrack.errors import RbptrackError
 from rbptrack.reporting.discovery import Plugins
-from rbptrack.reporting.files import Artist, Written
-from rbptrack.reporting.page import Section, render
+from rbptrack.reporting.files import DrawingProcess, ReportFiles
+from rbptrack.reporting.page import InlineFigure, Section, render
 from rbptrack.tracking import Writer
 
 ORDER = (
@@ -77,7 +77,7 @@ def analyze(writer: Writer, runs: Runs, analyzer: Analyzer, *, folder: Path, swe
 
     """
     report = _compute(analyzer, runs)
-    return _log(writer, runs, _Job(analyzer, report, folder, Written(report, folder)), sweep)
+    return _log(writer, runs, _Job(analyzer, report, folder, ReportFiles(report, folder)), sweep)
 
 
 def analyze_all(
@@ -87,19 +87,19 @@ def analyze_all(
     found, waiting, shown = Findings(), list[_Job](), False
 
     def finish(*, only_ready: bool) -> None:
-        while waiting and (not only_ready or waiting[0].written.ready()):
+        while waiting and (not only_ready or waiting[0].files.ready()):
             job = waiting.pop(0)
             with _caught(found, job.analyzer):
                 found.sections.append(_log(writer, runs, job, sweep)[0])
 
-    with Artist() as artist:
+    with DrawingProcess() as drawer:
         for analyzer in analyzers:
             with _caught(found, analyzer):
                 report = _compute(analyzer, runs)
                 _show_short(analyzer, report, whole=not shown)
                 shown = True
                 own = folder / analyzer.name
-                waiting.append(_Job(analyzer, report, own, Written(report, own, artist=artist)))
+                waiting.append(_Job(analyzer, report, own, ReportFiles(report, own, drawer=drawer)))
             finish(only_ready=True)
         finish(only_ready=False)
     return found
@@ -112,7 +112,7 @@ class _Job:
     analyzer: Analyzer
     report: Report
     folder: Path
-    written: Written
+    files: ReportFiles
 
 
 def _compute(analyzer: Analyzer, runs: Runs) -> Report:
@@ -123,8 +123,8 @@ def _compute(analyzer: Analyzer, runs: Runs) -> Report:
 def _log(writer: Writer, runs: Runs, job: _Job, sweep: str) -> tuple[Section, str]:
     """The analysis as a run of its own, with everything under its folder."""
     analyzer, report = job.analyzer, job.report
-    drawn = job.written.figures()
-    report.figures.clear()  # megabytes each, and drawn by now
+    drawn = {name: InlineFigure(svg, report.drawings[name].caption) for name, svg in job.files.svgs().items()}
+    report.drawings.clear()  # megabytes each, and drawn by now
     scope = sweep or f"{len(runs)} measurements"
     tags = {
         "rbptrack.kind": "analysis",
@@ -137,7 +137,7 @@ def _log(writer: Writer, runs: Runs, job: _Job, sweep: str) -> tuple[Section, st
         writer.log(run_id, params={f.name: getattr(analyzer, f.name) for f in fields(analyzer)})
         writer.log(run_id, metrics=report.metrics)
         options = options_text(analyzer)
-        section = Section(analyzer.name, first_line(analyzer), options, report, analyzer.columns, drawn)
+        section = Section(analyzer.name, first_line(analyzer), options, report, drawn)
         page = render(f"{analyzer.name}: {scope}", runs, [section], facts=[("store", writer.connection.shown)])
         (job.folder / "report.html").write_text(page, encoding="utf-8")
         writer.log_folder(run_id, job.folder)
@@ -178,14 +178,14 @@ def _show_short(analyzer: Analyzer, report: Report, *, whole: bool) -> None:
         _show_table(first_line(analyzer), report)
         say("")
     else:
-        counts = f"{len(report.tables)} tables, {len(report.figures)} figures"
+        counts = f"{len(report.tables)} tables, {len(report.drawings)} figures"
         line = report.headline or next(iter(report.notes), counts)
         say_wrapped(f"{analyzer.name}: {line}", lines=2)
 
 
 def _show_table(title: str, report: Report) -> None:
     if report.summary:
-        frame = report.tables[report.summary]
+        frame = report.tables[report.summary].frame
         rows = [[_text(value) for value in row] for row in frame.itertuples(index=False)]
         words = [not all(_is_number(row[i]) for row in rows) for i in range(len(frame.columns))]
         texts = words.index(False) if False in words else len(words)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rbptrack.errors import RbptrackError
-from rbptrack.ranks import DocumentCounts
-
-FloatArray = npt.NDArray[Any]
+from rbptrack.ranks import DocumentCounts, FloatArray
 
 BOOTSTRAP_REPLICATES = 1000
 BOOTSTRAP_SEED = 20251020

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize, stats
 
-from rbptrack.stats.power_law import FloatArray
+from rbptrack.ranks import FloatArray
 
 GATES = {"M0": 3, "M1": 6, "M2": 12}
 """The least number of sizes that each form is fitted to."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import optimize, stats
 
 from rbptrack.errors import RbptrackError
-
-FloatArray = npt.NDArray[Any]
+from rbptrack.ranks import FloatArray
 
 
 @dataclass(frozen=True)

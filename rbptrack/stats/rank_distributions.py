@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-FloatArray = npt.NDArray[Any]
+from rbptrack.ranks import FloatArray
+
 _EXACT_UP_TO = 64
 _NODES_PER_BLOCK = 16
 

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import optimize
 
 from rbptrack.errors import RbptrackError
-from rbptrack.ranks import RankHistogram
+from rbptrack.ranks import FloatArray, RankHistogram
 from rbptrack.stats.rank_distributions import CANDIDATES, Candidate, Support
-
-FloatArray = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from rbptrack.ranks import RankTable
-
-IntArray = npt.NDArray[Any]
-FloatArray = npt.NDArray[Any]
+from rbptrack.ranks import FloatArray, IntArray, RankTable
 
 
 @dataclass(frozen=True)
