@@ -25,15 +25,27 @@ from rbptrack.analysis import (
     Runs,
     Unreadable,
     colour_and_marker,
+    error_bars,
     gradient,
     log_axis,
     log_grid,
     panel_per,
     read_families,
     short_number,
+    size_axis,
     style,
 )
-from rbptrack.stats import FloatArray, bootstrap_metrics, document_weights, fit_power_law, paired_covariance
+from rbptrack.stats import (
+    FloatArray,
+    KLawFit,
+    fieller,
+    fit_k_law,
+    fit_power_law,
+    k_slopes,
+    law_values,
+    paired_covariance,
+    size_factor_read_off,
+)
 
 _CELL = {
     "dataset": "the dataset",
@@ -84,43 +96,41 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
 
 
 @dataclass(frozen=True)
+class Loaded:
+    """What one run's fit reads; the runs of one size add up."""
+
+    counts: DocumentCounts
+    histogram: RankHistogram | None
+
+    def __add__(self, other: "Loaded") -> "Loaded":
+        whole = self.histogram + other.histogram if self.histogram and other.histogram else None
+        return Loaded(self.counts + other.counts, whole)
+
+
+@dataclass(frozen=True)
 class Curves:
-    """-ln RBP_k of one family on one dataset, and the line and parabola through each size's curve.
+    """-ln RBP_k of one family on one dataset, at the k where RBP_k is neither 0 nor 1 for any size.
 
     Attributes:
         family: the measurements.
-        ks: the k of the fit where RBP_k is neither 0 nor 1 for any size, (ks,).
-        y: -ln RBP_k, (m, ks).
-        every: these k and those whose doubling is asked about, (every,).
-        every_y: -ln RBP_k at them, (m, every).
-        every_draws: the same in each bootstrap replicate, (m, replicates, every).
-        beta: minus the slope of ln y against ln k, (m,).
-        intercept: ln B, (m,).
-        r2: of that line, (m,).
-        beta_draws: beta in each replicate, (m, replicates).
-        parabola: coefficients of 1, t, t^2 with t = ln k, of ln y, (m, 3).
+        fit: the line and parabola through each size's curve, at the k of the fit.
+        beta_draws: beta in each bootstrap replicate, (m, replicates); NaN where there is one document only.
+        ks: the k of the fit, and those whose doubling is asked about, (ks,).
+        y: -ln RBP_k at them, (m, ks).
+        draws: the same in each replicate, (m, replicates, ks).
 
     """
 
     family: Family
+    fit: KLawFit
+    beta_draws: FloatArray
     ks: FloatArray
     y: FloatArray
-    every: FloatArray
-    every_y: FloatArray
-    every_draws: FloatArray
-    beta: FloatArray
-    intercept: FloatArray
-    r2: FloatArray
-    beta_draws: FloatArray
-    parabola: FloatArray
+    draws: FloatArray
 
     def column(self, k: int) -> int:
-        """Where `every` has k."""
-        return int(np.searchsorted(self.every, k))
-
-    def local_beta(self, k: float) -> FloatArray:
-        """Minus the local slope of each size's parabola at k, (m,)."""
-        return np.asarray(-(self.parabola[:, 1] + 2 * self.parabola[:, 2] * np.log(k)))
+        """Where `ks` has k."""
+        return int(np.searchsorted(self.ks, k))
 
 
 @dataclass(kw_only=True)
@@ -148,27 +158,34 @@ class KLaw(Analyzer):
         slopes: list[dict[str, Any]] = []
         worth: list[dict[str, Any]] = []
 
-        def load(family: Family, run_id: str) -> Both:
-            counts = runs.document_counts(run_id, self._every(family))
+        def load(family: Family, run_id: str) -> Loaded:
+            counts = runs.document_counts(run_id, self._every_k(family))
             try:
-                return Both(counts, runs.histogram(run_id))
+                return Loaded(counts, runs.histogram(run_id))
             except Unreadable:
-                return Both(counts, None)
+                return Loaded(counts, None)
 
         for family, loaded in read_families(runs, load, report.notes):
-            curves = self._curves(family, [both.counts for both in loaded])
+            curves = self._curves(family, [one.counts for one in loaded])
             if curves is None:
                 report.notes.append(
                     f"{family}: RBP_k is 0 or 1 or unknown at nearly every k <= {self.largest}: nothing to fit."
                 )
                 continue
             found.append(curves)
-            slopes += self._slopes(curves, [both.histogram for both in loaded])
+            slopes += self._slopes(curves, [one.histogram for one in loaded])
             here = self._worth(curves)
             worth += here
-            report.notes.append(f"{family}: {self._sentences(curves, here)}")
+            report.notes.append(" ".join([self._about_slopes(curves), *self._about_worth(here)]))
         if not found:
             raise report.nothing_found("no measurement to fit")
+        self._write(report, found, slopes, worth)
+        return report
+
+    def _write(
+        self, report: Report, found: list[Curves], slopes: list[dict[str, Any]], worth: list[dict[str, Any]]
+    ) -> None:
+        """Tables, metrics, headline and figures."""
         table = pd.DataFrame(slopes)
         report.add_table("summary", _summary(table), COLUMNS["summary"])
         report.add_table("slopes", table, COLUMNS["slopes"])
@@ -185,30 +202,26 @@ class KLaw(Analyzer):
             f"beta {table['beta'].min():.3f} to {table['beta'].max():.3f} over {len(table)} measurements, R^2 at least "
             f"{table['r2'].min():.4f}, points up to {table['largest_deviation'].max():.0%} off the line"
         )
-        names = sorted({c.family.name for c in found})
-        for name in names:
+        for name in sorted({c.family.name for c in found}):
             report.drawings[f"against_k_{name}"] = Drawing(
-                self._against_k([c for c in found if c.family.name == name]),
+                _draw_against_k([c for c in found if c.family.name == name]),
                 "Points: the k of the fit; lines: B k^-beta of each size.",
             )
         report.drawings["beta_against_size"] = Drawing(
-            self._beta_against_size(found), f"{self.level:.0%} intervals over documents."
+            self._draw_beta(table), f"{self.level:.0%} intervals over documents."
         )
         if worth:
-            report.drawings["worth_of_k"] = Drawing(
-                self._worth_figure(report.tables["worth_of_k"].frame), worth_caption
-            )
-        return report
+            report.drawings["worth_of_k"] = Drawing(_draw_worth(pd.DataFrame(worth)), worth_caption)
 
-    def _every(self, family: Family) -> list[int]:
+    def _every_k(self, family: Family) -> list[int]:
         """The k of the fit, and those whose doubling is asked about."""
-        grid = self._grid(family)
+        grid = self._fitted_k(family)
         if not family.vocab_size:
             return grid
         pairs = [k for k in self.ks if 2 * k <= min(self.largest, family.vocab_size)]
         return sorted({*grid, *pairs, *(2 * k for k in pairs)})
 
-    def _grid(self, family: Family) -> list[int]:
+    def _fitted_k(self, family: Family) -> list[int]:
         """The k of the fit: even in ln k; of imported numbers without ranks, those that every run has."""
         if family.vocab_size:
             return [int(k) for k in log_grid(min(self.largest, family.vocab_size))]
@@ -217,65 +230,34 @@ class KLaw(Analyzer):
     def _curves(self, family: Family, counts: list[DocumentCounts]) -> Curves | None:
         if not counts[0].ks:
             return None
-        weights = document_weights(len(counts[0].document), replicates=self.replicates)
-        one = np.ones((1, len(counts[0].document)))
-        with np.errstate(divide="ignore"):
-            y = np.stack([-np.log(bootstrap_metrics(c, one)[0, 1:]) for c in counts])
-            draws = np.stack([-np.log(bootstrap_metrics(c, weights)[:, 1:]) for c in counts])
+        values, draws = law_values(counts, replicates=self.replicates)
+        y, draws = values[:, 1:], draws[:, :, 1:]  # without CE
         usable = (np.isfinite(draws) & (draws > 0)).all(axis=(0, 1)) & (np.isfinite(y) & (y > 0)).all(axis=0)
         if usable.sum() < 4:
             return None
-        every, all_y, all_draws = np.asarray(counts[0].ks)[usable], y[:, usable], draws[:, :, usable]
-        fitted = np.isin(every, self._grid(family))
-        ks, y, draws = every[fitted], all_y[:, fitted], all_draws[:, :, fitted]
-        t, logs = np.log(ks), np.log(y)
-        line = np.linalg.pinv(np.column_stack([np.ones(len(t)), t]))  # (2, ks)
-        coefficients = logs @ line.T  # (m, 2)
-        residual = logs - coefficients @ np.stack([np.ones(len(t)), t])
-        parabola = logs @ np.linalg.pinv(np.vander(t, 3, increasing=True)).T
-        return Curves(
-            family=family,
-            ks=ks,
-            y=y,
-            every=every,
-            every_y=all_y,
-            every_draws=all_draws,
-            beta=-coefficients[:, 1],
-            intercept=coefficients[:, 0],
-            r2=1 - (residual**2).sum(axis=1) / ((logs - logs.mean(axis=1, keepdims=True)) ** 2).sum(axis=1),
-            beta_draws=-(np.log(draws) @ line[1]) if len(weights[0]) > 1 else np.full(draws.shape[:2], np.nan),
-            parabola=parabola,
-        )
+        ks, y, draws = np.asarray(counts[0].ks)[usable], y[:, usable], draws[:, :, usable]
+        fitted = np.isin(ks, self._fitted_k(family))
+        beta_draws = k_slopes(ks[fitted], draws[:, :, fitted])
+        if len(counts[0].document) == 1:
+            beta_draws = np.full_like(beta_draws, np.nan)
+        return Curves(family, fit_k_law(ks[fitted], y[:, fitted]), beta_draws, ks, y, draws)
 
     def _slopes(self, c: Curves, histograms: list[RankHistogram | None]) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
-        every = np.arange(1, int(c.ks[-1]) + 1)
-        tail = 50 * (1 - self.level)
+        largest = int(c.fit.ks[-1])
+        every = np.arange(1, largest + 1)
         for i, (s, size) in enumerate(zip(c.family.s, c.family.labels, strict=True)):
             whole = histograms[i]
             plain = stats.linregress(np.log(every), np.log(-np.log(whole.rbp_curve(every)))) if whole else None
-            low, high = np.percentile(c.beta_draws[i], [tail, 100 - tail])
-            fitted = np.exp(c.intercept[i]) * c.ks ** -c.beta[i]
-            rows.append(
-                {
-                    "dataset": c.family.dataset,
-                    "family": c.family.name,
-                    "size": size,
-                    "S": s,
-                    "B": float(np.exp(c.intercept[i])),
-                    "beta": float(c.beta[i]),
-                    "beta_low": float(low),
-                    "beta_high": float(high),
-                    "r2": float(c.r2[i]),
-                    "largest_deviation": float(np.abs(c.y[i] / fitted - 1).max()),
-                    "beta_at_1": float(c.local_beta(1)[i]),
-                    "beta_at_10": float(c.local_beta(10)[i]),
-                    "beta_at_largest": float(c.local_beta(float(c.ks[-1]))[i]),
-                    "largest_k": int(c.ks[-1]),
-                    "beta_every_k": -float(plain.slope) if plain else np.nan,
-                    "r2_every_k": float(plain.rvalue**2) if plain else np.nan,
-                }
-            )
+            low, high = np.percentile(c.beta_draws[i], [50 * (1 - self.level), 50 * (1 + self.level)])
+            row: dict[str, Any] = {"dataset": c.family.dataset, "family": c.family.name, "size": size, "S": s}
+            row |= {"B": np.exp(c.fit.log_b[i]), "beta": c.fit.beta[i], "beta_low": low, "beta_high": high}
+            row |= {"r2": c.fit.r2[i], "largest_deviation": c.fit.largest_deviation[i]}
+            row |= {"beta_at_1": c.fit.local_beta(1)[i], "beta_at_10": c.fit.local_beta(10)[i]}
+            row |= {"beta_at_largest": c.fit.local_beta(largest)[i], "largest_k": largest}
+            row["beta_every_k"] = -plain.slope if plain else np.nan
+            row["r2_every_k"] = plain.rvalue**2 if plain else np.nan
+            rows.append(row)
         return rows
 
     def _worth(self, c: Curves) -> list[dict[str, Any]]:
@@ -283,193 +265,124 @@ class KLaw(Analyzer):
         if len(c.family.s) < 3:
             return []
         rows = []
-        for k in (k for k in self.ks if {k, 2 * k} <= {*c.every.tolist()}):
-            j = c.column(k)
-            covariance = paired_covariance(list(np.log(c.every_draws[:, :, j])))
-            law = fit_power_law(c.family.s, c.every_y[:, j], covariance=covariance, level=self.level)
-            middle = np.log(c.every_y[:, j] / c.every_y[:, c.column(2 * k)]) / np.log(2)  # beta between k and 2k
-            beta, beta_se = float(middle.mean()), float(middle.std(ddof=1) / np.sqrt(len(middle)))
+        for k in (k for k in self.ks if {k, 2 * k} <= {*c.ks.tolist()}):
+            y, doubled = c.y[:, c.column(k)], c.y[:, c.column(2 * k)]
+            covariance = paired_covariance(list(np.log(c.draws[:, :, c.column(k)])))
+            law = fit_power_law(c.family.s, y, covariance=covariance, level=self.level)
+            betas = np.log(y / doubled) / np.log(2)  # between k and 2k
+            beta, beta_se = float(betas.mean()), float(betas.std(ddof=1) / np.sqrt(len(betas)))
             quantile = float(stats.t.ppf(0.5 + self.level / 2, law.points - 2))
             low, high = fieller(beta, law.alpha, beta_se, law.se, quantile=quantile)
-            measured, pairs = _interpolated(c, k)
-            rows.append(
-                {
-                    "dataset": c.family.dataset,
-                    "family": c.family.name,
-                    "k": k,
-                    "alpha": law.alpha,
-                    "alpha_low": law.low,
-                    "alpha_high": law.high,
-                    "beta": beta,
-                    "ratio": beta / law.alpha,
-                    "factor_in_s": float(2 ** (beta / law.alpha)),
-                    "factor_low": float(2**low),
-                    "factor_high": float(2**high),
-                    "factor_measured": measured,
-                    "sizes_measured": pairs,
-                }
-            )
+            measured, sizes = size_factor_read_off(c.family.s, y, doubled)
+            row: dict[str, Any] = {"dataset": c.family.dataset, "family": c.family.name, "k": k}
+            row |= {"alpha": law.alpha, "alpha_low": law.low, "alpha_high": law.high}
+            row |= {"beta": beta, "ratio": beta / law.alpha, "factor_in_s": float(2 ** (beta / law.alpha))}
+            row |= {"factor_low": float(2**low), "factor_high": float(2**high)}
+            rows.append(row | {"factor_measured": measured, "sizes_measured": sizes})
         return rows
 
-    def _sentences(self, c: Curves, worth: list[dict[str, Any]]) -> str:
-        bend = c.local_beta(float(c.ks[-1])).mean() - c.local_beta(1).mean()
-        fitted = np.exp(c.intercept)[:, None] * c.ks ** -c.beta[:, None]
-        off = float(np.abs(c.y / fitted - 1).max())
-        first, last = c.family.labels[0], c.family.labels[-1]
-        sizes = f"{c.beta[0]:.3f}" if len(c.beta) == 1 else f"{c.beta[0]:.3f} ({first}) to {c.beta[-1]:.3f} ({last})"
-        notes = [
-            f"beta is {sizes} over k = {c.ks[0]} to {c.ks[-1]}, R^2 at least {c.r2.min():.4f}; the points "
-            f"are up to {off:.1%} off the line, and the local slope {'steepens' if bend > 0 else 'flattens'} from "
-            f"{c.local_beta(1).mean():.2f} at k = 1 to {c.local_beta(float(c.ks[-1])).mean():.2f} at k = {c.ks[-1]} "
+    def _about_slopes(self, c: Curves) -> str:
+        beta, first, last, largest = c.fit.beta, c.family.labels[0], c.family.labels[-1], c.fit.ks[-1]
+        at_1, at_largest = c.fit.local_beta(1).mean(), c.fit.local_beta(float(largest)).mean()
+        sizes = f"{beta[0]:.3f}" if len(beta) == 1 else f"{beta[0]:.3f} ({first}) to {beta[-1]:.3f} ({last})"
+        bend = at_largest - at_1
+        text = (
+            f"{c.family}: beta is {sizes} over k = {c.fit.ks[0]} to {largest}, R^2 at least {c.fit.r2.min():.4f}; the "
+            f"points are up to {c.fit.largest_deviation.max():.1%} off the line, and the local slope "
+            f"{'steepens' if bend > 0 else 'flattens'} from {at_1:.2f} at k = 1 to {at_largest:.2f} at k = {largest} "
             "(means over sizes)" + (": R^2 near 1 hides that bend." if abs(bend) > 0.05 else ".")
-        ]
-        if len(c.beta) >= 3:
-            trend = stats.linregress(np.log10(c.family.s), c.beta)
-            half = float(stats.t.ppf(0.5 + self.level / 2, len(c.beta) - 2) * trend.stderr)
-            steady = abs(trend.slope) <= half
-            notes.append(
-                f"Beta changes by {trend.slope:+.3f} (± {half:.3f}) per factor 10 in S, "
-                + (
-                    "no trend beyond its scatter."
-                    if steady
-                    else "so alpha changes by as much per factor 10 in k: eq. 10 is local."
-                )
-            )
-        else:
-            notes.append(f"The trade-off is not identifiable from {len(c.beta)} size(s), 3 are needed.")
-        known = [w for w in worth if np.isfinite(w["factor_high"])]
-        if known:
-            w = min(known, key=lambda w: abs(w["k"] - 10))
-            text = (
-                f"Doubling k from {w['k']} is worth {w['factor_in_s']:.2f} times the size "
-                f"({self.level:.0%} interval {w['factor_low']:.2f} to {w['factor_high']:.2f})"
-            )
-            if w["sizes_measured"]:
-                text += f"; read off between the measured sizes: {w['factor_measured']:.2f}"
-            notes.append(text + ".")
-        elif worth:
-            notes.append("Alpha is not distinguishable from 0, so the worth of a larger k is not identifiable.")
-        return " ".join(notes)
+        )
+        if len(beta) < 3:
+            return f"{text} The trade-off is not identifiable from {len(beta)} size(s), 3 are needed."
+        trend = stats.linregress(np.log10(c.family.s), beta)
+        half = float(stats.t.ppf(0.5 + self.level / 2, len(beta) - 2) * trend.stderr)
+        moves = "so alpha changes by as much per factor 10 in k: eq. 10 is local."
+        return (
+            f"{text} Beta changes by {trend.slope:+.3f} (± {half:.3f}) per factor 10 in S, "
+            f"{'no trend beyond its scatter.' if abs(trend.slope) <= half else moves}"
+        )
 
-    def _against_k(self, found: list[Curves]) -> Figure:
-        """The paper's figure 9: one panel per dataset, one colour per size."""
-        with style():
-            figure, axes = panel_per([str(c.family) for c in found], height=3.6)
-            for ax, c in zip(axes, found, strict=True):
-                low, high = c.y.min() / 1.3, c.y.max() * 1.3
-                for i, colour in enumerate(gradient(len(c.beta))):
-                    label = f"{c.family.labels[i]}: β = {c.beta[i]:.3f}"
-                    ax.plot(c.ks, c.y[i], MARKERS[i % len(MARKERS)], ms=3.5, color=colour, label=label)
-                    ax.plot(c.ks, np.exp(c.intercept[i]) * c.ks ** -c.beta[i], "-", lw=1.1, color=colour)
-                ax.set(xlabel="k", ylabel="−ln RBP$_k$")
-                log_axis(ax.xaxis, low=c.ks[0] / 1.15, high=c.ks[-1] * 1.15)
-                log_axis(ax.yaxis, low=low / (high / low) ** 0.25, high=high)
-                ax.legend(loc="lower left", fontsize=7.5, ncols=2 if len(c.beta) > 5 else 1)
-            return figure
+    def _about_worth(self, worth: list[dict[str, Any]]) -> list[str]:
+        if not worth:
+            return []
+        known = [row for row in worth if np.isfinite(row["factor_high"])]
+        if not known:
+            return ["Alpha is not distinguishable from 0, so the worth of a larger k is not identifiable."]
+        row = min(known, key=lambda row: abs(row["k"] - 10))
+        text = (
+            f"Doubling k from {row['k']} is worth {row['factor_in_s']:.2f} times the size "
+            f"({self.level:.0%} interval {row['factor_low']:.2f} to {row['factor_high']:.2f})"
+        )
+        if row["sizes_measured"]:
+            text += f"; read off between the measured sizes: {row['factor_measured']:.2f}"
+        return [f"{text}."]
 
-    def _beta_against_size(self, found: list[Curves]) -> Figure:
-        datasets = sorted({c.family.dataset for c in found})
-        names = sorted({c.family.name for c in found})
-        with style():
-            figure, axes = panel_per(datasets, sharey=True)
-            tail = 50 * (1 - self.level)
-            for ax, dataset in zip(axes, datasets, strict=True):
-                here = [c for c in found if c.family.dataset == dataset]
-                for c in here:
-                    colour, marker = colour_and_marker(names.index(c.family.name))
-                    low, high = np.percentile(c.beta_draws, [tail, 100 - tail], axis=1)
-                    error = np.clip([c.beta - low, high - c.beta], 0, None)
-                    ax.errorbar(
-                        c.family.s,
-                        c.beta,
-                        yerr=error,
-                        fmt=f"{marker}-",
-                        lw=1.0,
-                        ms=4.5,
-                        capsize=2,
-                        color=colour,
-                        label=c.family.name,
-                    )
-                sizes = np.concatenate([c.family.s for c in here])
-                ax.set(xlabel="S, non-embedding parameters", ylabel=f"β over k = 1 to {self.largest}")
-                log_axis(ax.xaxis, low=sizes.min() / 1.5, high=sizes.max() * 1.5)
-                ax.legend()
-            return figure
-
-    def _worth_figure(self, table: pd.DataFrame) -> Figure:
+    def _draw_beta(self, table: pd.DataFrame) -> Figure:
+        """Beta against S: one panel per dataset, one colour per family."""
         datasets, names = sorted(set(table["dataset"])), sorted(set(table["family"]))
         with style():
             figure, axes = panel_per(datasets, sharey=True)
             for ax, dataset in zip(axes, datasets, strict=True):
-                for name in names:
-                    rows = table[(table["dataset"] == dataset) & (table["family"] == name)]
-                    rows = rows[np.isfinite(rows["factor_high"])]
-                    if not len(rows):
-                        continue
-                    colour, _ = colour_and_marker(names.index(name))
-                    ax.plot(rows["k"], rows["factor_in_s"], "-", color=colour, label=f"{name}, eq. 10")
-                    ax.fill_between(rows["k"], rows["factor_low"], rows["factor_high"], color=colour, alpha=0.15, lw=0)
-                    ax.plot(rows["k"], rows["factor_measured"], "o", ms=4.5, color=colour, label=f"{name}, measured")
-                ax.axhline(1, color="0.4", lw=0.8, ls=":")
-                ax.set(xlabel="k", ylabel="factor in S that 2k is worth over k")
-                log_axis(ax.xaxis, low=table["k"].min() / 1.2, high=table["k"].max() * 1.2)
-                ax.legend(fontsize=8.5)
-            log_axis(axes[0].yaxis, **_range(table))
+                here = table[table["dataset"] == dataset]
+                for name, rows in here.groupby("family"):
+                    colour, marker = colour_and_marker(names.index(name))
+                    drawn = {"fmt": f"{marker}-", "lw": 1.0, "ms": 4.5, "color": colour, "label": name}
+                    error_bars(ax, rows["S"], rows["beta"], rows["beta_low"], rows["beta_high"], **drawn)
+                size_axis(ax, here["S"])
+                ax.set(ylabel=f"β over k = 1 to {self.largest}")
+                ax.legend()
             return figure
 
 
-@dataclass(frozen=True)
-class Both:
-    """What one run's fit reads; runs of one size add."""
-
-    counts: DocumentCounts
-    histogram: RankHistogram | None
-
-    def __add__(self, other: "Both") -> "Both":
-        whole = self.histogram + other.histogram if self.histogram and other.histogram else None
-        return Both(self.counts + other.counts, whole)
-
-
-def fieller(a: float, b: float, a_se: float, b_se: float, *, quantile: float) -> tuple[float, float]:
-    """Fieller's interval of a/b for independent, normal a and b; (-inf, inf) where b may be 0."""
-    g = (quantile * b_se / b) ** 2
-    if g >= 1:
-        return -np.inf, np.inf
-    ratio = a / b
-    half = quantile / abs(b) * np.sqrt(a_se**2 * (1 - g) + ratio**2 * b_se**2)
-    return float((ratio - half) / (1 - g)), float((ratio + half) / (1 - g))
+def _draw_against_k(found: list[Curves]) -> Figure:
+    """The paper's figure 9: one panel per dataset, one colour per size."""
+    with style():
+        figure, axes = panel_per([str(c.family) for c in found], height=3.6)
+        for ax, c in zip(axes, found, strict=True):
+            ks, y = c.fit.ks, c.fit.y
+            for i, colour in enumerate(gradient(len(y))):
+                label = f"{c.family.labels[i]}: β = {c.fit.beta[i]:.3f}"
+                ax.plot(ks, y[i], MARKERS[i % len(MARKERS)], ms=3.5, color=colour, label=label)
+                ax.plot(ks, c.fit.fitted[i], "-", lw=1.1, color=colour)
+            low, high = y.min() / 1.3, y.max() * 1.3
+            ax.set(xlabel="k", ylabel="−ln RBP$_k$")
+            log_axis(ax.xaxis, low=ks[0] / 1.15, high=ks[-1] * 1.15)
+            log_axis(ax.yaxis, low=low / (high / low) ** 0.25, high=high)
+            ax.legend(loc="lower left", fontsize=7.5, ncols=2 if len(y) > 5 else 1)
+        return figure
 
 
-def _interpolated(c: Curves, k: int) -> tuple[float, int]:
-    """The factor from S to the size that has at k what S has at 2k: geometric mean over sizes, and of how many."""
-    x = np.log(c.family.s)
-    at, twice = np.log(c.every_y[:, c.column(k)]), np.log(c.every_y[:, c.column(2 * k)])
-    if (np.diff(at) >= 0).any():
-        return float("nan"), 0  # a larger model is not better: there is no unique size to read off
-    inside = (twice <= at[0]) & (twice >= at[-1])
-    reached = np.interp(-twice[inside], -at, x)
-    factors = reached - x[inside]
-    return (float(np.exp(factors.mean())), int(inside.sum())) if inside.any() else (float("nan"), 0)
-
-
-def _range(table: pd.DataFrame) -> dict[str, float]:
-    finite = table[["factor_in_s", "factor_low", "factor_high", "factor_measured"]].to_numpy(dtype=np.float64)
-    finite = finite[np.isfinite(finite)]
-    return {"low": float(max(min(finite.min(), 1) / 1.15, 0.2)), "high": float(min(finite.max() * 1.3, 100))}
+def _draw_worth(table: pd.DataFrame) -> Figure:
+    """What doubling k is worth, against k: by eq. 10 with its interval, and as read off between sizes."""
+    datasets, names = sorted(set(table["dataset"])), sorted(set(table["family"]))
+    quantities = table[["factor_in_s", "factor_low", "factor_high", "factor_measured"]].to_numpy(dtype=np.float64)
+    finite = quantities[np.isfinite(quantities)]
+    with style():
+        figure, axes = panel_per(datasets, sharey=True)
+        for ax, dataset in zip(axes, datasets, strict=True):
+            here = table[(table["dataset"] == dataset) & np.isfinite(table["factor_high"])]
+            for name, rows in here.groupby("family"):
+                colour, _ = colour_and_marker(names.index(name))
+                ax.plot(rows["k"], rows["factor_in_s"], "-", color=colour, label=f"{name}, eq. 10")
+                ax.fill_between(rows["k"], rows["factor_low"], rows["factor_high"], color=colour, alpha=0.15, lw=0)
+                ax.plot(rows["k"], rows["factor_measured"], "o", ms=4.5, color=colour, label=f"{name}, measured")
+            ax.axhline(1, color="0.4", lw=0.8, ls=":")
+            ax.set(xlabel="k", ylabel="factor in S that 2k is worth over k")
+            log_axis(ax.xaxis, low=table["k"].min() / 1.2, high=table["k"].max() * 1.2)
+            ax.legend(fontsize=8.5)
+        log_axis(axes[0].yaxis, low=max(min(finite.min(), 1) / 1.15, 0.2), high=min(finite.max() * 1.3, 100))
+        return figure
 
 
 def _summary(table: pd.DataFrame) -> pd.DataFrame:
     """The table for the terminal: texts, rounded."""
     ends = zip(table["beta_low"], table["beta_high"], strict=True)
-    interval = [f"{a:.3f} .. {b:.3f}" if a == a else "" for a, b in ends]
     return pd.DataFrame(
         {
-            "dataset": table["dataset"],
-            "family": table["family"],
-            "size": table["size"],
+            **table[["dataset", "family", "size"]],
             "S": [short_number(s) for s in table["S"]],
             "beta": [f"{v:.4f}" for v in table["beta"]],
-            "95 % over documents": interval,
+            "95 % over documents": [f"{a:.3f} .. {b:.3f}" if a == a else "" for a, b in ends],
             "R^2": [f"{v:.4f}" for v in table["r2"]],
             "largest deviation": [f"{v:.1%}" for v in table["largest_deviation"]],
         }

@@ -10,7 +10,6 @@ from plugins.emergence import Emergence, wilson
 from rbptrack.analysis import Report
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import RankTable
-from rbptrack.stats.success_runs import read_answers
 from tests.synthetic import runs_of_tables
 
 SIZES = np.geomspace(1e4, 1e7, 5)
@@ -162,24 +161,6 @@ def test_whole_answers_beside_what_the_law_predicts() -> None:
     assert ((answers["share_low"] < truth**3) & (truth**3 < answers["share_high"])).sum() >= 4
     assert any("of 2000 whole answers (3.0 tokens on average)" in note for note in run.notes)
     assert "answers" in run.drawings
-
-
-def test_only_answers_that_were_scored_whole_count() -> None:
-    hits = np.ones((4, 6), dtype=bool)
-    whole = table(hits, field=np.array([0, 0, 0, 1, 1, 1]))
-    keep = np.ones(24, dtype=bool)
-    keep[4] = False  # document 0 lacks a token inside its answer
-    keep[6 + 2] = False  # document 1 lacks the token before its answer: the answer's first may be missing, too
-    keep[12 + 3 : 18] = False  # document 2 has no answer
-    part = RankTable(whole.table.filter(keep), 16)
-    answers = read_answers(part, [1])
-    assert answers is not None
-    np.testing.assert_array_equal(answers.length, [3])
-    np.testing.assert_array_equal(answers.whole, [[1.0]])
-    cut = read_answers(whole, [1], cut_at=7)  # positions run to 6, the last that fits: there may have been more
-    assert cut is not None
-    assert len(cut.length) == 0
-    assert read_answers(table(hits), [1]) is None
 
 
 def test_a_model_that_never_fails() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from plugins.k_law import KLaw, fieller
+from plugins.k_law import KLaw
 from rbptrack.analysis import Report, Runs, Unreadable
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import log_grid
@@ -74,9 +74,3 @@ def test_imported_numbers_without_ranks_are_fitted_at_the_k_they_have() -> None:
         y = frame.loc[frame["size"] == row.size, ["rbp_1", "rbp_3", "rbp_10", "rbp_30"]].to_numpy(dtype=float)[0]
         assert row.beta == pytest.approx(-stats.linregress(np.log([1, 3, 10, 30]), np.log(-np.log(y))).slope)
     assert table[["beta_low", "beta_high", "beta_every_k"]].isna().all(axis=None)
-
-
-def test_fieller() -> None:
-    low, high = fieller(1.0, 2.0, 0.0, 0.1, quantile=2.0)
-    assert (low, high) == pytest.approx((1 / 2.2, 1 / 1.8))
-    assert fieller(1.0, 0.1, 0.1, 0.1, quantile=2.0) == (-np.inf, np.inf)

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from rbptrack.stats.rank_distributions import CANDIDATES, Support, integral_approximation, lognormal, lognormal_cdfdiff
+from rbptrack.stats.rank_distributions import CANDIDATES, Support, lognormal, lognormal_cdfdiff
+from rbptrack.stats.rank_lognormal import integral_approximation
 
 THETA = {
     "zipf": [1.3],

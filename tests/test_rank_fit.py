@@ -6,16 +6,9 @@ import pytest
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import RankHistogram
 from rbptrack.stats.rank_distributions import CANDIDATES, Support
-from rbptrack.stats.rank_fit import (
-    fit_lognormal,
-    fit_ranks,
-    goodness_of_fit,
-    information_se,
-    log_sums,
-    sampling_kl,
-    vuong,
-)
-from tests.test_distributions import THETA
+from rbptrack.stats.rank_fit import fit_ranks, goodness_of_fit, sampling_kl, vuong
+from rbptrack.stats.rank_lognormal import fit_lognormal, information_se, log_sums
+from tests.test_rank_distributions import THETA
 
 V = 4096
 HOLDS = {

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         COLOURS,
         MARKERS,
         colour_and_marker,
+        error_bars,
         gradient,
         grid,
         grid_of,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         panel_per,
         panels,
         short_number,
+        size_axis,
         style,
     )
 
@@ -56,6 +58,7 @@ __all__ = [
     "Table",
     "Unreadable",
     "colour_and_marker",
+    "error_bars",
     "families",
     "gradient",
     "grid",
@@ -72,6 +75,7 @@ __all__ = [
     "read_families",
     "se_name",
     "short_number",
+    "size_axis",
     "style",
 ]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import numpy.typing as npt
 from cycler import cycler
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
@@ -157,6 +158,32 @@ def log_axis(axis: Any, *, low: float, high: float) -> None:
     axis.set_minor_formatter(NullFormatter())
     if decades > 2.5:
         axis.set_minor_locator(NullLocator())  # a hundred ticks per panel would be most of the time of drawing
+
+
+def size_axis(ax: Any, sizes: Sequence[float]) -> None:
+    """S on the x axis of a panel, labelled, with room on both sides of the sizes shown."""
+    ax.set_xlabel("S, non-embedding parameters")
+    log_axis(ax.xaxis, low=min(sizes) / 1.5, high=max(sizes) * 1.5)
+
+
+def error_bars(
+    ax: Any, x: npt.ArrayLike, y: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike, **options: Any
+) -> None:
+    """Points at y with bars from low to high; a bar whose end is not known or infinite has no length on that side.
+
+    Args:
+        ax: the panel.
+        x: of the points, (points,).
+        y: likewise.
+        low: lower ends of their intervals, likewise.
+        high: upper ends.
+        options: of `Axes.errorbar`.
+
+    """
+    middle = np.asarray(y, dtype=np.float64)
+    error = np.stack([middle - np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64) - middle])
+    error = np.where(np.isfinite(error), np.clip(error, 0, None), 0.0)
+    ax.errorbar(x, middle, yerr=error, **{"capsize": 2, **options})
 
 
 def rank_distribution(histogram: RankHistogram, title: str) -> Figure:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from rbptrack.ranks import FloatArray, IntArray
 
 if TYPE_CHECKING:
+    from rbptrack.stats.answers import Answers, independent_share, read_answers
     from rbptrack.stats.bootstrap import (
         BOOTSTRAP_REPLICATES,
         BOOTSTRAP_SEED,
@@ -14,6 +15,22 @@ if TYPE_CHECKING:
         law_values,
         paired_covariance,
     )
+    from rbptrack.stats.error_entropy import (
+        Decomposition,
+        decompose,
+        decompose_table,
+        part_covariance,
+        shares_of_fall,
+    )
+    from rbptrack.stats.independence import (
+        NULLS,
+        LengthLaw,
+        SuccessByLength,
+        fit_length_laws,
+        success_by_length,
+    )
+    from rbptrack.stats.intervals import Interval, fieller, percentiles, share_interval
+    from rbptrack.stats.k_law import KLawFit, fit_k_law, k_slopes, size_factor_read_off
     from rbptrack.stats.law_forms import GATES, FormFit, Verdict, compare_forms
     from rbptrack.stats.power_law import (
         Pooled,
@@ -28,28 +45,22 @@ if TYPE_CHECKING:
     from rbptrack.stats.rank_distributions import (
         CANDIDATES,
         Candidate,
-        IntegralApproximation,
         Support,
-        integral_approximation,
     )
-    from rbptrack.stats.rank_fit import (
-        RankFit,
+    from rbptrack.stats.rank_fit import RankFit, fit_ranks, goodness_of_fit, sampling_kl, vuong
+    from rbptrack.stats.rank_lognormal import (
+        IntegralApproximation,
         fit_lognormal,
-        fit_ranks,
-        goodness_of_fit,
         information_se,
+        integral_approximation,
         log_sums,
-        sampling_kl,
-        vuong,
     )
     from rbptrack.stats.success_runs import (
-        Answers,
         Ladder,
         Segments,
         WindowCounts,
         count_windows,
         ladder,
-        read_answers,
     )
 
 __all__ = [
@@ -57,45 +68,77 @@ __all__ = [
     "BOOTSTRAP_SEED",
     "CANDIDATES",
     "GATES",
+    "NULLS",
     "Answers",
     "Candidate",
+    "Decomposition",
     "FloatArray",
     "FormFit",
     "IntArray",
     "IntegralApproximation",
+    "Interval",
+    "KLawFit",
     "Ladder",
+    "LengthLaw",
     "Pooled",
     "PowerLawFit",
     "RankFit",
     "Segments",
+    "SuccessByLength",
     "Support",
     "Verdict",
     "WindowCounts",
     "bootstrap_metrics",
     "compare_forms",
     "count_windows",
+    "decompose",
+    "decompose_table",
     "document_weights",
+    "fieller",
+    "fit_k_law",
+    "fit_length_laws",
     "fit_lognormal",
     "fit_power_law",
     "fit_ranks",
     "goodness_of_fit",
     "huber_alpha",
+    "independent_share",
     "information_se",
     "integral_approximation",
+    "k_slopes",
     "lack_of_fit",
     "ladder",
     "law_values",
     "leave_largest_out",
     "log_sums",
     "paired_covariance",
+    "part_covariance",
+    "percentiles",
     "pool",
     "read_answers",
     "sampling_kl",
+    "share_interval",
+    "shares_of_fall",
+    "size_factor_read_off",
+    "success_by_length",
     "vuong",
     "without_each",
 ]
 
-_MODULES = ("bootstrap", "power_law", "success_runs", "rank_distributions", "rank_fit", "law_forms")
+_MODULES = (
+    "bootstrap",
+    "power_law",
+    "intervals",
+    "k_law",
+    "error_entropy",
+    "success_runs",
+    "independence",
+    "answers",
+    "rank_distributions",
+    "rank_lognormal",
+    "rank_fit",
+    "law_forms",
+)
 
 
 def __getattr__(name: str) -> object:

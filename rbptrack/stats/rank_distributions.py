@@ -56,7 +56,11 @@ class Support:
         return _nodes(vocab_size)
 
     def log_total(self, log_values: FloatArray) -> FloatArray:
-        """Ln of the sum over {1..V} of exp(log_values), kept as a last axis of 1; log_values is (..., points)."""
+        """Ln of the sum over {1..V} of exp(log_values), kept as a last axis of 1; log_values is (..., points).
+
+        Not `scipy.special.logsumexp`: it takes 110 us instead of 19 for 50 rows of nodes (V = 50,304), and every step
+        of every search comes here, so that the nine candidates' fits would take 58 ms a size instead of 31.
+        """
         top = log_values.max(axis=-1, keepdims=True)
         return np.asarray(top + np.log(np.exp(log_values - top) @ self.weight[:, None]))
 
@@ -274,35 +278,3 @@ CANDIDATES: Mapping[str, Candidate] = {
     )
 }
 """Every candidate by name, in the order of their count of parameters and then of STATISTICS."""
-
-
-@dataclass(frozen=True)
-class IntegralApproximation:
-    """What a lognormal implies by the integral over [1, inf) instead of the sum: for comparison with exact sums only.
-
-    Attributes:
-        neg_log_p1: -ln[phi(m) / (sigma Phi(m))], m = mu/sigma; below 0 (p_1 > 1) where the integral fails.
-        neg_log_p1_corrected: the same with the Euler-Maclaurin terms at 1 that the integral drops, ln[sigma Phi(m)/
-            phi(m) + 1/2 + beta/12].
-        entropy: of ranks, nats.
-
-    """
-
-    neg_log_p1: float
-    neg_log_p1_corrected: float
-    entropy: float
-
-
-def integral_approximation(mu: float, sigma: float) -> IntegralApproximation:
-    """The approximations of arXiv 2510.20387's appendix (P = Phi(mu/sigma) for the normaliser)."""
-    m = mu / sigma
-    log_ratio = special.log_ndtr(m) + m**2 / 2 + np.log(2 * np.pi) / 2  # ln [Phi(m) / phi(m)]
-    hazard = np.exp(-log_ratio)
-    beta = 1 - mu / sigma**2
-    mean_log = mu + sigma * hazard
-    entropy = special.log_ndtr(m) + np.log(sigma * np.sqrt(2 * np.pi)) + mean_log + (1 - m * hazard) / 2
-    return IntegralApproximation(
-        neg_log_p1=float(np.log(sigma) + log_ratio),
-        neg_log_p1_corrected=float(np.log(sigma * np.exp(log_ratio) + 0.5 + beta / 12)),
-        entropy=float(entropy),
-    )

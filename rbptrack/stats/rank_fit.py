@@ -15,6 +15,7 @@ from scipy import optimize
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import FloatArray, RankHistogram
 from rbptrack.stats.rank_distributions import CANDIDATES, Candidate, Support
+from rbptrack.stats.rank_lognormal import log_features, maximum_likelihood
 
 
 @dataclass(frozen=True)
@@ -78,35 +79,6 @@ def fit_ranks(histogram: RankHistogram, names: Iterable[str] = tuple(CANDIDATES)
         theta = _estimate(name, data, support)
         fits[name] = _assess(CANDIDATES[name], theta, histogram)
     return fits
-
-
-def log_sums(data: FloatArray, support: Support) -> FloatArray:
-    """Tokens, and their sums of ln k and ln^2 k: all that (beta, gamma) depend on, (..., 3).
-
-    Args:
-        data: weights of the support's points, (..., points): of all tokens, or of each document's.
-        support: the points.
-
-    """
-    return np.asarray(data @ np.column_stack([np.ones(len(support.log)), support.log, support.log**2]))
-
-
-def fit_lognormal(sums: FloatArray, support: Support, *, start: FloatArray | None = None) -> FloatArray:
-    """(beta, gamma) of maximum likelihood, gamma free to be negative, by Newton's method: (..., 2).
-
-    Args:
-        sums: `log_sums` of one sample or of many (bootstrap replicates), (..., 3).
-        support: the points.
-        start: where to begin, (2,).
-
-    """
-    return _newton(_log_features(support), -sums[..., 1:] / sums[..., :1], support.weight, start=start)
-
-
-def information_se(theta: FloatArray, support: Support, *, tokens: float) -> FloatArray:
-    """Standard errors of (beta, gamma) if `tokens` tokens were independent: from the Fisher information, (2,)."""
-    *_, covariance = _moments(_log_features(support), theta[None], support.weight)
-    return np.asarray(np.sqrt(np.diag(np.linalg.inv(covariance[0])) / tokens))
 
 
 def sampling_kl(fit: RankFit, *, tokens: int, seed: int = 20251020) -> float:
@@ -185,14 +157,14 @@ def _estimate(name: str, data: FloatArray, support: Support) -> FloatArray:
 
 def _constrained(data: FloatArray, support: Support, weight: FloatArray) -> FloatArray:
     """(beta, gamma) with gamma >= 0: where the free optimum is outside, the best on the border is Zipf's law."""
-    features = _log_features(support)
-    free = _newton(features, data @ features.T, weight)
+    features = log_features(support)
+    free = maximum_likelihood(features, data @ features.T, weight)
     return free if free[1] >= 0 else np.append(_zipf(data, support, weight), 0.0)
 
 
 def _zipf(data: FloatArray, support: Support, weight: FloatArray) -> FloatArray:
     feature = -support.log[None]
-    return _newton(feature, data @ feature.T, weight)
+    return maximum_likelihood(feature, data @ feature.T, weight)
 
 
 def _point_mass(data: FloatArray, support: Support) -> FloatArray:
@@ -263,55 +235,3 @@ def _search(candidate: Candidate, starts: list[list[float]], data: FloatArray, s
     options = {"gtol": 1e-7, "maxiter": 60}
     found = [optimize.minimize(value, s, jac=True, hess=hessian, method="trust-exact", options=options) for s in starts]
     return np.asarray(min(found, key=lambda f: f.fun).x)
-
-
-def _moments(features: FloatArray, theta: FloatArray, weight: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Ln Z, mean and covariance of the features under exp(theta @ features): (B,), (B, p), (B, p, p)."""
-    log_psi = theta @ features  # (B, points)
-    top = log_psi.max(axis=1, keepdims=True)
-    psi = np.exp(log_psi - top) * weight
-    z = psi.sum(axis=1, keepdims=True)
-    p = psi / z
-    mean = p @ features.T
-    count = len(features)
-    products = (features[:, None] * features[None]).reshape(count * count, -1)
-    second = (p @ products.T).reshape(-1, count, count)
-    return (top + np.log(z))[:, 0], mean, second - mean[:, :, None] * mean[:, None, :]
-
-
-def _log_features(support: Support) -> FloatArray:
-    return np.stack([-support.log, -(support.log**2)])
-
-
-def _newton(
-    features: FloatArray, mean_features: FloatArray, weight: FloatArray, *, start: FloatArray | None = None
-) -> FloatArray:
-    """Maximum likelihood of exp(theta @ features)/Z, a concave problem, for many samples at once: (..., p).
-
-    Args:
-        features: (p, points).
-        mean_features: their means over each sample's tokens, (..., p).
-        weight: of the points.
-        start: where to begin, (p,).
-
-    """
-    target = np.atleast_2d(mean_features)  # (B, p)
-    first = np.eye(len(features))[0] if start is None else start  # Zipf's law with beta = 1
-    theta = np.tile(first, (len(target), 1)).astype(np.float64)
-    log_z, mean, covariance = _moments(features, theta, weight)
-    value = (theta * target).sum(axis=1) - log_z
-    for _ in range(60):
-        step = np.linalg.solve(covariance, (target - mean)[:, :, None])[:, :, 0]
-        scale = np.ones((len(target), 1))
-        for _ in range(40):
-            trial = theta + scale * step
-            log_z, mean, covariance = _moments(features, trial, weight)
-            trial_value = (trial * target).sum(axis=1) - log_z
-            worse = trial_value < value - 1e-13 * (1 + np.abs(value))
-            if not worse.any():
-                break
-            scale[worse] /= 2
-        theta, value = trial, trial_value
-        if np.abs(scale * step).max() < 1e-10:
-            break
-    return np.asarray(theta if mean_features.ndim > 1 else theta[0])

@@ -1,0 +1,77 @@
+"""Whole answers: how often every token of a dataset's last field has R <= k, beside what RBP_k alone predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rbptrack.ranks import FloatArray, IntArray, RankTable
+from rbptrack.stats.success_runs import Segments
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Whole answers: the tokens of the last of a dataset's fields, where every one of them was scored.
+
+    Attributes:
+        length: tokens of each answer, (answers,).
+        hits: tokens of it with R <= k, for each k, (answers, len(ks)); a mean over runs where several were pooled.
+        whole: whether all of them have, (answers, len(ks)); likewise.
+        runs: how many runs were pooled.
+
+    """
+
+    length: IntArray
+    hits: FloatArray
+    whole: FloatArray
+    runs: int = 1
+
+    def __add__(self, other: Answers) -> Answers:
+        """The mean over the runs of both (of one size, over the same answers)."""
+        runs = self.runs + other.runs
+        a, b = self.runs / runs, other.runs / runs
+        return Answers(self.length, a * self.hits + b * other.hits, a * self.whole + b * other.whole, runs)
+
+
+def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = None) -> Answers | None:
+    """Success of whole answers; None where all tokens come from one field.
+
+    An answer counts if its tokens are consecutive and the token before it was scored, so that none of it is missing.
+
+    Args:
+        table: ranks, rows in text order.
+        ks: the k.
+        cut_at: where sequences were cut after so many tokens, an answer that reaches the cut is left out: its rest may
+            be missing.
+
+    """
+    field, position = table.column("field"), table.column("position")
+    last = field.max()
+    if (field == last).all():
+        return None
+    segments = Segments.of(table)
+    mine = field == last
+    document = segments.document[mine]
+    length = np.bincount(document, minlength=segments.documents)
+    starts = np.bincount(document, weights=(segments.begins & mine)[mine], minlength=segments.documents)
+    whole = (length > 0) & (starts == 0)  # no gap inside, nor before its first token
+    if cut_at is not None:
+        end = np.zeros(segments.documents, dtype=np.int64)
+        np.maximum.at(end, document, position[mine])
+        whole &= end < cut_at - 1
+    ranks = table.rank[mine]
+    hits = np.column_stack([np.bincount(document, weights=ranks <= k, minlength=segments.documents) for k in ks])
+    return Answers(length[whole], hits[whole], (hits[whole] == length[whole, None]).astype(np.float64))
+
+
+def independent_share(length: IntArray, neg_log_rbp: float) -> float:
+    """Share of answers that succeed whole if tokens are independent: mean of RBP_k^length (arXiv 2510.20387, eq. 6).
+
+    Args:
+        length: tokens of each answer, (answers,).
+        neg_log_rbp: -ln RBP_k of their tokens.
+
+    """
+    return float(np.exp(-length * neg_log_rbp).mean())

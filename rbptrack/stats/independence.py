@@ -1,0 +1,175 @@
+"""How often N tokens in a row succeed, against what simpler processes predict, and the law of each N.
+
+For independent tokens p_{N,k} = RBP_k^N, so that -ln p = N A S^-alpha (arXiv 2510.20387, eqs. 6 to 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rbptrack.ranks import FloatArray
+from rbptrack.stats.bootstrap import paired_covariance
+from rbptrack.stats.intervals import Interval, percentiles
+from rbptrack.stats.power_law import PowerLawFit, fit_power_law
+from rbptrack.stats.success_runs import Ladder, WindowCounts, ladder
+
+NULLS = ("independent", "documents", "markov")
+"""The nulls of `Ladder`, the simplest first."""
+
+
+@dataclass(frozen=True)
+class SuccessByLength:
+    """Windows of one size at one k, measured and predicted, with document bootstraps.
+
+    Attributes:
+        lengths: the N, ascending from 1, (lengths,).
+        runs: distinct runs of hits of at least N tokens, (lengths,).
+        documents: documents that have one, (lengths,).
+        enough: the N that are not refused, (lengths,).
+        point: ln p, measured and by each null, (1, lengths).
+        draws: the same in each bootstrap replicate, (replicates, lengths).
+        level: nominal coverage of the intervals.
+
+    """
+
+    lengths: tuple[int, ...]
+    runs: FloatArray
+    documents: FloatArray
+    enough: FloatArray
+    point: Ladder
+    draws: Ladder
+    level: float
+
+    @property
+    def log_p(self) -> FloatArray:
+        """Measured ln p_N, NaN where refused, (lengths,)."""
+        return np.where(self.enough, self.point.measured[0], np.nan)
+
+    def probability(self, j: int) -> Interval:
+        """p_N of the j-th length, the share of windows that succeed."""
+        return self._exp(self.point.measured[0, j], self.draws.measured[:, j])
+
+    def ratio(self, j: int) -> Interval:
+        """rho_N = p_N / RBP_k^N: 1 where tokens are independent."""
+        point, draws = self.point, self.draws
+        excess = point.measured[0, j] - point.independent[0, j]
+        return self._exp(excess, draws.measured[:, j] - draws.independent[:, j])
+
+    def effective_length(self, j: int) -> Interval:
+        """N_eff = ln p_N / ln RBP_k: how many independent tokens a window counts as; NaN where every token succeeds."""
+        one = self.point.measured[0, 0]
+        if not one < 0:
+            return Interval(np.nan, np.nan, np.nan)
+        low, high = percentiles(self.draws.measured[:, j] / self.draws.measured[:, 0], level=self.level)
+        return Interval(self.point.measured[0, j] / one, low, high)
+
+    def eta(self, j: int) -> float:
+        """D ln(-ln p_N) / d ln N between the length before and the j-th: 1 where tokens are independent."""
+        measured = self.point.measured[0]
+        if not measured[0] < 0 or j == 0 or not self.enough[j - 1]:
+            return float("nan")
+        return float(np.log(measured[j] / measured[j - 1]) / np.log(self.lengths[j] / self.lengths[j - 1]))
+
+    def explained(self, j: int, null: str) -> float:
+        """The share of ln p_N - N ln RBP_k that a null gives; NaN where that is 0."""
+        point = self.point
+        excess = point.measured[0, j] - point.independent[0, j]
+        if self.lengths[j] == 1 or excess == 0:
+            return float("nan")
+        return float((getattr(point, null)[0, j] - point.independent[0, j]) / excess)
+
+    def consistent(self, j: int) -> list[str]:
+        """The nulls whose distance to the measured ln p_N has an interval with 0 in it, in the order of `NULLS`.
+
+        Empty where every token succeeds, and for N <= 2: a first-order chain is fitted to pairs and says nothing of
+        them.
+        """
+        if self.lengths[j] <= 2 or not self.point.measured[0, 0] < 0:
+            return []
+        return [null for null in NULLS if self._holds_zero(self.draws.measured[:, j] - getattr(self.draws, null)[:, j])]
+
+    def _holds_zero(self, draws: FloatArray) -> bool:
+        low, high = percentiles(draws, level=self.level)
+        return low <= 0 <= high
+
+    def _exp(self, value: float, draws: FloatArray) -> Interval:
+        low, high = percentiles(draws, level=self.level)
+        return Interval(np.exp(value), np.exp(low), np.exp(high))
+
+
+def success_by_length(
+    counts: WindowCounts, weights: FloatArray, *, least_runs: int, least_documents: int, level: float
+) -> SuccessByLength:
+    """Measured and predicted success of each N.
+
+    Args:
+        counts: windows of one size at one k, by document.
+        weights: how often each bootstrap replicate draws each document, (replicates, documents).
+        least_runs: an N is refused where fewer distinct runs of hits are that long,
+        least_documents: or come from fewer documents.
+        level: nominal coverage of the intervals.
+
+    """
+    runs, documents = counts.runs.sum(axis=0), (counts.runs > 0).sum(axis=0)
+    return SuccessByLength(
+        lengths=counts.lengths,
+        runs=runs,
+        documents=documents,
+        enough=(runs >= least_runs) & (documents >= least_documents),
+        point=ladder(counts, np.ones((1, len(counts.tokens)))),
+        draws=ladder(counts, weights),
+        level=level,
+    )
+
+
+@dataclass(frozen=True)
+class LengthLaw:
+    """-ln p_N = C_N S^-alpha_N of one N, fitted freely, and beside what N independent tokens give.
+
+    Attributes:
+        length: N.
+        law: over the sizes that are used.
+        change: of N_eff = (C_N / C_1) S^-(alpha_N - alpha_1): its exponent is alpha_N - alpha_1, 0 where tokens are
+            independent; None for N = 1.
+        per_token: N_eff / N, geometric mean over these sizes: C_N / (N C_1), 1 where tokens are independent; None for
+            N = 1.
+
+    """
+
+    length: int
+    law: PowerLawFit
+    change: PowerLawFit | None
+    per_token: Interval | None
+
+
+def fit_length_laws(s: FloatArray, sizes: Sequence[SuccessByLength], *, level: float) -> list[LengthLaw]:
+    """The law of every N that at least 3 sizes have; the sampling covariance is that of paired document bootstraps.
+
+    Args:
+        s: sizes S, ascending, (m,).
+        sizes: success by length of each, over the same documents and lengths.
+        level: nominal coverage of the intervals.
+
+    """
+    y = -np.stack([one.log_p for one in sizes])  # (m, lengths)
+    draws = -np.stack([one.draws.measured for one in sizes])  # (m, replicates, lengths)
+    usable = np.isfinite(y) & (y > 0) & (np.isfinite(draws) & (draws > 0)).all(axis=1)
+    first = (y[:, 0] > 0) & (draws[:, :, 0] > 0).all(axis=1)
+    laws = []
+    for j, n in enumerate(sizes[0].lengths):
+        keep = usable[:, j] & first
+        if keep.sum() < 3:
+            continue
+        logs = np.log(draws[keep, :, j])
+        law = fit_power_law(s[keep], y[keep, j], covariance=paired_covariance(list(logs)), level=level)
+        change = per_token = None
+        if n > 1:
+            relative, ratio = logs - np.log(draws[keep, :, 0]), y[keep, j] / y[keep, 0]
+            change = fit_power_law(s[keep], ratio, covariance=paired_covariance(list(relative)), level=level)
+            low, high = percentiles(relative.mean(axis=0), level=level)
+            per_token = Interval(float(np.exp(np.log(ratio).mean()) / n), np.exp(low) / n, np.exp(high) / n)
+        laws.append(LengthLaw(n, law, change, per_token))
+    return laws

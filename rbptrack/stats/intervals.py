@@ -1,0 +1,57 @@
+"""Intervals of shares, ratios and bootstrapped numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from rbptrack.ranks import FloatArray
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and the ends of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def percentiles(draws: FloatArray, *, level: float) -> tuple[float, float]:
+    """The percentile interval of bootstrap draws; from -infinity where a replicate has no success at all."""
+    tail = 50 * (1 - level)
+    low, high = np.percentile(draws, [tail, 100 - tail], method="nearest")
+    return float(low), float(high)
+
+
+def fieller(a: float, b: float, a_se: float, b_se: float, *, quantile: float) -> tuple[float, float]:
+    """Fieller's interval (1954) of a/b for independent, normal a and b; (-inf, inf) where b may be 0.
+
+    With g = (quantile b_se / b)^2 < 1 it is [a/b +- quantile/|b| sqrt(a_se^2 (1 - g) + (a/b)^2 b_se^2)] / (1 - g).
+
+    Args:
+        a: the numerator.
+        b: the denominator, not 0.
+        a_se: standard error of a.
+        b_se: standard error of b.
+        quantile: of the t or normal distribution, for the level wanted.
+
+    """
+    g = (quantile * b_se / b) ** 2
+    if g >= 1:
+        return -np.inf, np.inf
+    ratio = a / b
+    half = quantile / abs(b) * np.sqrt(a_se**2 * (1 - g) + ratio**2 * b_se**2)
+    return float((ratio - half) / (1 - g)), float((ratio + half) / (1 - g))
+
+
+def share_interval(share: float, n: int, *, level: float) -> tuple[float, float]:
+    """Wilson's interval (1927) of a share of n independent documents.
+
+    A share that is the mean over several runs of one size may stand for a broken number of successes; it is rounded
+    to the nearest whole one, which moves the interval by at most half a document.
+    """
+    interval = stats.binomtest(round(share * n), n).proportion_ci(confidence_level=level, method="wilson")
+    return float(interval.low), float(interval.high)

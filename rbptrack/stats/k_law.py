@@ -1,0 +1,98 @@
+"""The law in k, -ln RBP_k = B k^-beta at a fixed model, and what a larger k is worth in model size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rbptrack.ranks import FloatArray
+
+
+@dataclass(frozen=True)
+class KLawFit:
+    """-ln RBP_k = B k^-beta of each of m sizes, and the parabola through the same points.
+
+    Attributes:
+        ks: the k, (ks,).
+        y: -ln RBP_k, (m, ks).
+        beta: minus the slope of ln y against ln k, by ordinary least squares, (m,).
+        log_b: ln B, (m,).
+        r2: of that line, (m,).
+        parabola: coefficients of 1, t and t^2 with t = ln k, of ln y, (m, 3).
+
+    """
+
+    ks: FloatArray
+    y: FloatArray
+    beta: FloatArray
+    log_b: FloatArray
+    r2: FloatArray
+    parabola: FloatArray
+
+    @property
+    def fitted(self) -> FloatArray:
+        """B k^-beta at the k of the fit, (m, ks)."""
+        return np.asarray(np.exp(self.log_b)[:, None] * self.ks ** -self.beta[:, None])
+
+    @property
+    def largest_deviation(self) -> FloatArray:
+        """The largest |y / (B k^-beta) - 1| over k, (m,)."""
+        return np.asarray(np.abs(self.y / self.fitted - 1).max(axis=1))
+
+    def local_beta(self, k: float) -> FloatArray:
+        """-d ln y / d ln k of each parabola at k, (m,)."""
+        return np.asarray(-(self.parabola[:, 1] + 2 * self.parabola[:, 2] * np.log(k)))
+
+
+def fit_k_law(ks: FloatArray, y: FloatArray) -> KLawFit:
+    """Ordinary least squares of ln y on ln k, for each row of y (arXiv 2510.20387, figure 9 and table 1).
+
+    Args:
+        ks: the k, (ks,), at least 3.
+        y: -ln RBP_k, (m, ks), positive and finite.
+
+    """
+    t, logs = np.log(ks), np.log(y)
+    coefficients = logs @ _line(t).T  # (m, 2)
+    residual = logs - coefficients @ np.stack([np.ones(len(t)), t])
+    total = ((logs - logs.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
+    return KLawFit(
+        ks=ks,
+        y=y,
+        beta=-coefficients[:, 1],
+        log_b=coefficients[:, 0],
+        r2=1 - (residual**2).sum(axis=1) / total,
+        parabola=logs @ np.linalg.pinv(np.vander(t, 3, increasing=True)).T,
+    )
+
+
+def k_slopes(ks: FloatArray, y: FloatArray) -> FloatArray:
+    """Beta alone, minus the slope of ln y against ln k, for y of (..., ks): bootstrap replicates."""
+    return np.asarray(-(np.log(y) @ _line(np.log(ks))[1]))
+
+
+def _line(t: FloatArray) -> FloatArray:
+    """What takes values at t to the intercept and slope of their least-squares line, (2, points)."""
+    return np.linalg.pinv(np.column_stack([np.ones(len(t)), t]))
+
+
+def size_factor_read_off(s: FloatArray, at_k: FloatArray, at_larger_k: FloatArray) -> tuple[float, int]:
+    """The factor from S to the size that has at k what S has at a larger k, by interpolation between measured sizes.
+
+    Args:
+        s: sizes S, ascending, (m,).
+        at_k: -ln RBP_k of each size, (m,).
+        at_larger_k: -ln RBP of the larger k, (m,).
+
+    Returns:
+        The geometric mean of the factor, and over how many sizes it is; NaN and 0 where a larger model is not better
+        throughout, or no measured size is large enough.
+
+    """
+    x, at, beyond = np.log(s), np.log(at_k), np.log(at_larger_k)
+    if (np.diff(at) >= 0).any():
+        return float("nan"), 0  # there is no unique size to read off
+    inside = (beyond <= at[0]) & (beyond >= at[-1])
+    factors = np.interp(-beyond[inside], -at, x) - x[inside]
+    return (float(np.exp(factors.mean())), int(inside.sum())) if inside.any() else (float("nan"), 0)

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rbptrack.stats.bootstrap import document_weights
+from rbptrack.stats.independence import SuccessByLength, fit_length_laws, success_by_length
+from rbptrack.stats.success_runs import Segments, count_windows
+from tests.test_success_runs import table
+
+LENGTHS = [1, 2, 4]
+
+
+def success(hits: np.ndarray, *, least_runs: int = 1, least_documents: int = 1) -> SuccessByLength:
+    """Hits of (documents, tokens)."""
+    ranks = table([list(row) for row in hits])
+    counts = count_windows(ranks, Segments.of(ranks), k=1, lengths=LENGTHS)
+    weights = document_weights(len(hits), replicates=200)
+    return success_by_length(counts, weights, least_runs=least_runs, least_documents=least_documents, level=0.95)
+
+
+def test_one_document_by_hand() -> None:
+    one = success(np.array([[1, 1, 1, 1, 0, 0, 0, 1]], dtype=bool))
+    assert one.probability(1).value == pytest.approx(3 / 7)
+    assert one.ratio(1).value == pytest.approx((3 / 7) / (5 / 8) ** 2)
+    assert one.effective_length(1).value == pytest.approx(np.log(3 / 7) / np.log(5 / 8))
+    assert one.eta(1) == pytest.approx(np.log2(np.log(3 / 7) / np.log(5 / 8)))
+    assert one.explained(1, "markov") == pytest.approx(
+        (np.log(3 / 4) - np.log(5 / 8)) / (np.log(24 / 35) - np.log(5 / 8))
+    )
+    assert one.probability(1).low == one.probability(1).high  # one document only: no other to draw
+    assert one.consistent(0) == one.consistent(1) == []  # no null is tested on single tokens and pairs
+
+
+def test_what_never_fails_has_no_effective_length() -> None:
+    one = success(np.ones((3, 8), dtype=bool))
+    assert np.isnan(one.effective_length(2).value)
+    assert np.isnan(one.eta(2))
+    assert np.isnan(one.explained(2, "documents"))
+    assert one.consistent(2) == []
+
+
+def test_few_runs_or_documents_are_refused() -> None:
+    hits = np.zeros((3, 12), dtype=bool)
+    hits[0, :4] = hits[0, 6:10] = True
+    hits[1, :2] = True
+    np.testing.assert_array_equal(success(hits, least_runs=3).enough, [True, True, False])
+    np.testing.assert_array_equal(success(hits, least_documents=2).enough, [True, True, False])
+    assert np.isnan(success(hits, least_documents=2).log_p[2])
+
+
+def test_independent_hits_have_the_law_of_single_tokens_n_times() -> None:
+    rng = np.random.default_rng(3)
+    s = np.geomspace(1e4, 1e7, 4)
+    sizes = [success(rng.random((60, 300)) < np.exp(-4 * one**-0.2)) for one in s]
+    laws = fit_length_laws(s, sizes, level=0.95)
+    assert [law.length for law in laws] == LENGTHS
+    assert laws[0].change is None
+    for law in laws[1:]:
+        assert law.law.low < 0.2 < law.law.high
+        assert law.change is not None
+        assert law.change.low < 0 < law.change.high
+        assert law.per_token is not None
+        assert law.per_token.value == pytest.approx(1, abs=0.05)
+
+
+def test_two_sizes_have_no_law() -> None:
+    sizes = [success(np.eye(8, dtype=bool))] * 2
+    assert fit_length_laws(np.array([1e4, 1e5]), sizes, level=0.95) == []
