@@ -199,7 +199,7 @@ def test_analyze_with_filters(swept: Swept, program: Program) -> None:
         (["analyze", "analyzer=nope"], "no analyzer matches nope. Options: "),
         (["ui"], "no tracking store"),
         (["ui", "prot=1"], "port=5000"),
-        (["measur"], "no command measur. Commands: plan, analyze, report, "),
+        (["measur"], "no command measur. Commands: measure, plan, analyze, report, "),
         (["model=pythia/14m"], "hf download EleutherAI/pythia-14m"),
     ],
     ids=lambda v: " ".join(v) if isinstance(v, list) else "",

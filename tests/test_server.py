@@ -20,6 +20,7 @@ from rbptrack.config.compose import Composer
 from rbptrack.config.schema import Config, TrackingConfig
 from rbptrack.errors import BadInput, StoreAway
 from rbptrack.sweep import cell
+from rbptrack.sweep.resolve import Resolver
 from rbptrack.tracking import Connection, Reader
 from rbptrack.tracking import outbox as spool
 from tests.server import PASSWORD, QUOTED, Door, Server, free_port, postgres_binaries, running
@@ -104,17 +105,17 @@ def test_what_is_measured_while_the_server_is_away_is_delivered_once(
 
     watch = threading.Thread(target=shut_at_first_part)
     watch.start()
-    midway = cell.run(config(*tracking, "engine.part_tokens=300", "dataset.documents=30"))
+    midway = cell.run(config(*tracking, "engine.part_tokens=300", "dataset.documents=30"), Resolver())
     watch.join()
     assert midway.status == "measured"
     assert "cannot be reached" in midway.waits
     began = time.monotonic()
     door.open(held=True)
-    hung = cell.run(config(*tracking))
+    hung = cell.run(config(*tracking), Resolver())
     assert hung.waits
     assert time.monotonic() - began < 60
     assert len(spool.waiting()) == 2
-    again = cell.run(config(*tracking))
+    again = cell.run(config(*tracking), Resolver())
     assert (again.status, bool(again.waits)) == ("skipped", True)
     door.close()
     assert sync.main([f"tracking.uri={uri}"]) == 1
@@ -131,14 +132,14 @@ def test_what_is_measured_while_the_server_is_away_is_delivered_once(
     table = rbptrack.runs(tracking_uri=server.uri, experiment="away")
     for run_id, ce in zip(table.frame["run_id"], table.frame["ce"], strict=True):
         assert np.isclose(table.ranks(run_id).ce, ce)
-    assert cell.run(config(f"tracking.uri={server.uri}", "tracking.experiment=away")).status == "skipped"
+    assert cell.run(config(f"tracking.uri={server.uri}", "tracking.experiment=away"), Resolver()).status == "skipped"
 
 
 def test_a_database_without_a_server(server: Server, user: Path) -> None:
     """`postgresql://`: artifacts lie where the config says, and a wrong password is said without repeating one."""
     place = f"tracking.artifacts={user / 'shared'}"
     uri = server.database()
-    done = cell.run(config(f"tracking.uri={uri}", place))
+    done = cell.run(config(f"tracking.uri={uri}", place), Resolver())
     assert done.status == "measured"
     assert not done.waits
     assert list((user / "shared").rglob("ranks.parquet"))

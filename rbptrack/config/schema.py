@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from pathlib import PurePath
 from typing import Any
@@ -149,7 +149,7 @@ class TrackingConfig:
 
 
 @dataclass
-class Config:
+class CellConfig:
     """One cell: one model on one dataset."""
 
     model: ModelConfig = MISSING
@@ -158,11 +158,32 @@ class Config:
     candidates: Candidates = Candidates.vocabulary
     rank: Rank = Rank.paper
     engine: EngineConfig = field(default_factory=EngineConfig)
+
+    @property
+    def title(self) -> str:
+        """What people call the cell: `pythia-70m / wiki`."""
+        return f"{self.model.name} / {self.dataset.name}"
+
+
+@dataclass
+class SweepConfig:
+    """What holds for every cell of a sweep."""
+
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
-    sweep: str = ""
+    sweep: str = ""  # the sweep's name; empty: made of date and time
     analyzers: list[str] = field(default_factory=lambda: ["*"])
     force: bool = False
     plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
+
+
+@dataclass
+class Config(SweepConfig, CellConfig):
+    """What Hydra composes for each job: a cell, and the settings of its sweep."""
+
+    @property
+    def settings(self) -> SweepConfig:
+        """The sweep's part alone."""
+        return SweepConfig(**{f.name: getattr(self, f.name) for f in fields(SweepConfig)})
 
 
 @dataclass
