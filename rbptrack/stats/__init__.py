@@ -30,7 +30,16 @@ if TYPE_CHECKING:
         success_by_length,
     )
     from rbptrack.stats.intervals import Interval, fieller, percentiles, share_interval
-    from rbptrack.stats.k_law import KLawFit, fit_k_law, k_slopes, size_factor_read_off
+    from rbptrack.stats.k_law import (
+        KCurves,
+        KLawFit,
+        WorthOfDoubling,
+        fit_k_law,
+        k_curves,
+        k_slopes,
+        size_factor_read_off,
+        worth_of_doubling,
+    )
     from rbptrack.stats.law_forms import GATES, FormFit, Verdict, compare_forms
     from rbptrack.stats.power_law import (
         Pooled,
@@ -77,6 +86,7 @@ __all__ = [
     "IntArray",
     "IntegralApproximation",
     "Interval",
+    "KCurves",
     "KLawFit",
     "Ladder",
     "LengthLaw",
@@ -88,6 +98,7 @@ __all__ = [
     "Support",
     "Verdict",
     "WindowCounts",
+    "WorthOfDoubling",
     "bootstrap_metrics",
     "compare_forms",
     "count_windows",
@@ -105,6 +116,7 @@ __all__ = [
     "independent_share",
     "information_se",
     "integral_approximation",
+    "k_curves",
     "k_slopes",
     "lack_of_fit",
     "ladder",
@@ -123,6 +135,7 @@ __all__ = [
     "success_by_length",
     "vuong",
     "without_each",
+    "worth_of_doubling",
 ]
 
 _MODULES = (
