@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch
 
+from rbptrack import parquet
 from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine.batches import Batch, batch_of, compose
@@ -248,17 +249,15 @@ def _gather(
     counts: DocumentCounts | None = None
     tied, num_bytes = 0, 0
     described = RankTable.read(next(iter(paths))).described().schema
-    unfinished = out.with_name(out.name + ".tmp")
-    with pq.ParquetWriter(unfinished, described, compression="zstd") as writer:
+    with parquet.Writer(out, described) as writer:
         for path, sequences in paths.items():
             part = RankTable.read(path)
-            writer.write_table(part.described())
+            writer.add(part.described())
             found, sums = part.histogram(), part.document_counts(ks)
             histogram = found if histogram is None else histogram + found
             counts = sums if counts is None else counts + sums
             tied += int(np.count_nonzero(part.column("ties")))
             num_bytes += int(corpus.num_bytes[corpus.targets(*sequences)].sum())
-    unfinished.replace(out)
     assert histogram is not None and counts is not None  # noqa: S101, PT018  a corpus has at least one part
     return Measurement(
         path=out,
