@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from rbptrack.errors import RbptrackError
-from rbptrack.stats.irreducible import SHARES, Profile, forecast, irreducible
+from rbptrack.stats.irreducible import SHARES, Profile, forecast, irreducible_term
 from rbptrack.stats.power_law import fit_power_law
 
 S = np.geomspace(1e6, 1e9, 7)
@@ -16,7 +16,7 @@ def law(share, *, alpha=0.3, tau=0.0, seed=0, s=S):
 
 
 def test_a_clear_irreducible_term_is_supported_and_its_share_found():
-    found = irreducible(S, law(0.6, tau=0.001), NOISE)
+    found = irreducible_term(S, law(0.6, tau=0.001), NOISE)
     assert found.verdict == "supported"
     assert found.p <= 0.01
     assert found.share_low < 0.6 < found.share_high
@@ -26,17 +26,17 @@ def test_a_clear_irreducible_term_is_supported_and_its_share_found():
 
 def test_six_sizes_are_enough_where_the_data_are_clear():
     s = S[:6]
-    assert irreducible(s, law(0.6, s=s, tau=0.001), NOISE[:6, :6]).verdict == "supported"
+    assert irreducible_term(s, law(0.6, s=s, tau=0.001), NOISE[:6, :6]).verdict == "supported"
 
 
 def test_a_plain_law_with_little_scatter_excludes_it():
-    found = irreducible(S, law(0.0, tau=0.0005), NOISE)
+    found = irreducible_term(S, law(0.0, tau=0.0005), NOISE)
     assert found.verdict == "rejected"
     assert found.share_high <= 0.1
 
 
 def test_much_scatter_leaves_it_open():
-    found = irreducible(S, law(0.3, tau=0.08, seed=1), NOISE)
+    found = irreducible_term(S, law(0.3, tau=0.08, seed=1), NOISE)
     assert found.verdict == "not to be told"
     assert found.share_high > 0.5
 
@@ -89,4 +89,4 @@ def test_forecasts_are_refused_where_points_steepen():
 
 def test_too_few_sizes():
     with pytest.raises(RbptrackError, match="at least 4 sizes; got 3"):
-        irreducible(S[:3], law(0.0)[:3], NOISE[:3, :3])
+        irreducible_term(S[:3], law(0.0)[:3], NOISE[:3, :3])

@@ -16,8 +16,9 @@ import numpy.typing as npt
 from scipy import stats
 
 from rbptrack.errors import RbptrackError
+from rbptrack.ranks import FloatArray
 from rbptrack.stats.bootstrap import paired_covariance
-from rbptrack.stats.power_law import FloatArray, PowerLawFit, fit_power_law
+from rbptrack.stats.power_law import PowerLawFit, fit_power_law
 
 
 @dataclass(frozen=True)

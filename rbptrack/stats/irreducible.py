@@ -18,7 +18,8 @@ import numpy.typing as npt
 from scipy import stats
 
 from rbptrack.errors import RbptrackError
-from rbptrack.stats.power_law import FloatArray, fit_power_law
+from rbptrack.ranks import FloatArray
+from rbptrack.stats.power_law import fit_power_law
 
 SHARES = np.concatenate([[0.0, 0.01, 0.025], np.linspace(0.05, 0.95, 19), [0.975, 0.99]])
 """Irreducible shares phi of the grid."""
@@ -201,7 +202,7 @@ class Profile:
         return m * float(np.log1p(stats.t.ppf(0.975, m - 3) ** 2 / (m - 3)))
 
 
-def irreducible(
+def irreducible_term(
     s: npt.ArrayLike,
     y: npt.ArrayLike,
     covariance: FloatArray,

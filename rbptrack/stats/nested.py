@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy import optimize, stats
 
 from rbptrack.errors import RbptrackError
-from rbptrack.stats.power_law import FloatArray
+from rbptrack.ranks import FloatArray
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def _reml(
 
 
 def pure_error(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray | None = None) -> tuple[float, float]:
-    """F of the size means around a line over the scatter of runs within sizes, and its p: does a power law fit?
+    """Lack of fit of a power law: F of the size means around a line over the scatter of runs within sizes, and its p.
 
     Sampling error is smaller within a size (the runs read the same documents, so most of it cancels) than between sizes
     (it tilts and bends the line); the expected excess between sizes is added to the denominator.

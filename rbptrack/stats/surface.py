@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rbptrack.errors import RbptrackError
-from rbptrack.stats.power_law import FloatArray
+from rbptrack.ranks import FloatArray
 
 SCATTERS = ("proportional", "equal", "free")
 _DRAWS = 8000  # of the largest deviation over k

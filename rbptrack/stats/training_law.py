@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scipy import optimize, stats
 
 from rbptrack.errors import RbptrackError
-from rbptrack.stats.power_law import FloatArray
+from rbptrack.ranks import FloatArray
 
 NAMES = ("log_e", "log_a", "alpha", "log_b", "beta")
 _STARTS = [(share, alpha, beta) for share in (0.05, 0.4, 0.8) for alpha in (0.15, 0.5) for beta in (0.15, 0.5)]
