@@ -267,7 +267,7 @@ def _gather(
         tied=tied,
         seconds=seconds,
         fresh_tokens=fresh,
-        peak_memory_bytes=_peak_memory(model.device),
+        peak_memory_bytes=_peak_memory(model.device) if model.group is None else model.group.peak_bytes,
         batch_tokens=engine.batch_tokens,
         chunk_tokens=engine.chunk_tokens,
         notes=tuple(engine.notes),

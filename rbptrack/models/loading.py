@@ -11,10 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rbptrack.config.schema import ModelConfig
+from rbptrack.config.schema import ModelConfig, Parallel
 from rbptrack.errors import BadInput, first_line
-from rbptrack.models.architecture import from_source, only_pickles, parameters
+from rbptrack.models.architecture import from_source, load_config, only_pickles, parameters
 from rbptrack.models.device import is_spread, place, resident
+from rbptrack.models.group import Group, stand_in
+from rbptrack.scoring.parallel import Shard
 from rbptrack.scoring.scorer import Head
 from rbptrack.sources.pin import Source
 
@@ -35,6 +37,8 @@ class CausalModel:
         widest: the largest number of features that one of the backbone's layers writes.
         heads: attention heads whose weights are all in memory at once (attention=eager); 0 otherwise.
         spread: whether accelerate moves weights or activations between devices while it runs.
+        shard: which rows of the head this process holds, where several processes hold the model together.
+        group: those processes, where this one only sends them batches; backbone and head are then stand-ins.
 
     """
 
@@ -47,6 +51,8 @@ class CausalModel:
     widest: int
     heads: int
     spread: bool
+    shard: Shard | None = None
+    group: Group | None = None
 
     @property
     def vocab_size(self) -> int:
@@ -71,6 +77,42 @@ def load_model(config: ModelConfig, source: Source, *, candidates: int | None = 
         BadInput: the weights cannot be loaded, or the architecture does something to its logits that the split misses.
 
     """
+    from rbptrack.models import tensor_parallel
+
+    if config.parallel is not Parallel.none:
+        count = tensor_parallel.processes(config, load_config(source))
+        if count > 1:
+            return _of_group(Group(config, source, count, candidates=candidates))
+    device, placed = place(config)
+    module = load_module(config, source, **placed)
+    if not placed:
+        module.to(device)
+    return of_module(module, config.name, candidates=candidates)
+
+
+def _of_group(group: Group) -> CausalModel:
+    """A model whose weights other processes hold."""
+
+    def elsewhere(tokens: Tensor) -> Tensor:
+        raise NotImplementedError("the weights are in other processes: Group.scores")
+
+    loaded = group.loaded
+    return CausalModel(
+        backbone=elsewhere,
+        head=stand_in(loaded),
+        whole=elsewhere,
+        device=torch.device("cpu"),
+        non_embedding_params=loaded.non_embedding_params,
+        total_params=loaded.total_params,
+        widest=loaded.widest,
+        heads=loaded.heads,
+        spread=False,
+        group=group,
+    )
+
+
+def load_module(config: ModelConfig, source: Source, **placed: Any) -> Any:
+    """The transformers module, its weights placed as `from_pretrained` is told; BadInput where it cannot be loaded."""
     from huggingface_hub.utils.tqdm import enable_progress_bars
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging as transformers_logging
@@ -80,9 +122,8 @@ def load_model(config: ModelConfig, source: Source, *, candidates: int | None = 
     if source.revision is not None and sys.stderr.isatty():
         enable_progress_bars()  # weights are gigabytes: the hub's own bars, which the line above switched off too
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    device, placed = place(config)
     try:
-        module = from_source(
+        return from_source(
             source,
             AutoModelForCausalLM.from_pretrained,
             dtype=getattr(torch, config.dtype.value),
@@ -94,9 +135,6 @@ def load_model(config: ModelConfig, source: Source, *, candidates: int | None = 
         if not config.pickles and "safetensors" in str(error):
             raise BadInput(only_pickles(f"model {config.name} ({source.location})")) from error
         raise BadInput(f"model {config.name} cannot be loaded from {source.location}: {first_line(error)}") from error
-    if not placed:
-        module.to(device)
-    return of_module(module, config.name, candidates=candidates)
 
 
 def of_module(module: Any, name: str, *, candidates: int | None = None) -> CausalModel:

@@ -228,7 +228,7 @@ def _facts(cell: Resolved, corpus: Corpus, model: CausalModel) -> dict[str, str]
         "model.non_embedding_params": model.non_embedding_params,
         "model.total_params": model.total_params,
         "model.vocab_size": model.vocab_size,
-        "model.device_used": str(model.device),
+        "model.device_used": str(model.device) if model.group is None else str(model.group),
         "dataset.commit": cell.texts.identity,
         "dataset.texts_hash": corpus.texts_hash,
         "dataset.num_documents": len(corpus.document_ids),
@@ -238,6 +238,8 @@ def _facts(cell: Resolved, corpus: Corpus, model: CausalModel) -> dict[str, str]
         "versions.transformers": transformers.__version__,
         "versions.scoring": SCORING_VERSION,
     }
+    if model.group is not None:
+        found["model.split_difference"] = f"{model.group.loaded.drift:.2g}"  # of logits, share by share
     return {name: str(value) for name, value in found.items()}
 
 

@@ -13,6 +13,7 @@ from rbptrack.config.schema import (
     DatasetConfig,
     EngineConfig,
     ModelConfig,
+    Parallel,
     Rank,
     SequenceRule,
 )
@@ -101,6 +102,10 @@ class Resolver:
             check_folder(model)
         architecture, tokenizer = self._load(weights, tokenizer_source)
         check_fit(model.name, architecture, tokenizer, dataset.seq_len)
+        if model.parallel is not Parallel.none or model.processes:
+            from rbptrack.models.tensor_parallel import check
+
+            check(model, architecture)
         return Resolved(
             model=model,
             weights=weights,
@@ -120,7 +125,7 @@ class Resolver:
         from rbptrack.models.loading import load_model
 
         m = cell.model
-        place = (m.device, m.device_map, *sorted(m.max_memory.items()))
+        place = (m.device, m.device_map, m.parallel, m.processes, *sorted(m.max_memory.items()))
         key = (
             cell.weights.identity,
             cell.weights.location,
