@@ -229,7 +229,7 @@ class Report:
             self.tables[name] = Table(frame.reindex(columns=list(columns)), columns, caption)
 
     def add_metrics(self, name: str, rows: Iterable[Mapping[str, Any]], column: str) -> None:
-        """Add one metric per row whose number is finite.
+        """Add one metric per row that has a finite number there.
 
         Args:
             name: of the metrics, with columns in braces: `beta/{family}/{dataset}/{size}`.
@@ -237,7 +237,8 @@ class Report:
             column: what the metric's value is.
 
         """
-        self.metrics |= {name.format_map(row): float(row[column]) for row in rows if np.isfinite(row[column])}
+        found = [row for row in rows if np.isfinite(row.get(column, np.nan))]
+        self.metrics |= {name.format_map(row): float(row[column]) for row in found}
 
     def nothing_found(self, otherwise: str) -> RbptrackError:
         """The error to raise where nothing could be analysed: the notes say why; `otherwise` where there are none."""
