@@ -13,6 +13,7 @@ from rbptrack.config.compose import measuring, sweep_of
 from rbptrack.errors import BadInput
 from rbptrack.models import architecture, loading
 from rbptrack.sweep import cell, preflight, resolve
+from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.resolve import Resolver
 from tests.conftest import EMBEDDED
 
@@ -50,7 +51,9 @@ def test_each_model_and_dataset_is_pinned_and_loaded_once(
     resolver = Resolver()
     preflight.check(settings, cells, resolver, ks_were_typed=True)
     assert "load_model" not in loads  # no weights before the first cell
-    assert [cell.run(config, resolver).status for config in cells] == ["measured"] * 4
+    for config in cells:
+        resolved = resolver.resolve(config)
+        assert cell.run(resolved, Delivery.of(config, resolved)).status == "measured"
     assert loads == {"of_model": 2, "of_dataset": 2, "load_config": 2, "load_tokenizer": 2, "load_model": 2}
 
 

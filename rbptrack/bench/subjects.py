@@ -39,7 +39,7 @@ def load(
     """
     config: Config = Composer("config", []).compose_typed([f"model={model}", f"dataset={dataset}", *overrides])
     cell = resolver.resolve(config)
-    return resolver.weights(cell), cell.corpus().first_tokens(tokens)
+    return cell.load_model(), cell.load_corpus().first_tokens(tokens)
 
 
 def make(settings: ModelConfig, *, tokens: int, seq_len: int, vocabulary: int) -> tuple[CausalModel, Corpus]:

@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filelock import FileLock
-from omegaconf import OmegaConf
 
-from rbptrack.config.paths import home
-from rbptrack.config.schema import Config, flat
 from rbptrack.console import CellProgress, say
-from rbptrack.errors import RbptrackError, StoreAway, disk_trouble
+from rbptrack.errors import BadInput, RbptrackError, StoreAway, disk_trouble
 from rbptrack.sources.fingerprint import SCORING_VERSION
+from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import CellFailed, Outcome
-from rbptrack.sweep.resolve import Resolved, Resolver, usable_ks
-from rbptrack.tracking import Connection, Live, MeasurementTags, Reader, Writer, claim
+from rbptrack.sweep.resolve import Resolved
+from rbptrack.tracking import Live, Reader, Writer, claim
 from rbptrack.tracking import outbox as spool
 from rbptrack.tracking.record import Record, add_artifacts, curves, k_metrics, size_metrics
 from rbptrack.version import __version__
@@ -32,52 +29,7 @@ if TYPE_CHECKING:  # torch, transformers and datasets load only where a model ru
     from rbptrack.models.loading import CausalModel
 
 
-@dataclass(frozen=True)
-class Delivery:
-    """Where a cell's measurement goes, and under which name.
-
-    Attributes:
-        connection: to the tracking store.
-        about: what identifies the measurement there.
-        params: the whole config, flat; it holds no password.
-        yaml: the same, as the artifact config.yaml.
-        force: measure again what was measured before.
-        every: seconds between two reports while the cell is measured.
-        progress_label: `[3/14]`, or nothing for a single cell.
-
-    """
-
-    connection: Connection
-    about: MeasurementTags
-    params: Mapping[str, str]
-    yaml: str
-    force: bool
-    every: float
-    progress_label: str
-
-    @property
-    def folder(self) -> Path:
-        """Where the unfinished measurement is kept."""
-        return home() / "partial" / self.about.fingerprint
-
-    @classmethod
-    def of(cls, config: Config, cell: Resolved, progress_label: str) -> Delivery:
-        """The delivery that a cell's config asks for."""
-        connection = Connection(config.tracking)
-        shown = replace(config, tracking=replace(config.tracking, uri=connection.shown))
-        about = MeasurementTags(
-            fingerprint=cell.fingerprint,
-            family=config.model.family,
-            size=config.model.size,
-            model=config.model.name,
-            dataset=config.dataset.name,
-            sweep=config.sweep,
-        )
-        yaml = OmegaConf.to_yaml(OmegaConf.structured(shown))
-        return cls(connection, about, flat(shown), yaml, config.force, config.tracking.every, progress_label)
-
-
-def run(config: Config, resolver: Resolver, *, progress_label: str = "") -> Outcome:
+def run(cell: Resolved, delivery: Delivery) -> Outcome:
     """Measure and log one cell, or find that it was measured before.
 
     Raises:
@@ -85,19 +37,17 @@ def run(config: Config, resolver: Resolver, *, progress_label: str = "") -> Outc
         CellFailed: the run that had begun could not be finished; it is marked FAILED (KILLED for an interrupt).
 
     """
-    cell = resolver.resolve(config)
-    delivery = Delivery.of(config, cell, progress_label)
     if known := _known(cell, delivery):
         return known
     if delivery.connection.database is not None:
         delivery.connection.check_writable()
-    corpus = cell.corpus()  # all that can be wrong with the input is found before a run begins
+    corpus = cell.load_corpus()  # all that can be wrong with the input is found before a run begins
     delivery.folder.parent.mkdir(parents=True, exist_ok=True)
     # Two processes that are asked for the same cell: one measures, the other waits and then finds it measured.
     lock = delivery.folder.with_suffix(".lock")
     with FileLock(lock):
         try:
-            return _known(cell, delivery) or _measure(cell, corpus, resolver.weights(cell), delivery)
+            return _known(cell, delivery) or _measure(cell, corpus, cell.load_model(), delivery)
         finally:
             lock.unlink(missing_ok=True)
 
@@ -123,7 +73,7 @@ def _skipped(cell: Resolved, delivery: Delivery, run_id: str) -> Outcome:
     about, reader = delivery.about, Reader(delivery.connection)
     logged = reader.run(run_id)
     metrics = dict(logged.metrics)
-    ks, notes = usable_ks(cell.ks, int(logged.params["model.vocab_size"]), about.model)
+    ks, notes = _usable_ks(cell.ks, int(logged.params["model.vocab_size"]), about.model)
     lacking = tuple(k for k in ks if f"rbp_{k}" not in metrics)
     if lacking:
         ranks = reader.ranks(run_id)
@@ -133,12 +83,21 @@ def _skipped(cell: Resolved, delivery: Delivery, run_id: str) -> Outcome:
     return Outcome(about.title, about.model, about.dataset, "skipped", run_id, numbers=metrics, notes=notes)
 
 
+def _usable_ks(ks: tuple[int, ...], vocab_size: int, model: str) -> tuple[tuple[int, ...], list[str]]:
+    """The k that a vocabulary allows, and a note about those left out; BadInput if none is left."""
+    kept = tuple(sorted({k for k in ks if k <= vocab_size}))
+    if not kept:
+        raise BadInput(f"k must be between 1 and {vocab_size}, the vocabulary's size of {model}; got {list(ks)}")
+    out = sorted(set(ks) - set(kept))
+    return kept, [f"k = {', '.join(map(str, out))} left out where |V| = {vocab_size}"] if out else []
+
+
 def _measure(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Delivery) -> Outcome:
     """Measure in a run of the cell's own, and deliver it; a store that is away gets it later."""
     from rbptrack.engine.measure import discard, measure
 
     about, folder = delivery.about, delivery.folder
-    ks, notes = usable_ks(cell.ks, cell.candidates, about.model)
+    ks, notes = _usable_ks(cell.ks, cell.candidates, about.model)
     if delivery.force:
         discard(folder)
     record = _record(cell, corpus, model, delivery)

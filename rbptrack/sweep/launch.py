@@ -26,6 +26,7 @@ from rbptrack.console import complain, say, short_path
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.sweep import cell
 from rbptrack.sweep.analyses import analyze_sweep
+from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import CellFailed, Outcome, announce, collect, summarise
 from rbptrack.sweep.resolve import process_resolver
 from rbptrack.tracking import resolve_uri, without_password
@@ -164,7 +165,8 @@ def job(composed: DictConfig) -> None:
     config: Config = typed(composed)
     outcome = Outcome(config.title, config.model.name, config.dataset.name, "failed")
     try:
-        outcome = cell.run(config, process_resolver(), progress_label=progress_label)
+        resolved = process_resolver().resolve(config)
+        outcome = cell.run(resolved, Delivery.of(config, resolved, progress_label=progress_label))
     except RbptrackError as error:
         outcome.message, outcome.bad_input = str(error), isinstance(error, BadInput)
     except CellFailed as failure:

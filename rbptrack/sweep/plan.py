@@ -63,7 +63,7 @@ def plan(config: CellConfig, resolver: Resolver, reader: Reader) -> Plan:
     """What measuring one cell costs, and whether it can and need be measured."""
     try:
         cell = resolver.resolve(config)
-        counts = resolver.parameters(cell)
+        counts = cell.count_parameters()
         size = _size(cell)
         measured = reader.find(cell.fingerprint) is not None
     except RbptrackError as error:
@@ -118,7 +118,7 @@ def _size(cell: Resolved) -> _Size:
     from rbptrack.corpus.tokens import tokens_name
 
     if (cache.folder() / tokens_name(cell.dataset, cell.texts, cell.tokenizer)).exists():
-        corpus = cell.corpus()
+        corpus = cell.load_corpus()
         return _Size(len(corpus.document_ids), corpus.num_targets, int(corpus.lengths.sum()), estimated=False)
     return _estimate(cell.dataset, *_extent(cell.dataset, cell.texts))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ from rbptrack.config.schema import (
     SequenceRule,
 )
 from rbptrack.corpus.documents import selection_identity
-from rbptrack.errors import BadInput
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.sources.pin import Source, of_dataset, of_model, of_tokenizer
 
@@ -42,7 +41,7 @@ class Resolved:
         architecture: the model's transformers config.
         tokenizer: the model's own, or the one that `model.tokenizer` names.
         candidates: how many rows of the head a target is ranked among.
-        ks: the k that were asked for; see `usable_ks`.
+        ks: the k that were asked for; those above |V| are left out later.
         strict: whether metrics count strict ranks.
         engine: batch and chunk sizes; they change no number beyond float32 rounding.
         fingerprint: hash of everything that determines the measurement's numbers.
@@ -60,12 +59,21 @@ class Resolved:
     strict: bool
     engine: EngineConfig
     fingerprint: str
+    _resolver: Resolver = field(repr=False)
 
-    def corpus(self) -> Corpus:
+    def load_corpus(self) -> Corpus:
         """The dataset as sequences of this model's tokens."""
         from rbptrack.corpus.sequences import load_corpus
 
         return load_corpus(self.dataset, self.texts, self.tokenizer)
+
+    def load_model(self) -> CausalModel:
+        """The model on its device; the cell before may have loaded it already."""
+        return self._resolver.loaded(self)
+
+    def count_parameters(self) -> Parameters:
+        """The model's parameters, counted from the architecture without weights."""
+        return self._resolver.counted(self)
 
 
 class Resolver:
@@ -118,31 +126,21 @@ class Resolver:
             strict=config.rank is Rank.strict,
             engine=config.engine,
             fingerprint=_fingerprint(config, weights, texts, tokenizer_source),
+            _resolver=self,
         )
 
-    def weights(self, cell: Resolved) -> CausalModel:
+    def loaded(self, cell: Resolved) -> CausalModel:
         """A cell's model on its device; at most one is kept, because the next cell often asks for the same."""
         from rbptrack.models.loading import load_model
 
-        m = cell.model
-        place = (m.device, m.device_map, m.parallel, m.processes, *sorted(m.max_memory.items()))
-        key = (
-            cell.weights.identity,
-            cell.weights.location,
-            m.dtype,
-            m.tf32,
-            *place,
-            m.attention,
-            m.pickles,
-            cell.candidates,
-        )
+        key = (cell.weights, repr(cell.model), cell.candidates)  # every option of loading is in the model's config
         if key not in self._loaded:
             self._loaded.clear()  # before loading: two models need not fit
-            self._loaded[key] = load_model(m, cell.weights, candidates=cell.candidates)
+            self._loaded[key] = load_model(cell.model, cell.weights, candidates=cell.candidates)
         return self._loaded[key]
 
-    def parameters(self, cell: Resolved) -> Parameters:
-        """A cell's counts of parameters, from the architecture: no weights are loaded."""
+    def counted(self, cell: Resolved) -> Parameters:
+        """A cell's counts of parameters."""
         from rbptrack.models.architecture import count_parameters
 
         if cell.weights.identity not in self._counts:
@@ -187,12 +185,3 @@ def _fingerprint(config: CellConfig, weights: Source, texts: Source, tokenizer_s
     parts |= {"candidates": config.candidates.value} if config.candidates is not Candidates.vocabulary else {}
     parts |= {"rank": config.rank.value} if config.rank is not Rank.paper else {}
     return fingerprint(parts)
-
-
-def usable_ks(ks: tuple[int, ...], vocab_size: int, model: str) -> tuple[tuple[int, ...], list[str]]:
-    """The k that a vocabulary allows, and a note about those left out; BadInput if none is left."""
-    kept = tuple(sorted({k for k in ks if k <= vocab_size}))
-    if not kept:
-        raise BadInput(f"k must be between 1 and {vocab_size}, the vocabulary's size of {model}; got {list(ks)}")
-    out = sorted(set(ks) - set(kept))
-    return kept, [f"k = {', '.join(map(str, out))} left out where |V| = {vocab_size}"] if out else []
