@@ -48,7 +48,7 @@ class Measurement:
         peak_memory_bytes: of the process (host) or of the device.
         batch_tokens: tokens per batch, as chosen.
         chunk_tokens: rows of logits at a time, as chosen, or as it was after memory ran out.
-        notes: what was changed on the way because memory ran out.
+        notes: what was changed on the way: because memory ran out, or because a kernel did not prove itself.
 
     """
 

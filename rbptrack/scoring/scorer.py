@@ -111,10 +111,10 @@ class Scorer:
         self.tf32 = torch.get_float32_matmul_precision() != "highest"
         single = head.weight.dtype == torch.float32
         self.fused = self.kernel and head.then is None and (self.tf32 or not single)
+        self.chunk = max(1, chunk_tokens)
         if self.fused:
             return
         vocabulary, width, device = *head.weight.shape, head.weight.device
-        self.chunk = max(1, chunk_tokens)
         self.rows = self.chunk if self.kernel else max(1, min(self.chunk, _TILE_ELEMENTS // vocabulary))
         self.logits = torch.empty(self.chunk, vocabulary, dtype=torch.float32, device=device)
         # Comparisons are written as 0.0 and 1.0: summing floats is several times faster than summing booleans,

@@ -222,8 +222,9 @@ def fill(record: Record, result: Measurement, *, non_embedding_params: int) -> N
         "peak_memory_bytes": result.peak_memory_bytes,
         "batch_tokens": result.batch_tokens,
         "chunk_tokens": result.chunk_tokens,
-        "out_of_memory_recoveries": len(result.notes),
+        "out_of_memory_recoveries": sum(note.startswith("out of memory") for note in result.notes),
     }
+    record.tags |= {"rbptrack.notes": "; ".join(result.notes)} if result.notes else {}
     if result.fresh_tokens:
         record.metrics["tokens_per_second"] = result.fresh_tokens / result.seconds
     record.curves = curves(result.histogram)
