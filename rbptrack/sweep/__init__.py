@@ -1,1 +1,1 @@
-"""A sweep's cells: checked, resolved once, measured, delivered, and analysed together."""
+"""A cell resolved once, measured, delivered."""
