@@ -5,8 +5,8 @@ authors' slope is -beta), by least squares over `log_grid(100)`: integers even i
 gives most of the weight to large k, it stands beside it as `beta_every_k`: the authors do not say which they used.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,15 +15,14 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from rbptrack.analysis import (
+    KEYS,
     MARKERS,
     Analyzer,
     DocumentCounts,
     Drawing,
     Family,
-    RankHistogram,
     Report,
     Runs,
-    Unreadable,
     colour_and_marker,
     error_bars,
     gradient,
@@ -35,36 +34,18 @@ from rbptrack.analysis import (
     size_axis,
     style,
 )
-from rbptrack.stats import (
-    FloatArray,
-    KLawFit,
-    fieller,
-    fit_k_law,
-    fit_power_law,
-    k_slopes,
-    law_values,
-    paired_covariance,
-    size_factor_read_off,
-)
+from rbptrack.stats import KCurves, KLawFit, k_curves, worth_of_doubling
 
-_CELL = {
-    "dataset": "the dataset",
-    "family": "the family; with what sets this part apart where its runs disagree",
-}
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     "summary": {
-        **_CELL,
-        "size": "the size as published",
-        "S": "non-embedding parameters",
+        **KEYS,
         "beta": "of -ln RBP_k = B k^-beta, over k even in ln k",
         "95 % over documents": "its interval, by document bootstrap",
         "R^2": "of ln(-ln RBP_k) against ln k",
         "largest deviation": "of -ln RBP_k from the line",
     },
     "slopes": {
-        **_CELL,
-        "size": "the size as published",
-        "S": "non-embedding parameters",
+        **KEYS,
         "B": "-ln RBP_1 by the line",
         "beta": "minus the slope of ln(-ln RBP_k) against ln k over log_grid(100), or the k of imported numbers",
         "beta_low": "lower end of its interval, by document bootstrap; empty for imported numbers",
@@ -79,7 +60,8 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "r2_every_k": "of that line",
     },
     "worth_of_k": {
-        **_CELL,
+        "dataset": KEYS["dataset"],
+        "family": KEYS["family"],
         "k": "from which k doubles",
         "alpha": "of -ln RBP_k = A S^-alpha at this k",
         "alpha_low": "lower end of its interval",
@@ -95,42 +77,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """What one run's fit reads; the runs of one size add up."""
-
-    counts: DocumentCounts
-    histogram: RankHistogram | None
-
-    def __add__(self, other: "Loaded") -> "Loaded":
-        whole = self.histogram + other.histogram if self.histogram and other.histogram else None
-        return Loaded(self.counts + other.counts, whole)
-
-
-@dataclass(frozen=True)
-class Curves:
-    """-ln RBP_k of one family on one dataset, at the k where RBP_k is neither 0 nor 1 for any size.
-
-    Attributes:
-        family: the measurements.
-        fit: the line and parabola through each size's curve, at the k of the fit.
-        beta_draws: beta in each bootstrap replicate, (m, replicates); NaN where there is one document only.
-        ks: the k of the fit, and those whose doubling is asked about, (ks,).
-        y: -ln RBP_k at them, (m, ks).
-        draws: the same in each replicate, (m, replicates, ks).
-
-    """
-
-    family: Family
-    fit: KLawFit
-    beta_draws: FloatArray
-    ks: FloatArray
-    y: FloatArray
-    draws: FloatArray
-
-    def column(self, k: int) -> int:
-        """Where `ks` has k."""
-        return int(np.searchsorted(self.ks, k))
+Curves = tuple[Family, KCurves]
 
 
 @dataclass(kw_only=True)
@@ -158,25 +105,21 @@ class KLaw(Analyzer):
         slopes: list[dict[str, Any]] = []
         worth: list[dict[str, Any]] = []
 
-        def load(family: Family, run_id: str) -> Loaded:
-            counts = runs.document_counts(run_id, self._every_k(family))
-            try:
-                return Loaded(counts, runs.histogram(run_id))
-            except Unreadable:
-                return Loaded(counts, None)
+        def load(family: Family, run_id: str) -> DocumentCounts:
+            return runs.document_counts(run_id, self._every_k(family))
 
-        for family, loaded in read_families(runs, load, report.notes):
-            curves = self._curves(family, [one.counts for one in loaded])
+        for family, counts in read_families(runs, load, report.notes):
+            curves = k_curves(counts, self._fitted_k(family), replicates=self.replicates, level=self.level)
             if curves is None:
                 report.notes.append(
                     f"{family}: RBP_k is 0 or 1 or unknown at nearly every k <= {self.largest}: nothing to fit."
                 )
                 continue
-            found.append(curves)
-            slopes += self._slopes(curves, [one.histogram for one in loaded])
-            here = self._worth(curves)
+            found.append((family, curves))
+            slopes += _slope_rows(family, curves, counts)
+            here = self._worth_rows(family, curves)
             worth += here
-            report.notes.append(" ".join([self._about_slopes(curves), *self._about_worth(here)]))
+            report.notes.append(" ".join([self._about_slopes(family, curves.fit), *self._about_worth(here)]))
         if not found:
             raise report.nothing_found("no measurement to fit")
         self._write(report, found, slopes, worth)
@@ -192,19 +135,16 @@ class KLaw(Analyzer):
         worth_caption = "At constant RBP: how much larger a model equals going from k to 2k (eq. 10)."
         report.add_table("worth_of_k", worth, COLUMNS["worth_of_k"], caption=worth_caption)
         report.summary = "summary"
-        for row in slopes:
-            for quantity in ("beta", "r2"):
-                name = f"k_law_{quantity}/{row['family']}/{row['dataset']}/{row['size']}"
-                report.metrics[name] = row[quantity]
-        for row in worth:
-            report.metrics[f"worth_of_double_k/{row['family']}/{row['dataset']}/rbp_{row['k']}"] = row["factor_in_s"]
+        for quantity in ("beta", "r2"):
+            report.add_metrics(f"k_law_{quantity}/{{family}}/{{dataset}}/{{size}}", slopes, quantity)
+        report.add_metrics("worth_of_double_k/{family}/{dataset}/rbp_{k}", worth, "factor_in_s")
         report.headline = (
             f"beta {table['beta'].min():.3f} to {table['beta'].max():.3f} over {len(table)} measurements, R^2 at least "
             f"{table['r2'].min():.4f}, points up to {table['largest_deviation'].max():.0%} off the line"
         )
-        for name in sorted({c.family.name for c in found}):
+        for name in sorted({family.name for family, _ in found}):
             report.drawings[f"against_k_{name}"] = Drawing(
-                _draw_against_k([c for c in found if c.family.name == name]),
+                _draw_against_k([one for one in found if one[0].name == name]),
                 "Points: the k of the fit; lines: B k^-beta of each size.",
             )
         report.drawings["beta_against_size"] = Drawing(
@@ -214,87 +154,35 @@ class KLaw(Analyzer):
             report.drawings["worth_of_k"] = Drawing(_draw_worth(pd.DataFrame(worth)), worth_caption)
 
     def _every_k(self, family: Family) -> list[int]:
-        """The k of the fit, and those whose doubling is asked about."""
-        grid = self._fitted_k(family)
-        if not family.vocab_size:
-            return grid
-        pairs = [k for k in self.ks if 2 * k <= min(self.largest, family.vocab_size)]
-        return sorted({*grid, *pairs, *(2 * k for k in pairs)})
-
-    def _fitted_k(self, family: Family) -> list[int]:
-        """The k of the fit: even in ln k; of imported numbers without ranks, those that every run has."""
+        """Every integer k; of imported numbers without ranks, those that every run has."""
         if family.vocab_size:
-            return [int(k) for k in log_grid(min(self.largest, family.vocab_size))]
+            return list(range(1, min(self.largest, family.vocab_size) + 1))
         return [k for k in family.logged_ks if k <= self.largest]
 
-    def _curves(self, family: Family, counts: list[DocumentCounts]) -> Curves | None:
-        if not counts[0].ks:
-            return None
-        values, draws = law_values(counts, replicates=self.replicates)
-        y, draws = values[:, 1:], draws[:, :, 1:]  # without CE
-        usable = (np.isfinite(draws) & (draws > 0)).all(axis=(0, 1)) & (np.isfinite(y) & (y > 0)).all(axis=0)
-        if usable.sum() < 4:
-            return None
-        ks, y, draws = np.asarray(counts[0].ks)[usable], y[:, usable], draws[:, :, usable]
-        fitted = np.isin(ks, self._fitted_k(family))
-        beta_draws = k_slopes(ks[fitted], draws[:, :, fitted])
-        if len(counts[0].document) == 1:
-            beta_draws = np.full_like(beta_draws, np.nan)
-        return Curves(family, fit_k_law(ks[fitted], y[:, fitted]), beta_draws, ks, y, draws)
+    def _fitted_k(self, family: Family) -> list[int]:
+        """The k of the fit: even in ln k; of imported numbers without ranks, all that there are."""
+        return [int(k) for k in log_grid(self._every_k(family)[-1])] if family.vocab_size else self._every_k(family)
 
-    def _slopes(self, c: Curves, histograms: list[RankHistogram | None]) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = []
-        largest = int(c.fit.ks[-1])
-        every = np.arange(1, largest + 1)
-        for i, (s, size) in enumerate(zip(c.family.s, c.family.labels, strict=True)):
-            whole = histograms[i]
-            plain = stats.linregress(np.log(every), np.log(-np.log(whole.rbp_curve(every)))) if whole else None
-            low, high = np.percentile(c.beta_draws[i], [50 * (1 - self.level), 50 * (1 + self.level)])
-            row: dict[str, Any] = {"dataset": c.family.dataset, "family": c.family.name, "size": size, "S": s}
-            row |= {"B": np.exp(c.fit.log_b[i]), "beta": c.fit.beta[i], "beta_low": low, "beta_high": high}
-            row |= {"r2": c.fit.r2[i], "largest_deviation": c.fit.largest_deviation[i]}
-            row |= {"beta_at_1": c.fit.local_beta(1)[i], "beta_at_10": c.fit.local_beta(10)[i]}
-            row |= {"beta_at_largest": c.fit.local_beta(largest)[i], "largest_k": largest}
-            row["beta_every_k"] = -plain.slope if plain else np.nan
-            row["r2_every_k"] = plain.rvalue**2 if plain else np.nan
-            rows.append(row)
-        return rows
-
-    def _worth(self, c: Curves) -> list[dict[str, Any]]:
-        """Eq. 10, dS/S = -(alpha_k/alpha_S) dk/k, as the factor in S that a doubling of k is worth."""
-        if len(c.family.s) < 3:
+    def _worth_rows(self, family: Family, curves: KCurves) -> list[dict[str, Any]]:
+        if len(family.s) < 3:
             return []
-        rows = []
-        for k in (k for k in self.ks if {k, 2 * k} <= {*c.ks.tolist()}):
-            y, doubled = c.y[:, c.column(k)], c.y[:, c.column(2 * k)]
-            covariance = paired_covariance(list(np.log(c.draws[:, :, c.column(k)])))
-            law = fit_power_law(c.family.s, y, covariance=covariance, level=self.level)
-            betas = np.log(y / doubled) / np.log(2)  # between k and 2k
-            beta, beta_se = float(betas.mean()), float(betas.std(ddof=1) / np.sqrt(len(betas)))
-            quantile = float(stats.t.ppf(0.5 + self.level / 2, law.points - 2))
-            low, high = fieller(beta, law.alpha, beta_se, law.se, quantile=quantile)
-            measured, sizes = size_factor_read_off(c.family.s, y, doubled)
-            row: dict[str, Any] = {"dataset": c.family.dataset, "family": c.family.name, "k": k}
-            row |= {"alpha": law.alpha, "alpha_low": law.low, "alpha_high": law.high}
-            row |= {"beta": beta, "ratio": beta / law.alpha, "factor_in_s": float(2 ** (beta / law.alpha))}
-            row |= {"factor_low": float(2**low), "factor_high": float(2**high)}
-            rows.append(row | {"factor_measured": measured, "sizes_measured": sizes})
-        return rows
+        worth = {k: worth_of_doubling(family.s, curves, k, level=self.level) for k in self.ks}
+        return [family.keys | {"k": k} | asdict(one) for k, one in worth.items() if one]
 
-    def _about_slopes(self, c: Curves) -> str:
-        beta, first, last, largest = c.fit.beta, c.family.labels[0], c.family.labels[-1], c.fit.ks[-1]
-        at_1, at_largest = c.fit.local_beta(1).mean(), c.fit.local_beta(float(largest)).mean()
+    def _about_slopes(self, family: Family, fit: KLawFit) -> str:
+        beta, first, last, largest = fit.beta, family.labels[0], family.labels[-1], fit.ks[-1]
+        at_1, at_largest = fit.local_beta(1).mean(), fit.local_beta(float(largest)).mean()
         sizes = f"{beta[0]:.3f}" if len(beta) == 1 else f"{beta[0]:.3f} ({first}) to {beta[-1]:.3f} ({last})"
         bend = at_largest - at_1
         text = (
-            f"{c.family}: beta is {sizes} over k = {c.fit.ks[0]} to {largest}, R^2 at least {c.fit.r2.min():.4f}; the "
-            f"points are up to {c.fit.largest_deviation.max():.1%} off the line, and the local slope "
+            f"{family}: beta is {sizes} over k = {fit.ks[0]} to {largest}, R^2 at least {fit.r2.min():.4f}; the "
+            f"points are up to {fit.largest_deviation.max():.1%} off the line, and the local slope "
             f"{'steepens' if bend > 0 else 'flattens'} from {at_1:.2f} at k = 1 to {at_largest:.2f} at k = {largest} "
             "(means over sizes)" + (": R^2 near 1 hides that bend." if abs(bend) > 0.05 else ".")
         )
         if len(beta) < 3:
             return f"{text} The trade-off is not identifiable from {len(beta)} size(s), 3 are needed."
-        trend = stats.linregress(np.log10(c.family.s), beta)
+        trend = stats.linregress(np.log10(family.s), beta)
         half = float(stats.t.ppf(0.5 + self.level / 2, len(beta) - 2) * trend.stderr)
         moves = "so alpha changes by as much per factor 10 in k: eq. 10 is local."
         return (
@@ -334,16 +222,41 @@ class KLaw(Analyzer):
             return figure
 
 
+def _slope_rows(family: Family, curves: KCurves, counts: Sequence[DocumentCounts]) -> list[dict[str, Any]]:
+    fit, largest = curves.fit, int(curves.fit.ks[-1])
+    columns = {
+        "B": np.exp(fit.log_b),
+        "beta": fit.beta,
+        "beta_low": curves.beta_low,
+        "beta_high": curves.beta_high,
+        "r2": fit.r2,
+        "largest_deviation": fit.largest_deviation,
+        "beta_at_1": fit.local_beta(1),
+        "beta_at_10": fit.local_beta(10),
+        "beta_at_largest": fit.local_beta(largest),
+    }
+    rows = []
+    for i, (keys, one) in enumerate(zip(family.size_keys, counts, strict=True)):
+        row = keys | {name: values[i] for name, values in columns.items()} | {"largest_k": largest}
+        if family.vocab_size:
+            every = np.arange(1, largest + 1)
+            rbp = one.select(every.tolist()).hits.sum(axis=0) / one.tokens.sum()
+            line = stats.linregress(np.log(every), np.log(-np.log(rbp)))
+            row |= {"beta_every_k": -line.slope, "r2_every_k": line.rvalue**2}
+        rows.append(row)
+    return rows
+
+
 def _draw_against_k(found: list[Curves]) -> Figure:
     """The paper's figure 9: one panel per dataset, one colour per size."""
     with style():
-        figure, axes = panel_per([str(c.family) for c in found], height=3.6)
-        for ax, c in zip(axes, found, strict=True):
-            ks, y = c.fit.ks, c.fit.y
+        figure, axes = panel_per([str(family) for family, _ in found], height=3.6)
+        for ax, (family, curves) in zip(axes, found, strict=True):
+            fit, ks, y = curves.fit, curves.fit.ks, curves.fit.y
             for i, colour in enumerate(gradient(len(y))):
-                label = f"{c.family.labels[i]}: β = {c.fit.beta[i]:.3f}"
+                label = f"{family.labels[i]}: β = {fit.beta[i]:.3f}"
                 ax.plot(ks, y[i], MARKERS[i % len(MARKERS)], ms=3.5, color=colour, label=label)
-                ax.plot(ks, c.fit.fitted[i], "-", lw=1.1, color=colour)
+                ax.plot(ks, fit.fitted[i], "-", lw=1.1, color=colour)
             low, high = y.min() / 1.3, y.max() * 1.3
             ax.set(xlabel="k", ylabel="−ln RBP$_k$")
             log_axis(ax.xaxis, low=ks[0] / 1.15, high=ks[-1] * 1.15)

@@ -12,6 +12,7 @@ from rbptrack.version import __version__
 
 # Command -> its module in rbptrack/commands, which has `main(arguments) -> exit code`; without a command: measure.
 COMMANDS = {
+    "measure": "measure",
     "plan": "plan",
     "analyze": "analyze",
     "report": "report",

@@ -13,6 +13,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 WIDTH = 100
 _PLAIN_SECONDS = 10.0  # between two lines where there is no terminal
@@ -42,7 +43,8 @@ def complain(text: str) -> None:
 
 
 def compact(number: float) -> str:
-    """341000 -> 341k."""
+    """341000 -> 341k, 1.4e9 -> 1.4B, as models' sizes are written; humanize writes `341 k` and `1.4 G`."""
+    number = float(f"{number:.3g}") if number >= 1e3 else number  # before a suffix is chosen: 999,999 is 1M
     for limit, suffix in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if number >= limit:
             return f"{number / limit:.3g}{suffix}"
@@ -55,26 +57,26 @@ class CellProgress:
     Args:
         title: `pythia-70m / wiki`.
         total: scored tokens of the measurement.
-        place: `[3/14]`, or nothing for a single cell.
+        progress_label: `[3/14]`, or nothing for a single cell.
 
     """
 
-    def __init__(self, title: str, *, total: int, place: str) -> None:
-        self._title, self._total, self._place = title, total, place
+    def __init__(self, title: str, *, total: int, progress_label: str) -> None:
+        self._title, self._total, self._progress_label = title, total, progress_label
         self._done, self._began, self._said = 0, time.monotonic(), time.monotonic()
         self._bar: Progress | None = None
         shown = Console(stderr=True)
         if shown.is_terminal:
             self._bar = Progress(
-                TextColumn(f"{title:<22.22}"),
+                TextColumn("{task.description:<22.22}", markup=False),
                 BarColumn(bar_width=24),
                 TextColumn("{task.fields[text]}"),
                 TimeRemainingColumn(compact=True),
-                TextColumn(place, markup=False),
+                TextColumn("{task.fields[progress_label]}", markup=False),
                 console=shown,
                 transient=True,
             )
-            self._task = self._bar.add_task("", total=total, text="")
+            self._task = self._bar.add_task(title, total=total, text="", progress_label=progress_label)
 
     def __enter__(self) -> Self:
         if self._bar:
@@ -98,7 +100,7 @@ class CellProgress:
         elif now - self._said > _PLAIN_SECONDS:
             self._said = now
             left = (self._total - self._done) / max(speed, 1e-9)
-            print(f"{self._title}  {text}  {left:.0f} s left  {self._place}", file=sys.stderr, flush=True)
+            print(f"{self._title}  {text}  {left:.0f} s left  {self._progress_label}", file=sys.stderr, flush=True)
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "", text_columns: int = 2) -> None:
@@ -107,7 +109,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, title: str =
     for i, header in enumerate(headers):
         shown.add_column(header, justify="left" if i < text_columns else "right", no_wrap=True)
     for row in rows:
-        shown.add_row(*(cell.replace("[", "\\[") for cell in row))
+        shown.add_row(*map(Text, row))
     if title:  # not the table's own, which would wrap at the table's width
         console().print(title, markup=False, soft_wrap=True, style="bold")
     console().print(shown)

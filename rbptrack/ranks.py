@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from rbptrack import parquet
 from rbptrack.errors import BadInput, RbptrackError
 
 IntArray = npt.NDArray[Any]
@@ -175,10 +175,8 @@ class RankTable:
         return DocumentCounts(tuple(ks), present.astype(np.int64), tokens, nats, hits)
 
     def write(self, path: Path) -> None:
-        """Write Parquet (zstd), whole or not at all."""
-        partial = path.with_name(path.name + ".tmp")
-        pq.write_table(self.described(), partial, compression="zstd")
-        partial.replace(path)
+        """Write Parquet (zstd, with checksums), whole or not at all."""
+        parquet.write(self.described(), path)
 
     def described(self) -> pa.Table:
         """The table with what Parquet files keep beside it: |V| and which rank counts."""
@@ -187,12 +185,10 @@ class RankTable:
 
     @classmethod
     def read(cls, path: Path) -> RankTable:
-        """Read what `write` wrote."""
-        table = pq.read_table(path)
+        """Read what `write` wrote; RbptrackError where the file is damaged or no rank table."""
+        table = parquet.read(path)
         metadata = table.schema.metadata or {}
-        vocab_size = int(metadata.get(b"rbptrack.vocab_size", b"0"))
-        if not vocab_size:
-            raise RbptrackError(f"{path} is not a rank table of rbptrack: it names no vocabulary size")
+        vocab_size = _vocab_size(metadata, path)
         return cls(table.replace_schema_metadata(None), vocab_size, metadata.get(b"rbptrack.rank") == b"strict")
 
     @classmethod
@@ -302,17 +298,27 @@ class RankHistogram:
         return RankHistogram(rank, count, logprob, self.vocab_size)
 
     def write(self, path: Path) -> None:
-        """Write Parquet with the columns rank, count, logprob."""
+        """Write Parquet (zstd, with checksums) with the columns rank, count, logprob."""
         table = pa.table({"rank": self.rank, "count": self.count, "logprob": self.logprob})
-        metadata = {b"rbptrack.vocab_size": str(self.vocab_size).encode()}
-        pq.write_table(table.replace_schema_metadata(metadata), path, compression="zstd")
+        parquet.write(table.replace_schema_metadata({"rbptrack.vocab_size": str(self.vocab_size)}), path)
 
     @classmethod
     def read(cls, path: Path) -> RankHistogram:
-        """Read what `write` wrote."""
-        table = pq.read_table(path)
-        rank, count, logprob = (table.column(n).to_numpy() for n in ("rank", "count", "logprob"))
-        return cls(rank, count, logprob, int(table.schema.metadata[b"rbptrack.vocab_size"]))
+        """Read what `write` wrote; RbptrackError where the file is damaged or no histogram of ranks."""
+        table = parquet.read(path)
+        vocab_size = _vocab_size(table.schema.metadata or {}, path)
+        if table.column_names != ["rank", "count", "logprob"]:
+            raise RbptrackError(f"{path} is not a histogram of ranks: columns {table.column_names}")
+        rank, count, logprob = (table.column(n).to_numpy() for n in table.column_names)
+        return cls(rank, count, logprob, vocab_size)
+
+
+def _vocab_size(metadata: dict[bytes, bytes], path: Path) -> int:
+    """The |V| that a file of ranks names in its metadata."""
+    text = metadata.get(b"rbptrack.vocab_size", b"").decode(errors="replace")
+    if not text.isdecimal() or not int(text):
+        raise RbptrackError(f"{path} does not hold ranks of rbptrack: it names no vocabulary size")
+    return int(text)
 
 
 def check_k(k: int, vocab_size: int) -> int:

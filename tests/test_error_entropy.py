@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugins.error_entropy import ErrorEntropy, decompose, decompose_table
+from plugins.error_entropy import ErrorEntropy
 from rbptrack.analysis import Runs
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import RankHistogram, RankTable
+from rbptrack.stats.error_entropy import decompose, decompose_table, part_covariance, shares_of_fall
 from tests.synthetic import family_runs, runs_of
 
 
@@ -103,3 +104,13 @@ def test_one_size_is_decomposed_and_no_law_is_claimed() -> None:
 def test_a_family_that_does_not_improve() -> None:
     report = ErrorEntropy().analyze(runs_of([1e4, 1e5, 1e6], [np.ones(20)] * 3, documents=10, tokens=50))
     assert "does not fall" in report.notes[0]
+
+
+def test_shares_and_covariance_by_hand() -> None:
+    values = np.array([[3.0, 2.0, 1.0], [2.0, 1.5, 0.5]])  # CE and two parts, at two sizes
+    influence = np.array([[[0.1, 0.1, 0.0], [-0.1, -0.1, 0.0]], np.zeros((2, 3))])
+    shares, se = shares_of_fall(values, influence)
+    np.testing.assert_allclose(shares, [0.5, 0.5])
+    np.testing.assert_allclose(se, [0.1, 0.1])  # sqrt(2/1 * 2 * (0.1 - 0.5 * 0.1)^2)
+    np.testing.assert_allclose(part_covariance(influence)[0], [[0.04, 0], [0, 0]])
+    assert np.isnan(shares_of_fall(values[::-1], influence)[0]).all()

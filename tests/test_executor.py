@@ -302,10 +302,12 @@ def test_ranks_differ_only_where_logits_differ_by_less_than_rounding(size: str, 
 
 def test_precision_is_part_of_what_a_measurement_is_and_sizes_are_not() -> None:
     from rbptrack.config.compose import Composer
-    from rbptrack.sweep.cell import identity
+    from rbptrack.sweep.resolve import Resolver
+
+    resolver = Resolver()
 
     def of(*overrides: str) -> str:
-        return identity(Composer("config", []).compose_typed(["model=nano/6k", *overrides]))
+        return resolver.resolve(Composer("config", []).compose_typed(["model=nano/6k", *overrides])).fingerprint
 
     precise = {of(), of("model.tf32=true"), of("model.dtype=bfloat16"), of("model.dtype=float16")}
     assert len(precise) == 4

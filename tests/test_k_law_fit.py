@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rbptrack.ranks import log_grid
-from rbptrack.stats.k_law import fit_k_law, k_slopes, size_factor_read_off
+from rbptrack.ranks import DocumentCounts, log_grid
+from rbptrack.stats.k_law import fit_k_law, k_curves, k_slopes, size_factor_read_off, worth_of_doubling
 
 KS = log_grid(100)
 
@@ -47,3 +47,38 @@ def test_nothing_is_read_off_where_a_larger_model_is_not_better() -> None:
     factor, sizes = size_factor_read_off(s, np.array([2.0, 2.5, 1.0]), np.array([1.9, 2.4, 0.9]))
     assert np.isnan(factor)
     assert sizes == 0
+
+
+def counted(y: np.ndarray, *, documents: int = 5, tokens: int = 10**6) -> list[DocumentCounts]:
+    """Documents that are all alike, with -ln RBP_k = y, (m, ks): rounding to whole hits is the only error."""
+    number, size = np.arange(documents), np.full(documents, tokens)
+    hits = np.rint(tokens * np.exp(-y)).astype(int)
+    every = tuple(int(k) for k in KS)
+    return [DocumentCounts(every, number, size, size.astype(float), np.tile(one, (documents, 1))) for one in hits]
+
+
+def test_a_surface_of_documents_that_are_alike_is_recovered_without_error() -> None:
+    s = np.geomspace(1e4, 1e7, 4)
+    curves = k_curves(counted(5 * s[:, None] ** -0.2 * KS**-0.4), KS, replicates=20, level=0.95)
+    assert curves is not None
+    assert curves.fit.beta == pytest.approx(0.4, abs=1e-4)
+    np.testing.assert_allclose(curves.beta_high - curves.beta_low, 0, atol=1e-9)
+    worth = worth_of_doubling(s, curves, 5, level=0.95)
+    assert worth is not None
+    assert (worth.alpha, worth.beta) == pytest.approx((0.2, 0.4), abs=1e-4)
+    assert worth.factor_in_s == pytest.approx(4, rel=1e-3)
+    assert worth.factor_low < 4 < worth.factor_high
+    assert worth_of_doubling(s, curves, 68, level=0.95) is None  # 136 was not counted
+
+
+def test_too_few_usable_k_have_no_line() -> None:
+    y = np.full((2, len(KS)), np.inf)
+    y[:, :3] = 1.0
+    with np.errstate(divide="ignore"):
+        assert k_curves(counted(y), KS, replicates=5, level=0.95) is None
+
+
+def test_one_document_has_no_interval() -> None:
+    curves = k_curves(counted(2 * KS[None] ** -0.4, documents=1), KS, replicates=5, level=0.95)
+    assert curves is not None
+    assert np.isnan(curves.beta_low).all()

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from rbptrack.bench.shapes import random_corpus, random_model
+from rbptrack.config.schema import EngineConfig
+from rbptrack.engine.measure import measure
+from rbptrack.models.loading import CausalModel
 from rbptrack.scoring import kernels
 from rbptrack.scoring.scorer import Head, Scorer, reference
 from tests.conftest import ROOT
@@ -85,6 +93,49 @@ def test_bad_logits_are_visible(bad: float, kind: str) -> None:
     head = Head(torch.randn(200, 16, device=DEVICE).to(dtype_of(kind)))
     scores = Scorer(head, chunk_tokens=16, kernel=True)(hidden, torch.tensor([0, 1, 2], device=DEVICE))
     assert torch.isfinite(scores.logprob).tolist() == [True, False, True]
+
+
+def proving_model(dtype: torch.dtype) -> CausalModel:
+    """A model whose hidden states are its embeddings."""
+    generator = torch.Generator().manual_seed(0)
+    embedding = torch.randn(200, 32, generator=generator).to(dtype).to(DEVICE)
+    head = Head(torch.randn(200, 32, generator=generator).to(dtype).to(DEVICE))
+    model = random_model("pythia-14m", device=DEVICE, dtype=dtype, vocabulary=200)
+    return replace(model, head=head, backbone=lambda tokens: embedding[tokens])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])  # the reducing kernel, the fused one
+@pytest.mark.parametrize("fault", ["", "counts", "nats", "raises"])
+def test_a_broken_kernel_is_found_and_not_used(
+    fault: str, dtype: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "reduce" if dtype == torch.float32 else "score"
+    sound = getattr(kernels, name)
+
+    def broken(*arguments: Any, **options: Any) -> Any:
+        if fault == "raises":
+            raise RuntimeError("PTX was compiled with an unsupported toolchain\nand more")
+        found = sound(*arguments, **options)
+        greater, _, logprob = arguments[2:] if found is None else found
+        greater += 3 if fault == "counts" else 0
+        logprob += 0.1 if fault == "nats" else 0.0
+        return found
+
+    monkeypatch.setattr(kernels, name, broken)
+    monkeypatch.setattr(kernels, "available", lambda device: True)
+    corpus = random_corpus(tokens=300, seq_len=32, vocab_size=200)
+    model = proving_model(dtype)
+    engine = EngineConfig(batch_tokens=100, threads=1)
+    got = measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path / "kernel")
+    monkeypatch.setattr(kernels, "available", lambda device: False)
+    want = measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path / "torch")
+    assert not want.notes
+    np.testing.assert_allclose(got.ranks.column("logprob"), want.ranks.column("logprob"), rtol=0, atol=1e-4)
+    assert (np.abs(got.ranks.rank - want.ranks.rank) <= 1).all()
+    said = {"": "", "counts": "ranks differ .* by up to 3 places", "nats": "by up to 0.1 nats", "raises": "PTX"}[fault]
+    assert len(got.notes) == bool(fault)
+    assert not fault or re.search(f"plain torch scored instead of the Triton kernel: .*{said}", got.notes[0])
+    assert "\n" not in "".join(got.notes)
 
 
 def test_no_tokens() -> None:

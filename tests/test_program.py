@@ -199,7 +199,7 @@ def test_analyze_with_filters(swept: Swept, program: Program) -> None:
         (["analyze", "analyzer=nope"], "no analyzer matches nope. Options: "),
         (["ui"], "no tracking store"),
         (["ui", "prot=1"], "port=5000"),
-        (["measur"], "no command measur. Commands: plan, analyze, report, "),
+        (["measur"], "no command measur. Commands: measure, plan, analyze, report, "),
         (["model=pythia/14m"], "hf download EleutherAI/pythia-14m"),
     ],
     ids=lambda v: " ".join(v) if isinstance(v, list) else "",
@@ -255,7 +255,7 @@ def test_a_first_cell_that_fails_keeps_its_run(program: Program, with_store: Pat
 def test_a_password_is_written_nowhere(program: Program, tmp_path: Path) -> None:
     uri = "tracking.uri=http://me:hunter2@127.0.0.1:9"
     done = program("dataset.documents=2", uri, cwd=tmp_path, MLFLOW_HTTP_REQUEST_MAX_RETRIES="0")
-    assert done.returncode == 2
+    assert done.returncode == 1  # a store that is away is no bad input
     assert "hunter2" not in done.stdout + done.stderr
     assert list(tmp_path.iterdir()) == []
 

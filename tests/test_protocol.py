@@ -19,7 +19,7 @@ from rbptrack.engine.measure import measure
 from rbptrack.models.architecture import load_config, load_tokenizer, num_candidates
 from rbptrack.models.loading import load_model
 from rbptrack.sources.pin import of_dataset, of_model
-from rbptrack.sweep.cell import identity
+from rbptrack.sweep.resolve import Resolver
 from tests.architectures import build
 from tests.mirror import paragraphs
 
@@ -93,4 +93,5 @@ def test_what_differs_is_in_the_fingerprint(config: Config) -> None:
         replace(config, dataset=replace(d, head=30)),
         replace(config, dataset=replace(d, longer_than=10)),
     ]
-    assert len({identity(c) for c in [config, *others]}) == 1 + len(others)
+    resolver = Resolver()
+    assert len({resolver.resolve(c).fingerprint for c in [config, *others]}) == 1 + len(others)

@@ -16,10 +16,13 @@ from mlflow import MlflowClient
 
 import rbptrack
 from rbptrack.commands import sync
-from rbptrack.config.compose import Composer
-from rbptrack.config.schema import Config, TrackingConfig
+from rbptrack.config.compose import measuring, sweep_of
+from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import BadInput, StoreAway
 from rbptrack.sweep import cell
+from rbptrack.sweep.delivery import Delivery
+from rbptrack.sweep.outcome import Outcome
+from rbptrack.sweep.resolve import Resolver
 from rbptrack.tracking import Connection, Reader
 from rbptrack.tracking import outbox as spool
 from tests.server import PASSWORD, QUOTED, Door, Server, free_port, postgres_binaries, running
@@ -84,10 +87,11 @@ def test_four_sweeps_at_once_measure_everything_once(server: Server, user: Path,
     assert np.isclose(found.ranks(run_id).ce, found.frame["ce"][0])  # through the server's artifact proxy
 
 
-def config(*overrides: str) -> Config:
-    base = ["model=nano/6k", "dataset=pydocs", "dataset.documents=4", *overrides]
-    composed: Config = Composer("config", []).compose_typed(base)
-    return composed
+def run(*overrides: str) -> Outcome:
+    """One small cell, measured in this process."""
+    _, (config,) = sweep_of(measuring(["model=nano/6k", "dataset=pydocs", "dataset.documents=4", *overrides]))
+    resolved = Resolver().resolve(config)
+    return cell.run(resolved, Delivery.of(config, resolved))
 
 
 def test_what_is_measured_while_the_server_is_away_is_delivered_once(
@@ -104,17 +108,17 @@ def test_what_is_measured_while_the_server_is_away_is_delivered_once(
 
     watch = threading.Thread(target=shut_at_first_part)
     watch.start()
-    midway = cell.run(config(*tracking, "engine.part_tokens=300", "dataset.documents=30"))
+    midway = run(*tracking, "engine.part_tokens=300", "dataset.documents=30")
     watch.join()
     assert midway.status == "measured"
     assert "cannot be reached" in midway.waits
     began = time.monotonic()
     door.open(held=True)
-    hung = cell.run(config(*tracking))
+    hung = run(*tracking)
     assert hung.waits
     assert time.monotonic() - began < 60
     assert len(spool.waiting()) == 2
-    again = cell.run(config(*tracking))
+    again = run(*tracking)
     assert (again.status, bool(again.waits)) == ("skipped", True)
     door.close()
     assert sync.main([f"tracking.uri={uri}"]) == 1
@@ -131,14 +135,14 @@ def test_what_is_measured_while_the_server_is_away_is_delivered_once(
     table = rbptrack.runs(tracking_uri=server.uri, experiment="away")
     for run_id, ce in zip(table.frame["run_id"], table.frame["ce"], strict=True):
         assert np.isclose(table.ranks(run_id).ce, ce)
-    assert cell.run(config(f"tracking.uri={server.uri}", "tracking.experiment=away")).status == "skipped"
+    assert run(f"tracking.uri={server.uri}", "tracking.experiment=away").status == "skipped"
 
 
 def test_a_database_without_a_server(server: Server, user: Path) -> None:
     """`postgresql://`: artifacts lie where the config says, and a wrong password is said without repeating one."""
     place = f"tracking.artifacts={user / 'shared'}"
     uri = server.database()
-    done = cell.run(config(f"tracking.uri={uri}", place))
+    done = run(f"tracking.uri={uri}", place)
     assert done.status == "measured"
     assert not done.waits
     assert list((user / "shared").rglob("ranks.parquet"))

@@ -2,6 +2,8 @@
 
     python tools/train_nano.py corpus --work DIR     # texts, split by file; tokenizer; token arrays
     python tools/train_nano.py train --work DIR      # all sizes; resumes; curves in DIR/<size>.jsonl
+    python tools/train_nano.py seeds --work DIR      # the smallest sizes again from other seeds
+    python tools/train_nano.py checkpoints --work DIR    # at a constant rate, with the weights kept along the way
     python tools/train_nano.py freeze --work DIR     # float16 safetensors and Parquet into rbptrack/embedded/
 
 Needs the packages of `make install` and a CPython 3.11 with its test package. On 2 cores that other
@@ -41,6 +43,7 @@ import os
 import sysconfig
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from pydoc_data.topics import topics
 
@@ -64,6 +67,13 @@ SIZES = {  # size label: (layers, width, heads): S = layers (12 d^2 + 13 d) + 2 
 }
 BATCH = 8  # sequences of CONTEXT tokens in a step
 SEED = 1
+MORE_SEEDS = {"6k": (2, 3), "15k": (2, 3), "38k": (2, 3), "115k": (2,)}  # other random weights and order of the text
+CHECKPOINTS = {  # size: the steps at which weights are kept; D = step * BATCH * CONTEXT tokens
+    "6k": (64, 128, 256, 512, 1024, 2048),
+    "15k": (64, 128, 256, 512, 1024, 2048),
+    "38k": (64, 128, 256, 512, 1024, 2048),
+    "115k": (128, 256, 512, 1024, 2048),
+}
 LARGEST_TOKENS = 12_500_000  # of the largest size; about 1.5 epochs
 TOKENS_EXPONENT = 2 / 3  # training tokens grow as S^(2/3), so that no size is starved while another is saturated
 HELD_OUT_SHARE = 0.14  # of the standard library's files
@@ -173,6 +183,40 @@ def build_corpus(work: Path) -> None:
     print(f"train: {len(train)} documents, {len(tokens):,} tokens; held out (documents, tokens): {counts}")
 
 
+@dataclass(frozen=True)
+class Run:
+    """One training run.
+
+    Attributes:
+        size: one of SIZES.
+        seed: of the random weights and of the order of the text.
+        keep: steps whose weights are kept beside the last. A run with such steps ends at the last of them, and its rate
+            stays constant after the warm-up, so that every checkpoint was trained alike whatever follows it.
+
+    """
+
+    size: str
+    seed: int = SEED
+    keep: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Names its files: 15k, 15k-seed2, 15k-checkpoints."""
+        return f"{self.size}{f'-seed{self.seed}' * (self.seed != SEED)}{'-checkpoints' * bool(self.keep)}"
+
+    @property
+    def steps(self) -> int:
+        """How many steps it takes."""
+        return self.keep[-1] if self.keep else training_tokens(self.size) // (BATCH * CONTEXT)
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a 0-based step: linear warm-up, then linear decay to zero, or none for checkpoints."""
+        peak = 0.02 * math.sqrt(56 / SIZES[self.size][1])
+        if self.keep:  # whatever its length: a longer run goes through the same checkpoints
+            return peak * min(1.0, (step + 1) / 40)
+        return peak * min(1.0, (step + 1) / max(10, self.steps // 50)) * (1 - step / self.steps)
+
+
 def training_tokens(size: str) -> int:
     """Tokens that a size is trained on: LARGEST_TOKENS (S / S_largest)^TOKENS_EXPONENT."""
     ratio = parameters(size) / max(parameters(other) for other in SIZES)
@@ -217,7 +261,8 @@ def optimizers(model: GPTNeoXForCausalLM, lr: float) -> list[torch.optim.Optimiz
 class Windows:
     """Batches of training windows: every epoch reads every window once, in its own order and from its own offset."""
 
-    def __init__(self, work: Path) -> None:
+    def __init__(self, work: Path, seed: int) -> None:
+        self.seed = seed
         self.data = torch.from_numpy(np.load(work / "train.npy").astype(np.int64))
         self.per_epoch = (len(self.data) - CONTEXT - 1) // CONTEXT
         self._epoch, self._offset, self._order = -1, 0, torch.empty(0)
@@ -229,24 +274,22 @@ class Windows:
     def _window(self, number: int) -> torch.Tensor:
         epoch, place = divmod(number, self.per_epoch)
         if epoch != self._epoch:
-            generator = torch.Generator().manual_seed(SEED * 1000 + epoch)
+            generator = torch.Generator().manual_seed(self.seed * 1000 + epoch)
             self._epoch, self._offset = epoch, int(torch.randint(CONTEXT, (1,), generator=generator))
             self._order = torch.randperm(self.per_epoch, generator=generator)
         at = min(self._offset + int(self._order[place]) * CONTEXT, len(self.data) - CONTEXT - 1)
         return self.data[at : at + CONTEXT + 1]
 
 
-def train(work: Path, size: str) -> None:
-    """Train one size; resumes from DIR/<size>.pt; the curve goes to DIR/<size>.jsonl."""
+def train(work: Path, run: Run) -> None:
+    """Train one run; resumes from <name>.pt; the curve goes to <name>.jsonl, kept steps to <name>-step<n>.pt."""
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
-    torch.manual_seed(SEED)
-    model, windows = build_model(size), Windows(work)
-    lr = 0.02 * math.sqrt(56 / SIZES[size][1])
-    opts = optimizers(model, lr)
+    torch.manual_seed(run.seed)
+    model, windows = build_model(run.size), Windows(work, run.seed)
+    opts = optimizers(model, run.rate(0))
     held = torch.from_numpy(np.load(work / "held.npy").astype(np.int64))
-    steps = training_tokens(size) // (BATCH * CONTEXT)
-    warmup = max(10, steps // 50)
-    checkpoint, start = work / f"{size}.pt", 0
+    steps = run.steps
+    checkpoint, start = work / f"{run.name}.pt", 0
     if checkpoint.exists():
         state = torch.load(checkpoint, weights_only=True)
         model.load_state_dict(state["model"])
@@ -259,10 +302,10 @@ def train(work: Path, size: str) -> None:
         logits = hidden @ model.get_output_embeddings().weight.T
         return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), rows[:, 1:].reshape(-1))
 
-    fast, mean, saved_at = torch.compile(loss_of), 0.0, time.time()
+    fast, mean, seen, saved_at = torch.compile(loss_of), 0.0, 0, time.time()
     for step in range(start, steps):
         for group in (g for opt in opts for g in opt.param_groups):
-            group["lr"] = lr * min(1.0, (step + 1) / warmup) * (1 - step / steps)  # linear decay to zero
+            group["lr"] = run.rate(step)
         with torch.autocast("cpu", torch.bfloat16):
             loss = fast(windows.batch(step))
         loss.backward()
@@ -270,15 +313,17 @@ def train(work: Path, size: str) -> None:
         for opt in opts:
             opt.step()
             opt.zero_grad()
-        mean += float(loss.detach())
+        mean, seen = mean + float(loss.detach()), seen + 1
         last = step + 1 == steps
-        if (step + 1) % 200 == 0 or last:
+        if (step + 1) % 200 == 0 or last or step + 1 in run.keep:
             with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
                 ce = sum(float(loss_of(rows)) * len(rows) for rows in held.split(16)) / len(held)
-            row = {"step": step + 1, "steps": steps, "train": mean / (step % 200 + 1), "held_out": ce}
-            with (work / f"{size}.jsonl").open("a") as out:
+            row = {"step": step + 1, "steps": steps, "train": mean / max(seen, 1), "held_out": ce}
+            with (work / f"{run.name}.jsonl").open("a") as out:
                 out.write(json.dumps(row) + "\n")
-            mean = 0.0
+            mean, seen = 0.0, 0
+        if step + 1 in run.keep:
+            torch.save({"model": model.state_dict()}, work / f"{run.name}-step{step + 1}.pt")
         if time.time() - saved_at > 120 or last:
             state = {"model": model.state_dict(), "optimizers": [o.state_dict() for o in opts], "step": step + 1}
             torch.save(state, checkpoint.with_suffix(".tmp"))
@@ -294,15 +339,27 @@ def freeze(work: Path, target: Path) -> None:
         bos_token="<|endoftext|>",
         model_max_length=2 * CONTEXT,
     )
-    for size in SIZES:
-        if not (work / f"{size}.pt").exists():
-            continue
+
+    def write(size: str, weights: str, folder: Path, *, with_tokenizer: bool) -> None:
+        if not (work / f"{weights}.pt").exists():
+            return
         model = build_model(size)
-        model.load_state_dict(torch.load(work / f"{size}.pt", weights_only=True)["model"])
-        folder = target / "models" / size
+        model.load_state_dict(torch.load(work / f"{weights}.pt", weights_only=True)["model"])
         model.to(torch.float16).save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+        if with_tokenizer:  # the others name the tokenizer of their size: 280 kB each otherwise
+            tokenizer.save_pretrained(folder)
         (folder / "generation_config.json").unlink(missing_ok=True)
+
+    for size in SIZES:
+        write(size, size, target / "models" / size, with_tokenizer=True)
+    for size, seeds in MORE_SEEDS.items():
+        for seed in seeds:
+            folder = target / "seeds" / f"{size}-seed{seed}"
+            write(size, Run(size, seed).name, folder, with_tokenizer=False)
+    for size, steps in CHECKPOINTS.items():
+        for step in steps:
+            weights = f"{Run(size, keep=steps).name}-step{step}"
+            write(size, weights, target / "checkpoints" / f"{size}-step{step}", with_tokenizer=False)
     for label in ("stdlib", "pydocs"):
         rows = [json.loads(line) for line in (work / f"{label}.jsonl").open()]
         (target / "datasets" / label).mkdir(parents=True, exist_ok=True)
@@ -312,9 +369,9 @@ def freeze(work: Path, target: Path) -> None:
 
 
 def main() -> None:
-    """Run one of the three steps."""
+    """Run one of the steps."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["corpus", "train", "freeze"])
+    parser.add_argument("command", choices=["corpus", "train", "seeds", "checkpoints", "freeze"])
     parser.add_argument("sizes", nargs="*", help=f"to train: {', '.join(SIZES)}; all by default")
     parser.add_argument("--work", type=Path, required=True, help="folder for texts, checkpoints and curves")
     arguments = parser.parse_args()
@@ -323,8 +380,17 @@ def main() -> None:
     elif arguments.command == "freeze":
         freeze(arguments.work, Path(__file__).parent.parent / "rbptrack" / "embedded")
     else:
-        for size in arguments.sizes or SIZES:
-            train(arguments.work, size)
+        for run in runs(arguments.command, arguments.sizes or list(SIZES)):
+            train(arguments.work, run)
+
+
+def runs(command: str, sizes: list[str]) -> list[Run]:
+    """What a command trains, the smallest sizes first."""
+    if command == "seeds":
+        return [Run(size, seed) for size in sizes for seed in MORE_SEEDS.get(size, ())]
+    if command == "checkpoints":
+        return [Run(size, keep=CHECKPOINTS[size]) for size in sizes if size in CHECKPOINTS]
+    return [Run(size) for size in sizes]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ the contract as tests. `rbptrack.analysis.contract` shows a whole analyzer.
 from typing import TYPE_CHECKING
 
 from rbptrack.analysis.contract import COLUMNS, Analyzer, Drawing, Report, Runs, Table, Unreadable
-from rbptrack.analysis.families import Family, families, read_families
+from rbptrack.analysis.families import KEYS, Family, families, read_families
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.ranks import (
     CE,
@@ -44,6 +44,7 @@ __all__ = [
     "CE",
     "COLOURS",
     "COLUMNS",
+    "KEYS",
     "MARKERS",
     "Analyzer",
     "BadInput",

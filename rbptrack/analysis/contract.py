@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -227,6 +227,18 @@ class Report:
             raise ValueError(f"table {name}: no meaning is given for {', '.join(unknown)}")
         if len(frame):
             self.tables[name] = Table(frame.reindex(columns=list(columns)), columns, caption)
+
+    def add_metrics(self, name: str, rows: Iterable[Mapping[str, Any]], column: str) -> None:
+        """Add one metric per row that has a finite number there.
+
+        Args:
+            name: of the metrics, with columns in braces: `beta/{family}/{dataset}/{size}`.
+            rows: column -> value.
+            column: what the metric's value is.
+
+        """
+        found = [row for row in rows if np.isfinite(row.get(column, np.nan))]
+        self.metrics |= {name.format_map(row): float(row[column]) for row in found}
 
     def nothing_found(self, otherwise: str) -> RbptrackError:
         """The error to raise where nothing could be analysed: the notes say why; `otherwise` where there are none."""

@@ -38,6 +38,15 @@ COMPARABLE = {
 """Columns in which the runs of one law must agree, and the word that marks a part in which they do."""
 
 
+KEYS = {
+    "dataset": "the dataset",
+    "family": "the family; with what sets this part apart where its runs disagree",
+    "size": "the size as published",
+    "S": "non-embedding parameters",
+}
+"""The columns by which tables of analyzers say which measurements a row is about, and their meanings."""
+
+
 @dataclass(frozen=True)
 class Family:
     """Measurements of one family on one dataset that differ in the model's size only.
@@ -72,6 +81,16 @@ class Family:
         """The published label of each size, m of them: `70m`."""
         grouped = self.rows.groupby("non_embedding_params", sort=True)["size"]
         return ["+".join(dict.fromkeys(map(str, labels))) for _, labels in grouped]
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """Dataset and family as columns of a table's row."""
+        return {"dataset": self.dataset, "family": self.name}
+
+    @property
+    def size_keys(self) -> list[dict[str, Any]]:
+        """Dataset, family, size and S as columns of a table's row, for each of the m sizes."""
+        return [{**self.keys, "size": label, "S": s} for label, s in zip(self.labels, self.s, strict=True)]
 
     @property
     def vocab_size(self) -> int:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
-from rbptrack.corpus.sequences import Corpus
-from rbptrack.models.loading import CausalModel, split
+if TYPE_CHECKING:  # the names of the shapes are shown without loading torch
+    import torch
+
+    from rbptrack.corpus.sequences import Corpus
+    from rbptrack.models.loading import CausalModel
 
 
 def _pythia(width: int, layers: int, heads: int, vocabulary: int = 50304) -> Callable[[], Any]:
@@ -74,7 +76,10 @@ def random_model(shape: str, *, device: torch.device, dtype: torch.dtype, vocabu
         vocabulary: instead of the shape's own |V|; 0: the shape's own.
 
     """
+    import torch
     from transformers import AutoModelForCausalLM
+
+    from rbptrack.models.loading import split
 
     config = SHAPES[shape]()
     config.vocab_size = vocabulary or config.vocab_size
@@ -88,6 +93,8 @@ def random_model(shape: str, *, device: torch.device, dtype: torch.dtype, vocabu
 
 def random_corpus(*, tokens: int, seq_len: int, vocab_size: int, seed: int = 0) -> Corpus:
     """Documents of 16 to `seq_len` random tokens (uniform lengths), `tokens` in all or a few more."""
+    from rbptrack.corpus.sequences import Corpus
+
     draw = np.random.default_rng(seed)
     lengths: list[int] = []
     while sum(lengths) < tokens:

@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-import hydra
-from omegaconf import DictConfig
-
 from rbptrack.analysis.contract import Analyzer
-from rbptrack.config.compose import Composer, cells, parse_flags
-from rbptrack.config.paths import conf_folder, plugin_folders
-from rbptrack.config.patterns import expand, lists_as_values
-from rbptrack.config.schema import FILTERS, AnalyzeConfig, typed
+from rbptrack.commands.runner import HydraCommand, load_plugins
+from rbptrack.config.compose import Request
+from rbptrack.config.paths import plugin_folders
+from rbptrack.config.schema import FILTERS, AnalyzeConfig
 from rbptrack.console import complain, say
 from rbptrack.errors import RbptrackError
-from rbptrack.reporting.discovery import discover
 from rbptrack.reporting.runner import analyze, show
 from rbptrack.tracking import Connection, Reader, Writer
 
 
-def main(arguments: list[str]) -> int:
-    """Analyse; returns the exit code: 0, 1 if an analyzer failed; raises BadInput for exit code 2."""
-    arguments = lists_as_values(arguments, FILTERS)
-    plugins = discover(plugin_folders(arguments))
-    plugins.register()
-    for line in plugins.broken:
-        complain(f"plugin left out: {line}")
-    composer = Composer("analyze", arguments)
-    arguments, _ = expand(
-        arguments, groups=("analyzer",), options=lambda group: sorted({*plugins.analyzers, *composer.options(group)})
-    )
-    flags, words, overrides = parse_flags(arguments)
-    if flags.cfg or flags.info or flags.help or flags.hydra_help or flags.shell_completion:
-        _hand_to_hydra([*words, *overrides])
-        return 0
-    configs = [composer.compose_typed(job) for job in cells(overrides)]
+def _read(arguments: Sequence[str]) -> Request:
+    load_plugins(plugin_folders(arguments)).register()  # they are options of the group analyzer
+    return Request.read("analyze", arguments, groups=("analyzer",), lists=FILTERS)
+
+
+def _analyze(request: Request) -> int:
+    """Run each analyzer asked for; of several, one that fails does not stop the others."""
+    configs: list[AnalyzeConfig] = request.configs()
     failed = 0
     for config in configs:
         try:
@@ -61,10 +49,4 @@ def _run(config: AnalyzeConfig) -> None:
     say(f"report   {reader.artifact_uri(run_id)}/report.html")
 
 
-def _hand_to_hydra(arguments: list[str]) -> None:
-    sys.argv = ["python -m rbptrack analyze", *arguments]
-    hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name="analyze")(_job)()
-
-
-def _job(composed: DictConfig) -> None:
-    _run(typed(composed))
+main = HydraCommand(_read, _analyze)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import textwrap
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
-from rbptrack.config.compose import Composer
-from rbptrack.config.patterns import match, split_list
-from rbptrack.config.schema import Config, Dtype, EngineConfig, ModelConfig
+from rbptrack.bench.shapes import SHAPES
+from rbptrack.bench.subjects import configured, load, make
+from rbptrack.commands.runner import OptionsCommand
+from rbptrack.config.patterns import split_list
+from rbptrack.config.schema import Dtype, EngineConfig, ModelConfig
 from rbptrack.console import WIDTH, say, table
 from rbptrack.errors import BadInput, unknown
-from rbptrack.version import __version__
+from rbptrack.sweep.resolve import Resolver
 
 if TYPE_CHECKING:
     from rbptrack.bench.precision import Row
@@ -57,7 +57,7 @@ class PrecisionConfig:
     out: str = ""
 
 
-USAGE = """python -m rbptrack bench [model=pythia-14m,pythia-70m] [tokens=16384] [seq_len=512] [rounds=3]
+USAGE = f"""python -m rbptrack bench [model=pythia-14m,pythia-70m] [tokens=16384] [seq_len=512] [rounds=3]
                          [out=FILE.json] [ways=bare,plain,ours] [dtype=float32] [tf32=false] [device=auto]
                          [vocabulary=0] [engine.threads=0] [engine.batch_tokens=0]
                          [engine.chunk_tokens=0]
@@ -68,42 +68,31 @@ Times, in one process and in turn, the bare forward pass (model(x).logits), the 
 logits, log_softmax, compare) and ours, on the same batches: medians over rounds, after one that does
 not count. A name with a slash is a model config and needs a dataset; any other is a published shape
 with random weights, on random documents of 16 to seq_len tokens, without a network:
-{shapes}.
+{textwrap.fill(", ".join(SHAPES), WIDTH)}.
 
 precision: how far ranks, RBP_k, CE and ties move for half-precision weights, bfloat16 logits, TF32."""
 
 
-def main(arguments: list[str]) -> int:
-    """Run a bench; returns the exit code."""
-    if any(a in ("-h", "--help") for a in arguments):
-        from rbptrack.bench.shapes import SHAPES
-
-        say(USAGE.format(shapes=textwrap.fill(", ".join(SHAPES), WIDTH)))
-        return 0
-    if arguments[:1] == ["precision"]:
-        _precision(_typed(PrecisionConfig, arguments[1:]))
-    else:
-        _speed(_typed(BenchConfig, arguments))
-    return 0
+def main(arguments: Sequence[str]) -> int:
+    """Run a bench; returns exit code 0; raises BadInput for exit code 2."""
+    if list(arguments[:1]) == ["precision"]:
+        return OptionsCommand(PrecisionConfig, USAGE, _precision)(arguments[1:])
+    return OptionsCommand(BenchConfig, USAGE, _speed)(arguments)
 
 
-def _typed(schema: type[Any], arguments: list[str]) -> Any:
-    try:
-        found = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.from_dotlist(arguments))
-        config: Any = OmegaConf.to_object(found)
-    except OmegaConfBaseException as error:
-        raise BadInput(f"{str(error).splitlines()[0]}\n{USAGE.splitlines()[0]}") from error
+def _check(config: BenchConfig | PrecisionConfig) -> None:
     for name in ("tokens", "rounds"):
         if getattr(config, name, 1) < 1:
             raise BadInput(f"{name} must be at least 1; got {getattr(config, name)}")
     if config.out and not Path(config.out).absolute().parent.is_dir():
         raise BadInput(f"out={config.out}: its folder does not exist")
-    return config
 
 
-def _speed(config: BenchConfig) -> None:
+def _speed(config: BenchConfig) -> int:
+    from rbptrack.bench import machine
     from rbptrack.bench.speed import compare
 
+    _check(config)
     ways = tuple(split_list(config.ways))
     wrong = set(ways) - set(WAYS)
     if wrong:
@@ -111,25 +100,25 @@ def _speed(config: BenchConfig) -> None:
     if config.seq_len < 2:
         raise BadInput(f"seq_len must be at least 2; got {config.seq_len}")
     names = _names(config)
-    machine = _machine()
-    say(f"{machine['processor']}, {machine['cores']} cores, torch {machine['torch']}, {config.dtype.value}")
-    say(f"GPU: {machine['gpu'] or 'none here: nothing was run on one'}")
+    here, resolver = machine.describe(), Resolver()
+    say(f"{here['processor']}, {here['cores']} cores, torch {here['torch']}, {config.dtype.value}")
+    say(f"GPU: {here['gpu'] or 'none here: nothing was run on one'}")
     done: list[Speed] = []
     for name in names:
-        model, corpus = _subject(name, config)
+        model, corpus = _subject(name, config, resolver)
         speed = compare(name, model, corpus, engine=config.engine, rounds=config.rounds, ways=ways)
         done.append(speed)
         _show(speed)
-    _write(config.out, {"machine": machine, "options": _plain(config), "speed": [s.as_json() for s in done]})
+    _write(config.out, {"machine": here, "options": _plain(config), "speed": [s.as_json() for s in done]})
+    return 0
 
 
 def _names(config: BenchConfig) -> list[str]:
-    from rbptrack.bench.shapes import SHAPES
-
+    """The models asked for: names of configs, which have a slash, and of shapes."""
     names: list[str] = []
     for wanted in split_list(config.model):
         if "/" in wanted:
-            names += _configured("model", wanted)
+            names += configured("model", wanted)
             if not config.dataset:
                 raise BadInput(
                     f"model={wanted} is a configured model: give dataset=... too, for example dataset=stdlib"
@@ -141,43 +130,13 @@ def _names(config: BenchConfig) -> list[str]:
     return names
 
 
-def _configured(group: str, pattern: str) -> list[str]:
-    options = Composer("config", []).options(group)
-    found = match(pattern, options)
-    if not found:
-        raise BadInput(f"no {group} matches {pattern}. Options: {', '.join(options)}")
-    return found
-
-
-def _subject(name: str, config: BenchConfig) -> tuple[CausalModel, Corpus]:
+def _subject(name: str, config: BenchConfig, resolver: Resolver) -> tuple[CausalModel, Corpus]:
     """A model and what it reads: configured, or random."""
-    import torch
-
-    from rbptrack.bench.shapes import random_corpus, random_model
-    from rbptrack.models.device import place
-
     if "/" in name:
-        return _loaded(name, config.dataset, config.tokens, dtype=config.dtype, tf32=config.tf32, device=config.device)
+        overrides = (f"model.dtype={config.dtype.value}", f"model.tf32={config.tf32}", f"model.device={config.device}")
+        return load(resolver, name, config.dataset, tokens=config.tokens, overrides=overrides)
     settings = ModelConfig(family=name, size="", dtype=config.dtype, tf32=config.tf32, device=config.device)
-    device, _ = place(settings)
-    dtype = getattr(torch, config.dtype.value)
-    model = random_model(name, device=device, dtype=dtype, vocabulary=config.vocabulary)
-    corpus = random_corpus(tokens=config.tokens, seq_len=config.seq_len, vocab_size=model.vocab_size)
-    return model, corpus
-
-
-def _loaded(
-    name: str, dataset: str, tokens: int, *, dtype: Dtype = Dtype.float32, tf32: bool = False, device: str = "auto"
-) -> tuple[CausalModel, Corpus]:
-    """A configured model, and the first tokens of a configured dataset."""
-    from rbptrack.models.loading import load_model
-    from rbptrack.sweep import cell
-
-    composed: Config = Composer("config", []).compose_typed([f"model={name}", f"dataset={dataset}"])
-    settings = replace(composed.model, dtype=dtype, tf32=tf32, device=device)
-    model_source, dataset_source = cell.sources(composed)
-    corpus = cell.prepare(composed, model_source, dataset_source).corpus
-    return load_model(settings, model_source), corpus.first_tokens(tokens)
+    return make(settings, tokens=config.tokens, seq_len=config.seq_len, vocabulary=config.vocabulary)
 
 
 def _show(speed: Speed) -> None:
@@ -207,22 +166,29 @@ _SHOWN = {
 }
 
 
-def _precision(config: PrecisionConfig) -> None:
+def _precision(config: PrecisionConfig) -> int:
+    from rbptrack.bench import machine
     from rbptrack.bench.precision import VARIANTS, compare
 
+    _check(config)
     rows: list[Row] = []
-    names = [name for wanted in split_list(config.model) for name in _configured("model", wanted)]
+    resolver = Resolver()
+    names = [name for wanted in split_list(config.model) for name in configured("model", wanted)]
     for name in names:
         for dataset in split_list(config.dataset):
-            load = {dtype: _loaded(name, dataset, config.tokens, dtype=dtype) for dtype in Dtype}
-            models = {dtype: model for dtype, (model, _) in load.items()}
-            found = compare(name, dataset, models, load[Dtype.float32][1])
+            loaded = {
+                dtype: load(resolver, name, dataset, tokens=config.tokens, overrides=(f"model.dtype={dtype.value}",))
+                for dtype in Dtype
+            }
+            models = {dtype: model for dtype, (model, _) in loaded.items()}
+            found = compare(name, dataset, models, loaded[Dtype.float32][1])
             rows += found
             _show_precision(name, dataset, found)
     for variant, text in VARIANTS.items():
         say(f"{variant}: {text}")
-    machine = _machine()
-    _write(config.out, {"machine": machine, "options": _plain(config), "precision": [asdict(r) for r in rows]})
+    found_rows = [asdict(row) for row in rows]
+    _write(config.out, {"machine": machine.describe(), "options": _plain(config), "precision": found_rows})
+    return 0
 
 
 def _show_precision(name: str, dataset: str, rows: list[Row]) -> None:
@@ -240,32 +206,6 @@ def _show_precision(name: str, dataset: str, rows: list[Row]) -> None:
     headers = ["", "ties", "moved", "farthest", "CE", *(f"RBP_{k}" for k in rows[0].rbp)]
     title = f"\n{name} / {dataset}: {rows[0].num_tokens:,} tokens; differences from float32"
     table(headers, shown, title=title, text_columns=1)
-
-
-def _machine() -> dict[str, Any]:
-    import torch
-
-    cuda = torch.cuda.is_available()
-    return {
-        "rbptrack": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-        "gpu": torch.cuda.get_device_name() if cuda else "",
-    }
-
-
-def _processor() -> str:
-    path = Path("/proc/cpuinfo")
-    if path.exists():
-        for line in path.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def _plain(config: BenchConfig | PrecisionConfig) -> Any:

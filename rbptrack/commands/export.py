@@ -7,15 +7,13 @@ from pathlib import Path
 
 from omegaconf import MISSING
 
-from rbptrack.commands import options
-from rbptrack.config.patterns import lists_as_values
-from rbptrack.config.schema import FilterConfig, TrackingConfig
+from rbptrack.commands.runner import OptionsCommand
+from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console import compact, say
 from rbptrack.errors import BadInput
 from rbptrack.exchange import bundle
 from rbptrack.tracking import Connection, Reader
 
-_FILTERS = {key: f"filter.{key}" for key in ("family", "size", "dataset", "sweep")}
 USAGE = """python -m rbptrack export out=bundle.zip [sweep=...] [family=...] [size=...] [dataset=...] [tokens=true]
 
 Writes measurements into one file that `python -m rbptrack import` reads into any other store, with the same
@@ -34,11 +32,7 @@ class ExportConfig:
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
 
-def main(arguments: list[str]) -> int:
-    """Export; returns the exit code."""
-    config = options.parse(ExportConfig, lists_as_values(arguments, _FILTERS), usage=USAGE)
-    if config is None:
-        return 0
+def _export(config: ExportConfig) -> int:
     out = Path(config.out).expanduser()
     if out.suffix != ".zip":
         raise BadInput(f"out={config.out}: the file's name must end in .zip")
@@ -52,3 +46,6 @@ def main(arguments: list[str]) -> int:
     without = "" if config.tokens else ", without token ids"
     say(f"{len(run_ids)} measurements{without}: {out} ({compact(out.stat().st_size)} bytes)")
     return 0
+
+
+main = OptionsCommand(ExportConfig, USAGE, _export, lists=FILTERS)

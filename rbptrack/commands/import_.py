@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from rbptrack.commands import options
+from rbptrack.commands.runner import OptionsCommand
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.console import say
 from rbptrack.errors import BadInput
-from rbptrack.exchange import bundle
-from rbptrack.exchange import tables as foreign
+from rbptrack.exchange import bundle, tables
 from rbptrack.tracking import Connection, Reader, Writer
 from rbptrack.tracking.record import Record
 
@@ -40,75 +39,72 @@ class ImportConfig:
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
 
-def main(arguments: list[str]) -> int:
-    """Import; returns the exit code."""
-    words = [a if "=" in a or a.startswith("-") else f"path={a}" for a in arguments]
-    config = options.parse(ImportConfig, words, usage=USAGE)
-    if config is None:
-        return 0
+def _import(config: ImportConfig) -> int:
     if not config.path:
         raise BadInput(f"what to import?\n{USAGE.splitlines()[0]}")
     path = Path(config.path).expanduser()
     if not path.exists():
         raise BadInput(f"{path}: no such file or folder")
-    take = _Taking(Connection(config.tracking))
+    importer = _Importer(Connection(config.tracking))
     if path.is_dir():
-        _import_authors(path, config, take)
+        sizes = tables.read_sizes(Path(config.sizes).expanduser()) if config.sizes else {}
+        found = tables.read_authors(path, tables.Names.of(conf_folder()), sizes, vocab_size=config.vocab_size)
+        for record, ranks in list(found):  # all of it is right before any is logged
+            importer.add(record, partial(tables.complete, record, ranks))
     elif path.suffix == ".zip":
         with bundle.opened(path) as measurements:
             for record, folder in measurements:
                 record.tags["rbptrack.imported"] = f"bundle: {path.name}"
-                take(record, partial(_as_it_is, folder))
+                importer.add(record, partial(_as_it_is, folder))
     elif path.suffix in (".csv", ".parquet"):
-        rows = list(
-            foreign.read_table(path, foreign.Names.of(conf_folder()))
-        )  # all of it is right before any is logged
-        for record in rows:
-            take(record, lambda empty: empty)
+        for record in list(tables.read_table(path, tables.Names.of(conf_folder()))):
+            importer.add(record, lambda empty: empty)
     else:
         raise BadInput(f"{path}: expected a .zip, .csv or .parquet file, or a folder")
-    take.tell(path)
+    importer.summarise(path)
     return 0
-
-
-def _import_authors(path: Path, config: ImportConfig, take: _Taking) -> None:
-    sizes = foreign.read_sizes(Path(config.sizes).expanduser()) if config.sizes else {}
-    names = foreign.Names.of(conf_folder())
-    for record, ranks in list(foreign.read_authors(path, names, sizes, vocab_size=config.vocab_size)):
-        take(record, partial(foreign.complete, record, ranks))
 
 
 def _as_it_is(folder: Path, empty: Path) -> Path:
     return folder
 
 
-class _Taking:
-    """Delivers records to the store, and counts."""
+class _Importer:
+    """Delivers records to a store that lacks them, and counts."""
 
     def __init__(self, connection: Connection) -> None:
-        self._reader, self._writer, self.taken, self.there = Reader(connection), Writer(connection), 0, 0
+        self._reader, self._writer = Reader(connection), Writer(connection)
+        self._imported, self._skipped, self._without_ranks = 0, 0, 0
         self._without_size: list[str] = []
-        self._without_ranks = 0
 
-    def __call__(self, record: Record, lay: Callable[[Path], Path]) -> None:
+    def add(self, record: Record, artifacts: Callable[[Path], Path]) -> None:
+        """Deliver a record, unless it is in the store already.
+
+        Args:
+            record: of the measurement.
+            artifacts: gives the folder of its artifacts; may fill the empty one that it is called with.
+
+        """
         if self._reader.find(record.fingerprint):
-            self.there += 1
+            self._skipped += 1
             return
-        with tempfile.TemporaryDirectory() as name:
-            folder = lay(Path(name))
+        with tempfile.TemporaryDirectory() as empty:
+            folder = artifacts(Path(empty))
             self._without_ranks += not (folder / "ranks.parquet").exists()
             self._writer.deliver(record, folder)
-        self.taken += 1
+        self._imported += 1
         if "non_embedding_params" not in record.metrics:
             self._without_size.append(record.params.get("model.repo", record.tags["rbptrack.model"]))
 
-    def tell(self, path: Path) -> None:
-        say(
-            f"{self.taken} imported from {path}"
-            + (f", {self.there} skipped: in the store already" if self.there else "")
-        )
+    def summarise(self, path: Path) -> None:
+        """Print what was imported, and what the imported measurements lack."""
+        skipped = f", {self._skipped} skipped: in the store already" if self._skipped else ""
+        say(f"{self._imported} imported from {path}{skipped}")
         if self._without_size:
             listed = ", ".join(dict.fromkeys(self._without_size))
             say(f"without S (non_embedding_params), so that no law in size takes them: {listed}")
         if self._without_ranks:
             say(f"{self._without_ranks} without ranks: analyzers that need them leave these out")
+
+
+main = OptionsCommand(ImportConfig, USAGE, _import, bare_word="path")

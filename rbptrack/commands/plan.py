@@ -7,14 +7,20 @@ import io
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple
+from functools import partial
 
-from rbptrack.config.compose import Composer, configs, requested
+import humanize
+from rich.markup import escape
+
+from rbptrack.commands.runner import HydraCommand
+from rbptrack.config.compose import Request, measuring, sweep_of
 from rbptrack.console import compact, console, say, table
 from rbptrack.errors import BadInput
 from rbptrack.sweep.plan import COLUMNS, Plan, plan
+from rbptrack.sweep.resolve import Resolver
 from rbptrack.tracking import Connection, Reader
 
-_HELP = """\
+USAGE = """\
 Say what a sweep would cost, without weights and before anything is measured: the same words as for measuring.
 
   python -m rbptrack plan -m 'model=pythia/*' dataset=wiki,humaneval
@@ -25,27 +31,26 @@ S and total parameters are counted from the architecture, on the meta device. Do
 texts were tokenised before, else estimated (~). FLOPs: (2 S + 2 d |V|) per token that the model reads. Memory: weights,
 one sequence's activations and scoring, against what the device has free now. Download: weights not cached yet.
 
-output=table|csv
-"""
+output=table|csv"""
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Plan; returns exit code 0; raises BadInput for exit code 2."""
-    if set(arguments) & {"--help", "-h"}:
-        say(_HELP.rstrip())
-        return 0
     output = next((a.partition("=")[2] for a in arguments if a.startswith("output=")), "table")
     if output not in ("table", "csv"):
         raise BadInput(f"output={output}: expected table or csv")
-    arguments = [a for a in arguments if not a.startswith("output=")]
-    composer = Composer("config", arguments)
-    cells = configs(requested(arguments, composer), composer)
-    reader = Reader(Connection(cells[0].tracking))
+    command = HydraCommand(measuring, partial(_plan, output=output), usage=USAGE)
+    return command([a for a in arguments if not a.startswith("output=")])
+
+
+def _plan(request: Request, *, output: str) -> int:
+    settings, cells = sweep_of(request)
+    reader, resolver = Reader(Connection(settings.tracking)), Resolver()
+    plans = []
     with console(stderr=True).status("") as status:
-        plans = []
-        for number, config in enumerate(cells):
-            status.update(f"[{number + 1}/{len(cells)}] {config.model.name} / {config.dataset.name}")
-            plans.append(plan(config, reader))
+        for number, cell in enumerate(cells):
+            status.update(escape(f"[{number + 1}/{len(cells)}] {cell.title}"))
+            plans.append(plan(cell, resolver, reader))
     if output == "csv":
         sys.stdout.write(_csv(plans))
     else:
@@ -119,9 +124,7 @@ def _flops(number: float | None) -> str:
 
 
 def _bytes(number: float | None) -> str:
-    if number is None:
-        return "?"
-    for limit, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")):
-        if number >= limit:
-            return f"{number / limit:.3g} {unit}"
-    return "0" if number == 0 else f"{max(number / 1e3, 0.1):.0f} kB"
+    """1.23 GB: three digits, in decimal units."""
+    if not number:
+        return "?" if number is None else "0"
+    return humanize.naturalsize(float(f"{number:.3g}"), format="%.3g")

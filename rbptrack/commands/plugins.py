@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rbptrack.analysis.contract import Analyzer
-from rbptrack.commands import options
+from rbptrack.commands.runner import OptionsCommand
 from rbptrack.config.paths import builtin_folder, config_packages
-from rbptrack.config.patterns import lists_as_values
 from rbptrack.console import complain, say, say_wrapped, short_path
 from rbptrack.reporting.discovery import Plugins, discover
 
@@ -27,11 +26,8 @@ class PluginsConfig:
     plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
 
 
-def main(arguments: list[str]) -> int:
-    """List; returns the exit code: 1 if something failed to load."""
-    config = options.parse(PluginsConfig, lists_as_values(arguments, {"plugins.path": "plugins.path"}), usage=USAGE)
-    if config is None:
-        return 0
+def _plugins(config: PluginsConfig) -> int:
+    """List; returns 1 if something failed to load."""
     found = discover(config.plugins.get("path", []))
     for name in sorted(found.analyzers):
         _show(name, found)
@@ -63,3 +59,6 @@ def _default(option: Field[Any]) -> object:
     if option.default_factory is not MISSING:
         return option.default_factory()
     return "(required)" if option.default is MISSING else option.default
+
+
+main = OptionsCommand(PluginsConfig, USAGE, _plugins, lists={"plugins.path": "plugins.path"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rbptrack.commands import options
+from rbptrack.commands.runner import OptionsCommand
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.console import say
 from rbptrack.errors import BadInput
@@ -26,11 +26,8 @@ class SyncConfig:
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
 
-def main(arguments: list[str]) -> int:
-    """Deliver and repair; returns the exit code: 1 if something still waits."""
-    config = options.parse(SyncConfig, arguments, usage=USAGE)
-    if config is None:
-        return 0
+def _sync(config: SyncConfig) -> int:
+    """Deliver and repair; returns 1 if something still waits."""
     connection = Connection(config.tracking)
     if config.moved:
         if connection.database is None or not connection.exists:
@@ -41,3 +38,6 @@ def main(arguments: list[str]) -> int:
     left = spool.upkeep(config.tracking, tell=say)
     say(f"{before - left} delivered, {left} waiting" if before else "nothing waits")
     return 1 if left else 0
+
+
+main = OptionsCommand(SyncConfig, USAGE, _sync)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from rbptrack.commands import options
+from rbptrack.commands.runner import OptionsCommand
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.console import say
 from rbptrack.errors import BadInput, RbptrackError
@@ -26,7 +26,7 @@ _START_SECONDS = 60.0
 
 @dataclass
 class UiConfig:
-    """Options of the command: port=5000 host=127.0.0.1 tracking.uri=... tracking.experiment=..."""
+    """Options of the command."""
 
     port: int = 5000
     host: str = "127.0.0.1"
@@ -39,11 +39,8 @@ Starts MLflow's server on the tracking store, waits until it answers, and prints
 Ctrl-C stops it. A port that is taken is replaced by the next free one."""
 
 
-def main(arguments: list[str]) -> int:
-    """Serve until interrupted; returns the exit code."""
-    config = options.parse(UiConfig, arguments, usage=USAGE)
-    if config is None:
-        return 0
+def _ui(config: UiConfig) -> int:
+    """Serve until interrupted."""
     connection = Connection(config.tracking)
     if not connection.exists:
         raise BadInput(
@@ -122,3 +119,6 @@ def _free_port(host: str, wanted: int) -> int:
                 continue
             return port
     raise BadInput(f"no free port from {wanted} to {wanted + 99} on {host}; give another: port=...")
+
+
+main = OptionsCommand(UiConfig, USAGE, _ui)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import hydra
 from hydra import compose, initialize_config_dir
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.utils import get_args_parser
@@ -25,11 +27,10 @@ from omegaconf.errors import OmegaConfBaseException
 from rbptrack.config import schema
 from rbptrack.config.paths import conf_folder, config_packages
 from rbptrack.config.patterns import expand, lists_as_values
-from rbptrack.config.schema import Config
+from rbptrack.config.schema import Config, SweepConfig
 from rbptrack.errors import BadInput
 
-_GROUPS = ("model", "dataset")  # whose values may be patterns
-_LISTS = ("analyzers", "dataset.files", "dataset.fields")  # of which nobody sweeps: `a,b` is one value
+_LISTS = ("analyzers", "dataset.files", "dataset.fields")  # nobody sweeps over these: `a,b` is one value
 
 
 class InstalledConfigs(SearchPathPlugin):
@@ -49,7 +50,7 @@ class Composer:
     """Composes configs with the search path that a command line asks for.
 
     Args:
-        config_name: the primary config, `config` or `analyze`.
+        config_name: the primary config: `config`, `analyze` or `report`.
         arguments: the command line: `hydra.searchpath=...` and `--config-dir` in it widen the search.
 
     """
@@ -96,9 +97,10 @@ class Composer:
 
 @dataclass(frozen=True)
 class Request:
-    """A command line that asks for cells, understood.
+    """A command line for Hydra, understood.
 
     Attributes:
+        composer: composes what the overrides ask for.
         flags: Hydra's own flags as it understands them.
         words: their words, `--multirun` among them where the overrides sweep.
         overrides: the overrides, patterns expanded.
@@ -106,10 +108,37 @@ class Request:
 
     """
 
+    composer: Composer
     flags: Namespace
     words: list[str]
     overrides: list[str]
     multirun: bool
+
+    @classmethod
+    def read(
+        cls, config_name: str, arguments: Sequence[str], *, groups: Sequence[str], lists: Mapping[str, str]
+    ) -> Request:
+        """Understand a command line.
+
+        Args:
+            config_name: the primary config: `config`, `analyze` or `report`.
+            arguments: what follows the command's name.
+            groups: config groups whose values may be patterns and lists, over which is swept.
+            lists: options for which `a,b` is one list, and the config key of each.
+
+        Raises:
+            BadInput: a name or pattern that matches nothing, or an override that Hydra does not understand.
+
+        """
+        composer = Composer(config_name, arguments)
+        flags, words, overrides = parse_flags(arguments)
+        overrides = expand(overrides, groups=groups, options=composer.options)
+        overrides = lists_as_values([_k_group(o, composer) for o in overrides], lists)
+        sweeps = any(o.is_sweep_override() for o in _parsed(overrides))
+        if sweeps and not flags.multirun:
+            words.append("--multirun")
+        multirun = bool(flags.multirun or sweeps or "hydra.mode=MULTIRUN" in overrides)
+        return cls(composer, flags, words, overrides, multirun)
 
     @property
     def only_shows(self) -> bool:
@@ -117,21 +146,49 @@ class Request:
         f = self.flags
         return bool(f.cfg or f.info or f.help or f.hydra_help or f.shell_completion)
 
+    def configs(self) -> list[Any]:
+        """The typed config of each job, in the order in which they run."""
+        return [self.composer.compose_typed(job) for job in (self._jobs() if self.multirun else [self.overrides])]
 
-def requested(arguments: Sequence[str], composer: Composer) -> Request:
-    """Understand a command line: patterns and lists over models and datasets sweep, `k=1,10` is one list of k."""
-    flags, words, overrides = parse_flags(arguments)
-    overrides, _ = expand(overrides, groups=_GROUPS, options=composer.options)
-    overrides = lists_as_values([_k_group(o, composer) for o in overrides], {name: name for name in _LISTS})
-    sweeps = any(o.is_sweep_override() for o in _parsed(overrides))
-    if sweeps and not flags.multirun:
-        words.append("--multirun")
-    return Request(flags, words, overrides, bool(flags.multirun or sweeps or "hydra.mode=MULTIRUN" in overrides))
+    def _jobs(self) -> list[list[str]]:
+        """The overrides of each job that Hydra's basic sweeper would launch."""
+        try:
+            batches = BasicSweeper.split_arguments(_parsed(self.overrides), max_batch_size=None)
+        except HydraException as error:
+            raise BadInput(_short(error)) from error
+        return [job for batch in batches for job in batch]
+
+    def hand_to_hydra(self, job: Callable[[DictConfig], None], *, extra: Sequence[str] = ()) -> None:
+        """Let Hydra show what it is asked to show, or run a job for each cell of the sweep.
+
+        Args:
+            job: called with each composed config; importable, because launchers call it in other processes.
+            extra: further overrides.
+
+        """
+        name = self.composer.config_name
+        sys.argv = ["python -m rbptrack" + f" {name}" * (name != "config"), *self.words, *self.overrides, *extra]
+        hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name=name)(job)()
 
 
-def configs(request: Request, composer: Composer) -> list[Config]:
-    """The typed config of each cell, in the order in which they run."""
-    return [composer.compose_typed(o) for o in (cells(request.overrides) if request.multirun else [request.overrides])]
+def measuring(arguments: Sequence[str]) -> Request:
+    """A command line that asks for cells: models and datasets take patterns; `k=1,10` is one list of k."""
+    return Request.read("config", arguments, groups=("model", "dataset"), lists={name: name for name in _LISTS})
+
+
+def sweep_of(request: Request) -> tuple[SweepConfig, list[Config]]:
+    """The settings of the sweep that a request asks for, and the config of each cell.
+
+    Raises:
+        BadInput: a config does not compose, or cells differ in what belongs to the whole sweep.
+
+    """
+    configs: list[Config] = request.configs()
+    settings = configs[0].settings
+    for f in fields(SweepConfig):
+        if any(getattr(config, f.name) != getattr(settings, f.name) for config in configs):
+            raise BadInput(f"{f.name} belongs to the whole sweep and takes one value; it cannot be swept over")
+    return settings, configs
 
 
 def _k_group(argument: str, composer: Composer) -> str:
@@ -153,15 +210,6 @@ def _parsed(overrides: Sequence[str]) -> list[Override]:
         return OverridesParser.create().parse_overrides(list(overrides))
     except HydraException as error:
         raise BadInput(_short(error)) from error
-
-
-def cells(overrides: Sequence[str]) -> list[list[str]]:
-    """The override lists of each job that Hydra's basic sweeper would launch."""
-    try:
-        batches = BasicSweeper.split_arguments(_parsed(overrides), max_batch_size=None)
-    except HydraException as error:
-        raise BadInput(_short(error)) from error
-    return [job for batch in batches for job in batch]
 
 
 def _initialized() -> Any:

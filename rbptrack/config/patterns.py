@@ -6,7 +6,7 @@ from the caller.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rbptrack.errors import BadInput, unknown
 
@@ -47,7 +47,7 @@ def split_list(value: str) -> list[str]:
     return [part.strip().strip("'\"") for part in value.split(",") if part.strip()]
 
 
-def expand(arguments: Sequence[str], *, groups: Sequence[str], options: Options) -> tuple[list[str], bool]:
+def expand(arguments: Sequence[str], *, groups: Sequence[str], options: Options) -> list[str]:
     """Expand patterns and lists over config groups.
 
     Args:
@@ -56,14 +56,13 @@ def expand(arguments: Sequence[str], *, groups: Sequence[str], options: Options)
         options: the names that exist in a group.
 
     Returns:
-        The rewritten arguments, and whether any of them now sweeps over several values.
+        The rewritten arguments.
 
     Raises:
         BadInput: a name or pattern without a match; the message lists what there is.
 
     """
     rewritten: list[str] = []
-    sweeps = False
     for argument in arguments:
         key, equals, value = argument.partition("=")
         if not equals or key not in groups or _FUNCTION.match(value):
@@ -74,9 +73,8 @@ def expand(arguments: Sequence[str], *, groups: Sequence[str], options: Options)
             chosen += [name for name in _resolve(key, element, options(key)) if name not in chosen]
         if not chosen:
             raise BadInput(f"{argument}: expected a name of the group {key}, a pattern or a list of them")
-        sweeps |= len(chosen) > 1
         rewritten.append(f"{key}={','.join(chosen)}")
-    return rewritten, sweeps
+    return rewritten
 
 
 def _resolve(group: str, element: str, names: Sequence[str]) -> list[str]:
@@ -103,7 +101,7 @@ def _summary(names: Sequence[str]) -> list[str]:
     return folders.get("", []) + grouped
 
 
-def lists_as_values(arguments: Sequence[str], keys: dict[str, str]) -> list[str]:
+def lists_as_values(arguments: Sequence[str], keys: Mapping[str, str]) -> list[str]:
     """Rewrite `key=a,b` to `target=[a,b]` where a comma means one list, not a sweep.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from pathlib import PurePath
 from typing import Any
@@ -67,6 +67,18 @@ class Rank(Enum):
     strict = "strict"
 
 
+class Parallel(Enum):
+    """Whether several processes, one per GPU, hold a model together; changes no number beyond float32 rounding.
+
+    tensor: each holds a part of every layer and of the head's rows, by transformers' tensor-parallel plan. auto: so
+    where one GPU does not hold the weights and several do.
+    """
+
+    none = "none"
+    tensor = "tensor"
+    auto = "auto"
+
+
 @dataclass
 class ModelConfig:
     """One causal language model: a repository of the hub (`repo`) or a local folder (`path`)."""
@@ -83,6 +95,8 @@ class ModelConfig:
     device: str = "auto"
     device_map: str = ""  # auto: spread over several GPUs, memory and disk by accelerate; empty: one device
     max_memory: dict[str, str] = field(default_factory=dict)  # with device_map, such as {0: 20GiB, cpu: 60GiB}
+    parallel: Parallel = Parallel.none
+    processes: int = 0  # with parallel=tensor: how many; 0: one for each GPU
     attention: str = "auto"  # of transformers: eager, sdpa, flash_attention_2, ...; auto: its own choice
 
     @property
@@ -149,7 +163,7 @@ class TrackingConfig:
 
 
 @dataclass
-class Config:
+class CellConfig:
     """One cell: one model on one dataset."""
 
     model: ModelConfig = MISSING
@@ -158,11 +172,32 @@ class Config:
     candidates: Candidates = Candidates.vocabulary
     rank: Rank = Rank.paper
     engine: EngineConfig = field(default_factory=EngineConfig)
+
+    @property
+    def title(self) -> str:
+        """What people call the cell: `pythia-70m / wiki`."""
+        return f"{self.model.name} / {self.dataset.name}"
+
+
+@dataclass
+class SweepConfig:
+    """What holds for every cell of a sweep."""
+
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
-    sweep: str = ""
+    sweep: str = ""  # the sweep's name; empty: made of date and time
     analyzers: list[str] = field(default_factory=lambda: ["*"])
     force: bool = False
     plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
+
+
+@dataclass
+class Config(SweepConfig, CellConfig):
+    """What Hydra composes for each job: a cell, and the settings of its sweep."""
+
+    @property
+    def settings(self) -> SweepConfig:
+        """The sweep's part alone."""
+        return SweepConfig(**{f.name: getattr(self, f.name) for f in fields(SweepConfig)})
 
 
 @dataclass

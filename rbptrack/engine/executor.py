@@ -17,11 +17,13 @@ from typing import Self
 
 import psutil
 import torch
+from torch import Tensor
 
 from rbptrack.config.schema import EngineConfig
 from rbptrack.engine.batches import Batch
 from rbptrack.errors import MeasurementError
 from rbptrack.models.loading import CausalModel
+from rbptrack.scoring.proof import trouble
 from rbptrack.scoring.scorer import Scorer, Scores
 
 log = logging.getLogger(__name__)
@@ -48,7 +50,7 @@ class Engine:
         batch_tokens: tokens per batch.
         chunk_tokens: rows of logits at a time, per worker.
         workers: batches under way at a time.
-        notes: what was changed on the way because memory ran out.
+        notes: what was changed on the way: because memory ran out, or because a kernel did not prove itself.
 
     """
 
@@ -56,12 +58,14 @@ class Engine:
         self._model, self._cuda = model, model.device.type == "cuda"
         self._threads = torch.get_num_threads()
         threads = config.threads or self._threads
-        alone = self._cuda or model.spread or model.total_params > _LARGE_MODEL
+        alone = self._cuda or model.spread or model.group is not None or model.total_params > _LARGE_MODEL
         self.workers = 1 if alone else min(threads, _MAX_WORKERS)
         self._inner = max(1, threads // self.workers)
         self.batch_tokens = config.batch_tokens or self._fitting_batch(longest)
         self.chunk_tokens = self._fitting_chunk(config.chunk_tokens)
         self.notes: list[str] = []
+        self._shrunk = 0  # how often memory ran out
+        self._proven = self._plain = False  # whether kernels were tried, and whether plain torch stands in for them
         self._limit = 2**62  # tokens of a forward pass; falls when memory runs out
         self._lock = threading.Lock()
         self._local = threading.local()
@@ -124,30 +128,49 @@ class Engine:
         return Scores.concatenate(done)
 
     def _forward(self, batch: Batch) -> Scores:
+        group = self._model.group
+        if group is not None:
+            return group.scores(batch.token_ids, batch.state_index, batch.target_ids, chunk_tokens=self.chunk_tokens)
         hidden = self._model.backbone(batch.token_ids)  # (sequences, length, width)
         # A model spread over several devices returns its hidden states on the last of them.
         states = hidden.flatten(0, 1)[batch.state_index.to(hidden.device)]  # (targets, width)
-        return self._scorer()(states.to(batch.target_ids.device), batch.target_ids)
+        states = states.to(batch.target_ids.device)
+        if not self._proven:
+            self._prove(self._scorer(), states, batch.target_ids)
+        return self._scorer()(states, batch.target_ids)
 
     def _scorer(self) -> Scorer:
-        """The calling thread's own, made again when the chunk has changed."""
-        if getattr(self._local, "chunk", None) != self.chunk_tokens:
+        """The calling thread's own, made again when the chunk or the way of scoring has changed."""
+        wanted = self.chunk_tokens, self._plain
+        if getattr(self._local, "wanted", None) != wanted:
             self._local.scorer = None
-            self._local.scorer = Scorer(self._model.head, chunk_tokens=self.chunk_tokens)
-            self._local.chunk = self.chunk_tokens
+            kernel = False if self._plain else None
+            self._local.scorer = Scorer(self._model.head, chunk_tokens=self.chunk_tokens, kernel=kernel)
+            self._local.wanted = wanted
         scorer: Scorer = self._local.scorer
         return scorer
 
+    def _prove(self, scorer: Scorer, states: Tensor, target_ids: Tensor) -> None:
+        """Where a Triton kernel scores, let it rank the first batch beside plain torch; distrust it if they differ."""
+        with self._lock:
+            if self._proven:
+                return
+            why = trouble(scorer, states, target_ids) if scorer.kernel else ""
+            self._proven, self._plain = True, bool(why)
+            if why:
+                self.notes.append(f"plain torch scored instead of the Triton kernel: {why}")
+                log.warning("the Triton kernel is not used: %s", why)
+
     def _shrink(self, piece: Batch, before: tuple[int, int]) -> None:
         """Halve the head's chunk or, every other time, the batch; MeasurementError where neither can be."""
-        self._local.chunk = self._local.scorer = None
+        self._local.wanted = self._local.scorer = None
         if self._cuda:
             torch.cuda.empty_cache()
         with self._lock:
             if before != (self.chunk_tokens, self._limit):
                 return  # another thread did it meanwhile
             chunk, divisible = self.chunk_tokens // 2, piece.num_sequences > 1
-            if chunk >= _MIN_CHUNK and (len(self.notes) % 2 == 0 or not divisible):
+            if chunk >= _MIN_CHUNK and (self._shrunk % 2 == 0 or not divisible):
                 self.chunk_tokens = chunk
                 what = f"the head's chunk is now {chunk} tokens"
             elif divisible:
@@ -158,21 +181,32 @@ class Engine:
                     f"out of memory with one sequence of {piece.size} tokens at a time; "
                     "give a smaller dataset.seq_len, model.dtype=bfloat16 or model.device_map=auto"
                 )
+            self._shrunk += 1
             self.notes.append(f"out of memory: {what}")
             log.warning("out of memory: %s", what)
 
+    @property
+    def _on_cuda(self) -> bool:
+        """Whether forward passes run on GPUs: this process's, or those of other processes."""
+        return self._cuda or (self._model.group is not None and self._model.group.loaded.device == "cuda")
+
+    def _free(self) -> int:
+        """Bytes free on the device, of several the fullest."""
+        group = self._model.group
+        return free_memory(self._model.device) if group is None else group.loaded.free_bytes
+
     def _fitting_batch(self, longest: int) -> int:
         """Tokens whose activations take at most half of the free memory, a power of two; at least one sequence."""
-        most = _CUDA_BATCH if self._cuda else _CPU_BATCH
-        fitting = free_memory(self._model.device) // (2 * self.workers * self._model.activation_bytes(longest))
+        most = _CUDA_BATCH if self._on_cuda else _CPU_BATCH
+        fitting = self._free() // (2 * self.workers * self._model.activation_bytes(longest))
         while most > max(fitting, longest):
             most //= 2
         return max(most, longest)
 
     def _fitting_chunk(self, wanted: int) -> int:
         """Rows of logits per worker that stay within a fixed budget on a CPU, an eighth of free memory on a GPU."""
-        budget = free_memory(self._model.device) // 8 if self._cuda else _LOGITS_BYTES // self.workers
-        most = min(wanted or (_MAX_CHUNK_CUDA if self._cuda else _MAX_CHUNK), budget // (4 * self._model.vocab_size))
+        budget = self._free() // 8 if self._on_cuda else _LOGITS_BYTES // self.workers
+        most = min(wanted or (_MAX_CHUNK_CUDA if self._on_cuda else _MAX_CHUNK), budget // (4 * self._model.vocab_size))
         return max(1 if 0 < wanted < _MIN_CHUNK else _MIN_CHUNK, most)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch
 
+from rbptrack import parquet
 from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine.batches import Batch, batch_of, compose
@@ -47,7 +48,7 @@ class Measurement:
         peak_memory_bytes: of the process (host) or of the device.
         batch_tokens: tokens per batch, as chosen.
         chunk_tokens: rows of logits at a time, as chosen, or as it was after memory ran out.
-        notes: what was changed on the way because memory ran out.
+        notes: what was changed on the way: because memory ran out, or because a kernel did not prove itself.
 
     """
 
@@ -248,17 +249,15 @@ def _gather(
     counts: DocumentCounts | None = None
     tied, num_bytes = 0, 0
     described = RankTable.read(next(iter(paths))).described().schema
-    unfinished = out.with_name(out.name + ".tmp")
-    with pq.ParquetWriter(unfinished, described, compression="zstd") as writer:
+    with parquet.Writer(out, described) as writer:
         for path, sequences in paths.items():
             part = RankTable.read(path)
-            writer.write_table(part.described())
+            writer.add(part.described())
             found, sums = part.histogram(), part.document_counts(ks)
             histogram = found if histogram is None else histogram + found
             counts = sums if counts is None else counts + sums
             tied += int(np.count_nonzero(part.column("ties")))
             num_bytes += int(corpus.num_bytes[corpus.targets(*sequences)].sum())
-    unfinished.replace(out)
     assert histogram is not None and counts is not None  # noqa: S101, PT018  a corpus has at least one part
     return Measurement(
         path=out,
@@ -268,7 +267,7 @@ def _gather(
         tied=tied,
         seconds=seconds,
         fresh_tokens=fresh,
-        peak_memory_bytes=_peak_memory(model.device),
+        peak_memory_bytes=_peak_memory(model.device) if model.group is None else model.group.peak_bytes,
         batch_tokens=engine.batch_tokens,
         chunk_tokens=engine.chunk_tokens,
         notes=tuple(engine.notes),

@@ -25,7 +25,7 @@ def place(config: ModelConfig) -> tuple[torch.device, dict[str, Any]]:
     device = device_of(config.device)
     if config.tf32 and device.type != "cuda":
         raise BadInput("model.tf32=true needs a CUDA device: other devices have no such products")
-    _set_precision(config.tf32)
+    set_precision(config.tf32)
     if not config.device_map:
         return device, {}
     if config.device_map not in DEVICE_MAPS:
@@ -34,7 +34,7 @@ def place(config: ModelConfig) -> tuple[torch.device, dict[str, Any]]:
     return device, {"device_map": config.device_map, **({"max_memory": room} if room else {})}
 
 
-def _set_precision(tf32: bool) -> None:
+def set_precision(tf32: bool) -> None:
     """TF32 in products and convolutions only where asked for (cuDNN's default is on), and sums never in half."""
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     torch.backends.cudnn.allow_tf32 = tf32

@@ -111,10 +111,10 @@ class Scorer:
         self.tf32 = torch.get_float32_matmul_precision() != "highest"
         single = head.weight.dtype == torch.float32
         self.fused = self.kernel and head.then is None and (self.tf32 or not single)
+        self.chunk = max(1, chunk_tokens)
         if self.fused:
             return
         vocabulary, width, device = *head.weight.shape, head.weight.device
-        self.chunk = max(1, chunk_tokens)
         self.rows = self.chunk if self.kernel else max(1, min(self.chunk, _TILE_ELEMENTS // vocabulary))
         self.logits = torch.empty(self.chunk, vocabulary, dtype=torch.float32, device=device)
         # Comparisons are written as 0.0 and 1.0: summing floats is several times faster than summing booleans,
@@ -146,14 +146,15 @@ class Scorer:
         reduce = kernels.reduce if self.kernel else self._reduce
         for start in range(0, count, self.chunk):
             stop = min(start + self.chunk, count)
-            logits = self._logits(hidden[start:stop].float())
+            logits = self.products(hidden[start:stop].float())
             for low in range(start, stop, self.rows):
                 high = min(low + self.rows, stop)
                 out = (greater[low:high], ties[low:high], logprob[low:high])
                 reduce(logits[low - start : high - start], targets[low:high], *out)
         return Scores(greater, ties, logprob)
 
-    def _logits(self, hidden: Tensor) -> Tensor:
+    def products(self, hidden: Tensor) -> Tensor:
+        """Logits (tokens, vocabulary) of at most a chunk of float32 hidden states; the next call overwrites them."""
         logits = self.logits[: hidden.shape[0]]  # (chunk, vocabulary)
         if self.weight is None:
             torch.mm(hidden, self.head.weight.T, out=logits)

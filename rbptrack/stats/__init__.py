@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         law_values,
         paired_covariance,
     )
+    from rbptrack.stats.contrasts import Contrast, contrast, ratio_law, unpaired
     from rbptrack.stats.error_entropy import (
         Decomposition,
         decompose,
@@ -30,8 +31,19 @@ if TYPE_CHECKING:
         success_by_length,
     )
     from rbptrack.stats.intervals import Interval, fieller, percentiles, share_interval
-    from rbptrack.stats.k_law import KLawFit, fit_k_law, k_slopes, size_factor_read_off
+    from rbptrack.stats.irreducible import Forecast, Irreducible, forecast, irreducible_term
+    from rbptrack.stats.k_law import (
+        KCurves,
+        KLawFit,
+        WorthOfDoubling,
+        fit_k_law,
+        k_curves,
+        k_slopes,
+        size_factor_read_off,
+        worth_of_doubling,
+    )
     from rbptrack.stats.law_forms import GATES, FormFit, Verdict, compare_forms
+    from rbptrack.stats.nested import NestedFit, fit_nested, pure_error
     from rbptrack.stats.power_law import (
         Pooled,
         PowerLawFit,
@@ -62,6 +74,8 @@ if TYPE_CHECKING:
         count_windows,
         ladder,
     )
+    from rbptrack.stats.surface import SCATTERS, Limit, Surface, fit_surface
+    from rbptrack.stats.training_law import TrainingLaw, fit_training_law
 
 __all__ = [
     "BOOTSTRAP_REPLICATES",
@@ -69,27 +83,38 @@ __all__ = [
     "CANDIDATES",
     "GATES",
     "NULLS",
+    "SCATTERS",
     "Answers",
     "Candidate",
+    "Contrast",
     "Decomposition",
     "FloatArray",
+    "Forecast",
     "FormFit",
     "IntArray",
     "IntegralApproximation",
     "Interval",
+    "Irreducible",
+    "KCurves",
     "KLawFit",
     "Ladder",
     "LengthLaw",
+    "Limit",
+    "NestedFit",
     "Pooled",
     "PowerLawFit",
     "RankFit",
     "Segments",
     "SuccessByLength",
     "Support",
+    "Surface",
+    "TrainingLaw",
     "Verdict",
     "WindowCounts",
+    "WorthOfDoubling",
     "bootstrap_metrics",
     "compare_forms",
+    "contrast",
     "count_windows",
     "decompose",
     "decompose_table",
@@ -98,13 +123,19 @@ __all__ = [
     "fit_k_law",
     "fit_length_laws",
     "fit_lognormal",
+    "fit_nested",
     "fit_power_law",
     "fit_ranks",
+    "fit_surface",
+    "fit_training_law",
+    "forecast",
     "goodness_of_fit",
     "huber_alpha",
     "independent_share",
     "information_se",
     "integral_approximation",
+    "irreducible_term",
+    "k_curves",
     "k_slopes",
     "lack_of_fit",
     "ladder",
@@ -115,14 +146,18 @@ __all__ = [
     "part_covariance",
     "percentiles",
     "pool",
+    "pure_error",
+    "ratio_law",
     "read_answers",
     "sampling_kl",
     "share_interval",
     "shares_of_fall",
     "size_factor_read_off",
     "success_by_length",
+    "unpaired",
     "vuong",
     "without_each",
+    "worth_of_doubling",
 ]
 
 _MODULES = (
@@ -138,6 +173,11 @@ _MODULES = (
     "rank_lognormal",
     "rank_fit",
     "law_forms",
+    "contrasts",
+    "irreducible",
+    "nested",
+    "surface",
+    "training_law",
 )
 
 

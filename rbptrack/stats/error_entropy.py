@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import FloatArray, RankHistogram, RankTable
@@ -52,7 +51,8 @@ def decompose(histogram: RankHistogram) -> FloatArray:
     """
     p = histogram.count / histogram.num_tokens
     log_q = histogram.logprob / histogram.count
-    log_z = float(special.logsumexp(log_q))
+    top = log_q.max()
+    log_z = float(top + np.log(np.exp(log_q - top).sum()))
     entropy = float(-p @ np.log(p))
     alignment = float(p @ (np.log(p) - log_q + log_z))
     return np.array([histogram.ce, entropy, alignment, -log_z])

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
-from rbptrack.ranks import FloatArray
+from rbptrack.ranks import DocumentCounts, FloatArray
+from rbptrack.stats.bootstrap import law_values, paired_covariance
+from rbptrack.stats.intervals import fieller
+from rbptrack.stats.power_law import fit_power_law
 
 
 @dataclass(frozen=True)
@@ -96,3 +101,126 @@ def size_factor_read_off(s: FloatArray, at_k: FloatArray, at_larger_k: FloatArra
     inside = (beyond <= at[0]) & (beyond >= at[-1])
     factors = np.interp(-beyond[inside], -at, x) - x[inside]
     return (float(np.exp(factors.mean())), int(inside.sum())) if inside.any() else (float("nan"), 0)
+
+
+@dataclass(frozen=True)
+class KCurves:
+    """-ln RBP_k of the sizes of a family, at the k where RBP_k is neither 0 nor 1 for any of them.
+
+    Attributes:
+        ks: the k, ascending, (ks,).
+        y: -ln RBP_k, (m, ks).
+        draws: the same in each paired document bootstrap, (m, replicates, ks).
+        fit: the line and parabola through each size's curve, at the k of the fit.
+        beta_low: lower end of the interval of each beta, over documents, (m,); NaN where there is one document only.
+        beta_high: upper end.
+
+    """
+
+    ks: FloatArray
+    y: FloatArray
+    draws: FloatArray
+    fit: KLawFit
+    beta_low: FloatArray
+    beta_high: FloatArray
+
+    def at(self, k: int) -> int | None:
+        """Which column has k; None where none has."""
+        found = np.flatnonzero(self.ks == k)
+        return int(found[0]) if len(found) else None
+
+
+def k_curves(
+    counts: Sequence[DocumentCounts], fitted: Sequence[int], *, replicates: int, level: float
+) -> KCurves | None:
+    """The curves of a family, with intervals over documents; None where fewer than 4 k of the line are usable.
+
+    Args:
+        counts: of each size, over the same documents and k, (m,).
+        fitted: the k, among those of the counts, that the line goes through.
+        replicates: document bootstraps, drawn jointly for all sizes.
+        level: nominal coverage of beta's interval.
+
+    """
+    if not counts[0].ks:
+        return None
+    values, draws = law_values(counts, replicates=replicates)
+    y, draws = values[:, 1:], draws[:, :, 1:]  # without CE
+    usable = (np.isfinite(draws) & (draws > 0)).all(axis=(0, 1)) & (np.isfinite(y) & (y > 0)).all(axis=0)
+    ks, y, draws = np.asarray(counts[0].ks)[usable], y[:, usable], draws[:, :, usable]
+    inside = np.isin(ks, fitted)
+    if inside.sum() < 4:
+        return None
+    betas = k_slopes(ks[inside], draws[:, :, inside])
+    if len(counts[0].document) == 1:
+        betas = np.full_like(betas, np.nan)
+    low, high = np.percentile(betas, [50 * (1 - level), 50 * (1 + level)], axis=1)
+    return KCurves(ks, y, draws, fit_k_law(ks[inside], y[:, inside]), low, high)
+
+
+@dataclass(frozen=True)
+class WorthOfDoubling:
+    """What going from k to 2k is worth in model size, at constant RBP (arXiv 2510.20387, eq. 10).
+
+    Attributes:
+        alpha: of -ln RBP_k = A S^-alpha at this k.
+        alpha_low: lower end of its interval.
+        alpha_high: upper end.
+        beta: ln(y_k / y_2k) / ln 2 with y = -ln RBP, mean over sizes.
+        ratio: beta/alpha, dS/S per dk/k at constant RBP, up to sign.
+        factor_in_s: 2^(beta/alpha).
+        factor_low: lower end of its interval, Fieller's.
+        factor_high: upper end; infinite where alpha may be 0.
+        factor_measured: the same read off between measured sizes, geometric mean; NaN where it cannot be.
+        sizes_measured: over how many sizes.
+
+    """
+
+    alpha: float
+    alpha_low: float
+    alpha_high: float
+    beta: float
+    ratio: float
+    factor_in_s: float
+    factor_low: float
+    factor_high: float
+    factor_measured: float
+    sizes_measured: int
+
+
+def worth_of_doubling(s: FloatArray, curves: KCurves, k: int, *, level: float) -> WorthOfDoubling | None:
+    """Eq. 10 of arXiv 2510.20387, dS/S = -(alpha_k/alpha_S) dk/k, as the factor in S that a doubling of k is worth.
+
+    Args:
+        s: sizes S, ascending, (m,), at least 3.
+        curves: of these sizes.
+        k: from which k doubles.
+        level: nominal coverage of the intervals.
+
+    Returns:
+        None where the curves lack k or 2k.
+
+    """
+    here, there = curves.at(k), curves.at(2 * k)
+    if here is None or there is None:
+        return None
+    y, doubled = curves.y[:, here], curves.y[:, there]
+    covariance = paired_covariance(list(np.log(curves.draws[:, :, here])))
+    law = fit_power_law(s, y, covariance=covariance, level=level)
+    betas = np.log(y / doubled) / np.log(2)
+    beta, beta_se = float(betas.mean()), float(betas.std(ddof=1) / np.sqrt(len(betas)))
+    quantile = float(stats.t.ppf(0.5 + level / 2, law.points - 2))
+    low, high = fieller(beta, law.alpha, beta_se, law.se, quantile=quantile)
+    measured, sizes = size_factor_read_off(s, y, doubled)
+    return WorthOfDoubling(
+        alpha=law.alpha,
+        alpha_low=law.low,
+        alpha_high=law.high,
+        beta=beta,
+        ratio=beta / law.alpha,
+        factor_in_s=float(2 ** (beta / law.alpha)),
+        factor_low=float(2**low),
+        factor_high=float(2**high),
+        factor_measured=measured,
+        sizes_measured=sizes,
+    )

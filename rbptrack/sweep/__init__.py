@@ -1,1 +1,1 @@
-"""A cell resolved once, measured, delivered."""
+"""A sweep's cells: checked, resolved once, measured, delivered, and analysed together."""

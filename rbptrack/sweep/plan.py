@@ -5,18 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rbptrack.config.schema import Config, DatasetConfig, SequenceRule
+from rbptrack.config.schema import CellConfig, DatasetConfig, SequenceRule
 from rbptrack.errors import RbptrackError
 from rbptrack.sources import cache, hub
 from rbptrack.sources.pin import Source
-from rbptrack.sweep import cell
+from rbptrack.sweep.resolve import Resolved, Resolver
 from rbptrack.tracking import Reader
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
     from rbptrack.models.architecture import Parameters
 
 _BYTES_PER_TOKEN = 4.0  # of text, for corpora that were not tokenised yet: between code and English
@@ -61,29 +59,28 @@ class Plan:
 COLUMNS = tuple(f.name for f in fields(Plan))
 
 
-def plan(config: Config, reader: Reader) -> Plan:
+def plan(config: CellConfig, resolver: Resolver, reader: Reader) -> Plan:
     """What measuring one cell costs, and whether it can and need be measured."""
-    model, name = config.model.name, config.dataset.name
     try:
-        source, dataset = cell.sources(config)
-        architecture, counts, tokenizer = _model(config.model.repo or config.model.path, config, source)
-        size = _size(config.dataset, dataset, tokenizer)
-        measured = reader.find(cell.identity(config)) is not None
+        cell = resolver.resolve(config)
+        counts = cell.count_parameters()
+        size = _size(cell)
+        measured = reader.find(cell.fingerprint) is not None
     except RbptrackError as error:
-        return Plan(model, name, status=str(error))
+        return Plan(config.model.name, config.dataset.name, status=str(error))
     from rbptrack.engine.executor import free_memory
     from rbptrack.models.device import device_of
 
-    needed, free = _needed(config, architecture, counts), free_memory(device_of(config.model.device))
+    needed, free = _needed(cell, counts), free_memory(device_of(cell.model.device))
     if measured:
         status = "measured"
-    elif needed > free and not config.model.device_map:  # a map spreads over what one device lacks
+    elif needed > free and not cell.model.device_map:  # a map spreads over what one device lacks
         status = "too large"
     else:
         status = "to measure"
     return Plan(
-        model,
-        name,
+        cell.model.name,
+        cell.dataset.name,
         non_embedding_params=counts.non_embedding,
         total_params=counts.total,
         documents=size.documents,
@@ -92,18 +89,18 @@ def plan(config: Config, reader: Reader) -> Plan:
         flops=None if size.read is None else 2.0 * (counts.non_embedding + counts.head) * size.read,
         memory_bytes=needed,
         device_bytes=free,
-        download_bytes=_to_download(config, source),
+        download_bytes=_to_download(cell),
         status=status,
     )
 
 
-def _needed(config: Config, architecture: Any, counts: Parameters) -> float:
+def _needed(cell: Resolved, counts: Parameters) -> float:
     """Weights, the activations of one sequence (batches grow as memory allows), and scoring."""
-    text = architecture.get_text_config()
+    text = cell.architecture.get_text_config()
     width = int(text.hidden_size)
     inner = int(getattr(text, "intermediate_size", None) or getattr(text, "ffn_dim", None) or 4 * width)
     heads = int(getattr(text, "num_attention_heads", None) or 0)
-    length, each = config.dataset.seq_len, _DTYPE_BYTES[config.model.dtype.value]
+    length, each = cell.dataset.seq_len, _DTYPE_BYTES[cell.model.dtype.value]
     activations = length * each * (12 * width + 4 * inner + 3 * heads * length)
     return counts.total * each + activations + _SCORING_BYTES
 
@@ -116,42 +113,30 @@ class _Size:
     estimated: bool
 
 
-_models: dict[str, tuple[Any, Parameters, PreTrainedTokenizerBase]] = {}
-
-
-def _model(name: str, config: Config, source: Source) -> tuple[Any, Parameters, PreTrainedTokenizerBase]:
-    from rbptrack.models.architecture import check_fit, count_parameters, load_config, load_tokenizer
-
-    key = f"{name} {source.identity} {config.model.tokenizer}"
-    if key not in _models:
-        architecture = load_config(source)
-        _models[key] = architecture, count_parameters(architecture), load_tokenizer(cell.tokenizer_source(config))
-    architecture, counts, tokenizer = _models[key]
-    check_fit(config.model.name, architecture, tokenizer, config.dataset.seq_len)
-    return architecture, counts, tokenizer
-
-
-def _size(config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase) -> _Size:
+def _size(cell: Resolved) -> _Size:
     """Exact where the texts were tokenised before, else estimated from what the hub or the files say of their size."""
-    from rbptrack.corpus.sequences import load_corpus
     from rbptrack.corpus.tokens import tokens_name
 
-    if (cache.folder() / tokens_name(config, source, tokenizer)).exists():
-        corpus = load_corpus(config, source, tokenizer)
+    if (cache.folder() / tokens_name(cell.dataset, cell.texts, cell.tokenizer)).exists():
+        corpus = cell.load_corpus()
         return _Size(len(corpus.document_ids), corpus.num_targets, int(corpus.lengths.sum()), estimated=False)
-    documents, text_bytes = _extent(config, source)
-    if config.documents:
-        documents = config.documents if documents is None else min(config.documents, documents)
+    return _estimate(cell.dataset, *_extent(cell.dataset, cell.texts))
+
+
+def _estimate(dataset: DatasetConfig, documents: int | None, text_bytes: float | None) -> _Size:
+    """What so many documents of so many bytes each come to."""
+    if dataset.documents:
+        documents = dataset.documents if documents is None else min(dataset.documents, documents)
     if documents is None or text_bytes is None:
         return _Size(documents, None, None, estimated=True)
     each = max(2.0, text_bytes / _BYTES_PER_TOKEN)
-    if config.sequence is SequenceRule.truncate:
-        read = min(each, config.seq_len)
-    elif config.sequence is SequenceRule.slide and each > config.seq_len:
-        read = each * config.seq_len / (config.seq_len - config.context)
+    if dataset.sequence is SequenceRule.truncate:
+        read = min(each, dataset.seq_len)
+    elif dataset.sequence is SequenceRule.slide and each > dataset.seq_len:
+        read = each * dataset.seq_len / (dataset.seq_len - dataset.context)
     else:
         read = each
-    scored = min(each, config.seq_len) if config.sequence is SequenceRule.truncate else each
+    scored = min(each, dataset.seq_len) if dataset.sequence is SequenceRule.truncate else each
     return _Size(documents, int(documents * (scored - 1)), int(documents * read), estimated=True)
 
 
@@ -224,11 +209,12 @@ def _weights(repo: str, revision: str, pickles: bool) -> tuple[tuple[str, int], 
     return tuple(found.items())
 
 
-def _to_download(config: Config, source: Source) -> int | None:
+def _to_download(cell: Resolved) -> int | None:
+    source = cell.weights
     if source.revision is None:
         return 0
     folder = hub.snapshot("model", source.location, source.revision)
     if not hub.online():
         return 0 if folder and any(folder.glob("*.safetensors")) else None
-    files = _weights(source.location, source.revision, config.model.pickles)
+    files = _weights(source.location, source.revision, cell.model.pickles)
     return sum(size for name, size in files if folder is None or not (folder / name).exists())

@@ -1,0 +1,165 @@
+"""Scatter taken apart: between seeds of one size, and between sizes (recipe) beyond what seeds explain.
+
+    ln y_ij = ln A - alpha ln S_i + r_i + s_ij + e_ij,   r ~ N(0, recipe^2), s ~ N(0, seed^2), e ~ N(0, sampling)
+
+for run j of size i. With several runs of some sizes the law can be tested against an error that does not come from its
+own residuals: the pure-error lack-of-fit test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import optimize, stats
+
+from rbptrack.errors import RbptrackError
+from rbptrack.ranks import FloatArray
+
+
+@dataclass(frozen=True)
+class NestedFit:
+    """A law in size over runs, several of which share a size.
+
+    Attributes:
+        alpha: the exponent, by generalised least squares under the estimated covariance.
+        low: lower end of its interval, t with (sizes - 2) degrees of freedom.
+        high: upper end.
+        se: standard error.
+        recipe: standard deviation between sizes beyond seeds, in ln y (REML).
+        seed: standard deviation between runs of one size, in ln y (REML).
+        sizes: number of sizes m.
+        runs: number of runs n.
+        lack: F of the pure-error lack-of-fit test; NaN without two runs of some size or without a third size.
+        p: its p-value, F with (m - 2, n - m) degrees of freedom.
+
+    """
+
+    alpha: float
+    low: float
+    high: float
+    se: float
+    recipe: float
+    seed: float
+    sizes: int
+    runs: int
+    lack: float
+    p: float
+
+
+def fit_nested(
+    s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray | None = None, *, level: float = 0.95
+) -> NestedFit:
+    """Fit y = A S^-alpha to runs, with scatter between sizes and between runs of one size by REML.
+
+    Sizes with more runs weigh more, by recipe^2 + seed^2 / n_i. Without repeated sizes the two scatters cannot be told
+    apart: all of it is then called recipe.
+
+    Args:
+        s: size S of each run, (n,), at least 3 different.
+        y: positive value of each run, (n,).
+        covariance: sampling covariance of ln y between runs, (n, n), from a paired document bootstrap.
+        level: nominal coverage of the interval.
+
+    Raises:
+        RbptrackError: fewer than 3 sizes, or y outside (0, inf).
+
+    """
+    x, values = np.log(np.asarray(s, dtype=np.float64)), np.asarray(y, dtype=np.float64)
+    sizes, member = np.unique(x, return_inverse=True)
+    n, m = len(x), len(sizes)
+    if m < 3:
+        raise RbptrackError(f"a law needs at least 3 sizes that differ; got {m}")
+    if not (np.isfinite(values).all() and (values > 0).all()):
+        raise RbptrackError("a power law needs positive, finite values")
+    logs = np.log(values)
+    sampling = np.zeros((n, n)) if covariance is None else np.asarray(covariance, dtype=np.float64)
+    design = np.column_stack([np.ones(n), x - x.mean()])
+    same = (member[:, None] == member[None, :]).astype(np.float64)
+    recipe2, seed2 = _reml(sampling, design, logs, same, repeated=n > m)
+    total = sampling + recipe2 * same + seed2 * np.eye(n) + 1e-16 * np.eye(n)
+    inverse = np.linalg.inv(total)
+    variance = np.linalg.inv(design.T @ inverse @ design)
+    beta = variance @ design.T @ inverse @ logs
+    residual = logs - design @ beta
+    scale = max(1.0, float(residual @ inverse @ residual) / (n - 2))
+    se = float(np.sqrt(scale * variance[1, 1]))
+    half = float(stats.t.ppf(0.5 + level / 2, m - 2)) * se
+    lack, p = pure_error(s, y, covariance)
+    alpha = -float(beta[1])
+    return NestedFit(
+        alpha, alpha - half, alpha + half, se, float(np.sqrt(recipe2)), float(np.sqrt(seed2)), m, n, lack, p
+    )
+
+
+def _reml(
+    sampling: FloatArray, design: FloatArray, logs: FloatArray, same: FloatArray, *, repeated: bool
+) -> tuple[float, float]:
+    """recipe^2 and seed^2 that maximise the restricted likelihood; the first takes all without repeated sizes."""
+    contrasts = np.linalg.svd(design)[0][:, design.shape[1] :].T  # free of the line
+    z = contrasts @ logs
+    spread = float(z @ z) / len(z)
+    if spread <= 1e-28:
+        return 0.0, 0.0
+    parts = [contrasts @ part @ contrasts.T for part in (sampling, same, np.eye(len(logs)))]
+    floor = 1e-9 * spread * np.eye(len(z))
+
+    def minus_twice(log_variances: FloatArray) -> float:
+        v = parts[0] + np.exp(log_variances[0]) * parts[1] + floor
+        if repeated:
+            v = v + np.exp(log_variances[1]) * parts[2]
+        factor = np.linalg.cholesky(v)
+        w = np.linalg.solve(factor, z)
+        return float(2 * np.log(np.diag(factor)).sum() + w @ w)
+
+    low, high = np.log(spread) - 18, np.log(spread) + 4
+    starts = [np.full(1 + repeated, np.log(spread) - d) for d in (0.7,)]
+    if repeated:
+        starts += [np.log(spread) - np.array(d) for d in ((0.7, 6.0), (6.0, 0.7))]
+    bounds = [(low, high)] * (1 + repeated)
+    best = min(
+        (optimize.minimize(minus_twice, start, method="L-BFGS-B", bounds=bounds) for start in starts),
+        key=lambda found: float(found.fun),
+    )
+    variances = np.where(best.x <= low + 1.0, 0.0, np.exp(best.x))
+    return float(variances[0]), float(variances[1]) if repeated else 0.0
+
+
+def pure_error(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray | None = None) -> tuple[float, float]:
+    """Lack of fit of a power law: F of the size means around a line over the scatter of runs within sizes, and its p.
+
+    Sampling error is smaller within a size (the runs read the same documents, so most of it cancels) than between sizes
+    (it tilts and bends the line); the expected excess between sizes is added to the denominator.
+
+    Args:
+        s: size S of each run, (n,).
+        y: positive value of each run, (n,).
+        covariance: sampling covariance of ln y between runs, (n, n).
+
+    Returns:
+        F and p, with (m - 2, n - m) degrees of freedom for m sizes; NaN where no size has two runs.
+
+    """
+    logs, (sizes, member) = (
+        np.log(np.asarray(y, dtype=np.float64)),
+        np.unique(np.log(np.asarray(s, dtype=np.float64)), return_inverse=True),
+    )
+    sampling = np.zeros((len(logs), len(logs))) if covariance is None else np.asarray(covariance, dtype=np.float64)
+    n, m = len(logs), len(sizes)
+    if m < 3 or n == m:
+        return float("nan"), float("nan")
+    times = np.bincount(member).astype(np.float64)
+    average = np.zeros((m, n))
+    average[member, np.arange(n)] = 1 / times[member]
+    within = np.eye(n) - average[member]
+    design = np.column_stack([np.ones(m), sizes - sizes.mean()]) * np.sqrt(times)[:, None]
+    off_line = (np.eye(m) - design @ np.linalg.pinv(design)) * np.sqrt(times)[None, :] @ average
+    between = float(np.sum((off_line @ logs) ** 2)) / (m - 2)
+    inside = float(np.sum((within @ logs) ** 2)) / (n - m)
+    noise_between = float(np.trace(off_line @ sampling @ off_line.T)) / (m - 2)
+    noise_inside = float(np.trace(within @ sampling @ within.T)) / (n - m)
+    if inside <= 0:
+        return (float("inf"), 0.0) if between > 0 else (float("nan"), float("nan"))
+    lack = between / (inside + max(0.0, noise_between - noise_inside))
+    return lack, float(stats.f.sf(lack, m - 2, n - m))

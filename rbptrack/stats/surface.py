@@ -1,0 +1,232 @@
+"""The joint surface of a family in size and k, with one covariance over both.
+
+    ln y_ik = a_k - alpha_k x_i + q_k c(x_i) + e_ik,   y = -ln RBP_k, x = ln S
+
+c is the part of x^2 that no line explains, scaled to a largest absolute value of 1 over the sizes measured: q_k is then
+the curve's largest departure from a straight line within the range, in ln y (0.05 is 5 %), positive where the law
+flattens. A power law at every k is q = 0 for all k: one hypothesis, tested once.
+
+The errors are those of the paired document bootstrap, over sizes and k together, and scatter between models whose
+standard deviation is proportional to alpha_k (a model that behaves like a slightly larger or smaller one), the same for
+every k, or free. A scatter that is common to all k is what gives the test power at small k: where each k has its own,
+estimated from its own residuals, a systematic bend is taken for scatter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from rbptrack.errors import RbptrackError
+from rbptrack.ranks import FloatArray
+
+SCATTERS = ("proportional", "equal", "free")
+_DRAWS = 8000  # of the largest deviation over k
+_LENGTH = float(np.log(10))  # ln k over which scatter keeps a correlation of 1/e
+
+
+@dataclass(frozen=True)
+class Limit:
+    """k*: where the departure from a power law reaches a margin, with what is certain on either side.
+
+    Attributes:
+        margin: departure in ln y.
+        k: largest k up to which the estimated departure stays within the margin.
+        shown: largest k up to which the departure is shown to be within the margin; 0 where not even at the first k.
+        exceeded: smallest k at which it is shown to be beyond; 0 where at none.
+
+    """
+
+    margin: float
+    k: int
+    shown: int
+    exceeded: int
+
+
+@dataclass(frozen=True)
+class Surface:
+    """What `fit_surface` found; arrays are (K,) over `ks`.
+
+    Attributes:
+        ks: the k fitted, ascending.
+        alpha: exponent at each k, least squares.
+        alpha_se: its standard error.
+        bend: q_k, departure from a line in ln y.
+        bend_se: its standard error.
+        sigma: scatter between models in ln S (proportional), in ln y (equal), or NaN (free).
+        tau: scatter between models in ln y at each k.
+        scatter: which rule.
+        fit: minus twice the restricted log-likelihood of each rule of one parameter, over the k as if independent.
+        alpha_correlation: of the errors of alpha, (K, K).
+        bend_correlation: of the errors of bend, (K, K).
+        freedom: degrees of freedom of the t distributions.
+        offset: by how much each model is ahead of the line, as ln of a factor in S, (m,).
+        level: nominal coverage of band and k*.
+
+    """
+
+    ks: npt.NDArray[np.int_]
+    alpha: FloatArray
+    alpha_se: FloatArray
+    bend: FloatArray
+    bend_se: FloatArray
+    sigma: float
+    tau: FloatArray
+    scatter: str
+    fit: dict[str, float]
+    alpha_correlation: FloatArray
+    bend_correlation: FloatArray
+    freedom: float
+    offset: FloatArray
+    level: float
+
+    @cached_property
+    def _largest(self) -> tuple[FloatArray, FloatArray]:
+        """Draws of the largest |t| over k, of alpha and of bend, (draws,) each, sorted."""
+        rng = np.random.default_rng(20251020)
+        found = []
+        for correlation in (self.alpha_correlation, self.bend_correlation):
+            values, vectors = np.linalg.eigh(correlation)
+            root = vectors * np.sqrt(np.clip(values, 0, None))
+            normal = rng.standard_normal((_DRAWS, len(values))) @ root.T
+            scale = np.sqrt(rng.chisquare(self.freedom, _DRAWS) / self.freedom)
+            found.append(np.sort(np.abs(normal).max(axis=1) / scale))
+        return found[0], found[1]
+
+    @property
+    def band(self) -> tuple[FloatArray, FloatArray]:
+        """Ends of a band that holds alpha at every k together with probability `level`."""
+        half = float(np.quantile(self._largest[0], self.level)) * self.alpha_se
+        return self.alpha - half, self.alpha + half
+
+    @property
+    def p(self) -> float:
+        """Of the one lack-of-fit test: no k departs from a power law."""
+        largest = float((np.abs(self.bend) / np.maximum(self.bend_se, 1e-300)).max())
+        above = _DRAWS - int(np.searchsorted(self._largest[1], largest, side="left"))
+        return (above + 1) / (_DRAWS + 1)
+
+    @property
+    def bend_band(self) -> tuple[FloatArray, FloatArray]:
+        """Ends of the simultaneous band of the departure."""
+        half = float(np.quantile(self._largest[1], self.level)) * self.bend_se
+        return self.bend - half, self.bend + half
+
+    def limit(self, margin: float = 0.05) -> Limit:
+        """k* for a margin; both certain ends hold together with probability `level`, because the band does."""
+        low, high = self.bend_band
+        within = np.abs(self.bend) <= margin
+        shown = np.maximum(np.abs(low), np.abs(high)) <= margin
+        beyond = (low > margin) | (high < -margin)
+
+        def until(held: npt.NDArray[np.bool_]) -> int:
+            first = int(np.argmin(held)) if not held.all() else len(held)
+            return int(self.ks[first - 1]) if first else 0
+
+        return Limit(margin, until(within), until(shown), int(self.ks[np.argmax(beyond)]) if beyond.any() else 0)
+
+
+def fit_surface(
+    s: npt.ArrayLike,
+    ks: npt.ArrayLike,
+    y: npt.ArrayLike,
+    draws: FloatArray,
+    *,
+    scatter: str = "proportional",
+    level: float = 0.95,
+) -> Surface:
+    """Fit lines with a bend at every k, with one covariance over sizes and k.
+
+    Estimates are least squares at each k (no covariance of many k is inverted: with few documents it has no inverse);
+    their errors are the bootstrap's and the scatter's together.
+
+    Args:
+        s: sizes S, (m,), m >= 5.
+        ks: the k, (K,).
+        y: -ln RBP_k, (m, K), positive.
+        draws: document bootstraps of y, the same documents for all sizes and k, (m, replicates, K).
+        scatter: one of `SCATTERS`.
+        level: nominal coverage.
+
+    Raises:
+        RbptrackError: fewer than 5 sizes, an unknown scatter, or values that are not positive.
+
+    """
+    x, k = np.log(np.asarray(s, dtype=np.float64)), np.asarray(ks, dtype=np.int64)
+    values, replicates = np.asarray(y, dtype=np.float64), np.asarray(draws, dtype=np.float64)
+    m = len(x)
+    if m < 5:
+        raise RbptrackError(f"a surface needs at least 5 sizes; got {m}")
+    if scatter not in SCATTERS:
+        raise RbptrackError(f"scatter must be one of {', '.join(SCATTERS)}; got {scatter}")
+    if not ((values > 0).all() and np.isfinite(values).all() and (replicates > 0).all()):
+        raise RbptrackError("a surface needs positive, finite values")
+    logs, noise = np.log(values), np.log(replicates)
+    noise = (noise - noise.mean(axis=1, keepdims=True)) / np.sqrt(replicates.shape[1] - 1)  # (m, replicates, K)
+    slope, bend, free = _contrasts(x)
+    alpha = -slope @ logs
+    rest = free @ logs  # (m - 3, K): neither line nor bend
+    sampling = np.einsum("fm,mbk->fbk", free, noise)
+    own = np.sum(rest**2, axis=0) / (m - 3)
+    shared = np.sum(sampling**2, axis=(0, 1)) / (m - 3)  # sampling error within `own`
+    size = {"proportional": np.abs(alpha), "equal": np.ones(len(k)), "free": np.ones(len(k))}
+    sigma2 = {rule: _common(own, shared, size[rule]) for rule in SCATTERS[:2]}
+    fit = {
+        rule: float(np.sum((m - 3) * (np.log(v := shared + sigma2[rule] * size[rule] ** 2 + 1e-16) + own / v)))
+        for rule in sigma2
+    }
+    tau = np.sqrt(np.maximum(own - shared, 0)) if scatter == "free" else np.sqrt(sigma2[scatter]) * size[scatter]
+    gap = np.abs(np.log(k)[:, None] - np.log(k)[None, :])
+    scattered = tau[:, None] * tau[None, :] * np.exp(-gap / _LENGTH)
+    found = []
+    for weights in (slope, bend):
+        drawn = np.einsum("m,mbk->bk", weights, noise)
+        found.append((drawn.T @ drawn, float(weights @ weights) * scattered))
+    covariances = [a + b for a, b in found]
+    errors = [np.sqrt(np.maximum(np.diag(c), 1e-30)) for c in covariances]
+    share = np.diag(found[1][1]) / np.maximum(np.diag(covariances[1]), 1e-30)  # of scatter in the variance
+    freedom = float((m - 3) / max(float(np.median(share)) ** 2, 1e-2))
+    weight = alpha**2 / (shared + tau**2 + 1e-16)
+    line = np.column_stack([np.ones(m), x - x.mean()])
+    residual = logs - line @ np.linalg.pinv(line) @ logs
+    offset = -(residual / np.where(np.abs(alpha) > 1e-9, alpha, np.inf)) @ weight / max(float(weight.sum()), 1e-300)
+    return Surface(
+        ks=k,
+        alpha=alpha,
+        alpha_se=errors[0],
+        bend=bend @ logs,
+        bend_se=errors[1],
+        sigma=float("nan") if scatter == "free" else float(np.sqrt(sigma2[scatter])),
+        tau=tau,
+        scatter=scatter,
+        fit=fit,
+        alpha_correlation=covariances[0] / np.outer(errors[0], errors[0]),
+        bend_correlation=covariances[1] / np.outer(errors[1], errors[1]),
+        freedom=freedom,
+        offset=offset,
+        level=level,
+    )
+
+
+def _contrasts(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Weights of ln y that give the slope, (m,), the bend, (m,), and what neither explains, (m - 3, m)."""
+    line = np.column_stack([np.ones(len(x)), x - x.mean()])
+    slope = np.linalg.pinv(line)[1]
+    curve = (x - x.mean()) ** 2
+    curve = curve - line @ np.linalg.pinv(line) @ curve
+    curve = curve / np.abs(curve).max()
+    free = np.linalg.svd(np.column_stack([line, curve]))[0][:, 3:].T
+    return slope, np.asarray(curve / (curve @ curve)), free
+
+
+def _common(own: FloatArray, shared: FloatArray, size: FloatArray) -> float:
+    """sigma^2 of own = shared + sigma^2 size^2: a mean over k, each weighted by how much it can say of it."""
+    size2 = np.maximum(size**2, 1e-16)
+    sigma2 = float(np.median(np.maximum(own - shared, 0) / size2))
+    for _ in range(20):
+        weight = 1 / (sigma2 + shared / size2 + 1e-16) ** 2
+        sigma2 = max(0.0, float(weight @ ((own - shared) / size2)) / float(weight.sum()))
+    return sigma2

@@ -1,0 +1,68 @@
+"""The end of a sweep: a run of its own with the command line, the table of cells, and every analyzer's findings."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from rbptrack.analysis.contract import Analyzer
+from rbptrack.config.schema import FilterConfig, SweepConfig
+from rbptrack.console import say, short_path
+from rbptrack.reporting.page import render
+from rbptrack.reporting.runner import Findings, analyze_all
+from rbptrack.sweep.outcome import Outcome, cells_frame
+from rbptrack.tracking import Connection, Reader, Writer
+
+
+def analyze_sweep(
+    settings: SweepConfig,
+    name: str,
+    outcomes: Sequence[Outcome],
+    *,
+    analyzers: Sequence[Analyzer],
+    overrides: Sequence[str],
+    began: float,
+) -> int:
+    """Analyse what a sweep measured and found measured, and log all of it as the sweep's run.
+
+    Args:
+        settings: of the sweep.
+        name: of the sweep.
+        outcomes: of its cells.
+        analyzers: what runs, each with its options.
+        overrides: of its command line.
+        began: seconds since 1970.
+
+    Returns:
+        How many analyzers failed.
+
+    """
+    command = shlex.join(["python", "-m", "rbptrack", "-m", *overrides])
+    connection = Connection(settings.tracking)
+    reader, writer = Reader(connection), Writer(connection)
+    run_ids = [o.run_id for o in outcomes if o.run_id and o.status in ("measured", "skipped")]
+    run_id = writer.begin(
+        f"sweep {name}",
+        {"rbptrack.kind": "sweep", "rbptrack.sweep": name, "mlflow.note.content": f"`{command}`"},
+        started=began,
+    )
+    found = Findings()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        if run_ids:
+            runs = reader.runs(FilterConfig(), run_ids=run_ids)
+            found = analyze_all(writer, runs, analyzers, folder=folder, sweep=name)
+            facts = [("command", command), ("store", connection.shown)]
+            page = render(f"Sweep {name}", runs, found.sections, facts=facts, silent=found.silent)
+            (folder / "report.html").write_text(page, encoding="utf-8")
+        cells_frame(outcomes).to_csv(folder / "cells.csv", index=False)
+        (folder / "command.txt").write_text(command + "\n", encoding="utf-8")
+        writer.log_folder(run_id, folder)
+    failures = sum(o.status == "failed" for o in outcomes)
+    writer.log(run_id, metrics={"cells": len(outcomes), "cells_failed": failures})
+    writer.end(run_id, "FAILED" if failures else "FINISHED")
+    if run_ids:
+        say(f"report   {short_path(reader.artifact_uri(run_id))}/report.html")
+    return found.failed

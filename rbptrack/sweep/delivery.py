@@ -1,0 +1,59 @@
+"""Where a cell's measurement goes, and under which name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from rbptrack.config.paths import home
+from rbptrack.config.schema import Config, flat
+from rbptrack.sweep.resolve import Resolved
+from rbptrack.tracking import Connection, MeasurementTags
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What of a cell's config is not about its numbers: the store, and what is kept there beside the measurement.
+
+    Attributes:
+        connection: to the tracking store.
+        about: what identifies the measurement there.
+        params: the whole config, flat; it holds no password.
+        yaml: the same, as the artifact config.yaml.
+        force: measure again what was measured before.
+        every: seconds between two reports while the cell is measured.
+        progress_label: `[3/14]`, or nothing for a single cell.
+
+    """
+
+    connection: Connection
+    about: MeasurementTags
+    params: Mapping[str, str]
+    yaml: str
+    force: bool
+    every: float
+    progress_label: str
+
+    @property
+    def folder(self) -> Path:
+        """Where the unfinished measurement is kept."""
+        return home() / "partial" / self.about.fingerprint
+
+    @classmethod
+    def of(cls, config: Config, cell: Resolved, *, progress_label: str = "") -> Delivery:
+        """The delivery that a cell's config asks for."""
+        connection = Connection(config.tracking)
+        shown = replace(config, tracking=replace(config.tracking, uri=connection.shown))
+        about = MeasurementTags(
+            fingerprint=cell.fingerprint,
+            family=config.model.family,
+            size=config.model.size,
+            model=config.model.name,
+            dataset=config.dataset.name,
+            sweep=config.sweep,
+        )
+        yaml = OmegaConf.to_yaml(OmegaConf.structured(shown))
+        return cls(connection, about, flat(shown), yaml, config.force, config.tracking.every, progress_label)

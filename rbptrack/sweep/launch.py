@@ -1,0 +1,197 @@
+"""A sweep from its first job to its summary: Hydra runs the jobs, here or through a launcher, and we collect them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NoReturn
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from rbptrack.analysis.contract import Analyzer
+from rbptrack.config.compose import Request
+from rbptrack.config.paths import home
+from rbptrack.config.schema import CellConfig, Config, SweepConfig, typed
+from rbptrack.console import complain, say, short_path
+from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.sweep import cell
+from rbptrack.sweep.analyses import analyze_sweep
+from rbptrack.sweep.delivery import Delivery
+from rbptrack.sweep.outcome import CellFailed, Outcome, announce, collect, summarise
+from rbptrack.sweep.resolve import process_resolver
+from rbptrack.tracking import resolve_uri, without_password
+from rbptrack.tracking.outbox import folder as spool_folder
+from rbptrack.tracking.outbox import upkeep
+
+_TERMINATED = 128 + signal.SIGTERM
+_INTERRUPTED = 128 + signal.SIGINT
+_CELLS = "RBPTRACK_CELLS"  # how many cells the sweep has, for workers that other launchers start
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep that is about to run; a single cell is one without analyses.
+
+    Attributes:
+        request: the command line.
+        settings: what holds for every cell.
+        cells: the config of each.
+        analyzers: what runs over the measurements at the end.
+        id: made of date and time; the sweep's name, unless the settings give one.
+        began: seconds since 1970.
+
+    """
+
+    request: Request
+    settings: SweepConfig
+    cells: Sequence[CellConfig]
+    analyzers: Sequence[Analyzer]
+    id: str = field(default_factory=lambda: f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
+    began: float = field(default_factory=time.time)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its jobs."""
+        return home() / "hydra" / self.id
+
+    @property
+    def name(self) -> str:
+        """What ties its runs together in the store."""
+        return self.settings.sweep or self.id
+
+    def run(self) -> int:
+        """Measure every cell, summarise and analyse.
+
+        Returns:
+            The exit code: 0; 1 if a cell or an analyzer failed, or measurements wait for the store; 2 if no cell could
+            be measured as asked; 130 or 143 for an interrupt.
+
+        """
+        if self.request.multirun:
+            models, datasets = ({c.model.name for c in self.cells}, {c.dataset.name for c in self.cells})
+            say(f"measuring {len(self.cells)} cells: {len(models)} models x {len(datasets)} datasets")
+        upkeep(self.settings.tracking, tell=say)
+        interrupted = self._run_jobs()
+        outcomes = collect(self.folder)
+        if not any(o.run_id or o.status != "failed" for o in outcomes) and not interrupted:
+            return _nothing_ran(outcomes, self.folder)
+        waiting = upkeep(self.settings.tracking, tell=say) if any(o.waits for o in outcomes) else 0
+        summarise(outcomes, total=len(self.cells))
+        if interrupted:
+            say("interrupted: what was measured is kept; the same command continues there")
+            return interrupted
+        if waiting:
+            complain(
+                f"the tracking store is away: {waiting} measurements wait, complete, in "
+                f"{short_path(str(spool_folder()))}. Once it answers: python -m rbptrack sync, then analyze"
+            )
+            return 1
+        failed = sum(o.status == "failed" for o in outcomes) + (len(self.cells) - len(outcomes))
+        failed += self._analyze(outcomes)
+        say("compare  python -m rbptrack ui")
+        return 1 if failed else 0
+
+    def _analyze(self, outcomes: Sequence[Outcome]) -> int:
+        """Run the analyzers over a sweep; returns how many failed."""
+        if self.request.multirun:
+            return analyze_sweep(
+                self.settings,
+                self.name,
+                outcomes,
+                analyzers=self.analyzers,
+                overrides=self.request.overrides,
+                began=self.began,
+            )
+        if outcomes and outcomes[0].status == "measured":
+            example = "python -m rbptrack -m 'model=nano/*' dataset=stdlib,pydocs"
+            say(f"sweep several sizes for a law, for example: {example}")
+        return 0
+
+    def _run_jobs(self) -> int:
+        """Hand the jobs to Hydra; returns 0, or the exit code of an interrupt that stopped them."""
+        os.environ[_CELLS] = str(len(self.cells))
+        uri = resolve_uri(self.settings.tracking)
+        extra = [
+            f"hydra.run.dir='{self.folder}/0'",
+            f"hydra.sweep.dir='{self.folder}'",
+            "hydra.sweep.subdir=${hydra.job.num}",
+            # Workers get the absolute URI; one that holds a password stays in the environment, never in a file.
+            *([f"tracking.uri='{uri}'"] if without_password(uri) == uri else []),
+            *([f"sweep={self.id}"] if self.request.multirun and not self.settings.sweep else []),
+        ]
+        signal.signal(signal.SIGTERM, _terminate)
+        try:
+            self.request.hand_to_hydra(job, extra=extra)
+        except KeyboardInterrupt:
+            return _INTERRUPTED
+        except SystemExit as stop:  # also how Hydra ends after a job that failed, which the outcomes say better
+            if stop.code == _TERMINATED:
+                return _TERMINATED
+        return 0
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
+    raise SystemExit(_TERMINATED)  # unwinds, so that the run in progress is closed as KILLED
+
+
+def without_secrets(request: Request) -> Request:
+    """The request as Hydra may save it: a tracking URI with a password moves into the environment."""
+    kept = []
+    for override in request.overrides:
+        key, _, value = override.partition("=")
+        uri = value.strip("'\"")
+        if key == "tracking.uri" and without_password(uri) != uri:
+            os.environ["MLFLOW_TRACKING_URI"] = uri
+        else:
+            kept.append(override)
+    return replace(request, overrides=kept)
+
+
+def job(composed: DictConfig) -> None:
+    """Hydra's job: run one cell and leave its outcome in the job's folder; its own failure never stops the sweep."""
+    runtime = HydraConfig.get()
+    total = int(os.environ.get(_CELLS, "1"))
+    progress_label = f"[{runtime.job.num + 1}/{total}]" if total > 1 else ""
+    config: Config = typed(composed)
+    outcome = Outcome(config.title, config.model.name, config.dataset.name, "failed")
+    try:
+        resolved = process_resolver().resolve(config)
+        outcome = cell.run(resolved, Delivery.of(config, resolved, progress_label=progress_label))
+    except RbptrackError as error:
+        outcome.message, outcome.bad_input = str(error), isinstance(error, BadInput)
+    except CellFailed as failure:
+        outcome.run_id, outcome.message = failure.run_id, _in_a_line(failure.cause)
+    except Exception as error:
+        outcome.message = _in_a_line(error)
+    outcome.write(Path(runtime.runtime.output_dir))
+    announce(outcome, progress_label)
+
+
+def _in_a_line(error: Exception) -> str:
+    """An error for people; a bug's with its type, and where to see the traceback."""
+    if os.environ.get("HYDRA_FULL_ERROR"):
+        traceback.print_exception(error)
+    if isinstance(error, RbptrackError):
+        return str(error)
+    return f"{type(error).__name__}: {error} (HYDRA_FULL_ERROR=1 shows where)"
+
+
+def _nothing_ran(outcomes: Sequence[Outcome], folder: Path) -> int:
+    """No run began: say why once, and leave nothing behind but what was there before."""
+    for message in dict.fromkeys(o.message for o in outcomes):
+        complain(message)
+    shutil.rmtree(folder, ignore_errors=True)
+    for emptied in (folder.parent, home() / "partial", home()):
+        with suppress(OSError):  # not there, or not empty
+            emptied.rmdir()
+    return 2 if outcomes and all(o.bad_input for o in outcomes) else 1

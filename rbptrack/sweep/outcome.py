@@ -1,0 +1,135 @@
+"""How cells end: each leaves its outcome in its job folder, and the sweep collects and shows them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from rbptrack.config.patterns import size_key
+from rbptrack.console import compact, complain, say, table
+
+_FILE = "outcome.json"
+_SHOWN_KS = (1, 10, 100)
+
+
+@dataclass
+class Outcome:
+    """How a cell ended.
+
+    Attributes:
+        title: `pythia-70m / wiki`.
+        model: the model's name.
+        dataset: the dataset's name.
+        status: measured, skipped (measured before) or failed.
+        run_id: of its MLflow run; empty if none began.
+        message: why it failed.
+        bad_input: whether the failure is the user's to set right.
+        waits: why the measurement waits on disk and is not in the tracking store yet.
+        numbers: S, num_tokens, ce, rbp_<k>, tokens_per_second for the summary.
+        notes: what the user should know.
+
+    """
+
+    title: str
+    model: str
+    dataset: str
+    status: str
+    run_id: str = ""
+    message: str = ""
+    bad_input: bool = False
+    waits: str = ""
+    numbers: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def write(self, folder: Path) -> None:
+        """Write outcome.json into the job's folder."""
+        (folder / _FILE).write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Outcome:
+        """Read what `write` wrote."""
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+
+class CellFailed(Exception):
+    """A cell failed after its MLflow run had begun; the cause is what happened."""
+
+    def __init__(self, run_id: str, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.run_id, self.cause = run_id, cause
+
+
+def collect(folder: Path) -> list[Outcome]:
+    """The outcomes that a sweep's jobs left in its folder, in the order of the jobs."""
+    return [Outcome.read(path) for path in sorted(folder.glob(f"*/{_FILE}"), key=lambda path: int(path.parent.name))]
+
+
+def announce(outcome: Outcome, progress_label: str) -> None:
+    """Print one line when a cell ends."""
+    numbers = outcome.numbers
+    if outcome.status == "failed":
+        say(f"{progress_label} {outcome.title}  failed: {outcome.message}".strip())
+        return
+    status = f"{outcome.status}, waits" if outcome.waits else outcome.status
+    fresh = outcome.status == "measured" and "tokens_per_second" in numbers
+    speed = f"  {numbers['tokens_per_second']:,.0f} tok/s" if fresh else ""
+    tokens = f"{numbers.get('num_tokens', 0):,.0f} tokens"
+    line = f"{progress_label} {outcome.title:<24} {status:<8} {tokens:>16}  CE {numbers['ce']:.3f}{speed}"
+    say(line.strip())
+
+
+def summarise(outcomes: Sequence[Outcome], *, total: int) -> None:
+    """Print the table of a sweep's results, how many cells ended how, and what the user should know.
+
+    Args:
+        outcomes: of the cells that ended.
+        total: how many cells the sweep has.
+
+    """
+    say("")
+    _show_results([outcome for outcome in outcomes if outcome.numbers])
+    counts = {status: sum(o.status == status for o in outcomes) for status in ("measured", "skipped", "failed")}
+    parts = [f"{counts['measured']} measured"]
+    parts += [f"{counts['skipped']} skipped as already measured"] if counts["skipped"] else []
+    parts += [f"{counts['failed']} failed"] if counts["failed"] else []
+    parts += [f"{total - len(outcomes)} not run"] if total > len(outcomes) else []
+    say(", ".join(parts))
+    for outcome in outcomes:
+        if outcome.status == "failed":
+            complain(f"{outcome.title}: {outcome.message}")
+    for note in dict.fromkeys(note for outcome in outcomes for note in outcome.notes):
+        say(note)
+
+
+def _show_results(outcomes: Sequence[Outcome]) -> None:
+    """The table of results, by dataset and size."""
+    ks = [k for k in _SHOWN_KS if any(f"rbp_{k}" in outcome.numbers for outcome in outcomes)]
+    rows = []
+    for outcome in sorted(outcomes, key=_by_dataset_and_size):
+        n = outcome.numbers
+        values = [f"{n[f'rbp_{k}']:.4f}" if f"rbp_{k}" in n else "" for k in ks]
+        size, tokens = compact(n["non_embedding_params"]), f"{n['num_tokens']:,.0f}"
+        error = f"{n['ce_se']:.4f}" if "ce_se" in n else ""
+        rows.append([outcome.model, outcome.dataset, size, tokens, f"{n['ce']:.4f}", error, *values, outcome.status])
+    if rows:
+        table(["model", "dataset", "S", "tokens", "CE", "± se", *(f"RBP_{k}" for k in ks), ""], rows)
+
+
+def _by_dataset_and_size(outcome: Outcome) -> tuple[object, ...]:
+    family, _, size = outcome.model.rpartition("-")
+    return outcome.dataset, family, size_key(size)
+
+
+def cells_frame(outcomes: Sequence[Outcome]) -> pd.DataFrame:
+    """A row per cell: what the sweep's run keeps as cells.csv."""
+    rows = [
+        {"model": o.model, "dataset": o.dataset, "status": o.status, "run_id": o.run_id}
+        | o.numbers
+        | {"message": o.message}
+        for o in outcomes
+    ]
+    return pd.DataFrame(rows)

@@ -1,0 +1,187 @@
+"""A cell's config resolved once: what it names is pinned, loaded as far as it goes without weights, and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from rbptrack.config.schema import (
+    Candidates,
+    CellConfig,
+    DatasetConfig,
+    EngineConfig,
+    ModelConfig,
+    Parallel,
+    Rank,
+    SequenceRule,
+)
+from rbptrack.corpus.documents import selection_identity
+from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
+from rbptrack.sources.pin import Source, of_dataset, of_model, of_tokenizer
+
+if TYPE_CHECKING:  # torch, transformers and datasets load only where a model runs
+    from transformers import PreTrainedTokenizerBase
+
+    from rbptrack.corpus.sequences import Corpus
+    from rbptrack.models.architecture import Parameters
+    from rbptrack.models.loading import CausalModel
+
+
+@dataclass(frozen=True, eq=False)
+class Resolved:
+    """What one cell measures, pinned and checked.
+
+    Attributes:
+        model: the model's name and how its weights are loaded.
+        weights: the model's pinned weights.
+        dataset: the dataset's name, how its texts are selected and how they become sequences.
+        texts: the pinned dataset.
+        architecture: the model's transformers config.
+        tokenizer: the model's own, or the one that `model.tokenizer` names.
+        candidates: how many rows of the head a target is ranked among.
+        ks: the k that were asked for; those above |V| are left out later.
+        strict: whether metrics count strict ranks.
+        engine: batch and chunk sizes; they change no number beyond float32 rounding.
+        fingerprint: hash of everything that determines the measurement's numbers.
+
+    """
+
+    model: ModelConfig
+    weights: Source
+    dataset: DatasetConfig
+    texts: Source
+    architecture: Any
+    tokenizer: PreTrainedTokenizerBase
+    candidates: int
+    ks: tuple[int, ...]
+    strict: bool
+    engine: EngineConfig
+    fingerprint: str
+    _resolver: Resolver = field(repr=False)
+
+    def load_corpus(self) -> Corpus:
+        """The dataset as sequences of this model's tokens."""
+        from rbptrack.corpus.sequences import load_corpus
+
+        return load_corpus(self.dataset, self.texts, self.tokenizer)
+
+    def load_model(self) -> CausalModel:
+        """The model on its device; the cell before may have loaded it already."""
+        return self._resolver.loaded(self)
+
+    def count_parameters(self) -> Parameters:
+        """The model's parameters, counted from the architecture without weights."""
+        return self._resolver.counted(self)
+
+
+class Resolver:
+    """Resolves cells; what several of them name is pinned, loaded and counted once.
+
+    It lives as long as one sweep, plan or bench does in one process.
+    """
+
+    def __init__(self) -> None:
+        self._sources: dict[tuple[object, ...], Source] = {}
+        self._known: dict[tuple[str, str], tuple[Any, PreTrainedTokenizerBase]] = {}
+        self._counts: dict[str, Parameters] = {}
+        self._loaded: dict[tuple[object, ...], CausalModel] = {}
+
+    def resolve(self, config: CellConfig) -> Resolved:
+        """Resolve one cell.
+
+        Raises:
+            BadInput: a model, tokenizer or dataset is not there or not to be had, a model's folder lacks something, or
+                the tokenizer or the length of sequences does not fit the model.
+
+        """
+        from rbptrack.models.architecture import check_fit, check_folder, num_candidates
+
+        model, dataset = config.model, config.dataset
+        weights = self._pinned(("model", model.repo, model.path, model.revision), lambda: of_model(model))
+        texts = self._pinned(
+            ("dataset", dataset.repo, dataset.path, dataset.revision, *dataset.files), lambda: of_dataset(dataset)
+        )
+        tokenizer_source = self._pinned(
+            ("tokenizer", model.tokenizer, weights.identity, weights.location), lambda: of_tokenizer(model, weights)
+        )
+        if model.path:
+            check_folder(model)
+        architecture, tokenizer = self._load(weights, tokenizer_source)
+        check_fit(model.name, architecture, tokenizer, dataset.seq_len)
+        if model.parallel is not Parallel.none or model.processes:
+            from rbptrack.models.tensor_parallel import check
+
+            check(model, architecture)
+        return Resolved(
+            model=model,
+            weights=weights,
+            dataset=dataset,
+            texts=texts,
+            architecture=architecture,
+            tokenizer=tokenizer,
+            candidates=num_candidates(architecture, tokenizer, config.candidates),
+            ks=tuple(config.k.values),
+            strict=config.rank is Rank.strict,
+            engine=config.engine,
+            fingerprint=_fingerprint(config, weights, texts, tokenizer_source),
+            _resolver=self,
+        )
+
+    def loaded(self, cell: Resolved) -> CausalModel:
+        """A cell's model on its device; at most one is kept, because the next cell often asks for the same."""
+        from rbptrack.models.loading import load_model
+
+        key = (cell.weights, repr(cell.model), cell.candidates)  # every option of loading is in the model's config
+        if key not in self._loaded:
+            self._loaded.clear()  # before loading: two models need not fit
+            self._loaded[key] = load_model(cell.model, cell.weights, candidates=cell.candidates)
+        return self._loaded[key]
+
+    def counted(self, cell: Resolved) -> Parameters:
+        """A cell's counts of parameters."""
+        from rbptrack.models.architecture import count_parameters
+
+        if cell.weights.identity not in self._counts:
+            self._counts[cell.weights.identity] = count_parameters(cell.architecture)
+        return self._counts[cell.weights.identity]
+
+    def _pinned(self, key: tuple[object, ...], pin: Callable[[], Source]) -> Source:
+        if key not in self._sources:
+            self._sources[key] = pin()
+        return self._sources[key]
+
+    def _load(self, weights: Source, tokenizer_source: Source) -> tuple[Any, PreTrainedTokenizerBase]:
+        from rbptrack.models.architecture import load_config, load_tokenizer
+
+        key = (weights.identity, tokenizer_source.identity)
+        if key not in self._known:
+            self._known[key] = load_config(weights), load_tokenizer(tokenizer_source)
+        return self._known[key]
+
+
+@cache
+def process_resolver() -> Resolver:
+    """The resolver of a sweep's process: a launcher may run several cells in one, and the sweep's own checks first."""
+    return Resolver()
+
+
+def _fingerprint(config: CellConfig, weights: Source, texts: Source, tokenizer_source: Source) -> str:
+    """The identity of what a cell measures: batch and chunk sizes, device, paths and k are not in it."""
+    dataset = config.dataset
+    parts = {
+        "model": weights.identity,  # its tokenizer included
+        **selection_identity(dataset, texts),
+        "sequence": dataset.sequence.value,
+        "seq_len": dataset.seq_len,
+        "context": dataset.context if dataset.sequence is SequenceRule.slide else 0,
+        "dtype": config.model.dtype.value,
+        "matmul": "tf32" if config.model.tf32 else "float32",
+        "scoring": SCORING_VERSION,
+    }
+    # Parts that only some measurements have: without them the fingerprint is what it was before they existed.
+    parts |= {"tokenizer": tokenizer_source.identity} if config.model.tokenizer else {}
+    parts |= {"candidates": config.candidates.value} if config.candidates is not Candidates.vocabulary else {}
+    parts |= {"rank": config.rank.value} if config.rank is not Rank.paper else {}
+    return fingerprint(parts)

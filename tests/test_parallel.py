@@ -1,0 +1,121 @@
+"""Heads and models that several processes hold together, against one process; gloo on CPUs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+import torch.multiprocessing as multiprocessing
+
+from rbptrack.bench.shapes import random_corpus
+from rbptrack.config.schema import EngineConfig, ModelConfig, Parallel
+from rbptrack.engine.measure import measure
+from rbptrack.errors import BadInput, MeasurementError
+from rbptrack.models.loading import CausalModel, load_model
+from rbptrack.scoring.scorer import Scorer, Scores
+from rbptrack.sources.pin import of_model
+from tests.architectures import build
+from tests.shares import CASES, case, score_share
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_a_split_head_ranks_as_a_whole_one(processes: int, tmp_path: Path) -> None:
+    """Byte-equal counts, in every process; log-probabilities to float32 rounding."""
+    multiprocessing.spawn(score_share, (processes, tmp_path), nprocs=processes)
+    for number in range(len(CASES)):
+        head, hidden, targets, chunk = case(number)
+        want = Scorer(head, chunk_tokens=chunk)(hidden, targets)
+        for process in range(processes):
+            got = Scores(*torch.load(tmp_path / f"{number}-{process}.pt"))
+            fine = torch.isfinite(want.logprob)
+            assert torch.equal(torch.isfinite(got.logprob), fine)
+            assert torch.equal(got.greater[fine], want.greater[fine])
+            assert torch.equal(got.ties[fine], want.ties[fine])
+            torch.testing.assert_close(got.logprob[fine], want.logprob[fine], rtol=0, atol=5e-6)
+            assert {got.greater.dtype, got.ties.dtype} == {torch.int32}
+    assert not torch.isfinite(want.logprob).all() or number > 0
+
+
+CORPUS = random_corpus(tokens=3000, seq_len=128, vocab_size=500)
+
+
+def config(folder: Path, **options: object) -> ModelConfig:
+    return ModelConfig(family="tiny", size="1k", path=str(folder), device="cpu", **options)  # type: ignore[arg-type]
+
+
+def load(folder: Path, processes: int = 1, **options: object) -> CausalModel:
+    if processes > 1:
+        options |= {"parallel": Parallel.tensor, "processes": processes}
+    wanted = config(folder, **options)
+    return load_model(wanted, of_model(wanted), candidates=500)
+
+
+@pytest.mark.parametrize(("name", "processes"), [("llama3", 2), ("qwen3", 2), ("pythia", 4)])
+def test_a_split_model_measures_what_a_whole_one_does(name: str, processes: int, tmp_path: Path) -> None:
+    heads = {} if name == "pythia" else {"num_key_value_heads": 4}
+    build(name, tmp_path / "model", **heads)
+    engine = EngineConfig(batch_tokens=1024)
+    whole = load(tmp_path / "model")
+    want = measure(whole, CORPUS, ks=(1, 10), engine=engine, folder=tmp_path / "whole")
+    model = load(tmp_path / "model", processes)
+    assert model.group is not None
+    got = measure(model, CORPUS, ks=(1, 10), engine=engine, folder=tmp_path / "split")
+    workers = [p for p in psutil.Process().children(recursive=True) if "rbptrack.models.group_process" in p.cmdline()]
+    assert len(workers) == processes + 1  # and torchrun
+    loaded, vocab_size = model.group.loaded, model.vocab_size
+    counts = model.non_embedding_params, model.total_params
+    del model
+    assert not psutil.wait_procs(workers, timeout=10)[1]  # they end with the model
+    assert vocab_size == 500
+    assert counts == (whole.non_embedding_params, whole.total_params)
+    assert loaded.drift < 1e-5
+    assert got.num_tokens == want.num_tokens
+    assert got.peak_memory_bytes > 0
+    # The backbone's sums are split, so a rank may swap with a neighbour's; float32 rounding, as with another batch.
+    moved = np.abs(got.ranks.rank - want.ranks.rank)
+    assert moved.max() <= 1
+    assert (moved > 0).mean() <= 2e-3
+    np.testing.assert_allclose(got.ranks.column("logprob"), want.ranks.column("logprob"), rtol=0, atol=2e-4)
+
+
+def test_a_lost_process_ends_the_measurement_in_seconds(tmp_path: Path) -> None:
+    build("pythia", tmp_path / "model")
+    model = load(tmp_path / "model", 2)
+    assert model.group is not None
+    children = [p for p in psutil.Process().children(recursive=True) if "rbptrack.models.group_process" in p.cmdline()]
+    workers = [p for p in children if "torch.distributed.run" not in p.cmdline()]
+    assert len(workers) == 2
+    os.kill(workers[1].pid, signal.SIGKILL)
+    began = time.monotonic()
+    with pytest.raises(MeasurementError, match="process 2 of 2 was killed by signal 9") as caught:
+        measure(
+            model,
+            random_corpus(tokens=2000, seq_len=128, vocab_size=500),
+            ks=(1,),
+            engine=EngineConfig(),
+            folder=tmp_path / "cell",
+        )
+    assert time.monotonic() - began < 15
+    assert "\n" not in str(caught.value)
+    _, left = psutil.wait_procs(workers, timeout=10)
+    assert not left
+
+
+def test_what_cannot_be_split_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    build("gpt2", tmp_path / "gpt2")
+    with pytest.raises(BadInput, match=r"no tensor-parallel plan for GPT2LMHeadModel; model\.device_map=auto"):
+        load(tmp_path / "gpt2", 2)
+    build("llama3", tmp_path / "llama")  # 2 heads of keys
+    with pytest.raises(BadInput, match=r"has 2 attention heads .* 4 processes cannot share evenly.* may be 2$"):
+        load(tmp_path / "llama", 4)
+    with pytest.raises(BadInput, match=r"needs at least two GPUs, found 0; on a CPU, say model\.processes=2"):
+        load(tmp_path / "llama", parallel=Parallel.tensor)
+    with pytest.raises(BadInput, match=r"give model\.parallel or model\.device_map, not both"):
+        load(tmp_path / "llama", 2, device_map="auto")
+    assert load(tmp_path / "llama", parallel=Parallel.auto).group is None  # one device is enough

@@ -1,0 +1,111 @@
+"""Files of ranks under single flipped bits: an error that names the file, or the same numbers, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rbptrack import parquet
+from rbptrack.errors import RbptrackError
+from rbptrack.ranks import RankHistogram, RankTable
+
+
+def ranks(tokens: int = 400) -> RankTable:
+    draw = np.random.default_rng(0)
+    return RankTable.from_arrays(
+        vocab_size=4096,
+        strict=True,
+        document=np.sort(draw.integers(5, size=tokens)),
+        position=np.arange(tokens),
+        field=np.zeros(tokens),
+        token=draw.integers(4096, size=tokens),
+        greater=draw.integers(4000, size=tokens),
+        ties=draw.integers(2, size=tokens),
+        logprob=-draw.exponential(size=tokens).astype(np.float32),
+    )
+
+
+def of_table(path: Path) -> tuple[object, ...]:
+    found = RankTable.read(path)
+    return (found.vocab_size, found.strict, *(found.column(n).tobytes() for n in found.table.column_names))
+
+
+def of_histogram(path: Path) -> tuple[object, ...]:
+    found = RankHistogram.read(path)
+    return (found.vocab_size, found.rank.tobytes(), found.count.tobytes(), found.logprob.tobytes())
+
+
+@pytest.mark.parametrize(("kind", "read"), [("table", of_table), ("histogram", of_histogram)])
+def test_no_flipped_bit_reads_as_other_data(
+    kind: str, read: Callable[[Path], tuple[object, ...]], tmp_path: Path
+) -> None:
+    path = tmp_path / "file.parquet"
+    (ranks() if kind == "table" else ranks().histogram()).write(path)
+    whole, expected = path.read_bytes(), read(path)
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    bits = [*range(0, footer * 8, 37), *range(footer * 8, len(whole) * 8, 5)]  # the footer has other checks
+    refused = same = 0
+    for bit in bits:
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << (bit % 8)
+        path.write_bytes(damaged)
+        try:
+            found = read(path)
+        except RbptrackError as error:
+            refused += re.fullmatch(rf"{path} (is damaged|does not hold ranks|is not).*", str(error)) is not None
+        else:
+            assert found == expected, f"bit {bit} of {len(whole) * 8}"
+            same += 1
+    assert refused + same == len(bits)
+    assert refused > 0.6 * len(bits)  # the rest stands in parts of the footer that are not read
+
+
+def test_a_cut_file_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "ranks.parquet"
+    ranks().write(path)
+    whole = path.read_bytes()
+    for kept in (0, 3, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:kept])
+        with pytest.raises(parquet.Damaged, match=r"ranks\.parquet is damaged .*measure again with force=true"):
+            RankTable.read(path)
+
+
+def test_pieces_have_the_checksum_of_the_whole(tmp_path: Path) -> None:
+    table = ranks().described()
+    with parquet.Writer(tmp_path / "pieces.parquet", table.schema) as file:
+        for low in (0, 100, 150):
+            file.add(table.slice(low, {0: 100, 100: 50, 150: 250}[low]))
+    parquet.write(table, tmp_path / "whole.parquet")
+    pieces, whole = (pq.read_metadata(tmp_path / f"{name}.parquet") for name in ("pieces", "whole"))
+    assert pieces.num_row_groups == 3
+    assert pieces.metadata[b"rbptrack.sha256"] == whole.metadata[b"rbptrack.sha256"]
+    assert parquet.read(tmp_path / "pieces.parquet").equals(table)
+
+
+def test_an_unfinished_file_leaves_nothing(tmp_path: Path) -> None:
+    table = ranks().described()
+
+    def interrupted() -> None:
+        with parquet.Writer(tmp_path / "x.parquet", table.schema) as file:
+            file.add(table)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_of_earlier_versions_and_other_programs_are_read(tmp_path: Path) -> None:
+    table = ranks()
+    pq.write_table(table.described(), tmp_path / "old.parquet", compression="zstd")
+    assert RankTable.read(tmp_path / "old.parquet").table.equals(table.table)
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "other.parquet")
+    for read in (RankTable.read, RankHistogram.read):
+        with pytest.raises(RbptrackError, match=r"other\.parquet does not hold ranks of rbptrack"):
+            read(tmp_path / "other.parquet")

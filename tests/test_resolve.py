@@ -1,0 +1,101 @@
+"""A cell's config is resolved once, and what it resolves to is what it always was."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rbptrack.config.compose import measuring, sweep_of
+from rbptrack.errors import BadInput
+from rbptrack.models import architecture, loading
+from rbptrack.sweep import cell, preflight, resolve
+from rbptrack.sweep.delivery import Delivery
+from rbptrack.sweep.resolve import Resolver
+from tests.conftest import EMBEDDED
+
+TWO_BY_TWO = ("model=nano/6k,nano/15k", "dataset=stdlib,pydocs", "dataset.documents=2", "k=1,10")
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each thing is pinned or loaded."""
+    counts: Counter[str] = Counter()
+
+    def counted(module: Any, name: str) -> None:
+        original: Callable[..., Any] = getattr(module, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            counts[name] += 1
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(module, name, call)
+
+    for name in ("of_model", "of_dataset"):
+        counted(resolve, name)
+    for name in ("load_config", "load_tokenizer"):
+        counted(architecture, name)
+    counted(loading, "load_model")
+    return counts
+
+
+def test_each_model_and_dataset_is_pinned_and_loaded_once(
+    loads: Counter[str], with_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the checks before a sweep and its four cells together."""
+    monkeypatch.chdir(with_store)
+    settings, cells = sweep_of(measuring(TWO_BY_TWO))
+    resolver = Resolver()
+    preflight.check(settings, cells, resolver, ks_were_typed=True)
+    assert "load_model" not in loads  # no weights before the first cell
+    for config in cells:
+        resolved = resolver.resolve(config)
+        assert cell.run(resolved, Delivery.of(config, resolved)).status == "measured"
+    assert loads == {"of_model": 2, "of_dataset": 2, "load_config": 2, "load_tokenizer": 2, "load_model": 2}
+
+
+def test_a_tokenizer_of_its_own_is_another_cell(tmp_path: Path) -> None:
+    """Two configs with the same weights do not share a tokenizer that only one of them names."""
+    import shutil
+
+    import transformers
+
+    folder = tmp_path / "words"
+    shutil.copytree(EMBEDDED / "models/6k", folder)
+    (folder / "model.safetensors").unlink()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_special_tokens({"additional_special_tokens": [tokenizer.convert_ids_to_tokens(300)]})
+    tokenizer.save_pretrained(folder)
+    base = ["model=nano/6k", "dataset=pydocs"]
+    _, (plain,) = sweep_of(measuring(base))
+    _, (other,) = sweep_of(measuring([*base, f"model.tokenizer={folder}"]))
+    resolver = Resolver()
+    one, two = resolver.resolve(plain), resolver.resolve(other)
+    assert one.weights is two.weights
+    assert 300 in two.tokenizer.all_special_ids
+    assert 300 not in one.tokenizer.all_special_ids
+    assert one.fingerprint != two.fingerprint
+
+
+def test_fingerprints_stay_what_they_were() -> None:
+    """A fingerprint that moved would make every store measure everything again."""
+    _, (config,) = sweep_of(measuring(["model=nano/6k", "dataset=pydocs"]))
+    assert Resolver().resolve(config).fingerprint == FINGERPRINT
+
+
+FINGERPRINT = "bbc3453ad7e79cdfdf6bc139833a64b799b7f5668635b236629e9ffeb5950317"
+
+
+@pytest.mark.parametrize("override", ["force=true,false", "tracking.experiment=a,b", "sweep=one,two"])
+def test_what_belongs_to_the_sweep_takes_one_value(override: str) -> None:
+    with pytest.raises(BadInput, match="belongs to the whole sweep and takes one value"):
+        sweep_of(measuring(["model=nano/6k", override]))
+
+
+def test_a_single_cell_is_a_sweep_of_one() -> None:
+    settings, cells = sweep_of(measuring(["model=nano/6k", "analyzers=power_law,compare", "tracking.every=3"]))
+    assert [c.title for c in cells] == ["nano-6k / pydocs"]
+    assert (settings.analyzers, settings.tracking.every) == (["power_law", "compare"], 3.0)

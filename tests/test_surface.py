@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+
+from rbptrack.errors import RbptrackError
+from rbptrack.stats.surface import fit_surface
+
+KS = np.unique(np.rint(np.geomspace(1, 3000, 20)).astype(int))
+ALPHA = np.linspace(0.2, 0.5, len(KS))
+S = np.geomspace(1e4, 1e7, 7)
+X = np.log(S / S.mean())
+CURVE = (X - X.mean()) ** 2
+CURVE = CURVE - np.polyval(np.polyfit(X, CURVE, 1), X)
+CURVE = CURVE / np.abs(CURVE).max()
+
+
+def family(rng, *, sigma=0.05, bend=0.0, documents=100, from_k=1000):
+    """ln y = -alpha_k (x + a deviation of each model) + bend where k >= from_k, and documents that move all alike."""
+    truth = -ALPHA * (X[:, None] + sigma * rng.standard_normal((7, 1))) + bend * CURVE[:, None] * (from_k <= KS)
+    own = 1 + 0.05 * rng.standard_normal((documents, 7, 1)) + 0.02 * rng.standard_normal((documents, 7, len(KS)))
+    own = own + 0.2 * rng.standard_normal((documents, 1, 1))
+    weights = rng.multinomial(documents, np.full(documents, 1 / documents), size=200) / documents
+    draws = np.einsum("bd,dmk->mbk", weights, own)
+    return np.exp(truth) * own.mean(axis=0), np.exp(truth)[:, None, :] * draws
+
+
+def test_a_law_at_every_k_is_found_and_kept():
+    rng = np.random.default_rng(0)
+    rejected, held = [], []
+    for _ in range(60):
+        found = fit_surface(S, KS, *family(rng))
+        low, high = found.band
+        rejected.append(found.p < 0.05)
+        held.append(bool(((low <= ALPHA) & (high >= ALPHA)).all()))
+    assert np.mean(rejected) <= 0.12
+    assert np.mean(held) >= 0.88
+    assert found.sigma == pytest.approx(0.05, rel=1.0)
+
+
+def test_a_bend_at_small_k_is_seen_beside_laws_elsewhere():
+    """A family whose slope changes at small k alone: its own scatter would hide it."""
+    rng = np.random.default_rng(1)
+    truth_ends = [fit_surface(S, KS, *family(rng, sigma=0.01, bend=0.08, from_k=1)).p for _ in range(5)]
+    assert max(truth_ends) < 0.01
+
+
+def test_k_star_lies_between_its_certain_ends():
+    found = fit_surface(S, KS, *family(np.random.default_rng(2), sigma=0.01, bend=0.15, documents=400))
+    limit = found.limit(0.05)
+    first = int(KS[KS >= 1000][0])
+    assert limit.shown <= limit.k < first
+    assert limit.exceeded >= first
+    assert limit.shown > 0
+
+
+def test_nothing_is_certain_with_much_scatter():
+    limit = fit_surface(S, KS, *family(np.random.default_rng(3), sigma=1.0)).limit(0.01)
+    assert limit.shown == 0
+    assert limit.exceeded == 0
+
+
+def test_offsets_name_the_model_that_is_ahead():
+    y, draws = family(np.random.default_rng(4), sigma=0.0, documents=2000)
+    ahead = np.exp(-ALPHA * 0.5)
+    y[3] *= ahead
+    draws[3] *= ahead
+    found = fit_surface(S, KS, y, draws)
+    assert int(np.argmax(found.offset)) == 3
+    assert found.offset[3] == pytest.approx(0.5 * 6 / 7, rel=0.1)
+
+
+def test_scatter_in_proportion_to_alpha_fits_better_where_it_is():
+    rng = np.random.default_rng(5)
+    better = 0
+    for _ in range(20):
+        y, draws = family(rng, sigma=0.2, documents=1000)
+        fit = fit_surface(S, KS, y, draws).fit
+        better += fit["proportional"] < fit["equal"]
+    assert better >= 15
+
+
+def test_what_it_cannot_take():
+    y, draws = family(np.random.default_rng(6))
+    with pytest.raises(RbptrackError, match="at least 5 sizes; got 4"):
+        fit_surface(S[:4], KS, y[:4], draws[:4])
+    with pytest.raises(RbptrackError, match="scatter must be one of"):
+        fit_surface(S, KS, y, draws, scatter="none")
+    with pytest.raises(RbptrackError, match="positive"):
+        fit_surface(S, KS, -y, draws)

@@ -1,0 +1,44 @@
+import numpy as np
+import pytest
+
+from rbptrack.errors import RbptrackError
+from rbptrack.stats.training_law import fit_training_law
+
+SIZES, TOKENS = np.geomspace(5e3, 5e5, 5), np.geomspace(1e5, 4e6, 6)
+S, D = np.repeat(SIZES, 6), np.tile(TOKENS, 5)
+TRUTH = 1.0 + 30 * S**-0.35 + 200 * D**-0.4
+
+
+def test_a_noiseless_law_is_found_exactly():
+    found = fit_training_law(S, D, TRUTH)
+    assert found.e == pytest.approx(1.0, rel=1e-3)
+    assert found.alpha == pytest.approx(0.35, rel=1e-3)
+    assert found.beta == pytest.approx(0.4, rel=1e-3)
+    assert found.optimal == pytest.approx(0.4 / 0.75, rel=1e-3)
+    assert found.agreed
+    np.testing.assert_allclose(found.predict(S, D), TRUTH, rtol=1e-5)
+
+
+def test_the_optimal_size_is_the_lowest_of_its_isoflop_curve():
+    found = fit_training_law(S, D, TRUTH)
+    c = 6 * 1e5 * 1e6
+    best = float(found.optimal_size(c))
+    along = found.predict([best / 1.3, best, best * 1.3], [c / 6 / best * 1.3, c / 6 / best, c / 6 / best / 1.3])
+    assert along.argmin() == 1
+
+
+def test_checkpoints_of_a_model_that_move_together_widen_alpha_and_not_beta():
+    rng = np.random.default_rng(0)
+    together = TRUTH * np.exp(np.repeat(0.02 * rng.standard_normal(5), 6))
+    found, alone = (
+        fit_training_law(S, D, together),
+        fit_training_law(S, D, TRUTH * np.exp(0.002 * rng.standard_normal(30))),
+    )
+    assert found.between > found.within
+    assert found.high[0] - found.low[0] > 3 * (alone.high[0] - alone.low[0])
+    assert found.low[0] < 0.35 < found.high[0]
+
+
+def test_too_little_to_fit():
+    with pytest.raises(RbptrackError, match="3 sizes, 3 values of D and 8 checkpoints; got 2"):
+        fit_training_law(S[:12], D[:12], TRUTH[:12])
