@@ -25,7 +25,7 @@ def test_help(command: str, flag: str, capsys: pytest.CaptureFixture[str]) -> No
     assert run(command, "nonsense=1", flag) == 0
     shown = capsys.readouterr().out
     assert f"python -m rbptrack {command}" in shown
-    assert all(len(line) <= 120 for line in shown.splitlines())
+    assert all(len(line) <= 100 for line in shown.splitlines())
 
 
 @pytest.mark.parametrize("command", WITH_OPTIONS)

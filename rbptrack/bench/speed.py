@@ -88,18 +88,7 @@ def compare(
     """
     with Engine(model, engine, longest=int(corpus.lengths.max())) as chosen:
         batch_tokens, workers, chunk = chosen.batch_tokens, chosen.workers, chosen.chunk_tokens
-    engine = replace(engine, batch_tokens=batch_tokens)
-    batches = [
-        batch_of(corpus, s) for p in corpus.parts(engine.part_tokens) for s in compose(corpus, range(*p), batch_tokens)
-    ]
-    stub = replace(model, head=Head(model.head.weight[:_STUB_ROWS]))
-    small = replace(corpus, token=corpus.token % _STUB_ROWS)
-    calls: dict[str, Callable[[], None]] = {
-        "bare": lambda: bare(model, batches),
-        "plain": lambda: plain(model, batches),
-        "ours": lambda: ours(model, corpus, engine),
-        "backbone": lambda: ours(stub, small, engine),
-    }
+    calls = _calls(model, corpus, replace(engine, batch_tokens=batch_tokens))
     calls = {way: call for way, call in calls.items() if way in (*ways, "ours", "backbone")}
     calls["backbone"]()  # what is allocated once per process is no way's own
     # Backbone and ours first: memory that a way has used is not all given back, and would hide what the next one needs.
@@ -132,6 +121,20 @@ def compare(
         extra_bytes=peaks["ours"] - peaks["backbone"] if peaks else None,
         rounds=times,
     )
+
+
+def _calls(model: CausalModel, corpus: Corpus, engine: EngineConfig) -> dict[str, Callable[[], None]]:
+    """One round of each way, on the same batches; `backbone` is ours with a head of a few entries."""
+    parts = corpus.parts(engine.part_tokens)
+    batches = [batch_of(corpus, s) for part in parts for s in compose(corpus, range(*part), engine.batch_tokens)]
+    stub = replace(model, head=Head(model.head.weight[:_STUB_ROWS]))
+    small = replace(corpus, token=corpus.token % _STUB_ROWS)
+    return {
+        "bare": lambda: bare(model, batches),
+        "plain": lambda: plain(model, batches),
+        "ours": lambda: ours(model, corpus, engine),
+        "backbone": lambda: ours(stub, small, engine),
+    }
 
 
 @torch.inference_mode()

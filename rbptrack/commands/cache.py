@@ -11,11 +11,10 @@ from rbptrack.sources import cache
 
 USAGE = """python -m rbptrack cache [clear]
 
-Shows where the cache is and how large; clear empties it. It keeps selections of hub datasets (documents), tokenised
-corpora (tokens) and the commits that revisions stood for, in the user's cache folder (RBPTRACK_CACHE, else the
-system's). Everything in it is made again where it is needed.
-
-Weights are not here but in the hub's own cache: hf cache ls, hf cache rm."""
+Shows where the cache is and how large; clear empties it. It holds selections of hub datasets
+(documents), tokenised corpora (tokens) and the commits that revisions stood for, in the folder
+RBPTRACK_CACHE, or else in the system's place for caches. Everything in it is made again when it is
+needed. Weights are in the hub's own cache: hf cache ls, hf cache rm."""
 
 
 @dataclass

@@ -21,12 +21,15 @@ USAGE = """python -m rbptrack import PATH [sizes=sizes.csv] [vocab_size=N] [trac
 
 PATH is one of
   bundle.zip             what `python -m rbptrack export` wrote: same fingerprints, same numbers
-  results.csv, .parquet  a row per measurement: model, dataset, ce and rbp_<k>, and where known family, size,
-                         non_embedding_params, num_tokens, vocab_size, seq_len, <metric>_se
-  FOLDER                 what the paper's authors' code writes: <dataset>/<org>/<model>/top<k>/metrics.json;
+  results.csv, .parquet  a row per measurement: model, dataset, ce and rbp_<k>, and where known
+                         family, size, non_embedding_params, num_tokens, vocab_size, seq_len and
+                         <metric>_se
+  FOLDER                 what the paper's authors' code writes:
+                         <dataset>/<org>/<model>/top<k>/metrics.json;
                          sizes: a CSV with model,non_embedding_params, which those files lack;
                          vocab_size: |V|, with which ranks.json becomes a rank table
-What is in the store already is skipped. What a source lacks stays missing, and analyzers leave it out."""
+What the store holds already is skipped. What a source lacks stays missing, and analyzers leave it
+out."""
 
 
 @dataclass

@@ -21,17 +21,17 @@ from rbptrack.sweep.resolve import Resolver
 from rbptrack.tracking import Connection, Reader
 
 USAGE = """\
-Say what a sweep would cost, without weights and before anything is measured: the same words as for measuring.
+python -m rbptrack plan [output=table|csv] and the same words as for measuring
 
   python -m rbptrack plan -m 'model=pythia/*' dataset=wiki,humaneval
   python -m rbptrack plan -m 'model=qwen2.5/*' dataset=wiki model.dtype=bfloat16
   python -m rbptrack plan -m 'model=nano/*' dataset=stdlib output=csv > plan.csv
 
-S and total parameters are counted from the architecture, on the meta device. Documents and tokens are exact where the
-texts were tokenised before, else estimated (~). FLOPs: (2 S + 2 d |V|) per token that the model reads. Memory: weights,
-one sequence's activations and scoring, against what the device has free now. Download: weights not cached yet.
-
-output=table|csv"""
+Says what a sweep would cost, before anything is measured and without weights. S and total
+parameters are counted from the architecture. Documents and tokens are exact where the texts were
+tokenised before, else estimated (~). FLOPs: (2 S + 2 d |V|) per token that the model reads.
+Memory: weights, one sequence's activations and scoring, against what the device has free now.
+Download: weights that are not cached yet."""
 
 
 def main(arguments: Sequence[str]) -> int:

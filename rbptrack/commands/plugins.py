@@ -14,9 +14,10 @@ from rbptrack.reporting.discovery import Plugins, discover
 
 USAGE = """python -m rbptrack plugins [plugins.path=FOLDER,...]
 
-Lists every analyzer with its source, version, options and what it answers, and what failed to load and why.
-Analyzers come from rbptrack itself, from plugins/*.py of the folder you work in, from plugins.path, and from installed
-packages (entry point group rbptrack.analyzers); model families and datasets also from packages (rbptrack.configs)."""
+Lists every analyzer with its source, version, options and what it answers, and says what failed to
+load and why. Analyzers come from rbptrack itself, from plugins/*.py of the folder you work in, from
+plugins.path, and from installed packages (entry point group rbptrack.analyzers). Packages can bring
+model families and datasets, too (entry point group rbptrack.configs)."""
 
 
 @dataclass

@@ -13,9 +13,10 @@ from rbptrack.tracking import outbox as spool
 
 USAGE = """python -m rbptrack sync [moved=true] [tracking.uri=...] [tracking.experiment=...]
 
-Delivers the measurements that wait in mlruns/spool since their tracking store was away, each once, and closes runs
-that a killed process left RUNNING. Every sweep does the same at its start.
-moved=true: for a local store whose folder was moved or renamed: its runs find their artifacts again."""
+Delivers the measurements that wait in mlruns/spool because their tracking store was away, each
+once, and closes the runs that a killed process left RUNNING. Every sweep does the same when it
+starts. moved=true repairs a local store whose folder was moved or renamed, so that its runs find
+their artifacts again."""
 
 
 @dataclass

@@ -35,8 +35,8 @@ class UiConfig:
 
 USAGE = """python -m rbptrack ui [port=5000] [host=127.0.0.1] [tracking.uri=...] [tracking.experiment=...]
 
-Starts MLflow's server on the tracking store, waits until it answers, and prints a link to the measurements' charts.
-Ctrl-C stops it. A port that is taken is replaced by the next free one."""
+Starts MLflow's server on the tracking store, waits until it answers, and prints a link to the
+measurements' charts. Ctrl-C stops the server. Where the port is taken, the next free one is used."""
 
 
 def _ui(config: UiConfig) -> int:

@@ -25,6 +25,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from rbptrack.config import schema
+from rbptrack.config.check import typed
 from rbptrack.config.paths import conf_folder, config_packages
 from rbptrack.config.patterns import expand, lists_as_values
 from rbptrack.config.schema import Config, SweepConfig
@@ -92,7 +93,7 @@ class Composer:
 
     def compose_typed(self, overrides: Sequence[str]) -> Any:
         """One config as its dataclass."""
-        return schema.typed(self.compose(overrides))
+        return typed(self.compose(overrides))
 
 
 @dataclass(frozen=True)

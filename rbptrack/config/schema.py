@@ -1,4 +1,4 @@
-"""The schema of what Hydra composes: YAML becomes these dataclasses once, in the command, and stays typed."""
+"""The schema of what Hydra composes: YAML becomes these dataclasses once, in the command (see `config/check.py`)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from pathlib import PurePath
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import MISSING, DictConfig, OmegaConf
-from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from omegaconf import MISSING, OmegaConf
 
 from rbptrack.config.paths import EMBEDDED
-from rbptrack.errors import BadInput
 
 
 class Dtype(Enum):
@@ -259,51 +257,6 @@ def family_and_size(repo: str, path: str) -> tuple[str, str]:
     rest = [part.strip("-_") for part in (name[: found.start()], name[found.end() :])] if found else []
     family = "-".join(filter(None, rest))
     return (family, found[1]) if found and family else (name, "")
-
-
-def typed(composed: DictConfig) -> Any:
-    """The composed config as its dataclass, with the values checked that a type cannot check."""
-    try:
-        config = OmegaConf.to_object(composed)
-    except MissingMandatoryValue as error:
-        raise BadInput(f"a value is missing: {error.full_key}; give it as {error.full_key}=...") from error
-    except OmegaConfBaseException as error:
-        raise BadInput(str(error).strip().splitlines()[0]) from error
-    if isinstance(config, Config):
-        _check(config)
-    return config
-
-
-def _check(config: Config) -> None:
-    model, dataset = config.model, config.dataset
-    if bool(model.repo) == bool(model.path):
-        raise BadInput(
-            "model: give either model.repo (a hub id) or model.path (a folder); "
-            f"got repo={model.repo!r} path={model.path!r}"
-        )
-    if sum(map(bool, (dataset.repo, dataset.path, dataset.files))) != 1 and not (dataset.repo and dataset.files):
-        raise BadInput(
-            "dataset: give dataset.repo (a hub id), dataset.path (a folder) or dataset.files (files or patterns); "
-            f"got repo={dataset.repo!r} path={dataset.path!r} files={dataset.files}"
-        )
-    if not config.k.values or min(config.k.values) < 1:
-        raise BadInput(f"k must be between 1 and the vocabulary's size; got {config.k.values}")
-    if dataset.seq_len < 2:
-        raise BadInput(f"dataset.seq_len must be at least 2 (a token and its target); got {dataset.seq_len}")
-    if dataset.sequence is SequenceRule.slide and not 1 <= dataset.context < dataset.seq_len:
-        raise BadInput(
-            f"dataset.context must be between 1 and seq_len - 1 = {dataset.seq_len - 1}; got {dataset.context}"
-        )
-    for name in ("documents", "head", "longer_than"):
-        if getattr(dataset, name) < 0:
-            raise BadInput(f"dataset.{name} must be 0 (no limit) or more; got {getattr(dataset, name)}")
-    if not dataset.fields:
-        raise BadInput("dataset.fields names no field to read")
-    if model.tf32 and model.dtype is not Dtype.float32:
-        raise BadInput(f"model.tf32 rounds float32 products; it does nothing with model.dtype={model.dtype.value}")
-    for name, least in (("batch_tokens", 0), ("chunk_tokens", 0), ("part_tokens", 1), ("threads", 0)):
-        if getattr(config.engine, name) < least:
-            raise BadInput(f"engine.{name} must be at least {least}; got {getattr(config.engine, name)}")
 
 
 def flat(config: Config) -> dict[str, str]:

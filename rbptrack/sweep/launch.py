@@ -19,9 +19,10 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from rbptrack.analysis.contract import Analyzer
+from rbptrack.config.check import typed
 from rbptrack.config.compose import Request
 from rbptrack.config.paths import home
-from rbptrack.config.schema import CellConfig, Config, SweepConfig, typed
+from rbptrack.config.schema import CellConfig, Config, SweepConfig
 from rbptrack.console import complain, say, short_path
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.sweep import cell

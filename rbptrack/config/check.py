@@ -1,0 +1,63 @@
+"""What Hydra composed becomes its dataclass; values are checked as far as config files and options alone can tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+
+from rbptrack.config.schema import CellConfig, DatasetConfig, Dtype, EngineConfig, ModelConfig, SequenceRule
+from rbptrack.errors import BadInput
+
+
+def typed(composed: DictConfig) -> Any:
+    """The composed config as its dataclass, with the values checked that a type cannot check."""
+    try:
+        config = OmegaConf.to_object(composed)
+    except MissingMandatoryValue as error:
+        raise BadInput(f"a value is missing: {error.full_key}; give it as {error.full_key}=...") from error
+    except OmegaConfBaseException as error:
+        raise BadInput(str(error).strip().splitlines()[0]) from error
+    if isinstance(config, CellConfig):
+        _check_model(config.model)
+        _check_dataset(config.dataset)
+        if not config.k.values or min(config.k.values) < 1:
+            raise BadInput(f"k must be between 1 and the vocabulary's size; got {config.k.values}")
+        _check_engine(config.engine)
+    return config
+
+
+def _check_model(model: ModelConfig) -> None:
+    if bool(model.repo) == bool(model.path):
+        raise BadInput(
+            "model: give either model.repo (a hub id) or model.path (a folder); "
+            f"got repo={model.repo!r} path={model.path!r}"
+        )
+    if model.tf32 and model.dtype is not Dtype.float32:
+        raise BadInput(f"model.tf32 rounds float32 products; it does nothing with model.dtype={model.dtype.value}")
+
+
+def _check_dataset(dataset: DatasetConfig) -> None:
+    if sum(map(bool, (dataset.repo, dataset.path, dataset.files))) != 1 and not (dataset.repo and dataset.files):
+        raise BadInput(
+            "dataset: give dataset.repo (a hub id), dataset.path (a folder) or dataset.files (files or patterns); "
+            f"got repo={dataset.repo!r} path={dataset.path!r} files={dataset.files}"
+        )
+    if dataset.seq_len < 2:
+        raise BadInput(f"dataset.seq_len must be at least 2 (a token and its target); got {dataset.seq_len}")
+    if dataset.sequence is SequenceRule.slide and not 1 <= dataset.context < dataset.seq_len:
+        raise BadInput(
+            f"dataset.context must be between 1 and seq_len - 1 = {dataset.seq_len - 1}; got {dataset.context}"
+        )
+    for name in ("documents", "head", "longer_than"):
+        if getattr(dataset, name) < 0:
+            raise BadInput(f"dataset.{name} must be 0 (no limit) or more; got {getattr(dataset, name)}")
+    if not dataset.fields:
+        raise BadInput("dataset.fields names no field to read")
+
+
+def _check_engine(engine: EngineConfig) -> None:
+    for name, least in (("batch_tokens", 0), ("chunk_tokens", 0), ("part_tokens", 1), ("threads", 0)):
+        if getattr(engine, name) < least:
+            raise BadInput(f"engine.{name} must be at least {least}; got {getattr(engine, name)}")
