@@ -375,7 +375,8 @@ def _same_documents(left: DocumentCounts, right: DocumentCounts) -> tuple[Docume
 
 
 def _laws(side: Side, replicates: int, level: float) -> dict[str, PowerLawFit]:
-    values, draws = law_values(list(side.counts.values()), replicates=replicates)
+    found = law_values(list(side.counts.values()), replicates=replicates)
+    values, draws = found.values, found.draws
     laws = {}
     for column, metric in enumerate(["CE", *(f"RBP_{k}" for k in side.counts[0].ks)]):
         y, replicate = values[:, column], draws[:, :, column]

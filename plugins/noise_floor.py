@@ -162,7 +162,8 @@ class NoiseFloor(Analyzer):
 
     def _judge(self, family: Family, counts: list[DocumentCounts]) -> pd.DataFrame:
         s, ks = family.s, counts[0].ks
-        values, draws = law_values(counts, replicates=self.replicates)
+        found = law_values(counts, replicates=self.replicates)
+        values, draws = found.values, found.draws
         tokens = np.array([c.tokens.sum() for c in counts], dtype=np.float64)  # (m,)
         misses = tokens[:, None] - np.stack([c.hits.sum(axis=0) for c in counts])  # (m, ks)
         rows: list[dict[str, Any]] = []

@@ -115,7 +115,8 @@ class Reproduction(Analyzer):
         sizes, models = list[dict[str, Any]](), list[dict[str, Any]]()
         for family, counts in read_families(known, load, report.notes):
             name = str(family.rows["family"].iloc[0])
-            values, draws = law_values(counts, replicates=self.replicates)
+            found = law_values(counts, replicates=self.replicates)
+            values, draws = found.values, found.draws
             place = {f"rbp_{k}": i + 1 for i, k in enumerate(counts[0].ks)} | {"ce": 0}
             theirs = in_size[(in_size["family"] == name) & (in_size["dataset"] == family.dataset)]
             if len(family.s) >= 3:

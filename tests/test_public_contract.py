@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from importlib import import_module
+from pkgutil import iter_modules
 from types import ModuleType
 
 import pytest
@@ -29,6 +31,14 @@ def test_importing_the_contract_loads_nothing_heavy(package: str) -> None:
     code = f"import sys, {package}; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_no_public_name_is_hidden_by_a_module() -> None:
+    """A module that is imported becomes an attribute of its package, in place of what has its name there."""
+    for package in (rbptrack.analysis, rbptrack.stats):
+        for module in iter_modules(package.__path__):
+            import_module(f"{package.__name__}.{module.name}")
+        assert not [name for name in package.__all__ if inspect.ismodule(getattr(package, name))]
 
 
 def test_there_is_no_other_name() -> None:

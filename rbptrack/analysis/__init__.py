@@ -4,10 +4,12 @@ An analyzer imports from here and from `rbptrack.stats`, and nothing else of rbp
 the contract as tests. `rbptrack.analysis.contract` shows a whole analyzer.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rbptrack.analysis.contract import COLUMNS, Analyzer, Drawing, Report, Runs, Table, Unreadable
 from rbptrack.analysis.families import KEYS, Family, families, read_families
+from rbptrack.analysis.tables import LAW_COLUMNS, law_cells, shared_columns
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.ranks import (
     CE,
@@ -26,11 +28,15 @@ if TYPE_CHECKING:
     from rbptrack.analysis.figures import (
         COLOURS,
         MARKERS,
+        Curve,
         colour_and_marker,
+        curve_panels,
+        dataset_panels,
         error_bars,
         gradient,
         grid,
         grid_of,
+        law_axis_label,
         legend_of_all,
         log_axis,
         panel_per,
@@ -39,18 +45,23 @@ if TYPE_CHECKING:
         size_axis,
         style,
     )
+    from rbptrack.analysis.laws import FamilyLaw, LawReader
 
 __all__ = [
     "CE",
     "COLOURS",
     "COLUMNS",
     "KEYS",
+    "LAW_COLUMNS",
     "MARKERS",
     "Analyzer",
     "BadInput",
+    "Curve",
     "DocumentCounts",
     "Drawing",
     "Family",
+    "FamilyLaw",
+    "LawReader",
     "RankHistogram",
     "RankTable",
     "RbptrackError",
@@ -59,11 +70,15 @@ __all__ = [
     "Table",
     "Unreadable",
     "colour_and_marker",
+    "curve_panels",
+    "dataset_panels",
     "error_bars",
     "families",
     "gradient",
     "grid",
     "grid_of",
+    "law_axis_label",
+    "law_cells",
     "legend_of_all",
     "log_axis",
     "log_grid",
@@ -75,6 +90,7 @@ __all__ = [
     "rbp_name",
     "read_families",
     "se_name",
+    "shared_columns",
     "short_number",
     "size_axis",
     "style",
@@ -82,9 +98,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """The helpers for figures load when they are first used: matplotlib takes half a second."""
+    """Laws and figures load when they are first used: scipy and matplotlib take half a second each."""
     if name in __all__:
-        from rbptrack.analysis import figures
-
-        return getattr(figures, name)
+        for module in ("laws", "figures"):
+            home = import_module(f"{__name__}.{module}")
+            if name in vars(home):
+                return vars(home)[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -66,6 +66,11 @@ class Family:
         return f"{self.name} on {self.dataset}"
 
     @property
+    def path(self) -> str:
+        """What stands between the quantity and the metric in the name of a report's metric: `pythia/wiki`."""
+        return f"{self.name}/{self.dataset}"
+
+    @property
     def s(self) -> npt.NDArray[Any]:
         """The distinct sizes S, ascending, (m,) float64."""
         return np.unique(self.rows["non_embedding_params"].to_numpy(dtype=np.float64))

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
         BOOTSTRAP_SEED,
         bootstrap_metrics,
         document_weights,
-        law_values,
         paired_covariance,
     )
     from rbptrack.stats.contrasts import Contrast, contrast, ratio_law, unpaired
@@ -42,15 +41,17 @@ if TYPE_CHECKING:
         size_factor_read_off,
         worth_of_doubling,
     )
-    from rbptrack.stats.law_forms import GATES, FormFit, Verdict, compare_forms
+    from rbptrack.stats.law_forms import GATES, FormFit, Verdict, compare_forms, forms_in_words
     from rbptrack.stats.nested import NestedFit, fit_nested, pure_error
     from rbptrack.stats.power_law import (
+        PointDiagnostics,
         Pooled,
         PowerLawFit,
         fit_power_law,
         huber_alpha,
         lack_of_fit,
         leave_largest_out,
+        point_diagnostics,
         pool,
         without_each,
     )
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
         integral_approximation,
         log_sums,
     )
+    from rbptrack.stats.size_laws import LawValues, fit_law, law_values, positive
     from rbptrack.stats.success_runs import (
         Ladder,
         Segments,
@@ -98,9 +100,11 @@ __all__ = [
     "KCurves",
     "KLawFit",
     "Ladder",
+    "LawValues",
     "LengthLaw",
     "Limit",
     "NestedFit",
+    "PointDiagnostics",
     "Pooled",
     "PowerLawFit",
     "RankFit",
@@ -121,6 +125,7 @@ __all__ = [
     "document_weights",
     "fieller",
     "fit_k_law",
+    "fit_law",
     "fit_length_laws",
     "fit_lognormal",
     "fit_nested",
@@ -129,6 +134,7 @@ __all__ = [
     "fit_surface",
     "fit_training_law",
     "forecast",
+    "forms_in_words",
     "goodness_of_fit",
     "huber_alpha",
     "independent_share",
@@ -145,7 +151,9 @@ __all__ = [
     "paired_covariance",
     "part_covariance",
     "percentiles",
+    "point_diagnostics",
     "pool",
+    "positive",
     "pure_error",
     "ratio_law",
     "read_answers",
@@ -163,6 +171,7 @@ __all__ = [
 _MODULES = (
     "bootstrap",
     "power_law",
+    "size_laws",
     "intervals",
     "k_law",
     "error_entropy",

@@ -40,31 +40,6 @@ def bootstrap_metrics(counts: DocumentCounts, weights: FloatArray) -> FloatArray
     return np.asarray(totals[:, 1:] / totals[:, :1])
 
 
-def law_values(
-    counts: Sequence[DocumentCounts], *, replicates: int = BOOTSTRAP_REPLICATES
-) -> tuple[FloatArray, FloatArray]:
-    """What laws are fitted to, for every size of a family: CE, then -ln RBP_k of each k.
-
-    Args:
-        counts: of each size, over the same documents.
-        replicates: document bootstraps; every size draws the same documents, because all read the same text.
-
-    Returns:
-        The values, (m, 1 + ks), and the replicates, (m, replicates, 1 + ks); infinite where RBP_k is 0.
-
-    """
-    weights = document_weights(len(counts[0].document), replicates=replicates)
-
-    def values(metrics: FloatArray) -> FloatArray:
-        with np.errstate(divide="ignore"):
-            metrics[:, 1:] = -np.log(metrics[:, 1:])
-        return metrics
-
-    once = np.ones((1, len(counts[0].document)))
-    points = np.concatenate([values(bootstrap_metrics(c, once)) for c in counts])
-    return points, np.stack([values(bootstrap_metrics(c, weights)) for c in counts])
-
-
 def paired_covariance(replicates: Sequence[FloatArray]) -> FloatArray:
     """Sampling covariance (m, m) between sizes, from replicates (each (replicates,)) of one statistic per size."""
     return np.atleast_2d(np.cov(np.stack(replicates)))

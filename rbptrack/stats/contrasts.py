@@ -17,8 +17,8 @@ from scipy import stats
 
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import FloatArray
-from rbptrack.stats.bootstrap import paired_covariance
-from rbptrack.stats.power_law import PowerLawFit, fit_power_law
+from rbptrack.stats.power_law import PowerLawFit
+from rbptrack.stats.size_laws import fit_law
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,7 @@ def ratio_law(
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.asarray(y_a, dtype=np.float64) / np.asarray(y_b, dtype=np.float64)
         draws = np.asarray(draws_a / draws_b)
-    if not all(np.isfinite(values).all() and (values > 0).all() for values in (ratio, draws)):
-        return None
-    return fit_power_law(s, ratio, covariance=paired_covariance(list(np.log(draws))), level=level)
+    return fit_law(s, ratio, draws, level=level)
 
 
 def contrast(law: PowerLawFit, *, margin: float) -> Contrast:
@@ -137,4 +135,7 @@ def unpaired(a: PowerLawFit, b: PowerLawFit) -> PowerLawFit:
         points=freedom + 2,
         centre=(a.centre + b.centre) / 2,
         variance=np.array([[float("nan")] * 2, [float("nan"), both**2]]),
+        s=np.empty(0),  # there are no common sizes
+        y=np.empty(0),
+        covariance=np.empty((0, 0)),
     )

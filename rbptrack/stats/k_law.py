@@ -9,9 +9,10 @@ import numpy as np
 from scipy import stats
 
 from rbptrack.ranks import DocumentCounts, FloatArray
-from rbptrack.stats.bootstrap import law_values, paired_covariance
+from rbptrack.stats.bootstrap import paired_covariance
 from rbptrack.stats.intervals import fieller
 from rbptrack.stats.power_law import fit_power_law
+from rbptrack.stats.size_laws import law_values, positive
 
 
 @dataclass(frozen=True)
@@ -144,9 +145,9 @@ def k_curves(
     """
     if not counts[0].ks:
         return None
-    values, draws = law_values(counts, replicates=replicates)
-    y, draws = values[:, 1:], draws[:, :, 1:]  # without CE
-    usable = (np.isfinite(draws) & (draws > 0)).all(axis=(0, 1)) & (np.isfinite(y) & (y > 0)).all(axis=0)
+    found = law_values(counts, replicates=replicates)
+    y, draws = found.values[:, 1:], found.draws[:, :, 1:]  # without CE
+    usable = positive(y, axis=0) & positive(draws, axis=(0, 1))
     ks, y, draws = np.asarray(counts[0].ks)[usable], y[:, usable], draws[:, :, usable]
     inside = np.isin(ks, fitted)
     if inside.sum() < 4:
@@ -205,8 +206,7 @@ def worth_of_doubling(s: FloatArray, curves: KCurves, k: int, *, level: float) -
     if here is None or there is None:
         return None
     y, doubled = curves.y[:, here], curves.y[:, there]
-    covariance = paired_covariance(list(np.log(curves.draws[:, :, here])))
-    law = fit_power_law(s, y, covariance=covariance, level=level)
+    law = fit_power_law(s, y, covariance=paired_covariance(list(np.log(curves.draws[:, :, here]))), level=level)
     betas = np.log(y / doubled) / np.log(2)
     beta, beta_se = float(betas.mean()), float(betas.std(ddof=1) / np.sqrt(len(betas)))
     quantile = float(stats.t.ppf(0.5 + level / 2, law.points - 2))

@@ -114,6 +114,17 @@ def compare_forms(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray) ->
     return Verdict(fits, "M0", f"a plain power law suffices (irreducible term: p = {p:.2g})", p)
 
 
+def forms_in_words(verdicts: Mapping[str, Verdict]) -> str:
+    """What to say of the forms of several metrics, by the metric's label, without a full stop."""
+    richer = [f"{label}: {verdict.text}" for label, verdict in verdicts.items() if verdict.preferred != "M0"]
+    texts = {verdict.text for verdict in verdicts.values()}
+    if richer:
+        return "; ".join(richer)
+    if len(texts) == 1:
+        return texts.pop()
+    return f"no richer form than a plain power law is supported for {', '.join(verdicts)}"
+
+
 def _m0(x: FloatArray, log_a: float, alpha: float) -> FloatArray:
     return log_a - alpha * x
 

@@ -28,6 +28,9 @@ class PowerLawFit:
         points: number of sizes m.
         centre: mean of ln S.
         variance: covariance (2, 2) of the fitted ln y at the centre and of the slope.
+        s: the sizes fitted, (m,).
+        y: the values fitted, (m,).
+        covariance: sampling covariance of ln y that was given, (m, m); zeros where it was not known.
 
     """
 
@@ -42,6 +45,9 @@ class PowerLawFit:
     points: int
     centre: float
     variance: FloatArray
+    s: FloatArray
+    y: FloatArray
+    covariance: FloatArray
 
     def predict(self, s: npt.ArrayLike) -> FloatArray:
         """The law's y at sizes s."""
@@ -79,7 +85,8 @@ def fit_power_law(
         RbptrackError: fewer than 3 points, one size only, or y outside (0, inf).
 
     """
-    x, target = np.log(np.asarray(s, dtype=np.float64)), np.asarray(y, dtype=np.float64)
+    sizes, target = np.asarray(s, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    x = np.log(sizes)
     m = len(x)
     if m < 3 or np.ptp(x) == 0:
         raise RbptrackError(f"a law needs at least 3 sizes that differ; got {m}")
@@ -115,6 +122,9 @@ def fit_power_law(
         points=m,
         centre=float(x.mean()),
         variance=variance,
+        s=sizes,
+        y=target,
+        covariance=sampling,
     )
 
 
@@ -176,6 +186,35 @@ def without_each(s: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
         return np.full(m, np.nan)
     kept = [np.arange(m) != i for i in range(m)]
     return np.array([-np.polyfit(np.log(sizes[k]), np.log(values[k]), 1)[0] for k in kept])
+
+
+@dataclass(frozen=True)
+class PointDiagnostics:
+    """What each of the m points is to its law, arrays (m,).
+
+    Attributes:
+        se_ln_y: sampling error of ln y.
+        residual: ln y minus the law's.
+        alpha_without: the exponent when the point is left out; NaN where 3 points do not remain.
+        influence: alpha - alpha_without, in standard errors of alpha.
+
+    """
+
+    se_ln_y: FloatArray
+    residual: FloatArray
+    alpha_without: FloatArray
+    influence: FloatArray
+
+
+def point_diagnostics(law: PowerLawFit) -> PointDiagnostics:
+    """Residual, and influence on the exponent, of every point of a law.
+
+    Source: deletion diagnostics (DFBETAS) of Belsley, Kuh and Welsch, Regression Diagnostics, 1980, chapter 2.
+    """
+    without = without_each(law.s, law.y)
+    influence = (law.alpha - without) / law.se if law.se > 0 else np.full(law.points, np.nan)
+    residual = np.log(law.y) - np.log(law.predict(law.s))
+    return PointDiagnostics(np.sqrt(np.diag(law.covariance)), residual, without, influence)
 
 
 def huber_alpha(s: npt.ArrayLike, y: npt.ArrayLike) -> float:

@@ -1,0 +1,34 @@
+"""Columns that the tables of several analyzers share: their meanings, and their cells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rbptrack.analysis.families import KEYS
+
+if TYPE_CHECKING:
+    from rbptrack.stats import PowerLawFit
+
+_MEANINGS = KEYS | {
+    "metric": "CE or RBP_k",
+    "k": "of RBP_k",
+    "alpha": "exponent of the law in size",
+    "alpha_low": "lower end of its interval",
+    "alpha_high": "upper end",
+    "r2": "R^2 of that law on logarithms",
+}
+
+LAW_COLUMNS = ("alpha", "alpha_low", "alpha_high", "r2")
+"""The columns that `law_cells` fills."""
+
+
+def shared_columns(*names: str) -> dict[str, str]:
+    """Column -> meaning, for columns that mean the same in every table: dataset, family, metric, k, size, S, ..."""
+    return {name: _MEANINGS[name] for name in names}
+
+
+def law_cells(law: PowerLawFit | None) -> dict[str, float]:
+    """The cells of `LAW_COLUMNS`; NaN where there is no law."""
+    if law is None:
+        return dict.fromkeys(LAW_COLUMNS, float("nan"))
+    return {"alpha": law.alpha, "alpha_low": law.low, "alpha_high": law.high, "r2": law.r2}
