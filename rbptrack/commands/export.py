@@ -14,12 +14,12 @@ from rbptrack.errors import BadInput
 from rbptrack.exchange import bundle
 from rbptrack.tracking import Connection, Reader
 
-USAGE = """python -m rbptrack export out=bundle.zip [sweep=...] [family=...] [size=...] [dataset=...] [tokens=true]
+USAGE = """python -m rbptrack export out=bundle.zip [family=...] [size=...] [dataset=...] [sweep=...]
 
 Writes measurements into one file that `python -m rbptrack import` reads into any other store, with
 the same fingerprints and numbers: whoever gets it can analyse them without a model. Filters take
 lists and patterns. Token ids are left out, because the text can be read from them; tokens=true
-keeps them. Also: [tracking.uri=...] [tracking.experiment=...]"""
+keeps them. Also: [tokens=true] [tracking.uri=...] [tracking.experiment=...]"""
 
 
 @dataclass
