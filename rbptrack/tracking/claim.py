@@ -11,9 +11,9 @@ from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.process import alive, where
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import Record
+from rbptrack.tracking.schema import Tag
 from rbptrack.tracking.writer import Writer
 
-_CLAIM = "rbptrack.claim"
 _CONTEST_SECONDS = 15.0
 _POLL_SECONDS = 2.0
 _RUN_FILE = "run_id"
@@ -47,7 +47,7 @@ def claim(connection: Connection, record: Record, folder: Path, *, tell: Callabl
                 return found, True
         mine = _begin(writer, record, folder)
         if _contest(reader, record, mine):
-            writer.log(mine, tags={_CLAIM: "held"})
+            writer.log(mine, tags={Tag.CLAIM: "held"})
             return mine, False
         writer.withdraw(mine)
         (folder / _RUN_FILE).unlink(missing_ok=True)
@@ -58,7 +58,7 @@ def _begin(writer: Writer, record: Record, folder: Path) -> str:
     before = file.read_text(encoding="utf-8") if file.exists() else ""
     if before and writer.resume(before):
         return before
-    run_id = writer.begin(record.name, record.tags | {_CLAIM: "pending"}, started=record.started)
+    run_id = writer.begin(record.name, record.tags | {Tag.CLAIM: "pending"}, started=record.started)
     folder.mkdir(parents=True, exist_ok=True)
     file.write_text(run_id, encoding="utf-8")
     return run_id
@@ -70,7 +70,7 @@ def _contest(reader: Reader, record: Record, mine: str) -> bool:
         others = rivals(reader, record.fingerprint, mine)
         if not others:
             return True
-        if any(r.tags.get(_CLAIM) == "held" or r.run_id < mine for r in others):
+        if any(r.tags.get(Tag.CLAIM) == "held" or r.run_id < mine for r in others):
             return False
         time.sleep(_POLL_SECONDS / 10)
     return True  # a pending one that neither goes on nor withdraws has died
@@ -88,7 +88,7 @@ def repair(connection: Connection) -> list[str]:
         return []
     running = Reader(connection).search("attributes.status = 'RUNNING'")
     # Another program's runs in the same experiment are its own affair.
-    dead = [run for run in running if "rbptrack.kind" in run.tags and not alive(run.tags)]
+    dead = [run for run in running if Tag.KIND in run.tags and not alive(run.tags)]
     writer = Writer(connection)
     for run in dead:
         writer.end(run.run_id, "KILLED")

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from rbptrack.config.paths import PACKAGE
+from rbptrack.tracking.schema import Tag
 
 
 @lru_cache(maxsize=1)
@@ -22,7 +23,7 @@ def source_tags() -> dict[str, str]:
     if commit:
         tags["mlflow.source.git.commit"] = commit
         changed = _git(checkout, "status", "--porcelain", "--untracked-files=no")
-        tags["rbptrack.changed"] = "yes" if changed else "no"
+        tags[Tag.CHANGED] = "yes" if changed else "no"
     return tags
 
 

@@ -15,6 +15,8 @@ from mlflow.entities import Run
 
 from rbptrack.config.schema import FilterConfig
 from rbptrack.errors import BadInput
+from rbptrack.ranks import is_rbp_column, se_name
+from rbptrack.tracking.schema import VERSIONS, Kind, MeasurementParams, Metric, Tag
 
 
 @dataclass
@@ -54,16 +56,17 @@ def from_database(database: Path, experiment_id: str) -> list[LoggedRun]:
     """
     with closing(sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True)) as connection:
         chosen = (
-            "select r.run_uuid from runs r join tags k on k.run_uuid = r.run_uuid and k.key = 'rbptrack.kind' "
-            "where k.value = 'measurement' and r.status = 'FINISHED' and r.lifecycle_stage = 'active' "
+            "select r.run_uuid from runs r join tags k on k.run_uuid = r.run_uuid and k.key = ? "
+            "where k.value = ? and r.status = 'FINISHED' and r.lifecycle_stage = 'active' "
             "and r.experiment_id = ?"
         )
+        which = (Tag.KIND, Kind.MEASUREMENT, experiment_id)
         begun = f"select run_uuid, name, start_time from runs where run_uuid in ({chosen})"  # noqa: S608
-        found = {i: LoggedRun(i, name, started) for i, name, started in connection.execute(begun, (experiment_id,))}
+        found = {i: LoggedRun(i, name, started) for i, name, started in connection.execute(begun, which)}
         for table, known in (("params", "params"), ("tags", "tags"), ("latest_metrics", "metrics")):
             real = "and is_nan = 0" if table == "latest_metrics" else ""
             query = f"select run_uuid, key, value from {table} where run_uuid in ({chosen}) {real}"  # noqa: S608
-            for run_id, key, value in connection.execute(query, (experiment_id,)):
+            for run_id, key, value in connection.execute(query, which):
                 if run_id in found:  # one that ended in between is not there yet
                     getattr(found[run_id], known)[key] = value
     return list(found.values())
@@ -71,39 +74,36 @@ def from_database(database: Path, experiment_id: str) -> list[LoggedRun]:
 
 def row(run: LoggedRun) -> dict[str, Any]:
     """One row of `Runs.frame`; what a run lacks is missing."""
-    params, metrics, tags = run.params, run.metrics, run.tags
-    made: dict[str, Any] = {
+    params, metrics, tags = MeasurementParams.read(run.params), run.metrics, run.tags
+    numbers = (Metric.CE, se_name(Metric.CE), Metric.BITS_PER_BYTE, Metric.TIE_RATE)
+    versions = {k.removeprefix(VERSIONS): v for k, v in sorted(run.params.items()) if k.startswith(VERSIONS)}
+    return {
         "run_id": run.run_id,
         "started": run.started,
-        **{k: tags.get(f"rbptrack.{k}") for k in ("family", "size", "model", "dataset", "fingerprint", "sweep")},
-        "revision": params.get("model.revision"),
-        "commit": params.get("model.commit"),
-        "software": ", ".join(f"{k[9:]} {v}" for k, v in sorted(params.items()) if k.startswith("versions.")),
-        "dtype": "tf32" if params.get("model.tf32") == "True" else params.get("model.dtype"),
-        "sequence": params.get("dataset.sequence"),
-        "candidates": params.get("candidates"),
-        "rank": params.get("rank"),
-        "documents_hash": params.get("dataset.texts_hash"),
-        **{k: _number(params.get(v)) for k, v in _INTEGERS.items()},
-        **{k: metrics.get(k) for k in ("ce", "ce_se", "bits_per_byte", "tie_rate")},
+        "family": tags.get(Tag.FAMILY),
+        "size": tags.get(Tag.SIZE),
+        "model": tags.get(Tag.MODEL),
+        "dataset": tags.get(Tag.DATASET),
+        "fingerprint": tags.get(Tag.FINGERPRINT),
+        "sweep": tags.get(Tag.SWEEP),
+        "revision": params.revision,
+        "commit": params.commit,
+        "software": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "dtype": "tf32" if params.tf32 else params.dtype,
+        "sequence": params.sequence,
+        "seq_len": params.seq_len,
+        "context": params.context if params.sequence == "slide" else 1,  # other rules repeat no tokens
+        "candidates": params.candidates,
+        "rank": params.rank,
+        "documents_hash": params.texts_hash,
+        "num_documents": params.num_documents,
+        "vocab_size": params.vocab_size,
+        "total_params": params.total_params,
+        "non_embedding_params": params.non_embedding_params,
+        "num_tokens": int(metrics[Metric.NUM_TOKENS]) if Metric.NUM_TOKENS in metrics else None,
+        **{name: metrics.get(name) for name in numbers},
+        **{name: value for name, value in metrics.items() if is_rbp_column(name)},
     }
-    made["num_tokens"] = None if "num_tokens" not in metrics else int(metrics["num_tokens"])
-    made |= {k: v for k, v in metrics.items() if k.startswith("rbp_") and k[4:].removesuffix("_se").isdigit()}
-    return made
-
-
-_INTEGERS = {
-    "seq_len": "dataset.seq_len",
-    "context": "dataset.context",
-    "total_params": "model.total_params",
-    "vocab_size": "model.vocab_size",
-    "non_embedding_params": "model.non_embedding_params",
-    "num_documents": "dataset.num_documents",
-}
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text else None
 
 
 def newest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

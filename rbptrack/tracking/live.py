@@ -11,8 +11,9 @@ from typing import Any, Self
 import numpy as np
 
 from rbptrack.errors import RbptrackError
-from rbptrack.ranks import RankTable
+from rbptrack.ranks import RankTable, rbp_name
 from rbptrack.tracking.process import heartbeat
+from rbptrack.tracking.schema import Metric
 from rbptrack.tracking.writer import Writer
 
 
@@ -71,14 +72,15 @@ class Live:
             tokens, nats, hits = self._tokens, self._nats, self._hits
         if tokens > self._reported:
             self._reported = tokens
-            progress = {"progress/tokens": tokens, "progress/ce": nats / tokens, "progress/rbp_1": hits / tokens}
+            numbers = {"tokens": tokens, Metric.CE: nats / tokens, rbp_name(1): hits / tokens}
+            progress = {f"{Metric.PROGRESS}{name}": number for name, number in numbers.items()}
             self._writer.log(self._run_id, metrics=progress, step=tokens)
 
     def _load(self) -> dict[str, float]:
         load: dict[str, float] = {}
         for monitor in self._monitors:
             monitor.collect_metrics()
-            load |= {f"system/{name}": value for name, value in monitor.aggregate_metrics().items()}
+            load |= {f"{Metric.SYSTEM}{name}": value for name, value in monitor.aggregate_metrics().items()}
             monitor.clear_metrics()
         return load
 

@@ -15,9 +15,10 @@ from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import RbptrackError, StoreAway
 from rbptrack.tracking import Connection, Writer, repair, resolve_uri, without_password
 from rbptrack.tracking.record import FILE, Record
+from rbptrack.tracking.schema import Tag
 
-_STORE = "rbptrack.store"
-_EXPERIMENT = "rbptrack.experiment"
+_STORE = f"{Tag.PREFIX}store"
+_EXPERIMENT = f"{Tag.PREFIX}experiment"
 
 
 def folder() -> Path:

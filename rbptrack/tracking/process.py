@@ -10,19 +10,19 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-TAG = "rbptrack.process"
-HEARTBEAT = "rbptrack.heartbeat"
+from rbptrack.tracking.schema import Tag
+
 STALE_SECONDS = 300.0  # without a heartbeat, a run of a machine that cannot be asked counts as dead
 
 
 def marks() -> dict[str, str]:
     """The tags of a run that this process begins or continues."""
-    return {TAG: json.dumps(_here() | {"pid": os.getpid(), "began": _began(os.getpid())}), **heartbeat()}
+    return {Tag.PROCESS: json.dumps(_here() | {"pid": os.getpid(), "began": _began(os.getpid())}), **heartbeat()}
 
 
 def heartbeat() -> dict[str, str]:
     """The tag that says that the process lives now, in seconds since 1970."""
-    return {HEARTBEAT: f"{time.time():.0f}"}
+    return {Tag.HEARTBEAT: f"{time.time():.0f}"}
 
 
 def where(tags: Mapping[str, str]) -> str:
@@ -45,12 +45,12 @@ def alive(tags: Mapping[str, str]) -> bool:
     if here["machine"] and (owner.get("host"), owner.get("machine")) == (here["host"], here["machine"]):
         if owner.get("boot") != here["boot"]:
             return False
-    return time.time() - float(tags.get(HEARTBEAT, 0)) < STALE_SECONDS
+    return time.time() - float(tags.get(Tag.HEARTBEAT, 0)) < STALE_SECONDS
 
 
 def _owner(tags: Mapping[str, str]) -> dict[str, object]:
     try:
-        owner = json.loads(tags.get(TAG, "{}"))
+        owner = json.loads(tags.get(Tag.PROCESS, "{}"))
     except ValueError:
         return {}
     return owner if isinstance(owner, dict) else {}

@@ -20,13 +20,10 @@ from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.frame import LoggedRun, from_database, newest, passing, row
-from rbptrack.tracking.process import HEARTBEAT, TAG
-from rbptrack.tracking.record import Record
+from rbptrack.tracking.record import HISTOGRAM, RANKS, Record
+from rbptrack.tracking.schema import CURVES, OF_THE_PROCESS, WHILE_MEASURED, Kind, Tag, tag_is
 
 _PAGE = 1000
-_CURVES = ("rbp_curve", "neg_log_rbp_curve")
-_OWN_TAGS = (TAG, HEARTBEAT, "rbptrack.claim", "rbptrack.resumed")
-_OWN_METRICS = ("system/", "progress/")
 
 
 class Reader:
@@ -52,8 +49,8 @@ class Reader:
 
     def measurements(self, fingerprint: str, *, status: str, limit: int | None = None) -> list[LoggedRun]:
         """Measurements with this fingerprint and status, newest first."""
-        wanted = f"tags.`rbptrack.fingerprint` = '{fingerprint}' and attributes.status = '{status}'"
-        return self.search(f"tags.`rbptrack.kind` = 'measurement' and {wanted}", limit=limit)
+        wanted = f"{tag_is(Tag.FINGERPRINT, fingerprint)} and attributes.status = '{status}'"
+        return self.search(f"{tag_is(Tag.KIND, Kind.MEASUREMENT)} and {wanted}", limit=limit)
 
     def search(self, wanted: str, *, limit: int | None = None) -> list[LoggedRun]:
         """Runs of the experiment that pass a filter in MLflow's words, newest first."""
@@ -99,7 +96,7 @@ class Reader:
         frame = frame.sort_values(["family", "non_embedding_params", "dataset"]) if len(frame) else frame
         return Runs(
             frame,
-            histogram=lambda run_id: RankHistogram.read(self.artifact(run_id, "histogram.parquet")),
+            histogram=lambda run_id: RankHistogram.read(self.artifact(run_id, HISTOGRAM)),
             ranks=self.ranks,
         )
 
@@ -108,20 +105,19 @@ class Reader:
         if self.connection.database is not None:
             with suppress(sqlite3.Error):  # tables that differ from those that are known: ask MLflow
                 return from_database(self.connection.database, experiment_id)
-        wanted = "tags.`rbptrack.kind` = 'measurement' and attributes.status = 'FINISHED'"
-        return self.search(wanted)
+        return self.search(f"{tag_is(Tag.KIND, Kind.MEASUREMENT)} and attributes.status = 'FINISHED'")
 
     def sweep_run(self, sweep: str) -> str | None:
         """The run id of a sweep's own run, if there is one of that name."""
-        runs = self.search("tags.`rbptrack.kind` = 'sweep'")
-        return next((r.run_id for r in runs if r.tags.get("rbptrack.sweep") == sweep), None)
+        runs = self.search(tag_is(Tag.KIND, Kind.SWEEP))
+        return next((r.run_id for r in runs if r.tags.get(Tag.SWEEP) == sweep), None)
 
     def _sweep_runs(self, sweeps: Sequence[str]) -> dict[str, set[str]]:
         """Run ids that each sweep covers, those included that it found already measured."""
         covered: dict[str, set[str]] = {}
         if sweeps:
-            for run in self.search("tags.`rbptrack.kind` = 'sweep'"):
-                name = run.tags.get("rbptrack.sweep", "")
+            for run in self.search(tag_is(Tag.KIND, Kind.SWEEP)):
+                name = run.tags.get(Tag.SWEEP, "")
                 if any(fnmatchcase(name, pattern) for pattern in sweeps):
                     cells = pd.read_csv(self.artifact(run.run_id, "cells.csv"), dtype=str)
                     covered[name] = set(cells["run_id"].dropna())
@@ -133,9 +129,9 @@ class Reader:
         with self.connection.explained():
             run = client.get_run(run_id)
             data, inputs = run.data, run.inputs.dataset_inputs if run.inputs else []
-            found = {name: client.get_metric_history(run_id, name) for name in _CURVES if name in data.metrics}
-        tags = {k: v for k, v in data.tags.items() if k.startswith("rbptrack.") and k not in _OWN_TAGS}
-        metrics = {k: v for k, v in data.metrics.items() if k not in _CURVES and not k.startswith(_OWN_METRICS)}
+            found = {name: client.get_metric_history(run_id, name) for name in CURVES if name in data.metrics}
+        tags = {k: v for k, v in data.tags.items() if k.startswith(Tag.PREFIX) and k not in OF_THE_PROCESS}
+        metrics = {k: v for k, v in data.metrics.items() if k not in CURVES and not k.startswith(WHILE_MEASURED)}
         record = Record(str(run.info.run_name), tags, dict(data.params), metrics)
         record.curves = {name: {m.step: m.value for m in history} for name, history in found.items()}
         record.started, record.ended = run.info.start_time / 1000, run.info.end_time / 1000
@@ -146,7 +142,7 @@ class Reader:
 
     def ranks(self, run_id: str) -> RankTable:
         """The rank table of a measurement."""
-        return RankTable.read(self.artifact(run_id, "ranks.parquet"))
+        return RankTable.read(self.artifact(run_id, RANKS))
 
     def artifact_names(self, run_id: str) -> list[str]:
         """Paths of a run's artifacts, those in folders included."""

@@ -6,6 +6,7 @@ What is measured, imported or waiting for a tracking server that is away is such
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import time
@@ -13,15 +14,23 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import numpy as np
 
 from rbptrack.analysis import figures
-from rbptrack.ranks import DocumentCounts, RankHistogram, log_grid
+from rbptrack.ranks import DocumentCounts, RankHistogram, log_grid, rbp_name, se_name
 from rbptrack.stats.bootstrap import bootstrap_metrics, document_weights
+from rbptrack.tracking.schema import HEADLINE_KS, MeasurementParams, Metric, Tag
+
+if TYPE_CHECKING:  # the engine loads torch
+    from rbptrack.engine.measure import Measurement
 
 FILE = "record.json"
+RANKS = "ranks.parquet"
+HISTOGRAM = "histogram.parquet"
+FIGURE = "figures/rank_distribution.png"
 
 
 @dataclass
@@ -50,12 +59,39 @@ class Record:
     ended: float = 0.0
 
     def __post_init__(self) -> None:
-        self.tags.setdefault("rbptrack.record", uuid.uuid4().hex)
+        self.tags.setdefault(Tag.RECORD, uuid.uuid4().hex)
 
     @property
     def fingerprint(self) -> str:
         """What determines the measurement's numbers, as a hash."""
-        return self.tags["rbptrack.fingerprint"]
+        return self.tags[Tag.FINGERPRINT]
+
+    def add_results(
+        self, measurement: Measurement, *, non_embedding_params: int, counts: DocumentCounts | None = None
+    ) -> None:
+        """Take over the metrics and curves of what was measured, which ended now.
+
+        Args:
+            measurement: of the engine.
+            non_embedding_params: S.
+            counts: per-document sums of the k that become metrics; those of the measurement, if not given.
+
+        """
+        self.ended = time.time()
+        self.metrics |= k_metrics(measurement.histogram, counts or measurement.counts)
+        self.metrics |= size_metrics(non_embedding_params)
+        self.metrics |= {
+            Metric.BITS_PER_BYTE: measurement.bits_per_byte,
+            Metric.NUM_TOKENS: measurement.num_tokens,
+            Metric.TIE_RATE: measurement.tie_rate,
+            Metric.PEAK_MEMORY_BYTES: measurement.peak_memory_bytes,
+            Metric.BATCH_TOKENS: measurement.batch_tokens,
+            Metric.CHUNK_TOKENS: measurement.chunk_tokens,
+            Metric.OUT_OF_MEMORY_RECOVERIES: len(measurement.notes),
+        }
+        if measurement.fresh_tokens:
+            self.metrics[Metric.TOKENS_PER_SECOND] = measurement.fresh_tokens / measurement.seconds
+        self.curves = curves(measurement.histogram)
 
     def write(self, folder: Path) -> None:
         """Write record.json into a folder, whole or not at all."""
@@ -78,92 +114,101 @@ def artifacts(folder: Path) -> list[Path]:
 
 def add_artifacts(folder: Path, *, ranks: Path, histogram: RankHistogram, title: str) -> None:
     """Lay a measurement's table, histogram and figure into a record's folder; the table is linked where it can be."""
-    (folder / "figures").mkdir(parents=True, exist_ok=True)
-    target = folder / "ranks.parquet"
+    (folder / FIGURE).parent.mkdir(parents=True, exist_ok=True)
+    target = folder / RANKS
     target.unlink(missing_ok=True)
     try:
         os.link(ranks, target)
     except OSError:  # another file system, or one without links
         shutil.copyfile(ranks, target)
-    histogram.write(folder / "histogram.parquet")
-    figures.rank_distribution(histogram, title).savefig(folder / "figures" / "rank_distribution.png")
+    histogram.write(folder / HISTOGRAM)
+    figures.rank_distribution(histogram, title).savefig(folder / FIGURE)
 
 
 def k_metrics(histogram: RankHistogram, counts: DocumentCounts) -> dict[str, float]:
-    """Ce and rbp_<k> with their standard errors from a bootstrap over documents."""
-    names = ["ce", *(f"rbp_{k}" for k in counts.ks)]
+    """CE and rbp_<k> for the k of the counts, with their standard errors from a bootstrap over documents."""
+    names = [Metric.CE, *map(rbp_name, counts.ks)]
     values = [histogram.ce, *(histogram.rbp(k) for k in counts.ks)]
     metrics = dict(zip(names, values, strict=True))
     if len(counts.document) > 1:
         replicates = bootstrap_metrics(counts, document_weights(len(counts.document)))
         errors = replicates.std(axis=0, ddof=1)
-        metrics |= {f"{name}_se": float(e) for name, e in zip(names, errors, strict=True)}
+        metrics |= {se_name(name): float(e) for name, e in zip(names, errors, strict=True)}
     return metrics
 
 
 def size_metrics(non_embedding_params: int) -> dict[str, float]:
-    """S, and its logarithm for the UI, whose scatter charts have no log axis."""
+    """S and its logarithm."""
     return {
-        "non_embedding_params": non_embedding_params,
-        "log10_non_embedding_params": float(np.log10(max(1, non_embedding_params))),
+        Metric.NON_EMBEDDING_PARAMS: non_embedding_params,
+        Metric.LOG10_NON_EMBEDDING_PARAMS: float(np.log10(max(1, non_embedding_params))),
     }
 
 
 def curves(histogram: RankHistogram) -> dict[str, dict[int, float]]:
     """RBP_k and -ln RBP_k over a log grid of k up to |V|, as curves whose step is k."""
     grid = log_grid(histogram.vocab_size)
-    curve = histogram.rbp_curve(grid)
-    positive = (curve > 0) & (curve < 1)
+    return rbp_curves(dict(zip(grid.tolist(), histogram.rbp_curve(grid).tolist(), strict=True)))
+
+
+def rbp_curves(rbp: Mapping[int, float]) -> dict[str, dict[int, float]]:
+    """The two curves that are made of RBP_k by k; -ln RBP_k only where it is finite and positive."""
+    ordered = dict(sorted(rbp.items()))
     return {
-        "rbp_curve": dict(zip(grid.tolist(), curve.tolist(), strict=True)),
-        "neg_log_rbp_curve": dict(zip(grid[positive].tolist(), (-np.log(curve[positive])).tolist(), strict=True)),
+        Metric.RBP_CURVE: ordered,
+        Metric.NEG_LOG_RBP_CURVE: {k: float(-np.log(share)) for k, share in ordered.items() if 0 < share < 1},
     }
+
+
+def for_charts(metrics: Mapping[str, float]) -> dict[str, float]:
+    """What the UI's charts need beside the metrics, because they take them as they are: -ln RBP_1."""
+    share = metrics.get(rbp_name(1), 0.0)
+    return {Metric.NEG_LOG_RBP_1: -math.log(share)} if share > 0 else {}
 
 
 def describe(record: Record) -> str:
     """Markdown for people who meet the run in MLflow: what was measured, the headline numbers, where to look."""
-    tags, params, metrics = record.tags, record.params, record.metrics
-    documents = f"{int(params['dataset.num_documents']):,} documents, " if "dataset.num_documents" in params else ""
-    lines = [f"**{tags['rbptrack.model']}** on **{tags['rbptrack.dataset']}**"]
-    if "num_tokens" in metrics:
-        lines[0] += f": {documents}{metrics['num_tokens']:,.0f} scored tokens."
-    shown = ["ce", *(f"rbp_{k}" for k in (1, 10, 100))]
-    shown = [name for name in shown if name in metrics]
-    heads = {"ce": "CE (nats)"} | {name: name.upper() for name in shown if name != "ce"}
+    tags, params, metrics = record.tags, MeasurementParams.read(record.params), record.metrics
+    documents = "" if params.num_documents is None else f"{params.num_documents:,} documents, "
+    lines = [f"**{tags[Tag.MODEL]}** on **{tags[Tag.DATASET]}**"]
+    if Metric.NUM_TOKENS in metrics:
+        lines[0] += f": {documents}{metrics[Metric.NUM_TOKENS]:,.0f} scored tokens."
+    heads = {Metric.CE: "CE (nats)"} | {rbp_name(k): f"RBP_{k}" for k in HEADLINE_KS}
+    shown = [name for name in heads if name in metrics]
     values = [_with_error(metrics, name) for name in shown]
     lines += ["", f"| {' | '.join(heads[n] for n in shown)} |", f"|{'---|' * len(shown)}", f"| {' | '.join(values)} |"]
     facts = []
-    if "non_embedding_params" in metrics:
-        facts.append(f"S = {metrics['non_embedding_params']:,.0f} parameters without embeddings and head")
-    facts += [f"weights {params['model.dtype']}"] if "model.dtype" in params else []
-    if "dataset.sequence" in params:
-        facts.append(f"sequences of {params.get('dataset.seq_len', '?')} tokens ({params['dataset.sequence']})")
+    if Metric.NON_EMBEDDING_PARAMS in metrics:
+        facts.append(f"S = {metrics[Metric.NON_EMBEDDING_PARAMS]:,.0f} parameters without embeddings and head")
+    facts += [f"weights {params.dtype}"] if params.dtype else []
+    if params.sequence:
+        facts.append(f"sequences of {params.seq_len or '?'} tokens ({params.sequence})")
     lines += ["", "; ".join(facts) + "." if facts else ""]
-    sources = [_source("Model", "", params.get("model.repo", ""), params.get("model.commit", ""))]
-    sources += [_source("Dataset", "datasets/", params.get("dataset.repo", ""), params.get("dataset.commit", ""))]
+    sources = [_source("Model", "", params.repo, params.commit)]
+    sources += [_source("Dataset", "datasets/", params.dataset_repo, params.dataset_commit)]
     lines += ["", "  \n".join(s for s in sources if s)] if any(sources) else []
-    if "rbptrack.imported" in tags:
-        lines += ["", f"Imported ({tags['rbptrack.imported']}); what it lacks was not in the source."]
-    if tags.get("rbptrack.sweep"):
-        lines += ["", f"Sweep `{tags['rbptrack.sweep']}`; every k, window and fit derives from `ranks.parquet`."]
+    if Tag.IMPORTED in tags:
+        lines += ["", f"Imported ({tags[Tag.IMPORTED]}); what it lacks was not in the source."]
+    if tags.get(Tag.SWEEP):
+        lines += ["", f"Sweep `{tags[Tag.SWEEP]}`; every k, window and fit derives from `{RANKS}`."]
     return "\n".join(lines)
 
 
 def color(record: Record) -> dict[str, str]:
     """The tag that gives a run its colour in MLflow's charts: from dark to light with log S, 1e3.5 to 1e11."""
-    if "log10_non_embedding_params" not in record.metrics:
+    if Metric.LOG10_NON_EMBEDDING_PARAMS not in record.metrics:
         return {}
-    place = (record.metrics["log10_non_embedding_params"] - 3.5) / 7.5
-    return {"mlflow.runColor": mpl.colors.to_hex(mpl.colormaps["viridis"](min(1.0, max(0.0, place))))}
+    share = (record.metrics[Metric.LOG10_NON_EMBEDDING_PARAMS] - 3.5) / 7.5
+    return {"mlflow.runColor": mpl.colors.to_hex(mpl.colormaps["viridis"](min(1.0, max(0.0, share))))}
 
 
 def _with_error(metrics: Mapping[str, float], name: str) -> str:
-    error = metrics.get(f"{name}_se")
+    error = metrics.get(se_name(name))
     return f"{metrics[name]:.4f}" + (f" ± {error:.4f}" if error is not None else "")
 
 
-def _source(what: str, prefix: str, repo: str, commit: str) -> str:
+def _source(what: str, prefix: str, repo: str | None, commit: str | None) -> str:
     if repo:
-        revision = commit.partition("@")[2]
+        revision = (commit or "").partition("@")[2]
         return f"{what}: [{repo}](https://huggingface.co/{prefix}{repo}/tree/{revision or 'main'})"
     return f"{what}: local, `{commit[:23]}`" if commit else ""

@@ -1,10 +1,67 @@
-"""What a store's runs are tagged with: the names that every writer and reader shares."""
+"""What a store's runs are called and hold: every tag, param and metric name that is written and read again.
+
+Writers, readers, imports, the Python API, the UI's view and the synthetic store take the names from here, so that what
+one of them writes every other one finds.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from importlib.metadata import version
+from typing import Annotated, Any, Self, get_args, get_type_hints
 
+from rbptrack.ranks import is_rbp_column, se_name
+from rbptrack.sources.fingerprint import SCORING_VERSION
 from rbptrack.version import __version__
+
+_SOURCES_CHARACTERS = 8000  # of an analysis's list of run ids; MLflow cuts no tag shorter
+
+
+class Kind:
+    """Values of the tag `rbptrack.kind`."""
+
+    MEASUREMENT = "measurement"
+    SWEEP = "sweep"
+    ANALYSIS = "analysis"
+    TRAINING = "training"
+
+
+class Tag:
+    """Names of tags."""
+
+    PREFIX = "rbptrack."
+    KIND = "rbptrack.kind"
+    VERSION = "rbptrack.version"
+    FINGERPRINT = "rbptrack.fingerprint"
+    FAMILY = "rbptrack.family"
+    SIZE = "rbptrack.size"
+    MODEL = "rbptrack.model"
+    DATASET = "rbptrack.dataset"
+    SWEEP = "rbptrack.sweep"
+    RECORD = "rbptrack.record"  # the id of a record, by which it is delivered once
+    FORCED = "rbptrack.forced"  # measured again although it had been measured
+    IMPORTED = "rbptrack.imported"  # where an imported measurement came from
+    TOKENS = "rbptrack.tokens"  # "left out" where a bundle's rank table lacks the ids of the target tokens
+    CHANGED = "rbptrack.changed"  # whether rbptrack's files differ from its commit
+    ANALYZER = "rbptrack.analyzer"
+    SOURCES = "rbptrack.sources"  # run ids that an analysis read
+    PROCESS = "rbptrack.process"  # which process works on the run
+    HEARTBEAT = "rbptrack.heartbeat"  # when that process last said that it lives
+    CLAIM = "rbptrack.claim"
+    RESUMED = "rbptrack.resumed"
+    LATER = "rbptrack.later/"  # prefix of a param whose value changed after it was first logged
+    NOTE = "mlflow.note.content"
+
+
+OF_THE_PROCESS = (Tag.PROCESS, Tag.HEARTBEAT, Tag.CLAIM, Tag.RESUMED)
+"""Tags that say how a measurement was made rather than what it is: a copy of it does not take them along."""
+
+
+def tag_is(tag: str, value: str) -> str:
+    """A filter in MLflow's words: runs whose tag has this value."""
+    return f"tags.`{tag}` = '{value}'"
 
 
 @dataclass(frozen=True)
@@ -34,14 +91,181 @@ class MeasurementTags:
         return f"{self.model} / {self.dataset}"
 
     def tags(self) -> dict[str, str]:
-        """The tags of the measurement's run, each with the prefix `rbptrack.`."""
+        """The tags of the measurement's run."""
         return {
-            "rbptrack.kind": "measurement",
-            "rbptrack.version": __version__,
-            "rbptrack.fingerprint": self.fingerprint,
-            "rbptrack.family": self.family,
-            "rbptrack.size": self.size,
-            "rbptrack.model": self.model,
-            "rbptrack.dataset": self.dataset,
-            "rbptrack.sweep": self.sweep,
+            Tag.KIND: Kind.MEASUREMENT,
+            Tag.VERSION: __version__,
+            Tag.FINGERPRINT: self.fingerprint,
+            Tag.FAMILY: self.family,
+            Tag.SIZE: self.size,
+            Tag.MODEL: self.model,
+            Tag.DATASET: self.dataset,
+            Tag.SWEEP: self.sweep,
         }
+
+
+def sweep_tags(sweep: str, command: str) -> dict[str, str]:
+    """The tags of a sweep's own run; the command line is its description in the UI."""
+    return {Tag.KIND: Kind.SWEEP, Tag.SWEEP: sweep, Tag.NOTE: f"`{command}`"}
+
+
+def analysis_tags(analyzer: str, sweep: str, run_ids: Sequence[str] = ()) -> dict[str, str]:
+    """The tags of an analysis's run; run_ids are the measurements that it read."""
+    tags = {Tag.KIND: Kind.ANALYSIS, Tag.ANALYZER: analyzer, Tag.SWEEP: sweep}
+    return tags | ({Tag.SOURCES: ",".join(run_ids)[:_SOURCES_CHARACTERS]} if run_ids else {})
+
+
+def training_tags(family: str, dataset: str) -> dict[str, str]:
+    """The tags of a run that follows a model while it is trained."""
+    return {Tag.KIND: Kind.TRAINING, Tag.DATASET: dataset, Tag.FAMILY: family}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedParams:
+    """Params that are known once model and texts have been read. None: not known, as of an imported measurement.
+
+    Attributes:
+        commit: of the model: `id@commit`, or a hash of its files.
+        non_embedding_params: S.
+        total_params: every parameter, tied ones once.
+        vocab_size: |V|.
+        device: where the model was.
+        dataset_commit: of the dataset: `id@commit`, or a hash of its files.
+        texts_hash: SHA-256 over the texts.
+        num_documents: how many texts were read.
+
+    """
+
+    commit: Annotated[str | None, "model.commit"]
+    non_embedding_params: Annotated[int | None, "model.non_embedding_params"]
+    total_params: Annotated[int | None, "model.total_params"]
+    vocab_size: Annotated[int | None, "model.vocab_size"]
+    device: Annotated[str | None, "model.device_used"]
+    dataset_commit: Annotated[str | None, "dataset.commit"]
+    texts_hash: Annotated[str | None, "dataset.texts_hash"]
+    num_documents: Annotated[int | None, "dataset.num_documents"]
+
+    def params(self) -> dict[str, str]:
+        """What is known, by the names of params."""
+        values = {name: getattr(self, attribute) for attribute, name in param_names(type(self)).items()}
+        return {name: str(value) for name, value in values.items() if value is not None}
+
+    @classmethod
+    def read(cls, params: Mapping[str, str]) -> Self:
+        """Read what `params` wrote; None where a param is missing or empty."""
+        return cls(**{a: kind(params.get(name, "")) for a, (name, kind) in _DECLARED[cls].items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasurementParams(ResolvedParams):
+    """All params that say which measurements may be compared; those beside `ResolvedParams` stand in a cell's config.
+
+    Attributes:
+        repo: the model's repository on the hub.
+        revision: the model's revision as it was asked for; sets a training's checkpoints apart.
+        dtype: precision of the weights.
+        tf32: whether float32 products round their factors to TF32.
+        dataset_repo: the dataset's repository on the hub.
+        sequence: the rule by which documents become sequences.
+        seq_len: tokens that the model sees together.
+        context: with `slide`, the tokens that each window repeats of the one before.
+        candidates: against which entries a target is ranked.
+        rank: which rank the metrics count.
+
+    """
+
+    repo: Annotated[str | None, "model.repo"]
+    revision: Annotated[str | None, "model.revision"]
+    dtype: Annotated[str | None, "model.dtype"]
+    tf32: Annotated[bool | None, "model.tf32"]
+    dataset_repo: Annotated[str | None, "dataset.repo"]
+    sequence: Annotated[str | None, "dataset.sequence"]
+    seq_len: Annotated[int | None, "dataset.seq_len"]
+    context: Annotated[int | None, "dataset.context"]
+    candidates: Annotated[str | None, "candidates"]
+    rank: Annotated[str | None, "rank"]
+
+
+def _text(text: str) -> str | None:
+    return text or None
+
+
+def _integer(text: str) -> int | None:
+    return int(float(text)) if text else None  # a table with an empty cell gives 512.0
+
+
+def _flag(text: str) -> bool | None:
+    return text == "True" if text else None
+
+
+_READERS = {str: _text, int: _integer, bool: _flag}
+
+
+def _declared(cls: type[ResolvedParams]) -> dict[str, tuple[str, Any]]:
+    """Attribute -> the param's name, and what reads its text."""
+    hints = get_type_hints(cls, include_extras=True)
+    found = {}
+    for field in fields(cls):
+        annotated, name = get_args(hints[field.name])
+        found[field.name] = name, _READERS[get_args(annotated)[0]]
+    return found
+
+
+_DECLARED = {cls: _declared(cls) for cls in (ResolvedParams, MeasurementParams)}
+
+
+def param_names(cls: type[ResolvedParams] = MeasurementParams) -> dict[str, str]:
+    """Attribute -> the param's name: `non_embedding_params` -> `model.non_embedding_params`."""
+    return {attribute: name for attribute, (name, _) in _DECLARED[cls].items()}
+
+
+VERSIONS = "versions."
+"""The prefix of the params that name the software; `versions.scoring` is raised when a change moves any number."""
+
+
+def software_versions() -> dict[str, str]:
+    """Params that name the software that measures now."""
+    packages = {name: version(name) for name in ("torch", "transformers")}
+    found = {"rbptrack": __version__, "python": platform.python_version(), **packages, "scoring": SCORING_VERSION}
+    return {f"{VERSIONS}{name}": str(value) for name, value in found.items()}
+
+
+PRIVATE_PARAMS = ("tracking.", "plugins.", "model.path", "dataset.path")
+"""Beginnings of params that say where things lie on one machine; a bundle for others leaves them out."""
+
+
+class Metric:
+    """Names of metrics; those of RBP_k are made by `rbptrack.ranks.rbp_name`."""
+
+    CE = "ce"
+    BITS_PER_BYTE = "bits_per_byte"
+    NUM_TOKENS = "num_tokens"
+    TIE_RATE = "tie_rate"
+    NON_EMBEDDING_PARAMS = "non_embedding_params"
+    LOG10_NON_EMBEDDING_PARAMS = "log10_non_embedding_params"  # the UI's scatter charts have no log axis
+    NEG_LOG_RBP_1 = "neg_log_rbp_1"  # the law's ordinate, as the UI's charts take metrics as they are
+    TOKENS_PER_SECOND = "tokens_per_second"
+    PEAK_MEMORY_BYTES = "peak_memory_bytes"
+    BATCH_TOKENS = "batch_tokens"
+    CHUNK_TOKENS = "chunk_tokens"
+    OUT_OF_MEMORY_RECOVERIES = "out_of_memory_recoveries"
+    RBP_CURVE = "rbp_curve"  # its step is k
+    NEG_LOG_RBP_CURVE = "neg_log_rbp_curve"
+    PROGRESS = "progress/"  # prefix: while a cell is measured
+    SYSTEM = "system/"  # prefix: of the machine meanwhile
+
+
+CURVES = (Metric.RBP_CURVE, Metric.NEG_LOG_RBP_CURVE)
+"""Metrics whose steps are k."""
+
+WHILE_MEASURED = (Metric.PROGRESS, Metric.SYSTEM)
+"""Beginnings of metrics that a run shows while it lasts: a copy of the measurement does not take them along."""
+
+HEADLINE_KS = (1, 10, 100)
+"""The k that summaries show."""
+
+
+def is_result(metric: str) -> bool:
+    """Whether a metric is a number that others may have computed: CE, RBP_k and the like, or a standard error."""
+    results = (Metric.CE, Metric.BITS_PER_BYTE, Metric.TIE_RATE, Metric.NUM_TOKENS)
+    return is_rbp_column(metric) or metric in results or metric in map(se_name, results)

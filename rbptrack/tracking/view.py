@@ -12,6 +12,9 @@ import json
 import zlib
 from typing import Any
 
+from rbptrack.ranks import rbp_name
+from rbptrack.tracking.schema import HEADLINE_KS, Kind, Metric, Tag, param_names, tag_is
+
 TAG = "mlflow.sharedViewState."
 _MANY = 10_000
 _LAW, _CURVES, _RUNS = "rbptrack-law", "rbptrack-curves", "rbptrack-runs"
@@ -26,7 +29,7 @@ def preset() -> tuple[str, str]:
 
 def _state() -> dict[str, Any]:
     return {
-        "searchFilter": "tags.`rbptrack.kind` = 'measurement'",
+        "searchFilter": tag_is(Tag.KIND, Kind.MEASUREMENT),
         "orderByKey": "attributes.start_time",
         "orderByAsc": False,
         "startTime": "ALL",
@@ -35,12 +38,9 @@ def _state() -> dict[str, Any]:
         "datasetsFilter": [],
         "selectedColumns": [
             "attributes.`Source`",
-            "tags.`rbptrack.dataset`",
-            "params.`model.non_embedding_params`",
-            "metrics.`ce`",
-            "metrics.`rbp_1`",
-            "metrics.`rbp_10`",
-            "metrics.`num_tokens`",
+            f"tags.`{Tag.DATASET}`",
+            f"params.`{param_names()['non_embedding_params']}`",
+            *(f"metrics.`{name}`" for name in (Metric.CE, rbp_name(1), rbp_name(10), Metric.NUM_TOKENS)),
         ],
         "runsHiddenMode": "SHOW_ALL",
         "isAccordionReordered": True,
@@ -50,14 +50,14 @@ def _state() -> dict[str, Any]:
             _section(_RUNS, "Runs", columns=1),
         ],
         "compareRunCharts": [
-            _line("rbp_curve", "RBP_k against k", scale="linear"),
-            _line("neg_log_rbp_curve", "-ln RBP_k against k", scale="log"),
-            _scatter("ce", "CE against log10 S"),
-            _scatter("neg_log_rbp_1", "-ln RBP_1 against log10 S"),
+            _line(Metric.RBP_CURVE, "RBP_k against k", scale="linear"),
+            _line(Metric.NEG_LOG_RBP_CURVE, "-ln RBP_k against k", scale="log"),
+            _scatter(Metric.CE, "CE against log10 S"),
+            _scatter(Metric.NEG_LOG_RBP_1, "-ln RBP_1 against log10 S"),
             {
                 **_chart("PARALLEL", _RUNS, "size-dataset-rbp", "Size, dataset and RBP"),
                 "selectedParams": ["dataset.name"],
-                "selectedMetrics": ["log10_non_embedding_params", "ce", "rbp_1", "rbp_10", "rbp_100"],
+                "selectedMetrics": [Metric.LOG10_NON_EMBEDDING_PARAMS, Metric.CE, *map(rbp_name, HEADLINE_KS)],
                 "showAllRuns": True,
             },
             {
@@ -108,6 +108,6 @@ def _line(metric: str, title: str, *, scale: str) -> dict[str, Any]:
 def _scatter(metric: str, title: str) -> dict[str, Any]:
     return {
         **_chart("SCATTER", _LAW, f"{metric}-against-size", title),
-        "xaxis": {"key": "log10_non_embedding_params", "type": "METRIC"},
+        "xaxis": {"key": Metric.LOG10_NON_EMBEDDING_PARAMS, "type": "METRIC"},
         "yaxis": {"key": metric, "type": "METRIC"},
     }

@@ -17,7 +17,8 @@ from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.context import source_tags
 from rbptrack.tracking.process import marks
 from rbptrack.tracking.reader import Reader
-from rbptrack.tracking.record import Record, artifacts, color, describe
+from rbptrack.tracking.record import FIGURE, Record, artifacts, color, describe, for_charts
+from rbptrack.tracking.schema import Tag, tag_is
 from rbptrack.tracking.view import TAG as VIEW_TAG
 from rbptrack.tracking.view import preset
 
@@ -54,8 +55,8 @@ class Writer:
         """Make an unfinished run this process's own and RUNNING again; False if there is no such run here."""
         run = self._reopened(run_id)
         if run is not None:
-            times = int(run.data.tags.get("rbptrack.resumed", "0")) + 1
-            self.log(run_id, tags=marks() | {"rbptrack.resumed": str(times)})
+            times = int(run.data.tags.get(Tag.RESUMED, "0")) + 1
+            self.log(run_id, tags=marks() | {Tag.RESUMED: str(times)})
         return run is not None
 
     def _reopened(self, run_id: str) -> Run | None:
@@ -132,7 +133,7 @@ class Writer:
         entries = [Param(k, str(v)) for k, v in params.items() if k not in known]
         for i in range(0, len(entries), _PARAMS):
             client.log_batch(run_id, params=entries[i : i + _PARAMS])
-        return {f"rbptrack.later/{k}": str(v) for k, v in params.items() if known.get(k, str(v)) != str(v)}
+        return {f"{Tag.LATER}{k}": str(v) for k, v in params.items() if known.get(k, str(v)) != str(v)}
 
     def log_folder(self, run_id: str, folder: Path) -> None:
         """Log every file under a folder as an artifact of the run, with its relative path."""
@@ -153,14 +154,14 @@ class Writer:
 
         """
         search = Reader(self.connection).search
-        same = f"tags.`rbptrack.record` = '{record.tags['rbptrack.record']}'"
+        same = tag_is(Tag.RECORD, record.tags[Tag.RECORD])
         if delivered := search(f"{same} and attributes.status = 'FINISHED'", limit=1):
             return delivered[0].run_id
         begun = [run_id] if run_id else [r.run_id for r in search(same)]
         run_id = next((r for r in begun if self._reopened(r)), "")
         run_id = run_id or self.begin(record.name, record.tags, started=record.started)
-        tags = record.tags | color(record) | {"mlflow.note.content": describe(record)}
-        metrics = record.metrics | _for_charts(record.metrics)
+        tags = record.tags | color(record) | {Tag.NOTE: describe(record)}
+        metrics = record.metrics | for_charts(record.metrics)
         self.log(run_id, params=record.params, metrics=metrics, curves=record.curves, tags=tags, at=record.ended)
         client = self.connection.open()
         with self.connection.explained():
@@ -186,16 +187,10 @@ class Writer:
 
 def _log_artifacts(client: MlflowClient, run_id: str, folder: Path) -> None:
     """Log a record's artifacts, and its figure once more, as the UI's image grid takes it."""
-    figure = folder / "figures" / "rank_distribution.png"
+    figure = folder / FIGURE
     if figure.exists() and "mlflow.loggedImages" not in client.get_run(run_id).data.tags:
         with Image.open(figure) as image:
             client.log_image(run_id, image, key="rank_distribution", step=0)
     for path in artifacts(folder):
         parent = path.relative_to(folder).parent.as_posix()
         client.log_artifact(run_id, str(path), None if parent == "." else parent)
-
-
-def _for_charts(metrics: Mapping[str, float]) -> dict[str, float]:
-    """-ln RBP_1, the law's ordinate: the UI's charts take metrics as they are."""
-    share = metrics.get("rbp_1", 0.0)
-    return {"neg_log_rbp_1": -math.log(share)} if share > 0 else {}
