@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 from rbptrack.version import __version__
 
 if TYPE_CHECKING:
-    from rbptrack.api import Measurement, analyze, measure, runs
+    from rbptrack.api import LoggableMeasurement, analyze, measure, runs
     from rbptrack.callback import RankCallback
+    from rbptrack.measurement import Measurement
 
-__all__ = ["Measurement", "RankCallback", "__version__", "analyze", "measure", "runs"]
+__all__ = ["LoggableMeasurement", "Measurement", "RankCallback", "__version__", "analyze", "measure", "runs"]
 
 _LAZY = {
-    "Measurement": "api",
+    "LoggableMeasurement": "api",
+    "Measurement": "measurement",
     "RankCallback": "callback",
     "analyze": "api",
     "measure": "api",

@@ -1,6 +1,6 @@
 """The Python API: `rbptrack.measure`, `rbptrack.runs`, `rbptrack.analyze`; see docs/python.md.
 
-Nothing here needs a config file. What is measured is logged only where `Measurement.log` is called.
+Nothing here needs a config file. What is measured is logged only where `log` of a measurement is called.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,16 +21,16 @@ from rbptrack.analysis.contract import Report, Runs
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.console import compact
 from rbptrack.errors import BadInput
-from rbptrack.ranks import RankHistogram, RankTable
+from rbptrack.measurement import Measurement
+from rbptrack.ranks import DocumentCounts
 from rbptrack.reporting.discovery import discover
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.tracking import Connection, MeasurementTags, Reader, Writer
-from rbptrack.tracking.record import Record, add_artifacts, curves, k_metrics, size_metrics
+from rbptrack.tracking.record import Record, add_artifacts, k_metrics
+from rbptrack.tracking.schema import HEADLINE_KS, MeasurementParams, software_versions
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-    from rbptrack.engine import measure as loop
 
 KS = (1, 3, 10, 30, 100)
 
@@ -43,67 +43,37 @@ class _Folder:
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """What a model says about texts: every token's rank, and all that derives from it.
+@dataclass(frozen=True, kw_only=True)
+class LoggableMeasurement(Measurement):
+    """A measurement that knows which model and texts it is of, so that it can be logged.
 
     Attributes:
-        model: its name; family and size joined.
-        family: its family; by default the architecture's name.
+        family: the model's family; by default the architecture's name.
         size: its size label; by default S, shortened.
         dataset: name of the texts.
-        non_embedding_params: S, counted from the module.
-        facts: what else determines the numbers or was found: sequence rule, precision, hash of the texts.
+        params: what else determines the numbers, as a run's params.
 
     """
 
-    model: str
     family: str
     size: str
     dataset: str
-    non_embedding_params: int
-    facts: dict[str, object]
-    _result: loop.Measurement = field(repr=False)
+    params: MeasurementParams
     _folder: _Folder = field(repr=False)  # holds the rank table while this object lives
 
     @property
-    def ce(self) -> float:
-        """Mean of -ln p(target) over scored tokens, nats."""
-        return self._result.ce
-
-    def rbp(self, k: int) -> float:
-        """RBP_k, the share of scored tokens with rank <= k. BadInput unless 1 <= k <= |V|."""
-        return self._result.rbp(k)
+    def model(self) -> str:
+        """The model's name: family and size joined, and the revision of a checkpoint: `pythia-70m@step1000`."""
+        return f"{self.family}-{self.size}" + (f"@{self.params.revision}" if self.params.revision != "main" else "")
 
     @property
-    def num_tokens(self) -> int:
-        """How many tokens were scored."""
-        return self._result.num_tokens
-
-    @property
-    def tie_rate(self) -> float:
-        """Share of scored tokens whose logit another entry equals."""
-        return self._result.tie_rate
-
-    @property
-    def bits_per_byte(self) -> float:
-        """Bits that the model spends per UTF-8 byte of scored text."""
-        return self._result.bits_per_byte
-
-    @property
-    def ranks(self) -> RankTable:
-        """One row per scored token, in text order; read from disk at each call."""
-        return self._result.ranks
-
-    @property
-    def histogram(self) -> RankHistogram:
-        """Exact counts by rank."""
-        return self._result.histogram
+    def non_embedding_params(self) -> int:
+        """S, counted from the module."""
+        return self.params.non_embedding_params or 0
 
     def metrics(self, ks: Sequence[int] = KS) -> dict[str, float]:
-        """Ce and rbp_<k> with their standard errors (`<metric>_se`) from resampling documents; k above |V| left out."""
-        kept = [k for k in ks if k <= self.histogram.vocab_size]
-        return k_metrics(self.histogram, self.ranks.document_counts(kept))
+        """CE and rbp_<k> with their standard errors (`<metric>_se`) from resampling documents; k above |V| left out."""
+        return k_metrics(self.histogram, self._document_counts(ks))
 
     def log(
         self,
@@ -134,17 +104,17 @@ class Measurement:
         about = MeasurementTags(self._fingerprint(), self.family, self.size, self.model, self.dataset, sweep)
         if known := Reader(connection).find(about.fingerprint):
             return known
-        record = Record(about.title, about.tags() | (tags or {}), {k: str(v) for k, v in self.facts.items()})
-        record.ended = record.started
-        record.metrics = self.metrics(ks) | size_metrics(self.non_embedding_params)
-        record.metrics |= {"num_tokens": self.num_tokens, "tie_rate": self.tie_rate}
-        record.metrics |= {"bits_per_byte": self.bits_per_byte}
-        record.curves = curves(self.histogram)
-        digest = str(self.facts["dataset.texts_hash"])[:36]
+        record = Record(about.title, about.tags() | (tags or {}), self.params.params() | software_versions())
+        counts = self._document_counts(ks)
+        record.add_results(self, non_embedding_params=self.non_embedding_params, counts=counts)
+        digest = str(self.params.texts_hash)[:36]  # as much as MLflow takes
         record.dataset = {"name": self.dataset, "digest": digest, "source": "texts in memory", "profile": "{}"}
         with tempfile.TemporaryDirectory() as name:
-            add_artifacts(Path(name), ranks=self._result.path, histogram=self.histogram, title=about.title)
+            add_artifacts(Path(name), ranks=self.path, histogram=self.histogram, title=about.title)
             return Writer(connection).deliver(record, Path(name))
+
+    def _document_counts(self, ks: Sequence[int]) -> DocumentCounts:
+        return self.ranks.document_counts([k for k in ks if k <= self.histogram.vocab_size])
 
     def _fingerprint(self) -> str:
         """The numbers themselves stand for the weights, which are in memory and may be trained on."""
@@ -152,10 +122,13 @@ class Measurement:
         ranks = self.ranks
         for name in ("greater", "ties", "logprob"):
             content.update(np.ascontiguousarray(ranks.column(name)).tobytes())
-        return fingerprint({"model": self.model, "measured": content.hexdigest(), **self.facts})
+        settings = replace(self.params, device=None).params()
+        return fingerprint(
+            {"model": self.model, "measured": content.hexdigest(), "scoring": SCORING_VERSION, **settings}
+        )
 
     def __str__(self) -> str:
-        shown = ", ".join(f"RBP_{k} {self.rbp(k):.4f}" for k in (1, 10, 100) if k <= self.histogram.vocab_size)
+        shown = ", ".join(f"RBP_{k} {self.rbp(k):.4f}" for k in HEADLINE_KS if k <= self.histogram.vocab_size)
         return f"{self.model} / {self.dataset}: {self.num_tokens:,} tokens, CE {self.ce:.4f}, {shown}"
 
 
@@ -170,8 +143,9 @@ def measure(
     seq_len: int = 512,
     context: int = 32,
     sequence: str = "slide",
+    revision: str = "main",
     batch_tokens: int | None = None,
-) -> Measurement:
+) -> LoggableMeasurement:
     """Rank every token of texts with a transformers causal language model that you have already.
 
     The model stays on its device and in its precision; its training mode is restored.
@@ -186,6 +160,7 @@ def measure(
         seq_len: tokens that the model sees together; at most its maximum.
         context: with `slide`, the tokens that each sequence repeats of the one before.
         sequence: `slide` (every token scored once), `truncate` (the first seq_len tokens of each text) or `pack`.
+        revision: names a checkpoint (`step1000`), where several of one size are measured.
         batch_tokens: tokens of one forward pass; by default the engine's own choice.
 
     Raises:
@@ -194,10 +169,12 @@ def measure(
         MeasurementError: the logits hold a NaN or an infinity.
 
     """
-    from rbptrack.config.schema import DatasetConfig, EngineConfig, SequenceRule
+    import torch
+
+    from rbptrack.config.schema import Candidates, DatasetConfig, EngineConfig, Rank, SequenceRule
     from rbptrack.corpus.documents import Document
     from rbptrack.corpus.sequences import build_corpus
-    from rbptrack.engine import measure as loop
+    from rbptrack.engine.measure import measure as measure_corpus
     from rbptrack.models.architecture import check_fit
     from rbptrack.models.loading import of_module
 
@@ -221,24 +198,34 @@ def measure(
         split = of_module(model, type(model).__name__)
         engine = EngineConfig() if batch_tokens is None else EngineConfig(batch_tokens=batch_tokens)
         ks = tuple(k for k in KS if k <= split.vocab_size)
-        result = loop.measure(split, corpus, ks=ks, engine=engine, folder=folder.path)
+        result = measure_corpus(split, corpus, ks=ks, engine=engine, folder=folder.path)
     finally:
         model.train(training)
     architecture: Any = model.config
     family, size = family or str(architecture.model_type), size or compact(split.non_embedding_params)
-    facts = {
-        "model.dtype": str(model.dtype).removeprefix("torch."),
-        "model.non_embedding_params": split.non_embedding_params,
-        "model.total_params": split.total_params,
-        "model.vocab_size": split.vocab_size,
-        "dataset.sequence": sequence,
-        "dataset.seq_len": seq_len,
-        "dataset.context": context,
-        "dataset.texts_hash": corpus.texts_hash,
-        "dataset.num_documents": len(corpus.document_ids),
-        "versions.scoring": SCORING_VERSION,
-    }
-    return Measurement(f"{family}-{size}", family, size, dataset, split.non_embedding_params, facts, result, folder)
+    params = MeasurementParams(
+        repo=None,
+        revision=revision,
+        commit=None,  # weights in memory have none that others could look up
+        dtype=str(model.dtype).removeprefix("torch."),
+        tf32=split.device.type == "cuda" and torch.get_float32_matmul_precision() != "highest",
+        non_embedding_params=split.non_embedding_params,
+        total_params=split.total_params,
+        vocab_size=split.vocab_size,
+        device=str(split.device),
+        split_difference=None,
+        dataset_repo=None,
+        dataset_commit=None,
+        sequence=sequence,
+        seq_len=seq_len,
+        context=context,
+        texts_hash=corpus.texts_hash,
+        num_documents=len(corpus.document_ids),
+        candidates=Candidates.vocabulary.value,
+        rank=Rank.paper.value,
+    )
+    found = {f.name: getattr(result, f.name) for f in fields(result)}
+    return LoggableMeasurement(**found, family=family, size=size, dataset=dataset, params=params, _folder=folder)
 
 
 def runs(

@@ -9,7 +9,9 @@ from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerContro
 
 from rbptrack import api
 from rbptrack.config.schema import TrackingConfig
+from rbptrack.ranks import rbp_name
 from rbptrack.tracking import Connection, Writer
+from rbptrack.tracking.schema import Metric, software_versions, training_tags
 
 
 class RankCallback(TrainerCallback):
@@ -64,7 +66,8 @@ class RankCallback(TrainerCallback):
         """Measure, and add the numbers to those of the evaluation."""
         if state.is_world_process_zero:
             found = {
-                f"eval_{'rank_ce' if k == 'ce' else k}": v for k, v in self._measure(state, kwargs["model"]).items()
+                f"eval_{'rank_ce' if k == Metric.CE else k}": v
+                for k, v in self._measure(state, kwargs["model"]).items()
             }
             kwargs.get("metrics", {}).update(found)
             state.log_history.append({"step": state.global_step, **found})
@@ -80,13 +83,15 @@ class RankCallback(TrainerCallback):
     def _measure(self, state: TrainerState, model: Any) -> dict[str, float]:
         whole = getattr(model, "module", model)  # within DataParallel
         found = api.measure(whole, self._tokenizer, self._texts, dataset=self._dataset, **self._measuring)
-        metrics = {"ce": found.ce} | {f"rbp_{k}": found.rbp(k) for k in self._ks if k <= found.histogram.vocab_size}
+        metrics = {Metric.CE: found.ce} | {
+            rbp_name(k): found.rbp(k) for k in self._ks if k <= found.histogram.vocab_size
+        }
         if self._writer:
             if not self._run_id:
                 self._run_id = self._writer.begin(
                     self._name or f"training {found.family} / {self._dataset}",
-                    {"rbptrack.kind": "training", "rbptrack.dataset": self._dataset, "rbptrack.family": found.family},
+                    training_tags(found.family, self._dataset),
                 )
-                self._writer.log(self._run_id, params=found.facts)
+                self._writer.log(self._run_id, params=found.params.params() | software_versions())
             self._writer.log(self._run_id, metrics=metrics, step=state.global_step)
         return metrics

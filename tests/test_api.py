@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -13,8 +14,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import rbptrack
+from rbptrack.analysis.families import families
 from rbptrack.errors import BadInput
-from tests.conftest import EMBEDDED, ROOT
+from tests.conftest import EMBEDDED, ROOT, Program
 
 TEXTS = [
     "import os\n\n\ndef walk(path):\n    return os.listdir(path)\n" * 3,
@@ -81,6 +83,26 @@ def test_its_numbers_are_those_of_the_definition(nano: tuple[object, object], tm
     assert found.non_embedding_params == 5676
     assert (found.family, found.size) == ("gpt_neox", "5.68k")
     assert {"ce", "ce_se", "rbp_1", "rbp_100_se"} <= set(found.metrics())
+
+
+def test_its_runs_join_those_of_the_command_line(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nano: tuple[object, object]
+) -> None:
+    """One size measured by a command, another in Python, on the same texts with the same settings: one family."""
+    monkeypatch.chdir(tmp_path)
+    Path("texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    words = ["model=nano/15k", "dataset=files", "dataset.files=[texts.jsonl]", "dataset.name=two", "dataset.seq_len=64"]
+    done = program("-m", *words, "dataset.context=32", "dataset.sequence=slide,truncate", "analyzers=[]", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for rule in ("slide", "truncate"):
+        settings = {"family": "nano", "size": "6k", "dataset": "two", "seq_len": 64, "sequence": rule}
+        rbptrack.measure(*nano, TEXTS, **settings).log()  # type: ignore[arg-type]
+    notes: list[str] = []
+    runs = rbptrack.runs()
+    found = families(runs, notes)
+    assert [(f.name, f.labels) for f in found] == [(f"nano {rule}", ["6k", "15k"]) for rule in ("slide", "truncate")]
+    assert notes == ["nano on two: its runs mix sequence (slide: 2 runs; truncate: 2 runs). Not compared across."]
+    assert runs.frame.notna().all()[["revision", "candidates", "rank", "dtype", "context", "software"]].all()
 
 
 @pytest.mark.parametrize(

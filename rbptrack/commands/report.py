@@ -16,6 +16,7 @@ from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import Findings, analyze_all, choose
 from rbptrack.tracking import Connection, Reader, Writer
+from rbptrack.tracking.schema import analysis_tags
 
 
 def _read(arguments: Sequence[str]) -> Request:
@@ -55,8 +56,7 @@ def _write(
         facts = [("command", command), ("store", reader.connection.shown)]
         page = render(scope, runs, found.sections, facts=facts, silent=found.silent)
         (folder / "report.html").write_text(page, encoding="utf-8")
-        tags = {"rbptrack.kind": "analysis", "rbptrack.analyzer": "report", "rbptrack.sweep": sweep}
-        run_id = of_sweep or writer.begin(f"report / {scope}", tags)
+        run_id = of_sweep or writer.begin(f"report / {scope}", analysis_tags("report", sweep))
         try:
             writer.log_folder(run_id, folder)
         finally:

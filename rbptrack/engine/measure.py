@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,73 +24,13 @@ from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine.batches import Batch, batch_of, compose
 from rbptrack.engine.executor import Engine
 from rbptrack.errors import MeasurementError
+from rbptrack.measurement import Measurement
 from rbptrack.models.loading import CausalModel
 from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable
 from rbptrack.scoring.scorer import Scores
 
 Progress = Callable[[int], None]
 _SCORED = ("greater", "ties", "logprob")
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """What one model says about one dataset.
-
-    Attributes:
-        path: the rank table, Parquet.
-        histogram: counts by rank.
-        counts: per-document sums for the k that were asked for.
-        num_bytes: UTF-8 bytes of the scored tokens' text.
-        tied: scored tokens whose logit another entry equals.
-        seconds: wall time of the forward passes and scoring that this process did.
-        fresh_tokens: scored tokens that this process measured; the others were continued from disk.
-        peak_memory_bytes: of the process (host) or of the device.
-        batch_tokens: tokens per batch, as chosen.
-        chunk_tokens: rows of logits at a time, as chosen, or as it was after memory ran out.
-        notes: what was changed on the way: because memory ran out, or because a kernel did not prove itself.
-
-    """
-
-    path: Path
-    histogram: RankHistogram
-    counts: DocumentCounts
-    num_bytes: int
-    tied: int
-    seconds: float
-    fresh_tokens: int
-    peak_memory_bytes: int
-    batch_tokens: int
-    chunk_tokens: int
-    notes: tuple[str, ...]
-
-    @property
-    def num_tokens(self) -> int:
-        """How many tokens were scored."""
-        return self.histogram.num_tokens
-
-    @property
-    def ce(self) -> float:
-        """Mean of -ln p(target), nats."""
-        return self.histogram.ce
-
-    @property
-    def bits_per_byte(self) -> float:
-        """Bits that the model spends per UTF-8 byte of scored text."""
-        return float(self.ce * self.num_tokens / (np.log(2) * self.num_bytes))
-
-    @property
-    def tie_rate(self) -> float:
-        """Share of scored tokens whose logit another entry equals."""
-        return self.tied / self.num_tokens
-
-    def rbp(self, k: int) -> float:
-        """RBP_k = Pr(R <= k)."""
-        return self.histogram.rbp(k)
-
-    @property
-    def ranks(self) -> RankTable:
-        """The rank table, read from disk."""
-        return RankTable.read(self.path)
 
 
 def measure(

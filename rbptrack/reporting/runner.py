@@ -20,6 +20,7 @@ from rbptrack.reporting.discovery import Plugins
 from rbptrack.reporting.files import DrawingProcess, ReportFiles
 from rbptrack.reporting.page import InlineFigure, Section, render
 from rbptrack.tracking import Writer
+from rbptrack.tracking.schema import analysis_tags
 
 ORDER = (
     "power_law",
@@ -126,12 +127,7 @@ def _log(writer: Writer, runs: Runs, job: _Job, sweep: str) -> tuple[Section, st
     drawn = {name: InlineFigure(svg, report.drawings[name].caption) for name, svg in job.files.svgs().items()}
     report.drawings.clear()  # megabytes each, and drawn by now
     scope = sweep or f"{len(runs)} measurements"
-    tags = {
-        "rbptrack.kind": "analysis",
-        "rbptrack.analyzer": analyzer.name,
-        "rbptrack.sweep": sweep,
-        "rbptrack.sources": ",".join(runs.frame["run_id"])[:8000],
-    }
+    tags = analysis_tags(analyzer.name, sweep, list(runs.frame["run_id"]))
     run_id = writer.begin(f"{analyzer.name} / {scope}", tags)
     try:
         writer.log(run_id, params={f.name: getattr(analyzer, f.name) for f in fields(analyzer)})

@@ -14,6 +14,7 @@ from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import Findings, analyze_all
 from rbptrack.sweep.outcome import Outcome, cells_frame
 from rbptrack.tracking import Connection, Reader, Writer
+from rbptrack.tracking.schema import sweep_tags
 
 
 def analyze_sweep(
@@ -43,11 +44,7 @@ def analyze_sweep(
     connection = Connection(settings.tracking)
     reader, writer = Reader(connection), Writer(connection)
     run_ids = [o.run_id for o in outcomes if o.run_id and o.status in ("measured", "skipped")]
-    run_id = writer.begin(
-        f"sweep {name}",
-        {"rbptrack.kind": "sweep", "rbptrack.sweep": name, "mlflow.note.content": f"`{command}`"},
-        started=began,
-    )
+    run_id = writer.begin(f"sweep {name}", sweep_tags(name, command), started=began)
     found = Findings()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

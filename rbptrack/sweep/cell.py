@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,18 +12,18 @@ from filelock import FileLock
 
 from rbptrack.console import CellProgress, say
 from rbptrack.errors import BadInput, RbptrackError, StoreAway, disk_trouble
-from rbptrack.sources.fingerprint import SCORING_VERSION
+from rbptrack.measurement import Measurement
+from rbptrack.ranks import is_rbp_column, rbp_name
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import CellFailed, Outcome
 from rbptrack.sweep.resolve import Resolved
 from rbptrack.tracking import Live, Reader, Writer, claim
 from rbptrack.tracking import outbox as spool
-from rbptrack.tracking.record import Record, add_artifacts, curves, k_metrics, size_metrics
-from rbptrack.version import __version__
+from rbptrack.tracking.record import Record, add_artifacts, k_metrics
+from rbptrack.tracking.schema import ResolvedParams, Tag, software_versions
 
 if TYPE_CHECKING:  # torch, transformers and datasets load only where a model runs
     from rbptrack.corpus.sequences import Corpus
-    from rbptrack.engine.measure import Measurement
     from rbptrack.models.loading import CausalModel
 
 
@@ -73,12 +71,13 @@ def _skipped(cell: Resolved, delivery: Delivery, run_id: str) -> Outcome:
     about, reader = delivery.about, Reader(delivery.connection)
     logged = reader.run(run_id)
     metrics = dict(logged.metrics)
-    ks, notes = _usable_ks(cell.ks, int(logged.params["model.vocab_size"]), about.model)
-    lacking = tuple(k for k in ks if f"rbp_{k}" not in metrics)
+    vocab_size = ResolvedParams.read(logged.params).vocab_size or 0
+    ks, notes = _usable_ks(cell.ks, vocab_size, about.model)
+    lacking = tuple(k for k in ks if rbp_name(k) not in metrics)
     if lacking:
         ranks = reader.ranks(run_id)
         added = k_metrics(ranks.histogram(), ranks.document_counts(lacking))
-        Writer(delivery.connection).log(run_id, metrics={k: v for k, v in added.items() if k.startswith("rbp_")})
+        Writer(delivery.connection).log(run_id, metrics={k: v for k, v in added.items() if is_rbp_column(k)})
         metrics |= added
     return Outcome(about.title, about.model, about.dataset, "skipped", run_id, numbers=metrics, notes=notes)
 
@@ -166,8 +165,8 @@ def _begin(record: Record, delivery: Delivery) -> tuple[str, bool]:
 def _record(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Delivery) -> Record:
     """What is known of the measurement before it begins."""
     about = delivery.about
-    record = Record(about.title, about.tags(), dict(delivery.params) | _facts(cell, corpus, model))
-    record.tags |= {"rbptrack.forced": "yes"} if delivery.force else {}
+    record = Record(about.title, about.tags(), dict(delivery.params) | _resolved(cell, corpus, model))
+    record.tags |= {Tag.FORCED: "yes"} if delivery.force else {}
     record.dataset = {
         "name": about.dataset,
         "digest": corpus.texts_hash[:36],  # as much as MLflow takes
@@ -177,54 +176,26 @@ def _record(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Delive
     return record
 
 
-def _facts(cell: Resolved, corpus: Corpus, model: CausalModel) -> dict[str, str]:
+def _resolved(cell: Resolved, corpus: Corpus, model: CausalModel) -> dict[str, str]:
     """What was resolved at run time: params beside the config's."""
-    import torch
-    import transformers
-
-    found = {
-        "model.commit": cell.weights.identity,
-        "model.non_embedding_params": model.non_embedding_params,
-        "model.total_params": model.total_params,
-        "model.vocab_size": model.vocab_size,
-        "model.device_used": str(model.device) if model.group is None else str(model.group),
-        "dataset.commit": cell.texts.identity,
-        "dataset.texts_hash": corpus.texts_hash,
-        "dataset.num_documents": len(corpus.document_ids),
-        "versions.rbptrack": __version__,
-        "versions.python": platform.python_version(),
-        "versions.torch": torch.__version__,
-        "versions.transformers": transformers.__version__,
-        "versions.scoring": SCORING_VERSION,
-    }
-    if model.group is not None:
-        found["model.split_difference"] = f"{model.group.loaded.drift:.2g}"  # of logits, share by share
-    return {name: str(value) for name, value in found.items()}
+    found = ResolvedParams(
+        commit=cell.weights.identity,
+        non_embedding_params=model.non_embedding_params,
+        total_params=model.total_params,
+        vocab_size=model.vocab_size,
+        device=str(model.device) if model.group is None else str(model.group),
+        split_difference=None if model.group is None else f"{model.group.loaded.drift:.2g}",
+        dataset_commit=cell.texts.identity,
+        texts_hash=corpus.texts_hash,
+        num_documents=len(corpus.document_ids),
+    )
+    return found.params() | software_versions()
 
 
 def _complete(record: Record, result: Measurement, model: CausalModel, delivery: Delivery) -> Path:
     """Fill in what was measured, and lay the artifacts beside it; returns the record's folder."""
-    fill(record, result, non_embedding_params=model.non_embedding_params)
+    record.add_results(result, non_embedding_params=model.non_embedding_params)
     made = result.path.parent / "record"
     add_artifacts(made, ranks=result.path, histogram=result.histogram, title=record.name)
     (made / "config.yaml").write_text(delivery.yaml, encoding="utf-8")
     return made
-
-
-def fill(record: Record, result: Measurement, *, non_embedding_params: int) -> None:
-    """Metrics and curves of a finished measurement."""
-    record.ended = time.time()
-    record.metrics |= k_metrics(result.histogram, result.counts) | size_metrics(non_embedding_params)
-    record.metrics |= {
-        "bits_per_byte": result.bits_per_byte,
-        "num_tokens": result.num_tokens,
-        "tie_rate": result.tie_rate,
-        "peak_memory_bytes": result.peak_memory_bytes,
-        "batch_tokens": result.batch_tokens,
-        "chunk_tokens": result.chunk_tokens,
-        "out_of_memory_recoveries": sum(note.startswith("out of memory") for note in result.notes),
-    }
-    record.tags |= {"rbptrack.notes": "; ".join(result.notes)} if result.notes else {}
-    if result.fresh_tokens:
-        record.metrics["tokens_per_second"] = result.fresh_tokens / result.seconds
-    record.curves = curves(result.histogram)

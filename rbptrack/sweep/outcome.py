@@ -11,9 +11,10 @@ import pandas as pd
 
 from rbptrack.config.patterns import size_key
 from rbptrack.console import compact, complain, say, table
+from rbptrack.ranks import rbp_name, se_name
+from rbptrack.tracking.schema import HEADLINE_KS, Metric
 
 _FILE = "outcome.json"
-_SHOWN_KS = (1, 10, 100)
 
 
 @dataclass
@@ -107,14 +108,15 @@ def summarise(outcomes: Sequence[Outcome], *, total: int) -> None:
 
 def _show_results(outcomes: Sequence[Outcome]) -> None:
     """The table of results, by dataset and size."""
-    ks = [k for k in _SHOWN_KS if any(f"rbp_{k}" in outcome.numbers for outcome in outcomes)]
+    ks = [k for k in HEADLINE_KS if any(rbp_name(k) in outcome.numbers for outcome in outcomes)]
     rows = []
     for outcome in sorted(outcomes, key=_by_dataset_and_size):
         n = outcome.numbers
-        values = [f"{n[f'rbp_{k}']:.4f}" if f"rbp_{k}" in n else "" for k in ks]
-        size, tokens = compact(n["non_embedding_params"]), f"{n['num_tokens']:,.0f}"
-        error = f"{n['ce_se']:.4f}" if "ce_se" in n else ""
-        rows.append([outcome.model, outcome.dataset, size, tokens, f"{n['ce']:.4f}", error, *values, outcome.status])
+        values = [f"{n[rbp_name(k)]:.4f}" if rbp_name(k) in n else "" for k in ks]
+        size, tokens = compact(n[Metric.NON_EMBEDDING_PARAMS]), f"{n[Metric.NUM_TOKENS]:,.0f}"
+        error = f"{n[se_name(Metric.CE)]:.4f}" if se_name(Metric.CE) in n else ""
+        ce = f"{n[Metric.CE]:.4f}"
+        rows.append([outcome.model, outcome.dataset, size, tokens, ce, error, *values, outcome.status])
     if rows:
         table(["model", "dataset", "S", "tokens", "CE", "± se", *(f"RBP_{k}" for k in ks), ""], rows)
 

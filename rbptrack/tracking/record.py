@@ -14,18 +14,15 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import numpy as np
 
 from rbptrack.analysis import figures
+from rbptrack.measurement import Measurement
 from rbptrack.ranks import DocumentCounts, RankHistogram, log_grid, rbp_name, se_name
 from rbptrack.stats.bootstrap import bootstrap_metrics, document_weights
 from rbptrack.tracking.schema import HEADLINE_KS, MeasurementParams, Metric, Tag
-
-if TYPE_CHECKING:  # the engine loads torch
-    from rbptrack.engine.measure import Measurement
 
 FILE = "record.json"
 RANKS = "ranks.parquet"
@@ -87,8 +84,9 @@ class Record:
             Metric.PEAK_MEMORY_BYTES: measurement.peak_memory_bytes,
             Metric.BATCH_TOKENS: measurement.batch_tokens,
             Metric.CHUNK_TOKENS: measurement.chunk_tokens,
-            Metric.OUT_OF_MEMORY_RECOVERIES: len(measurement.notes),
+            Metric.OUT_OF_MEMORY_RECOVERIES: sum(note.startswith("out of memory") for note in measurement.notes),
         }
+        self.tags |= {Tag.NOTES: "; ".join(measurement.notes)} if measurement.notes else {}
         if measurement.fresh_tokens:
             self.metrics[Metric.TOKENS_PER_SECOND] = measurement.fresh_tokens / measurement.seconds
         self.curves = curves(measurement.histogram)

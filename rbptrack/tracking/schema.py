@@ -40,6 +40,7 @@ class Tag:
     MODEL = "rbptrack.model"
     DATASET = "rbptrack.dataset"
     SWEEP = "rbptrack.sweep"
+    NOTES = "rbptrack.notes"  # what the engine changed on the way
     RECORD = "rbptrack.record"  # the id of a record, by which it is delivered once
     FORCED = "rbptrack.forced"  # measured again although it had been measured
     IMPORTED = "rbptrack.imported"  # where an imported measurement came from
@@ -130,6 +131,7 @@ class ResolvedParams:
         total_params: every parameter, tied ones once.
         vocab_size: |V|.
         device: where the model was.
+        split_difference: how far logits of a model that several GPUs share are from those of the whole model.
         dataset_commit: of the dataset: `id@commit`, or a hash of its files.
         texts_hash: SHA-256 over the texts.
         num_documents: how many texts were read.
@@ -141,6 +143,7 @@ class ResolvedParams:
     total_params: Annotated[int | None, "model.total_params"]
     vocab_size: Annotated[int | None, "model.vocab_size"]
     device: Annotated[str | None, "model.device_used"]
+    split_difference: Annotated[str | None, "model.split_difference"]
     dataset_commit: Annotated[str | None, "dataset.commit"]
     texts_hash: Annotated[str | None, "dataset.texts_hash"]
     num_documents: Annotated[int | None, "dataset.num_documents"]
