@@ -65,12 +65,11 @@ class RankCallback(TrainerCallback):
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Measure, and add the numbers to those of the evaluation."""
         if state.is_world_process_zero:
-            found = {
-                f"eval_{'rank_ce' if k == Metric.CE else k}": v
-                for k, v in self._measure(state, kwargs["model"]).items()
-            }
-            kwargs.get("metrics", {}).update(found)
-            state.log_history.append({"step": state.global_step, **found})
+            measured = self._measure(state, kwargs["model"])
+            measured["rank_ce"] = measured.pop(Metric.CE)  # `eval_ce` may be a metric of the Trainer's user
+            evaluation = {f"eval_{name}": value for name, value in measured.items()}
+            kwargs.get("metrics", {}).update(evaluation)
+            state.log_history.append({"step": state.global_step, **evaluation})
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -83,9 +82,8 @@ class RankCallback(TrainerCallback):
     def _measure(self, state: TrainerState, model: Any) -> dict[str, float]:
         whole = getattr(model, "module", model)  # within DataParallel
         found = api.measure(whole, self._tokenizer, self._texts, dataset=self._dataset, **self._measuring)
-        metrics = {Metric.CE: found.ce} | {
-            rbp_name(k): found.rbp(k) for k in self._ks if k <= found.histogram.vocab_size
-        }
+        ks = [k for k in self._ks if k <= found.histogram.vocab_size]
+        metrics = {Metric.CE: found.ce} | {rbp_name(k): found.rbp(k) for k in ks}
         if self._writer:
             if not self._run_id:
                 self._run_id = self._writer.begin(

@@ -190,6 +190,8 @@ def _disagreeing(rows: pd.DataFrame) -> list[str]:
     keys = [key for key in COMPARABLE if rows[key].nunique(dropna=False) > 1]
     if "documents_hash" in keys and "num_tokens" in keys:
         keys.remove("num_tokens")  # other texts have other tokens; once is enough
+    if "context" in keys and rows.loc[rows["sequence"] == "slide", "context"].nunique(dropna=False) <= 1:
+        keys.remove("context")  # the other rules repeat no tokens, whatever the setting
     checkpoints = rows.groupby([*keys, "non_embedding_params"], dropna=False)["revision"].nunique(dropna=False)
     return [*keys, "revision"] if (checkpoints > 1).any() else keys
 

@@ -92,7 +92,7 @@ def row(run: LoggedRun) -> dict[str, Any]:
         "dtype": "tf32" if params.tf32 else params.dtype,
         "sequence": params.sequence,
         "seq_len": params.seq_len,
-        "context": params.context if params.sequence == "slide" else 1,  # other rules repeat no tokens
+        "context": params.context,
         "candidates": params.candidates,
         "rank": params.rank,
         "documents_hash": params.texts_hash,
