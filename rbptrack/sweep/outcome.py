@@ -76,10 +76,10 @@ def announce(outcome: Outcome, progress_label: str) -> None:
         say(f"{progress_label} {outcome.title}  failed: {outcome.message}".strip())
         return
     status = f"{outcome.status}, waits" if outcome.waits else outcome.status
-    fresh = outcome.status == "measured" and "tokens_per_second" in numbers
-    speed = f"  {numbers['tokens_per_second']:,.0f} tok/s" if fresh else ""
-    tokens = f"{numbers.get('num_tokens', 0):,.0f} tokens"
-    line = f"{progress_label} {outcome.title:<24} {status:<8} {tokens:>16}  CE {numbers['ce']:.3f}{speed}"
+    fresh = outcome.status == "measured" and Metric.TOKENS_PER_SECOND in numbers
+    speed = f"  {numbers[Metric.TOKENS_PER_SECOND]:,.0f} tok/s" if fresh else ""
+    tokens = f"{numbers.get(Metric.NUM_TOKENS, 0):,.0f} tokens"
+    line = f"{progress_label} {outcome.title:<24} {status:<8} {tokens:>16}  CE {numbers[Metric.CE]:.3f}{speed}"
     say(line.strip())
 
 
