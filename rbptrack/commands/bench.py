@@ -58,17 +58,17 @@ class PrecisionConfig:
 
 
 USAGE = f"""python -m rbptrack bench [model=pythia-14m,pythia-70m] [tokens=16384] [seq_len=512] [rounds=3]
-                         [out=FILE.json] [ways=bare,plain,ours] [dtype=float32] [tf32=false] [device=auto]
+                         [ways=bare,plain,ours] [dtype=float32] [tf32=false] [device=auto]
                          [vocabulary=0] [engine.threads=0] [engine.batch_tokens=0]
-                         [engine.chunk_tokens=0]
-python -m rbptrack bench model=nano/2m dataset=stdlib        configured models on a configured dataset
+                         [engine.chunk_tokens=0] [out=FILE.json]
+python -m rbptrack bench model=nano/2m dataset=stdlib        a configured model on a dataset
 python -m rbptrack bench precision [model=nano/*] [dataset=stdlib] [tokens=16384] [out=FILE.json]
 
 Times, in one process and in turn, the bare forward pass (model(x).logits), the plain way (full
-logits, log_softmax, compare) and ours, on the same batches: medians over rounds, after one that does
-not count. A name with a slash is a model config and needs a dataset; any other is a published shape
-with random weights, on random documents of 16 to seq_len tokens, without a network:
-{textwrap.fill(", ".join(SHAPES), WIDTH)}.
+logits, log_softmax, compare) and ours, on the same batches: medians over rounds, after one that
+does not count. A name with a slash is a model config and needs a dataset; any other is a published
+shape with random weights, on random documents of 16 to seq_len tokens, without a network:
+{textwrap.fill(", ".join(SHAPES), WIDTH - 1)}.
 
 precision: how far ranks, RBP_k, CE and ties move for half-precision weights, bfloat16 logits, TF32."""
 
