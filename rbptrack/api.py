@@ -206,6 +206,7 @@ def measure(
     params = MeasurementParams(
         repo=None,
         revision=revision,
+        training_tokens=None,
         commit=None,  # weights in memory have none that others could look up
         dtype=str(model.dtype).removeprefix("torch."),
         tf32=split.device.type == "cuda" and torch.get_float32_matmul_precision() != "highest",

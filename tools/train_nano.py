@@ -69,10 +69,10 @@ BATCH = 8  # sequences of CONTEXT tokens in a step
 SEED = 1
 MORE_SEEDS = {"6k": (2, 3), "15k": (2, 3), "38k": (2, 3), "115k": (2,)}  # other random weights and order of the text
 CHECKPOINTS = {  # size: the steps at which weights are kept; D = step * BATCH * CONTEXT tokens
-    "6k": (64, 128, 256, 512, 1024, 2048),
-    "15k": (64, 128, 256, 512, 1024, 2048),
-    "38k": (64, 128, 256, 512, 1024, 2048),
-    "115k": (128, 256, 512, 1024, 2048),
+    "6k": (64, 128, 256, 512, 1024),
+    "15k": (64, 128, 256, 512, 1024),
+    "38k": (64, 128, 256, 512, 1024),
+    "115k": (128, 256, 512, 1024),
 }
 LARGEST_TOKENS = 12_500_000  # of the largest size; about 1.5 epochs
 TOKENS_EXPONENT = 2 / 3  # training tokens grow as S^(2/3), so that no size is starved while another is saturated

@@ -55,6 +55,7 @@ COLUMNS: Mapping[str, str] = {
     "vocab_size": "Int64",
     "non_embedding_params": "Int64",
     "total_params": "Int64",
+    "training_tokens": "Float64",
     "num_tokens": "Int64",
     "num_documents": "Int64",
     "ce": "Float64",
@@ -91,6 +92,8 @@ class Runs:
         histogram: Callable[[str], RankHistogram],
         ranks: Callable[[str], RankTable],
     ) -> None:
+        if "training_tokens" not in frame.columns:  # few sources know it
+            frame = frame.assign(training_tokens=None)
         missing = [c for c in COLUMNS if c not in frame.columns]
         if missing:
             raise RbptrackError(f"a table of runs lacks the columns {', '.join(missing)}")

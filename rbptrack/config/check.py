@@ -34,6 +34,9 @@ def _check_model(model: ModelConfig) -> None:
             "model: give either model.repo (a hub id) or model.path (a folder); "
             f"got repo={model.repo!r} path={model.path!r}"
         )
+    for name in ("seed", "training_tokens"):
+        if getattr(model, name) < 0:
+            raise BadInput(f"model.{name} must be 0 (not known) or more; got {getattr(model, name)}")
     if model.tf32 and model.dtype is not Dtype.float32:
         raise BadInput(f"model.tf32 rounds float32 products; it does nothing with model.dtype={model.dtype.value}")
 

@@ -24,7 +24,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from rbptrack.config import schema
+from rbptrack.config import checkpoints, schema
 from rbptrack.config.check import typed
 from rbptrack.config.paths import conf_folder, config_packages
 from rbptrack.config.patterns import expand, lists_as_values
@@ -35,14 +35,16 @@ _LISTS = ("analyzers", "dataset.files", "dataset.fields")  # nobody sweeps over 
 
 
 class InstalledConfigs(SearchPathPlugin):
-    """Configs that installed packages offer, after those that ship with rbptrack."""
+    """Training checkpoints, and the configs that installed packages offer, after those that ship with rbptrack."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """Called by Hydra whenever it makes a search path."""
+        search_path.append(provider="rbptrack", path="checkpoints://")
         for package in config_packages()[0]:
             search_path.append(provider=package, path=f"pkg://{package}")
 
 
+Plugins.instance().register(checkpoints.CheckpointSource)
 Plugins.instance().register(InstalledConfigs)
 schema.register()  # worker processes of other launchers import this module, and need the schema too
 
@@ -69,6 +71,7 @@ class Composer:
         if group not in self._options:
             with _initialized():
                 self._options[group] = list(self._walk(group, ""))
+            self._options[group] += checkpoints.names() if group == "model" else ()
         return self._options[group]
 
     def _walk(self, group: str, prefix: str) -> list[str]:

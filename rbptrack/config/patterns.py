@@ -27,7 +27,10 @@ def size_key(name: str) -> tuple[object, ...]:
         match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmbt]?)(.*)", part, re.IGNORECASE)
         if match:
             number, suffix, rest = match.groups()
-            key.append((0, float(number) * _SUFFIX[suffix.lower()], rest))
+            step = re.search(r"(\d+)$", rest)  # a checkpoint's: step512 before step1000
+            key.append(
+                (0, float(number) * _SUFFIX[suffix.lower()], rest.rstrip("0123456789"), int(step[1]) if step else 0)
+            )
         else:
             key.append((2, 0.0, part))
     return tuple(key)
@@ -86,7 +89,7 @@ def _resolve(group: str, element: str, names: Sequence[str]) -> list[str]:
     family = element.split("/")[0]
     siblings = sorted((n for n in names if n.startswith(family + "/")), key=size_key)
     if siblings:
-        sizes = [n.removeprefix(family + "/") for n in siblings]
+        sizes = _some([n.removeprefix(family + "/") for n in siblings])
         raise unknown(group, element, sizes, label=f"Sizes of {family}")
     raise unknown(group, element, _summary(names))
 
@@ -97,8 +100,13 @@ def _summary(names: Sequence[str]) -> list[str]:
     for name in sorted(names, key=size_key):
         folder, slash, leaf = name.rpartition("/")
         folders.setdefault(folder if slash else "", []).append(leaf)
-    grouped = [f"{folder}/{{{','.join(leaves)}}}" for folder, leaves in sorted(folders.items()) if folder]
+    grouped = [f"{folder}/{{{','.join(_some(leaves))}}}" for folder, leaves in sorted(folders.items()) if folder]
     return folders.get("", []) + grouped
+
+
+def _some(names: Sequence[str], *, most: int = 30) -> list[str]:
+    """The names, or the ends of a list that is too long to read."""
+    return [*names[:3], "...", *names[-2:]] if len(names) > most else list(names)
 
 
 def lists_as_values(arguments: Sequence[str], keys: Mapping[str, str]) -> list[str]:

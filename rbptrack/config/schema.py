@@ -86,6 +86,8 @@ class ModelConfig:
     repo: str = ""
     path: str = ""
     revision: str = "main"
+    seed: int = 0  # of training, where a family has several of one size; a name, nothing that rbptrack sets
+    training_tokens: float = 0  # D that the weights were trained on; 0: not known
     tokenizer: str = ""  # a repository or folder, where the model's own has none
     pickles: bool = False  # read pickled weights (with torch's weights-only loader) where there are no safetensors
     dtype: Dtype = Dtype.float32
@@ -99,9 +101,10 @@ class ModelConfig:
 
     @property
     def name(self) -> str:
-        """Family, size and a training checkpoint's revision as one word: `pythia-70m`, `pythia-70m@step1000`."""
-        revision = f"@{self.revision}" if self.repo and self.revision != "main" else ""
-        return "-".join(filter(None, (self.family, self.size))) + revision
+        """Family, size, seed and a training checkpoint's revision as one word: `pythia-70m`, `pythia-70m@step1000`."""
+        seed = f"seed{self.seed}" if self.seed else ""
+        revision = f"@{self.revision}" if self.revision != "main" else ""
+        return "-".join(filter(None, (self.family, self.size, seed))) + revision
 
 
 @dataclass

@@ -99,6 +99,7 @@ def row(run: LoggedRun) -> dict[str, Any]:
         "num_documents": params.num_documents,
         "vocab_size": params.vocab_size,
         "total_params": params.total_params,
+        "training_tokens": params.training_tokens or None,
         "non_embedding_params": params.non_embedding_params,
         "num_tokens": int(metrics[Metric.NUM_TOKENS]) if Metric.NUM_TOKENS in metrics else None,
         **{name: metrics.get(name) for name in numbers},

@@ -166,6 +166,7 @@ class MeasurementParams(ResolvedParams):
     Attributes:
         repo: the model's repository on the hub.
         revision: the model's revision as it was asked for; sets a training's checkpoints apart.
+        training_tokens: tokens that the weights were trained on; 0 where it is not known.
         dtype: precision of the weights.
         tf32: whether float32 products round their factors to TF32.
         dataset_repo: the dataset's repository on the hub.
@@ -179,6 +180,7 @@ class MeasurementParams(ResolvedParams):
 
     repo: Annotated[str | None, "model.repo"]
     revision: Annotated[str | None, "model.revision"]
+    training_tokens: Annotated[float | None, "model.training_tokens"]
     dtype: Annotated[str | None, "model.dtype"]
     tf32: Annotated[bool | None, "model.tf32"]
     dataset_repo: Annotated[str | None, "dataset.repo"]
@@ -197,11 +199,15 @@ def _integer(text: str) -> int | None:
     return int(float(text)) if text else None  # a table with an empty cell gives 512.0
 
 
+def _number(text: str) -> float | None:
+    return float(text) if text else None
+
+
 def _flag(text: str) -> bool | None:
     return text == "True" if text else None
 
 
-_READERS = {str: _text, int: _integer, bool: _flag}
+_READERS = {str: _text, int: _integer, float: _number, bool: _flag}
 
 
 def _declared(cls: type[ResolvedParams]) -> dict[str, tuple[str, Any]]:
