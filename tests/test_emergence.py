@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from plugins.emergence import Emergence, wilson
+from plugins.emergence import Emergence
 from rbptrack.analysis import Report
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import RankTable
@@ -148,32 +148,12 @@ def test_figures_can_be_drawn_in_another_process(independent: Report) -> None:
         assert b"rbptrack_plugin" not in pickle.dumps(drawing.figure)
 
 
-def test_whole_answers_beside_what_the_law_predicts() -> None:
-    rng = np.random.default_rng(5)
-    field = np.array([0] * 6 + [1] * 3)
-    tables = {f"r{i}": table(rng.random((2000, 9)) < success(s), field=field) for i, s in enumerate(SIZES)}
-    run = Emergence(ks=[1], lengths=[2], replicates=50).analyze(runs_of_tables(SIZES, tables))
-    answers = run.tables["answers"].frame
-    truth = np.array([success(s) for s in SIZES])
-    assert answers["answers"].eq(2000).all()
-    assert answers["rbp_of_answer"].to_numpy() == pytest.approx(truth, abs=0.02)
-    assert answers["share_by_law"].to_numpy() == pytest.approx(truth**3, abs=0.02)
-    assert ((answers["share_low"] < truth**3) & (truth**3 < answers["share_high"])).sum() >= 4
-    assert any("of 2000 whole answers (3.0 tokens on average)" in note for note in run.notes)
-    assert "answers" in run.drawings
-
-
 def test_a_model_that_never_fails() -> None:
     run = Emergence(ks=[1], lengths=[4], replicates=20).analyze(
         runs_of_tables([1e5], {"r": table(np.ones((20, 9), dtype=bool))})
     )
     assert run.notes == ["toy on text: every token of 100000 has R <= k, so no sequence can fail."]
     assert run.tables["windows"].frame["p"].eq(1).all()
-
-
-def test_wilson() -> None:
-    assert wilson(0.5, 10, level=0.95) == pytest.approx((0.2366, 0.7634), abs=1e-4)
-    assert wilson(0.0, 10, level=0.95)[0] == 0
 
 
 def test_a_k_of_the_whole_vocabulary_is_no_question() -> None:

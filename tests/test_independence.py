@@ -29,7 +29,7 @@ def test_one_document_by_hand() -> None:
         (np.log(3 / 4) - np.log(5 / 8)) / (np.log(24 / 35) - np.log(5 / 8))
     )
     assert one.probability(1).low == one.probability(1).high  # one document only: no other to draw
-    assert one.consistent(0) == one.consistent(1) == []  # no null is tested on single tokens and pairs
+    assert not any(one.tested(j) for j in (0, 1))  # single tokens and pairs
 
 
 def test_what_never_fails_has_no_effective_length() -> None:
@@ -37,7 +37,7 @@ def test_what_never_fails_has_no_effective_length() -> None:
     assert np.isnan(one.effective_length(2).value)
     assert np.isnan(one.eta(2))
     assert np.isnan(one.explained(2, "documents"))
-    assert one.consistent(2) == []
+    assert not one.tested(2)
 
 
 def test_few_runs_or_documents_are_refused() -> None:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rbptrack.analysis.contract import COLUMNS, Analyzer, Drawing, Report, Runs, Table, Unreadable
-from rbptrack.analysis.families import KEYS, Family, families, read_families
+from rbptrack.analysis.families import KEYS, Family, families, interval_columns, read_families
 from rbptrack.analysis.tables import LAW_COLUMNS, law_cells, shared_columns
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.ranks import (
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         grid_of,
         law_axis_label,
         legend_of_all,
+        length_axis,
         log_axis,
         panel_per,
         panels,
@@ -77,9 +78,11 @@ __all__ = [
     "gradient",
     "grid",
     "grid_of",
+    "interval_columns",
     "law_axis_label",
     "law_cells",
     "legend_of_all",
+    "length_axis",
     "log_axis",
     "log_grid",
     "metric_label",

@@ -47,6 +47,11 @@ KEYS = {
 """The columns by which tables of analyzers say which measurements a row is about, and their meanings."""
 
 
+def interval_columns(name: str, meaning: str, how: str) -> dict[str, str]:
+    """The meanings of a number's column and of those of its interval's ends, name_low and name_high."""
+    return {name: meaning, f"{name}_low": f"lower end of its interval ({how})", f"{name}_high": "upper end"}
+
+
 @dataclass(frozen=True)
 class Family:
     """Measurements of one family on one dataset that differ in the model's size only.

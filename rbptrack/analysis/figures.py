@@ -260,6 +260,13 @@ def size_axis(ax: Any, sizes: npt.ArrayLike) -> None:
     log_axis(ax.xaxis, low=float(np.min(sizes)) / 1.5, high=float(np.max(sizes)) * 1.5)
 
 
+def length_axis(ax: Any) -> None:
+    """N, the tokens of a window, on the x axis of a panel, by powers of 2."""
+    ax.set_xlabel("N, tokens in a row")
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter(FuncFormatter(short_number))
+
+
 def error_bars(
     ax: Any, x: npt.ArrayLike, y: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike, **options: Any
 ) -> None:

@@ -26,6 +26,7 @@ ORDER = (
     "power_law",
     "k_law",
     "emergence",
+    "answers",
     "lognormal",
     "error_entropy",
     "noise_floor",

@@ -35,8 +35,8 @@ class Answers:
         return Answers(self.length, a * self.hits + b * other.hits, a * self.whole + b * other.whole, runs)
 
 
-def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = None) -> Answers | None:
-    """Success of whole answers; None where all tokens come from one field.
+def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = None) -> Answers:
+    """Success of whole answers; there are none where all tokens come from one field.
 
     An answer counts if its tokens are consecutive and the token before it was scored, so that none of it is missing.
 
@@ -50,7 +50,8 @@ def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = No
     field, position = table.column("field"), table.column("position")
     last = field.max()
     if (field == last).all():
-        return None
+        none = np.empty((0, len(ks)))
+        return Answers(np.empty(0, dtype=np.int64), none, none)
     segments = Segments.of(table)
     mine = field == last
     document = segments.document[mine]

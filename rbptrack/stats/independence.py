@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from rbptrack.stats.success_runs import Ladder, WindowCounts, ladder
 
 NULLS = ("independent", "documents", "markov")
 """The nulls of `Ladder`, the simplest first."""
+
+_WORDS = {"documents": "documents", "markov": "neighbours"}
 
 
 @dataclass(frozen=True)
@@ -81,15 +84,37 @@ class SuccessByLength:
             return float("nan")
         return float((getattr(point, null)[0, j] - point.independent[0, j]) / excess)
 
-    def consistent(self, j: int) -> list[str]:
-        """The nulls whose distance to the measured ln p_N has an interval with 0 in it, in the order of `NULLS`.
+    def tested(self, j: int) -> bool:
+        """Whether nulls are tested at the j-th length: not where it is refused or every token succeeds.
 
-        Empty where every token succeeds, and for N <= 2: a first-order chain is fitted to pairs and says nothing of
-        them.
+        Nor for N <= 2: a first-order chain is fitted to pairs and says nothing of them.
         """
-        if self.lengths[j] <= 2 or not self.point.measured[0, 0] < 0:
-            return []
+        return bool(self.enough[j]) and self.lengths[j] > 2 and bool(self.point.measured[0, 0] < 0)
+
+    def consistent(self, j: int) -> list[str]:
+        """The nulls whose distance to the measured ln p_N has an interval with 0 in it, in the order of `NULLS`."""
         return [null for null in NULLS if self._holds_zero(self.draws.measured[:, j] - getattr(self.draws, null)[:, j])]
+
+    def verdict(self, j: int) -> str:
+        """In a word, the simplest null from which the measured share cannot be told; empty where none is tested."""
+        if not self.enough[j]:
+            return "too few runs"
+        if not self.tested(j):
+            return ""
+        consistent = self.consistent(j)
+        if "independent" in consistent:
+            return "independent"
+        return " or ".join(_WORDS[null] for null in consistent) or "more than either"
+
+    def columns(self, j: int) -> dict[str, Any]:
+        """What is known of the j-th length as columns of a table; where it is refused, only counts and nulls."""
+        row = {"N": self.lengths[j], "runs": self.runs[j], "documents": self.documents[j], "verdict": self.verdict(j)}
+        row |= {f"p_{null}": np.exp(getattr(self.point, null)[0, j]) for null in NULLS}
+        if not self.enough[j]:
+            return row | dict.fromkeys(("p", "n_eff", "eta"), np.nan)
+        row |= self.probability(j).columns("p") | self.ratio(j).columns("rho")
+        row |= self.effective_length(j).columns("n_eff") | {"eta": self.eta(j)}
+        return row | {f"by_{word}": self.explained(j, null) for null, word in _WORDS.items()}
 
     def _holds_zero(self, draws: FloatArray) -> bool:
         low, high = percentiles(draws, level=self.level)
@@ -143,6 +168,16 @@ class LengthLaw:
     law: PowerLawFit
     change: PowerLawFit | None
     per_token: Interval | None
+
+    def columns(self) -> dict[str, Any]:
+        """As columns of a table."""
+        law = self.law
+        row = {"N": self.length, "sizes": law.points, "C": np.exp(law.log_a), "r2": law.r2}
+        row |= Interval(law.alpha, law.low, law.high).columns("alpha")
+        if self.change and self.per_token:
+            change = Interval(self.change.alpha, self.change.low, self.change.high)
+            row |= change.columns("alpha_change") | self.per_token.columns("n_eff_per_n")
+        return row
 
 
 def fit_length_laws(s: FloatArray, sizes: Sequence[SuccessByLength], *, level: float) -> list[LengthLaw]:

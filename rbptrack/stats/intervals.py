@@ -18,6 +18,10 @@ class Interval:
     low: float
     high: float
 
+    def columns(self, name: str) -> dict[str, float]:
+        """As columns of a table: name, name_low and name_high."""
+        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+
 
 def percentiles(draws: FloatArray, *, level: float) -> tuple[float, float]:
     """The percentile interval of bootstrap draws; from -infinity where a replicate has no success at all."""
