@@ -112,7 +112,7 @@ def test_candidates_of_the_tokenizer_only(tmp_path: Path) -> None:
 
 
 def test_pickles_only_by_name(tmp_path: Path) -> None:
-    from rbptrack.models.architecture import check_folder
+    from rbptrack.models.checkpoint import check_folder
 
     config, source = folder_of("opt", tmp_path / "model")
     model = transformers.AutoModelForCausalLM.from_pretrained(config.path)

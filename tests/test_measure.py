@@ -18,7 +18,8 @@ from rbptrack.corpus.documents import Document, load_documents
 from rbptrack.corpus.sequences import Corpus, build_corpus
 from rbptrack.engine.measure import measure
 from rbptrack.errors import BadInput, MeasurementError
-from rbptrack.models.architecture import check_fit, check_folder, load_config, load_tokenizer
+from rbptrack.models.architecture import check_fit, load_config, load_tokenizer
+from rbptrack.models.checkpoint import check_folder
 from rbptrack.models.loading import load_model
 from rbptrack.sources.pin import Source, of_dataset, resolve
 from tests.conftest import EMBEDDED
@@ -151,23 +152,6 @@ def test_sequence_longer_than_the_model(tmp_path: Path) -> None:
     place = source("6k")
     with pytest.raises(BadInput, match=r"dataset\.seq_len must be at most 512, the maximum of nano-6k; got 513"):
         check_fit("nano-6k", load_config(place), load_tokenizer(place), 513)
-
-
-def test_a_head_that_does_more_than_multiply_is_refused(tmp_path: Path) -> None:
-    from transformers import CohereConfig, CohereForCausalLM
-
-    cohere = CohereForCausalLM(
-        CohereConfig(vocab_size=4096, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
-    )
-    folder = broken(tmp_path, "model")
-    cohere.save_pretrained(folder)
-    place = at(folder)
-    model = load_model(replace(config("6k"), path=str(folder)), place)  # logit_scale is known
-    assert model.head.scale == 0.0625
-    text = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(text | {"logits_scaling": 2.0}))  # and this it does not apply
-    with pytest.raises(BadInput, match="not its hidden states times its head"):
-        load_model(replace(config("6k"), path=str(folder)), place)
 
 
 def test_document_text_is_what_was_scored() -> None:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from rbptrack.config.schema import Candidates, ModelConfig
-from rbptrack.errors import BadInput, first_line
+from rbptrack.config.schema import Candidates
+from rbptrack.errors import BadInput, RbptrackError, first_line
+from rbptrack.models.checkpoint import unbuildable
 from rbptrack.sources import hub
 from rbptrack.sources.pin import Source
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth")
+_SAID = 300  # characters of another library's error
 
 
 @dataclass(frozen=True)
@@ -29,40 +29,23 @@ class Parameters:
         non_embedding: S.
         total: all.
         head: rows times columns of the output head.
+        other: those of towers that read no text (images, audio), which S leaves out; 0 for a text model.
 
     """
 
     non_embedding: int
     total: int
     head: int
+    other: int = 0
 
-
-def check_folder(config: ModelConfig) -> None:
-    """BadInput unless a local model folder has config, weights (safetensors, or pickles if allowed) and tokenizer."""
-    folder = Path(config.path).expanduser()
-    if not folder.is_dir():
-        raise BadInput(f"model.path={folder}: no such folder")
-    needed = {
-        "config": ["config.json"],
-        "weights": ["*.safetensors", *(_PICKLES if config.pickles else ())],
-        "tokenizer": ["tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt"],
-    }
-    if config.tokenizer:
-        del needed["tokenizer"]
-    for what, patterns in needed.items():
-        if any(any(folder.glob(p)) for p in patterns):
-            continue
-        if what == "weights" and any(any(folder.glob(p)) for p in _PICKLES):
-            raise BadInput(only_pickles(f"model.path={folder}"))
-        raise BadInput(f"model.path={folder} has no {what}: expected {' or '.join(patterns)}")
-
-
-def only_pickles(place: str) -> str:
-    """What to say where weights are pickled and that was not allowed."""
-    return (
-        f"{place} has no safetensors, only pickled weights, which can hold code; model.pickles=true reads them with "
-        "torch's weights-only loader"
-    )
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to say of how S was counted; nothing for a text model."""
+        if not self.other:
+            return ()
+        return (
+            f"S counts the text part of a multimodal model: {self.other:,} of {self.total:,} parameters are not its",
+        )
 
 
 def load_tokenizer(source: Source) -> PreTrainedTokenizerBase:
@@ -75,7 +58,7 @@ def load_tokenizer(source: Source) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer: PreTrainedTokenizerBase = from_source(source, AutoTokenizer.from_pretrained)
+        tokenizer: PreTrainedTokenizerBase = from_source(source, AutoTokenizer.from_pretrained, trust_remote_code=False)
     except (OSError, ValueError, ImportError, KeyError, TypeError) as error:
         raise BadInput(
             f"the tokenizer of {source.location} cannot be loaded: {first_line(error)}; "
@@ -98,9 +81,12 @@ def load_config(source: Source) -> Any:
     from transformers import AutoConfig
 
     try:
-        return from_source(source, AutoConfig.from_pretrained)
-    except (OSError, ValueError) as error:
-        raise BadInput(f"the config of {source.location} cannot be loaded: {first_line(error)}") from error
+        return from_source(source, AutoConfig.from_pretrained, trust_remote_code=False)
+    except RbptrackError:
+        raise
+    except Exception as error:  # transformers raises what it likes on a config.json that is none
+        said = " ".join(str(error).split())[:_SAID]
+        raise BadInput(f"the config of {source.location} cannot be loaded: {type(error).__name__}: {said}") from error
 
 
 def from_source(source: Source, load: Callable[..., Any], **options: Any) -> Any:
@@ -111,41 +97,97 @@ def from_source(source: Source, load: Callable[..., Any], **options: Any) -> Any
     return hub.call("model", source.location, source.asked, lambda: load(source.location, revision=revision, **options))
 
 
-def count_parameters(architecture: Any) -> Parameters:
-    """Count parameters of a transformers config, on the meta device: no weights are needed, no memory is taken."""
-    from transformers import AutoModelForCausalLM
+def text_config(config: Any) -> Any:
+    """The part of a transformers config that describes the text decoder: of a text model, all of it."""
+    found = config.get_text_config(decoder=True)
+    return config if type(found) is type(config) else found
 
-    with torch.device("meta"):
-        return parameters(AutoModelForCausalLM.from_config(architecture))  # type: ignore[no-untyped-call]
+
+def auto_class(config: Any) -> Any:
+    """The class of transformers that builds a causal LM of a config; of a multimodal model, one that holds it."""
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    return AutoModelForCausalLM if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING else AutoModelForImageTextToText
+
+
+def count_parameters(architecture: Any) -> Parameters:
+    """Count parameters of a transformers config, on the meta device: no weights are needed, no memory is taken.
+
+    Raises:
+        BadInput: transformers cannot build a model from the config.
+
+    """
+    try:
+        with torch.device("meta"):
+            module = auto_class(architecture).from_config(architecture, trust_remote_code=False)
+    except Exception as error:
+        raise unbuildable(error, "the model", architecture) from error
+    return parameters(module)
 
 
 def num_candidates(architecture: Any, tokenizer: PreTrainedTokenizerBase, wanted: Candidates) -> int:
     """How many rows of the head a target is ranked among: all, or those that the tokenizer can name."""
-    if wanted is Candidates.vocabulary:
-        return int(architecture.vocab_size)
-    return 1 + max(tokenizer.get_vocab().values())
+    rows = int(text_config(architecture).vocab_size)
+    return rows if wanted is Candidates.vocabulary else min(rows, 1 + max(tokenizer.get_vocab().values()))
+
+
+def longest_sequence(config: Any) -> int | None:
+    """The most tokens of a sequence for which a model's numbers hold; None where nothing limits it.
+
+    Positions of kind "longrope" are numbered otherwise beyond the length of the first training, and then for every
+    sequence of a batch: longer ones would change their neighbours' ranks.
+    """
+    text = text_config(config)
+    names = ("max_position_embeddings", "n_positions")
+    limits = [getattr(text, name, None) for name in names]
+    rope = getattr(text, "rope_parameters", None) or {}
+    for one in (rope, *rope.values()):
+        if isinstance(one, dict) and one.get("rope_type") == "longrope":
+            limits.append(one.get("original_max_position_embeddings") or text.original_max_position_embeddings)
+    return min((int(n) for n in limits if n and int(n) > 0), default=None)
 
 
 def check_fit(name: str, config: Any, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> None:
     """BadInput where sequences are longer than the model's maximum or the tokenizer has more entries than rows."""
-    longest = getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", None)
+    longest = longest_sequence(config)
     if longest and seq_len > longest:
         raise BadInput(f"dataset.seq_len must be at most {longest}, the maximum of {name}; got {seq_len}")
-    if len(tokenizer) > config.vocab_size:
+    rows = int(text_config(config).vocab_size)
+    if len(tokenizer) > rows:
         raise BadInput(
-            f"{name}: its tokenizer has {len(tokenizer)} entries, the model only {config.vocab_size} rows; "
+            f"{name}: its tokenizer has {len(tokenizer)} entries, the model only {rows} rows; "
+            "the tokenizer is not this model's"
+        )
+    named = {i: t for t, i in tokenizer.get_vocab().items() if i >= rows}
+    if named:
+        raise BadInput(
+            f"{name}: its tokenizer gives {named[max(named)]!r} the id {max(named)}, the model has {rows} rows only; "
             "the tokenizer is not this model's"
         )
 
 
-def parameters(module: nn.Module) -> Parameters:
-    """S: parameters without token embedding, learned position embedding and output head; tied ones counted once."""
-    head = list(module.get_output_embeddings().parameters())  # type: ignore[operator]
+def parameters(module: Any) -> Parameters:
+    """S: parameters without token embedding, learned position embedding and output head; tied ones counted once.
+
+    Of a multimodal model, those of its text part.
+    """
+    head = list(module.get_output_embeddings().parameters())
     outside: set[int] = {id(p) for m in module.modules() if isinstance(m, nn.Embedding) for p in m.parameters()}
     outside |= {id(p) for p in head}
     every = {id(p): p.numel() for p in module.parameters()}
+    text = {id(p) for part in _text_parts(module) for p in part.parameters()} | {id(p) for p in head}
     return Parameters(
-        non_embedding=sum(n for p, n in every.items() if p not in outside),
+        non_embedding=sum(n for p, n in every.items() if p in text and p not in outside),
         total=sum(every.values()),
         head=head[0].numel(),
+        other=sum(n for p, n in every.items() if p not in text),
     )
+
+
+def _text_parts(module: Any) -> list[Any]:
+    """The modules that are the text decoder: of a text model, all of it."""
+    wanted = type(text_config(module.config))
+    if wanted is type(module.config):
+        return [module]
+    return [m for m in module.modules() if type(getattr(m, "config", None)) is wanted] or [module]

@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,14 +14,18 @@ from torch import Tensor, nn
 
 from rbptrack.config.schema import ModelConfig, Parallel
 from rbptrack.errors import BadInput, first_line
-from rbptrack.models.architecture import from_source, load_config, only_pickles, parameters
+from rbptrack.models.architecture import auto_class, from_source, load_config, longest_sequence, parameters, text_config
+from rbptrack.models.backbone import Backbone, Unmeasurable
+from rbptrack.models.checkpoint import check_loaded, check_shards, explain
 from rbptrack.models.device import is_spread, place, resident
 from rbptrack.models.group import Group, stand_in
+from rbptrack.models.head import head_of, record
+from rbptrack.models.probe import check_head, check_states, probes, refused
 from rbptrack.scoring.parallel import Shard
 from rbptrack.scoring.scorer import Head
 from rbptrack.sources.pin import Source
 
-_CHECK_TOKENS = 8
+_FAILED = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError, AssertionError, ImportError)
 
 
 @dataclass(frozen=True)
@@ -28,15 +33,17 @@ class CausalModel:
     """A loaded model, split where the vocabulary begins.
 
     Attributes:
-        backbone: token ids (batch, length) to hidden states (batch, length, width).
+        backbone: token ids (batch, length), padded on the right, to hidden states (batch, length, width).
         head: hidden states to logits.
-        whole: token ids to full logits (batch, length, vocabulary), as the model itself does it, for checks.
-        device: where both live.
+        whole: token ids to full logits (batch, length, vocabulary), as the model itself computes them, for checks.
+        device: the device of the head.
         non_embedding_params: S.
         total_params: every parameter, tied ones once.
         widest: the largest number of features that one of the backbone's layers writes.
         heads: attention heads whose weights are all in memory at once (attention=eager); 0 otherwise.
-        spread: whether accelerate moves weights or activations between devices while it runs.
+        spread: whether accelerate moves weights or activations between devices while the model runs.
+        longest: the most tokens of a sequence for which its numbers hold, or None.
+        notes: what the user should know of how it is measured.
         shard: which rows of the head this process holds, where several processes hold the model together.
         group: those processes, where this one only sends them batches; backbone and head are then stand-ins.
 
@@ -51,6 +58,8 @@ class CausalModel:
     widest: int
     heads: int
     spread: bool
+    longest: int | None = None
+    notes: tuple[str, ...] = ()
     shard: Shard | None = None
     group: Group | None = None
 
@@ -66,7 +75,7 @@ class CausalModel:
 
 
 def load_model(config: ModelConfig, source: Source, *, candidates: int | None = None) -> CausalModel:
-    """Load weights (safetensors only) and check that backbone and head together are the model.
+    """Load weights (safetensors only), and check that they are the model's and that backbone and head are the model.
 
     Args:
         config: which model, and how.
@@ -74,7 +83,7 @@ def load_model(config: ModelConfig, source: Source, *, candidates: int | None = 
         candidates: rank targets among the first so many rows of the head; None: all.
 
     Raises:
-        BadInput: the weights cannot be loaded, or the architecture does something to its logits that the split misses.
+        BadInput: the weights cannot be loaded or are not all there, or the model's ranks would be wrong.
 
     """
     from rbptrack.models import tensor_parallel
@@ -112,99 +121,133 @@ def _of_group(group: Group) -> CausalModel:
 
 
 def load_module(config: ModelConfig, source: Source, **placed: Any) -> Any:
-    """The transformers module, its weights placed as `from_pretrained` is told; BadInput where it cannot be loaded."""
+    """The transformers module, its weights placed as `from_pretrained` is told.
+
+    Raises:
+        BadInput: it cannot be loaded, or the weights are not all there or not all the model's.
+
+    """
+    _quiet(downloads=source.revision is not None)
+    what = f"model {config.name} ({source.location})"
+    architecture = load_config(source)
+    if source.revision is None:
+        check_shards(Path(source.location))
+    try:
+        module, found = from_source(
+            source,
+            auto_class(architecture).from_pretrained,
+            config=architecture,
+            dtype=getattr(torch, config.dtype.value),
+            attn_implementation=None if config.attention == "auto" else config.attention,
+            use_safetensors=None if config.pickles else True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # what does not fit is named below, together with what is not there
+            **placed,
+        )
+    except Exception as error:
+        raise explain(error, what, config=architecture, pickles=config.pickles) from error
+    check_loaded(found, what)
+    return module
+
+
+def _quiet(*, downloads: bool) -> None:
+    """No progress bars or warnings of transformers; the hub's own bars where a person watches a download."""
     from huggingface_hub.utils.tqdm import enable_progress_bars
-    from transformers import AutoModelForCausalLM
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    if source.revision is not None and sys.stderr.isatty():
-        enable_progress_bars()  # weights are gigabytes: the hub's own bars, which the line above switched off too
+    if downloads and sys.stderr.isatty():
+        enable_progress_bars()  # weights are gigabytes; the line above switched these bars off too
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    try:
-        return from_source(
-            source,
-            AutoModelForCausalLM.from_pretrained,
-            dtype=getattr(torch, config.dtype.value),
-            attn_implementation=None if config.attention == "auto" else config.attention,
-            use_safetensors=None if config.pickles else True,
-            **placed,
-        )
-    except (OSError, ValueError, RuntimeError, ImportError) as error:
-        if not config.pickles and "safetensors" in str(error):
-            raise BadInput(only_pickles(f"model {config.name} ({source.location})")) from error
-        raise BadInput(f"model {config.name} cannot be loaded from {source.location}: {first_line(error)}") from error
 
 
 def of_module(module: Any, name: str, *, candidates: int | None = None) -> CausalModel:
-    """A loaded transformers causal LM, in evaluation mode, split where the vocabulary begins.
+    """Split a loaded transformers causal LM where the vocabulary begins, in evaluation mode.
 
     Raises:
-        BadInput: the architecture does something to its logits that the split misses.
+        BadInput: the model does not read text alone, is not causal, or does something that the split misses.
 
     """
     module.eval()
-    model = split(module, candidates=candidates)
-    _verify(model, name)
+    try:
+        draws = _probes(module)
+        model, whole = _split(module, draws[0][:1], candidates=candidates)
+        with torch.inference_mode():
+            check_states(name, model.backbone, iter(draws))
+            states = model.backbone(draws[0][:1])[0].to(model.head.weight.device)
+            ours = model.head.logits(states[:-1].flip(0))  # (tokens, vocabulary): each token's from its state alone
+    except Unmeasurable as error:
+        raise refused(name, first_line(error)) from error
+    except (torch.OutOfMemoryError, BadInput):
+        raise
+    except _FAILED as error:
+        raise refused(
+            name, f"its forward pass fails on plain token ids ({type(error).__name__}: {first_line(error)})"
+        ) from error
+    whole = whole[0, :-1, : model.vocab_size].flip(0).to(ours.device)
+    check_head(name, ours, whole, dtype=model.head.weight.dtype)
     return model
 
 
-def split(module: nn.Module, *, candidates: int | None = None) -> CausalModel:
-    """Split a transformers causal LM into backbone and head, the head cut to its first `candidates` rows."""
-    output = module.get_output_embeddings()  # type: ignore[operator]
-    config: Any = module.config
-    base: Any = module.base_model
+def split(module: Any, *, candidates: int | None = None) -> CausalModel:
+    """Split a transformers causal LM into backbone and head, the head cut to its first `candidates` rows, unchecked."""
+    return _split(module, _probes(module)[0][:1], candidates=candidates)[0]
 
-    def backbone(tokens: Tensor) -> Tensor:
-        # No attention mask: batches are padded on the right only, and a causal model never looks there.
-        return base(input_ids=tokens, use_cache=False).last_hidden_state  # type: ignore[no-any-return]
 
-    weight, bias = resident(output, "weight"), resident(output, "bias")
-    assert weight is not None  # noqa: S101  an output embedding without weights would be no head
-    head = Head(
-        weight=weight[:candidates],
-        bias=None if bias is None else bias[:candidates],
-        softcap=getattr(config, "final_logit_softcapping", None),
-        scale=float(getattr(config, "logit_scale", 1.0)) / float(getattr(config, "logits_scaling", 1.0)),
-    )
-    counts = parameters(_counted(module))
-    return CausalModel(
+def _output(module: Any) -> Any:
+    """The model's head, the module that multiplies with the vocabulary."""
+    output = module.get_output_embeddings()
+    if output is None or not hasattr(output, "weight"):
+        raise Unmeasurable("it has no output embeddings, so it predicts no tokens")
+    return output
+
+
+def _probes(module: Any) -> list[Tensor]:
+    """Token ids (2, length) for a few probes, on the head's device."""
+    weight = resident(_output(module), "weight")
+    assert weight is not None  # noqa: S101  _output looked
+    rows = min(int(text_config(module.config).vocab_size), module.get_input_embeddings().weight.shape[0])
+    count = sum(p.numel() for p in module.parameters())
+    draws = probes(module.config, rows=rows, parameters=count, longest=longest_sequence(module.config))
+    return [tokens.to(weight.device) for tokens in draws]
+
+
+def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[CausalModel, Tensor]:
+    """The split model, and the whole model's logits (1, length, vocabulary) of token ids (1, length)."""
+    output = _output(module)
+    backbone = Backbone(module, output)
+    with torch.no_grad():
+        logits, recorder = record(output, backbone.whole, tokens)
+    head = head_of(output, logits, recorder, candidates=candidates)
+    counts, text = parameters(_counted(module)), text_config(module.config)
+    model = CausalModel(
         backbone=backbone,
         head=head,
-        whole=lambda tokens: module(input_ids=tokens, use_cache=False).logits,
-        device=weight.device,
+        whole=backbone.whole,
+        device=head.weight.device,
         non_embedding_params=counts.non_embedding,
         total_params=counts.total,
-        widest=max(p.shape[0] for m in module.modules() for p in m.parameters(False) if _writes(m, output)),
-        heads=getattr(config, "num_attention_heads", 0) if config._attn_implementation == "eager" else 0,
+        widest=max(max(p.shape[:-1] or p.shape) for m in module.modules() for p in _written(m, output)),
+        heads=getattr(text, "num_attention_heads", 0) if module.config._attn_implementation == "eager" else 0,
         spread=is_spread(module),
+        longest=longest_sequence(module.config),
+        notes=counts.notes,
     )
+    return model, logits
 
 
 def _counted(module: nn.Module) -> nn.Module:
-    """What to count parameters of: where accelerate holds them, it takes tied ones apart, so a copy without weights."""
+    """The module whose parameters are counted. accelerate takes tied ones apart: there, a copy without weights."""
     if not is_spread(module):
         return module
     with torch.device("meta"):
         return type(module)(module.config)
 
 
-def _writes(layer: nn.Module, output: nn.Module) -> bool:
-    return layer is not output and not isinstance(layer, nn.Embedding)
-
-
-@torch.inference_mode()
-def _verify(model: CausalModel, name: str) -> None:
-    """A head that caps, scales or projects in a way unknown here would give wrong ranks: refuse it."""
-    tokens = torch.arange(1, 1 + _CHECK_TOKENS, device=model.device)[None] % model.vocab_size  # (1, tokens)
-    whole = model.whole(tokens)[0, :, : model.vocab_size].float()
-    hidden = model.backbone(tokens)[0].to(model.head.weight.device)
-    ours = model.head.logits(hidden)
-    tolerance = 1e-3 if model.head.weight.dtype == torch.float32 else 5e-2
-    worst = float((ours - whole).abs().max() / whole.abs().max().clamp(min=1e-6))
-    if worst > tolerance:
-        raise BadInput(
-            f"model {name}: its logits are not its hidden states times its head (relative difference {worst:.2g}); "
-            "this architecture is not supported, because its ranks would be wrong"
-        )
+def _written(layer: nn.Module, output: nn.Module) -> list[Tensor]:
+    """A layer's own weights, whose rows are the features that it writes; none of embeddings and head."""
+    if layer is output or isinstance(layer, nn.Embedding):
+        return []
+    return [p for p in layer.parameters(False) if p.ndim]

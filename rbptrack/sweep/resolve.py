@@ -96,7 +96,8 @@ class Resolver:
                 the tokenizer or the length of sequences does not fit the model.
 
         """
-        from rbptrack.models.architecture import check_fit, check_folder, num_candidates
+        from rbptrack.models.architecture import check_fit, num_candidates
+        from rbptrack.models.checkpoint import check_folder
 
         model, dataset = config.model, config.dataset
         weights = self._pinned(("model", model.repo, model.path, model.revision), lambda: of_model(model))

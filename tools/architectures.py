@@ -1,0 +1,359 @@
+"""Every causal language model of transformers, built tiny and measured against its own full logits.
+
+    python tools/architectures.py results.json           # all of them but those in the file, some minutes
+    python tools/architectures.py results.json llama mpt # some of them, anew
+    python tools/architectures.py results.json --table   # the table of docs/models-and-datasets.md
+
+Each architecture is built with small sizes and random weights, saved, and loaded as a user's would be. Ranks, ties and
+log-probabilities are compared with the logits that the model itself gives for one document at a time: in batches padded
+on the right, and one sequence at a time. Whether a model is causal is found from those logits too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ROWS = 320  # of every vocabulary
+LAYERS = 4
+TIMEOUT = 180  # seconds for one architecture
+SEQ_LEN = 40
+
+_SIZES: dict[str, int] = {
+    **dict.fromkeys(
+        "hidden_size d_model n_embd emb_dim embed_dim dim embedding_size lru_width word_embed_proj_dim "
+        "output_hidden_size out_hidden_size projection_dim embedding_dim input_embedding_size output_embedding_size "
+        "proj_dim hidden_dim text_hidden_size vision_output_dim vision_hidden_size qk_dim attention_hidden_size "
+        "decoder_hidden_size conv_dim vision_feature_dim kv_input_dim head_hidden_size".split(),
+        32,
+    ),
+    **dict.fromkeys(
+        "intermediate_size ffn_dim n_inner ffn_hidden_size moe_intermediate_size shared_expert_intermediate_size "
+        "decoder_ffn_dim encoder_ffn_dim d_ff shared_intermediate_size moe_shared_expert_intermediate_size "
+        "mlp_hidden_size dense_intermediate_size ffn_intermediate_size intermediate_size_mlp expert_ffn_hidden_size "
+        "prefix_dense_intermediate_size dense_ffn_hidden_size feed_forward_size block_ff_dim mlp_dim "
+        "moe_shared_intermediate_size dim_ff inner_dim shared_experts_intermediate_size "
+        "dff feed_forward_proj_dim".split(),
+        64,
+    ),
+    **dict.fromkeys(
+        "num_attention_heads n_head n_heads num_heads decoder_attention_heads encoder_attention_heads n_layer_heads "
+        "num_decoder_attention_heads num_encoder_attention_heads num_local_heads attention_heads "
+        "linear_num_value_heads index_n_heads num_attention_query_heads".split(),
+        4,
+    ),
+    **dict.fromkeys("num_key_value_heads num_kv_heads kv_n_heads n_kv_heads linear_num_key_heads".split(), 2),
+    **dict.fromkeys(
+        "num_hidden_layers n_layer n_layers num_layers decoder_layers encoder_layers depth num_decoder_layers "
+        "num_encoder_layers vision_layers n_layer_total text_layers num_blocks".split(),
+        LAYERS,
+    ),
+    **dict.fromkeys(
+        "head_dim qk_nope_head_dim qk_rope_head_dim v_head_dim d_kv linear_key_head_dim linear_value_head_dim "
+        "global_head_dim swa_head_dim index_head_dim attention_head_size attention_head_dim rotary_dim "
+        "hidden_size_per_layer_input kv_channels qk_head_dim".split(),
+        8,
+    ),
+    **dict.fromkeys("q_lora_rank kv_lora_rank o_lora_rank d_rel".split(), 16),
+    **dict.fromkeys("num_experts num_local_experts n_routed_experts moe_num_experts num_moe_experts".split(), 4),
+    **dict.fromkeys("num_experts_per_tok moe_top_k num_experts_per_token experts_per_token moe_topk moe_k".split(), 2),
+    **dict.fromkeys("n_shared_experts num_shared_experts moe_num_shared_experts n_group topk_group".split(), 1),
+    **dict.fromkeys("state_size d_state mamba_d_state ssm_state_size mamba_state_dim".split(), 8),
+    "vocab_size": ROWS,
+    "vocab_size_per_layer_input": ROWS,
+    "image_size": 32,
+    "patch_size": 8,
+    "max_position_embeddings": 256,
+}
+_LISTS_BY_LAYER = ("layer_types", "layers_block_type", "mlp_layer_types", "attention_types")
+
+
+@dataclass
+class Verdict:
+    """What came of one architecture.
+
+    Attributes:
+        name: its name here, `llama`, or with its variant, `llama (is_causal=False)`.
+        kind: `text`, `multimodal` or `variant`.
+        state: `right`, `refused`, `wrong`, `traceback`, `not built`.
+        said: the refusal, the error, or what differs.
+        causal: whether earlier logits stay when later tokens change; None where it was not built.
+        seconds: for load and check.
+
+    """
+
+    name: str
+    kind: str
+    state: str
+    said: str = ""
+    causal: bool | None = None
+    seconds: float = 0.0
+
+
+def small(config: Any, layers: int = LAYERS) -> dict[str, Any]:
+    """A config's values with every size made small, in its sections too."""
+    return _shrunk(config.to_dict() if hasattr(config, "to_dict") else dict(config), layers)
+
+
+def _shrunk(values: dict[str, Any], layers: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict) and (key.endswith("_config") or key in ("decoder", "encoder", "generator")):
+            found[key] = _shrunk(value, layers)
+        elif isinstance(value, int) and not isinstance(value, bool) and key in _SIZES:
+            found[key] = min(value, layers if _SIZES[key] == LAYERS and "layer" in key else _SIZES[key])
+        elif isinstance(value, int) and not isinstance(value, bool) and _is_token(key) and value >= ROWS:
+            found[key] = ROWS - 1 - len(key) % 16
+        elif isinstance(value, list) and key in _LISTS_BY_LAYER:
+            found[key] = value[:layers]
+        else:
+            found[key] = value
+    return found
+
+
+def _is_token(key: str) -> bool:
+    return "token" in key and key.endswith(("_id", "_index", "_idx"))
+
+
+def entries() -> dict[str, str]:
+    """Model types that the tool builds: name to kind."""
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+    )
+
+    text = dict.fromkeys(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, "text")
+    images = dict.fromkeys(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES, "multimodal")
+    return {**images, **text} | dict.fromkeys(VARIANTS, "variant")
+
+
+def config_of(name: str) -> Any:
+    """The small config of an entry, in which a decoder is a decoder."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    base, changes = VARIANTS.get(name, (name, {}))
+    cls = CONFIG_MAPPING[base]
+    values = small(cls())
+    for key, value in (OVERRIDES.get(base, {}) | changes).items():
+        _put(values, key, value)
+    if "is_decoder" in values and "is_decoder" not in changes:
+        values["is_decoder"] = True
+    return cls.from_dict(values)
+
+
+def _put(values: dict[str, Any], path: str, value: Any) -> None:
+    *sections, key = path.split(".")
+    for section in sections:
+        values = values.setdefault(section, {})
+    values[key] = value
+
+
+def build(name: str) -> Any:
+    """A small model with random weights, larger than a fresh one's so that ranks are not all but random."""
+    import torch
+
+    from rbptrack.models.architecture import auto_class
+
+    config = config_of(name)
+    torch.manual_seed(0)
+    module = auto_class(config).from_config(config, dtype=torch.float32).eval()
+    with torch.no_grad():
+        for key, parameter in module.named_parameters():
+            if parameter.ndim > 1 and not any(word in key for word in ("vision", "visual", "audio", "A_log")):
+                parameter.mul_(GAIN.get(name, 4.0))
+    return module
+
+
+def corpus(rows: int, special: set[int], *, documents: int = 12, seq_len: int = SEQ_LEN) -> Any:
+    """Documents of 5 to `seq_len` random tokens, none of which has a meaning of its own."""
+    import numpy as np
+
+    from rbptrack.corpus.sequences import Corpus
+
+    draw = np.random.default_rng(1)
+    plain = np.array([i for i in range(rows) if i not in special], dtype=np.int32)
+    lengths = draw.integers(5, seq_len + 1, size=documents)
+    total, stop = int(lengths.sum()), np.cumsum(lengths)
+    return Corpus(
+        token=draw.choice(plain, size=total),
+        document=np.repeat(np.arange(documents, dtype=np.int32), lengths),
+        position=np.concatenate([np.arange(n, dtype=np.int32) for n in lengths]),
+        field=np.zeros(total, dtype=np.int8),
+        num_bytes=np.ones(total, dtype=np.int32),
+        scorable=np.ones(total, dtype=np.bool_),
+        start=stop - lengths,
+        stop=stop,
+        first=stop - lengths + 1,
+        prefix=np.zeros(0, dtype=np.int32),
+        document_ids=tuple(map(str, range(documents))),
+        texts_hash="random",
+    )
+
+
+def full_logits(module: Any, tokens: Any) -> Any:
+    """What the model itself says of one sequence (length,), as (length, vocabulary)."""
+    import torch
+
+    for layer in module.modules():
+        if hasattr(layer, "recurrent_states"):
+            layer.recurrent_states = None  # RecurrentGemma's last batch
+    with torch.no_grad():
+        return module(input_ids=tokens[None]).logits[0].float()
+
+
+def is_causal(module: Any, tokens: Any) -> bool:
+    """Whether the logits of the first half of a sequence stay when the second half changes."""
+    half = len(tokens) // 2
+    other = tokens.clone()
+    other[half:] = tokens[:half].flip(0)[: len(tokens) - half].repeat(2)[: len(tokens) - half]
+    one, two = full_logits(module, tokens)[:half], full_logits(module, other)[:half]
+    return bool((one - two).abs().max() <= 1e-3 * one.abs().max())
+
+
+def check(name: str, folder: Path) -> tuple[str, str, bool | None]:
+    """State, words and causality of one entry; builds it in a folder."""
+    import numpy as np
+    import torch
+
+    from rbptrack.config.schema import EngineConfig, ModelConfig
+    from rbptrack.engine.measure import measure
+    from rbptrack.errors import BadInput
+    from rbptrack.models.architecture import text_config
+    from rbptrack.models.loading import load_model
+    from rbptrack.models.probe import special_tokens
+    from rbptrack.scoring.scorer import reference
+    from rbptrack.sources.pin import Source
+
+    try:
+        module = build(name)
+        rows = min(text_config(module.config).vocab_size, ROWS)
+        texts = corpus(rows, special_tokens(module.config))
+        causal = is_causal(module, torch.from_numpy(texts.inputs(int(np.argmax(texts.lengths)))).long())
+    except Exception as error:
+        return "not built", f"{type(error).__name__}: {error} {_where(error)}", None
+    module.save_pretrained(folder / "model")
+    try:
+        model = load_model(ModelConfig(family=name, path=str(folder)), Source(str(folder / "model"), None, name))
+        tables = [
+            measure(model, texts, ks=(1,), engine=EngineConfig(batch_tokens=b, threads=2), folder=folder / str(b)).ranks
+            for b in (6 * SEQ_LEN, 1)
+        ]
+    except BadInput as error:
+        return "refused", str(error), causal
+    except Exception as error:
+        return "traceback", f"{type(error).__name__}: {error} {_where(error)}", causal
+    columns: dict[str, list[Any]] = {"greater": [], "ties": [], "logprob": []}
+    for i in range(len(texts.start)):
+        tokens = torch.from_numpy(texts.inputs(i)).long()
+        scores = reference(full_logits(module, tokens)[:-1], tokens[1:])
+        for column, found in columns.items():
+            found.append(getattr(scores, column).numpy())
+    expected = {column: np.concatenate(found) for column, found in columns.items()}
+    said = [_difference(table, expected) for table in tables]
+    return ("wrong" if any(said) else "right"), "; ".join(filter(None, said)), causal
+
+
+def _difference(table: Any, expected: dict[str, Any]) -> str:
+    """How a rank table differs from the logits' by more than rounding; empty where it does not."""
+    import numpy as np
+
+    ranks = expected["greater"] + expected["ties"] + 1
+    moved = (table.rank != ranks) | (table.column("ties") != expected["ties"])
+    off = np.abs(table.column("logprob") - expected["logprob"]) > 1e-3
+    if moved.mean() <= 0.01 and not off.any():  # neighbours may swap where products of other shapes round otherwise
+        return ""
+    return f"{moved.mean():.1%} of ranks and {off.mean():.1%} of log-probabilities differ"
+
+
+def _where(error: Exception) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"({Path(last.filename).name}:{last.lineno})"
+
+
+def _child(name: str, kind: str, answers: Any) -> None:
+    import time
+
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        state, said, causal = check(name, Path(folder))
+    said = " ".join(said.split())[:400]
+    answers.put(asdict(Verdict(name, kind, state, said, causal, round(time.perf_counter() - began, 2))))
+
+
+def run(names: list[str], kinds: dict[str, str], save: Callable[[dict[str, Any]], None]) -> None:
+    """Check each entry in a process of its own."""
+    context = multiprocessing.get_context("fork")
+    for name in names:
+        answers = context.SimpleQueue()
+        process = context.Process(target=_child, args=(name, kinds[name], answers))
+        process.start()
+        process.join(TIMEOUT)
+        if process.is_alive():
+            process.kill()
+        found = asdict(Verdict(name, kinds[name], "traceback", "it took too long or its process died"))
+        save(found if answers.empty() else answers.get())
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--table", action="store_true", help="print the table of what is in the file and stop")
+    given = parser.parse_args(arguments)
+    known = json.loads(given.results.read_text()) if given.results.exists() else {}
+    if given.table:
+        print(table(known))
+        return 0
+    import torch
+    import transformers
+
+    import rbptrack.engine.measure  # noqa: F401  before the processes fork: each import once
+
+    for name in ("AutoModelForCausalLM", "AutoModelForImageTextToText", "GPTNeoXForCausalLM"):
+        getattr(transformers, name)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    torch.set_num_threads(1)
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    kinds = entries()
+    unknown = [name for name in given.names if name not in kinds]
+    if unknown:
+        print(f"no such model type: {', '.join(unknown)}", file=sys.stderr)
+        return 2
+
+    def save(found: dict[str, Any]) -> None:
+        known[found["name"]] = found
+        given.results.write_text(json.dumps(known, indent=1))
+        print(f"{found['name']:<32} {found['state']:<10} {found['seconds']:6.1f} s  {found['said'][:160]}", flush=True)
+
+    run(given.names or [name for name in kinds if name not in known], kinds, save)
+    print(Counter(found["state"] for found in known.values()))
+    return 0
+
+
+def table(known: dict[str, dict[str, Any]]) -> str:
+    """Markdown: counts by verdict, and what is refused and why."""
+    lines = ["| | right | refused | wrong | traceback | not built |", "|---|---|---|---|---|---|"]
+    for kind in ("text", "multimodal", "variant"):
+        states = Counter(found["state"] for found in known.values() if found["kind"] == kind)
+        cells = [str(states[s]) for s in ("right", "refused", "wrong", "traceback", "not built")]
+        lines.append(f"| {kind} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {}
+OVERRIDES: dict[str, dict[str, Any]] = {}
+GAIN: dict[str, float] = {}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
