@@ -11,51 +11,58 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from rbptrack.analysis import (
     COLOURS,
     Analyzer,
+    Curve,
     DocumentCounts,
     Drawing,
     Family,
     Report,
     Runs,
-    colour_and_marker,
+    curve_panels,
+    draw_verdicts,
+    k_ranges,
+    law_cells,
     log_axis,
     log_grid,
-    panel_per,
-    panels,
+    rbp_name,
     read_families,
+    shared_columns,
     style,
 )
-from rbptrack.stats import FloatArray, fit_power_law, lack_of_fit, law_values, paired_covariance
+from rbptrack.stats import (
+    FloatArray,
+    PowerLawFit,
+    alphas_without_documents,
+    design_effect,
+    expected_r2,
+    lack_of_fit,
+    largest_k_without_gap,
+    law_values,
+)
 
 HOLDS, NOISE, DEVIATES, INVERSE = "law holds", "noise-limited", "systematic deviation", "inverse"
-_CLASSES = {
+_FILLS = {
     HOLDS: (COLOURS[0], ""),
     NOISE: ("#d9d9d9", "..."),
     DEVIATES: (COLOURS[1], "///"),
     INVERSE: (COLOURS[3], "xxx"),
 }
-KEY = {"dataset": "the dataset", "family": "the family", "k": "of RBP_k"}
-
-
-COLUMNS: dict[str, dict[str, str]] = {
-    "summary": {
-        "dataset": "the dataset",
-        "family": "the family",
+KEY = shared_columns("dataset", "family", "k")
+COLUMNS = {
+    "summary": shared_columns("dataset", "family")
+    | {
         "k*": "largest k with alpha at least 2 standard errors from 0 at it and every smaller k",
         "|V|": "smallest vocabulary of the family",
         "misses": "tokens of the largest model with rank above k*",
         "beyond k*": "what most k beyond it are",
     },
     "verdicts": KEY
+    | {"verdict": "law holds, noise-limited, systematic deviation or inverse"}
+    | shared_columns("alpha", "alpha_low", "alpha_high")
     | {
-        "verdict": "law holds, noise-limited, systematic deviation or inverse",
-        "alpha": "exponent of -ln RBP_k",
-        "alpha_low": "lower end of its interval",
-        "alpha_high": "upper end",
         "snr": "|alpha| / its standard error",
         "misses": "tokens with rank above k, fewest of all sizes",
         "design_effect": "variance of RBP_k over documents / binomial variance, largest model",
@@ -83,6 +90,17 @@ COLUMNS: dict[str, dict[str, str]] = {
         "occurrences": "times it was the right token",
     },
 }
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What was found of one family: the verdict of each k, the largest visible k, and where the misses are."""
+
+    family: Family
+    table: pd.DataFrame
+    k_star: int
+    documents: list[dict[str, Any]]
+    tokens: list[dict[str, Any]]
 
 
 @dataclass(kw_only=True)
@@ -118,90 +136,79 @@ class NoiseFloor(Analyzer):
     def analyze(self, runs: Runs) -> Report:
         """Judge every k of every family x dataset that has at least 3 sizes."""
         report = Report(summary="summary")
-        verdicts: dict[Any, pd.DataFrame] = {}
-        summary, documents, tokens = list[dict[str, Any]](), list[dict[str, Any]](), list[dict[str, Any]]()
+        judged: list[Judged] = []
 
         def load(family: Family, run_id: str) -> DocumentCounts:
             return runs.document_counts(run_id, log_grid(family.vocab_size, per_decade=self.per_decade).tolist()[:-1])
 
         for family, counts in read_families(runs, load, report.notes, least=3):
-            table = self._judge(family, counts)
-            verdicts[family.name, family.dataset] = table
+            table = self._verdicts(family, counts)
             focus = _focus(table)
-            summary.append(_summary(family, table, _k_star(table, self.snr)))
-            documents += self._documents(family, counts, focus)
-            tokens += self._tokens(family, runs, focus)
-            report.metrics[f"k_star/{family.name}/{family.dataset}"] = float(_k_star(table, self.snr))
-            report.notes.append(self._sentence(family, table, documents))
-        if not verdicts:
+            documents = list(self._documents(family, counts, focus))
+            tokens = list(self._tokens(family, runs, focus))
+            visible = (table["snr"] >= self.snr) & (table["alpha"] > 0)
+            star = largest_k_without_gap(table["k"], visible)
+            judged.append(Judged(family, table, star, documents, tokens))
+        if not judged:
             raise report.nothing_found("no measurement to judge")
-        report.add_table("summary", summary, COLUMNS["summary"])
-        report.add_table("verdicts", pd.concat(verdicts.values(), ignore_index=True), COLUMNS["verdicts"])
-        report.add_table(
-            "documents",
-            documents,
-            COLUMNS["documents"],
-            caption="At the first k where no law holds, or else the largest: where the misses (rank above k) are.",
-        )
-        report.add_table("tokens", tokens, COLUMNS["tokens"])
+        where = "At the first k where no law holds, or else the largest: where the misses (rank above k) are."
+        report.add_table("summary", map(_summary_row, judged), COLUMNS["summary"])
+        report.add_table("verdicts", pd.concat([j.table for j in judged], ignore_index=True), COLUMNS["verdicts"])
+        report.add_table("documents", (r for j in judged for r in j.documents), COLUMNS["documents"], caption=where)
+        report.add_table("tokens", (r for j in judged for r in j.tokens), COLUMNS["tokens"])
+        report.metrics = {f"k_star/{j.family.path}": float(j.k_star) for j in judged}
+        stars = [f"{j.family} {j.k_star:,}" for j in judged]
+        report.headline = f"the law is visible up to k* = {'; '.join(stars)}"
+        report.notes += map(self._sentence, judged)
+        strips = {f"{j.family.name} / {j.family.dataset}": (j.table["k"], list(j.table["verdict"])) for j in judged}
         report.drawings = {
-            "verdict_of_each_k": Drawing(_map(verdicts), "What each k is, from k = 1 to |V|."),
+            "verdict_of_each_k": Drawing(
+                draw_verdicts(strips, _FILLS, ylabel="family / dataset"), "What each k is, from k = 1 to |V|."
+            ),
             "signal_to_noise": Drawing(
-                self._signal(verdicts),
+                self._draw_signal(judged),
                 f"|α| over its standard error; the law is visible above {self.snr:g} (dashed).",
             ),
             "r2_observed_and_expected": Drawing(
-                _r2(verdicts),
+                _draw_r2(judged),
                 "Lines: R² observed; bands: R² that noise and the usual scatter between models "
                 f"would leave if the law were true ({self.level:.0%}).",
             ),
         }
-        stars = [f"{f} on {d} {_k_star(t, self.snr):,}" for (f, d), t in verdicts.items()]
-        report.headline = f"the law is visible up to k* = {'; '.join(stars)}"
         return report
 
-    def _judge(self, family: Family, counts: list[DocumentCounts]) -> pd.DataFrame:
-        s, ks = family.s, counts[0].ks
-        found = law_values(counts, replicates=self.replicates)
-        values, draws = found.values, found.draws
+    def _verdicts(self, family: Family, counts: list[DocumentCounts]) -> pd.DataFrame:
+        """The table of verdicts: a row for each k of the counts."""
+        ks, found = counts[0].ks, law_values(counts, replicates=self.replicates)
         tokens = np.array([c.tokens.sum() for c in counts], dtype=np.float64)  # (m,)
         misses = tokens[:, None] - np.stack([c.hits.sum(axis=0) for c in counts])  # (m, ks)
-        rows: list[dict[str, Any]] = []
-        fits = {}
-        for i, k in enumerate(ks):
-            y, replicate = values[:, i + 1], draws[:, :, i + 1]
-            usable = (y > 0) & np.isfinite(y) & (replicate > 0).all(axis=1) & np.isfinite(replicate).all(axis=1)
-            if usable.all() and misses[:, i].min() >= self.least_misses:
-                covariance = paired_covariance(list(np.log(replicate)))
-                fits[k] = covariance, fit_power_law(s, y, covariance=covariance, level=self.level)
-        usual = float(np.median([law.tau for k, (_, law) in fits.items() if k <= self.scatter_k] or [0.0]))
+        enough = [k for k, fewest in zip(ks, misses.min(axis=0), strict=True) if fewest >= self.least_misses]
+        laws = {k: law for k in enough if (law := found.fit(rbp_name(k), family.s, level=self.level))}
+        usual = float(np.median([law.tau for k, law in laws.items() if k <= self.scatter_k] or [0.0]))
         rng = np.random.default_rng(0)
+        rows = []
         for i, k in enumerate(ks):
-            p = float(np.exp(-values[-1, i + 1]))
-            spread = float(np.exp(-draws[-1, :, i + 1]).var(ddof=1))
-            binomial = p * (1 - p) / tokens[-1]
-            row = {"dataset": family.dataset, "family": family.name, "k": k, "verdict": NOISE}
-            row |= dict.fromkeys(list(COLUMNS["verdicts"])[4:], float("nan"))
-            row |= {"misses": int(misses[:, i].min()), "design_effect": spread / binomial if binomial > 0 else np.nan}
-            if k in fits:
-                covariance, law = fits[k]
-                noise = covariance + usual**2 * np.eye(len(s))
-                chi2, chance = lack_of_fit(s, values[:, i + 1], noise)
-                low, middle, high = _expected_r2(np.log(law.predict(s)), np.log(s), noise, self, rng)
-                snr = abs(law.alpha) / law.se if law.se > 0 else float("inf")
-                row |= {"alpha": law.alpha, "alpha_low": law.low, "alpha_high": law.high, "snr": snr, "chi2": chi2}
-                row |= {"p": chance, "r2": law.r2, "r2_expected": middle, "r2_low": low, "r2_high": high}
-                row["verdict"] = (
-                    INVERSE
-                    if law.high < 0
-                    else DEVIATES
-                    if chance < self.p_deviation
-                    else HOLDS
-                    if snr >= self.snr and law.alpha > 0
-                    else NOISE
-                )
-            rows.append(row)
+            y, draws = found.of(rbp_name(k))
+            row = family.keys | {"k": k, "misses": int(misses[:, i].min())}
+            row["design_effect"] = design_effect(float(np.exp(-y[-1])), np.exp(-draws[-1]), tokens=tokens[-1])
+            noise = usual**2 * np.eye(len(family.s))
+            rows.append(row | (self._judge(laws[k], noise, rng) if k in laws else {"verdict": NOISE}))
         return pd.DataFrame(rows, columns=list(COLUMNS["verdicts"]))
+
+    def _judge(self, law: PowerLawFit, scatter: FloatArray, rng: np.random.Generator) -> dict[str, Any]:
+        """Verdict and numbers of one k; scatter is the covariance of ln y between models, (m, m)."""
+        noise = law.covariance + scatter
+        chi2, p = lack_of_fit(law.s, law.y, noise)
+        low, middle, high = expected_r2(law, noise, replicates=self.replicates, level=self.level, rng=rng)
+        snr = abs(law.alpha) / law.se if law.se > 0 else float("inf")
+        if law.high < 0:
+            verdict = INVERSE
+        elif p < self.p_deviation:
+            verdict = DEVIATES
+        else:
+            verdict = HOLDS if snr >= self.snr and law.alpha > 0 else NOISE
+        cells = {"verdict": verdict, "snr": snr, "chi2": chi2, "p": p}
+        return law_cells(law) | cells | {"r2_expected": middle, "r2_low": low, "r2_high": high}
 
     def _documents(self, family: Family, counts: list[DocumentCounts], k: int) -> Iterator[dict[str, Any]]:
         """The documents that hold most of the largest model's misses, and what each does to alpha."""
@@ -209,25 +216,12 @@ class NoiseFloor(Analyzer):
         tokens = np.stack([c.tokens for c in counts]).astype(np.float64)  # (m, documents)
         hits = np.stack([c.hits[:, i] for c in counts]).astype(np.float64)
         misses = tokens[-1] - hits[-1]
-        rest = (hits.sum(axis=1, keepdims=True) - hits) / (tokens.sum(axis=1, keepdims=True) - tokens)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.log(-np.log(np.column_stack([hits.sum(axis=1) / tokens.sum(axis=1), rest])))  # (m, 1 + documents)
-        x = np.log(family.s) - np.log(family.s).mean()
-        with np.errstate(invalid="ignore"):
-            alpha = -(x @ logs) / (x @ x)
+        alpha, *without = alphas_without_documents(family.s, tokens, hits)
         for d in np.argsort(-misses, kind="stable")[: self.top]:
             if misses[d] > 0:
-                yield {
-                    "dataset": family.dataset,
-                    "family": family.name,
-                    "k": k,
-                    "document": int(counts[0].document[d]),
-                    "tokens": int(tokens[-1, d]),
-                    "misses": int(misses[d]),
-                    "share": float(misses[d] / misses.sum()),
-                    "alpha_without": float(alpha[1 + d]),
-                    "alpha": float(alpha[0]),
-                }
+                row = family.keys | {"k": k, "document": int(counts[0].document[d]), "tokens": int(tokens[-1, d])}
+                row |= {"misses": int(misses[d]), "share": float(misses[d] / misses.sum())}
+                yield row | {"alpha_without": float(without[d]), "alpha": float(alpha)}
 
     def _tokens(self, family: Family, runs: Runs, k: int) -> Iterator[dict[str, Any]]:
         """The right tokens that the largest model most often ranks above k."""
@@ -235,18 +229,12 @@ class NoiseFloor(Analyzer):
         token = table.column("token")
         missed, misses = np.unique(token[table.rank > k], return_counts=True)
         for i in np.argsort(-misses, kind="stable")[: self.top]:
-            yield {
-                "dataset": family.dataset,
-                "family": family.name,
-                "k": k,
-                "token": int(missed[i]),
-                "misses": int(misses[i]),
-                "share": float(misses[i] / misses.sum()),
-                "occurrences": int(np.count_nonzero(token == missed[i])),
-            }
+            row = family.keys | {"k": k, "token": int(missed[i]), "misses": int(misses[i])}
+            share, occurrences = float(misses[i] / misses.sum()), int(np.count_nonzero(token == missed[i]))
+            yield row | {"share": share, "occurrences": occurrences}
 
-    def _sentence(self, family: Family, table: pd.DataFrame, documents: list[dict[str, Any]]) -> str:
-        star = _k_star(table, self.snr)
+    def _sentence(self, judged: Judged) -> str:
+        family, table, star = judged.family, judged.table, judged.k_star
         beyond = table[table["k"] > star]
         text = f"{family}: alpha is visible (at least {self.snr:g} standard errors) at every k up to {star:,}"
         text += f" (|V| = {family.vocab_size:,})."
@@ -254,127 +242,54 @@ class NoiseFloor(Analyzer):
             text = f"{family}: alpha is not visible even at k = 1."
         deviating = table[(table["k"] <= star) & (table["verdict"] != HOLDS)]
         if len(deviating):
-            text += f" The points leave the line by more than noise at {_ranges(table, deviating)}: no law there."
+            where = k_ranges(deviating["k"], table["k"])
+            text += f" The points leave the line by more than noise at {where}: no law there."
         if len(beyond):
-            parts = [f"{verdict} at {_ranges(table, rows)}" for verdict, rows in beyond.groupby("verdict", sort=False)]
+            parts = [
+                f"{verdict} at {k_ranges(rows['k'], table['k'])}"
+                for verdict, rows in beyond.groupby("verdict", sort=False)
+            ]
             fewest = int(beyond["misses"].iloc[0])
             text += f" Beyond, with {fewest:,} misses or fewer in the best model: {'; '.join(parts)}."
-        mine = [d for d in documents if (d["family"], d["dataset"]) == (family.name, family.dataset)]
-        if mine and mine[0]["share"] > 0.1:
-            lead = mine[0]
+        if judged.documents and judged.documents[0]["share"] > 0.1:
+            lead = judged.documents[0]
             text += f" At k = {lead['k']:,} document {lead['document']} alone holds {lead['share']:.0%} of its misses."
         return text
 
-    def _signal(self, verdicts: dict[Any, pd.DataFrame]) -> Figure:
-        datasets, names = sorted({d for _, d in verdicts}), sorted({f for f, _ in verdicts})
+    def _draw_signal(self, judged: list[Judged]) -> Figure:
+        curves = [Curve(j.family.dataset, j.family.name, j.family.name, j.table["k"], j.table["snr"]) for j in judged]
+        highest = max(float(j.table["snr"].replace(np.inf, np.nan).max()) for j in judged)
         with style():
-            figure, axes = panel_per(datasets, sharey=True)
-            for ax, dataset in zip(axes, datasets, strict=True):
-                for name in (f for f in names if (f, dataset) in verdicts):
-                    table = verdicts[name, dataset]
-                    ax.plot(
-                        table["k"], table["snr"], "-", lw=1.5, color=colour_and_marker(names.index(name))[0], label=name
-                    )
+            figure, axes = curve_panels(curves, xlabel="k", ylabel="|α| / its standard error", sharey=True)
+            for ax in axes:
                 ax.axhline(self.snr, ls="--", lw=1, color="#57606a")
-                ax.set(xscale="log", xlabel="k", ylabel="|α| / its standard error")
-                ax.legend(fontsize=8)
-            highest = max(float(t["snr"].replace(np.inf, np.nan).max()) for t in verdicts.values())
             log_axis(axes[0].yaxis, low=0.7, high=max(highest, self.snr) * 1.6)
             return figure
 
 
-def _expected_r2(
-    line: FloatArray, x: FloatArray, noise: FloatArray, options: NoiseFloor, rng: np.random.Generator
-) -> tuple[float, float, float]:
-    """Lower end, median and upper end of R^2 that points on the line would give under the noise."""
-    values, vectors = np.linalg.eigh(noise)
-    shock = rng.normal(size=(options.replicates, len(x))) * np.sqrt(np.clip(values, 0, None)) @ vectors.T
-    drawn = line + shock  # (replicates, m)
-    drawn -= drawn.mean(axis=1, keepdims=True)
-    centred = x - x.mean()
-    slope = drawn @ centred / (centred @ centred)
-    residual = drawn - slope[:, None] * centred
-    r2 = 1 - (residual**2).sum(axis=1) / np.maximum((drawn**2).sum(axis=1), 1e-300)
-    tail = (1 - options.level) / 2
-    low, middle, high = np.quantile(r2, [tail, 0.5, 1 - tail])
-    return float(low), float(middle), float(high)
-
-
-def _k_star(table: pd.DataFrame, snr: float) -> int:
-    """Largest k with a visible, positive exponent at it and at every smaller k; 0 if there is none."""
-    seen = ((table["snr"] >= snr) & (table["alpha"] > 0)).to_numpy()
-    length = int(np.argmin(seen)) if not seen.all() else len(seen)
-    return int(table["k"].iloc[length - 1]) if length else 0
-
-
 def _focus(table: pd.DataFrame) -> int:
-    """The k to look into: the first at which no law holds though there are misses, else the last with misses."""
+    """The k to examine: the first at which no law holds though there are misses, else the last with misses."""
     missed = table[table["misses"] > 0]
     broken = missed[missed["verdict"] != HOLDS]
     return int(broken["k"].iloc[0] if len(broken) else missed["k"].iloc[-1])
 
 
-def _summary(family: Family, table: pd.DataFrame, star: int) -> dict[str, Any]:
+def _summary_row(judged: Judged) -> dict[str, Any]:
+    table, star = judged.table, judged.k_star
     beyond = table[table["k"] > star]["verdict"]
     at = table[table["k"] == star]["misses"]
-    return {
-        "dataset": family.dataset,
-        "family": family.name,
-        "k*": star,
-        "|V|": family.vocab_size,
-        "misses": int(at.iloc[0]) if len(at) else 0,
-        "beyond k*": str(beyond.mode().iloc[0]) if len(beyond) else "",
-    }
+    row = judged.family.keys | {"k*": star, "|V|": judged.family.vocab_size}
+    row["misses"] = int(at.iloc[0]) if len(at) else 0
+    return row | {"beyond k*": str(beyond.mode().iloc[0]) if len(beyond) else ""}
 
 
-def _ranges(table: pd.DataFrame, rows: pd.DataFrame) -> str:
-    """`k = 40 to 300, 900`: the rows' k, neighbours on the table's grid joined."""
-    place = {k: i for i, k in enumerate(table["k"])}
-    ranges: list[list[int]] = []
-    for k in rows["k"]:
-        if ranges and place[k] == place[ranges[-1][-1]] + 1:
-            ranges[-1] = [ranges[-1][0], k]
-        else:
-            ranges.append([k])
-    return "k = " + ", ".join(" to ".join(f"{k:,}" for k in r) for r in ranges)
-
-
-def _map(verdicts: dict[Any, pd.DataFrame]) -> Figure:
-    """One strip per family and dataset: the verdict of each k."""
+def _draw_r2(judged: list[Judged]) -> Figure:
+    curves = []
+    for family, table in ((j.family, j.table) for j in judged):
+        edges = table["r2_low"], table["r2_high"]
+        curves.append(Curve(family.dataset, family.name, family.name, table["k"], table["r2"], *edges))
     with style():
-        figure, axes = panels(1, 1, width=7.2, height=0.9 + 0.32 * len(verdicts))
-        ax = axes[0, 0]
-        for row, table in enumerate(verdicts.values()):
-            ks = table["k"].to_numpy(dtype=np.float64)
-            edges = np.concatenate([[ks[0] / 1.15], np.sqrt(ks[1:] * ks[:-1]), [ks[-1] * 1.15]])
-            for left, right, verdict in zip(edges[:-1], edges[1:], table["verdict"], strict=True):
-                colour, hatch = _CLASSES[verdict]
-                ax.barh(row, right - left, left=left, height=0.72, color=colour, hatch=hatch, lw=0, edgecolor="white")
-        ax.set_yticks(range(len(verdicts)), [f"{f} / {d}" for f, d in verdicts])
-        ax.invert_yaxis()
-        ax.set(xscale="log", xlabel="k", ylabel="family / dataset")
-        ax.grid(visible=False)
-        seen = {v for table in verdicts.values() for v in table["verdict"]}
-        handles = [
-            Patch(facecolor=c, hatch=h, edgecolor="white", label=name)
-            for name, (c, h) in _CLASSES.items()
-            if name in seen
-        ]
-        figure.legend(handles=handles, loc="outside upper center", ncols=4, fontsize=8)
-        return figure
-
-
-def _r2(verdicts: dict[Any, pd.DataFrame]) -> Figure:
-    datasets, names = sorted({d for _, d in verdicts}), sorted({f for f, _ in verdicts})
-    with style():
-        figure, axes = panel_per(datasets, sharey=True)
-        for ax, dataset in zip(axes, datasets, strict=True):
-            for name in (f for f in names if (f, dataset) in verdicts):
-                table, colour = verdicts[name, dataset], colour_and_marker(names.index(name))[0]
-                ax.plot(table["k"], table["r2"], "-", lw=1.5, color=colour, label=name)
-                ax.fill_between(table["k"], table["r2_low"], table["r2_high"], color=colour, alpha=0.15, lw=0)
-            ax.set(xscale="log", xlabel="k", ylabel="R² of the fit on log axes")
-            ax.legend(fontsize=8, loc="lower left")
-        lowest = min(float(t["r2"].min()) for t in verdicts.values())
+        figure, axes = curve_panels(curves, xlabel="k", ylabel="R² of the fit on log axes", sharey=True)
+        lowest = min(float(j.table["r2"].min()) for j in judged)
         axes[0].set_ylim(max(0.0, lowest - 0.02), 1.003)
         return figure

@@ -24,10 +24,9 @@ from rbptrack.analysis import (
     Report,
     Runs,
     curve_panels,
-    dataset_panels,
+    draw_laws,
     law_axis_label,
     law_cells,
-    log_axis,
     log_grid,
     parse_rbp_name,
     rbp_ks,
@@ -285,39 +284,18 @@ class PowerLaw(Analyzer):
         )
         fitted = {one.metric for one in laws}
         for metric in [m for m in [*map(rbp_name, self.ks), CE] if m in fitted]:
-            figure = self._against_size(laws, metric)
+            mine = {(one.family.name, one.family.dataset): one.law for one in laws if one.metric == metric}
+            every = {(one.family.name, one.family.dataset) for one in laws}
+            figure = draw_laws(mine, every, xlabel=SIZE_LABELS[self.size], ylabel=law_axis_label(metric))
             report.drawings[f"{metric}_against_size"] = Drawing(figure, "" if report.drawings else caption)
-        every = [one.law for one in laws]
+        alphas, r2s = [one.law.alpha for one in laws], [one.law.r2 for one in laws]
         figure, axes = _against_k(laws, "alpha", "α")
-        # Intervals that explode near |V| are cut off.
-        axes[0].set_ylim(min(0.0, *(law.alpha for law in every)) * 1.1, max(law.alpha for law in every) * 1.25)
+        axes[0].set_ylim(min(0.0, *alphas) * 1.1, max(alphas) * 1.25)  # intervals that explode near |V| are cut off
         text = "Exponent at each k, with its interval; dashed: cross-entropy's."
         report.drawings["alpha_against_k"] = Drawing(figure, text)
         figure, axes = _against_k(laws, "r2", "R² of the fit on log axes")
-        axes[0].set_ylim(max(0.0, min(law.r2 for law in every) - 0.03), 1.005)
+        axes[0].set_ylim(max(0.0, min(r2s) - 0.03), 1.005)
         report.drawings["r2_against_k"] = Drawing(figure)
-
-    def _against_size(self, laws: list[FamilyLaw], metric: str) -> Figure:
-        """The paper's figures 3 to 5: one panel per dataset, one colour per family, log-log."""
-        found = {(one.family.name, one.family.dataset): one.law for one in laws if one.metric == metric}
-        with style():
-            figure, panels = dataset_panels((one.family.name, one.family.dataset) for one in laws)
-            for ax, dataset, styles in panels:
-                drawn = [(found[one.name, dataset], one) for one in styles if (one.name, dataset) in found]
-                for law, (name, colour, marker) in drawn:
-                    line = np.geomspace(law.s.min(), law.s.max(), 50)
-                    label = f"{name}: α = {law.alpha:.3f}, R² = {law.r2:.3f}"
-                    error = 1.96 * np.sqrt(np.diag(law.covariance)) * law.y
-                    ax.errorbar(law.s, law.y, yerr=error, fmt=marker, ms=4.5, color=colour, label=label)
-                    ax.plot(line, law.predict(line), "-", lw=1.2, color=colour)
-                ax.set(xlabel=SIZE_LABELS[self.size], ylabel=law_axis_label(metric))
-                if drawn:
-                    s, y = np.concatenate([law.s for law, _ in drawn]), np.concatenate([law.y for law, _ in drawn])
-                    log_axis(ax.xaxis, low=s.min() / 1.5, high=s.max() * 1.5)
-                    room = (y.max() / y.min()) ** (0.13 * len(drawn) + 0.05)  # for a legend line per family
-                    log_axis(ax.yaxis, low=y.min() / 1.12, high=y.max() * room)
-                    ax.legend(loc="upper right", fontsize=8)
-            return figure
 
 
 def _rounded(one: FamilyLaw, form: Verdict) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rbptrack.analysis.contract import COLUMNS, Analyzer, Drawing, Report, Runs, Table, Unreadable
 from rbptrack.analysis.families import KEYS, Family, families, interval_columns, read_families
-from rbptrack.analysis.tables import LAW_COLUMNS, law_cells, shared_columns
+from rbptrack.analysis.tables import LAW_COLUMNS, k_ranges, law_cells, shared_columns
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.ranks import (
     CE,
@@ -25,18 +25,22 @@ from rbptrack.ranks import (
 )
 
 if TYPE_CHECKING:
+    from rbptrack.analysis.family_figures import (
+        Curve,
+        curve_panels,
+        dataset_panels,
+        draw_laws,
+        draw_verdicts,
+        law_axis_label,
+    )
     from rbptrack.analysis.figures import (
         COLOURS,
         MARKERS,
-        Curve,
         colour_and_marker,
-        curve_panels,
-        dataset_panels,
         error_bars,
         gradient,
         grid,
         grid_of,
-        law_axis_label,
         legend_of_all,
         length_axis,
         log_axis,
@@ -73,12 +77,15 @@ __all__ = [
     "colour_and_marker",
     "curve_panels",
     "dataset_panels",
+    "draw_laws",
+    "draw_verdicts",
     "error_bars",
     "families",
     "gradient",
     "grid",
     "grid_of",
     "interval_columns",
+    "k_ranges",
     "law_axis_label",
     "law_cells",
     "legend_of_all",
@@ -103,7 +110,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Laws and figures load when they are first used: scipy and matplotlib take half a second each."""
     if name in __all__:
-        for module in ("laws", "figures"):
+        for module in ("laws", "figures", "family_figures"):
             home = import_module(f"{__name__}.{module}")
             if name in vars(home):
                 return vars(home)[name]

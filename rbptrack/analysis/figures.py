@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -15,7 +14,7 @@ from cycler import cycler
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from rbptrack.ranks import CE, RankHistogram, parse_rbp_name
+from rbptrack.ranks import RankHistogram
 
 # Okabe and Ito's colours, in an order of falling contrast to white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -115,99 +114,6 @@ def grid_of(rows: Sequence[str], columns: Sequence[str], **options: Any) -> tupl
     for spare in axes.flat[len(rows) :]:
         spare.remove()
     return figure, {(r, columns[0]): ax for r, ax in zip(rows, axes.flat, strict=False)}
-
-
-class FamilyStyle(NamedTuple):
-    """How a family is drawn, the same in every panel of a figure."""
-
-    name: str
-    colour: str
-    marker: str
-
-
-def dataset_panels(
-    families: Iterable[tuple[str, str]], **options: Any
-) -> tuple[Figure, list[tuple[Any, str, list[FamilyStyle]]]]:
-    """A figure with one panel per dataset, in which each family has the same colour and marker.
-
-    Args:
-        families: (family, dataset) of all that is drawn.
-        options: of `panel_per`.
-
-    Returns:
-        The figure, and for each panel its axes, its dataset, and its families.
-
-    """
-    there = set(families)
-    datasets, names = sorted({dataset for _, dataset in there}), sorted({name for name, _ in there})
-    figure, axes = panel_per(datasets, **options)
-    styles = [FamilyStyle(name, *colour_and_marker(number)) for number, name in enumerate(names)]
-    return figure, [
-        (ax, dataset, [one for one in styles if (one.name, dataset) in there])
-        for ax, dataset in zip(axes, datasets, strict=True)
-    ]
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A line of a panel, with a band around it where one is known.
-
-    Attributes:
-        dataset: the panel.
-        family: decides the colour.
-        label: for the legend.
-        x: of the points, (points,).
-        y: likewise.
-        low: lower edge of the band, (points,); None: no band.
-        high: upper edge.
-        options: of `Axes.plot`.
-
-    """
-
-    dataset: str
-    family: str
-    label: str
-    x: npt.ArrayLike
-    y: npt.ArrayLike
-    low: npt.ArrayLike | None = None
-    high: npt.ArrayLike | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-def curve_panels(
-    curves: Sequence[Curve], *, xlabel: str, ylabel: str, legend: float = 0.0, **options: Any
-) -> tuple[Figure, list[Any]]:
-    """A figure with one panel per dataset, its x axis logarithmic, and one colour per family; and its axes.
-
-    Args:
-        curves: what to draw, in the order of the legend.
-        xlabel: of every panel.
-        ylabel: of every panel.
-        legend: inches kept free at the right for one legend of all panels; 0: each panel has its own.
-        options: of `panel_per`.
-
-    """
-    figure, panels = dataset_panels(
-        ((curve.family, curve.dataset) for curve in curves), **({"legend": legend} if legend else {}), **options
-    )
-    for ax, dataset, families in panels:
-        colours = {family.name: family.colour for family in families}
-        for curve in (one for one in curves if one.dataset == dataset):
-            colour = colours[curve.family]
-            ax.plot(curve.x, curve.y, label=curve.label, color=colour, **{"lw": 1.5, **curve.options})
-            if curve.low is not None and curve.high is not None:
-                ax.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.15, lw=0)
-        ax.set(xlabel=xlabel, ylabel=ylabel, xscale="log")
-        if not legend:
-            ax.legend(fontsize=8)
-    if legend:
-        legend_of_all(figure, legend=legend)
-    return figure, [ax for ax, *_ in panels]
-
-
-def law_axis_label(metric: str) -> str:
-    """The label of an axis with what a law is fitted to: CE, or -ln RBP_k."""
-    return "CE, nats per token" if metric == CE else f"−ln RBP$_{{{parse_rbp_name(metric)}}}$"
 
 
 def legend_of_all(figure: Figure, *, legend: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rbptrack.analysis.families import KEYS
@@ -25,6 +26,18 @@ LAW_COLUMNS = ("alpha", "alpha_low", "alpha_high", "r2")
 def shared_columns(*names: str) -> dict[str, str]:
     """Column -> meaning, for columns that mean the same in every table: dataset, family, metric, k, size, S, ..."""
     return {name: _MEANINGS[name] for name in names}
+
+
+def k_ranges(ks: Iterable[int], grid: Iterable[int]) -> str:
+    """`k = 40 to 300, 900`: some of the k of a grid, neighbours on the grid joined."""
+    place = {k: i for i, k in enumerate(grid)}
+    ranges: list[list[int]] = []
+    for k in ks:
+        if ranges and place[k] == place[ranges[-1][-1]] + 1:
+            ranges[-1] = [ranges[-1][0], k]
+        else:
+            ranges.append([k])
+    return "k = " + ", ".join(" to ".join(f"{k:,}" for k in ends) for ends in ranges)
 
 
 def law_cells(law: PowerLawFit | None) -> dict[str, float]:

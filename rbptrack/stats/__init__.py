@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     )
     from rbptrack.stats.law_forms import GATES, FormFit, Verdict, compare_forms, forms_in_words
     from rbptrack.stats.nested import NestedFit, fit_nested, pure_error
+    from rbptrack.stats.noise_floor import alphas_without_documents, design_effect, expected_r2, largest_k_without_gap
     from rbptrack.stats.power_law import (
         PointDiagnostics,
         Pooled,
@@ -116,13 +117,16 @@ __all__ = [
     "Verdict",
     "WindowCounts",
     "WorthOfDoubling",
+    "alphas_without_documents",
     "bootstrap_metrics",
     "compare_forms",
     "contrast",
     "count_windows",
     "decompose",
     "decompose_table",
+    "design_effect",
     "document_weights",
+    "expected_r2",
     "fieller",
     "fit_k_law",
     "fit_law",
@@ -145,6 +149,7 @@ __all__ = [
     "k_slopes",
     "lack_of_fit",
     "ladder",
+    "largest_k_without_gap",
     "law_values",
     "leave_largest_out",
     "log_sums",
@@ -172,6 +177,7 @@ _MODULES = (
     "bootstrap",
     "power_law",
     "size_laws",
+    "noise_floor",
     "intervals",
     "k_law",
     "error_entropy",
