@@ -16,6 +16,8 @@ import rbptrack
 from rbptrack.commands import export, import_
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import BadInput
+from rbptrack.exchange.bundle import without_tokens
+from rbptrack.ranks import RankTable
 from rbptrack.tracking import Connection, Reader
 from rbptrack.tracking.frame import from_database
 from tests.conftest import EMBEDDED
@@ -111,6 +113,13 @@ def test_bad_bundles_are_refused(
     assert not (elsewhere / "mlruns").exists()
 
 
+def test_without_tokens_a_strict_rank_stays_strict() -> None:
+    columns = {name: [0] for name in ("document", "position", "field", "token", "logprob")}
+    ranks = RankTable.from_arrays(vocab_size=9, strict=True, greater=[2], ties=[3], **columns)
+    hidden = without_tokens(ranks)
+    assert (hidden.column("token").tolist(), hidden.rank.tolist()) == ([-1], [3])
+
+
 def test_bad_arguments(measured: Path, elsewhere: Path) -> None:
     (elsewhere / "there.zip").write_bytes(b"PK")
     (elsewhere / "empty").mkdir()
@@ -157,7 +166,11 @@ def test_a_plain_table(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> N
         ("model,dataset,rbp_1\na-1,w,0.5\nb-1,w,1.5\n", "line 3, column rbp_1: must be between 0 and 1; got 1.5"),
         ("model,dataset,ce\na-1,w,x\n", "line 2, column ce: expected a number, got 'x'"),
         ("model,dataset,ce\na-1,w,-1\n", "must be finite and not negative"),
-        ("model,dataset,ce,non_embedding_params\na-1,w,1,0.5\n", "must be a whole number above 0; got 0.5"),
+        (
+            "model,dataset,ce,non_embedding_params\na-1,w,1,0.5\n",
+            "line 2, column non_embedding_params: must be a whole number above 0; got 0.5",
+        ),
+        ("model,dataset,ce,seq_len\na-1,w,1,x\n", "line 2, column seq_len: expected a number, got 'x'"),
     ],
 )
 def test_bad_tables(text: str, words: str, elsewhere: Path) -> None:
@@ -165,6 +178,13 @@ def test_bad_tables(text: str, words: str, elsewhere: Path) -> None:
     with pytest.raises(BadInput, match=words):
         import_.main(["t.csv"])
     assert not (elsewhere / "mlruns").exists()
+
+
+def test_a_table_with_an_empty_cell(elsewhere: Path) -> None:
+    """Pandas makes floats of whole numbers beside an empty cell; they are whole numbers in the store."""
+    (elsewhere / "t.csv").write_text("model,dataset,ce,seq_len,vocab_size\na-1,w,3,512,100\na-2,w,2,,\n")
+    import_.main(["t.csv"])
+    assert rbptrack.runs().frame["seq_len"].fillna(0).tolist() == [512, 0]
 
 
 def authors(root: Path) -> Path:

@@ -42,7 +42,7 @@ def _export(config: ExportConfig) -> int:
         raise BadInput(f"out={config.out}: no folder {out.parent}")
     reader = Reader(Connection(config.tracking))
     run_ids = list(reader.runs(config.filter).frame["run_id"])
-    bundle.export(reader, run_ids, out, tokens=config.tokens)
+    bundle.write(reader, run_ids, out, tokens=config.tokens)
     without = "" if config.tokens else ", without token ids"
     say(f"{len(run_ids)} measurements{without}: {out} ({compact(out.stat().st_size)} bytes)")
     return 0

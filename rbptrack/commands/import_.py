@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from rbptrack.commands.runner import OptionsCommand
@@ -13,9 +12,11 @@ from rbptrack.config.paths import conf_folder
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.console import say
 from rbptrack.errors import BadInput
-from rbptrack.exchange import bundle, tables
+from rbptrack.exchange import authors, bundle, tables
+from rbptrack.exchange.imported import KnownModels
 from rbptrack.tracking import Connection, Reader, Writer
-from rbptrack.tracking.record import Record
+from rbptrack.tracking.record import RANKS, Record
+from rbptrack.tracking.schema import MeasurementParams, Metric, Tag
 
 USAGE = """python -m rbptrack import PATH [sizes=sizes.csv] [vocab_size=N] [tracking.uri=...]
 
@@ -49,27 +50,24 @@ def _import(config: ImportConfig) -> int:
     if not path.exists():
         raise BadInput(f"{path}: no such file or folder")
     importer = _Importer(Connection(config.tracking))
-    if path.is_dir():
-        sizes = tables.read_sizes(Path(config.sizes).expanduser()) if config.sizes else {}
-        found = tables.read_authors(path, tables.Names.of(conf_folder()), sizes, vocab_size=config.vocab_size)
-        for record, ranks in list(found):  # all of it is right before any is logged
-            importer.add(record, partial(tables.complete, record, ranks))
-    elif path.suffix == ".zip":
-        with bundle.opened(path) as measurements:
-            for record, folder in measurements:
-                record.tags["rbptrack.imported"] = f"bundle: {path.name}"
-                importer.add(record, partial(_as_it_is, folder))
-    elif path.suffix in (".csv", ".parquet"):
-        for record in list(tables.read_table(path, tables.Names.of(conf_folder()))):
-            importer.add(record, lambda empty: empty)
-    else:
-        raise BadInput(f"{path}: expected a .zip, .csv or .parquet file, or a folder")
+    with tempfile.TemporaryDirectory() as empty:
+        for record, folder in _measurements(path, config, Path(empty)):
+            importer.add(record, folder)
     importer.summarise(path)
     return 0
 
 
-def _as_it_is(folder: Path, empty: Path) -> Path:
-    return folder
+def _measurements(path: Path, config: ImportConfig, empty: Path) -> Iterable[tuple[Record, Path]]:
+    """The measurements of a source, each with the folder of its artifacts."""
+    if path.is_dir():
+        sizes = authors.read_sizes(Path(config.sizes).expanduser()) if config.sizes else {}
+        models = KnownModels.read(conf_folder())
+        return authors.read(path, models, sizes, vocab_size=config.vocab_size, folder=empty)
+    if path.suffix == ".zip":
+        return bundle.read(path, empty)
+    if path.suffix in (".csv", ".parquet"):
+        return [(record, empty) for record in tables.read(path, KnownModels.read(conf_folder()))]
+    raise BadInput(f"{path}: expected a .zip, .csv or .parquet file, or a folder")
 
 
 class _Importer:
@@ -80,24 +78,16 @@ class _Importer:
         self._imported, self._skipped, self._without_ranks = 0, 0, 0
         self._without_size: list[str] = []
 
-    def add(self, record: Record, artifacts: Callable[[Path], Path]) -> None:
-        """Deliver a record, unless it is in the store already.
-
-        Args:
-            record: of the measurement.
-            artifacts: gives the folder of its artifacts; may fill the empty one that it is called with.
-
-        """
+    def add(self, record: Record, folder: Path) -> None:
+        """Deliver a record and the artifacts in its folder, unless it is in the store already."""
         if self._reader.find(record.fingerprint):
             self._skipped += 1
             return
-        with tempfile.TemporaryDirectory() as empty:
-            folder = artifacts(Path(empty))
-            self._without_ranks += not (folder / "ranks.parquet").exists()
-            self._writer.deliver(record, folder)
+        self._writer.deliver(record, folder)
         self._imported += 1
-        if "non_embedding_params" not in record.metrics:
-            self._without_size.append(record.params.get("model.repo", record.tags["rbptrack.model"]))
+        self._without_ranks += not (folder / RANKS).exists()
+        if Metric.NON_EMBEDDING_PARAMS not in record.metrics:
+            self._without_size.append(MeasurementParams.read(record.params).repo or record.tags[Tag.MODEL])
 
     def summarise(self, path: Path) -> None:
         """Print what was imported, and what the imported measurements lack."""

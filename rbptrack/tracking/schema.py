@@ -154,6 +154,11 @@ class ResolvedParams:
         return {name: str(value) for name, value in values.items() if value is not None}
 
     @classmethod
+    def unknown(cls) -> Self:
+        """Params of which nothing is known."""
+        return cls.read({})
+
+    @classmethod
     def read(cls, params: Mapping[str, str]) -> Self:
         """Read what `params` wrote; None where a param is missing or empty."""
         return cls(**{a: kind(params.get(name, "")) for a, (name, kind) in _DECLARED[cls].items()})
@@ -262,6 +267,11 @@ class Metric:
     NEG_LOG_RBP_CURVE = "neg_log_rbp_curve"
     PROGRESS = "progress/"  # prefix: while a cell is measured
     SYSTEM = "system/"  # prefix: of the machine meanwhile
+
+
+def sequence_success_name(k: int, n: int) -> str:
+    """The metric of the share of runs of n scored tokens that all have rank <= k."""
+    return f"sequence_success_k{k}_n{n}"
 
 
 CURVES = (Metric.RBP_CURVE, Metric.NEG_LOG_RBP_CURVE)
