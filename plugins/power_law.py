@@ -41,6 +41,7 @@ from rbptrack.stats import (
     Verdict,
     compare_forms,
     fit_power_law,
+    forecast,
     forms_in_words,
     huber_alpha,
     leave_largest_out,
@@ -63,7 +64,8 @@ COLUMNS = {
         "R^2": "of the fit on logarithms",
         "sizes": "number of sizes m",
         "largest, left out": "error at the largest size of the law fitted without it",
-        "form": "M0 a plain power law, M1 with an irreducible term, M2 broken; m < 6: too few sizes to tell",
+        "form": "plain: an irreducible share above 10 % at the largest size is excluded; E > 0: an irreducible term is "
+        "supported (p < 0.05); broken; or not to be told",
     },
     "forms": KEY
     | {
@@ -73,9 +75,12 @@ COLUMNS = {
         "alpha": "exponent under this form (below the break for M2)",
         "alpha_se": "its standard error from the likelihood's curvature",
         "E": "irreducible term, in y's unit",
-        "E_se": "its standard error; empty at the bound 0",
+        "E_low": "lower end of its profile-likelihood interval",
+        "E_high": "upper end",
+        "share_low": "lower end of the interval of E / y at the largest size",
+        "share_high": "upper end",
         "starts_agree": "whether the fits from several starts ended at the same parameters",
-        "p_irreducible": "p of E = 0 (boundary: half chi2_0, half chi2_1)",
+        "p_irreducible": "p of E = 0 (parametric bootstrap under M0)",
     },
     "points": KEY
     | K_OR_0
@@ -103,9 +108,11 @@ COLUMNS = {
     "forecasts": KEY
     | {
         "S": "size asked for",
-        "predicted": "-ln RBP_k or CE at S, if the law holds there",
-        "low": "lower end of its interval, for one more model of that size",
+        "predicted": "-ln RBP_k or CE at S: M0 and M1, weighted by their error at the largest size when it is left out",
+        "low": "lower end of its interval, for one more model of that size: every M1 that the points do not exclude",
         "high": "upper end",
+        "irreducible_weight": "weight of M1 in the prediction",
+        "refused": "why no number is given",
         "beyond": "S over the largest size measured",
         "rbp": "RBP_k predicted",
     },
@@ -226,9 +233,11 @@ class PowerLaw(Analyzer):
     def _forecasts(self, shown: list[FamilyLaw]) -> Iterator[dict[str, Any]]:
         for one in shown:
             for s in self.forecast:
-                y, low, high = one.law.forecast(s)
-                row = {"S": s, "predicted": y, "low": low, "high": high, "beyond": s / one.law.s.max()}
-                yield one.keys | row | {"rbp": float("nan") if one.metric == CE else float(np.exp(-y))}
+                law = one.law
+                found = forecast(law.s, law.y, law.covariance, s, level=self.level)
+                row = {"S": s, "predicted": found.y, "low": found.low, "high": found.high, "beyond": s / law.s.max()}
+                row |= {"rbp": float("nan") if one.metric == CE else float(np.exp(-found.y))}
+                yield one.keys | row | {"irreducible_weight": found.weight, "refused": found.refused}
 
     def _pooled(self, shown: list[FamilyLaw], notes: list[str]) -> Iterator[dict[str, Any]]:
         for dataset, metric in dict.fromkeys((one.family.dataset, one.label) for one in shown):
@@ -271,7 +280,10 @@ class PowerLaw(Analyzer):
             f"{family}: over {law.points} sizes (S = {short_number(law.s.min())} to {short_number(law.s.max())}) "
             f"alpha is {', '.join(exponents)} ({self.level:.0%} intervals)."
         )
-        unsure = [one.label for one in entropy + asked if one.law.low <= 0]
+        inverse = [one.label for one in entropy + asked if one.law.high < 0]
+        if inverse:
+            text += f" {', '.join(inverse)} follow an inverse law: worse with size."
+        unsure = [one.label for one in entropy + asked if one.law.low <= 0 <= one.law.high]
         if unsure:
             text += f" For {', '.join(unsure)} the interval includes 0: no law is claimed."
         yield text
@@ -307,17 +319,24 @@ def _rounded(one: FamilyLaw, form: Verdict) -> dict[str, Any]:
         "R^2": f"{law.r2:.4f}",
         "sizes": law.points,
         "largest, left out": "" if np.isnan(left_out) else f"{left_out:+.1%}",
-        "form": form.preferred if len(form.fits) > 1 else "m < 6",
+        "form": form.known,
     }
 
 
 def _forms(one: FamilyLaw, verdict: Verdict) -> Iterator[dict[str, Any]]:
+    found, nothing = verdict.irreducible, float("nan")
     for form in verdict.fits:
         row = {"form": form.form, "preferred": form.form == verdict.preferred, "aicc": form.aicc}
-        row |= {"alpha": form.values["alpha"], "alpha_se": form.se["alpha"]}
-        row |= {"E": form.values.get("E", float("nan")), "E_se": form.se.get("E", float("nan"))}
-        p = verdict.p_irreducible if form.form == "M1" else float("nan")
-        yield one.keys | row | {"starts_agree": form.agreed, "p_irreducible": p}
+        row |= {"alpha": form.values["alpha"], "alpha_se": form.se["alpha"], "E": form.values.get("E", nothing)}
+        tested = found if form.form == "M1" else None
+        for name, part in (
+            ("E_low", "e_low"),
+            ("E_high", "e_high"),
+            ("share_low", "share_low"),
+            ("share_high", "share_high"),
+        ):
+            row[name] = getattr(tested, part) if tested else nothing
+        yield one.keys | row | {"starts_agree": form.agreed, "p_irreducible": tested.p if tested else nothing}
 
 
 def _points(one: FamilyLaw) -> Iterator[dict[str, Any]]:

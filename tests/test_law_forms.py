@@ -14,7 +14,7 @@ def test_no_irreducible_term_is_spoken_of_below_six_sizes() -> None:
     verdict = compare_forms(s, 0.5 + 30 * s**-0.2, noise(5, 0.002))
     assert [fit.form for fit in verdict.fits] == ["M0"]
     assert verdict.text == "an irreducible term is not identifiable from 5 sizes"
-    assert np.isnan(verdict.p_irreducible)
+    assert verdict.irreducible is None
 
 
 def test_a_planted_irreducible_term_is_found() -> None:
@@ -28,7 +28,8 @@ def test_a_planted_irreducible_term_is_found() -> None:
     assert fit.values["E"] == pytest.approx(1.5, abs=3 * fit.se["E"])
     assert fit.values["alpha"] == pytest.approx(0.25, abs=3 * fit.se["alpha"])
     assert fit.se["E"] < 0.2
-    assert verdict.p_irreducible < 1e-4
+    assert verdict.irreducible.p <= 0.0025
+    assert verdict.irreducible.e_low < 1.5 < verdict.irreducible.e_high
     np.testing.assert_allclose(fit.predict(s), y, rtol=0.02)
     plain = fit_power_law(s, y)
     assert plain.r2 > 0.9, "R^2 hides it"
@@ -42,7 +43,7 @@ def test_a_plain_law_is_rarely_called_richer() -> None:
     for _ in range(40):
         y = 30 * s**-0.1 * np.exp(rng.normal(0, 0.02, 8))
         chosen.append(compare_forms(s, y, noise(8, 0.002)).preferred)
-    assert chosen.count("M0") >= 37
+    assert chosen.count("M0") >= 34  # a test of size 0.05
 
 
 def test_a_planted_break_is_found_from_twelve_sizes() -> None:

@@ -105,7 +105,8 @@ def texts(rng: np.random.Generator, truth: Array, design: Design) -> tuple[Array
         difficulty = np.exp(0.8 * rng.standard_normal(count) - 0.32) - 1
         slope = 0.03 * (np.exp(0.8 * rng.standard_normal(count) - 0.32) - 1)
     own = 0.05 * rng.standard_normal((count, m, 1)) + 0.02 * rng.standard_normal((count, m, metrics))
-    relative = (1 + difficulty)[:, None, None] * (1 + slope[:, None, None] * x[None, :, None]) * (1 + own)
+    difficulty, slope = np.maximum(1 + difficulty, 0.02), np.maximum(slope, -0.9)  # no document has y below 0
+    relative = difficulty[:, None, None] * (1 + slope[:, None, None] * x[None, :, None]) * np.maximum(1 + own, 0.1)
     length = np.exp(0.7 * rng.standard_normal(count))
     weights = rng.multinomial(count, np.full(count, 1 / count), size=BOOTSTRAPS) * length
     drawn = np.tensordot(weights / weights.sum(axis=1, keepdims=True), relative, axes=1)  # (bootstraps, m, metrics)

@@ -10,7 +10,7 @@ the scatter tau between models, and the level in closed form.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -28,6 +28,7 @@ _SLOPES = 23  # per share
 _REACH = 7.0  # standard errors of the slope that the grid spans, each way
 _SCATTERS = 9
 _ENOUGH = 30  # exceedances after which a p-value needs no more draws (Besag and Clifford 1991)
+_FEW = 8  # shares inside an interval: below, a finer grid is laid over it
 REPLICATES = 399
 
 
@@ -98,6 +99,7 @@ class Profile:
         spectrum: eigenvalues of the sampling covariance of ln y, (m,), and its eigenvectors, (m, m).
         slopes: slopes in the middle of the range, (slopes,), positive.
         tau2: scatter variances, (scatters,).
+        shares: irreducible shares phi, (shares,), ascending.
 
     """
 
@@ -106,6 +108,7 @@ class Profile:
     spectrum: tuple[FloatArray, FloatArray]
     slopes: FloatArray
     tau2: FloatArray
+    shares: FloatArray
 
     @classmethod
     def of(cls, s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray) -> Profile:
@@ -130,7 +133,7 @@ class Profile:
         floor = max(1e-3 * residual, 1e-14)
         tau2 = np.concatenate([[1e-3 * floor], np.geomspace(floor, 6 * residual, _SCATTERS - 1)])
         eigenvalues, vectors = np.linalg.eigh(np.asarray(covariance, dtype=np.float64))
-        return cls(logs - logs.max(), values, (np.clip(eigenvalues, 0, None), vectors), slopes, tau2)
+        return cls(logs - logs.max(), values, (np.clip(eigenvalues, 0, None), vectors), slopes, tau2, SHARES)
 
     @cached_property
     def alphas(self) -> FloatArray:
@@ -140,8 +143,8 @@ class Profile:
         alpha by bisection: the right side grows with alpha.
         """
         middle = float(self.x.mean())
-        low, high = np.zeros((len(SHARES), len(self.slopes))), np.full((len(SHARES), len(self.slopes)), 50.0)
-        phi = SHARES[:, None]
+        low, high = np.zeros((len(self.shares), len(self.slopes))), np.full((len(self.shares), len(self.slopes)), 50.0)
+        phi = self.shares[:, None]
         for _ in range(50):
             alpha = (low + high) / 2
             rest = (1 - phi) * np.exp(np.minimum(-alpha * middle, 500))
@@ -151,7 +154,7 @@ class Profile:
 
     def shape(self, x: FloatArray) -> FloatArray:
         """Value of ln y less that at the largest size, (shares, slopes, len(x)), at x = ln S - ln S_largest."""
-        phi = SHARES[:, None, None]
+        phi = self.shares[:, None, None]
         return np.asarray(np.log(phi + (1 - phi) * np.exp(np.minimum(-self.alphas[..., None] * x, 500))))
 
     def levels(self, draws: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -248,14 +251,26 @@ def irreducible_term(
             if above >= _ENOUGH:
                 break
         p = above / seen if above >= _ENOUGH else (1 + above) / (seen + 1)
+    profile = _refined(profile, over <= over.min() + profile.critical)
+    deviance, level = profile.own
+    over = profile.over_shares(deviance)
     best = int(over.argmin())
     inside = over <= over.min() + profile.critical
-    low, high = _ends(SHARES, over - over.min() - profile.critical, inside)
+    low, high = _ends(profile.shares, over - over.min() - profile.critical, inside)
     slope, scatter = np.unravel_index(int(deviance[best].argmin()), deviance[best].shape)
     top = float(np.exp(level[best, slope, scatter]))
     alpha = float(profile.alphas[best, slope])
-    share = float(SHARES[best])
+    share = float(profile.shares[best])
     return Irreducible(p, share, low, high, share * top, low * top, high * top, alpha, margin, size)
+
+
+def _refined(profile: Profile, inside: FloatArray) -> Profile:
+    """The profile on shares that lie closer together, where few of the grid's are inside the interval."""
+    first, last = int(np.flatnonzero(inside)[0]), int(np.flatnonzero(inside)[-1])
+    if last - first >= _FEW:
+        return profile
+    low, high = profile.shares[max(first - 1, 0)], profile.shares[min(last + 1, len(profile.shares) - 1)]
+    return replace(profile, shares=np.linspace(low, high, len(profile.shares)))
 
 
 def _ends(grid: FloatArray, excess: FloatArray, inside: FloatArray) -> tuple[float, float]:
@@ -266,7 +281,7 @@ def _ends(grid: FloatArray, excess: FloatArray, inside: FloatArray) -> tuple[flo
         low = float(np.interp(0.0, [excess[first], excess[first - 1]], [grid[first], grid[first - 1]]))
     if last < len(grid) - 1:
         high = float(np.interp(0.0, [excess[last], excess[last + 1]], [grid[last], grid[last + 1]]))
-    return low, high if last < len(grid) - 1 else 1.0
+    return low, 1.0 if high >= SHARES[-1] else high
 
 
 def forecast(

@@ -1,7 +1,8 @@
-"""Forms that a law in size may take, fitted by maximum likelihood and compared by AICc.
+"""Forms that a law in size may take, fitted by maximum likelihood, and which of them the points support.
 
 M0  y = A S^-alpha
 M1  y = E + A S^-alpha, E >= 0 irreducible; needs m >= 6 sizes
+    (AICc with tau counted asks a likelihood ratio above 30 at m = 6, so M1 is told by a test of stated size instead)
 M2  a broken law: exponent alpha below a size and alpha2 above it; needs m >= 12
 """
 
@@ -14,9 +15,10 @@ from typing import Any
 import lmfit
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, stats
+from scipy import optimize
 
 from rbptrack.ranks import FloatArray
+from rbptrack.stats.irreducible import Irreducible, irreducible_term
 
 GATES = {"M0": 3, "M1": 6, "M2": 12}
 """The least number of sizes that each form is fitted to."""
@@ -64,16 +66,26 @@ class Verdict:
 
     Attributes:
         fits: the forms that there were sizes enough for, M0 first.
-        preferred: the form to use: a richer one only if it is better by AICc by more than 2 and its starts agree.
+        preferred: the form to use: M1 where E > 0 is supported, M2 where AICc is lower by more than 2 than without it
+            and its starts agree, else M0.
         text: what to say of it.
-        p_irreducible: p of E = 0 against E > 0 (boundary: half chi2_0, half chi2_1); NaN below the gate.
+        irreducible: the test of E = 0 and E's interval; None below the gate.
 
     """
 
     fits: tuple[FormFit, ...]
     preferred: str
     text: str
-    p_irreducible: float
+    irreducible: Irreducible | None
+
+    @property
+    def known(self) -> str:
+        """What is known of an irreducible term, in a word or two, for a table."""
+        if self.preferred == "M2":
+            return "broken"
+        if self.irreducible is None:
+            return "too few sizes"
+        return {"supported": "E > 0", "rejected": "plain", "not to be told": "not to be told"}[self.irreducible.verdict]
 
     def __getitem__(self, form: str) -> FormFit:
         return next(fit for fit in self.fits if fit.form == form)
@@ -93,36 +105,38 @@ def compare_forms(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray) ->
     fits = tuple(_fit(form, sizes, logs, covariance) for form, least in GATES.items() if m >= least)
     if m < GATES["M1"]:
         text = f"an irreducible term is not identifiable from {m} sizes"
-        return Verdict(fits, "M0", text, float("nan"))
-    m0, m1 = fits[0], fits[1]
-    ratio = max(0.0, 2 * (m1.log_likelihood - m0.log_likelihood))
-    p = 0.5 * float(stats.chi2.sf(ratio, 1)) if ratio > 1e-6 else 1.0
-    better = sorted((fit for fit in fits[1:] if fit.aicc < m0.aicc - _DECISIVE), key=lambda f: f.aicc)
-    sure = [fit for fit in better if fit.agreed]
-    if sure:
-        best = sure[0]
-        gain = f"AICc lower by {m0.aicc - best.aicc:.1f}"
-        if best.form == "M1":
-            text = f"an irreducible term E = {best.values['E']:.3g} is supported ({gain}, p = {p:.2g})"
-        else:
-            text = f"a broken law is supported ({gain})"
-        return Verdict(fits, best.form, text, p)
-    if better:
-        return Verdict(
-            fits, "M0", f"a richer form fits better, but is not identifiable from {m} sizes: starts disagree", p
-        )
-    return Verdict(fits, "M0", f"a plain power law suffices (irreducible term: p = {p:.2g})", p)
+        return Verdict(fits, "M0", text, None)
+    found = irreducible_term(s, y, covariance)
+    broken = fits[2] if len(fits) > 2 else None
+    gain = min(fit.aicc for fit in fits[:2]) - broken.aicc if broken else 0.0
+    if broken and broken.agreed and gain > _DECISIVE:
+        return Verdict(fits, "M2", f"a broken law is supported (AICc lower by {gain:.1f})", found)
+    return Verdict(fits, "M1" if found.verdict == "supported" else "M0", _in_words(found, m), found)
+
+
+def _in_words(found: Irreducible, m: int) -> str:
+    share = f"{found.share_low:.0%} to {found.share_high:.0%} of y at the largest size"
+    if found.verdict == "supported":
+        e = f"E = {found.e:.3g} ({found.e_low:.3g} to {found.e_high:.3g}, {share})"
+        return f"an irreducible term is supported: {e}, p = {found.p:.2g}"
+    if found.verdict == "rejected":
+        return f"an irreducible term of more than {found.margin:.0%} of y at the largest size is excluded"
+    return f"whether there is an irreducible term cannot be told from {m} sizes: it may be {share} (p = {found.p:.2g})"
 
 
 def forms_in_words(verdicts: Mapping[str, Verdict]) -> str:
     """What to say of the forms of several metrics, by the metric's label, without a full stop."""
-    richer = [f"{label}: {verdict.text}" for label, verdict in verdicts.items() if verdict.preferred != "M0"]
     texts = {verdict.text for verdict in verdicts.values()}
-    if richer:
-        return "; ".join(richer)
     if len(texts) == 1:
         return texts.pop()
-    return f"no richer form than a plain power law is supported for {', '.join(verdicts)}"
+    spoken = [f"{label}: {v.text}" for label, v in verdicts.items() if v.preferred != "M0"]
+    for known, text in (
+        ("plain", "a plain power law suffices (more than 10 % irreducible at the largest size is excluded)"),
+        ("not to be told", "whether there is an irreducible term cannot be told"),
+    ):
+        labels = [label for label, v in verdicts.items() if v.preferred == "M0" and v.known == known]
+        spoken += [f"{', '.join(labels)}: {text}"] if labels else []
+    return "; ".join(spoken)
 
 
 def _m0(x: FloatArray, log_a: float, alpha: float) -> FloatArray:
