@@ -10,6 +10,7 @@ from textwrap import wrap
 from types import TracebackType
 from typing import Self
 
+import humanize
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -49,6 +50,11 @@ def compact(number: float) -> str:
         if number >= limit:
             return f"{number / limit:.3g}{suffix}"
     return f"{number:.0f}"
+
+
+def compact_bytes(number: float) -> str:
+    """341,000,000 -> `341 MB`, in decimal units; nothing is `0`."""
+    return humanize.naturalsize(float(f"{number:.3g}"), format="%.3g") if number else "0"
 
 
 class CellProgress:

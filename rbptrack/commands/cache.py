@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rbptrack.commands.runner import OptionsCommand
-from rbptrack.console import say
+from rbptrack.console import compact_bytes, say
 from rbptrack.errors import BadInput
 from rbptrack.sources import cache
 
@@ -31,12 +31,12 @@ def _cache(config: CacheConfig) -> int:
     total = sum(size for _, size in found.values())
     if config.action:
         cache.clear()
-        say(f"cleared {cache.folder()}: {total / 1e6:.1f} MB")
+        say(f"cleared {cache.folder()}: {compact_bytes(total)}")
         return 0
     say(str(cache.folder()))
     for kind, (number, size) in found.items():
-        say(f"{kind:<10} {number:>5} files  {size / 1e6:>9.1f} MB")
-    say(f"{'together':<10} {sum(n for n, _ in found.values()):>5} files  {total / 1e6:>9.1f} MB")
+        say(f"{kind:<10} {number:>5} files  {compact_bytes(size):>10}")
+    say(f"{'together':<10} {sum(n for n, _ in found.values()):>5} files  {compact_bytes(total):>10}")
     return 0
 
 

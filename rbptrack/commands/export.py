@@ -9,7 +9,7 @@ from omegaconf import MISSING
 
 from rbptrack.commands.runner import OptionsCommand
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
-from rbptrack.console import compact, say
+from rbptrack.console import compact_bytes, say
 from rbptrack.errors import BadInput
 from rbptrack.exchange import bundle
 from rbptrack.tracking import Connection, Reader
@@ -44,7 +44,7 @@ def _export(config: ExportConfig) -> int:
     run_ids = list(reader.runs(config.filter).frame["run_id"])
     bundle.write(reader, run_ids, out, tokens=config.tokens)
     without = "" if config.tokens else ", without token ids"
-    say(f"{len(run_ids)} measurements{without}: {out} ({compact(out.stat().st_size)} bytes)")
+    say(f"{len(run_ids)} measurements{without}: {out} ({compact_bytes(out.stat().st_size)})")
     return 0
 
 

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 from functools import partial
 
-import humanize
 from rich.markup import escape
 
 from rbptrack.commands.runner import HydraCommand
 from rbptrack.config.compose import Request, measuring, sweep_of
-from rbptrack.console import compact, console, say, table
+from rbptrack.console import compact, compact_bytes, console, say, table
 from rbptrack.errors import BadInput
 from rbptrack.sweep.plan import COLUMNS, Plan, plan
 from rbptrack.sweep.resolve import Resolver
@@ -124,7 +123,4 @@ def _flops(number: float | None) -> str:
 
 
 def _bytes(number: float | None) -> str:
-    """1.23 GB: three digits, in decimal units."""
-    if not number:
-        return "?" if number is None else "0"
-    return humanize.naturalsize(float(f"{number:.3g}"), format="%.3g")
+    return "?" if number is None else compact_bytes(number)

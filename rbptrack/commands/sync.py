@@ -8,8 +8,7 @@ from rbptrack.commands.runner import OptionsCommand
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.console import say
 from rbptrack.errors import BadInput
-from rbptrack.tracking import Connection, relocate
-from rbptrack.tracking import outbox as spool
+from rbptrack.tracking import Connection, outbox, relocate
 
 USAGE = """python -m rbptrack sync [moved=true] [tracking.uri=...] [tracking.experiment=...]
 
@@ -35,8 +34,8 @@ def _sync(config: SyncConfig) -> int:
             raise BadInput(f"moved=true repairs a local database; {connection.shown} is none")
         changed = relocate(connection.database, connection.experiment)
         say(f"{changed} artifact addresses now lie under {connection.database.parent}")
-    before = len(spool.waiting())
-    left = spool.upkeep(config.tracking, tell=say)
+    before = len(outbox.waiting())
+    left = outbox.upkeep(config.tracking, tell=say)
     say(f"{before - left} delivered, {left} waiting" if before else "nothing waits")
     return 1 if left else 0
 

@@ -17,8 +17,7 @@ from rbptrack.ranks import is_rbp_column, rbp_name
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import CellFailed, Outcome
 from rbptrack.sweep.resolve import Resolved
-from rbptrack.tracking import Live, Reader, Writer, claim
-from rbptrack.tracking import outbox as spool
+from rbptrack.tracking import Live, Reader, Writer, claim, outbox
 from rbptrack.tracking.record import Record, add_artifacts, k_metrics
 from rbptrack.tracking.schema import ResolvedParams, Tag, software_versions
 
@@ -55,8 +54,8 @@ def _known(cell: Resolved, delivery: Delivery) -> Outcome | None:
     about = delivery.about
     if delivery.force:
         return None
-    if waits := spool.holds(about.fingerprint):
-        outcome = Outcome(about.title, about.model, about.dataset, "skipped", numbers=waits.metrics)
+    if waiting := outbox.holds(about.fingerprint):
+        outcome = Outcome(about.title, about.model, about.dataset, "skipped", numbers=waiting.metrics)
         outcome.waits = "the tracking store was away when it was measured"
         return outcome
     try:
@@ -121,11 +120,12 @@ def _measure(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Deliv
             )
         made = _complete(record, result, model, delivery)
         corpus.document_table().to_csv(made / "documents.csv", index=False)
-        run_id, waits = spool.deliver_or_keep(writer, record, made, run_id)
+        run_id, waits = outbox.deliver_or_keep(writer, record, made, run_id)
     discard(folder)
     notes += [f"{about.title}: {note}" for note in result.notes]
-    numbers = record.metrics
-    return Outcome(about.title, about.model, about.dataset, "measured", run_id, "", False, waits, numbers, notes)
+    outcome = Outcome(about.title, about.model, about.dataset, "measured", run_id, numbers=record.metrics, notes=notes)
+    outcome.waits = waits
+    return outcome
 
 
 @contextmanager

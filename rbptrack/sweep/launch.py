@@ -30,9 +30,7 @@ from rbptrack.sweep.analyses import analyze_sweep
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import CellFailed, Outcome, announce, collect, summarise
 from rbptrack.sweep.resolve import process_resolver
-from rbptrack.tracking import resolve_uri, without_password
-from rbptrack.tracking.outbox import folder as spool_folder
-from rbptrack.tracking.outbox import upkeep
+from rbptrack.tracking import outbox, resolve_uri, without_password
 
 _TERMINATED = 128 + signal.SIGTERM
 _INTERRUPTED = 128 + signal.SIGINT
@@ -81,12 +79,12 @@ class Sweep:
         if self.request.multirun:
             models, datasets = ({c.model.name for c in self.cells}, {c.dataset.name for c in self.cells})
             say(f"measuring {len(self.cells)} cells: {len(models)} models x {len(datasets)} datasets")
-        upkeep(self.settings.tracking, tell=say)
+        outbox.upkeep(self.settings.tracking, tell=say)
         interrupted = self._run_jobs()
         outcomes = collect(self.folder)
         if not any(o.run_id or o.status != "failed" for o in outcomes) and not interrupted:
             return _nothing_ran(outcomes, self.folder)
-        waiting = upkeep(self.settings.tracking, tell=say) if any(o.waits for o in outcomes) else 0
+        waiting = outbox.upkeep(self.settings.tracking, tell=say) if any(o.waits for o in outcomes) else 0
         summarise(outcomes, total=len(self.cells))
         if interrupted:
             say("interrupted: what was measured is kept; the same command continues there")
@@ -94,7 +92,7 @@ class Sweep:
         if waiting:
             complain(
                 f"the tracking store is away: {waiting} measurements wait, complete, in "
-                f"{short_path(str(spool_folder()))}. Once it answers: python -m rbptrack sync, then analyze"
+                f"{short_path(str(outbox.folder()))}. Once it answers: python -m rbptrack sync, then analyze"
             )
             return 1
         failed = sum(o.status == "failed" for o in outcomes) + (len(self.cells) - len(outcomes))

@@ -26,7 +26,7 @@ def check(settings: SweepConfig, cells: Sequence[CellConfig], resolver: Resolver
 
     """
     Connection(settings.tracking).check_writable()
-    largest = max(resolver.resolve(cell).architecture.vocab_size for cell in cells)
+    largest = max(resolver.resolve(cell).candidates for cell in cells)
     too_large = sorted({k for cell in cells for k in cell.k.values if k > largest})
     if too_large and ks_were_typed:
         raise BadInput(

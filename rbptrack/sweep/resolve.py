@@ -79,12 +79,12 @@ class Resolved:
 class Resolver:
     """Resolves cells; what several of them name is pinned, loaded and counted once.
 
-    It lives as long as one sweep, plan or bench does in one process.
+    A sweep has one in each of its processes (`process_resolver`); a plan and a bench have one of their own.
     """
 
     def __init__(self) -> None:
         self._sources: dict[tuple[object, ...], Source] = {}
-        self._known: dict[tuple[str, str], tuple[Any, PreTrainedTokenizerBase]] = {}
+        self._architectures: dict[tuple[str, str], tuple[Any, PreTrainedTokenizerBase]] = {}
         self._counts: dict[str, Parameters] = {}
         self._loaded: dict[tuple[object, ...], CausalModel] = {}
 
@@ -131,7 +131,7 @@ class Resolver:
         )
 
     def loaded(self, cell: Resolved) -> CausalModel:
-        """A cell's model on its device; at most one is kept, because the next cell often asks for the same."""
+        """A cell's model on its device; the last one is kept, because the next cell often asks for the same."""
         from rbptrack.models.loading import load_model
 
         key = (cell.weights, repr(cell.model), cell.candidates)  # every option of loading is in the model's config
@@ -157,14 +157,14 @@ class Resolver:
         from rbptrack.models.architecture import load_config, load_tokenizer
 
         key = (weights.identity, tokenizer_source.identity)
-        if key not in self._known:
-            self._known[key] = load_config(weights), load_tokenizer(tokenizer_source)
-        return self._known[key]
+        if key not in self._architectures:
+            self._architectures[key] = load_config(weights), load_tokenizer(tokenizer_source)
+        return self._architectures[key]
 
 
 @cache
 def process_resolver() -> Resolver:
-    """The resolver of a sweep's process: a launcher may run several cells in one, and the sweep's own checks first."""
+    """The resolver of this process: the cells that a launcher runs in it share it, and the checks before a sweep do."""
     return Resolver()
 
 
