@@ -10,29 +10,37 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT
+from rbptrack.commands.ui import link
+from rbptrack.config.schema import FilterConfig, TrackingConfig
+from rbptrack.errors import BadInput
+from rbptrack.tracking import Connection, Reader
+from rbptrack.tracking.view import OLDEST, knows_view, search_filter
+from tests.conftest import ROOT, Program
 from tests.test_program import Swept, runs
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 
 
-@pytest.fixture(scope="module")
-def address(swept: Swept) -> Iterator[str]:
+@contextmanager
+def serving(folder: Path, *options: str, **environment: str) -> Iterator[str]:
     """The address that `ui` prints; the server and its workers end with Ctrl-C, and with exit code 0."""
-    command = [sys.executable, "-u", "-m", "rbptrack", "ui", "port=5791"]
-    with subprocess.Popen(command, cwd=swept[0], stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-u", "-m", "rbptrack", "ui", *options]
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, text=True, env=os.environ | environment
+    ) as process:
         try:
             assert process.stdout
-            found = re.search(
-                r"compare  (http://127\.0\.0\.1:\d+/#/experiments/\d+/runs\S+)", process.stdout.readline()
-            )
-            assert found
+            assert process.stdout.readline() == "starting MLflow ...\n"
+            line = process.stdout.readline()
+            found = re.search(r"compare  (http://127\.0\.0\.1:\d+/#/experiments/\d+/runs\S+)", line)
+            assert found, line
             yield found[1]
         finally:
             process.send_signal(signal.SIGINT)
@@ -40,6 +48,12 @@ def address(swept: Swept) -> Iterator[str]:
                 assert process.wait(30) == 0
             finally:
                 process.kill()
+
+
+@pytest.fixture(scope="module")
+def address(swept: Swept) -> Iterator[str]:
+    with serving(swept[0], "port=5791") as found:
+        yield found
 
 
 def test_ui_answers_on_loopback_and_prints_a_link(address: str) -> None:
@@ -115,7 +129,60 @@ def _artifacts(page: Any, address: str, swept: Swept, shots: Path) -> None:
 
 
 def _without_the_view(page: Any, address: str, shots: Path) -> None:
-    """A MLflow that ignores the view still opens its page with the runs."""
-    page.goto(re.sub("&viewStateShareKey=[0-9a-f]+", "", address))
+    """A version that is not known to open the view gets an address that opens the plain page on the runs."""
+    experiment = re.search(r"experiments/(\d+)", address)
+    assert experiment
+    page.goto(address.partition("#")[0] + link(experiment[1], "", search_filter(FilterConfig())))
     page.get_by_text("nano-6k / stdlib").first.wait_for(timeout=60_000)
     page.screenshot(path=shots / "without_view.png")
+
+
+def test_filters_choose_what_the_page_shows(swept: Swept) -> None:
+    chosen = search_filter(FilterConfig(family=["nano*"], dataset=["stdlib"]))
+    assert chosen.endswith("tags.`rbptrack.family` LIKE 'nano%' and tags.`rbptrack.dataset` = 'stdlib'")
+    connection = Connection(TrackingConfig(uri=f"sqlite:///{swept[0]}/mlruns/mlflow.db"))
+    assert len(Reader(connection).search(chosen)) == 4
+    with pytest.raises(BadInput, match="family=a,b: MLflow's page takes one name"):
+        search_filter(FilterConfig(family=["a", "b"]))
+
+
+@pytest.mark.parametrize(
+    ("version", "known"),
+    [("3.10.0", False), ("3.14.2", False), ("3.15.0", True), ("3.17.2", True), ("3.18.0", False), ("", False)],
+)
+def test_the_key_is_for_versions_that_open_it(version: str, known: bool) -> None:
+    assert knows_view(version) is known
+
+
+def test_ui_makes_no_experiment_and_takes_no_port_that_browsers_refuse(swept: Swept, program: Program) -> None:
+    done = program("ui", "tracking.experiment=nope", cwd=swept[0])
+    assert done.returncode == 2
+    assert "has no experiment 'nope'. Experiments: rbptrack" in done.stderr
+    connection = Connection(TrackingConfig(uri=f"sqlite:///{swept[0]}/mlruns/mlflow.db"))
+    assert connection.open().get_experiment_by_name("nope") is None
+    with serving(swept[0], "port=5060") as address:
+        assert re.match(r"http://127\.0\.0\.1:50(6[2-9]|[7-9]\d)/", address)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt-get install chromium")
+def test_the_oldest_mlflow_opens_the_view(tmp_path: Path, program: Program) -> None:
+    """The oldest version that pyproject.toml allows measures, serves and shows the charts."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install '.[dev]'")
+    oldest = "{}.{}.0".format(*OLDEST)
+    assert f'"mlflow>={OLDEST[0]}.{OLDEST[1]},' in (ROOT / "pyproject.toml").read_text()
+    packages = [f"{name}=={oldest}" for name in ("mlflow", "mlflow-skinny", "mlflow-tracing")]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*pip, "--target", tmp_path / "old", *packages], check=True, timeout=300)
+    path = os.pathsep.join([str(tmp_path / "old"), str(ROOT)])
+    folder = tmp_path / "work"
+    folder.mkdir()
+    arguments = ("model=nano/6k,nano/15k", "dataset=pydocs", "dataset.documents=5", "analyzers=[]")
+    done = program(*arguments, cwd=folder, PYTHONPATH=path)
+    assert done.returncode == 0, done.stderr
+    with serving(folder, "port=5795", PYTHONPATH=path) as address, sync_api.sync_playwright() as playwright:
+        assert "viewStateShareKey" in address
+        page = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS).new_page()
+        page.set_default_timeout(90_000)
+        page.goto(address)
+        page.get_by_text("2 matching runs").wait_for()
+        page.get_by_text("Against model size").wait_for()

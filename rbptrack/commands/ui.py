@@ -12,16 +12,19 @@ import urllib.error
 import urllib.request
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from urllib.parse import quote
 
 from rbptrack.commands.runner import OptionsCommand
-from rbptrack.config.schema import TrackingConfig
+from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console import say
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.tracking import Connection, Writer
 from rbptrack.tracking.outbox import upkeep
+from rbptrack.tracking.view import knows_view, search_filter
 
 _START_SECONDS = 60.0
+_REFUSED_PORTS = (5060, 5061)  # browsers refuse these between 5000 and 6000: they belong to telephony (SIP)
 
 
 @dataclass
@@ -30,6 +33,7 @@ class UiConfig:
 
     port: int = 5000
     host: str = "127.0.0.1"
+    filter: FilterConfig = field(default_factory=FilterConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
 
@@ -41,26 +45,49 @@ measurements' charts. Ctrl-C stops the server. Where the port is taken, the next
 
 def _ui(config: UiConfig) -> int:
     """Serve until interrupted."""
-    connection = Connection(config.tracking)
+    connection = Connection(config.tracking, create=False)
     if not connection.exists:
         raise BadInput(
             f"there is no tracking store at {connection.database}: measure something first (python -m rbptrack)"
         )
+    wanted = search_filter(config.filter)
+    remote = connection.uri.rstrip("/") if connection.uri.startswith(("http://", "https://")) else ""
+    if not remote:
+        say("starting MLflow ...")
+    connection.open()
     upkeep(config.tracking, tell=say)
-    address = link(connection.experiment_id, Writer(connection).save_view())
-    if connection.uri.startswith(("http://", "https://")):
-        say(f"compare  {connection.uri.rstrip('/')}/{address}")
+    view = Writer(connection).save_view(wanted) if knows_view(_mlflow_version(remote)) else ""
+    address = link(connection.experiment_id, view, wanted)
+    if remote:
+        say(f"compare  {remote}/{address}")
         return 0
     return _serve(connection, config.host, _free_port(config.host, config.port), address)
 
 
-def link(experiment: str, view: str) -> str:
-    """The address, below a server's, of the measurements' charts: the preset view, or the plain page's charts."""
+def _mlflow_version(remote: str) -> str:
+    """The version of the MLflow whose pages will be opened: a remote server's, else the one installed here."""
+    if not remote:
+        return version("mlflow")
+    try:
+        with urllib.request.urlopen(f"{remote}/version", timeout=5) as answer:  # noqa: S310 - the user's own address
+            return str(answer.read(100).decode("ascii", "replace")).strip()
+    except OSError:
+        return ""
+
+
+def link(experiment: str, view: str, wanted: str) -> str:
+    """The address, below a server's, of the measurements' charts: the preset view, or the plain page's charts.
+
+    Args:
+        experiment: MLflow's id.
+        view: the key of the preset view; empty for the plain page.
+        wanted: which runs the plain page shows, in MLflow's search syntax.
+
+    """
     page = f"#/experiments/{experiment}/runs?compareRunsMode=CHART&workflowType=machine_learning"
     if view:  # the view brings its own filter; one in the address would make MLflow ignore the view
         return f"{page}&viewStateShareKey={view}"
-    wanted = quote("tags.`rbptrack.kind` = 'measurement'", safe="")
-    return f"{page}&searchFilter={wanted}&orderByKey=attributes.start_time&orderByAsc=false"
+    return f"{page}&searchFilter={quote(wanted, safe='')}&orderByKey=attributes.start_time&orderByAsc=false"
 
 
 def _serve(connection: Connection, host: str, port: int, address: str) -> int:
@@ -110,7 +137,7 @@ def _wait(process: subprocess.Popen[bytes], server: str) -> None:
 
 
 def _free_port(host: str, wanted: int) -> int:
-    for port in range(wanted, wanted + 100):
+    for port in (p for p in range(wanted, wanted + 100) if p not in _REFUSED_PORTS):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -121,4 +148,4 @@ def _free_port(host: str, wanted: int) -> int:
     raise BadInput(f"no free port from {wanted} to {wanted + 99} on {host}; give another: port=...")
 
 
-main = OptionsCommand(UiConfig, USAGE, _ui)
+main = OptionsCommand(UiConfig, USAGE, _ui, lists=FILTERS)

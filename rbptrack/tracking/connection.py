@@ -32,6 +32,7 @@ class Connection:
 
     Args:
         config: says where; see `resolve_uri`.
+        create: whether `open` makes an experiment that is not there.
 
     Attributes:
         uri: the address, absolute; it may hold a database's password.
@@ -44,14 +45,14 @@ class Connection:
 
     """
 
-    def __init__(self, config: TrackingConfig) -> None:
+    def __init__(self, config: TrackingConfig, *, create: bool = True) -> None:
         for name in ("alembic", "mlflow", "sqlalchemy"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self.uri = resolve_uri(config)
         self.shown = without_password(self.uri)
         self.experiment = config.experiment
         self.database = local.database_of(self.uri)
-        self._artifacts = config.artifacts
+        self._artifacts, self._create_missing = config.artifacts, create
         self._client: MlflowClient | None = None
         self._experiment_id = ""
         self._away_until = 0.0
@@ -138,6 +139,12 @@ class Connection:
 
     def _create(self, client: MlflowClient) -> Experiment:
         """Make the experiment. Where no server stands between, the client says where the artifacts go."""
+        if not self._create_missing:
+            names = ", ".join(e.name for e in client.search_experiments() if e.name != "Default") or "none"
+            raise BadInput(
+                f"the tracking store {self.shown} has no experiment {self.experiment!r}. Experiments: {names}; "
+                "choose one: tracking.experiment=NAME"
+            )
         location = None
         if self._artifacts:
             location = f"{self._artifacts.rstrip('/')}/{self.experiment}"

@@ -1,7 +1,8 @@
 """The view that `rbptrack ui` opens: charts that matter for rank scaling, as a state of MLflow's own run page.
 
 MLflow stores a shared view as a tag of the experiment and opens it by the tag's key. The format is not documented: it
-is what MLflow 3.17 writes when a user shares a view. A version that does not know it opens its plain page.
+is what MLflow 3.17 writes when a user shares a view. MLflow 3.15 to 3.17 open it; 3.10 to 3.14 crash on it. So the key
+goes only into the address of a version that is known to work, and every other version opens its plain page.
 """
 
 from __future__ import annotations
@@ -9,27 +10,60 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import zlib
 from typing import Any
 
+from rbptrack.config.schema import FilterConfig
+from rbptrack.errors import BadInput
 from rbptrack.ranks import rbp_name
 from rbptrack.tracking.schema import HEADLINE_KS, Kind, Metric, Tag, param_names, tag_is
 
 TAG = "mlflow.sharedViewState."
+OLDEST, NEWEST = (3, 15), (3, 17)  # versions of MLflow that are known to open the view
 _MANY = 10_000
 _LAW, _CURVES, _RUNS = "rbptrack-law", "rbptrack-curves", "rbptrack-runs"
 
 
-def preset() -> tuple[str, str]:
-    """The key of the view, made from its content so that a new version has a new one, and the tag's value."""
-    text = json.dumps(_state(), sort_keys=True, separators=(",", ":"))
+def knows_view(version: str) -> bool:
+    """Whether a version of MLflow, such as `3.17.2`, opens the view; tests try its oldest and newest."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return found is not None and OLDEST <= (int(found[1]), int(found[2])) <= NEWEST
+
+
+def search_filter(chosen: FilterConfig) -> str:
+    """The measurements that a filter chooses, in MLflow's search syntax.
+
+    Raises:
+        BadInput: more than one name or pattern for a key, which MLflow cannot express, or a quote in one.
+
+    """
+    parts = [tag_is(Tag.KIND, Kind.MEASUREMENT)]
+    for key in ("family", "size", "dataset", "sweep"):
+        patterns: list[str] = getattr(chosen, key)
+        if len(patterns) > 1 or any("'" in pattern for pattern in patterns):
+            raise BadInput(f"{key}={','.join(patterns)}: MLflow's page takes one name or pattern without quotes")
+        for pattern in patterns:
+            like = pattern.replace("*", "%").replace("?", "_")
+            parts.append(f"tags.`{Tag.PREFIX}{key}` {'=' if like == pattern else 'LIKE'} '{like}'")
+    return " and ".join(parts)
+
+
+def preset(wanted: str) -> tuple[str, str]:
+    """The key of the view, made from its content so that a new version has a new one, and the tag's value.
+
+    Args:
+        wanted: the runs that it shows, of `search_filter`.
+
+    """
+    text = json.dumps(_state(wanted), sort_keys=True, separators=(",", ":"))
     key = hashlib.sha256(text.encode()).hexdigest()
     return key, "deflate;" + base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
-def _state() -> dict[str, Any]:
+def _state(wanted: str) -> dict[str, Any]:
     return {
-        "searchFilter": tag_is(Tag.KIND, Kind.MEASUREMENT),
+        "searchFilter": wanted,
         "orderByKey": "attributes.start_time",
         "orderByAsc": False,
         "startTime": "ALL",

@@ -172,9 +172,14 @@ class Writer:
             client.set_terminated(run_id, "FINISHED")
         return run_id
 
-    def save_view(self) -> str:
-        """Keep the preset view in the experiment; returns the key that opens it, empty where writing is not allowed."""
-        client, (key, value) = self.connection.open(), preset()
+    def save_view(self, wanted: str) -> str:
+        """Keep the preset view of some runs (of `view.search_filter`) in the experiment.
+
+        Returns:
+            The key that opens it; empty where writing is not allowed.
+
+        """
+        client, (key, value) = self.connection.open(), preset(wanted)
         experiment_id = self.connection.experiment_id
         try:
             with self.connection.explained():
