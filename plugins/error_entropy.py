@@ -3,6 +3,9 @@
 "What Scales in Cross-Entropy Scaling Law?", arXiv 2510.04067: P(e) is the share of tokens with rank e, Q(e) = exp(mean
 ln p(target) given rank e), Z_Q the sum of Q(e) over observed e, Q^ = Q/Z_Q. The parts are error entropy, self-alignment
 and confidence. The identity is exact; -ln Z_Q may be negative, and its logarithm is never taken then.
+
+Computed from a sample, H(P) is too low and KL too high by more than their standard errors. So the parts stand twice:
+plug-in, as the paper defines them, and corrected, which is what the laws, shares and sentences here are of.
 """
 
 from collections.abc import Mapping
@@ -26,18 +29,23 @@ from rbptrack.analysis import (
     Unreadable,
     error_bars,
     grid,
+    interval_columns,
+    law_cells,
     log_axis,
     read_families,
+    shared_columns,
     size_axis,
     style,
 )
 from rbptrack.stats import (
     Decomposition,
     FloatArray,
+    Interval,
     PowerLawFit,
     decompose_table,
     fit_power_law,
     part_covariance,
+    positive,
     shares_of_fall,
 )
 
@@ -48,43 +56,40 @@ PARTS = {
     "confidence": "confidence",
 }
 SYMBOLS = {"ce": "CE", "error_entropy": "H(P)", "self_alignment": "KL", "confidence": "-ln Z"}
-CORRECTED = "error_entropy_miller_madow"
+SE, SCATTER = "its standard error over documents", "t distribution over scatter between sizes"
+REML = "scatter between models and sampling error, t distribution"
+NATS = {
+    "ce": "cross-entropy, nats per token",
+    "error_entropy": "H(P) of the shares P(e) of tokens with rank e, plug-in, nats",
+    "self_alignment": "KL(P || Q^), plug-in, nats",
+    "confidence": "-ln Z_Q, plug-in, nats; may be negative",
+    "error_entropy_corrected": "H(P) of unlimited text like this, nats",
+    "self_alignment_corrected": "KL(P || Q^) of unlimited text like this, nats",
+    "confidence_corrected": "-ln Z_Q of unlimited text like this, nats",
+}
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     "summary": {
-        "dataset": KEYS["dataset"],
-        "family": KEYS["family"],
-        "size": KEYS["size"],
+        **shared_columns("dataset", "family", "size"),
         "CE": "cross-entropy, nats per token: the sum of the next three",
-        "H(P)": "error entropy: entropy of the observed ranks, plug-in",
-        "KL": "self-alignment: KL(P || Q^)",
-        "-ln Z": "confidence",
-        "H(P) Miller-Madow": "error entropy, corrected for its downward bias",
+        "H(P)": "error entropy: entropy of ranks, corrected for its bias",
+        "KL": "self-alignment: KL(P || Q^), corrected",
+        "-ln Z": "confidence, corrected",
+        "H(P) plug-in": "error entropy of these tokens as they are",
+        "KL plug-in": "self-alignment likewise",
     },
     "parts": {
         **KEYS,
-        "ce": "cross-entropy, nats per token",
-        "ce_se": "its standard error over documents",
-        "error_entropy": "H(P) of the shares P(e) of tokens with rank e, plug-in, nats",
-        "error_entropy_se": "its standard error",
-        "self_alignment": "KL(P || Q^), nats",
-        "self_alignment_se": "its standard error",
-        "confidence": "-ln Z_Q, nats; may be negative",
-        "confidence_se": "its standard error",
-        CORRECTED: "H(P) + (K - 1)/(2n), K observed ranks",
+        **{name: meaning for part, text in NATS.items() for name, meaning in ((part, text), (f"{part}_se", SE))},
     },
     "laws": {
-        "dataset": KEYS["dataset"],
-        "family": KEYS["family"],
-        "part": "of cross-entropy; error_entropy_miller_madow is corrected for its downward bias",
+        **shared_columns("dataset", "family"),
+        "part": "of cross-entropy, plug-in or corrected",
         "alpha": "of part = A S^-alpha; empty where the part is not positive at every size",
         "alpha_low": "lower end of its interval",
         "alpha_high": "upper end",
         "r2": "of that law on log axes",
-        "nats_per_factor_10": "change of the part per factor 10 in S, by a line in ln S",
-        "nats_low": "lower end of its interval, t distribution over scatter between sizes",
-        "nats_high": "upper end",
-        "share_of_fall_in_ce": "its part (uncorrected) in CE's fall from the smallest to the largest size",
-        "share_se": "standard error over documents",
+        **interval_columns("nats_per_factor_10", "change of the part per factor 10 in S, by a line in ln S", SCATTER),
+        **interval_columns("share_of_ce", "share in CE's fall: slope of the part against CE over all sizes", REML),
     },
 }
 
@@ -95,22 +100,24 @@ class Parts:
 
     Attributes:
         family: the measurements.
-        values: the parts of each size, nats, (m, 4).
-        miller_madow: the correction of H(P), nats, (m,).
-        covariance: sampling covariance of each part between sizes, (4, m, m).
-        laws: of the parts, and of the corrected H(P), that are positive at every size.
-        shares: of CE's fall from the smallest to the largest size, each part's, (3,).
-        share_se: their standard errors, (3,).
+        values: part -> nats at each size, (m,), by the names of `NATS`; the corrected ones NaN where not known.
+        covariance: part -> its sampling covariance between sizes, (m, m).
+        laws: of the parts that are positive at every size.
+        shares: part -> its share in CE's fall over all sizes; empty where CE does not fall or there are two sizes.
 
     """
 
     family: Family
-    values: FloatArray
-    miller_madow: FloatArray
-    covariance: FloatArray
+    values: dict[str, FloatArray]
+    covariance: dict[str, FloatArray]
     laws: dict[str, PowerLawFit]
-    shares: FloatArray
-    share_se: FloatArray
+    shares: dict[str, Interval]
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """Each part's name here -> its words: the corrected values where they are known, else those of the tokens."""
+        known = np.isfinite(self.values["error_entropy_corrected"]).all()
+        return {part if part == "ce" or not known else f"{part}_corrected": word for part, word in PARTS.items()}
 
 
 @dataclass(kw_only=True)
@@ -146,7 +153,7 @@ class ErrorEntropy(Analyzer):
         report.add_table("parts", rows, COLUMNS["parts"])
         report.add_table("laws", laws, COLUMNS["laws"])
         report.summary = "summary"
-        for part in ("error_entropy", "self_alignment", "confidence"):
+        for part in NATS:
             report.add_metrics(f"{part}/{{family}}/{{dataset}}/{{size}}", rows, part)
         for quantity in ("alpha", "r2"):
             report.add_metrics(f"{quantity}/{{family}}/{{dataset}}/{{part}}", laws, quantity)
@@ -154,21 +161,29 @@ class ErrorEntropy(Analyzer):
         for name in sorted({parts.family.name for parts in found}):
             report.drawings[f"parts_{name}"] = Drawing(
                 _draw_parts([parts for parts in found if parts.family.name == name]),
-                "Left: nats per token; right: parts that are positive at every size, with their laws (dotted: no law).",
+                "Corrected for bias. Left: nats per token; right: parts positive at every size, with laws.",
             )
         report.notes += [self._sentence(parts) for parts in found]
         return report
 
     def _parts(self, family: Family, loaded: list[Decomposition]) -> Parts:
-        values = np.stack([one.parts for one in loaded])  # (m, 4)
-        influence = np.stack([one.influence for one in loaded])  # (m, documents, 4)
-        covariance = part_covariance(influence)
-        miller_madow = np.array([one.miller_madow for one in loaded])
+        names, values, covariance = list(NATS), dict[str, FloatArray](), dict[str, FloatArray]()
+        shares = dict[str, Interval]()
+        of_tokens = np.stack([one.parts for one in loaded]), np.stack([one.influence for one in loaded])
+        of_text = np.stack([one.corrected for one in loaded]), np.stack([one.corrected_influence for one in loaded])
+        for several, (nats, influence) in ((names[:4], of_tokens), ([names[0], *names[4:]], of_text)):
+            columns = dict(zip(several, nats.T, strict=True))
+            values |= {name: y for name, y in columns.items() if name not in values}
+            sampling = part_covariance(influence)
+            covariance |= {name: c for name, c in zip(several, sampling, strict=True) if name not in covariance}
+            found = shares_of_fall(nats, influence, level=self.level) if len(loaded) >= 3 else None
+            shares |= dict(zip(several[1:], found or [], strict=False))
         laws = {}
-        for part, y, sampling in _series(values, miller_madow, covariance):
-            if len(y) >= 3 and (y > 0).all():
-                laws[part] = fit_power_law(family.s, y, covariance=sampling / np.outer(y, y), level=self.level)
-        return Parts(family, values, miller_madow, covariance, laws, *shares_of_fall(values, influence))
+        for name, y in values.items():
+            if len(y) >= 3 and positive(y).all():
+                sampling = covariance[name] / np.outer(y, y)
+                laws[name] = fit_power_law(family.s, y, covariance=sampling, level=self.level)
+        return Parts(family, values, covariance, laws, shares)
 
     def _law_rows(self, parts: Parts) -> list[dict[str, Any]]:
         """Each part's law, empty where it is not positive for every size, and its change per factor 10 in S."""
@@ -177,68 +192,58 @@ class ErrorEntropy(Analyzer):
             return []
         rows = []
         quantile = float(stats.t.ppf(0.5 + self.level / 2, m - 2))
-        shares = dict(zip(PARTS, zip([1.0, *parts.shares], [0.0, *parts.share_se], strict=True), strict=True))
-        for part, y, _ in _series(parts.values, parts.miller_madow, parts.covariance):
-            law, line = parts.laws.get(part), stats.linregress(np.log10(parts.family.s), y)
-            share, share_se = shares["error_entropy" if part == CORRECTED else part]
-            row = parts.family.keys | {"part": part}
-            if law:
-                row |= {"alpha": law.alpha, "alpha_low": law.low, "alpha_high": law.high, "r2": law.r2}
+        for part, y in parts.values.items():
+            line = stats.linregress(np.log10(parts.family.s), y)
             half = quantile * line.stderr
-            row |= {"nats_per_factor_10": line.slope, "nats_low": line.slope - half, "nats_high": line.slope + half}
-            rows.append(row | {"share_of_fall_in_ce": share, "share_se": share_se})
+            row = parts.family.keys | {"part": part} | law_cells(parts.laws.get(part))
+            row |= Interval(line.slope, line.slope - half, line.slope + half).columns("nats_per_factor_10")
+            if part in parts.shares:
+                row |= parts.shares[part].columns("share_of_ce")
+            rows.append(row)
         return rows
 
     def _sentence(self, parts: Parts) -> str:
-        family, ce, labels = parts.family, parts.values[:, 0], parts.family.labels
+        family, ce, labels = parts.family, parts.values["ce"], parts.family.labels
+        words = list(parts.shown.items())[1:]
         if len(ce) == 1:
-            words = zip(list(PARTS.values())[1:], parts.values[0, 1:], strict=True)
-            text = ", ".join(f"{word} {value:.3f}" for word, value in words)
-            return (
-                f"{parts.family}: CE {ce[0]:.3f} nats ({labels[0]}) is {text}; which part scales needs several sizes."
-            )
+            text = ", ".join(f"{word} {parts.values[part][0]:.3f}" for part, word in words)
+            return f"{family}: CE {ce[0]:.3f} nats ({labels[0]}) is {text}; which part scales needs several sizes."
         if ce[0] <= ce[-1]:
-            return (
-                f"{parts.family}: CE does not fall from {labels[0]} to {labels[-1]}: no part can account for its fall."
-            )
-        half = stats.norm.ppf(0.5 + self.level / 2) * parts.share_se
-        accounts = ", ".join(
-            f"{word} {100 * share:.1f} % (± {100 * h:.1f})"
-            for word, share, h in zip(list(PARTS.values())[1:], parts.shares, half, strict=True)
-        )
-        text = f"{family}: of CE's fall from {ce[0]:.3f} ({labels[0]}) to {ce[-1]:.3f} nats ({labels[-1]}): {accounts}."
+            return f"{family}: CE does not fall from {labels[0]} to {labels[-1]}: no part can account for its fall."
+        text = f"{family}: CE falls from {ce[0]:.3f} ({labels[0]}) to {ce[-1]:.3f} nats ({labels[-1]})."
         if len(ce) < 3:
-            return f"{text} Laws are not identifiable from {len(ce)} sizes."
+            return f"{text} Shares and laws are not identifiable from {len(ce)} sizes."
+        if "error_entropy_corrected" not in parts.shown:
+            return f"{text} Ranks are too few to correct H(P) and KL for their bias: which part scales cannot be told."
+        shares = "CE's fall is within its sampling error: shares cannot be told."
+        if parts.shares:
+            each = [(word, *_percent(parts.shares[part])) for part, word in words]
+            of_each = ", ".join(f"{word} {value} % ({low} to {high})" for word, value, low, high in each)
+            shares = f"Over all sizes, of its change: {of_each}."
+        bias = parts.values["self_alignment"] / parts.values["self_alignment_corrected"]
         return (
-            f"{text} {_which_scale(parts.laws)} H(P) is biased low, by Miller and Madow's estimate by at least "
-            f"{parts.miller_madow.max():.3f} nats."
+            f"{text} {shares} {_which_scale(parts)} Without the correction KL would be {bias.min():.1f} to "
+            f"{bias.max():.1f} times as large."
         )
 
 
-def _series(
-    values: FloatArray, miller_madow: FloatArray, covariance: FloatArray
-) -> list[tuple[str, FloatArray, FloatArray]]:
-    """Each part over the sizes, (m,), with its sampling covariance, (m, m); the corrected H(P) last."""
-    plain = [(part, values[:, i], covariance[i]) for i, part in enumerate(PARTS)]
-    entropy = list(PARTS).index("error_entropy")
-    return [*plain, (CORRECTED, values[:, entropy] + miller_madow, covariance[entropy])]
+def _percent(share: Interval) -> tuple[str, str, str]:
+    return f"{100 * share.value:.1f}", f"{100 * share.low:.1f}", f"{100 * share.high:.1f}"
 
 
 def _part_rows(parts: Parts) -> list[dict[str, Any]]:
     rows = parts.family.size_keys
-    for part, y, sampling in _series(parts.values, parts.miller_madow, parts.covariance):
-        for row, value, variance in zip(rows, y, np.diagonal(sampling), strict=True):
-            row[part] = value
-            if part != CORRECTED:
-                row[f"{part}_se"] = np.sqrt(variance)
+    for part, y in parts.values.items():
+        for row, value, variance in zip(rows, y, np.diagonal(parts.covariance[part]), strict=True):
+            row |= {part: value, f"{part}_se": np.sqrt(variance)}
     return rows
 
 
-def _which_scale(laws: Mapping[str, PowerLawFit]) -> str:
+def _which_scale(parts: Parts) -> str:
     """Which parts follow a falling power law, and why the others do not."""
     scaling, not_scaling = [], []
-    for part, word in PARTS.items():
-        law = laws.get(part)
+    for part, word in parts.shown.items():
+        law = parts.laws.get(part)
         if law is None:
             not_scaling.append(f"{word} (not positive at every size, so its logarithm is not taken)")
         elif law.low > 0:
@@ -251,12 +256,12 @@ def _which_scale(laws: Mapping[str, PowerLawFit]) -> str:
 
 
 def _headline(found: list[Parts]) -> str:
-    shares = [parts.shares[0] for parts in found if np.isfinite(parts.shares[0])]
+    shares = [parts.shares["error_entropy_corrected"] for parts in found if "error_entropy_corrected" in parts.shares]
     if not shares:
         return ""
-    low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
+    low, high = (f"{100 * value:.0f}" for value in (min(s.value for s in shares), max(s.value for s in shares)))
     span = low if low == high else f"{low} to {high}"
-    return f"error entropy accounts for {span} % of CE's fall from the smallest to the largest size"
+    return f"error entropy accounts for {span} % of CE's fall over all sizes, corrected for bias"
 
 
 def _draw_parts(found: list[Parts]) -> Figure:
@@ -266,9 +271,10 @@ def _draw_parts(found: list[Parts]) -> Figure:
         for (plain, logs), parts in zip(axes, found, strict=True):
             s, positive = parts.family.s, []
             line = np.geomspace(s.min(), s.max(), 40)
-            for i, (part, word) in enumerate(PARTS.items()):
-                y, half = parts.values[:, i], 1.96 * np.sqrt(np.diagonal(parts.covariance[i]))
-                label = word if part == "ce" else f"{word} {SYMBOLS[part].replace('-', '−')}"
+            for i, (part, word) in enumerate(parts.shown.items()):
+                y, half = parts.values[part], 1.96 * np.sqrt(np.diagonal(parts.covariance[part]))
+                symbol = SYMBOLS[list(PARTS)[i]].replace("-", "−")
+                label = word if part == "ce" else f"{word} {symbol}"
                 drawn = {"color": COLOURS[i], "marker": MARKERS[i], "ms": 4.5}
                 error_bars(plain, s, y, y - half, y + half, lw=1.1, label=label, **drawn)
                 if (y > 0).all():
@@ -293,6 +299,7 @@ def _draw_parts(found: list[Parts]) -> Figure:
 def _summary(rows: list[dict[str, Any]]) -> pd.DataFrame:
     """The table for the terminal: texts, rounded."""
     table = pd.DataFrame(rows)
-    shown = SYMBOLS | {CORRECTED: "H(P) Miller-Madow"}
-    texts = {name: [f"{v:.3f}" for v in table[part]] for part, name in shown.items()}
+    shown = {f"{part}_corrected" if part != "ce" else part: symbol for part, symbol in SYMBOLS.items()}
+    shown |= {"error_entropy": "H(P) plug-in", "self_alignment": "KL plug-in"}
+    texts = {symbol: [f"{v:.3f}" if v == v else "" for v in table[part]] for part, symbol in shown.items()}
     return pd.DataFrame({**table[["dataset", "family", "size"]], **texts})

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugins.error_entropy import ErrorEntropy
+from plugins.error_entropy import COLUMNS, ErrorEntropy
 from rbptrack.analysis import Runs
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import RankHistogram, RankTable
@@ -86,13 +86,18 @@ def test_which_part_scales() -> None:
     report = ErrorEntropy().analyze(family_runs(np.geomspace(1e4, 1e7, 5), alpha=0.1, a=3.0))
     laws = report.tables["laws"].frame.set_index("part")
     assert laws.loc["ce", "alpha"] == pytest.approx(0.1, abs=1e-6)
-    assert laws["share_of_fall_in_ce"].iloc[1:4].sum() == pytest.approx(1)
+    assert laws.loc[["error_entropy", "self_alignment", "confidence"], "share_of_ce"].sum() == pytest.approx(1)
+    corrected = ["error_entropy_corrected", "self_alignment_corrected", "confidence_corrected"]
+    assert laws.loc[corrected, "share_of_ce"].sum() == pytest.approx(1)
     assert np.isnan(laws.loc["confidence", "alpha"])  # negative: 64 ranks of which each has p = exp(-CE)
     (note,) = report.notes
     assert "not positive at every size" in note
+    for name, table in report.tables.items():
+        assert list(table.frame.columns) == list(COLUMNS[name]), name
     parts = report.tables["parts"].frame
     np.testing.assert_allclose(parts[["error_entropy", "self_alignment", "confidence"]].sum(axis=1), parts["ce"])
-    assert (parts["error_entropy_miller_madow"] > parts["error_entropy"]).all()
+    np.testing.assert_allclose(parts[corrected].sum(axis=1), parts["ce"], rtol=1e-3)  # the jackknife moves CE, too
+    assert (parts["error_entropy_corrected"] > parts["error_entropy"]).all()
 
 
 def test_one_size_is_decomposed_and_no_law_is_claimed() -> None:
@@ -106,11 +111,22 @@ def test_a_family_that_does_not_improve() -> None:
     assert "does not fall" in report.notes[0]
 
 
-def test_shares_and_covariance_by_hand() -> None:
-    values = np.array([[3.0, 2.0, 1.0], [2.0, 1.5, 0.5]])  # CE and two parts, at two sizes
-    influence = np.array([[[0.1, 0.1, 0.0], [-0.1, -0.1, 0.0]], np.zeros((2, 3))])
-    shares, se = shares_of_fall(values, influence)
-    np.testing.assert_allclose(shares, [0.5, 0.5])
-    np.testing.assert_allclose(se, [0.1, 0.1])  # sqrt(2/1 * 2 * (0.1 - 0.5 * 0.1)^2)
+def test_shares_by_hand() -> None:
+    ce = np.array([4.0, 3.5, 3.0, 2.0])
+    values = np.column_stack([ce, 1 + 0.75 * ce, -1 + 0.25 * ce])
+    influence = np.zeros((4, 5, 3))
+    shares = shares_of_fall(values, influence, level=0.95)
+    assert shares is not None
+    assert [one.value for one in shares] == pytest.approx([0.75, 0.25])
+    values[:, 1] += [0.1, -0.1, -0.1, 0.1]  # scatter between models
+    scattered = shares_of_fall(values, influence, level=0.95)
+    assert scattered is not None
+    assert scattered[0].high - scattered[0].low > 0.2
+    assert shares_of_fall(values[::-1], influence, level=0.95) is None
+    influence[0, :, 0] = [1, -1, 1, -1, 0]  # CE's fall of 2 within 3 standard errors
+    assert shares_of_fall(values, influence, level=0.95) is None
+
+
+def test_covariance_by_hand() -> None:
+    influence = np.array([[[0.1], [-0.1]], [[0.0], [0.0]]])  # one part, two documents, at two sizes
     np.testing.assert_allclose(part_covariance(influence)[0], [[0.04, 0], [0, 0]])
-    assert np.isnan(shares_of_fall(values[::-1], influence)[0]).all()

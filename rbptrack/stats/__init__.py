@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         log_sums,
     )
     from rbptrack.stats.size_laws import LawValues, fit_law, law_values, positive
+    from rbptrack.stats.smooth_entropy import rank_bins, smooth_parts
     from rbptrack.stats.success_runs import (
         Ladder,
         Segments,
@@ -160,12 +161,14 @@ __all__ = [
     "pool",
     "positive",
     "pure_error",
+    "rank_bins",
     "ratio_law",
     "read_answers",
     "sampling_kl",
     "share_interval",
     "shares_of_fall",
     "size_factor_read_off",
+    "smooth_parts",
     "success_by_length",
     "unpaired",
     "vuong",
@@ -181,6 +184,7 @@ _MODULES = (
     "intervals",
     "k_law",
     "error_entropy",
+    "smooth_entropy",
     "success_runs",
     "independence",
     "answers",

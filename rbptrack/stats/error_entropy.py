@@ -9,27 +9,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special
 
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import FloatArray, RankHistogram, RankTable
+from rbptrack.stats.intervals import Interval
+from rbptrack.stats.power_law import fit_power_law
+from rbptrack.stats.smooth_entropy import smooth_parts
 
 
 @dataclass(frozen=True)
 class Decomposition:
-    """The parts of one model's cross-entropy, nats.
+    """The parts of one model's cross-entropy, nats: CE, H(P), KL(P || Q^), -ln Z_Q; the first is the others' sum.
 
     Attributes:
-        parts: CE, H(P), KL(P || Q^), -ln Z_Q, (4,): the first is the sum of the others.
-        miller_madow: (K - 1)/(2n), K observed ranks: what Miller and Madow (1955) add to H(P) for its downward bias.
-        influence: each document's part in the sampling error of `parts`, to first order, (documents, 4); columns sum
-            to 0.
+        parts: of these texts as they are (plug-in), (4,).
+        influence: each document's part in their sampling error, to first order, (documents, 4); columns sum to 0.
+        corrected: of unlimited text like these (`smooth_parts`), (4,); NaN where it cannot be told.
+        corrected_influence: each document's part in their sampling error, (documents, 4).
         runs: how many runs this is the mean of.
 
     """
 
     parts: FloatArray
-    miller_madow: float
     influence: FloatArray
+    corrected: FloatArray
+    corrected_influence: FloatArray
     runs: int = 1
 
     def __add__(self, other: Decomposition) -> Decomposition:
@@ -38,8 +43,9 @@ class Decomposition:
         a, b = self.runs / runs, other.runs / runs
         return Decomposition(
             a * self.parts + b * other.parts,
-            a * self.miller_madow + b * other.miller_madow,
             a * self.influence + b * other.influence,
+            a * self.corrected + b * other.corrected,
+            a * self.corrected_influence + b * other.corrected_influence,
             runs,
         )
 
@@ -51,8 +57,7 @@ def decompose(histogram: RankHistogram) -> FloatArray:
     """
     p = histogram.count / histogram.num_tokens
     log_q = histogram.logprob / histogram.count
-    top = log_q.max()
-    log_z = float(top + np.log(np.exp(log_q - top).sum()))
+    log_z = float(special.logsumexp(log_q))
     entropy = float(-p @ np.log(p))
     alignment = float(p @ (np.log(p) - log_q + log_z))
     return np.array([histogram.ce, entropy, alignment, -log_z])
@@ -84,11 +89,8 @@ def decompose_table(table: RankTable, histogram: RankHistogram) -> Decomposition
     ce = (np.bincount(document, weights=-logprob) - tokens * parts[0]) / n
     entropy = (np.bincount(document, weights=by_rank[rank, 0]) - tokens * parts[1]) / n
     confidence = -np.bincount(document, weights=by_rank[rank, 2] * (logprob - by_rank[rank, 1]))
-    return Decomposition(
-        parts=parts,
-        miller_madow=(len(histogram.rank) - 1) / (2 * n),
-        influence=np.column_stack([ce, entropy, ce - entropy - confidence, confidence]),
-    )
+    influence = np.column_stack([ce, entropy, ce - entropy - confidence, confidence])
+    return Decomposition(parts, influence, *smooth_parts(table))
 
 
 def part_covariance(influence: FloatArray) -> FloatArray:
@@ -99,25 +101,35 @@ def part_covariance(influence: FloatArray) -> FloatArray:
     return np.asarray(np.einsum("idp,jdp->pij", influence, influence) * _unbiased(influence.shape[1]))
 
 
-def shares_of_fall(values: FloatArray, influence: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """What share of CE's fall from the first size to the last each part has, and its standard error over documents.
+def shares_of_fall(values: FloatArray, influence: FloatArray, *, level: float) -> list[Interval] | None:
+    """What share of CE's change over all sizes each part has: the slope of the part against CE.
 
-    The standard error is the delta method's, with both sizes' influences paired by document. The shares sum to 1.
+    A line through the sizes by ordinary least squares, so that the shares sum to 1; its interval holds the scatter
+    between models (tau, by REML) and the sampling error of part - share * CE, paired by document, with t of m - 2
+    degrees of freedom.
 
     Args:
-        values: CE and its parts at each size, nats, (m, 1 + parts).
+        values: CE and its parts at each size, nats, (m, 1 + parts), m >= 3, ascending in S.
         influence: each document's influence on them, (m, documents, 1 + parts).
+        level: nominal coverage of the intervals.
 
     Returns:
-        Shares and standard errors, both (parts,); NaN where CE does not fall.
+        A share for each part; None where CE does not fall by more than 3 standard errors from the first size to the
+        last: there is nothing to share.
 
     """
-    fall, moved = values[0] - values[-1], influence[0] - influence[-1]
-    if not fall[0] > 0:
-        return np.full(len(fall) - 1, np.nan), np.full(len(fall) - 1, np.nan)
-    shares = fall[1:] / fall[0]
-    squares = (((moved[:, 1:] - shares * moved[:, :1]) / fall[0]) ** 2).sum(axis=0)
-    return shares, np.sqrt(_unbiased(influence.shape[1]) * squares)
+    fall, moved = values[0, 0] - values[-1, 0], influence[0, :, 0] - influence[-1, :, 0]
+    if not fall > 3 * np.sqrt(_unbiased(len(moved)) * float(moved @ moved)):
+        return None
+    shares = []
+    for part in range(1, values.shape[1]):
+        slope = np.polyfit(values[:, 0], values[:, part], 1)[0]
+        rest = influence[:, :, part] - slope * influence[:, :, 0]
+        sampling = part_covariance(rest[:, :, None])[0]
+        # A line in nats is a power law in their exponentials.
+        law = fit_power_law(np.exp(values[:, 0]), np.exp(values[:, part]), covariance=sampling, level=level)
+        shares.append(Interval(-law.alpha, -law.high, -law.low))
+    return shares
 
 
 def _unbiased(documents: int) -> float:

@@ -1,0 +1,101 @@
+"""The parts of cross-entropy without the bias of a sample: shares and probabilities taken for smooth in the rank.
+
+Plug-in parts are biased by orders of their standard errors: most of |V| ranks occur a few times or never, so that
+H(P) comes out low, and Z_Q lacks the ranks that did not occur. Neither P(e) nor Q(e) jumps from one large rank to the
+next. So ranks are counted in bins: each up to 64 on its own, then eight bins to a doubling, wider where fewer than 50
+tokens fall. Within a bin P and Q follow a parabola in ln e, and what bias is left goes by the jackknife over documents.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import special
+
+from rbptrack.ranks import FloatArray, IntArray, RankTable
+
+_EVERY_RANK = 64
+_PER_DOUBLING = 8
+_LEAST_TOKENS = 50
+_LEAST_BINS = 8
+
+
+def smooth_parts(table: RankTable) -> tuple[FloatArray, FloatArray]:
+    """CE, H(P), KL(P || Q^) and -ln Z_Q of a model on unlimited text like this, nats, and documents' influences.
+
+    Args:
+        table: ranks and log-probabilities by token.
+
+    Returns:
+        The parts, (4,), with the jackknife's correction of bias (Quenouille 1956), the first the sum of the others;
+        and each document's influence on them to first order, (documents, 4). NaN where ranks fall in fewer than 8
+        bins, too few to take them for smooth, or where there is one document.
+
+    """
+    present, document = table.documents
+    edges = rank_bins(table.rank, table.vocab_size)
+    documents, bins = len(present), len(edges) - 1
+    if bins < _LEAST_BINS or documents < 2:
+        return np.full(4, np.nan), np.full((documents, 4), np.nan)
+    cell = document * bins + np.searchsorted(edges, table.rank, side="right") - 1
+    nats = -table.column("logprob").astype(np.float64)
+    count, cost = (
+        np.bincount(cell, weights=w, minlength=documents * bins).reshape(documents, bins) for w in (None, nats)
+    )
+    total, total_cost = count.sum(axis=0).astype(np.float64), cost.sum(axis=0)
+    within = _within(edges, total, -total_cost / total)
+    whole = _parts(total, total_cost, -total_cost / total, *within)
+    without = _parts(total - count, total_cost - cost, -total_cost / total, *within)  # (documents, 4)
+    mean = without.mean(axis=0)
+    return whole - (documents - 1) * (mean - whole), (documents - 1) / documents * (mean - without)
+
+
+def rank_bins(rank: IntArray, vocab_size: int) -> IntArray:
+    """Edges of bins of ranks, the last one |V| + 1: each rank up to 64, then even in ln e, with 50 tokens or more."""
+    steps = max(1, int(_PER_DOUBLING * np.log2(max((vocab_size + 1) / _EVERY_RANK, 1))))
+    near = np.arange(1.0, min(_EVERY_RANK, vocab_size) + 1)
+    far = np.rint(np.geomspace(near[-1], vocab_size + 1, steps + 1))
+    edges = np.unique(np.concatenate([near, far]))
+    count = np.histogram(rank, bins=edges)[0]
+    kept, inside = [1], 0
+    for edge, tokens in zip(edges[1:], count, strict=True):
+        inside += int(tokens)
+        if inside >= _LEAST_TOKENS:
+            kept.append(int(edge))
+            inside = 0
+    if inside or len(kept) == 1:
+        kept.append(int(vocab_size) + 1)
+    kept[-1] = int(vocab_size) + 1
+    return np.asarray(kept)
+
+
+def _within(edges: IntArray, count: FloatArray, log_q: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """For each bin the entropy of P within it, and what Q(e) adds up to over exp(its mean of ln Q), both (bins,)."""
+    e = np.arange(1, edges[-1])
+    place = np.searchsorted(edges, e, side="right") - 1
+    width = np.diff(edges)
+    middle = np.log(edges[:-1] * (edges[1:] - 1.0)) / 2
+    wide = width > 1
+    shape = []
+    for y in (np.log(count / width), log_q):
+        few = wide.sum() < 3
+        parabola = np.zeros(1) if few else np.polyfit(middle[wide], y[wide], 2, w=np.sqrt(count[wide]))
+        shape.append(np.polyval(parabola, np.log(e)))
+    top = np.maximum.reduceat(shape[0], edges[:-1] - 1)[place]
+    p = np.exp(shape[0] - top)
+    p /= np.add.reduceat(p, edges[:-1] - 1)[place]
+    entropy = np.add.reduceat(-special.xlogy(p, p), edges[:-1] - 1)
+    mean = np.add.reduceat(p * shape[1], edges[:-1] - 1)[place]
+    return entropy, np.add.reduceat(np.exp(shape[1] - mean), edges[:-1] - 1)
+
+
+def _parts(
+    count: FloatArray, cost: FloatArray, log_q: FloatArray, entropy_within: FloatArray, ranks_within: FloatArray
+) -> FloatArray:
+    """The four parts from tokens and nats by bin, (..., bins); log_q stands in for a bin that has no token."""
+    tokens = count.sum(axis=-1, keepdims=True)
+    p = count / tokens
+    ce = cost.sum(axis=-1) / tokens[..., 0]
+    entropy = (p * entropy_within - special.xlogy(p, p)).sum(axis=-1)
+    mean = np.where(count > 0, -cost / np.maximum(count, 1), log_q)
+    log_z = special.logsumexp(mean, b=ranks_within, axis=-1)
+    return np.stack([ce, entropy, ce - entropy + log_z, -log_z], axis=-1)
