@@ -20,9 +20,10 @@ class Measurement:
         counts: per-document sums for the k that were asked for.
         num_bytes: UTF-8 bytes of the scored tokens' text.
         tied: scored tokens whose logit another entry equals.
-        seconds: wall time of the forward passes and scoring that this process did.
-        fresh_tokens: scored tokens that this process measured; the others were continued from disk.
-        peak_memory_bytes: of the process (host) or of the device.
+        seconds: wall time of the forward passes and the scoring that this process did.
+        fresh_tokens: scored tokens that this process measured; the others were found on disk.
+        peak_memory_bytes: the most memory in use while it was measured, weights included: of the process on a CPU, of
+            torch's allocator on CUDA (see `rbptrack.engine.memory`).
         batch_tokens: tokens per batch, as chosen.
         chunk_tokens: rows of logits at a time, as chosen, or as it was after memory ran out.
         notes: what was changed on the way: because memory ran out, or because a kernel did not prove itself.

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -17,6 +19,7 @@ from rbptrack.config.schema import DatasetConfig, EngineConfig, ModelConfig
 from rbptrack.corpus.documents import Document, load_documents
 from rbptrack.corpus.sequences import Corpus, build_corpus
 from rbptrack.engine.measure import measure
+from rbptrack.engine.parts import saved_tokens
 from rbptrack.errors import BadInput, MeasurementError
 from rbptrack.models.architecture import check_fit, load_config, load_tokenizer
 from rbptrack.models.checkpoint import check_folder
@@ -109,6 +112,62 @@ def test_an_interrupted_measurement_continues_to_the_same_table(corpus: Corpus, 
     again = measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path / "cut")
     assert 0 < again.fresh_tokens < again.num_tokens == whole.num_tokens
     assert again.path.read_bytes() == whole.path.read_bytes()
+
+
+def test_an_interrupt_saves_every_finished_batch(corpus: Corpus, tmp_path: Path) -> None:
+    """Without a part that was due: all that was reported as done is there, and the rest gives the same file."""
+    model = load_model(config("15k"), source("15k"))
+    engine = EngineConfig(batch_tokens=512)
+    whole = measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path / "whole")
+    done: list[int] = []
+
+    def stop(tokens: int) -> None:
+        done.append(tokens)
+        if sum(done) > 3000:
+            raise KeyboardInterrupt
+
+    folder = tmp_path / "cut"
+    with pytest.raises(KeyboardInterrupt):
+        measure(model, corpus, ks=(1,), engine=engine, folder=folder, progress=stop)
+    assert saved_tokens(folder) == sum(done) > 3000
+    again = measure(model, corpus, ks=(1,), engine=engine, folder=folder)
+    assert again.fresh_tokens == whole.num_tokens - sum(done)
+    assert again.path.read_bytes() == whole.path.read_bytes()
+
+
+def test_parts_are_saved_as_time_passes_and_a_damaged_one_is_measured_again(
+    corpus: Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = load_model(config("15k"), source("15k"))
+    engine = EngineConfig(batch_tokens=1024, part_seconds=0.0)
+    seen: list[int] = []
+    one = measure(model, corpus, ks=(1,), engine=replace(engine, part_seconds=1e9), folder=tmp_path / "one")
+    each = measure(
+        model, corpus, ks=(1,), engine=engine, folder=tmp_path / "each", on_part=lambda part: seen.append(len(part))
+    )
+    parts = sorted((tmp_path / "each").glob("part-*.parquet"))
+    assert len(parts) == len(seen) > 5 > len(list((tmp_path / "one").glob("part-*.parquet"))) == 1
+    assert sum(seen) == each.num_tokens
+    assert each.path.read_bytes() == one.path.read_bytes()
+    each.path.unlink()
+    rows = pq.read_metadata(parts[2]).num_rows
+    flipped = bytearray(parts[2].read_bytes())
+    flipped[len(flipped) // 2] ^= 1
+    parts[2].write_bytes(flipped)
+    again = measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path / "each")
+    assert again.fresh_tokens == rows
+    assert f"{parts[2]} is damaged: it is measured again" in caplog.text
+    assert again.path.read_bytes() == one.path.read_bytes()
+
+
+def test_peak_memory_is_that_of_the_cell(corpus: Corpus, tmp_path: Path) -> None:
+    """What the process held before, and gave back, does not count."""
+    model = load_model(config("6k"), source("6k"))
+    before = np.ones(400_000_000, dtype=np.int8)
+    high = psutil.Process().memory_info().rss
+    del before
+    small = measure(model, corpus.first_tokens(2000), ks=(1,), engine=ENGINE, folder=tmp_path / "a")
+    assert 0 < small.peak_memory_bytes < high - 200_000_000
 
 
 def test_nan_names_document_and_position(corpus: Corpus, tmp_path: Path) -> None:

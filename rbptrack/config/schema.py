@@ -149,7 +149,8 @@ class EngineConfig:
 
     batch_tokens: int = 0  # tokens of a forward pass; 0: chosen from the device and its free memory
     chunk_tokens: int = 0  # rows of logits that exist at a time, per thread; 0: chosen likewise
-    part_tokens: int = 131072  # what is saved at a time
+    part_tokens: int = 131072  # tokens that are sorted by length and batched together, and saved at the latest
+    part_seconds: float = 20.0  # seconds after which the batches that are finished are saved
     threads: int = 0  # 0: torch's own choice
 
 

@@ -1,0 +1,160 @@
+"""What is kept on disk of an unfinished measurement: parts of the rank table, each whole or not there.
+
+A corpus is measured in blocks of consecutive sequences. Within a block the sequences are batched by falling length, so
+a part holds the scores of a stretch of that order. Which parts there are depends on time; what is measured and how it
+is batched does not, so an interrupted measurement continues to the same numbers.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from bisect import insort
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from rbptrack.corpus.sequences import Corpus
+from rbptrack.engine.batches import Batch, batch_of, by_length, compose
+from rbptrack.errors import MeasurementError
+from rbptrack.parquet import Damaged
+from rbptrack.ranks import RankTable
+from rbptrack.scoring.scorer import Scores
+
+log = logging.getLogger(__name__)
+
+_NAME = re.compile(r"part-(\d+)-(\d+)-(\d+)-(\d+)\.parquet")
+_SCORED = ("greater", "ties", "logprob")
+
+
+@dataclass(frozen=True, order=True)
+class Stretch:
+    """Sequences begin..end-1 of a block, counted in the order in which they are batched."""
+
+    begin: int
+    end: int
+
+
+class Block:
+    """Consecutive sequences that are sorted and batched together, and their parts on disk.
+
+    Args:
+        corpus: what is measured.
+        sequences: number of the first, and one past the last.
+        folder: where the parts are.
+        saved: the stretches whose parts are on disk, in order.
+
+    """
+
+    def __init__(self, corpus: Corpus, sequences: tuple[int, int], folder: Path, saved: list[Stretch]) -> None:
+        self.corpus, self.sequences, self._folder, self._saved = corpus, sequences, folder, saved
+
+    @property
+    def size(self) -> int:
+        """Number of its sequences."""
+        return self.sequences[1] - self.sequences[0]
+
+    def path(self, stretch: Stretch) -> Path:
+        """The file of a stretch's part."""
+        low, high = self.sequences
+        return self._folder / f"part-{low:09d}-{high:09d}-{stretch.begin:06d}-{stretch.end:06d}.parquet"
+
+    def lacking(self) -> list[Stretch]:
+        """The stretches without a part, in order."""
+        gaps, done = [], 0
+        for stretch in [*self._saved, Stretch(self.size, self.size)]:
+            if done < stretch.begin:
+                gaps.append(Stretch(done, stretch.begin))
+            done = stretch.end
+        return gaps
+
+    def batches(self, batch_tokens: int) -> Iterator[tuple[Stretch, Batch]]:
+        """The batches that are not on disk, each with its stretch."""
+        missing = self.lacking()
+        order = by_length(self.corpus, range(*self.sequences)) if missing else []
+        for gap in missing:
+            begin = gap.begin
+            for sequences in compose(self.corpus, order[gap.begin : gap.end], batch_tokens):
+                yield Stretch(begin, begin + len(sequences)), batch_of(self.corpus, sequences)
+                begin += len(sequences)
+
+    def read_saved(self) -> Iterator[RankTable]:
+        """The parts on disk; a damaged one is removed, so that it is measured again."""
+        for stretch in list(self._saved):
+            path = self.path(stretch)
+            try:
+                yield RankTable.read(path)
+            except Damaged:
+                log.warning("%s is damaged: it is measured again", path)
+                path.unlink()
+                self._saved.remove(stretch)
+
+    def write(
+        self, stretch: Stretch, scored: Sequence[tuple[Tensor, Scores]], vocab_size: int, *, strict: bool
+    ) -> RankTable:
+        """Write the part of a stretch and return it.
+
+        Args:
+            stretch: which sequences were scored.
+            scored: for each batch, its targets' indices in the corpus, (targets,), and their scores.
+            vocab_size: |V|.
+            strict: whether the table counts strict ranks.
+
+        Raises:
+            MeasurementError: a log-probability is not a finite number; names the first document and position.
+
+        """
+        target_index = torch.cat([index for index, _ in scored]).cpu().numpy()
+        scores = Scores.concatenate([found for _, found in scored])
+        order = np.argsort(target_index)
+        index = target_index[order]
+        columns = {name: getattr(scores, name).cpu().numpy()[order] for name in _SCORED}
+        finite = np.isfinite(columns["logprob"])
+        if not finite.all():
+            bad = index[int(np.argmin(finite))]
+            document = self.corpus.document_ids[self.corpus.document[bad]]
+            raise MeasurementError(
+                f"the model's logits hold a NaN or an infinity at document {document}, position "
+                f"{self.corpus.position[bad]}; the weights are damaged, or the precision (model.dtype) is too low for "
+                "them"
+            )
+        columns |= {name: getattr(self.corpus, name)[index] for name in ("document", "position", "field", "token")}
+        table = RankTable.from_arrays(vocab_size=vocab_size, strict=strict, **columns)
+        table.write(self.path(stretch))
+        insort(self._saved, stretch)
+        return table
+
+    def table(self) -> RankTable:
+        """The block's whole table in text order, from its parts.
+
+        Raises:
+            MeasurementError: the parts are not those of this corpus.
+
+        """
+        joined = RankTable.concatenate(RankTable.read(self.path(stretch)) for stretch in self._saved)
+        order = np.lexsort((joined.column("position"), joined.column("document")))
+        table = RankTable(joined.table.take(order), joined.vocab_size, joined.strict)
+        index = self.corpus.targets(*self.sequences)
+        if not all(np.array_equal(table.column(n), getattr(self.corpus, n)[index]) for n in ("document", "position")):
+            raise MeasurementError(f"the parts in {self._folder} belong to other documents; remove them and run again")
+        return table
+
+
+def blocks(corpus: Corpus, part_tokens: int, folder: Path) -> list[Block]:
+    """The blocks of a corpus, of about `part_tokens` tokens each, with what a folder keeps of them."""
+    saved: dict[tuple[int, int], list[Stretch]] = {}
+    for path in folder.glob("part-*.parquet"):
+        if name := _NAME.fullmatch(path.name):
+            low, high, begin, end = map(int, name.groups())
+            saved.setdefault((low, high), []).append(Stretch(begin, end))
+    return [Block(corpus, part, folder, sorted(saved.get(part, []))) for part in corpus.parts(part_tokens)]
+
+
+def saved_tokens(folder: Path) -> int:
+    """Number of scored tokens in the parts that a folder keeps."""
+    return sum(pq.read_metadata(path).num_rows for path in folder.glob("part-*.parquet"))
