@@ -33,17 +33,19 @@ from rbptrack.analysis import (
     style,
 )
 from rbptrack.stats import (
-    FloatArray,
+    LawValues,
     PowerLawFit,
+    Surface,
     alphas_without_documents,
     design_effect,
     expected_r2,
-    lack_of_fit,
+    fit_surface,
     largest_k_without_gap,
     law_values,
 )
 
-HOLDS, NOISE, DEVIATES, INVERSE = "law holds", "noise-limited", "systematic deviation", "inverse"
+HOLDS, NOISE, DEVIATES, INVERSE = "law visible", "noise-limited", "systematic deviation", "inverse"
+_LEAST_SIZES = 5
 _FILLS = {
     HOLDS: (COLOURS[0], ""),
     NOISE: ("#d9d9d9", "..."),
@@ -58,16 +60,18 @@ COLUMNS = {
         "|V|": "smallest vocabulary of the family",
         "misses": "tokens of the largest model with rank above k*",
         "beyond k*": "what most k beyond it are",
+        "p": "of one lack-of-fit test over all k: no k departs from a power law (needs 5 sizes)",
     },
     "verdicts": KEY
-    | {"verdict": "law holds, noise-limited, systematic deviation or inverse"}
+    | {"verdict": "law visible, noise-limited, systematic deviation or inverse"}
     | shared_columns("alpha", "alpha_low", "alpha_high")
     | {
         "snr": "|alpha| / its standard error",
         "misses": "tokens with rank above k, fewest of all sizes",
         "design_effect": "variance of RBP_k over documents / binomial variance, largest model",
-        "chi2": "of the line under sampling noise and usual scatter, m - 2 degrees of freedom",
-        "p": "its p",
+        "departure": "largest departure from a straight line over the sizes, in ln y; above 0: the law flattens",
+        "departure_low": "lower end of a band that holds the departures of all k together",
+        "departure_high": "upper end",
         "r2": "R^2 observed",
         "r2_expected": "median R^2 if the line were true under that noise",
         "r2_low": "lower end of its band",
@@ -98,6 +102,7 @@ class Judged:
 
     family: Family
     table: pd.DataFrame
+    p: float
     k_star: int
     documents: list[dict[str, Any]]
     tokens: list[dict[str, Any]]
@@ -107,15 +112,14 @@ class Judged:
 class NoiseFloor(Analyzer):
     """For which k the law holds, and where noise, a deviation or an inverse trend ends it.
 
-    Each k below |V| is one of: *inverse* (alpha's interval lies below 0), *systematic deviation* (the points leave the
-    line by more than sampling noise and the usual scatter between models explain), *noise-limited* (alpha is not 2
-    standard errors from 0, or too few misses are left to tell), *law holds*.
+    Each k below |V| is one of: *inverse* (alpha's interval lies below 0), *systematic deviation* (the departure from a
+    line is not 0, corrected for the number of k: the joint surface of all sizes and k, whose scatter between models is
+    proportional to alpha), *noise-limited* (alpha is not 2 standard errors from 0, or too few misses are left to tell),
+    *law visible*.
 
     Attributes:
         per_decade: how many k per decade are looked at, up to |V|.
         snr: alpha over its standard error, from which a law is visible.
-        p_deviation: chi^2 test's p below which points deviate.
-        scatter_k: the usual scatter between models is the median tau of all k up to this one.
         least_misses: fewest tokens with rank above k, in any size, from which anything is fitted.
         top: how many documents and tokens to name.
         level: nominal coverage of the intervals and bands.
@@ -126,8 +130,6 @@ class NoiseFloor(Analyzer):
     name: ClassVar[str] = "noise_floor"
     per_decade: int = 12
     snr: float = 2.0
-    p_deviation: float = 0.01
-    scatter_k: int = 100
     least_misses: int = 10
     top: int = 5
     level: float = 0.95
@@ -142,13 +144,13 @@ class NoiseFloor(Analyzer):
             return runs.document_counts(run_id, log_grid(family.vocab_size, per_decade=self.per_decade).tolist()[:-1])
 
         for family, counts in read_families(runs, load, report.notes, least=3):
-            table = self._verdicts(family, counts)
+            table, p = self._verdicts(family, counts)
             focus = _focus(table)
             documents = list(self._documents(family, counts, focus))
             tokens = list(self._tokens(family, runs, focus))
             visible = (table["snr"] >= self.snr) & (table["alpha"] > 0)
             star = largest_k_without_gap(table["k"], visible)
-            judged.append(Judged(family, table, star, documents, tokens))
+            judged.append(Judged(family, table, p, star, documents, tokens))
         if not judged:
             raise report.nothing_found("no measurement to judge")
         where = "At the first k where no law holds, or else the largest: where the misses (rank above k) are."
@@ -177,37 +179,47 @@ class NoiseFloor(Analyzer):
         }
         return report
 
-    def _verdicts(self, family: Family, counts: list[DocumentCounts]) -> pd.DataFrame:
-        """The table of verdicts: a row for each k of the counts."""
+    def _verdicts(self, family: Family, counts: list[DocumentCounts]) -> tuple[pd.DataFrame, float]:
+        """The table of verdicts, a row for each k of the counts, and p of the one lack-of-fit test."""
         ks, found = counts[0].ks, law_values(counts, replicates=self.replicates)
         tokens = np.array([c.tokens.sum() for c in counts], dtype=np.float64)  # (m,)
         misses = tokens[:, None] - np.stack([c.hits.sum(axis=0) for c in counts])  # (m, ks)
         enough = [k for k, fewest in zip(ks, misses.min(axis=0), strict=True) if fewest >= self.least_misses]
         laws = {k: law for k in enough if (law := found.fit(rbp_name(k), family.s, level=self.level))}
-        usual = float(np.median([law.tau for k, law in laws.items() if k <= self.scatter_k] or [0.0]))
+        surface = self._surface(found, family, list(laws))
         rng = np.random.default_rng(0)
         rows = []
         for i, k in enumerate(ks):
             y, draws = found.of(rbp_name(k))
             row = family.keys | {"k": k, "misses": int(misses[:, i].min())}
             row["design_effect"] = design_effect(float(np.exp(-y[-1])), np.exp(-draws[-1]), tokens=tokens[-1])
-            noise = usual**2 * np.eye(len(family.s))
-            rows.append(row | (self._judge(laws[k], noise, rng) if k in laws else {"verdict": NOISE}))
-        return pd.DataFrame(rows, columns=list(COLUMNS["verdicts"]))
+            rows.append(row | (self._judge(laws[k], k, surface, rng) if k in laws else {"verdict": NOISE}))
+        return pd.DataFrame(rows, columns=list(COLUMNS["verdicts"])), surface.p if surface else float("nan")
 
-    def _judge(self, law: PowerLawFit, scatter: FloatArray, rng: np.random.Generator) -> dict[str, Any]:
-        """Verdict and numbers of one k; scatter is the covariance of ln y between models, (m, m)."""
-        noise = law.covariance + scatter
-        chi2, p = lack_of_fit(law.s, law.y, noise)
+    def _surface(self, found: LawValues, family: Family, ks: list[int]) -> Surface | None:
+        """All k together; None with fewer than 5 sizes, which cannot tell a bend from scatter."""
+        if len(family.s) < _LEAST_SIZES or not ks:
+            return None
+        columns = [found.of(rbp_name(k)) for k in ks]
+        y, draws = np.stack([c[0] for c in columns], axis=1), np.stack([c[1] for c in columns], axis=2)
+        return fit_surface(family.s, ks, y, draws, level=self.level)
+
+    def _judge(self, law: PowerLawFit, k: int, surface: Surface | None, rng: np.random.Generator) -> dict[str, Any]:
+        """Verdict and numbers of one k."""
+        at = int(np.searchsorted(surface.ks, k)) if surface else 0
+        tau, nothing = (float(surface.tau[at]), 0.0) if surface else (law.tau, float("nan"))
+        ends = [float(edge[at]) for edge in surface.bend_band] if surface else [nothing, nothing]
+        noise = law.covariance + tau**2 * np.eye(law.points)
         low, middle, high = expected_r2(law, noise, replicates=self.replicates, level=self.level, rng=rng)
         snr = abs(law.alpha) / law.se if law.se > 0 else float("inf")
         if law.high < 0:
             verdict = INVERSE
-        elif p < self.p_deviation:
+        elif ends[0] > 0 or ends[1] < 0:
             verdict = DEVIATES
         else:
             verdict = HOLDS if snr >= self.snr and law.alpha > 0 else NOISE
-        cells = {"verdict": verdict, "snr": snr, "chi2": chi2, "p": p}
+        cells = {"verdict": verdict, "snr": snr, "departure": float(surface.bend[at]) if surface else nothing}
+        cells |= {"departure_low": ends[0], "departure_high": ends[1]}
         return law_cells(law) | cells | {"r2_expected": middle, "r2_low": low, "r2_high": high}
 
     def _documents(self, family: Family, counts: list[DocumentCounts], k: int) -> Iterator[dict[str, Any]]:
@@ -243,7 +255,7 @@ class NoiseFloor(Analyzer):
         deviating = table[(table["k"] <= star) & (table["verdict"] != HOLDS)]
         if len(deviating):
             where = k_ranges(deviating["k"], table["k"])
-            text += f" The points leave the line by more than noise at {where}: no law there."
+            text += f" The points leave a straight line by more than noise at {where}."
         if len(beyond):
             parts = [
                 f"{verdict} at {k_ranges(rows['k'], table['k'])}"
@@ -251,6 +263,12 @@ class NoiseFloor(Analyzer):
             ]
             fewest = int(beyond["misses"].iloc[0])
             text += f" Beyond, with {fewest:,} misses or fewer in the best model: {'; '.join(parts)}."
+        if np.isfinite(judged.p):
+            text += (
+                f" One test over all k: {'some k depart' if judged.p < 0.05 else 'no departure'} (p = {judged.p:.2g})."
+            )
+        else:
+            text += f" Whether the law bends cannot be told from {len(family.s)} sizes."
         if judged.documents and judged.documents[0]["share"] > 0.1:
             lead = judged.documents[0]
             text += f" At k = {lead['k']:,} document {lead['document']} alone holds {lead['share']:.0%} of its misses."
@@ -280,6 +298,7 @@ def _summary_row(judged: Judged) -> dict[str, Any]:
     at = table[table["k"] == star]["misses"]
     row = judged.family.keys | {"k*": star, "|V|": judged.family.vocab_size}
     row["misses"] = int(at.iloc[0]) if len(at) else 0
+    row["p"] = judged.p
     return row | {"beyond k*": str(beyond.mode().iloc[0]) if len(beyond) else ""}
 
 

@@ -59,10 +59,19 @@ def test_a_planted_noise_floor_is_found() -> None:
 def test_a_planted_deviation_is_found() -> None:
     """Beyond k = 32 the mass falls, then rises: seen clearly, and no power law."""
     report, verdict = judged(lambda s: 0.01 * (1 + 2 * (np.log10(s) - 5.5) ** 2))
-    assert verdict[1] == HOLDS
     assert verdict.iloc[-1] == DEVIATES
-    row = report.tables["verdicts"].frame.iloc[-1]
-    assert row["r2"] < row["r2_low"]
+    first, last = report.tables["verdicts"].frame.iloc[0], report.tables["verdicts"].frame.iloc[-1]
+    assert last["r2"] < last["r2_low"]
+    assert last["departure_low"] > 0.1
+    assert abs(first["departure"]) < last["departure"] / 10, "what the tail takes from k = 1"
+    assert report.tables["summary"].frame["p"].iloc[0] < 0.001
+    assert "One test over all k: some k depart" in " ".join(report.notes)
+
+
+def test_four_sizes_cannot_tell_a_bend() -> None:
+    report = NoiseFloor().analyze(runs_from(SIZES[::2], tailed(lambda s: 0.02), tokens=500))
+    assert "Whether the law bends cannot be told from 4 sizes." in " ".join(report.notes)
+    assert DEVIATES not in set(report.tables["verdicts"].frame["verdict"])
 
 
 def test_documents_and_tokens_that_drive_it() -> None:

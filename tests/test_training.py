@@ -1,0 +1,58 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from plugins.training import Training
+from rbptrack.analysis import COLUMNS, RbptrackError, Runs
+from rbptrack.analysis.testing import AnalyzerContract
+
+
+def checkpoints(sizes: int = 4, *, known: bool = True) -> Runs:
+    """y = 1 + 30 S^-0.35 + 200 D^-0.4 for CE, and another optimum for RBP_1; logged numbers only."""
+    rows = []
+    for s in np.geomspace(5e3, 5e5, sizes):
+        for step in (64, 128, 256, 512, 1024):
+            d = step * 2048.0
+            ce = 1 + 30 * s**-0.35 + 200 * d**-0.4
+            row = dict.fromkeys(COLUMNS) | {"family": "toy", "size": f"{s:.0f}", "model": f"toy-{s:.0f}@step{step}"}
+            row |= {"run_id": row["model"], "fingerprint": row["model"], "dataset": "text", "revision": f"step{step}"}
+            row |= {"non_embedding_params": int(s), "training_tokens": d if known else None, "ce": ce}
+            rows.append(row | {"rbp_1": np.exp(-(0.1 + 20 * s**-0.35 + 100 * d**-0.3))})
+
+    def none(run_id: str):
+        raise AssertionError(run_id)
+
+    return Runs(pd.DataFrame(rows), histogram=none, ranks=none)
+
+
+class TestTraining(AnalyzerContract):
+    analyzer = Training(ks=[1, 10])
+
+    def runs(self) -> Runs:
+        return checkpoints()
+
+
+def test_the_law_and_the_optimum_are_found() -> None:
+    report = Training(ks=[1]).analyze(checkpoints())
+    laws = report.tables["laws"].frame.set_index("metric")
+    assert laws.loc["CE", "alpha"] == pytest.approx(0.35, rel=0.01)
+    assert laws.loc["CE", "beta"] == pytest.approx(0.4, rel=0.01)
+    assert laws.loc["CE", "optimum"] == pytest.approx(0.4 / 0.75, rel=0.01)
+    assert laws.loc["RBP_1", "optimum"] == pytest.approx(0.3 / 0.65, rel=0.02)
+    assert report.notes[0].startswith("toy on text: over 20 checkpoints of 4 sizes the best size grows")
+    best = report.tables["optimal_size"].frame
+    np.testing.assert_allclose(6 * best["S"] * best["D"], best["C"])
+
+
+def test_tokens_may_be_given() -> None:
+    runs = checkpoints(known=False)
+    with pytest.raises(RbptrackError, match="no family has checkpoints"):
+        Training().analyze(runs)
+    given = {f"*@step{n}": n * 2048.0 for n in (64, 128, 256, 512, 1024)}
+    laws = Training(ks=[1], training_tokens=given).analyze(runs).tables["laws"].frame.set_index("metric")
+    assert laws.loc["CE", "beta"] == pytest.approx(0.4, rel=0.01)
+
+
+def test_two_sizes_are_too_few() -> None:
+    with pytest.raises(RbptrackError, match="10 checkpoints of 2 sizes at 5 values of D"):
+        Training().analyze(checkpoints(2))
