@@ -18,7 +18,11 @@ Options = Callable[[str], Sequence[str]]
 
 
 def size_key(name: str) -> tuple[object, ...]:
-    """Sort key for names by size: 70m < 1b < 1.4b, small < medium < large < xl, and text alphabetically."""
+    """Sort key for names by size: 70m < 1b < 1.4b, small < medium < large < xl, and text alphabetically.
+
+    Ours, because natsort knows neither the units nor the words; and it would order local files (`part-2`, `part-10`)
+    otherwise than older measurements read them, which would change their fingerprints.
+    """
     key: list[object] = []
     for part in name.split("/"):
         if part in _WORDS:
