@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from scipy import stats
 
 from rbptrack.analysis import (
     Analyzer,
@@ -21,18 +20,29 @@ from rbptrack.analysis import (
     colour_and_marker,
     log_grid,
     panels,
+    rbp_ks,
+    rbp_name,
     read_families,
+    shared_columns,
     style,
 )
-from rbptrack.stats import FloatArray, fit_power_law, law_values, paired_covariance
+from rbptrack.stats import (
+    LawValues,
+    fit_k_law,
+    implied_se,
+    k_slopes,
+    law_values,
+    positive,
+    rounding_se,
+    welch,
+)
 
 REFERENCE = Path(__file__).with_name("reference")
 SOURCE = "ICLR 2026 submission draft of arXiv 2510.20387"
 AGREES, DIFFERS, UNSURE = "agrees", "differs", "cannot tell"
-_ROUNDING = 0.0005  # published values have three decimals
+_UNIT = 0.001  # published values have three decimals
+_MANY = 1000  # degrees of freedom of a standard error over documents
 _COMPARED = {
-    "dataset": "the dataset",
-    "family": "the family",
     "published": "the authors' exponent",
     "published_se": "its standard error, as their R^2, number of sizes and rounding imply",
     "published_r2": "their R^2",
@@ -44,31 +54,16 @@ _COMPARED = {
     "high": "upper end",
     "verdict": "agrees, differs, or cannot tell: the interval is wider than the tolerance",
 }
-
-
-def _columns(*more: str) -> dict[str, str]:
-    meaning = {
-        "metric": "CE or RBP_k",
-        "published_sizes": "how many sizes the authors fitted",
-        "sizes": "how many sizes you fitted",
-        "size": "published label",
-    }
-    keys = {name: _COMPARED[name] for name in ("dataset", "family")}
-    return keys | {name: meaning[name] for name in more} | {k: v for k, v in _COMPARED.items() if k not in keys}
-
-
-COLUMNS: dict[str, dict[str, str]] = {
-    "verdicts": {
-        "table": "of the draft: 1 in k, 2 in size",
-        "dataset": "the dataset",
-        "family": "the family",
-        AGREES: "cells",
-        DIFFERS: "cells",
-        UNSURE: "cells",
-        "largest difference": "relative, with its cell",
-    },
-    "law_in_size": _columns("metric", "published_sizes", "sizes"),
-    "law_in_k": _columns("size")
+COLUMNS = {
+    "verdicts": {"table": "of the draft: 1 in k, 2 in size"}
+    | shared_columns("dataset", "family")
+    | dict.fromkeys((AGREES, DIFFERS, UNSURE), "cells")
+    | {"largest difference": "relative, with its cell"},
+    "law_in_size": shared_columns("dataset", "family", "metric")
+    | {"published_sizes": "how many sizes the authors fitted", "sizes": "how many sizes you fitted"}
+    | _COMPARED,
+    "law_in_k": shared_columns("dataset", "family", "size")
+    | _COMPARED
     | {
         "published_se": "taken as yours (as many documents), and rounding",
         "yours_every_k": "your exponent with every k weighing the same, instead of k even in ln k",
@@ -97,16 +92,8 @@ class Reproduction(Analyzer):
         report = Report(summary="verdicts")
         in_size = pd.read_csv(REFERENCE / "scaling_with_size.csv")
         in_k = pd.read_csv(REFERENCE / "scaling_with_k.csv", dtype={"size": str})
-        fitted = in_k.groupby("family")["size"].nunique()  # Table 1 lists the sizes that Table 2 fits
-
-        published = set(zip(in_size["family"], in_size["dataset"], strict=True))
-        wanted = [key in published for key in zip(runs.frame["family"], runs.frame["dataset"], strict=True)]
-        if not any(wanted):
-            held, texts = (", ".join(sorted(set(in_size[column]))) for column in ("family", "dataset"))
-            raise RbptrackError(f"nothing published to compare with: the authors' tables hold {held} on {texts}")
-
-        known = Runs(runs.frame[wanted], histogram=runs.histogram, ranks=runs.ranks)
-        size_ks = sorted({int(m[4:]) for m in in_size["metric"] if m != "ce"})
+        known = _published_runs(runs, in_size)
+        size_ks = rbp_ks(set(in_size["metric"]))
 
         def load(family: Family, run_id: str) -> DocumentCounts:
             ks = [k for k in size_ks if k <= family.vocab_size] + self._ks(family)
@@ -114,117 +101,83 @@ class Reproduction(Analyzer):
 
         sizes, models = list[dict[str, Any]](), list[dict[str, Any]]()
         for family, counts in read_families(known, load, report.notes):
-            name = str(family.rows["family"].iloc[0])
-            found = law_values(counts, replicates=self.replicates)
-            values, draws = found.values, found.draws
-            place = {f"rbp_{k}": i + 1 for i, k in enumerate(counts[0].ks)} | {"ce": 0}
-            theirs = in_size[(in_size["family"] == name) & (in_size["dataset"] == family.dataset)]
+            name, found = str(family.rows["family"].iloc[0]), law_values(counts, replicates=self.replicates)
+            # Table 1 lists the sizes that Table 2 fits.
+            fitted = in_k.loc[in_k["family"] == name, "size"].nunique()
+            cells = [t[(t["family"] == name) & (t["dataset"] == family.dataset)] for t in (in_size, in_k)]
             if len(family.s) >= 3:
-                sizes += self._in_size(family, theirs, place, values, draws, int(fitted[name]))
-            columns = [place[f"rbp_{k}"] for k in self._ks(family)]
-            theirs = in_k[(in_k["family"] == name) & (in_k["dataset"] == family.dataset)]
-            models += self._in_k(family, theirs, values[:, columns], draws[:, :, columns])
+                sizes += self._size_rows(family, cells[0], found, fitted)
+            models += self._k_rows(family, cells[1], found)
         if not sizes and not models:
             raise report.nothing_found("no cell of the published tables was measured")
-        tables = {
-            table: pd.DataFrame(rows, columns=list(COLUMNS[table]))
-            for table, rows in (("law_in_size", sizes), ("law_in_k", models))
-            if rows
-        }
-        report.add_table("verdicts", _verdicts(tables), COLUMNS["verdicts"])
+        tables = {"law_in_size": pd.DataFrame(sizes), "law_in_k": pd.DataFrame(models)}
+        report.add_table("verdicts", _verdict_rows(tables), COLUMNS["verdicts"])
         for name, table in tables.items():
             report.add_table(name, table, COLUMNS[name])
-        for row in sizes:
-            where = f"{row['family']}/{row['dataset']}/{row['metric']}"
-            report.metrics[f"alpha_minus_published/{where}"] = row["difference"]
-        report.drawings["yours_against_published"] = Drawing(
-            _figure(tables), f"Published: {SOURCE}. Bars: 95 % intervals; line: equality."
-        )
+        report.add_metrics("alpha_minus_published/{family}/{dataset}/{metric}", sizes, "difference")
+        caption = f"Published: {SOURCE}. Bars: 95 % intervals; line: equality."
+        report.drawings["yours_against_published"] = Drawing(_draw(tables), caption)
         report.headline = _counts(sizes + models)
         report.notes.insert(0, f"{report.headline[0].upper()}{report.headline[1:]} ({SOURCE}).")
         report.notes += self._caveats(known, sizes)
         return report
 
     def _ks(self, family: Family) -> list[int]:
+        """The k of the law in k."""
         return list(range(1, min(self.largest_k, family.vocab_size - 1) + 1))
 
-    def _in_size(
-        self,
-        family: Family,
-        theirs: pd.DataFrame,
-        place: dict[str, int],
-        values: FloatArray,
-        draws: FloatArray,
-        published_sizes: int,
+    def _size_rows(
+        self, family: Family, published: pd.DataFrame, found: LawValues, published_sizes: int
     ) -> Iterator[dict[str, Any]]:
-        for row in theirs.to_dict("records"):
-            column = place.get(str(row["metric"]))
-            if column is None:
+        for cell in published.to_dict("records"):
+            metric, alpha, r2 = str(cell["metric"]), -float(cell["slope"]), float(cell["r2"])
+            law = found.fit(metric, family.s) if metric in found.metrics else None
+            if law is None:
                 continue
-            y, replicate = values[:, column], draws[:, :, column]
-            if not (np.isfinite(y).all() and (y > 0).all() and (replicate > 0).all() and np.isfinite(replicate).all()):
-                continue
-            law = fit_power_law(family.s, y, covariance=paired_covariance(list(np.log(replicate))))
-            theirs_se = _implied_se(-float(row["slope"]), float(row["r2"]), published_sizes)
-            yield {
-                "dataset": family.dataset,
-                "family": family.name,
-                "metric": row["metric"],
-                "published_sizes": published_sizes,
-                "sizes": law.points,
-                "published": -float(row["slope"]),
-                "published_se": theirs_se,
-                "published_r2": float(row["r2"]),
-                "yours": law.alpha,
-                "se": law.se,
-                "r2": law.r2,
-            } | self._verdict(law.alpha, law.se, law.points - 2, -float(row["slope"]), theirs_se, published_sizes - 2)
+            se = implied_se(alpha, r2, published_sizes, unit=_UNIT)
+            row = {"metric": metric, "published_sizes": published_sizes, "sizes": law.points}
+            row |= {"published": alpha, "published_se": se, "published_r2": r2}
+            row |= {"yours": law.alpha, "se": law.se, "r2": law.r2}
+            freedom = (law.points - 2, published_sizes - 2)
+            yield family.keys | row | self._verdict(law.alpha, alpha, se=(law.se, se), freedom=freedom)
 
-    def _in_k(
-        self, family: Family, theirs: pd.DataFrame, values: FloatArray, draws: FloatArray
-    ) -> Iterator[dict[str, Any]]:
-        """Rows for every size that Table 1 lists; values (m, ks) and draws (m, replicates, ks) are -ln RBP_k."""
-        every = np.arange(1, values.shape[1] + 1)
+    def _k_rows(self, family: Family, published: pd.DataFrame, found: LawValues) -> Iterator[dict[str, Any]]:
+        """Rows for every size that Table 1 lists."""
+        if len(self._ks(family)) < 3:
+            return
+        columns = [found.metrics.index(rbp_name(k)) for k in self._ks(family)]
+        y, draws = found.values[:, columns], found.draws[:, :, columns]  # (m, ks), (m, replicates, ks)
+        every = np.array(self._ks(family))
         even = log_grid(len(every)) - 1  # places of k even in ln k
-        x = np.log(every[even])
-        x = x - x.mean()
         for i, label in enumerate(family.labels):
-            found = theirs[theirs["size"] == label]
-            if found.empty or not (np.isfinite(values[i]) & (values[i] > 0)).all():
+            cell = published[published["size"] == label]
+            if cell.empty or not positive(y[i]):
                 continue
-            slope, r2 = float(found["slope"].iloc[0]), float(found["r2"].iloc[0])
-            logs = np.log(values[i, even])
-            beta = -float(x @ logs / (x @ x))
-            residual = logs - logs.mean() + beta * x
+            beta, r2 = -float(cell["slope"].iloc[0]), float(cell["r2"].iloc[0])
+            fit, whole = fit_k_law(every[even], y[[i]][:, even]), fit_k_law(every, y[[i]])
             with np.errstate(divide="ignore", invalid="ignore"):
-                spread = -(np.log(draws[i][:, even]) @ x) / (x @ x)
+                spread = k_slopes(every[even], draws[i][:, even])
             se = float(np.std(spread[np.isfinite(spread)], ddof=1))
             # Neighbouring k share their hits, so residuals say little about the slope: sampling error on both sides.
-            theirs_se = float(np.hypot(se, _ROUNDING / np.sqrt(3)))
-            yield {
-                "dataset": family.dataset,
-                "family": family.name,
-                "size": label,
-                "published": -slope,
-                "published_se": theirs_se,
-                "published_r2": r2,
-                "yours": beta,
+            other = float(np.hypot(se, rounding_se(_UNIT)))
+            row = {"size": label, "published": beta, "published_se": other, "published_r2": r2}
+            row |= {
+                "yours": float(fit.beta[0]),
                 "se": se,
-                "r2": 1 - float(residual @ residual) / float(((logs - logs.mean()) ** 2).sum()),
-                "yours_every_k": -float(np.polyfit(np.log(every), np.log(values[i]), 1)[0]),
-            } | self._verdict(beta, se, 1000, -slope, theirs_se, 1000)
+                "r2": float(fit.r2[0]),
+                "yours_every_k": float(whole.beta[0]),
+            }
+            verdict = self._verdict(float(fit.beta[0]), beta, se=(se, other), freedom=(_MANY, _MANY))
+            yield family.keys | row | verdict
 
     def _verdict(
-        self, yours: float, se: float, df: int, published: float, other: float, other_df: int
+        self, yours: float, published: float, *, se: tuple[float, float], freedom: tuple[int, int]
     ) -> dict[str, Any]:
         """Welch's interval of the difference, and what it says."""
-        both = np.hypot(se, other)
-        freedom = both**4 / max(se**4 / df + other**4 / other_df, 1e-300) if both > 0 else 1.0
-        half = float(stats.t.ppf(0.975, max(freedom, 1.0)) * both)
-        difference = yours - published
-        within = AGREES if half <= self.tolerance * abs(published) else UNSURE
-        verdict = DIFFERS if abs(difference) > half else within
-        return {"difference": difference, "low": difference - half, "high": difference + half, "verdict": verdict}
+        found = welch(yours, published, se=se, freedom=freedom)
+        within = AGREES if (found.high - found.low) / 2 <= self.tolerance * abs(published) else UNSURE
+        verdict = within if found.low <= 0 <= found.high else DIFFERS
+        return {"difference": found.value, "low": found.low, "high": found.high, "verdict": verdict}
 
     def _caveats(self, runs: Runs, sizes: list[dict[str, Any]]) -> Iterator[str]:
         frame = runs.frame
@@ -238,10 +191,14 @@ class Reproduction(Analyzer):
             yield f"Not the same sizes as the authors': {families}. Over another range a law may have another slope."
 
 
-def _implied_se(alpha: float, r2: float, points: int) -> float:
-    """Standard error of an OLS slope from its R^2, at the worst that rounding allows, and the slope's rounding."""
-    lowest = min(max(r2 - _ROUNDING, 1e-6), 1.0)
-    return float(np.hypot(abs(alpha) * np.sqrt((1 - lowest) / lowest / max(points - 2, 1)), _ROUNDING / np.sqrt(3)))
+def _published_runs(runs: Runs, in_size: pd.DataFrame) -> Runs:
+    """The runs of families and datasets that the tables hold; RbptrackError where there is none."""
+    published = set(zip(in_size["family"], in_size["dataset"], strict=True))
+    wanted = [key in published for key in zip(runs.frame["family"], runs.frame["dataset"], strict=True)]
+    if not any(wanted):
+        held, texts = (", ".join(sorted(set(in_size[column]))) for column in ("family", "dataset"))
+        raise RbptrackError(f"nothing published to compare with: the authors' tables hold {held} on {texts}")
+    return Runs(runs.frame[wanted], histogram=runs.histogram, ranks=runs.ranks)
 
 
 def _counts(rows: list[dict[str, Any]]) -> str:
@@ -250,36 +207,32 @@ def _counts(rows: list[dict[str, Any]]) -> str:
     return f"of {len(rows)} published exponents {agree} agree, {differ} differ, {unsure} cannot be told"
 
 
-def _verdicts(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    rows = []
+def _verdict_rows(tables: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
     for number, name, cell in ((2, "law_in_size", "metric"), (1, "law_in_k", "size")):
-        if name not in tables:
+        if tables[name].empty:
             continue
         for (dataset, family), group in tables[name].groupby(["dataset", "family"], sort=True):
-            rest = group.reset_index(drop=True)
-            relative = (rest["difference"] / rest["published"]).to_numpy()
+            relative = (group["difference"] / group["published"]).to_numpy()
             worst = int(np.abs(relative).argmax())
-            counts = {v: int((group["verdict"] == v).sum()) for v in (AGREES, DIFFERS, UNSURE)}
-            largest = f"{relative[worst]:+.0%} ({rest[cell].iloc[worst]})"
-            rows.append(
-                {"table": number, "dataset": dataset, "family": family, **counts, "largest difference": largest}
-            )
-    return pd.DataFrame(rows)
+            row = {"table": number, "dataset": dataset, "family": family}
+            row |= {verdict: int((group["verdict"] == verdict).sum()) for verdict in (AGREES, DIFFERS, UNSURE)}
+            yield row | {"largest difference": f"{relative[worst]:+.0%} ({group[cell].iloc[worst]})"}
 
 
-def _figure(tables: dict[str, pd.DataFrame]) -> Figure:
-    shown = [(n, t) for n, t in (("law_in_size", "law in size, α"), ("law_in_k", "law in k, β")) if n in tables]
-    names = sorted({str(f) for n, _ in shown for f in tables[n]["family"]})
+def _draw(tables: dict[str, pd.DataFrame]) -> Figure:
+    """Your exponents against the published ones, a panel per law."""
+    titles = {"law_in_size": "law in size, α", "law_in_k": "law in k, β"}
+    shown = [(table, titles[name]) for name, table in tables.items() if len(table)]
+    names = sorted({str(family) for table, _ in shown for family in table["family"]})
     with style():
         figure, axes = panels(1, len(shown), width=4.2, height=3.9)
-        for ax, (name, title) in zip(axes[0], shown, strict=True):
-            for family, rows in tables[name].groupby("family", sort=True):
+        for ax, (table, title) in zip(axes[0], shown, strict=True):
+            for family, rows in table.groupby("family", sort=True):
                 colour, marker = colour_and_marker(names.index(str(family)))
-                error = {"xerr": 1.96 * rows["published_se"], "yerr": 1.96 * rows["se"]}
-                ax.errorbar(
-                    rows["published"], rows["yours"], fmt=marker, ms=4.5, lw=0.8, color=colour, label=family, **error
-                )
-            both = pd.concat([tables[name]["published"], tables[name]["yours"]])
+                drawn = {"xerr": 1.96 * rows["published_se"], "yerr": 1.96 * rows["se"], "label": family}
+                drawn |= {"fmt": marker, "ms": 4.5, "lw": 0.8, "color": colour}
+                ax.errorbar(rows["published"], rows["yours"], **drawn)
+            both = pd.concat([table["published"], table["yours"]])
             ends = [min(0.0, float(both.min())), float(both.max()) * 1.1]
             ax.plot(ends, ends, "-", lw=0.8, color="#57606a", zorder=0)
             ax.set(title=title, xlabel="published", ylabel="yours", xlim=ends, ylim=ends)

@@ -15,6 +15,13 @@ if TYPE_CHECKING:
         paired_covariance,
     )
     from rbptrack.stats.contrasts import Contrast, contrast, ratio_law, unpaired
+    from rbptrack.stats.differences import (
+        LOG_NATS,
+        difference_interval,
+        metric_draws,
+        metric_values,
+        on_common_documents,
+    )
     from rbptrack.stats.error_entropy import (
         Decomposition,
         decompose,
@@ -29,7 +36,7 @@ if TYPE_CHECKING:
         fit_length_laws,
         success_by_length,
     )
-    from rbptrack.stats.intervals import Interval, fieller, percentiles, share_interval
+    from rbptrack.stats.intervals import Interval, fieller, percentiles, share_interval, welch
     from rbptrack.stats.irreducible import Forecast, Irreducible, forecast, irreducible_term
     from rbptrack.stats.k_law import (
         KCurves,
@@ -44,6 +51,7 @@ if TYPE_CHECKING:
     from rbptrack.stats.law_forms import GATES, FormFit, Verdict, compare_forms, forms_in_words
     from rbptrack.stats.nested import NestedFit, fit_nested, pure_error
     from rbptrack.stats.noise_floor import alphas_without_documents, design_effect, expected_r2, largest_k_without_gap
+    from rbptrack.stats.position import PositionCurves, position_curves, position_sums
     from rbptrack.stats.power_law import (
         PointDiagnostics,
         Pooled,
@@ -56,6 +64,7 @@ if TYPE_CHECKING:
         pool,
         without_each,
     )
+    from rbptrack.stats.published import implied_se, rounding_se
     from rbptrack.stats.rank_distributions import (
         CANDIDATES,
         Candidate,
@@ -86,6 +95,7 @@ __all__ = [
     "BOOTSTRAP_SEED",
     "CANDIDATES",
     "GATES",
+    "LOG_NATS",
     "NULLS",
     "SCATTERS",
     "Answers",
@@ -108,6 +118,7 @@ __all__ = [
     "NestedFit",
     "PointDiagnostics",
     "Pooled",
+    "PositionCurves",
     "PowerLawFit",
     "RankFit",
     "Segments",
@@ -126,6 +137,7 @@ __all__ = [
     "decompose",
     "decompose_table",
     "design_effect",
+    "difference_interval",
     "document_weights",
     "expected_r2",
     "fieller",
@@ -142,6 +154,7 @@ __all__ = [
     "forms_in_words",
     "goodness_of_fit",
     "huber_alpha",
+    "implied_se",
     "independent_share",
     "information_se",
     "integral_approximation",
@@ -154,16 +167,22 @@ __all__ = [
     "law_values",
     "leave_largest_out",
     "log_sums",
+    "metric_draws",
+    "metric_values",
+    "on_common_documents",
     "paired_covariance",
     "part_covariance",
     "percentiles",
     "point_diagnostics",
     "pool",
+    "position_curves",
+    "position_sums",
     "positive",
     "pure_error",
     "rank_bins",
     "ratio_law",
     "read_answers",
+    "rounding_se",
     "sampling_kl",
     "share_interval",
     "shares_of_fall",
@@ -172,6 +191,7 @@ __all__ = [
     "success_by_length",
     "unpaired",
     "vuong",
+    "welch",
     "without_each",
     "worth_of_doubling",
 ]
@@ -181,7 +201,10 @@ _MODULES = (
     "power_law",
     "size_laws",
     "noise_floor",
+    "position",
+    "published",
     "intervals",
+    "differences",
     "k_law",
     "error_entropy",
     "smooth_entropy",
