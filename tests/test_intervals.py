@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from rbptrack.stats.intervals import fieller, percentiles, share_interval
+from rbptrack.stats import Interval, fieller, implied_se, percentiles, rounding_se, share_interval, welch
 
 
 def test_a_share_of_documents_by_hand() -> None:
@@ -31,3 +32,18 @@ def test_percentiles_are_draws_and_reach_minus_infinity() -> None:
     assert percentiles(draws, level=0.9) == (5, 95)
     draws[:4] = -np.inf
     assert percentiles(draws, level=0.95)[0] == -np.inf
+
+
+def test_welch_is_scipys() -> None:
+    a, b = np.array([1.0, 2.0, 4.0, 3.5]), np.array([0.5, 0.1, 0.9])
+    found = welch(a.mean(), b.mean(), se=(stats.sem(a), stats.sem(b)), freedom=(3, 2), level=0.9)
+    expected = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.9)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    assert welch(1.0, 0.4, se=(0.0, 0.0), freedom=(3, 3)) == Interval(0.6, 0.6, 0.6)
+
+
+def test_the_error_that_a_published_r2_implies() -> None:
+    x = np.linspace(0, 9, 10)
+    line = stats.linregress(x, 0.3 * x + np.random.default_rng(0).normal(0, 0.2, 10))
+    assert implied_se(line.slope, line.rvalue**2, 10, unit=1e-9) == pytest.approx(line.stderr)
+    assert implied_se(0.066, 1.0, 10, unit=0.001) > rounding_se(0.001) == pytest.approx(0.000289, abs=1e-6)

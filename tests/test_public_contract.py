@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -23,6 +24,12 @@ def test_every_public_name_has_a_docstring(package: ModuleType, name: str) -> No
     if inspect.isclass(value) or inspect.isfunction(value):
         assert (value.__doc__ or "").strip()
         assert not (value.__doc__ or "").startswith(f"{value.__name__}("), "the signature that dataclass writes"
+
+
+@pytest.mark.parametrize("name", [n for n in rbptrack.stats.__all__ if inspect.isfunction(getattr(rbptrack.stats, n))])
+def test_every_formula_names_its_source(name: str) -> None:
+    """A paper by its arXiv number, or authors and a year."""
+    assert re.search(r"arXiv \d{4}\.\d{5}|\b(18|19|20)\d\d\b|Source: ", getattr(rbptrack.stats, name).__doc__)
 
 
 @pytest.mark.parametrize("package", ["rbptrack.analysis", "rbptrack.stats"])

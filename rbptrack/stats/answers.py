@@ -40,6 +40,8 @@ def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = No
 
     An answer counts if its tokens are consecutive and the token before it was scored, so that none of it is missing.
 
+    Source: arXiv 2510.20387, eq. 6, with a whole answer as the window.
+
     Args:
         table: ranks, rows in text order.
         ks: the k.

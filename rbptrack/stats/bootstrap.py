@@ -33,6 +33,8 @@ def bootstrap_metrics(counts: DocumentCounts, weights: FloatArray) -> FloatArray
     """Metrics in each bootstrap replicate: (replicates, 1 + len(ks)): CE in nats, then RBP_k of each k.
 
     Sum, then divide: each replicate is total nats (or hits) over total tokens of the documents that it drew.
+
+    Source: RBP_k and CE of arXiv 2510.20387 (R by its eq. 3), in each replicate of `document_weights`.
     """
     if weights.shape[1] != len(counts.tokens):
         raise RbptrackError(f"weights for {weights.shape[1]} documents, counts of {len(counts.tokens)}")
@@ -41,5 +43,8 @@ def bootstrap_metrics(counts: DocumentCounts, weights: FloatArray) -> FloatArray
 
 
 def paired_covariance(replicates: Sequence[FloatArray]) -> FloatArray:
-    """Sampling covariance (m, m) between sizes, from replicates (each (replicates,)) of one statistic per size."""
+    """Sampling covariance (m, m) between sizes, from replicates (each (replicates,)) of one statistic per size.
+
+    Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 6.
+    """
     return np.atleast_2d(np.cov(np.stack(replicates)))

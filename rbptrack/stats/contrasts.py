@@ -70,6 +70,8 @@ def ratio_law(
 ) -> PowerLawFit | None:
     """The law of y_a / y_b in S; its alpha is alpha_a - alpha_b (negative where b falls faster).
 
+    Source: the difference of two laws ln y = ln A - alpha ln S (arXiv 2510.20387).
+
     Args:
         s: sizes S, (m,).
         y_a: values of the one metric, (m,).
@@ -117,6 +119,8 @@ def unpaired(a: PowerLawFit, b: PowerLawFit) -> PowerLawFit:
 
     Families that share no sizes have no ratio; their exponents are then taken as independent, which is conservative
     where they read the same documents. `points` holds the Welch-Satterthwaite degrees of freedom, rounded down, plus 2.
+
+    Source: Welch, Biometrika 34, 1947.
     """
     both = float(np.hypot(a.se, b.se))
     parts = a.se**4 / (a.points - 2) + b.se**4 / (b.points - 2)

@@ -29,7 +29,7 @@ def on_common_documents(left: DocumentCounts, right: DocumentCounts) -> tuple[Do
 def metric_values(counts: DocumentCounts) -> dict[str, float]:
     """CE in nats, RBP_k of each k, and ln of the nats of the whole text, by metric.
 
-    Source: arXiv 2510.20387, eqs. 2 and 3; sums over documents, then divided.
+    Source: RBP_k and CE of arXiv 2510.20387 (R by its eq. 3); sums over documents, then divided.
     """
     values = bootstrap_metrics(counts, np.ones((1, len(counts.document))))[0]
     return dict(zip(_metrics(counts), map(float, values), strict=True)) | {LOG_NATS: float(np.log(counts.nats.sum()))}

@@ -97,6 +97,9 @@ def part_covariance(influence: FloatArray) -> FloatArray:
     """Sampling covariance between sizes of each part, (parts, m, m), from influence, (m, documents, parts).
 
     sum_d I_id I_jd D/(D - 1), over the D documents that all sizes read.
+
+    Source: the infinitesimal jackknife (Efron, The Jackknife, the Bootstrap and Other Resampling Plans, 1982,
+    chapter 6).
     """
     return np.asarray(np.einsum("idp,jdp->pij", influence, influence) * _unbiased(influence.shape[1]))
 
@@ -107,6 +110,8 @@ def shares_of_fall(values: FloatArray, influence: FloatArray, *, level: float) -
     A line through the sizes by ordinary least squares, so that the shares sum to 1; its interval holds the scatter
     between models (tau, by REML) and the sampling error of part - share * CE, paired by document, with t of m - 2
     degrees of freedom.
+
+    Source: the parts of arXiv 2510.04067; least squares of a part on CE over the sizes.
 
     Args:
         values: CE and its parts at each size, nats, (m, 1 + parts), m >= 3, ascending in S.

@@ -130,6 +130,8 @@ def success_by_length(
 ) -> SuccessByLength:
     """Measured and predicted success of each N.
 
+    Source: arXiv 2510.20387, eqs. 6 to 8.
+
     Args:
         counts: windows of one size at one k, by document.
         weights: how often each bootstrap replicate draws each document, (replicates, documents).
@@ -182,6 +184,8 @@ class LengthLaw:
 
 def fit_length_laws(s: FloatArray, sizes: Sequence[SuccessByLength], *, level: float) -> list[LengthLaw]:
     """The law of every N that at least 3 sizes have; the sampling covariance is that of paired document bootstraps.
+
+    Source: arXiv 2510.20387, eqs. 6 to 8, with the exponent of every N free.
 
     Args:
         s: sizes S, ascending, (m,).

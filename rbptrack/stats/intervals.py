@@ -24,7 +24,10 @@ class Interval:
 
 
 def percentiles(draws: FloatArray, *, level: float) -> tuple[float, float]:
-    """The percentile interval of bootstrap draws; from -infinity where a replicate has no success at all."""
+    """The percentile interval of bootstrap draws; from -infinity where a replicate has no success at all.
+
+    Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13.
+    """
     tail = 50 * (1 - level)
     low, high = np.percentile(draws, [tail, 100 - tail], method="nearest")
     return float(low), float(high)

@@ -221,6 +221,9 @@ def irreducible_term(
     whose likelihood ratio is at least as large: the ratio's distribution at the boundary E = 0 is far from
     half chi2_0, half chi2_1 at 6 to 10 sizes with a scatter that is itself estimated.
 
+    Source: a likelihood ratio at a boundary (Self and Liang, JASA 82, 1987), its distribution simulated; draws stop
+    by Besag and Clifford, Biometrika 78, 1991.
+
     Args:
         s: sizes S, (m,), m >= 4.
         y: positive values, (m,).
@@ -299,6 +302,8 @@ def forecast(
     The interval is the hull of M1's predictions over every parameter within the profile-likelihood region, widened by
     the scatter between models. It holds if the law is M0 or M1: a law that bends otherwise beyond the largest size is
     not covered, so points that steepen are refused.
+
+    Source: the profile-likelihood region of Venzon and Moolgavkar, Applied Statistics 37, 1988.
 
     Args:
         s: sizes S, (m,).

@@ -74,7 +74,10 @@ def fit_k_law(ks: FloatArray, y: FloatArray) -> KLawFit:
 
 
 def k_slopes(ks: FloatArray, y: FloatArray) -> FloatArray:
-    """Beta alone, minus the slope of ln y against ln k, for y of (..., ks): bootstrap replicates."""
+    """Beta alone, minus the slope of ln y against ln k, for y of (..., ks): bootstrap replicates.
+
+    Source: arXiv 2510.20387, figure 9 and table 1.
+    """
     return np.asarray(-(np.log(y) @ _line(np.log(ks))[1]))
 
 
@@ -85,6 +88,8 @@ def _line(t: FloatArray) -> FloatArray:
 
 def size_factor_read_off(s: FloatArray, at_k: FloatArray, at_larger_k: FloatArray) -> tuple[float, int]:
     """The factor from S to the size that has at k what S has at a larger k, by interpolation between measured sizes.
+
+    Source: arXiv 2510.20387, eq. 10, without its derivative.
 
     Args:
         s: sizes S, ascending, (m,).
@@ -135,6 +140,8 @@ def k_curves(
     counts: Sequence[DocumentCounts], fitted: Sequence[int], *, replicates: int, level: float
 ) -> KCurves | None:
     """The curves of a family, with intervals over documents; None where fewer than 4 k of the line are usable.
+
+    Source: arXiv 2510.20387, figure 9.
 
     Args:
         counts: of each size, over the same documents and k, (m,).

@@ -94,6 +94,9 @@ class Verdict:
 def compare_forms(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray) -> Verdict:
     """Fit every form that m sizes allow, and say which one they support.
 
+    Source: AICc of Hurvich and Tsai, Biometrika 76, 1989; the test of E = 0 on its boundary is that of Self and
+    Liang, JASA 82, 1987.
+
     Args:
         s: sizes S, (m,).
         y: positive values, (m,).
@@ -125,7 +128,10 @@ def _in_words(found: Irreducible, m: int) -> str:
 
 
 def forms_in_words(verdicts: Mapping[str, Verdict]) -> str:
-    """What to say of the forms of several metrics, by the metric's label, without a full stop."""
+    """What to say of the forms of several metrics, by the metric's label, without a full stop.
+
+    Source: the verdicts of `compare_forms`; Hurvich and Tsai, 1989.
+    """
     texts = {verdict.text for verdict in verdicts.values()}
     if len(texts) == 1:
         return texts.pop()

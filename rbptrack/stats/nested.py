@@ -56,6 +56,8 @@ def fit_nested(
     Sizes with more runs weigh more, by recipe^2 + seed^2 / n_i. Without repeated sizes the two scatters cannot be told
     apart: all of it is then called recipe.
 
+    Source: nested random effects fitted by REML (Patterson and Thompson, Biometrika 58, 1971).
+
     Args:
         s: size S of each run, (n,), at least 3 different.
         y: positive value of each run, (n,).
@@ -131,6 +133,9 @@ def pure_error(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray | None
 
     Sampling error is smaller within a size (the runs read the same documents, so most of it cancels) than between sizes
     (it tilts and bends the line); the expected excess between sizes is added to the denominator.
+
+    Source: the lack-of-fit F test against pure error (Draper and Smith, Applied Regression Analysis, 1998, section
+    2.1).
 
     Args:
         s: size S of each run, (n,).

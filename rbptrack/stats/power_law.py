@@ -157,7 +157,10 @@ def _reml(sampling: FloatArray, design: FloatArray, logs: FloatArray) -> float:
 
 
 def lack_of_fit(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray) -> tuple[float, float]:
-    """Chi^2 (m - 2 degrees of freedom) of a power law under a noise of known covariance (m, m) of ln y, and its p."""
+    """Chi^2 (m - 2 degrees of freedom) of a power law under a noise of known covariance (m, m) of ln y, and its p.
+
+    Source: the generalised least-squares test of residual heterogeneity (Cochran, Biometrics 10, 1954).
+    """
     x, logs = np.log(np.asarray(s, dtype=np.float64)), np.log(np.asarray(y, dtype=np.float64))
     contrasts = np.linalg.svd(np.column_stack([np.ones(len(x)), x - x.mean()]))[0][:, 2:].T  # free of any line
     z = contrasts @ logs
@@ -169,6 +172,8 @@ def leave_largest_out(s: npt.ArrayLike, y: npt.ArrayLike) -> float:
     """Relative error (predicted / measured - 1) at the largest size of the law fitted to all smaller ones.
 
     NaN where fewer than 3 points remain.
+
+    Source: extrapolation by one size, as a scaling law is used (arXiv 2510.20387).
     """
     sizes, values = np.asarray(s, dtype=np.float64), np.asarray(y, dtype=np.float64)
     largest = sizes == sizes.max()
@@ -179,7 +184,10 @@ def leave_largest_out(s: npt.ArrayLike, y: npt.ArrayLike) -> float:
 
 
 def without_each(s: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
-    """The exponent without each point in turn, (m,): how much one model decides. NaN where 3 do not remain."""
+    """The exponent without each point in turn, (m,): how much one model decides. NaN where 3 do not remain.
+
+    Source: deletion diagnostics of Belsley, Kuh and Welsch, Regression Diagnostics, 1980, chapter 2.
+    """
     sizes, values = np.asarray(s, dtype=np.float64), np.asarray(y, dtype=np.float64)
     m = len(sizes)
     if m < 4:
@@ -221,6 +229,8 @@ def huber_alpha(s: npt.ArrayLike, y: npt.ArrayLike) -> float:
     """The exponent by Huber's loss, which outliers move less: a check beside least squares, not an estimate to report.
 
     The loss turns linear at 1.345 robust standard deviations (from the median absolute residual).
+
+    Source: Huber, Annals of Mathematical Statistics 35, 1964.
     """
     x, logs = np.log(np.asarray(s, dtype=np.float64)), np.log(np.asarray(y, dtype=np.float64))
     x = x - x.mean()
@@ -256,7 +266,11 @@ class Pooled:
 
 
 def pool(estimates: npt.ArrayLike, se: npt.ArrayLike, *, level: float = 0.95) -> Pooled:
-    """Partial pooling (random effects, REML, Knapp-Hartung interval) of at least 3 estimates, each (families,)."""
+    """Partial pooling (random effects, REML, Knapp-Hartung interval) of at least 3 estimates, each (families,).
+
+    Source: random effects by REML (Viechtbauer, Journal of Educational and Behavioral Statistics 30, 2005), the
+    interval of Hartung and Knapp, Statistics in Medicine 20, 2001.
+    """
     found, errors = np.asarray(estimates, dtype=np.float64), np.asarray(se, dtype=np.float64)
     n = len(found)
     if n < 3:

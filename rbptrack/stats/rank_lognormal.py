@@ -18,6 +18,8 @@ from rbptrack.stats.rank_distributions import Support
 def log_sums(data: FloatArray, support: Support) -> FloatArray:
     """Tokens, and their sums of ln k and ln^2 k: all that (beta, gamma) depend on, (..., 3).
 
+    Source: the sufficient statistics of arXiv 2510.20387, eq. 9, in natural parameters.
+
     Args:
         data: weights of the support's points, (..., points): of all tokens, or of each document's.
         support: the points.
@@ -29,6 +31,8 @@ def log_sums(data: FloatArray, support: Support) -> FloatArray:
 def fit_lognormal(sums: FloatArray, support: Support, *, start: FloatArray | None = None) -> FloatArray:
     """(beta, gamma) of maximum likelihood, gamma free to be negative, by Newton's method: (..., 2).
 
+    Source: the likelihood of arXiv 2510.20387, eq. 9, in natural parameters.
+
     Args:
         sums: `log_sums` of one sample or of many (bootstrap replicates), (..., 3).
         support: the points.
@@ -39,7 +43,10 @@ def fit_lognormal(sums: FloatArray, support: Support, *, start: FloatArray | Non
 
 
 def information_se(theta: FloatArray, support: Support, *, tokens: float) -> FloatArray:
-    """Standard errors of (beta, gamma) if `tokens` tokens were independent: from the Fisher information, (2,)."""
+    """Standard errors of (beta, gamma) if `tokens` tokens were independent: from the Fisher information, (2,).
+
+    Source: the inverse Fisher information of arXiv 2510.20387, eq. 9, in natural parameters.
+    """
     *_, covariance = _moments(log_features(support), theta[None], support.weight)
     return np.asarray(np.sqrt(np.diag(np.linalg.inv(covariance[0])) / tokens))
 

@@ -20,7 +20,7 @@ from rbptrack.stats.power_law import PowerLawFit, fit_power_law
 def positive(values: npt.ArrayLike, axis: int | tuple[int, ...] | None = None) -> npt.NDArray[np.bool_]:
     """Whether numbers are finite and positive, so that a law, a line through their logarithms, can be fitted to them.
 
-    Source: the domain of the logarithm in ln y = ln A - alpha ln S (arXiv 2510.20387, eq. 4).
+    Source: the domain of the logarithm in ln y = ln A - alpha ln S (arXiv 2510.20387).
 
     Args:
         values: numbers of any shape.

@@ -50,7 +50,10 @@ def smooth_parts(table: RankTable) -> tuple[FloatArray, FloatArray]:
 
 
 def rank_bins(rank: IntArray, vocab_size: int) -> IntArray:
-    """Edges of bins of ranks, the last one |V| + 1: each rank up to 64, then even in ln e, with 50 tokens or more."""
+    """Edges of bins of ranks, the last one |V| + 1: each rank up to 64, then even in ln e, with 50 tokens or more.
+
+    Source: this module's smoothing of the parts of arXiv 2510.04067.
+    """
     steps = max(1, int(_PER_DOUBLING * np.log2(max((vocab_size + 1) / _EVERY_RANK, 1))))
     near = np.arange(1.0, min(_EVERY_RANK, vocab_size) + 1)
     far = np.rint(np.geomspace(near[-1], vocab_size + 1, steps + 1))

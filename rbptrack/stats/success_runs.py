@@ -83,7 +83,10 @@ class WindowCounts:
 
 
 def count_windows(table: RankTable, segments: Segments, *, k: int, lengths: Sequence[int]) -> WindowCounts:
-    """Count windows of each N in `lengths` per document, from run lengths L: sum of max(L - N + 1, 0)."""
+    """Count windows of each N in `lengths` per document, from run lengths L: sum of max(L - N + 1, 0).
+
+    Source: arXiv 2510.20387, eqs. 6 to 8.
+    """
     hit = table.rank <= k
     begins, document, size = segments.begins, segments.document, segments.documents
     ends = np.append(begins[1:], True)
@@ -125,7 +128,11 @@ class Ladder:
 
 
 def ladder(counts: WindowCounts, weights: FloatArray) -> Ladder:
-    """Success probabilities of the documents as weighted, (replicates, documents): ones for the measurement itself."""
+    """Success probabilities of the documents as weighted, (replicates, documents): ones for the measurement itself.
+
+    Source: arXiv 2510.20387, eq. 6, for independent tokens; hits within documents and a first-order Markov chain
+    are this project's further nulls.
+    """
     width = len(counts.lengths)
     columns = np.column_stack(
         [counts.windows, counts.successes, counts.shuffled, counts.tokens, counts.hits, counts.followed, counts.both]

@@ -143,6 +143,8 @@ def fit_surface(
     Estimates are least squares at each k (no covariance of many k is inverted: with few documents it has no inverse);
     their errors are the bootstrap's and the scatter's together.
 
+    Source: generalised least squares of the module's model, an extension of arXiv 2510.20387 to all k at once.
+
     Args:
         s: sizes S, (m,), m >= 5.
         ks: the k, (K,).

@@ -84,6 +84,8 @@ def fit_training_law(s: npt.ArrayLike, d: npt.ArrayLike, y: npt.ArrayLike, *, le
     Intervals are t with models - 3 degrees of freedom (models alone tell E, A and alpha), on a covariance that lets all
     checkpoints of a model move together: (J' J)^-1 J' V J (J' J)^-1 with V = between^2 (same model) + within^2 I.
 
+    Source: Hoffmann et al. 2022, arXiv 2203.15556, eq. 2, fitted on logarithms as there.
+
     Args:
         s: size S of each checkpoint, (n,).
         d: training tokens D of each, (n,).
