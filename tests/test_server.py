@@ -23,8 +23,7 @@ from rbptrack.sweep import cell
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import Outcome
 from rbptrack.sweep.resolve import Resolver
-from rbptrack.tracking import Connection, Reader
-from rbptrack.tracking import outbox as spool
+from rbptrack.tracking import Connection, Reader, outbox
 from tests.server import PASSWORD, QUOTED, Door, Server, free_port, postgres_binaries, running
 
 pytestmark = [
@@ -117,7 +116,7 @@ def test_what_is_measured_while_the_server_is_away_is_delivered_once(
     hung = run(*tracking)
     assert hung.waits
     assert time.monotonic() - began < 60
-    assert len(spool.waiting()) == 2
+    assert len(outbox.waiting()) == 2
     again = run(*tracking)
     assert (again.status, bool(again.waits)) == ("skipped", True)
     door.close()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import unquote
 
+import psutil
 import pytest
 from mlflow import MlflowClient
 
@@ -18,7 +22,10 @@ from rbptrack.commands import import_, sync
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import BadInput, disk_trouble
 from rbptrack.ranks import RankTable
-from rbptrack.tracking import Connection
+from rbptrack.tracking import Connection, without_password
+from rbptrack.tracking.faults import explained
+from rbptrack.tracking.process import alive, marks
+from rbptrack.tracking.schema import Tag
 
 
 @pytest.fixture
@@ -100,7 +107,6 @@ def test_a_full_database_is_said_in_words(store: Path) -> None:
         connection.execute(f"pragma max_page_count = {pages}")
         with pytest.raises(sqlite3.OperationalError, match="disk is full") as caught:
             connection.execute("create table more as select randomblob(1000000) as x")
-    from rbptrack.tracking.faults import explained
 
     with pytest.raises(BadInput, match="is full: free some space"), explained(f"sqlite:///{store / 'mlflow.db'}"):
         raise caught.value
@@ -115,3 +121,53 @@ def test_a_store_of_another_mlflow_says_which_command_migrates_it(store: Path) -
     assert done.stdout.startswith("BadInput the tracking store"), done.stderr
     assert "mlflow db upgrade sqlite:///" in done.stdout
     assert Connection(TrackingConfig()).exists
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("postgresql://me:geheim@host:5432/db", "postgresql://me:***@host:5432/db"),
+        ("postgresql://me:ge%40heim@host/db", "postgresql://me:***@host/db"),
+        ("postgresql://me:ge@heim@host/db", "postgresql://me:***@host/db"),
+        (
+            "postgresql://host/db?user=me&password=ge%20heim&sslmode=require",
+            "postgresql://host/db?user=me&password=***&sslmode=require",
+        ),
+        ("http://me:geheim@host:5000/prefix", "http://me:***@host:5000/prefix"),
+        ("http://me@host:5000", "http://me@host:5000"),
+        ("sqlite:////home/me/a%20b/mlflow.db", "sqlite:////home/me/a%20b/mlflow.db"),
+    ],
+)
+def test_a_password_is_never_shown(uri: str, shown: str) -> None:
+    assert without_password(uri) == shown
+    assert without_password(shown) == shown
+    if uri != shown:
+        with pytest.raises(BadInput) as caught, explained(uri):
+            raise OSError(f"{uri}: ge heim, geheim and ge%40heim are wrong")
+        given = next(p for p in ("geheim", "ge%40heim", "ge@heim", "ge%20heim") if p in uri)
+        assert given not in str(caught.value)
+        assert unquote(given) not in str(caught.value)
+
+
+def test_a_process_is_known_from_another_of_its_number() -> None:
+    """A living one, its child that ended and was not waited for, one of an earlier boot, one of another machine."""
+    assert alive(marks())
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    while psutil.Process(child.pid).status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
+    mine = json.loads(marks()[Tag.PROCESS])
+
+    def tags(*, heartbeat: float, **changes: object) -> dict[str, str]:
+        return {Tag.PROCESS: json.dumps(mine | changes), Tag.HEARTBEAT: str(time.time() - heartbeat)}
+
+    assert not alive(tags(heartbeat=0, pid=child.pid))
+    child.wait()
+    assert not alive(tags(heartbeat=0, pid=child.pid))
+    assert not alive(tags(heartbeat=0, created=mine["created"] - 100))
+    assert alive(tags(heartbeat=1000))
+    assert not alive(tags(heartbeat=1000, host="elsewhere"))
+    assert alive(tags(heartbeat=0, host="elsewhere"))
+    assert alive(tags(heartbeat=0, namespace="pid:[1]"))
+    if mine["machine"]:
+        assert not alive(tags(heartbeat=0, booted=mine["booted"] - 1e4))
+    assert not alive({})

@@ -35,7 +35,7 @@ def _sync(config: SyncConfig) -> int:
         changed = relocate(connection.database, connection.experiment)
         say(f"{changed} artifact addresses now lie under {connection.database.parent}")
     before = len(outbox.waiting())
-    left = outbox.upkeep(config.tracking, tell=say)
+    left = outbox.repair_and_deliver(config.tracking, tell=say)
     say(f"{before - left} delivered, {left} waiting" if before else "nothing waits")
     return 1 if left else 0
 

@@ -20,7 +20,7 @@ from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console import say
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.tracking import Connection, Writer
-from rbptrack.tracking.outbox import upkeep
+from rbptrack.tracking.outbox import repair_and_deliver
 from rbptrack.tracking.view import knows_view, search_filter
 
 _START_SECONDS = 60.0
@@ -55,7 +55,7 @@ def _ui(config: UiConfig) -> int:
     if not remote:
         say("starting MLflow ...")
     connection.open()
-    upkeep(config.tracking, tell=say)
+    repair_and_deliver(config.tracking, tell=say)
     view = Writer(connection).save_view(wanted) if knows_view(_mlflow_version(remote)) else ""
     address = link(connection.experiment_id, view, wanted)
     if remote:

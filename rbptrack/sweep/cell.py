@@ -54,7 +54,7 @@ def _known(cell: Resolved, delivery: Delivery) -> Outcome | None:
     about = delivery.about
     if delivery.force:
         return None
-    if waiting := outbox.holds(about.fingerprint):
+    if waiting := outbox.find(about.fingerprint):
         outcome = Outcome(about.title, about.model, about.dataset, "skipped", numbers=waiting.metrics)
         outcome.waits = "the tracking store was away when it was measured"
         return outcome

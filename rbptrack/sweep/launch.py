@@ -79,12 +79,12 @@ class Sweep:
         if self.request.multirun:
             models, datasets = ({c.model.name for c in self.cells}, {c.dataset.name for c in self.cells})
             say(f"measuring {len(self.cells)} cells: {len(models)} models x {len(datasets)} datasets")
-        outbox.upkeep(self.settings.tracking, tell=say)
+        outbox.repair_and_deliver(self.settings.tracking, tell=say)
         interrupted = self._run_jobs()
         outcomes = collect(self.folder)
         if not any(o.run_id or o.status != "failed" for o in outcomes) and not interrupted:
             return _nothing_ran(outcomes, self.folder)
-        waiting = outbox.upkeep(self.settings.tracking, tell=say) if any(o.waits for o in outcomes) else 0
+        waiting = outbox.repair_and_deliver(self.settings.tracking, tell=say) if any(o.waits for o in outcomes) else 0
         summarise(outcomes, total=len(self.cells))
         if interrupted:
             say("interrupted: what was measured is kept; the same command continues there")

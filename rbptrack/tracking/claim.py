@@ -1,4 +1,4 @@
-"""One measurement, one measurer: among processes and users of the same store, and after one that was killed."""
+"""One process measures each measurement: among the processes and users of a store, and after one that was killed."""
 
 from __future__ import annotations
 
@@ -17,69 +17,71 @@ from rbptrack.tracking.writer import Writer
 _CONTEST_SECONDS = 15.0
 _POLL_SECONDS = 2.0
 _RUN_FILE = "run_id"
+_PENDING, _HELD = "pending", "held"
 
 
 def claim(connection: Connection, record: Record, folder: Path, *, tell: Callable[[str], None]) -> tuple[str, bool]:
     """Begin a measurement's run, or continue the one that this folder's unfinished measurement began.
 
-    Whoever finds another at work on the same fingerprint waits until that one has ended. For two that begin at once
-    there is no lock that all stores offer; so each first says that it wants to (claim: pending), then looks. One that
-    was there before wins (claim: held); of two that are both pending, the one with the smaller run id.
+    If another process is at work on the same fingerprint, this one waits until it has ended. There is no lock that all
+    stores offer for two that begin at once; so each first writes that it wants to measure (claim: pending), then looks
+    for others. A process whose claim is held wins; of two pending ones, the one with the smaller run id wins.
 
     Args:
         connection: to the store.
         record: of the measurement; its tags become the run's.
         folder: of the unfinished measurement; remembers the run.
-        tell: shows a line while another's measurement is waited for.
+        tell: shows a line while another process's measurement is waited for.
 
     Returns:
-        The run's id, and whether it is finished already, by another.
+        The run's id, and whether another process has finished it already.
 
     """
     reader, writer = Reader(connection), Writer(connection)
     while True:
-        others = rivals(reader, record.fingerprint, "")
+        others = _at_work(reader, record.fingerprint)
         if others:
-            tell(f"{record.name}: being measured by {where(others[0].tags)}; waiting for it")
-            while rivals(reader, record.fingerprint, ""):
+            tell(f"{record.name}: {where(others[0].tags)} is measuring it; waiting until it has ended")
+            while _at_work(reader, record.fingerprint):
                 time.sleep(_POLL_SECONDS)
             if found := reader.find(record.fingerprint):
                 return found, True
-        mine = _begin(writer, record, folder)
-        if _contest(reader, record, mine):
-            writer.log(mine, tags={Tag.CLAIM: "held"})
-            return mine, False
-        writer.withdraw(mine)
+        run_id = _begin(writer, record, folder)
+        if _wins(reader, record.fingerprint, run_id):
+            writer.log(run_id, tags={Tag.CLAIM: _HELD})
+            return run_id, False
+        writer.withdraw(run_id)
         (folder / _RUN_FILE).unlink(missing_ok=True)
 
 
 def _begin(writer: Writer, record: Record, folder: Path) -> str:
+    """The id of the folder's run, resumed, or of a new one."""
     file = folder / _RUN_FILE
     before = file.read_text(encoding="utf-8") if file.exists() else ""
     if before and writer.resume(before):
         return before
-    run_id = writer.begin(record.name, record.tags | {Tag.CLAIM: "pending"}, started=record.started)
+    run_id = writer.begin(record.name, record.tags | {Tag.CLAIM: _PENDING}, started=record.started)
     folder.mkdir(parents=True, exist_ok=True)
     file.write_text(run_id, encoding="utf-8")
     return run_id
 
 
-def _contest(reader: Reader, record: Record, mine: str) -> bool:
+def _wins(reader: Reader, fingerprint: str, run_id: str) -> bool:
+    """Whether this run, and no other process's, is the one to measure the fingerprint."""
     deadline = time.monotonic() + _CONTEST_SECONDS
     while time.monotonic() < deadline:
-        others = rivals(reader, record.fingerprint, mine)
+        others = [run for run in _at_work(reader, fingerprint) if run.run_id != run_id]
         if not others:
             return True
-        if any(r.tags.get(Tag.CLAIM) == "held" or r.run_id < mine for r in others):
+        if any(run.tags.get(Tag.CLAIM) == _HELD or run.run_id < run_id for run in others):
             return False
         time.sleep(_POLL_SECONDS / 10)
-    return True  # a pending one that neither goes on nor withdraws has died
+    return True  # a process whose claim stays pending, and that does not withdraw, has died
 
 
-def rivals(reader: Reader, fingerprint: str, mine: str) -> list[LoggedRun]:
-    """Runs other than mine in which a living process measures this fingerprint now."""
-    running = reader.measurements(fingerprint, status="RUNNING")
-    return [r for r in running if r.run_id != mine and alive(r.tags)]
+def _at_work(reader: Reader, fingerprint: str) -> list[LoggedRun]:
+    """Runs in which a living process measures this fingerprint now."""
+    return [run for run in reader.measurements(fingerprint, status="RUNNING") if alive(run.tags)]
 
 
 def repair(connection: Connection) -> list[str]:

@@ -8,12 +8,12 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
 from mlflow.exceptions import MlflowException
 
 from rbptrack.errors import BadInput, RbptrackError, StoreAway
-from rbptrack.tracking.uri import is_server, without_password
+from rbptrack.tracking.uri import is_server, passwords, without_password
 
 _NO_ANSWER = re.compile(
     r"Max retries exceeded|Connection refused|Connection aborted|timed? ?out|error code 50\d|50\d error responses"
@@ -71,9 +71,9 @@ def _in_words(error: Exception, uri: str) -> RbptrackError:
 
 
 def _without_secrets(text: str, uri: str) -> str:
-    """Text without the password, in whatever form it was given."""
+    """Text without the passwords of the URI and of the environment, in whatever form they were given."""
     text = text.replace(uri, without_password(uri))
-    given = urlsplit(uri).password or ""
-    for secret in {given, unquote(given), quote(unquote(given)), os.environ.get("MLFLOW_TRACKING_PASSWORD", "")}:
-        text = text.replace(secret, "***") if secret else text
+    secrets = passwords(uri) | {os.environ.get("MLFLOW_TRACKING_PASSWORD", "")} - {""}
+    for secret in secrets | {quote(secret) for secret in secrets}:
+        text = text.replace(secret, "***")
     return text

@@ -9,6 +9,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+from mlflow.system_metrics.metrics.cpu_monitor import CPUMonitor
+from mlflow.system_metrics.metrics.disk_monitor import DiskMonitor
+from mlflow.system_metrics.metrics.network_monitor import NetworkMonitor
 
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import RankTable, rbp_name
@@ -21,7 +24,7 @@ class Live:
     """Reports about a running cell, from a thread of its own, so that no slow server holds up the model.
 
     Metrics: `progress/tokens`, and by scored tokens as step `progress/ce` and `progress/rbp_1`, both over what is
-    measured so far; MLflow's system metrics (`system/...`) where psutil is installed.
+    measured so far; MLflow's system metrics (`system/...`).
 
     Args:
         writer: of the store where the run is.
@@ -87,17 +90,9 @@ class Live:
 
 def _monitors() -> list[Any]:
     """MLflow's own monitors, those that work here."""
-    try:
-        from mlflow.system_metrics.metrics.cpu_monitor import CPUMonitor
-        from mlflow.system_metrics.metrics.disk_monitor import DiskMonitor
-        from mlflow.system_metrics.metrics.network_monitor import NetworkMonitor
-    except ImportError:  # psutil is optional
-        return []
-    kinds: list[Any] = [CPUMonitor, DiskMonitor, NetworkMonitor]
-    found = [kind() for kind in kinds]
+    found: list[Any] = [CPUMonitor(), DiskMonitor(), NetworkMonitor()]  # type: ignore[no-untyped-call]
     with suppress(Exception):  # no GPU, no driver, or no nvidia-ml-py: MLflow raises what comes
-        from mlflow.system_metrics.metrics import gpu_monitor
+        from mlflow.system_metrics.metrics.gpu_monitor import GPUMonitor
 
-        kinds = [gpu_monitor.GPUMonitor]
-        found += [kind() for kind in kinds]
+        found.append(GPUMonitor())  # type: ignore[no-untyped-call]
     return found

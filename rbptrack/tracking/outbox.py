@@ -1,4 +1,4 @@
-"""Measurements that wait on disk until their tracking store answers: ./mlruns/spool, one record's folder each."""
+"""The outbox: measurements that wait in ./mlruns/spool, a record's folder each, until their tracking store answers."""
 
 from __future__ import annotations
 
@@ -17,55 +17,52 @@ from rbptrack.tracking import Connection, Writer, repair, resolve_uri, without_p
 from rbptrack.tracking.record import FILE, Record
 from rbptrack.tracking.schema import Tag
 
-_STORE = f"{Tag.PREFIX}store"
-_EXPERIMENT = f"{Tag.PREFIX}experiment"
-
 
 def folder() -> Path:
-    """Where they wait."""
+    """The folder of the outbox."""
     return home() / "spool"
 
 
 def waiting() -> list[Path]:
-    """The folders of complete records that wait, oldest first."""
+    """The folders of the complete records that wait, oldest first."""
     found = [path.parent for path in folder().glob(f"*/{FILE}")]
     return sorted(found, key=lambda path: path.stat().st_mtime)
 
 
-def holds(fingerprint: str) -> Record | None:
-    """The record of this fingerprint, if it waits."""
+def find(fingerprint: str) -> Record | None:
+    """The waiting record of this fingerprint, if there is one."""
     path = folder() / fingerprint
     return Record.read(path) if (path / FILE).exists() else None
 
 
-def deliver_or_keep(writer: Writer, record: Record, made: Path, run_id: str) -> tuple[str, str]:
-    """Log a finished measurement, or let it wait where that fails.
+def deliver_or_keep(writer: Writer, record: Record, measured: Path, run_id: str) -> tuple[str, str]:
+    """Log a finished measurement; where that fails, keep it in the outbox.
 
     Args:
         writer: of the store where it belongs.
-        record: complete; its artifacts are in `made`.
-        made: the record's folder, on the disk of ./mlruns.
+        record: complete; its artifacts are in `measured`.
+        measured: the record's folder, on the disk of ./mlruns.
         run_id: the run that it began; empty if none.
 
     Returns:
-        The run's id, empty where it could not begin; and why it waits, empty where it was delivered.
+        The run's id, empty where it could not begin; and why the measurement waits, empty where it was delivered.
 
     """
-    record.write(made)
+    record.write(measured)
     try:
-        return writer.deliver(record, made, run_id), ""
+        return writer.deliver(record, measured, run_id), ""
     except RbptrackError as error:
-        record.tags |= {_STORE: writer.connection.shown, _EXPERIMENT: writer.connection.experiment}
-        record.write(made)
+        record.tags |= {Tag.STORE: writer.connection.shown, Tag.EXPERIMENT: writer.connection.experiment}
+        record.write(measured)
         target = folder() / record.fingerprint
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(target, ignore_errors=True)  # an older one of the same fingerprint: this one was forced
-        made.rename(target)
+        measured.rename(target)
         return run_id, str(error)
 
 
 def deliver_all(tracking: TrackingConfig, *, tell: Callable[[str], None]) -> int:
-    """Deliver what waits, each record to the store it was measured for; returns how many still wait.
+    """Deliver what waits, each record to the store that it was measured for; returns how many still wait.
 
     Args:
         tracking: of the call; a store with a password is the one given here, because no password is kept on disk.
@@ -73,16 +70,16 @@ def deliver_all(tracking: TrackingConfig, *, tell: Callable[[str], None]) -> int
 
     """
     left = 0
-    for path in list(waiting()):
-        with _alone(path) as mine:
+    for path in waiting():
+        with _locked(path) as mine:
             if not mine or not (path / FILE).exists():  # another process delivers it
                 continue
             record = Record.read(path)
             try:
                 connection = _connection(record, tracking)
-                if run_id := Writer(connection).deliver(record, path):
-                    shutil.rmtree(path)
-                    tell(f"delivered {record.name} to {connection.shown} (run {run_id})")
+                run_id = Writer(connection).deliver(record, path)
+                shutil.rmtree(path)
+                tell(f"delivered {record.name} to {connection.shown} (run {run_id})")
             except RbptrackError as error:
                 left += 1
                 tell(f"{record.name} waits in {path}: {error}")
@@ -90,8 +87,8 @@ def deliver_all(tracking: TrackingConfig, *, tell: Callable[[str], None]) -> int
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[bool]:
-    """A lock on one waiting record; false where another process holds it."""
+def _locked(path: Path) -> Iterator[bool]:
+    """Lock one waiting record; False where another process holds the lock."""
     file = path.with_name(f"{path.name}.lock")
     lock = FileLock(file)
     try:
@@ -107,7 +104,8 @@ def _alone(path: Path) -> Iterator[bool]:
 
 
 def _connection(record: Record, tracking: TrackingConfig) -> Connection:
-    uri, experiment = record.tags.pop(_STORE), record.tags.pop(_EXPERIMENT)
+    """The connection to the store that a record was measured for; takes that store's tags off the record."""
+    uri, experiment = record.tags.pop(Tag.STORE), record.tags.pop(Tag.EXPERIMENT)
     given = resolve_uri(tracking)
     if without_password(given) == uri:
         uri = given
@@ -116,11 +114,15 @@ def _connection(record: Record, tracking: TrackingConfig) -> Connection:
     return Connection(replace(tracking, uri=uri, experiment=experiment))
 
 
-def upkeep(tracking: TrackingConfig, *, tell: Callable[[str], None]) -> int:
-    """What is to be done before new work: runs of dead processes closed, waiting measurements delivered.
+def repair_and_deliver(tracking: TrackingConfig, *, tell: Callable[[str], None]) -> int:
+    """Bring a store up to date before new work: close the runs of dead processes, and deliver what waits.
+
+    Args:
+        tracking: of the call.
+        tell: shows a line per run that was closed and per record.
 
     Returns:
-        How many still wait.
+        How many measurements still wait.
 
     """
     try:

@@ -1,4 +1,4 @@
-"""Which process a run belongs to, and whether that process still lives: so that a killed one's run can be repaired."""
+"""Which process a run belongs to, and whether that process still lives, so that a killed one's run can be repaired."""
 
 from __future__ import annotations
 
@@ -9,15 +9,23 @@ import time
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
+
+import psutil
 
 from rbptrack.tracking.schema import Tag
 
-STALE_SECONDS = 300.0  # without a heartbeat, a run of a machine that cannot be asked counts as dead
+STALE_SECONDS = 300.0
+"""A process that cannot be looked up from here counts as dead after so long without a heartbeat."""
+
+_SAME_BOOT_SECONDS = 60.0  # a clock that is set moves the boot time by so much at most
+_SAME_PROCESS_SECONDS = 2.0  # the system does not give a number to another process so soon
 
 
 def marks() -> dict[str, str]:
     """The tags of a run that this process begins or continues."""
-    return {Tag.PROCESS: json.dumps(_here() | {"pid": os.getpid(), "began": _began(os.getpid())}), **heartbeat()}
+    process = {"pid": os.getpid(), "created": _created(psutil.Process())}
+    return {Tag.PROCESS: json.dumps(_machine() | process), **heartbeat()}
 
 
 def heartbeat() -> dict[str, str]:
@@ -34,21 +42,22 @@ def where(tags: Mapping[str, str]) -> str:
 def alive(tags: Mapping[str, str]) -> bool:
     """Whether the process that these tags name is still at work.
 
-    On this machine it is looked up. A machine that has booted since has none of its processes left. Elsewhere a
-    heartbeat younger than STALE_SECONDS counts.
+    On this machine the process is looked up; if the machine has booted since, all its processes have ended. Elsewhere
+    a heartbeat younger than STALE_SECONDS counts.
     """
-    owner, here = _owner(tags), _here()
+    owner, here = _owner(tags), _machine()
     if not owner:
         return False
-    if all(owner.get(key) == here[key] for key in ("host", "boot", "namespace")):
-        return bool(_began(int(str(owner["pid"])))) and _began(int(str(owner["pid"]))) == owner["began"]
-    if here["machine"] and (owner.get("host"), owner.get("machine")) == (here["host"], here["machine"]):
-        if owner.get("boot") != here["boot"]:
+    if owner.get("host") == here["host"] and "booted" in owner:
+        same_boot = abs(owner["booted"] - here["booted"]) < _SAME_BOOT_SECONDS
+        if same_boot and owner.get("namespace") == here["namespace"]:
+            return _lives(owner["pid"], owner["created"])
+        if not same_boot and here["machine"] and owner.get("machine") == here["machine"]:
             return False
     return time.time() - float(tags.get(Tag.HEARTBEAT, 0)) < STALE_SECONDS
 
 
-def _owner(tags: Mapping[str, str]) -> dict[str, object]:
+def _owner(tags: Mapping[str, str]) -> dict[str, Any]:
     try:
         owner = json.loads(tags.get(Tag.PROCESS, "{}"))
     except ValueError:
@@ -57,39 +66,46 @@ def _owner(tags: Mapping[str, str]) -> dict[str, object]:
 
 
 @lru_cache(maxsize=1)
-def _here() -> dict[str, str]:
-    try:
-        namespace = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - not a path, a name
-    except OSError:
-        namespace = ""
+def _machine() -> dict[str, Any]:
+    """What tells this machine, its boot and this container's process numbers from others.
+
+    psutil knows neither the machine's id, without which two hosts of one name are one, nor the namespace of process
+    numbers, without which process 7 of one container is process 7 of another on the same host.
+    """
     return {
         "host": socket.gethostname(),
-        "machine": _text("/etc/machine-id"),
-        "boot": _text("/proc/sys/kernel/random/boot_id"),
-        "namespace": namespace,
+        "machine": _text(Path("/etc/machine-id")),
+        "booted": psutil.boot_time(),
+        "namespace": _link(Path("/proc/self/ns/pid")),
     }
 
 
-def _began(pid: int) -> str:
-    """When a process of this machine began, in the kernel's own count; empty if there is none.
-
-    A number that was given to another process since is told apart by it. Zombies have ended.
-    """
-    stat = _text(f"/proc/{pid}/stat")
-    if stat:
-        fields = stat.rpartition(")")[2].split()
-        return "" if fields[0] in "ZX" else fields[19]
-    try:  # systems without /proc
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return ""
-    except PermissionError:
-        return "another user's"
-    return "" if Path("/proc/self/stat").exists() else "unknown"
-
-
-def _text(path: str) -> str:
+def _lives(pid: int, created: float) -> bool:
+    """Whether a process of this machine lives and was created then; zombies have ended."""
     try:
-        return Path(path).read_text(encoding="utf-8").strip()
+        process = psutil.Process(pid)
+        same = abs(_created(process) - created) < _SAME_PROCESS_SECONDS
+        return same and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:  # another user's: it is there, and more is not known
+        return True
+
+
+def _created(process: psutil.Process) -> float:
+    """When a process was created, in seconds after the boot, so that a clock that is set changes nothing."""
+    return float(process.create_time() - psutil.boot_time())
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
     except OSError:
+        return ""
+
+
+def _link(path: Path) -> str:
+    try:
+        return str(path.readlink())
+    except OSError:  # systems without /proc
         return ""

@@ -52,6 +52,8 @@ class Tag:
     HEARTBEAT = "rbptrack.heartbeat"  # when that process last said that it lives
     CLAIM = "rbptrack.claim"
     RESUMED = "rbptrack.resumed"
+    STORE = "rbptrack.store"  # of a record in the outbox: where it belongs
+    EXPERIMENT = "rbptrack.experiment"  # likewise
     LATER = "rbptrack.later/"  # prefix of a param whose value changed after it was first logged
     NOTE = "mlflow.note.content"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -12,6 +13,7 @@ from rbptrack.errors import BadInput
 
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 _SERVERS = ("http", "https")
+_PASSWORD = re.compile(r"(?i)(?<=[?&;])((?:ssl)?password|passwd|pwd|odbc_connect)=([^&#]*)")
 
 
 def scheme(uri: str) -> str:
@@ -55,6 +57,21 @@ def resolve_uri(config: TrackingConfig) -> str:
 
 
 def without_password(uri: str) -> str:
-    """The URI with `***` for a password, for people and logs."""
-    password = urlsplit(uri).password
-    return uri.replace(f":{password}@", ":***@") if password else uri
+    """The URI with `***` for a password before the host or in the query, and otherwise unchanged.
+
+    SQLAlchemy's own `render_as_string(hide_password=True)` leaves `?password=...` as it is, shows what follows an `@`
+    that was not quoted in a password, and quotes paths anew, by which runs would name another file than the user did.
+    """
+    netloc = urlsplit(uri).netloc
+    login, at, host = netloc.rpartition("@")
+    user, colon, password = login.partition(":")
+    if password:
+        uri = uri.replace(netloc, f"{user}{colon}***{at}{host}", 1)
+    return _PASSWORD.sub(r"\1=***", uri)
+
+
+def passwords(uri: str) -> set[str]:
+    """The passwords in a URI, as given and unquoted."""
+    _, _, password = urlsplit(uri).netloc.rpartition("@")[0].partition(":")
+    found = {password, *(match[1] for match in _PASSWORD.findall(uri))} - {""}
+    return found | {unquote(one) for one in found}
