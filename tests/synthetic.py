@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from rbptrack.analysis import COLUMNS, Runs
-from rbptrack.ranks import RankTable
+from rbptrack.analysis import Runs
+from rbptrack.ranks import RankTable, rbp_name, se_name
+from rbptrack.tracking.frame import LoggedRun, row
+from rbptrack.tracking.schema import MeasurementParams, MeasurementTags, Metric
 
 Law = Callable[[float], tuple[Sequence[float], float]]
 
@@ -87,15 +90,28 @@ def runs_of_tables(
     """Measurements with these rank tables, by run id, one per size."""
     rows = []
     for (run_id, table), s in zip(tables.items(), sizes, strict=True):
-        row: dict[str, object] = dict.fromkeys(COLUMNS)
-        row |= {"run_id": run_id, "fingerprint": run_id, "family": family, "dataset": dataset}
-        row |= {"size": f"{s:.0f}", "model": f"{family}-{s:.0f}", "non_embedding_params": int(s)}
-        row |= {"revision": "main", "context": 32, "total_params": int(s) + 64}
-        row |= {"sweep": "s", "dtype": "float32", "sequence": "slide", "seq_len": 256, "documents_hash": "h"}
-        row |= {"vocab_size": table.vocab_size, "num_tokens": len(table), "ce": table.ce, "ce_se": 0.0}
-        row |= {"num_documents": len(np.unique(table.column("document"))), "bits_per_byte": 1.0, "tie_rate": 0.0}
-        row |= {f"rbp_{k}": table.rbp(k) for k in (1, 10)}
-        rows.append(row | changes)
+        size = f"{s:.0f}"
+        about = MeasurementTags(run_id, family, size, f"{family}-{size}", dataset, sweep="s")
+        params = replace(
+            MeasurementParams.unknown(),
+            revision="main",
+            dtype="float32",
+            tf32=False,
+            non_embedding_params=int(s),
+            total_params=int(s) + 64,
+            vocab_size=table.vocab_size,
+            sequence="slide",
+            seq_len=256,
+            context=32,
+            texts_hash="h",
+            num_documents=len(np.unique(table.column("document"))),
+            candidates="vocabulary",
+            rank="paper",
+        )
+        metrics = {Metric.NUM_TOKENS: len(table), Metric.CE: table.ce, se_name(Metric.CE): 0.0}
+        metrics |= {Metric.BITS_PER_BYTE: 1.0, Metric.TIE_RATE: 0.0} | {rbp_name(k): table.rbp(k) for k in (1, 10)}
+        run = LoggedRun(run_id, about.title, 0, params.params(), metrics, about.tags())
+        rows.append(row(run) | changes)
     return Runs(pd.DataFrame(rows), histogram=lambda r: tables[r].histogram(), ranks=lambda r: tables[r])
 
 

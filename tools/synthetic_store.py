@@ -14,14 +14,17 @@ import argparse
 import os
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from scipy import special
 
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.ranks import RankTable, log_grid
+from rbptrack.ranks import RankTable, log_grid, rbp_name
 from rbptrack.tracking import Connection, MeasurementTags, Writer
+from rbptrack.tracking.record import HISTOGRAM, RANKS
+from rbptrack.tracking.schema import MeasurementParams, Metric
 
 FAMILIES = {
     "pythia": {
@@ -81,24 +84,28 @@ def log(
     """The measurement as a finished run."""
     histogram = ranks_.histogram()
     run_id = writer.begin(about.title, about.tags())
-    params = {
-        "model.non_embedding_params": int(size),
-        "model.total_params": int(size + 2 * VOCABULARY * 512),
-        "model.vocab_size": VOCABULARY,
-        "model.dtype": "float32",
-        "model.revision": "main",
-        "dataset.sequence": "truncate",
-        "dataset.seq_len": seq_len,
-        "dataset.context": 1,
-        "dataset.num_documents": documents,
-        "dataset.texts_hash": f"synthetic-{about.dataset}",
-    }
-    metrics = {"ce": histogram.ce, "num_tokens": histogram.num_tokens, "tie_rate": 0.0}
-    metrics |= {f"rbp_{k}": histogram.rbp(k) for k in KS}
-    writer.log(run_id, params=params, metrics=metrics)
+    params = replace(
+        MeasurementParams.unknown(),
+        revision="main",
+        dtype="float32",
+        tf32=False,
+        non_embedding_params=int(size),
+        total_params=int(size + 2 * VOCABULARY * 512),
+        vocab_size=VOCABULARY,
+        sequence="truncate",
+        seq_len=seq_len,
+        context=1,
+        texts_hash=f"synthetic-{about.dataset}",
+        num_documents=documents,
+        candidates="vocabulary",
+        rank="paper",
+    )
+    metrics = {Metric.CE: histogram.ce, Metric.NUM_TOKENS: histogram.num_tokens, Metric.TIE_RATE: 0.0}
+    metrics |= {rbp_name(k): histogram.rbp(k) for k in KS}
+    writer.log(run_id, params=params.params(), metrics=metrics)
     with tempfile.TemporaryDirectory() as name:
-        ranks_.write(Path(name, "ranks.parquet"))
-        histogram.write(Path(name, "histogram.parquet"))
+        ranks_.write(Path(name, RANKS))
+        histogram.write(Path(name, HISTOGRAM))
         writer.log_folder(run_id, Path(name))
     writer.end(run_id)
 
