@@ -36,11 +36,12 @@ from rbptrack.analysis import (
 )
 from rbptrack.stats import KCurves, KLawFit, k_curves, worth_of_doubling
 
+_LARGEST_FACTOR = 1e6  # a factor in S that may be larger is not known, and not shown
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     "summary": {
         **KEYS,
         "beta": "of -ln RBP_k = B k^-beta, over k even in ln k",
-        "95 % over documents": "its interval, by document bootstrap",
+        "95 % over documents": "its interval, by studentized document bootstrap",
         "R^2": "of ln(-ln RBP_k) against ln k",
         "largest deviation": "of -ln RBP_k from the line",
     },
@@ -48,7 +49,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         **KEYS,
         "B": "-ln RBP_1 by the line",
         "beta": "minus the slope of ln(-ln RBP_k) against ln k over log_grid(100), or the k of imported numbers",
-        "beta_low": "lower end of its interval, by document bootstrap; empty for imported numbers",
+        "beta_low": "lower end of its interval, studentized document bootstrap; empty for imported numbers",
         "beta_high": "upper end",
         "r2": "of that line",
         "largest_deviation": "largest relative distance of -ln RBP_k from the line",
@@ -193,9 +194,9 @@ class KLaw(Analyzer):
     def _about_worth(self, worth: list[dict[str, Any]]) -> list[str]:
         if not worth:
             return []
-        known = [row for row in worth if np.isfinite(row["factor_high"])]
+        known = [row for row in worth if row["factor_high"] < _LARGEST_FACTOR]
         if not known:
-            return ["Alpha is not distinguishable from 0, so the worth of a larger k is not identifiable."]
+            return ["Alpha is hardly distinguishable from 0, so the worth of a larger k is not identifiable."]
         row = min(known, key=lambda row: abs(row["k"] - 10))
         text = (
             f"Doubling k from {row['k']} is worth {row['factor_in_s']:.2f} times the size "
@@ -273,7 +274,7 @@ def _draw_worth(table: pd.DataFrame) -> Figure:
     with style():
         figure, axes = panel_per(datasets, sharey=True)
         for ax, dataset in zip(axes, datasets, strict=True):
-            here = table[(table["dataset"] == dataset) & np.isfinite(table["factor_high"])]
+            here = table[(table["dataset"] == dataset) & (table["factor_high"] < _LARGEST_FACTOR)]
             for name, rows in here.groupby("family"):
                 colour, _ = colour_and_marker(names.index(name))
                 ax.plot(rows["k"], rows["factor_in_s"], "-", color=colour, label=f"{name}, eq. 10")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rbptrack.stats import Interval, fieller, implied_se, percentiles, rounding_se, share_interval, welch
+from rbptrack.stats import Interval, fieller, implied_se, percentiles, rounding_se, share_interval, studentized, welch
 
 
 def test_a_share_of_documents_by_hand() -> None:
@@ -25,6 +25,7 @@ def test_a_ratio_by_hand() -> None:
 
 def test_a_ratio_to_what_may_be_zero_has_no_interval() -> None:
     assert fieller(1.0, 0.1, 0.1, 0.1, quantile=2.0) == (-np.inf, np.inf)
+    assert fieller(1.0, 0.0, 0.1, 0.0, quantile=2.0) == (-np.inf, np.inf)
 
 
 def test_percentiles_are_draws_and_reach_minus_infinity() -> None:
@@ -47,3 +48,13 @@ def test_the_error_that_a_published_r2_implies() -> None:
     line = stats.linregress(x, 0.3 * x + np.random.default_rng(0).normal(0, 0.2, 10))
     assert implied_se(line.slope, line.rvalue**2, 10, unit=1e-9) == pytest.approx(line.stderr)
     assert implied_se(0.066, 1.0, 10, unit=0.001) > rounding_se(0.001) == pytest.approx(0.000289, abs=1e-6)
+
+
+def test_a_studentized_interval_by_hand() -> None:
+    draws, se = np.arange(-50, 51) / 10 + 2.0, np.full(101, 1.0)  # t even from -5 to 5
+    one = studentized(2.0, 0.1, draws, se, level=0.8)
+    assert (one.low, one.high) == pytest.approx((1.6, 2.4), abs=0.011)
+    skewed = studentized(2.0, 0.1, np.where(draws > 2, 2 + 2 * (draws - 2), draws), se, level=0.8)
+    assert 2.0 - skewed.low > skewed.high - 2.0 > 0.4  # t is skewed to the right, so the interval is to the left
+    exact = studentized(2.0, 0.0, draws, se, level=0.8)
+    assert (exact.low, exact.high) == (2.0, 2.0)

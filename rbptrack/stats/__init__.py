@@ -36,12 +36,13 @@ if TYPE_CHECKING:
         fit_length_laws,
         success_by_length,
     )
-    from rbptrack.stats.intervals import Interval, fieller, percentiles, share_interval, welch
+    from rbptrack.stats.intervals import Interval, fieller, percentiles, share_interval, studentized, welch
     from rbptrack.stats.irreducible import Forecast, Irreducible, forecast, irreducible_term
     from rbptrack.stats.k_law import (
         KCurves,
         KLawFit,
         WorthOfDoubling,
+        beta_interval,
         fit_k_law,
         k_curves,
         k_slopes,
@@ -130,6 +131,7 @@ __all__ = [
     "WindowCounts",
     "WorthOfDoubling",
     "alphas_without_documents",
+    "beta_interval",
     "bootstrap_metrics",
     "compare_forms",
     "contrast",
@@ -188,6 +190,7 @@ __all__ = [
     "shares_of_fall",
     "size_factor_read_off",
     "smooth_parts",
+    "studentized",
     "success_by_length",
     "unpaired",
     "vuong",

@@ -33,6 +33,31 @@ def percentiles(draws: FloatArray, *, level: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def studentized(value: float, se: float, draws: FloatArray, draw_se: FloatArray, *, level: float) -> Interval:
+    """The bootstrap-t interval, for skewed or heavy-tailed errors: value - q * se, q from t = (draw - value)/draw_se.
+
+    On each side q is the larger of the equal-tailed quantile of t (Efron and Tibshirani 1993, section 12.5) and the
+    quantile of |t| (the symmetric interval, Hall 1992, section 3.6): with 20 to 1000 documents of heavy-tailed
+    difficulty that covers nearest to its level. Fewer than some 200 documents do not know a skewed tail: there every
+    bootstrap interval is too narrow, this one least.
+
+    Args:
+        value: the estimate.
+        se: its standard error.
+        draws: the estimate in each bootstrap replicate, (replicates,).
+        draw_se: its standard error in each, (replicates,).
+        level: nominal coverage.
+
+    """
+    usable = draw_se > 0
+    if not se > 0 or not usable.any():
+        return Interval(value, value, value)
+    t = (draws[usable] - value) / draw_se[usable]
+    low, high = np.quantile(t, [(1 - level) / 2, (1 + level) / 2])
+    both = np.quantile(np.abs(t), level)
+    return Interval(value, float(value - max(high, both) * se), float(value + max(-low, both) * se))
+
+
 def fieller(a: float, b: float, a_se: float, b_se: float, *, quantile: float) -> tuple[float, float]:
     """Fieller's interval (1954) of a/b for independent, normal a and b; (-inf, inf) where b may be 0.
 
@@ -40,13 +65,13 @@ def fieller(a: float, b: float, a_se: float, b_se: float, *, quantile: float) ->
 
     Args:
         a: the numerator.
-        b: the denominator, not 0.
+        b: the denominator.
         a_se: standard error of a.
         b_se: standard error of b.
         quantile: of the t or normal distribution, for the level wanted.
 
     """
-    g = (quantile * b_se / b) ** 2
+    g = (quantile * b_se / b) ** 2 if b else np.inf
     if g >= 1:
         return -np.inf, np.inf
     ratio = a / b

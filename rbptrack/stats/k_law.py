@@ -9,10 +9,12 @@ import numpy as np
 from scipy import stats
 
 from rbptrack.ranks import DocumentCounts, FloatArray
-from rbptrack.stats.bootstrap import paired_covariance
-from rbptrack.stats.intervals import fieller
+from rbptrack.stats.bootstrap import document_weights, paired_covariance
+from rbptrack.stats.intervals import Interval, fieller, studentized
 from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.size_laws import law_values, positive
+
+_AT_ONCE = 100  # replicates: a matrix of documents x replicates at a time
 
 
 @dataclass(frozen=True)
@@ -159,11 +161,43 @@ def k_curves(
     inside = np.isin(ks, fitted)
     if inside.sum() < 4:
         return None
-    betas = k_slopes(ks[inside], draws[:, :, inside])
+    fit = fit_k_law(ks[inside], y[:, inside])
     if len(counts[0].document) == 1:
-        betas = np.full_like(betas, np.nan)
-    low, high = np.percentile(betas, [50 * (1 - level), 50 * (1 + level)], axis=1)
-    return KCurves(ks, y, draws, fit_k_law(ks[inside], y[:, inside]), low, high)
+        return KCurves(ks, y, draws, fit, np.full(len(y), np.nan), np.full(len(y), np.nan))
+    intervals = [beta_interval(one.select(fit.ks.tolist()), replicates=replicates, level=level) for one in counts]
+    low, high = (np.array([getattr(one, end) for one in intervals]) for end in ("low", "high"))
+    return KCurves(ks, y, draws, fit, low, high)
+
+
+def beta_interval(counts: DocumentCounts, *, replicates: int, level: float) -> Interval:
+    """Beta of one size over the k of the counts, with a studentized interval over at least 2 documents.
+
+    The standard error is the infinitesimal jackknife's: with c_k the slope's weight of ln y_k, document d moves beta by
+    I_d = sum_k c_k (h_dk - p_k n_d) / (y_k p_k n), h hits, n tokens, p_k = RBP_k; se^2 = sum_d I_d^2 D/(D - 1).
+
+    Args:
+        counts: per document, with 0 < RBP_k < 1 in every replicate.
+        replicates: document bootstraps.
+        level: nominal coverage.
+
+    """
+    ks, tokens, hits = np.asarray(counts.ks), counts.tokens.astype(np.float64), counts.hits.astype(np.float64)
+    slope = _line(np.log(ks))[1]
+
+    def estimate(weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        n = weights @ tokens
+        p = weights @ hits / n[:, None]
+        y = -np.log(p)
+        per_hit = slope / (y * p * n[:, None])  # (replicates, ks)
+        influence = hits @ per_hit.T - tokens[:, None] * (per_hit * p).sum(axis=1)  # (documents, replicates)
+        variance = np.einsum("bd,db->b", weights, influence**2) * len(tokens) / (len(tokens) - 1)
+        return k_slopes(ks, y), np.sqrt(variance)
+
+    weights = document_weights(len(tokens), replicates=replicates)
+    pieces = [estimate(weights[i : i + _AT_ONCE]) for i in range(0, replicates, _AT_ONCE)]
+    draws, draw_se = (np.concatenate(one) for one in zip(*pieces, strict=True))
+    value, se = estimate(np.ones((1, len(tokens))))
+    return studentized(float(value[0]), float(se[0]), draws, draw_se, level=level)
 
 
 @dataclass(frozen=True)
@@ -178,7 +212,7 @@ class WorthOfDoubling:
         ratio: beta/alpha, dS/S per dk/k at constant RBP, up to sign.
         factor_in_s: 2^(beta/alpha).
         factor_low: lower end of its interval, Fieller's.
-        factor_high: upper end; infinite where alpha may be 0.
+        factor_high: upper end; infinite where alpha may be 0, or so near to it that the factor exceeds 1e308.
         factor_measured: the same read off between measured sizes, geometric mean; NaN where it cannot be.
         sizes_measured: over how many sizes.
 
@@ -219,15 +253,22 @@ def worth_of_doubling(s: FloatArray, curves: KCurves, k: int, *, level: float) -
     quantile = float(stats.t.ppf(0.5 + level / 2, law.points - 2))
     low, high = fieller(beta, law.alpha, beta_se, law.se, quantile=quantile)
     measured, sizes = size_factor_read_off(s, y, doubled)
+    ratio = beta / law.alpha if law.alpha else np.inf
     return WorthOfDoubling(
         alpha=law.alpha,
         alpha_low=law.low,
         alpha_high=law.high,
         beta=beta,
-        ratio=beta / law.alpha,
-        factor_in_s=float(2 ** (beta / law.alpha)),
-        factor_low=float(2**low),
-        factor_high=float(2**high),
+        ratio=ratio,
+        factor_in_s=_power_of_two(ratio),
+        factor_low=_power_of_two(low),
+        factor_high=_power_of_two(high),
         factor_measured=measured,
         sizes_measured=sizes,
     )
+
+
+def _power_of_two(exponent: float) -> float:
+    """2^exponent; infinite where that is beyond the range of numbers."""
+    with np.errstate(over="ignore"):
+        return float(np.exp2(exponent))
