@@ -1,4 +1,4 @@
-"""Manners towards the Hugging Face hub: is it there, which commit, and its faults in words for people."""
+"""The Hugging Face hub: whether it answers, which commit a revision stands for, and its faults in plain words."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def commit(kind: Kind, repo: str, revision: str) -> str:
         from huggingface_hub import HfApi
 
         api = HfApi()
-        look = api.model_info if kind == "model" else api.dataset_info
-        found = str(call(kind, repo, revision, lambda: look(repo, revision=revision, timeout=10)).sha)
+        describe = api.model_info if kind == "model" else api.dataset_info
+        found = str(call(kind, repo, revision, lambda: describe(repo, revision=revision, timeout=10)).sha)
         cache.remember(_reference(kind, repo, revision), found)
         return found
     from huggingface_hub import constants
