@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 from rbptrack.version import __version__
 
 if TYPE_CHECKING:
-    from rbptrack.api import LoggableMeasurement, analyze, measure, runs
+    from rbptrack.api import analyze, measure, runs
     from rbptrack.callback import RankCallback
     from rbptrack.measurement import Measurement
+    from rbptrack.tracking.measurement import LoggableMeasurement
 
 __all__ = ["LoggableMeasurement", "Measurement", "RankCallback", "__version__", "analyze", "measure", "runs"]
 
 _LAZY = {
-    "LoggableMeasurement": "api",
+    "LoggableMeasurement": "tracking.measurement",
     "Measurement": "measurement",
     "RankCallback": "callback",
     "analyze": "api",

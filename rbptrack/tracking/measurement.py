@@ -1,0 +1,123 @@
+"""A measurement of a model in memory, with what a store keeps of it: the Python API's result."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from rbptrack.config.schema import TrackingConfig
+from rbptrack.measurement import Measurement
+from rbptrack.ranks import DocumentCounts
+from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.record import Record, add_artifacts, k_metrics
+from rbptrack.tracking.schema import HEADLINE_KS, MeasurementParams, MeasurementTags, software_versions
+from rbptrack.tracking.writer import Writer
+
+DEFAULT_KS = (1, 3, 10, 30, 100)
+
+
+class TemporaryFolder:
+    """A temporary folder that is removed when nothing refers to it any more."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="rbptrack-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoggableMeasurement(Measurement):
+    """A measurement that knows which model and texts it is of, so that it can be logged.
+
+    Attributes:
+        family: the model's family; by default the architecture's name.
+        size: its size label; by default S, shortened.
+        dataset: name of the texts.
+        params: what else determines the numbers, as a run's params.
+        folder: holds the rank table while this object lives.
+
+    """
+
+    family: str
+    size: str
+    dataset: str
+    params: MeasurementParams
+    folder: TemporaryFolder = field(repr=False)
+
+    @property
+    def model(self) -> str:
+        """The model's name: family and size joined, and the revision of a checkpoint: `pythia-70m@step1000`."""
+        return f"{self.family}-{self.size}" + (f"@{self.params.revision}" if self.params.revision != "main" else "")
+
+    @property
+    def non_embedding_params(self) -> int:
+        """S, counted from the module."""
+        return self.params.non_embedding_params or 0
+
+    def metrics(self, ks: Sequence[int] = DEFAULT_KS) -> dict[str, float]:
+        """CE and rbp_<k> with their standard errors (`<metric>_se`) from resampling documents; k above |V| left out."""
+        return k_metrics(self.histogram, self._document_counts(ks))
+
+    def log(
+        self,
+        *,
+        ks: Sequence[int] = DEFAULT_KS,
+        tracking_uri: str = "",
+        experiment: str = "rbptrack",
+        sweep: str = "",
+        tags: dict[str, str] | None = None,
+    ) -> str:
+        """Log as a run that reads like one of the command line's; returns its run id.
+
+        Logged twice, the same numbers of the same model and texts are one run: the second call returns the first id.
+
+        Args:
+            ks: the k of the metrics rbp_<k>.
+            tracking_uri: where; by default MLFLOW_TRACKING_URI, else ./mlruns/mlflow.db.
+            experiment: MLflow's experiment.
+            sweep: a name that ties runs together; `runs(sweep=...)` finds them by it.
+            tags: of your own.
+
+        Raises:
+            BadInput: the store cannot be written.
+            StoreAway: the store does not answer.
+
+        """
+        connection = Connection(TrackingConfig(uri=tracking_uri, experiment=experiment))
+        about = MeasurementTags(self._fingerprint(), self.family, self.size, self.model, self.dataset, sweep)
+        if known := Reader(connection).find(about.fingerprint):
+            return known
+        record = Record(about.title, about.tags() | (tags or {}), self.params.params() | software_versions())
+        counts = self._document_counts(ks)
+        record.add_results(self, non_embedding_params=self.non_embedding_params, counts=counts)
+        digest = str(self.params.texts_hash)[:36]  # as much as MLflow takes
+        record.dataset = {"name": self.dataset, "digest": digest, "source": "texts in memory", "profile": "{}"}
+        with tempfile.TemporaryDirectory() as name:
+            add_artifacts(Path(name), ranks=self.path, histogram=self.histogram, title=about.title)
+            return Writer(connection).deliver(record, Path(name))
+
+    def _document_counts(self, ks: Sequence[int]) -> DocumentCounts:
+        return self.ranks.document_counts([k for k in ks if k <= self.histogram.vocab_size])
+
+    def _fingerprint(self) -> str:
+        """The numbers themselves stand for the weights, which are in memory and may be trained on."""
+        content = hashlib.sha256()
+        ranks = self.ranks
+        for name in ("greater", "ties", "logprob"):
+            content.update(np.ascontiguousarray(ranks.column(name)).tobytes())
+        settings = replace(self.params, device=None).params()
+        return fingerprint(
+            {"model": self.model, "measured": content.hexdigest(), "scoring": SCORING_VERSION, **settings}
+        )
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"RBP_{k} {self.rbp(k):.4f}" for k in HEADLINE_KS if k <= self.histogram.vocab_size)
+        return f"{self.model} / {self.dataset}: {self.num_tokens:,} tokens, CE {self.ce:.4f}, {shown}"
