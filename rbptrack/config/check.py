@@ -7,7 +7,16 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from rbptrack.config.schema import CellConfig, DatasetConfig, Dtype, EngineConfig, ModelConfig, SequenceRule
+from rbptrack.config.schema import (
+    CellConfig,
+    DatasetConfig,
+    Dtype,
+    EngineConfig,
+    LaunchConfig,
+    ModelConfig,
+    SequenceRule,
+    SweepConfig,
+)
 from rbptrack.errors import BadInput
 
 
@@ -25,6 +34,8 @@ def typed(composed: DictConfig) -> Any:
         if not config.k.values or min(config.k.values) < 1:
             raise BadInput(f"k must be between 1 and the vocabulary's size; got {config.k.values}")
         _check_engine(config.engine)
+    if isinstance(config, SweepConfig):
+        _check_launch(config.launch)
     return config
 
 
@@ -58,6 +69,12 @@ def _check_dataset(dataset: DatasetConfig) -> None:
             raise BadInput(f"dataset.{name} must be 0 (no limit) or more; got {getattr(dataset, name)}")
     if not dataset.fields:
         raise BadInput("dataset.fields names no field to read")
+
+
+def _check_launch(launch: LaunchConfig) -> None:
+    for name, least in (("gpus", 0), ("cpus", 1), ("retries", 0), ("time", 1), ("memory", 0), ("jobs", 1)):
+        if getattr(launch, name) < least:
+            raise BadInput(f"launch.{name} must be at least {least}; got {getattr(launch, name)}")
 
 
 def _check_engine(engine: EngineConfig) -> None:

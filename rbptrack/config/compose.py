@@ -31,7 +31,8 @@ from rbptrack.config.patterns import expand, lists_as_values
 from rbptrack.config.schema import Config, SweepConfig
 from rbptrack.errors import BadInput
 
-_LISTS = ("analyzers", "dataset.files", "dataset.fields")  # nobody sweeps over these: `a,b` is one value
+# Nobody sweeps over these: `a,b` is one value.
+_LISTS = ("analyzers", "dataset.files", "dataset.fields", "launch.setup")
 
 
 class InstalledConfigs(SearchPathPlugin):

@@ -164,6 +164,41 @@ class TrackingConfig:
     every: float = 10.0  # seconds between two reports of a cell that is being measured
 
 
+class Group(Enum):
+    """What one job of a launcher measures: one cell, or every cell of one model, whose weights are then loaded once."""
+
+    cell = "cell"
+    model = "model"
+
+
+class Where(Enum):
+    """Where a sweep's jobs run: in this process, on this machine's GPUs, on a Ray cluster, or under SLURM."""
+
+    local = "local"
+    gpus = "gpus"
+    ray = "ray"
+    slurm = "slurm"
+
+
+@dataclass
+class LaunchConfig:
+    """How a sweep's cells become jobs, and what each job is given; `launch=ray` and the like fill it in."""
+
+    where: Where = Where.local
+    group: Group = Group.cell
+    gpus: int = 0  # of each job; one for every process of model.parallel=tensor
+    cpus: int = 1  # of each job
+    retries: int = 2  # how often a job that was lost begins again; it continues where it stopped
+    address: str = ""  # Ray: auto (the cluster that this machine belongs to), or HOST:PORT of its head
+    partition: str = ""  # SLURM's own words, also below; empty: the cluster's default
+    account: str = ""
+    time: int = 60  # SLURM: minutes of a job; over them it is requeued and continues
+    memory: int = 0  # SLURM: GB of a job
+    jobs: int = 256  # SLURM: how many run at a time
+    setup: list[str] = field(default_factory=list)  # SLURM: shell lines before a job, such as `module load cuda`
+    job: str = ""  # rbptrack's own: the file that says which cells a job measures
+
+
 @dataclass
 class CellConfig:
     """One cell: one model on one dataset."""
@@ -190,6 +225,7 @@ class SweepConfig:
     analyzers: list[str] = field(default_factory=lambda: ["*"])
     force: bool = False
     plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
+    launch: LaunchConfig = field(default_factory=LaunchConfig)
 
 
 @dataclass

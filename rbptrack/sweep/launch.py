@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import shutil
 import signal
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -22,18 +23,20 @@ from rbptrack.analysis.contract import Analyzer
 from rbptrack.config.check import typed
 from rbptrack.config.compose import Request
 from rbptrack.config.paths import home
-from rbptrack.config.schema import CellConfig, Config, SweepConfig
+from rbptrack.config.schema import Config, SweepConfig, TrackingConfig, Where
 from rbptrack.console import complain, say, short_path
 from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.sweep import cell
+from rbptrack.sweep import cell, jobs, launchers
 from rbptrack.sweep.analyses import analyze_sweep
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import CellFailed, Outcome, announce, collect, summarise
 from rbptrack.sweep.resolve import process_resolver
+from rbptrack.sweep.watch import Watch
 from rbptrack.tracking import outbox, resolve_uri, without_password
 
 _TERMINATED = 128 + signal.SIGTERM
 _INTERRUPTED = 128 + signal.SIGINT
+_ROUNDS = 2  # of a launcher; the second takes what was lost in the first
 _CELLS = "RBPTRACK_CELLS"  # how many cells the sweep has, for workers that other launchers start
 
 
@@ -53,7 +56,7 @@ class Sweep:
 
     request: Request
     settings: SweepConfig
-    cells: Sequence[CellConfig]
+    cells: Sequence[Config]
     analyzers: Sequence[Analyzer]
     id: str = field(default_factory=lambda: f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
     began: float = field(default_factory=time.time)
@@ -80,7 +83,7 @@ class Sweep:
             models, datasets = ({c.model.name for c in self.cells}, {c.dataset.name for c in self.cells})
             say(f"measuring {len(self.cells)} cells: {len(models)} models x {len(datasets)} datasets")
         outbox.repair_and_deliver(self.settings.tracking, tell=say)
-        interrupted = self._run_jobs()
+        interrupted = self._run_jobs() if self.settings.launch.where is Where.local else self._launch_jobs()
         outcomes = collect(self.folder)
         if not any(o.run_id or o.status != "failed" for o in outcomes) and not interrupted:
             return _nothing_ran(outcomes, self.folder)
@@ -116,6 +119,52 @@ class Sweep:
             say(f"sweep several sizes for a law, for example: {example}")
         return 0
 
+    def _launch_jobs(self) -> int:
+        """Let a preset's launcher run the cells elsewhere; returns 0, or the exit code of an interrupt.
+
+        A launcher gives up when one of its jobs is lost. The others go on: they are waited for, and what is missing
+        then is launched once more.
+        """
+        launch = self.settings.launch
+        cells = [replace(cell, tracking=self._tracking, sweep=self.name) for cell in self.cells]
+        numbers = jobs.grouped(cells, launch.group)
+        say(f"{launchers.check(launch, len(numbers))}; what they print: {short_path(str(self.folder))}/job-*.log")
+        with Watch(self.folder, len(cells)):
+            for _ in range(_ROUNDS):
+                if code := self._launch_round(cells, numbers):
+                    return code
+                ended = jobs.ended(self.folder)
+                numbers = [left for job in numbers if (left := [n for n in job if n not in ended])]
+                if not numbers:
+                    break
+        return 0
+
+    def _launch_round(self, cells: Sequence[Config], numbers: Sequence[Sequence[int]]) -> int:
+        """Launch jobs of some cells and wait until they have ended; returns 0, or the exit code of an interrupt."""
+        launch, name = self.settings.launch, f"rbptrack-{self.id}"
+        logging.getLogger("submitit").setLevel(logging.ERROR)  # it warns each time a cluster keeps no accounts
+        files = jobs.write(self.folder, cells, numbers)
+        extra = [
+            f"hydra.sweep.dir='{self.folder}/jobs'",
+            "hydra.sweep.subdir=${hydra.job.num}",
+            "launch.job=" + ",".join(f"'{file}'" for file in files),
+            *launchers.overrides(launch, name=name),
+        ]
+        words = ["--multirun", *(w for w in self.request.words if w not in ("-m", "--multirun"))]
+        own = [o for o in self.request.overrides if o.startswith("hydra.")]
+        code = self._handed(replace(self.request, words=words, overrides=own), launched_job, extra)
+        if code:
+            launchers.cancel(launch, name=name)
+        elif not jobs.ended(self.folder) >= {n for job in numbers for n in job}:
+            launchers.wait_for_others(launch, name=name)
+        return code
+
+    @property
+    def _tracking(self) -> TrackingConfig:
+        """The store as jobs elsewhere are told of it: its absolute URI; a password stays in the environment."""
+        uri = resolve_uri(self.settings.tracking)
+        return replace(self.settings.tracking, uri=uri if without_password(uri) == uri else "")
+
     def _run_jobs(self) -> int:
         """Hand the jobs to Hydra; returns 0, or the exit code of an interrupt that stopped them."""
         os.environ[_CELLS] = str(len(self.cells))
@@ -128,9 +177,13 @@ class Sweep:
             *([f"tracking.uri='{uri}'"] if without_password(uri) == uri else []),
             *([f"sweep={self.id}"] if self.request.multirun and not self.settings.sweep else []),
         ]
+        return self._handed(self.request, job, extra)
+
+    def _handed(self, request: Request, task: Callable[[DictConfig], None], extra: Sequence[str]) -> int:
+        """Let Hydra run its jobs; returns 0, or the exit code of an interrupt."""
         signal.signal(signal.SIGTERM, _terminate)
         try:
-            self.request.hand_to_hydra(job, extra=extra)
+            request.hand_to_hydra(task, extra=extra)
         except KeyboardInterrupt:
             return _INTERRUPTED
         except SystemExit as stop:  # also how Hydra ends after a job that failed, which the outcomes say better
@@ -157,11 +210,20 @@ def without_secrets(request: Request) -> Request:
 
 
 def job(composed: DictConfig) -> None:
-    """Hydra's job: run one cell and leave its outcome in the job's folder; its own failure never stops the sweep."""
+    """Hydra's job in this process, or under a launcher of its own: one cell."""
     runtime = HydraConfig.get()
     total = int(os.environ.get(_CELLS, "1"))
-    progress_label = f"[{runtime.job.num + 1}/{total}]" if total > 1 else ""
-    config: Config = typed(composed)
+    label = f"[{runtime.job.num + 1}/{total}]" if total > 1 else ""
+    measure(typed(composed), Path(runtime.runtime.output_dir), label)
+
+
+def launched_job(composed: DictConfig) -> None:
+    """Hydra's job under a preset's launcher, on whatever machine: the cells that its file names."""
+    jobs.run(composed, measure)
+
+
+def measure(config: Config, folder: Path, progress_label: str) -> None:
+    """Measure one cell and leave its outcome in a folder; its own failure never stops the sweep."""
     outcome = Outcome(config.title, config.model.name, config.dataset.name, "failed")
     try:
         resolved = process_resolver().resolve(config)
@@ -172,7 +234,7 @@ def job(composed: DictConfig) -> None:
         outcome.run_id, outcome.message = failure.run_id, _in_a_line(failure.cause)
     except Exception as error:
         outcome.message = _in_a_line(error)
-    outcome.write(Path(runtime.runtime.output_dir))
+    outcome.write(folder)
     announce(outcome, progress_label)
 
 

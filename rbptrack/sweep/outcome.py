@@ -48,7 +48,9 @@ class Outcome:
 
     def write(self, folder: Path) -> None:
         """Write outcome.json into the job's folder."""
-        (folder / _FILE).write_text(json.dumps(asdict(self)), encoding="utf-8")
+        unfinished = folder / f"{_FILE}.tmp"
+        unfinished.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        unfinished.replace(folder / _FILE)
 
     @classmethod
     def read(cls, path: Path) -> Outcome:

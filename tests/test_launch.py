@@ -1,0 +1,233 @@
+"""Presets: cells become jobs on engines that really run here, Ray and SLURM, and survive what is killed under them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rbptrack.config.compose import measuring, sweep_of
+from rbptrack.config.schema import FilterConfig, Group, LaunchConfig, TrackingConfig, Where
+from rbptrack.errors import BadInput
+from rbptrack.sweep import jobs, launchers
+from rbptrack.tracking import Connection, Reader
+from tests import slurm
+from tests.conftest import Program
+from tests.server import free_port
+
+RAY = importlib.util.find_spec("ray") is not None and importlib.util.find_spec("hydra_plugins.hydra_ray_launcher")
+SUBMITIT = importlib.util.find_spec("submitit") is not None
+needs_ray = pytest.mark.skipif(not RAY, reason="needs rbptrack[ray]")
+needs_slurm = pytest.mark.skipif(
+    not SUBMITIT or bool(slurm.missing()), reason=slurm.missing() or "needs rbptrack[slurm]"
+)
+# Slow enough to be interrupted: small parts of small batches.
+CELLS = ("model=nano/38k,nano/115k", "dataset=stdlib,pydocs", "dataset.documents=25", "engine.part_tokens=2000")
+QUICK = (*CELLS, "engine.threads=1", "analyzers=[]")
+
+
+def finished(folder: Path) -> dict[str, tuple[float, float]]:
+    """S and CE of each finished measurement, by name; fails where there are two of one name."""
+    runs = Reader(Connection(TrackingConfig(uri=f"sqlite:///{folder}/mlruns/mlflow.db"))).runs(FilterConfig())
+    names = [f"{m} / {d}" for m, d in zip(runs.frame["model"], runs.frame["dataset"], strict=True)]
+    assert len(set(names)) == len(names)
+    return dict(zip(names, zip(runs.frame["num_tokens"], runs.frame["ce"], strict=True), strict=True))
+
+
+def all_finished(folder: Path) -> int:
+    """How many finished measurements there are, of the same cell too."""
+    connection = Connection(TrackingConfig(uri=f"sqlite:///{folder}/mlruns/mlflow.db"))
+    wanted = "tags.`rbptrack.kind` = 'measurement' and attributes.status = 'FINISHED'"
+    return len(Reader(connection).search(wanted))
+
+
+@contextmanager
+def driver(folder: Path, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A sweep that runs while the test does something to it."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "HF_", "HYDRA_", "SLURM_"))}
+    clean |= {"HF_HUB_OFFLINE": "1", "COLUMNS": "100", **environment}
+    command = [sys.executable, "-m", "rbptrack", "-m", *arguments]
+    with (folder / "said.txt").open("a") as said:
+        process = subprocess.Popen(command, cwd=folder, env=clean, stdout=said, stderr=said, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def until(ready: Callable[[], object], what: str, *, seconds: float = 180) -> None:
+    deadline = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < deadline, f"no {what} in {seconds} s"
+        time.sleep(0.2)
+
+
+def measuring_now(folder: Path) -> list[psutil.Process]:
+    """Processes that have a cell's file open below a folder: they measure, on whatever engine."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if any(
+                f.path.startswith(f"{folder}/mlruns/hydra/") and f.path.endswith(".log") for f in process.open_files()
+            ):
+                found.append(process)
+    return found
+
+
+def parts(folder: Path) -> int:
+    return len(list(folder.glob("mlruns/partial/*/part-*.parquet")))
+
+
+@pytest.fixture(scope="module")
+def local(program: Program, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[float, float]]:
+    """What the cells measure in one process."""
+    folder = tmp_path_factory.mktemp("local")
+    done = program("-m", *QUICK, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return finished(folder)
+
+
+def test_a_job_is_a_model() -> None:
+    request = measuring(["model=nano/6k,nano/15k", "dataset=stdlib,pydocs", "model.revision=main"])
+    cells = sweep_of(request)[1]
+    assert jobs.grouped(cells, Group.model) == [[0, 1], [2, 3]]
+    assert jobs.grouped(cells, Group.cell) == [[0], [1], [2], [3]]
+    assert jobs.grouped([cells[0], cells[2], cells[1]], Group.model) == [[0, 2], [1]]
+
+
+def test_presets_fill_in_what_was_found_necessary() -> None:
+    def preset(*words: str) -> LaunchConfig:
+        return sweep_of(measuring(["dataset=pydocs", "model=nano/6k", *words]))[0].launch
+
+    assert preset() == LaunchConfig()
+    ray = launchers.overrides(preset("launch=ray"), name="x")
+    assert {
+        "hydra/launcher=ray",
+        "++hydra.launcher.ray.init.address='auto'",
+        "++hydra.launcher.ray.init.object_store_memory=null",
+        "++hydra.launcher.ray.init.include_dashboard=false",
+        "++hydra.launcher.ray.remote.num_gpus=1",
+    } <= set(ray)
+    words = ["launch=slurm", "launch.partition=a100", "launch.account=me", "launch.setup=module load cuda,ulimit -c 0"]
+    queued = launchers.overrides(preset(*words), name="rbptrack-1")
+    assert {
+        "hydra.launcher.gres='gpu:1'",
+        "hydra.launcher.partition='a100'",
+        "hydra.launcher.account='me'",
+        "hydra.launcher.timeout_min=240",
+        "hydra.launcher.setup=['module load cuda','ulimit -c 0']",
+        "+hydra.launcher.additional_parameters.requeue=true",
+    } <= set(queued)
+    with pytest.raises(BadInput, match=r"launch\.cpus must be at least 1; got 0"):
+        preset("launch=slurm", "launch.cpus=0")
+
+
+@pytest.mark.parametrize(("where", "extra"), [(Where.ray, "ray"), (Where.gpus, "ray"), (Where.slurm, "slurm")])
+def test_a_missing_extra_is_said(where: Where, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launchers, "find_spec", lambda name: None)
+    with pytest.raises(
+        BadInput, match=rf"launch={where.value} needs the extra {extra}: pip install 'rbptrack\[{extra}\]'"
+    ):
+        launchers.check(LaunchConfig(where=where), 1)
+
+
+@needs_ray
+def test_what_can_never_be_had_is_said_at_once() -> None:
+    with pytest.raises(BadInput, match=r"launch\.gpus=99, but this machine has .*launch\.gpus=0 measures on CPUs"):
+        launchers.check(LaunchConfig(where=Where.gpus, gpus=99), 1)
+    began = time.monotonic()
+    with pytest.raises(BadInput, match="no Ray cluster answers there"):
+        launchers.check(LaunchConfig(where=Where.ray, address=f"127.0.0.1:{free_port()}"), 1)
+    assert time.monotonic() - began < 10
+
+
+def test_limits_of_slurm_are_read() -> None:
+    assert [launchers._gres_gpus(g) for g in ("gpu:2", "gpu:a100:4(S:0-1)", "(null)", "gpu:2,gpu:mig:3")] == [
+        2,
+        4,
+        0,
+        5,
+    ]
+    assert [launchers._minutes(t) for t in ("30:00", "2:00:00", "1-12:00:00")] == [30, 120, 2160]
+    assert launchers._minutes("infinite") == float("inf")
+
+
+@needs_ray
+def test_a_killed_ray_worker_loses_nothing(tmp_path: Path, local: dict[str, tuple[float, float]]) -> None:
+    with driver(tmp_path, "launch=gpus", "launch.gpus=0", *QUICK) as process:
+        until(lambda: parts(tmp_path) or process.poll() is not None, "part of a cell")
+        for victim in measuring_now(tmp_path)[:1]:
+            os.kill(victim.pid, signal.SIGKILL)
+        assert process.wait(timeout=240) == 0, (tmp_path / "said.txt").read_text()
+    assert finished(tmp_path) == local
+    assert all_finished(tmp_path) == len(local)
+    said = (tmp_path / "said.txt").read_text()
+    assert all(said.count(f"[{n}/4]") == 1 for n in range(1, 5)), said  # each cell ends once
+    assert "4 measured" in said
+
+
+@contextmanager
+def ray_nodes() -> Iterator[tuple[str, Callable[[], None]]]:
+    """Two nodes of Ray on this machine; its head's address, and what kills the other node."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80_000_000})
+    try:
+        node = cluster.add_node(num_cpus=1, object_store_memory=80_000_000)
+        yield cluster.address, lambda: cluster.remove_node(node, allow_graceful=False)
+    finally:
+        cluster.shutdown()
+
+
+@needs_ray
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_killed_ray_node_loses_nothing(tmp_path: Path, local: dict[str, tuple[float, float]]) -> None:
+    with (
+        ray_nodes() as (address, kill),
+        driver(tmp_path, "launch=ray", f"launch.address={address}", "launch.gpus=0", *QUICK) as process,
+    ):
+        until(lambda: parts(tmp_path) > 1 or process.poll() is not None, "part of a cell")
+        kill()
+        assert process.wait(timeout=240) == 0, (tmp_path / "said.txt").read_text()
+    assert finished(tmp_path) == local
+    assert all_finished(tmp_path) == len(local)
+    assert "2 nodes of Ray" in (tmp_path / "said.txt").read_text()
+
+
+@needs_slurm
+def test_slurm_survives_a_killed_node_a_killed_driver_and_a_second_one(
+    tmp_path: Path, local: dict[str, tuple[float, float]]
+) -> None:
+    with slurm.running() as cluster:
+        words = ("launch=slurm", "launch.gpus=1", "launch.cpus=1", "launch.time=10", *QUICK)
+        too_long = LaunchConfig(where=Where.slurm, cpus=1, time=100)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SLURM_CONF", cluster.environment["SLURM_CONF"])
+            with pytest.raises(BadInput, match=r"launch\.time=100, but the partition has at most 60 minutes for a job"):
+                launchers.check(too_long, 1)
+            with pytest.raises(BadInput, match=r"launch\.gpus=2, but the partition has at most 1 GPUs on a node"):
+                launchers.check(replace(too_long, time=1, gpus=2), 1)
+        with driver(tmp_path, *words, **cluster.environment) as first:
+            until(lambda: parts(tmp_path) > 1 or first.poll() is not None, "part of a cell")
+        assert first.returncode == -signal.SIGKILL, (tmp_path / "said.txt").read_text()  # the jobs go on
+        assert cluster.ask("squeue", "--noheader")
+        cluster.kill_node("n1")
+        with driver(tmp_path, *words, **cluster.environment) as second:
+            time.sleep(15)  # the cluster finds out that the node is gone, and requeues its job
+            cluster.start_node("n1")
+            assert second.wait(timeout=280) == 0, (tmp_path / "said.txt").read_text()
+        until(lambda: not cluster.ask("squeue", "--noheader"), "end of the first driver's jobs")
+    assert finished(tmp_path) == local
+    assert all_finished(tmp_path) == len(local)
