@@ -1,9 +1,9 @@
 """Sequences of successes: how often N tokens in a row have R <= k, whether independence predicts it, and why not.
 
 Figure 7 and eqs. 6 to 8 of arXiv 2510.20387 take tokens for independent: p_{N,k} = RBP_k^N, so -ln p = N A S^-alpha.
-Here the share of windows is measured, set beside a ladder of nulls (independent; hits anywhere in their document; a
-first-order Markov chain), and alpha_N and C_N are fitted freely for every N before they are compared with alpha and
-N C_1.
+Here the share of windows is measured, set beside a ladder of nulls (independent; a share of hits that drifts with the
+position; hits anywhere in their document; a first-order Markov chain), and alpha_N and C_N are fitted freely for every
+N before they are compared with alpha and N C_1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,6 +37,7 @@ from rbptrack.analysis import (
     style,
 )
 from rbptrack.stats import (
+    PositionBins,
     Segments,
     SuccessByLength,
     WindowCounts,
@@ -48,14 +49,9 @@ from rbptrack.stats import (
 
 NULLS = {
     "independent": "independent",
+    "position": "share of hits by\nposition",
     "documents": "hits anywhere in\ntheir document",
     "markov": "first-order\nMarkov chain",
-}
-VERDICTS = {
-    "documents": "what remains after documents is within sampling error.",
-    "neighbours": "what remains after the chain is within sampling error.",
-    "documents or neighbours": "either alone is within sampling error of the measured share.",
-    "more than either": "neither alone is enough.",
 }
 BOOTSTRAP, REML = "by document bootstrap", "scatter between models and sampling error, t distribution"
 COLUMNS: Mapping[str, Mapping[str, str]] = {
@@ -78,15 +74,17 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         **interval_columns("p", "share of windows whose tokens all have R <= k; empty where refused", BOOTSTRAP),
         **interval_columns("rho", "p / RBP_k^N", BOOTSTRAP),
         "p_independent": "RBP_k^N",
+        "p_position": "p of independent hits whose share drifts with the position in the document",
         "p_documents": "p if each document's hits fell anywhere in it: a mixture over documents",
         "p_markov": "p of a first-order chain: RBP_k q^(N-1), q the share of hits after a hit",
         **interval_columns("n_eff", "ln p / ln RBP_k", BOOTSTRAP),
         "eta": "d ln(-ln p) / d ln N between the length before and N",
-        "by_documents": "share of ln p - N ln RBP_k that the mixture over documents gives",
+        "by_position": "share of ln p - N ln RBP_k that the drift with position gives",
+        "by_documents": "share of it that the mixture over documents gives",
         "by_neighbours": "share of it that the chain gives",
         "runs": "distinct runs of at least N hits",
         "documents": "documents that have one",
-        "verdict": "the simplest null whose distance to the measured ln p has an interval with 0 in it (N > 2)",
+        "verdict": "nulls whose distance to the measured ln p has 0 in its interval, at all N > 2 at once",
     },
     "laws": {
         "dataset": KEYS["dataset"],
@@ -143,10 +141,15 @@ class Emergence(Analyzer):
         laws: list[dict[str, Any]] = []
         lengths = sorted({1, *self.lengths})
 
+        bins: dict[str, PositionBins] = {}  # by family: all of its models read the same text
+
         def load(family: Family, run_id: str) -> Loaded:
             table = runs.ranks(run_id)
             segments = Segments.of(table)
-            return Loaded(tuple(count_windows(table, segments, k=k, lengths=lengths) for k in self._ks(family)))
+            if str(family) not in bins:
+                bins[str(family)] = PositionBins.of(table, segments, lengths)
+            at = bins[str(family)]
+            return Loaded(tuple(count_windows(table, segments, at, k=k, lengths=lengths) for k in self._ks(family)))
 
         for family, loaded in read_families(runs, load, report.notes):
             if not self._ks(family):
@@ -185,10 +188,10 @@ class Emergence(Analyzer):
         report.summary = "summary"
         tested = [row["verdict"] for row in rows if row["N"] > 2 and row["verdict"] not in ("", "too few runs")]
         if tested:
+            failing, more = sum(v != "independent" for v in tested), tested.count("more than any one")
             report.headline = (
-                f"independence fails in {sum(v != 'independent' for v in tested)} of {len(tested)} cases of model, "
-                f"dataset, k and N > 2; in {tested.count('more than either')} neither documents nor neighbours account "
-                "for it"
+                f"independence fails in {failing} of {len(tested)} cases of model, dataset, k and N > 2; in {more} none "
+                "of position, documents and neighbours accounts for it"
             )
         report.add_metrics("alpha_n{N}/{family}/{dataset}/rbp_{k}", laws, "alpha")
         largest = {(r["family"], r["dataset"]): r["size"] for r in rows}  # rows ascend in S
@@ -221,10 +224,17 @@ class Emergence(Analyzer):
         if row["verdict"] == "independent":
             return f"{text} No departure from independence is seen. {_about_laws(family, row['k'], rows, laws)}"
         return (
-            f"{text} Documents that differ account for {row['by_documents']:.0%} of the excess in ln p, dependence on "
-            f"the token before for {row['by_neighbours']:.0%}; {VERDICTS[row['verdict']]} "
+            f"{text} Drift with position accounts for {row['by_position']:.0%} of the excess in ln p, documents that "
+            f"differ for {row['by_documents']:.0%}, dependence on the token before for {row['by_neighbours']:.0%}; "
+            f"{_about_verdict(row['verdict'])} "
             f"{_about_laws(family, row['k'], rows, laws)}"
         )
+
+
+def _about_verdict(verdict: str) -> str:
+    if verdict == "more than any one":
+        return "none of these alone is enough."
+    return f"what remains after {verdict.replace(' or ', ', or after ')} is within sampling error."
 
 
 def _about_laws(family: Family, k: int, rows: Sequence[dict[str, Any]], laws: Sequence[dict[str, Any]]) -> str:

@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rbptrack.stats import Interval, fieller, implied_se, percentiles, rounding_se, share_interval, studentized, welch
+from rbptrack.stats import (
+    Interval,
+    fieller,
+    implied_se,
+    percentiles,
+    rounding_se,
+    share_interval,
+    simultaneous,
+    studentized,
+    welch,
+)
 
 
 def test_a_share_of_documents_by_hand() -> None:
@@ -58,3 +68,12 @@ def test_a_studentized_interval_by_hand() -> None:
     assert 2.0 - skewed.low > skewed.high - 2.0 > 0.4  # t is skewed to the right, so the interval is to the left
     exact = studentized(2.0, 0.0, draws, se, level=0.8)
     assert (exact.low, exact.high) == (2.0, 2.0)
+
+
+def test_intervals_of_several_numbers_hold_all_at_once() -> None:
+    draws = np.random.default_rng(0).normal(size=(4000, 5))
+    low, high = simultaneous(draws, level=0.9)
+    assert ((low <= draws) & (draws <= high)).all(axis=1).mean() == pytest.approx(0.9, abs=0.005)
+    assert high == pytest.approx(stats.norm.ppf((1 + 0.9 ** (1 / 5)) / 2), abs=0.15)
+    same = np.repeat(draws[:, :1], 5, axis=1)
+    np.testing.assert_allclose(simultaneous(same, level=0.9)[1], percentiles(draws[:, 0], level=0.9)[1], atol=0.01)

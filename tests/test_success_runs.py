@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rbptrack.ranks import RankTable
-from rbptrack.stats.success_runs import Segments, count_windows, ladder
+from rbptrack.stats.success_runs import PositionBins, Segments, count_windows, ladder
 
 
 def table(documents: list[list[bool]], *, gaps: dict[int, int] | None = None) -> RankTable:
@@ -26,7 +26,8 @@ def table(documents: list[list[bool]], *, gaps: dict[int, int] | None = None) ->
 
 
 def counted(t: RankTable, lengths: list[int]):  # type: ignore[no-untyped-def]
-    return count_windows(t, Segments.of(t), k=1, lengths=lengths)
+    segments = Segments.of(t)
+    return count_windows(t, segments, PositionBins.of(t, segments, lengths), k=1, lengths=lengths)
 
 
 def test_windows_by_hand() -> None:
@@ -81,3 +82,12 @@ def test_counts_of_two_runs_pool() -> None:
     a, b = counted(table([[1, 1, 0]]), [1, 2]), counted(table([[1, 0, 0]]), [1, 2])
     np.testing.assert_array_equal((a + b).successes, [[3, 1]])
     np.testing.assert_array_equal((a + b).windows, [[6, 4]])
+
+
+def test_a_share_that_drifts_with_position_by_hand() -> None:
+    rng = np.random.default_rng(2)
+    hits = rng.random((200, 4)) < [0.9, 0.5, 0.8, 0.4]  # four positions, each a bin of its own
+    c = counted(table([list(row) for row in hits]), [1, 2])
+    share = hits.mean(axis=0)
+    found = np.exp(ladder(c, np.ones((1, 200))).position[0])
+    assert found == pytest.approx([hits.mean(), (share[:-1] * share[1:]).mean()])

@@ -36,7 +36,15 @@ if TYPE_CHECKING:
         fit_length_laws,
         success_by_length,
     )
-    from rbptrack.stats.intervals import Interval, fieller, percentiles, share_interval, studentized, welch
+    from rbptrack.stats.intervals import (
+        Interval,
+        fieller,
+        percentiles,
+        share_interval,
+        simultaneous,
+        studentized,
+        welch,
+    )
     from rbptrack.stats.irreducible import Forecast, Irreducible, forecast, irreducible_term
     from rbptrack.stats.k_law import (
         KCurves,
@@ -83,6 +91,7 @@ if TYPE_CHECKING:
     from rbptrack.stats.smooth_entropy import rank_bins, smooth_parts
     from rbptrack.stats.success_runs import (
         Ladder,
+        PositionBins,
         Segments,
         WindowCounts,
         count_windows,
@@ -119,6 +128,7 @@ __all__ = [
     "NestedFit",
     "PointDiagnostics",
     "Pooled",
+    "PositionBins",
     "PositionCurves",
     "PowerLawFit",
     "RankFit",
@@ -188,6 +198,7 @@ __all__ = [
     "sampling_kl",
     "share_interval",
     "shares_of_fall",
+    "simultaneous",
     "size_factor_read_off",
     "smooth_parts",
     "studentized",

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.bootstrap import paired_covariance
-from rbptrack.stats.intervals import Interval, percentiles
+from rbptrack.stats.intervals import Interval, percentiles, simultaneous
 from rbptrack.stats.power_law import PowerLawFit, fit_power_law
 from rbptrack.stats.success_runs import Ladder, WindowCounts, ladder
 
-NULLS = ("independent", "documents", "markov")
+NULLS = ("independent", "position", "documents", "markov")
 """The nulls of `Ladder`, the simplest first."""
 
-_WORDS = {"documents": "documents", "markov": "neighbours"}
+_WORDS = {"position": "position", "documents": "documents", "markov": "neighbours"}
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class SuccessByLength:
         point: ln p, measured and by each null, (1, lengths).
         draws: the same in each bootstrap replicate, (replicates, lengths).
         level: nominal coverage of the intervals.
+        widening: of the intervals of tests, at least 1.
 
     """
 
@@ -45,6 +48,7 @@ class SuccessByLength:
     point: Ladder
     draws: Ladder
     level: float
+    widening: float = 1.0
 
     @property
     def log_p(self) -> FloatArray:
@@ -91,9 +95,29 @@ class SuccessByLength:
         """
         return bool(self.enough[j]) and self.lengths[j] > 2 and bool(self.point.measured[0, 0] < 0)
 
+    @cached_property
+    def _zero_inside(self) -> dict[str, FloatArray]:
+        """For each null, whether the interval of ln p_N minus its own has 0 in it, at each length that is tested.
+
+        The intervals hold at all tested lengths at once, so that looking at many N rejects no more often; they are
+        widened for few documents, by t over the normal quantile with as many as their unequal lengths are worth.
+        """
+        tested = [j for j in range(len(self.lengths)) if self.tested(j)]
+        found = {}
+        for null in NULLS if tested else ():
+            value = (self.point.measured - getattr(self.point, null))[0, tested]
+            draws = (self.draws.measured - getattr(self.draws, null))[:, tested]
+            low, high = simultaneous(draws, level=self.level)
+            inside = np.zeros(len(self.lengths), dtype=bool)
+            inside[tested] = (value + self.widening * (low - value) <= 0) & (
+                value + self.widening * (high - value) >= 0
+            )
+            found[null] = inside
+        return found
+
     def consistent(self, j: int) -> list[str]:
-        """The nulls whose distance to the measured ln p_N has an interval with 0 in it, in the order of `NULLS`."""
-        return [null for null in NULLS if self._holds_zero(self.draws.measured[:, j] - getattr(self.draws, null)[:, j])]
+        """The nulls from which ln p_N cannot be told, in the order of `NULLS`."""
+        return [null for null, inside in self._zero_inside.items() if inside[j]]
 
     def verdict(self, j: int) -> str:
         """In a word, the simplest null from which the measured share cannot be told; empty where none is tested."""
@@ -104,7 +128,7 @@ class SuccessByLength:
         consistent = self.consistent(j)
         if "independent" in consistent:
             return "independent"
-        return " or ".join(_WORDS[null] for null in consistent) or "more than either"
+        return " or ".join(_WORDS[null] for null in consistent) or "more than any one"
 
     def columns(self, j: int) -> dict[str, Any]:
         """What is known of the j-th length as columns of a table; where it is refused, only counts and nulls."""
@@ -115,10 +139,6 @@ class SuccessByLength:
         row |= self.probability(j).columns("p") | self.ratio(j).columns("rho")
         row |= self.effective_length(j).columns("n_eff") | {"eta": self.eta(j)}
         return row | {f"by_{word}": self.explained(j, null) for null, word in _WORDS.items()}
-
-    def _holds_zero(self, draws: FloatArray) -> bool:
-        low, high = percentiles(draws, level=self.level)
-        return low <= 0 <= high
 
     def _exp(self, value: float, draws: FloatArray) -> Interval:
         low, high = percentiles(draws, level=self.level)
@@ -149,7 +169,15 @@ def success_by_length(
         point=ladder(counts, np.ones((1, len(counts.tokens)))),
         draws=ladder(counts, weights),
         level=level,
+        widening=_widening(counts.tokens, level),
     )
+
+
+def _widening(tokens: FloatArray, level: float) -> float:
+    """T over normal quantile for (sum n)^2 / sum n^2 documents of n tokens, and their variance's n/(n - 1)."""
+    worth = max(float(tokens.sum()) ** 2 / float((tokens.astype(np.float64) ** 2).sum()), 2.0)
+    quantile = 0.5 + level / 2
+    return float(stats.t.ppf(quantile, worth - 1) / stats.norm.ppf(quantile) * np.sqrt(worth / (worth - 1)))
 
 
 @dataclass(frozen=True)

@@ -172,8 +172,9 @@ def k_curves(
 def beta_interval(counts: DocumentCounts, *, replicates: int, level: float) -> Interval:
     """Beta of one size over the k of the counts, with a studentized interval over at least 2 documents.
 
-    The standard error is the infinitesimal jackknife's: with c_k the slope's weight of ln y_k, document d moves beta by
-    I_d = sum_k c_k (h_dk - p_k n_d) / (y_k p_k n), h hits, n tokens, p_k = RBP_k; se^2 = sum_d I_d^2 D/(D - 1).
+    The standard error is the infinitesimal jackknife's (Efron 1982, chapter 6): with c_k the slope's weight of ln y_k,
+    document d moves beta by I_d = sum_k c_k (h_dk - p_k n_d) / (y_k p_k n), h hits, n tokens, p_k = RBP_k; se^2 =
+    sum_d I_d^2 D/(D - 1).
 
     Args:
         counts: per document, with 0 < RBP_k < 1 in every replicate.

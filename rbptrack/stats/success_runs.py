@@ -43,6 +43,67 @@ class Segments:
 
 
 @dataclass(frozen=True)
+class PositionBins:
+    """Where in their documents tokens and windows stand, in bins of positions: the same for all models of a text.
+
+    Source: the null beside arXiv 2510.20387, eqs. 6 to 8.
+
+    Attributes:
+        bin: of each token, (tokens,).
+        tokens: scored tokens by document and bin, (documents, bins).
+        starts: windows of each N by the bin that they start in, (documents, lengths, bins).
+        inside: tokens in each bin of a window of N that starts in a bin, the mean over windows, (lengths, bins, bins).
+
+    """
+
+    bin: IntArray
+    tokens: IntArray
+    starts: IntArray
+    inside: FloatArray
+
+    @classmethod
+    def of(cls, table: RankTable, segments: Segments, lengths: Sequence[int]) -> PositionBins:
+        """Bins that begin at 0, 1, 2, 4, 8 and 16 tokens, and where every sixteenth of the tokens is passed."""
+        position, document = table.column("position"), segments.document
+        passed = np.quantile(position, np.arange(1, 16) / 16).astype(np.int64) + 1
+        edges = np.unique(np.concatenate([[0, 1, 2, 4, 8, 16], passed]))
+        place = np.searchsorted(edges, position, side="right") - 1
+        bins, cell = len(edges), document * len(edges) + place
+        ends = np.append(np.flatnonzero(segments.begins)[1:], len(position))
+        lengths_of = np.diff(np.append(np.flatnonzero(segments.begins), len(position)))
+        left = np.repeat(ends, lengths_of) - np.arange(len(place))  # tokens from each to its segment's end
+        at = np.arange(int(position.max()) + 1)
+        last = np.append(edges[1:], np.iinfo(np.int64).max)
+        starts, inside = [], []
+        for n in lengths:
+            begin = left >= n
+            starts.append(np.bincount(cell[begin], minlength=segments.documents * bins).reshape(-1, bins))
+            windows = np.bincount(position[begin], minlength=len(at))
+            overlap = np.minimum(at[:, None] + n, last) - np.maximum(at[:, None], edges)
+            total = np.add.reduceat(windows[:, None] * np.clip(overlap, 0, None), np.minimum(edges, len(at) - 1))
+            inside.append(total / np.maximum(np.add.reduceat(windows, np.minimum(edges, len(at) - 1)), 1)[:, None])
+        tokens = np.bincount(cell, minlength=segments.documents * bins).reshape(-1, bins)
+        return cls(place, tokens, np.stack(starts, axis=1), np.stack(inside))
+
+    def log_shares(self, weights: FloatArray, hits: FloatArray, tokens: FloatArray) -> FloatArray:
+        """Ln p_N if tokens hit independently, as often as tokens of their bin do, (replicates, lengths).
+
+        Args:
+            weights: of the documents, (replicates, documents).
+            hits: by document and bin, (documents, bins).
+            tokens: likewise.
+
+        """
+        tiny = np.finfo(np.float64).tiny
+        rate = np.log(np.maximum(weights @ hits, tiny) / np.maximum(weights @ tokens, tiny))  # (replicates, bins)
+        found = []
+        for starts, inside in zip(np.moveaxis(self.starts, 1, 0), self.inside, strict=True):
+            windows = weights @ starts
+            found.append(np.log((windows * np.exp(rate @ inside.T)).sum(axis=1) / windows.sum(axis=1)))
+        return np.stack(found, axis=1)
+
+
+@dataclass(frozen=True)
 class WindowCounts:
     """Counts per document for one k.
 
@@ -55,6 +116,9 @@ class WindowCounts:
         followed: hits that another scored token follows, (documents,).
         both: hits that another hit follows, (documents,).
         runs: distinct runs of hits of length >= N, (documents, len(lengths)).
+        position_hits: hits by document and bin of positions, (documents, bins).
+        position_tokens: tokens likewise.
+        positions: the bins.
 
     """
 
@@ -66,11 +130,15 @@ class WindowCounts:
     followed: IntArray
     both: IntArray
     runs: IntArray
+    position_hits: IntArray
+    position_tokens: IntArray
+    positions: PositionBins
 
     def __add__(self, other: WindowCounts) -> WindowCounts:
         """Counts of two runs over the same documents, pooled."""
-        names = [f.name for f in fields(self) if f.name != "lengths"]
-        return WindowCounts(self.lengths, **{n: getattr(self, n) + getattr(other, n) for n in names})
+        names = [f.name for f in fields(self) if f.name not in ("lengths", "positions")]
+        sums = {n: getattr(self, n) + getattr(other, n) for n in names}
+        return WindowCounts(self.lengths, positions=self.positions, **sums)
 
     @property
     def shuffled(self) -> FloatArray:
@@ -82,7 +150,9 @@ class WindowCounts:
         return np.asarray(np.where(possible, np.exp(log_share), 0.0) * self.windows)
 
 
-def count_windows(table: RankTable, segments: Segments, *, k: int, lengths: Sequence[int]) -> WindowCounts:
+def count_windows(
+    table: RankTable, segments: Segments, positions: PositionBins, *, k: int, lengths: Sequence[int]
+) -> WindowCounts:
     """Count windows of each N in `lengths` per document, from run lengths L: sum of max(L - N + 1, 0).
 
     Source: arXiv 2510.20387, eqs. 6 to 8.
@@ -106,6 +176,11 @@ def count_windows(table: RankTable, segments: Segments, *, k: int, lengths: Sequ
         followed=hits - np.bincount(document[hit & ends], minlength=size),
         both=np.bincount(run_document, weights=run_length - 1, minlength=size),
         runs=np.column_stack([np.bincount(run_document[run_length >= n], minlength=size) for n in lengths]),
+        position_hits=np.bincount(
+            document * positions.tokens.shape[1] + positions.bin, weights=hit, minlength=positions.tokens.size
+        ).reshape(positions.tokens.shape),
+        position_tokens=positions.tokens,
+        positions=positions,
     )
 
 
@@ -116,6 +191,7 @@ class Ladder:
     Attributes:
         measured: share of windows that succeed.
         independent: RBP_k^N.
+        position: independent hits whose share drifts with the position in the document.
         documents: hits anywhere in their document: a mixture over documents.
         markov: RBP_k q^(N-1), q the share of hits among tokens that follow a hit: a first-order chain.
 
@@ -123,6 +199,7 @@ class Ladder:
 
     measured: FloatArray
     independent: FloatArray
+    position: FloatArray
     documents: FloatArray
     markov: FloatArray
 
@@ -147,6 +224,7 @@ def ladder(counts: WindowCounts, weights: FloatArray) -> Ladder:
         return Ladder(
             measured=np.log(successes / windows),
             independent=n * log_p,
+            position=counts.positions.log_shares(weights, counts.position_hits, counts.position_tokens),
             documents=np.log(shuffled / windows),
             markov=log_p + np.where(n > 1, (n - 1) * log_q, 0.0),
         )
