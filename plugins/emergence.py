@@ -190,8 +190,8 @@ class Emergence(Analyzer):
         if tested:
             failing, more = sum(v != "independent" for v in tested), tested.count("more than any one")
             report.headline = (
-                f"independence fails in {failing} of {len(tested)} cases of model, dataset, k and N > 2; in {more} none "
-                "of position, documents and neighbours accounts for it"
+                f"independence fails in {failing} of {len(tested)} cases of model, dataset, k and N > 2; in {more} "
+                "none of position, documents and neighbours accounts for it"
             )
         report.add_metrics("alpha_n{N}/{family}/{dataset}/rbp_{k}", laws, "alpha")
         largest = {(r["family"], r["dataset"]): r["size"] for r in rows}  # rows ascend in S
