@@ -30,7 +30,6 @@ from rbptrack.analysis import (
     rbp_name,
     read_families,
     shared_columns,
-    style,
 )
 from rbptrack.stats import (
     LawValues,
@@ -52,6 +51,12 @@ _FILLS = {
     DEVIATES: (COLOURS[1], "///"),
     INVERSE: (COLOURS[3], "xxx"),
 }
+_EACH_K = "What each k is, from k = 1 to |V|."
+_SIGNAL = "|α| over its standard error; the law is visible above {snr:g} (dashed)."
+_R2 = (
+    "Lines: R² observed; bands: R² that noise and the usual scatter between models would leave if the law were true "
+    "({level:.0%})."
+)
 KEY = shared_columns("dataset", "family", "k")
 COLUMNS = {
     "summary": shared_columns("dataset", "family")
@@ -164,18 +169,9 @@ class NoiseFloor(Analyzer):
         report.notes += map(self._sentence, judged)
         strips = {f"{j.family.name} / {j.family.dataset}": (j.table["k"], list(j.table["verdict"])) for j in judged}
         report.drawings = {
-            "verdict_of_each_k": Drawing(
-                draw_verdicts(strips, _FILLS, ylabel="family / dataset"), "What each k is, from k = 1 to |V|."
-            ),
-            "signal_to_noise": Drawing(
-                self._draw_signal(judged),
-                f"|α| over its standard error; the law is visible above {self.snr:g} (dashed).",
-            ),
-            "r2_observed_and_expected": Drawing(
-                _draw_r2(judged),
-                "Lines: R² observed; bands: R² that noise and the usual scatter between models "
-                f"would leave if the law were true ({self.level:.0%}).",
-            ),
+            "verdict_of_each_k": Drawing(draw_verdicts(strips, _FILLS, ylabel="family / dataset"), _EACH_K),
+            "signal_to_noise": Drawing(self._draw_signal(judged), _SIGNAL.format(snr=self.snr)),
+            "r2_observed_and_expected": Drawing(_draw_r2(judged), _R2.format(level=self.level)),
         }
         return report
 
@@ -200,9 +196,7 @@ class NoiseFloor(Analyzer):
         """All k together; None with fewer than 5 sizes, which cannot tell a bend from scatter."""
         if len(family.s) < _LEAST_SIZES or not ks:
             return None
-        columns = [found.of(rbp_name(k)) for k in ks]
-        y, draws = np.stack([c[0] for c in columns], axis=1), np.stack([c[1] for c in columns], axis=2)
-        return fit_surface(family.s, ks, y, draws, level=self.level)
+        return fit_surface(family.s, ks, *found.of_ks(ks), level=self.level)
 
     def _judge(self, law: PowerLawFit, k: int, surface: Surface | None, rng: np.random.Generator) -> dict[str, Any]:
         """Verdict and numbers of one k."""
@@ -250,23 +244,19 @@ class NoiseFloor(Analyzer):
         beyond = table[table["k"] > star]
         text = f"{family}: alpha is visible (at least {self.snr:g} standard errors) at every k up to {star:,}"
         text += f" (|V| = {family.vocab_size:,})."
-        if star == 0:
-            text = f"{family}: alpha is not visible even at k = 1."
+        text = text if star else f"{family}: alpha is not visible even at k = 1."
         deviating = table[(table["k"] <= star) & (table["verdict"] != HOLDS)]
         if len(deviating):
             where = k_ranges(deviating["k"], table["k"])
             text += f" The points leave a straight line by more than noise at {where}."
         if len(beyond):
-            parts = [
-                f"{verdict} at {k_ranges(rows['k'], table['k'])}"
-                for verdict, rows in beyond.groupby("verdict", sort=False)
-            ]
+            verdicts = beyond.groupby("verdict", sort=False)["k"]
+            parts = [f"{verdict} at {k_ranges(ks, table['k'])}" for verdict, ks in verdicts]
             fewest = int(beyond["misses"].iloc[0])
             text += f" Beyond, with {fewest:,} misses or fewer in the best model: {'; '.join(parts)}."
         if np.isfinite(judged.p):
-            text += (
-                f" One test over all k: {'some k depart' if judged.p < 0.05 else 'no departure'} (p = {judged.p:.2g})."
-            )
+            said = "some k depart" if judged.p < 0.05 else "no departure"
+            text += f" One test over all k: {said} (p = {judged.p:.2g})."
         else:
             text += f" Whether the law bends cannot be told from {len(family.s)} sizes."
         if judged.documents and judged.documents[0]["share"] > 0.1:
@@ -277,12 +267,11 @@ class NoiseFloor(Analyzer):
     def _draw_signal(self, judged: list[Judged]) -> Figure:
         curves = [Curve(j.family.dataset, j.family.name, j.family.name, j.table["k"], j.table["snr"]) for j in judged]
         highest = max(float(j.table["snr"].replace(np.inf, np.nan).max()) for j in judged)
-        with style():
-            figure, axes = curve_panels(curves, xlabel="k", ylabel="|α| / its standard error", sharey=True)
-            for ax in axes:
-                ax.axhline(self.snr, ls="--", lw=1, color="#57606a")
-            log_axis(axes[0].yaxis, low=0.7, high=max(highest, self.snr) * 1.6)
-            return figure
+        figure, axes = curve_panels(curves, xlabel="k", ylabel="|α| / its standard error", sharey=True)
+        for ax in axes:
+            ax.axhline(self.snr, ls="--", lw=1, color="#57606a")
+        log_axis(axes[0].yaxis, low=0.7, high=max(highest, self.snr) * 1.6)
+        return figure
 
 
 def _focus(table: pd.DataFrame) -> int:
@@ -296,9 +285,8 @@ def _summary_row(judged: Judged) -> dict[str, Any]:
     table, star = judged.table, judged.k_star
     beyond = table[table["k"] > star]["verdict"]
     at = table[table["k"] == star]["misses"]
-    row = judged.family.keys | {"k*": star, "|V|": judged.family.vocab_size}
+    row = judged.family.keys | {"k*": star, "|V|": judged.family.vocab_size, "p": judged.p}
     row["misses"] = int(at.iloc[0]) if len(at) else 0
-    row["p"] = judged.p
     return row | {"beyond k*": str(beyond.mode().iloc[0]) if len(beyond) else ""}
 
 
@@ -307,8 +295,6 @@ def _draw_r2(judged: list[Judged]) -> Figure:
     for family, table in ((j.family, j.table) for j in judged):
         edges = table["r2_low"], table["r2_high"]
         curves.append(Curve(family.dataset, family.name, family.name, table["k"], table["r2"], *edges))
-    with style():
-        figure, axes = curve_panels(curves, xlabel="k", ylabel="R² of the fit on log axes", sharey=True)
-        lowest = min(float(j.table["r2"].min()) for j in judged)
-        axes[0].set_ylim(max(0.0, lowest - 0.02), 1.003)
-        return figure
+    figure, axes = curve_panels(curves, xlabel="k", ylabel="R² of the fit on log axes", sharey=True)
+    axes[0].set_ylim(max(0.0, min(float(j.table["r2"].min()) for j in judged) - 0.02), 1.003)
+    return figure

@@ -190,11 +190,10 @@ class Position(Analyzer):
                 curve = Curve(str(dataset), str(name), f"{name}, {metric}", x, rows["alpha"])
                 options = {"ls": line, "marker": ".", "ms": 5, "lw": 1.4}
                 curves.append(replace(curve, low=rows["alpha_low"], high=rows["alpha_high"], options=options))
-        with style():
-            xlabel, ylabel = "position in the document, tokens", "α within the bin"
-            figure, axes = curve_panels(curves, xlabel=xlabel, ylabel=ylabel, legend=_LEGEND, sharey=True)
-            axes[0].set_ylim(min(0.0, float(shown["alpha"].min()) * 1.3), float(shown["alpha"].max()) * 1.4)
-            return figure
+        xlabel, ylabel = "position in the document, tokens", "α within the bin"
+        figure, axes = curve_panels(curves, xlabel=xlabel, ylabel=ylabel, legend=_LEGEND, sharey=True)
+        axes[0].set_ylim(min(0.0, float(shown["alpha"].min()) * 1.3), float(shown["alpha"].max()) * 1.4)
+        return figure
 
 
 def _bin_cells(family: Family, curves: PositionCurves) -> list[dict[str, int]]:

@@ -1,61 +1,48 @@
 """The law in size: -ln RBP_k = A * S**-alpha per family, dataset and k, and the same for cross-entropy.
 
-Figures in the manner of the paper's figures 3 to 6 (arXiv 2510.20387).
+The figures are those of the paper, 3 to 6 (arXiv 2510.20387).
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
 
 from rbptrack.analysis import (
     CE,
     Analyzer,
     BadInput,
-    Curve,
     Drawing,
-    Family,
     FamilyLaw,
     LawReader,
     Report,
     Runs,
-    curve_panels,
+    SizeUnit,
+    draw_against_k,
     draw_laws,
-    law_axis_label,
+    equally_trained,
+    interval_cells,
     law_cells,
-    log_grid,
     parse_rbp_name,
-    rbp_ks,
+    pooled_families,
     rbp_name,
     shared_columns,
     short_number,
-    style,
 )
 from rbptrack.stats import (
-    FloatArray,
-    PowerLawFit,
     Verdict,
     compare_forms,
-    fit_power_law,
     forecast,
     forms_in_words,
     huber_alpha,
     leave_largest_out,
     point_diagnostics,
-    pool,
 )
 
-SIZE_LABELS = {
-    "non_embedding_params": "S, non-embedding parameters",
-    "total_params": "S, all parameters",
-    "training_flops": "S, training FLOPs (6 S D)",
-}
 KEY = shared_columns("dataset", "family", "metric")
 K_OR_0 = {"k": "of RBP_k; 0 for CE"}
+ALPHA = shared_columns("alpha", "alpha_low", "alpha_high")
 COLUMNS = {
     "laws": KEY
     | {
@@ -84,8 +71,8 @@ COLUMNS = {
     },
     "points": KEY
     | K_OR_0
-    | shared_columns("size")
     | {
+        "size": "the size as published",
         "S": "size, in the unit of the option size",
         "y": "CE in nats, or -ln RBP_k",
         "se_ln_y": "sampling error of ln y (document bootstrap)",
@@ -96,7 +83,7 @@ COLUMNS = {
     "fits": KEY
     | K_OR_0
     | {"sizes": "number of sizes m"}
-    | shared_columns("alpha", "alpha_low", "alpha_high")
+    | ALPHA
     | {
         "alpha_se": "its standard error",
         "alpha_huber": "by Huber's loss: a check",
@@ -125,12 +112,9 @@ COLUMNS = {
         "alpha": "the family's own exponent",
         "shrunk": "drawn towards the mean by as much as it is uncertain",
     },
-    "equal_tokens": KEY
-    | {"tokens": "training tokens of all models fitted", "sizes": "how many models"}
-    | shared_columns("alpha", "alpha_low", "alpha_high"),
+    "equal_tokens": KEY | {"tokens": "training tokens of every model fitted", "sizes": "how many models"} | ALPHA,
 }
 _NOTABLE = 0.02  # relative change of alpha by one size that is worth a sentence
-_LEGEND = 1.4  # inches
 
 
 @dataclass(kw_only=True)
@@ -163,63 +147,30 @@ class PowerLaw(Analyzer):
 
     def analyze(self, runs: Runs) -> Report:
         """Fit every family x dataset that has at least 3 sizes."""
-        self._check()
+        if any(s <= 0 for s in self.forecast):
+            raise BadInput(f"analyzer.forecast: sizes must be above 0; got {self.forecast}")
         report = Report(summary="laws")
-        reader = LawReader(
-            ks=self._curve_ks,
-            asked=self.ks,
-            sizes=self._sizes,
-            size_name=self.size,
-            level=self.level,
-            replicates=self.replicates,
-        )
+        reader = LawReader(self.ks, self.curve_points, self._unit, level=self.level, replicates=self.replicates)
         laws = reader.read(runs, report.notes)
         if not laws:
             raise report.nothing_found("no measurement to fit")
         shown = [one for one in laws if one.metric in (CE, *map(rbp_name, self.ks))]
         forms = {one.path: compare_forms(one.law.s, one.law.y, one.law.covariance) for one in shown}
-        self._tables(report, laws, shown, forms)
+        self._tables(report, laws, forms)
         for one in shown:
-            report.metrics |= {f"{name}/{one.path}": value for name, value in law_cells(one.law).items()}
+            report.metrics |= {f"{quantity}/{one.path}": value for quantity, value in law_cells(one.law).items()}
         report.headline = _headline(shown)
         for path in dict.fromkeys(one.family.path for one in shown):
             report.notes += self._sentences([one for one in shown if one.family.path == path], forms)
         self._drawings(report, laws)
         return report
 
-    def _check(self) -> None:
-        if self.size not in SIZE_LABELS:
-            raise BadInput(f"analyzer.size={self.size}: expected one of {', '.join(SIZE_LABELS)}")
-        if self.size == "training_flops" and not self.training_tokens:
-            raise BadInput("analyzer.size=training_flops needs tokens: '+analyzer.training_tokens={pythia-*: 3e11}'")
-        if any(s <= 0 for s in self.forecast):
-            raise BadInput(f"analyzer.forecast: sizes must be above 0; got {self.forecast}")
+    @property
+    def _unit(self) -> SizeUnit:
+        return SizeUnit(self.size, self.training_tokens)
 
-    def _curve_ks(self, family: Family) -> list[int]:
-        """Every k that a law is fitted at."""
-        if not family.vocab_size:  # imported without ranks: what was logged is all there is
-            return family.logged_ks
-        grid = log_grid(family.vocab_size, per_decade=self.curve_points)
-        return sorted({*grid.tolist(), *(k for k in self.ks if k <= family.vocab_size)})
-
-    def _trained_on(self, family: Family) -> FloatArray:
-        """Training tokens per size, (m,); NaN where no pattern fits the model's name."""
-
-        def known(models: pd.Series) -> float:
-            found = [t for pattern, t in self.training_tokens.items() if fnmatchcase(str(models.iloc[0]), pattern)]
-            return found[0] if found else float("nan")
-
-        return family.rows.groupby("non_embedding_params", sort=True)["model"].agg(known).to_numpy(dtype=np.float64)
-
-    def _sizes(self, family: Family) -> FloatArray:
-        """S in the unit of the option size, (m,); NaN where it is not known."""
-        if self.size == "training_flops":
-            return 6 * family.s * self._trained_on(family)
-        return family.s if self.size == "non_embedding_params" else family.column(self.size)
-
-    def _tables(
-        self, report: Report, laws: list[FamilyLaw], shown: list[FamilyLaw], forms: Mapping[str, Verdict]
-    ) -> None:
+    def _tables(self, report: Report, laws: list[FamilyLaw], forms: Mapping[str, Verdict]) -> None:
+        shown = [one for one in laws if one.path in forms]
         report.add_table("laws", (_rounded(one, forms[one.path]) for one in shown), COLUMNS["laws"])
         report.add_table("forms", (row for one in shown for row in _forms(one, forms[one.path])), COLUMNS["forms"])
         report.add_table("points", (row for one in shown for row in _points(one)), COLUMNS["points"])
@@ -228,7 +179,8 @@ class PowerLaw(Analyzer):
         if self.pool:
             report.add_table("pooled", self._pooled(shown, report.notes), COLUMNS["pooled"])
         if self.training_tokens:
-            report.add_table("equal_tokens", self._equal_tokens(shown, report.notes), COLUMNS["equal_tokens"])
+            equal = equally_trained(shown, self._unit, report.notes, level=self.level)
+            report.add_table("equal_tokens", (_equal_row(*one) for one in equal), COLUMNS["equal_tokens"])
 
     def _forecasts(self, shown: list[FamilyLaw]) -> Iterator[dict[str, Any]]:
         for one in shown:
@@ -240,30 +192,10 @@ class PowerLaw(Analyzer):
                 yield one.keys | row | {"irreducible_weight": found.weight, "refused": found.refused}
 
     def _pooled(self, shown: list[FamilyLaw], notes: list[str]) -> Iterator[dict[str, Any]]:
-        for dataset, metric in dict.fromkeys((one.family.dataset, one.label) for one in shown):
-            group = [one for one in shown if (one.family.dataset, one.label) == (dataset, metric)]
-            if len(group) < 3:
-                notes.append(f"{metric} on {dataset}: {len(group)} families, pooling needs 3.")
-                continue
-            found = pool([one.law.alpha for one in group], [one.law.se for one in group], level=self.level)
+        for found, group in pooled_families(shown, notes, level=self.level):
             common = {"mean": found.mean, "mean_low": found.low, "mean_high": found.high, "between": found.between}
             for one, shrunk in zip(group, found.shrunk, strict=True):
                 yield one.keys | common | {"alpha": one.law.alpha, "shrunk": float(shrunk)}
-
-    def _equal_tokens(self, shown: list[FamilyLaw], notes: list[str]) -> Iterator[dict[str, Any]]:
-        for one in shown:
-            trained = self._trained_on(one.family)
-            values, times = np.unique(trained[np.isfinite(trained)], return_counts=True)
-            if not len(values) or times.max() < 3:
-                text = f"{one.family}: no 3 models are known to be trained on equally many tokens."
-                notes += [text] * (text not in notes)
-                continue
-            tokens = values[times.argmax()]
-            kept, whole = trained == tokens, one.law
-            covariance = whole.covariance[np.ix_(kept, kept)]
-            law = fit_power_law(whole.s[kept], whole.y[kept], covariance=covariance, level=self.level)
-            row = {"tokens": tokens, "sizes": law.points}
-            yield one.keys | row | {"alpha": law.alpha, "alpha_low": law.low, "alpha_high": law.high}
 
     def _sentences(self, mine: list[FamilyLaw], forms: Mapping[str, Verdict]) -> Iterator[str]:
         """Of one family: the exponents; then the form that the points support, and the size that decides most."""
@@ -296,16 +228,13 @@ class PowerLaw(Analyzer):
         )
         fitted = {one.metric for one in laws}
         for metric in [m for m in [*map(rbp_name, self.ks), CE] if m in fitted]:
-            mine = {(one.family.name, one.family.dataset): one.law for one in laws if one.metric == metric}
-            every = {(one.family.name, one.family.dataset) for one in laws}
-            figure = draw_laws(mine, every, xlabel=SIZE_LABELS[self.size], ylabel=law_axis_label(metric))
+            figure = draw_laws(laws, metric, xlabel=self._unit.label)
             report.drawings[f"{metric}_against_size"] = Drawing(figure, "" if report.drawings else caption)
         alphas, r2s = [one.law.alpha for one in laws], [one.law.r2 for one in laws]
-        figure, axes = _against_k(laws, "alpha", "α")
+        figure, axes = draw_against_k(laws, "alpha", ylabel="α")
         axes[0].set_ylim(min(0.0, *alphas) * 1.1, max(alphas) * 1.25)  # intervals that explode near |V| are cut off
-        text = "Exponent at each k, with its interval; dashed: cross-entropy's."
-        report.drawings["alpha_against_k"] = Drawing(figure, text)
-        figure, axes = _against_k(laws, "r2", "R² of the fit on log axes")
+        report.drawings["alpha_against_k"] = Drawing(figure, "Exponent and its interval; dashed: cross-entropy's.")
+        figure, axes = draw_against_k(laws, "r2", ylabel="R² of the fit on log axes")
         axes[0].set_ylim(max(0.0, min(r2s) - 0.03), 1.005)
         report.drawings["r2_against_k"] = Drawing(figure)
 
@@ -313,71 +242,38 @@ class PowerLaw(Analyzer):
 def _rounded(one: FamilyLaw, form: Verdict) -> dict[str, Any]:
     """The row for the terminal: texts, rounded."""
     law, left_out = one.law, leave_largest_out(one.law.s, one.law.y)
-    return one.keys | {
-        "alpha": f"{law.alpha:.4f}",
-        "95 % interval": f"{law.low:.3f} .. {law.high:.3f}",
-        "R^2": f"{law.r2:.4f}",
-        "sizes": law.points,
-        "largest, left out": "" if np.isnan(left_out) else f"{left_out:+.1%}",
-        "form": form.known,
-    }
+    row = {"alpha": f"{law.alpha:.4f}", "95 % interval": f"{law.low:.3f} .. {law.high:.3f}", "R^2": f"{law.r2:.4f}"}
+    shown = "" if np.isnan(left_out) else f"{left_out:+.1%}"
+    return one.keys | row | {"sizes": law.points, "largest, left out": shown, "form": form.known}
 
 
 def _forms(one: FamilyLaw, verdict: Verdict) -> Iterator[dict[str, Any]]:
-    found, nothing = verdict.irreducible, float("nan")
     for form in verdict.fits:
         row = {"form": form.form, "preferred": form.form == verdict.preferred, "aicc": form.aicc}
-        row |= {"alpha": form.values["alpha"], "alpha_se": form.se["alpha"], "E": form.values.get("E", nothing)}
-        tested = found if form.form == "M1" else None
-        for name, part in (
-            ("E_low", "e_low"),
-            ("E_high", "e_high"),
-            ("share_low", "share_low"),
-            ("share_high", "share_high"),
-        ):
-            row[name] = getattr(tested, part) if tested else nothing
-        yield one.keys | row | {"starts_agree": form.agreed, "p_irreducible": tested.p if tested else nothing}
+        row |= {"alpha": form.values["alpha"], "alpha_se": form.se["alpha"], "starts_agree": form.agreed}
+        if found := verdict.irreducible if form.form == "M1" else None:
+            row |= {"E_low": found.e_low, "E_high": found.e_high, "p_irreducible": found.p}
+            row |= {"share_low": found.share_low, "share_high": found.share_high}
+        yield one.keys | {"E": form.values.get("E", float("nan"))} | row
 
 
 def _points(one: FamilyLaw) -> Iterator[dict[str, Any]]:
     found = point_diagnostics(one.law)
     for i, label in enumerate(one.family.labels):
-        row = {"k": _k_or_0(one), "size": label, "S": float(one.law.s[i]), "y": float(one.law.y[i])}
+        row = {"k": parse_rbp_name(one.metric) or 0, "size": label, "S": float(one.law.s[i]), "y": float(one.law.y[i])}
         row |= {"se_ln_y": float(found.se_ln_y[i]), "residual": float(found.residual[i])}
         yield one.keys | row | {"alpha_without": float(found.alpha_without[i]), "influence": float(found.influence[i])}
 
 
 def _fit_row(one: FamilyLaw) -> dict[str, Any]:
     law = one.law
-    row = {"k": _k_or_0(one), "sizes": law.points} | law_cells(law)
+    row = {"k": parse_rbp_name(one.metric) or 0, "sizes": law.points} | law_cells(law)
     row |= {"alpha_se": law.se, "alpha_huber": huber_alpha(law.s, law.y), "A": float(np.exp(law.log_a))}
     return one.keys | row | {"tau": law.tau, "left_out_error": leave_largest_out(law.s, law.y)}
 
 
-def _k_or_0(one: FamilyLaw) -> int:
-    return parse_rbp_name(one.metric) or 0
-
-
-def _against_k(laws: list[FamilyLaw], quantity: str, label: str) -> tuple[Figure, list[Any]]:
-    """The paper's figure 6: alpha or R^2 against k, cross-entropy's as a dashed line; and the axes."""
-    curves = []
-    for path, family in sorted({one.family.path: one.family for one in laws}.items()):
-        found = {one.metric: one.law for one in laws if one.family.path == path}
-        by_k = {k: found[rbp_name(k)] for k in rbp_ks(found)}
-        curve = Curve(family.dataset, family.name, f"{family.name}, RBP$_k$", [*by_k], _each(by_k, quantity))
-        if quantity == "alpha":
-            curve = replace(curve, low=_each(by_k, "low"), high=_each(by_k, "high"))
-        curves.append(curve)
-        if CE in found and by_k:
-            ends, value = [min(by_k), max(by_k)], getattr(found[CE], quantity)
-            dashed = Curve(family.dataset, family.name, f"{family.name}, CE", ends, [value, value])
-            curves.append(replace(dashed, options={"ls": "--", "lw": 1.1}))
-    with style():
-        return curve_panels(curves, xlabel="k", ylabel=label, legend=_LEGEND, sharey=True)
-
-
-def _each(laws: Mapping[int, PowerLawFit], quantity: str) -> list[float]:
-    return [getattr(law, quantity) for law in laws.values()]
+def _equal_row(one: FamilyLaw, tokens: float) -> dict[str, Any]:
+    return one.keys | {"tokens": tokens, "sizes": one.law.points} | interval_cells(one.law)
 
 
 def _headline(shown: list[FamilyLaw]) -> str:

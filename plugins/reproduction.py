@@ -21,7 +21,6 @@ from rbptrack.analysis import (
     log_grid,
     panels,
     rbp_ks,
-    rbp_name,
     read_families,
     shared_columns,
     style,
@@ -145,8 +144,7 @@ class Reproduction(Analyzer):
         """Rows for every size that Table 1 lists."""
         if len(self._ks(family)) < 3:
             return
-        columns = [found.metrics.index(rbp_name(k)) for k in self._ks(family)]
-        y, draws = found.values[:, columns], found.draws[:, :, columns]  # (m, ks), (m, replicates, ks)
+        y, draws = found.of_ks(self._ks(family))  # (m, ks), (m, replicates, ks)
         every = np.array(self._ks(family))
         even = log_grid(len(every)) - 1  # places of k even in ln k
         for i, label in enumerate(family.labels):

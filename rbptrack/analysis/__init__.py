@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from rbptrack.analysis.contract import COLUMNS, Analyzer, Drawing, Report, Runs, Table, Unreadable
 from rbptrack.analysis.families import KEYS, Family, families, interval_columns, read_families
-from rbptrack.analysis.tables import LAW_COLUMNS, k_ranges, law_cells, shared_columns
+from rbptrack.analysis.sizes import SizeUnit
+from rbptrack.analysis.tables import LAW_COLUMNS, interval_cells, k_ranges, law_cells, shared_columns
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.ranks import (
     CE,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         Curve,
         curve_panels,
         dataset_panels,
+        draw_against_k,
         draw_laws,
         draw_verdicts,
         law_axis_label,
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
         size_axis,
         style,
     )
-    from rbptrack.analysis.laws import FamilyLaw, LawReader
+    from rbptrack.analysis.laws import FamilyLaw, LawReader, equally_trained, pooled_families
 
 __all__ = [
     "CE",
@@ -72,18 +74,22 @@ __all__ = [
     "RbptrackError",
     "Report",
     "Runs",
+    "SizeUnit",
     "Table",
     "Unreadable",
     "colour_and_marker",
     "curve_panels",
     "dataset_panels",
+    "draw_against_k",
     "draw_laws",
     "draw_verdicts",
+    "equally_trained",
     "error_bars",
     "families",
     "gradient",
     "grid",
     "grid_of",
+    "interval_cells",
     "interval_columns",
     "k_ranges",
     "law_axis_label",
@@ -96,6 +102,7 @@ __all__ = [
     "panel_per",
     "panels",
     "parse_rbp_name",
+    "pooled_families",
     "rbp_ks",
     "rbp_name",
     "read_families",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from rbptrack.analysis.figures import colour_and_marker, legend_of_all, log_axis, panel_per, panels, style
-from rbptrack.ranks import CE, parse_rbp_name
-from rbptrack.stats import PowerLawFit
+from rbptrack.analysis.laws import FamilyLaw
+from rbptrack.ranks import CE, parse_rbp_name, rbp_ks, rbp_name
 
 
 class FamilyStyle(NamedTuple):
@@ -76,7 +76,7 @@ class Curve:
 def curve_panels(
     curves: Sequence[Curve], *, xlabel: str, ylabel: str, legend: float = 0.0, **options: Any
 ) -> tuple[Figure, list[Any]]:
-    """A figure with one panel per dataset, its x axis logarithmic, and one colour per family; and its axes.
+    """A figure in the common style, one panel per dataset, its x axis logarithmic, one colour per family; and its axes.
 
     Args:
         curves: what to draw, in the order of the legend.
@@ -86,22 +86,23 @@ def curve_panels(
         options: of `panel_per`.
 
     """
-    figure, panels = dataset_panels(
-        ((curve.family, curve.dataset) for curve in curves), **({"legend": legend} if legend else {}), **options
-    )
-    for ax, dataset, families in panels:
-        colours = {family.name: family.colour for family in families}
-        for curve in (one for one in curves if one.dataset == dataset):
-            colour = colours[curve.family]
-            ax.plot(curve.x, curve.y, label=curve.label, color=colour, **{"lw": 1.5, **curve.options})
-            if curve.low is not None and curve.high is not None:
-                ax.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.15, lw=0)
-        ax.set(xlabel=xlabel, ylabel=ylabel, xscale="log")
-        if not legend:
-            ax.legend(fontsize=8)
-    if legend:
-        legend_of_all(figure, legend=legend)
-    return figure, [ax for ax, *_ in panels]
+    with style():
+        figure, panels = dataset_panels(
+            ((curve.family, curve.dataset) for curve in curves), **({"legend": legend} if legend else {}), **options
+        )
+        for ax, dataset, families in panels:
+            colours = {family.name: family.colour for family in families}
+            for curve in (one for one in curves if one.dataset == dataset):
+                colour = colours[curve.family]
+                ax.plot(curve.x, curve.y, label=curve.label, color=colour, **{"lw": 1.5, **curve.options})
+                if curve.low is not None and curve.high is not None:
+                    ax.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.15, lw=0)
+            ax.set(xlabel=xlabel, ylabel=ylabel, xscale="log")
+            if not legend:
+                ax.legend(fontsize=8)
+        if legend:
+            legend_of_all(figure, legend=legend)
+        return figure, [ax for ax, *_ in panels]
 
 
 def law_axis_label(metric: str) -> str:
@@ -109,29 +110,27 @@ def law_axis_label(metric: str) -> str:
     return "CE, nats per token" if metric == CE else f"−ln RBP$_{{{parse_rbp_name(metric)}}}$"
 
 
-def draw_laws(
-    laws: Mapping[tuple[str, str], PowerLawFit], families: Iterable[tuple[str, str]], *, xlabel: str, ylabel: str
-) -> Figure:
+def draw_laws(laws: Sequence[FamilyLaw], metric: str, *, xlabel: str) -> Figure:
     """Points and laws on two logarithmic axes, as in figures 3 to 5 of arXiv 2510.20387.
 
     Args:
-        laws: by family and dataset.
-        families: (family, dataset) of all that have a panel and a colour, also where they have no law.
+        laws: of every metric: each of their families has a panel and a colour, also where it lacks this metric's law.
+        metric: `ce` or `rbp_<k>`.
         xlabel: what S is.
-        ylabel: what y is.
 
     """
+    found = {(one.family.name, one.family.dataset): one.law for one in laws if one.metric == metric}
     with style():
-        figure, shown = dataset_panels(families)
+        figure, shown = dataset_panels((one.family.name, one.family.dataset) for one in laws)
         for ax, dataset, styles in shown:
-            drawn = [(laws[one.name, dataset], one) for one in styles if (one.name, dataset) in laws]
+            drawn = [(found[one.name, dataset], one) for one in styles if (one.name, dataset) in found]
             for law, (name, colour, marker) in drawn:
                 line = np.geomspace(law.s.min(), law.s.max(), 50)
                 label = f"{name}: α = {law.alpha:.3f}, R² = {law.r2:.3f}"
                 error = 1.96 * np.sqrt(np.diag(law.covariance)) * law.y
                 ax.errorbar(law.s, law.y, yerr=error, fmt=marker, ms=4.5, color=colour, label=label)
                 ax.plot(line, law.predict(line), "-", lw=1.2, color=colour)
-            ax.set(xlabel=xlabel, ylabel=ylabel)
+            ax.set(xlabel=xlabel, ylabel=law_axis_label(metric))
             if drawn:
                 s, y = np.concatenate([law.s for law, _ in drawn]), np.concatenate([law.y for law, _ in drawn])
                 log_axis(ax.xaxis, low=s.min() / 1.5, high=s.max() * 1.5)
@@ -139,6 +138,29 @@ def draw_laws(
                 log_axis(ax.yaxis, low=y.min() / 1.12, high=y.max() * room)
                 ax.legend(loc="upper right", fontsize=8)
         return figure
+
+
+def draw_against_k(laws: Sequence[FamilyLaw], quantity: str, *, ylabel: str) -> tuple[Figure, list[Any]]:
+    """A quantity of laws against k, cross-entropy's as a dashed line, as in figure 6 of arXiv 2510.20387; and its axes.
+
+    Args:
+        laws: of RBP_k at many k, and of CE.
+        quantity: an attribute of `PowerLawFit`; alpha is drawn with its interval.
+        ylabel: what it is.
+
+    """
+    curves = []
+    for path, family in sorted({one.family.path: one.family for one in laws}.items()):
+        found = {one.metric: one.law for one in laws if one.family.path == path}
+        ks = rbp_ks(found)
+        values = {n: [getattr(found[rbp_name(k)], n) for k in ks] for n in (quantity, "low", "high")}
+        curve = Curve(family.dataset, family.name, f"{family.name}, RBP$_k$", ks, values[quantity])
+        curves.append(replace(curve, low=values["low"], high=values["high"]) if quantity == "alpha" else curve)
+        if CE in found and ks:
+            level = [getattr(found[CE], quantity)] * 2
+            dashed = Curve(family.dataset, family.name, f"{family.name}, CE", [ks[0], ks[-1]], level)
+            curves.append(replace(dashed, options={"ls": "--", "lw": 1.1}))
+    return curve_panels(curves, xlabel="k", ylabel=ylabel, legend=1.4, sharey=True)
 
 
 def draw_verdicts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,9 @@ import numpy as np
 
 from rbptrack.analysis.contract import Runs
 from rbptrack.analysis.families import Family, families, read_families
-from rbptrack.ranks import CE, DocumentCounts, FloatArray, metric_label, rbp_name, se_name
-from rbptrack.stats import PowerLawFit, fit_power_law, law_values, positive
+from rbptrack.analysis.sizes import SizeUnit
+from rbptrack.ranks import CE, DocumentCounts, log_grid, metric_label, rbp_name, se_name
+from rbptrack.stats import Pooled, PowerLawFit, fit_power_law, law_values, pool, positive
 
 
 @dataclass(frozen=True)
@@ -38,25 +39,23 @@ class FamilyLaw:
         return f"{self.family.path}/{self.metric}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class LawReader:
     """Fits the laws of CE and of RBP_k in every family that has at least 3 sizes.
 
     Attributes:
-        ks: the k of a family to fit at.
         asked: the k that were asked for: a note says where one of them has no law, and these are fitted to the logged
             metrics of measurements that came without ranks.
-        sizes: S of a family's models, (m,); NaN where it is not known.
-        size_name: what S is, for notes.
+        per_decade: how many other k per decade are fitted at.
+        unit: what S is.
         level: nominal coverage of the intervals.
         replicates: document bootstraps, drawn jointly for all sizes of a family.
 
     """
 
-    ks: Callable[[Family], Sequence[int]]
     asked: Collection[int]
-    sizes: Callable[[Family], FloatArray]
-    size_name: str
+    per_decade: int
+    unit: SizeUnit
     level: float
     replicates: int
 
@@ -64,7 +63,7 @@ class LawReader:
         """The laws, family by family; notes get a sentence for everything that is left out."""
 
         def load(family: Family, run_id: str) -> DocumentCounts:
-            return runs.document_counts(run_id, self.ks(family))
+            return runs.document_counts(run_id, self._ks(family))
 
         found: list[FamilyLaw] = []
         for family, counts in read_families(runs, load, notes, least=3):
@@ -75,10 +74,16 @@ class LawReader:
                 found += self._of_logged(family, notes)
         return found
 
+    def _ks(self, family: Family) -> list[int]:
+        if not family.vocab_size:  # imported without ranks: what was logged is all there is
+            return family.logged_ks
+        grid = log_grid(family.vocab_size, per_decade=self.per_decade)
+        return sorted({*grid.tolist(), *(k for k in self.asked if k <= family.vocab_size)})
+
     def _of_counts(self, family: Family, counts: Sequence[DocumentCounts], notes: list[str]) -> Iterator[FamilyLaw]:
-        sizes = self.sizes(family)
+        sizes = self.unit.of(family)
         if not np.isfinite(sizes).all():
-            notes.append(f"{family}: not fitted, {self.size_name} is not known for every model.")
+            notes.append(f"{family}: not fitted, {self.unit.name} is not known for every model.")
             return
         asked = set(map(rbp_name, self.asked))
         values = law_values(counts, replicates=self.replicates)
@@ -91,7 +96,7 @@ class LawReader:
                 notes.append(f"{family}: {label} is 0 or 1 (or nearly) for some size: no law is fitted to it.")
 
     def _of_logged(self, family: Family, notes: list[str]) -> list[FamilyLaw]:
-        found, sizes = [], self.sizes(family)
+        found, sizes = [], self.unit.of(family)
         for metric in [CE, *map(rbp_name, self.asked)]:
             logged, error = family.column(metric), np.nan_to_num(family.column(se_name(metric)))
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -106,3 +111,41 @@ class LawReader:
                 "logged) taken as independent between sizes."
             )
         return found
+
+
+def equally_trained(
+    laws: Sequence[FamilyLaw], unit: SizeUnit, notes: list[str], *, level: float
+) -> Iterator[tuple[FamilyLaw, float]]:
+    """The laws over the models of each family that were trained on equally many tokens, and how many.
+
+    Args:
+        laws: over all models of their families.
+        unit: knows the training tokens.
+        notes: gets a sentence, once, for a family without 3 such models.
+        level: nominal coverage of the intervals.
+
+    """
+    for one in laws:
+        trained, law = unit.trained_on(one.family), one.law
+        values, times = np.unique(trained[np.isfinite(trained)], return_counts=True)
+        if not len(values) or times.max() < 3:
+            text = f"{one.family}: no 3 models are known to be trained on equally many tokens."
+            notes += [text] * (text not in notes)
+            continue
+        tokens = float(values[times.argmax()])
+        kept = trained == tokens
+        covariance = law.covariance[np.ix_(kept, kept)]
+        equal = fit_power_law(law.s[kept], law.y[kept], covariance=covariance, level=level)
+        yield FamilyLaw(one.family, one.metric, equal), tokens
+
+
+def pooled_families(
+    laws: Sequence[FamilyLaw], notes: list[str], *, level: float
+) -> Iterator[tuple[Pooled, list[FamilyLaw]]]:
+    """The families of each dataset and metric taken together, 3 or more; notes say where there are fewer."""
+    for dataset, metric in dict.fromkeys((one.family.dataset, one.label) for one in laws):
+        group = [one for one in laws if (one.family.dataset, one.label) == (dataset, metric)]
+        if len(group) < 3:
+            notes.append(f"{metric} on {dataset}: {len(group)} families, pooling needs 3.")
+        else:
+            yield pool([one.law.alpha for one in group], [one.law.se for one in group], level=level), group

@@ -44,4 +44,9 @@ def law_cells(law: PowerLawFit | None) -> dict[str, float]:
     """The cells of `LAW_COLUMNS`; NaN where there is no law."""
     if law is None:
         return dict.fromkeys(LAW_COLUMNS, float("nan"))
-    return {"alpha": law.alpha, "alpha_low": law.low, "alpha_high": law.high, "r2": law.r2}
+    return interval_cells(law) | {"r2": law.r2}
+
+
+def interval_cells(law: PowerLawFit) -> dict[str, float]:
+    """The exponent and its interval: alpha, alpha_low, alpha_high."""
+    return {"alpha": law.alpha, "alpha_low": law.low, "alpha_high": law.high}
