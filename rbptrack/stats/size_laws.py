@@ -72,7 +72,8 @@ class LawValues:
     def of_ks(self, ks: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """-ln RBP_k, (m, ks), and its replicates, (m, replicates, ks)."""
         columns = [self.metrics.index(rbp_name(k)) for k in ks]
-        return self.values[:, columns], self.draws[:, :, columns]
+        # Contiguous, so that sums over them are taken in the same order whatever k are asked for.
+        return np.ascontiguousarray(self.values[:, columns]), np.ascontiguousarray(self.draws[:, :, columns])
 
     def fit(self, metric: str, s: npt.ArrayLike, *, level: float = 0.95) -> PowerLawFit | None:
         """The law of one metric over sizes s, (m,); None where there is none (`fit_law`)."""
