@@ -43,9 +43,11 @@ from rbptrack.stats import (
     fit_power_law,
     fit_ranks,
     goodness_of_fit,
-    information_se,
+    information_covariance,
     integral_approximation,
     log_sums,
+    lognormal_trend,
+    mu_over_sigma,
     sampling_kl,
     vuong,
 )
@@ -135,12 +137,12 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "dataset": "the dataset",
         "family": "the family",
         "quantity": "what changes with S",
-        "sizes": "sizes where it is identified",
-        "slope": "mu/sigma per unit of ln S; for the others minus the exponent alpha of A S^-alpha",
-        "slope_low": "lower end of its interval, t distribution over scatter between sizes",
+        "sizes": "how many: every one",
+        "slope": "change per unit of ln S; of entropy and -ln RBP_1 minus the exponent alpha of A S^-alpha",
+        "slope_low": "lower end of its interval (scatter between models, sampling error; t distribution)",
         "slope_high": "upper end",
-        "r2": "of that line",
-        "r2_in_s": "of mu/sigma as a line in S instead of ln S",
+        "r2": "of a line in ln S through the sizes that have the quantity; of the law for alpha",
+        "r2_in_s": "of a line in S instead of ln S",
     },
 }
 
@@ -167,6 +169,7 @@ class Size:
         vuong: z of each candidate against the lognormal; empty without documents.
         floor: KL that sampling alone would give, nats per token.
         free: (beta, gamma), gamma free to be negative, (2,).
+        draws: the same in bootstrap replicates, (replicates, 2).
         low: lower ends of their intervals, (2,).
         high: upper ends, (2,).
         ratio: interval of mu/sigma.
@@ -179,6 +182,7 @@ class Size:
     vuong: dict[str, float]
     floor: float
     free: FloatArray
+    draws: FloatArray
     low: FloatArray
     high: FloatArray
     ratio: tuple[float, float]
@@ -244,7 +248,7 @@ class Lognormal(Analyzer):
         rows = [row for f, several in found for row in self._rows(f, several)]
         table = pd.DataFrame(rows)
         candidates = [row for f, several in found for row in self._candidate_rows(f, several)]
-        trends = [row for f, _ in found for row in self._trends(f, table)]
+        trends = [row for f, several in found for row in self._trends(f, several, table)]
         report.add_table("summary", _summary(table, found), COLUMNS["summary"])
         report.add_table("lognormal", table, COLUMNS["lognormal"])
         report.add_table("candidates", candidates, COLUMNS["candidates"])
@@ -296,18 +300,19 @@ class Lognormal(Analyzer):
             source = "documents"
         else:
             effect = _design_effect(rows)
-            se = information_se(free, support, tokens=histogram.num_tokens) * np.sqrt(effect)
-            draws = free + np.random.default_rng(0).normal(size=(4000, 1)) * se
+            covariance = effect * information_covariance(free, support, tokens=histogram.num_tokens)
+            rng = np.random.default_rng([0, int(rows["non_embedding_params"].iloc[0])])  # sizes apart: not paired
+            draws = rng.multivariate_normal(free, covariance, size=self.replicates)
             source = f"likelihood, design effect {effect:.1f}"
         low, high = np.percentile(draws, [tail, 100 - tail], axis=0)
-        ratio = _ratio(draws[draws[:, 1] > 0])
+        ratio = mu_over_sigma(draws[draws[:, 1] > 0])
         ends = tuple(np.percentile(ratio, [tail, 100 - tail])) if len(ratio) else (np.nan, np.nan)
         scores = {}
         if documents is not None:
             reference = fits["lognormal"]
             scores = {n: vuong(f, reference, documents, support) for n, f in fits.items() if n != "lognormal"}
         floor = sampling_kl(_best(fits), tokens=histogram.num_tokens)
-        return Size(histogram, fits, scores, floor, free, low, high, (float(ends[0]), float(ends[1])), source)
+        return Size(histogram, fits, scores, floor, free, draws, low, high, (float(ends[0]), float(ends[1])), source)
 
     def _rows(self, family: Family, sizes: list[Size]) -> list[dict[str, Any]]:
         rows = []
@@ -351,23 +356,21 @@ class Lognormal(Analyzer):
                 rows.append(row)
         return rows
 
-    def _trends(self, family: Family, table: pd.DataFrame) -> list[dict[str, Any]]:
-        """mu/sigma against ln S, and the exponents of the measured and the implied curves."""
+    def _trends(self, family: Family, sizes: list[Size], table: pd.DataFrame) -> list[dict[str, Any]]:
+        """Beta, gamma and mu/sigma against ln S, and the exponents of the measured and the implied curves."""
         mine = table[(table["dataset"] == family.dataset) & (table["family"] == family.name)]
-        rows = []
-        known = mine[mine["mu_over_sigma"].notna()]
-        if len(known) >= 3:
-            x, y = np.log(known["S"].to_numpy(float)), known["mu_over_sigma"].to_numpy(float)
-            line, plain = stats.linregress(x, y), stats.linregress(np.exp(x), y)
-            half = float(stats.t.ppf(0.5 + self.level / 2, len(x) - 2) * line.stderr)
-            row: dict[str, Any] = {"dataset": family.dataset, "family": family.name, "quantity": "mu_over_sigma"}
-            row |= {"sizes": len(x), "slope": float(line.slope), "slope_low": float(line.slope) - half}
-            row |= {"slope_high": float(line.slope) + half, "r2": float(line.rvalue**2)}
-            rows.append(row | {"r2_in_s": float(plain.rvalue**2)})
+        rows: list[dict[str, Any]] = []
         if len(mine) >= 3:
+            theta, draws = np.stack([size.free for size in sizes]), np.stack([size.draws for size in sizes])
+            trend = lognormal_trend(family.s, theta, draws, level=self.level)
+            slopes = {"beta": trend.beta, "gamma": trend.gamma, "mu_over_sigma": trend.mu_over_sigma}
+            for quantity, slope in slopes.items():
+                if slope:
+                    row = family.keys | {"quantity": quantity, "sizes": len(sizes)} | slope.columns("slope")
+                    rows.append(row | dict(zip(("r2", "r2_in_s"), _r2(mine, quantity), strict=True)))
             for quantity in ("entropy", "entropy_implied", "neg_log_p1", "neg_log_p1_implied"):
                 law = fit_power_law(mine["S"].to_numpy(float), mine[quantity].to_numpy(float), level=self.level)
-                row = {"dataset": family.dataset, "family": family.name, "quantity": quantity, "sizes": len(mine)}
+                row = family.keys | {"quantity": quantity, "sizes": len(mine)}
                 row |= {"slope": -law.alpha, "slope_low": -law.high, "slope_high": -law.low, "r2": law.r2}
                 rows.append(row | {"r2_in_s": np.nan})
         return rows
@@ -423,15 +426,14 @@ class Lognormal(Analyzer):
             )
         notes.append(text)
         here = {t["quantity"]: t for t in trends if (t["family"], t["dataset"]) == (family.name, family.dataset)}
-        known = m - len(limits)
         if "mu_over_sigma" in here:
             t = here["mu_over_sigma"]
             notes.append(
                 f"mu/sigma changes by {t['slope']:+.3f} ({t['slope_low']:+.3f} to {t['slope_high']:+.3f}) "
-                f"per unit of ln S over {t['sizes']} sizes (R^2 {t['r2']:.3f}; as a line in S {t['r2_in_s']:.3f})."
+                f"per unit of ln S at the middle of {t['sizes']} sizes, by lines through beta and gamma of every size."
             )
         else:
-            notes.append(f"How mu/sigma changes with S is not identifiable from {known} size(s) that have one.")
+            notes.append("How mu/sigma changes with S is not identifiable: gamma may be 0 at the middle of the sizes.")
         off_h = mine["entropy_implied"] - mine["entropy"]
         off_p = mine["neg_log_p1_implied"] / mine["neg_log_p1"] - 1
         text = (
@@ -517,9 +519,13 @@ def _only(family: Family, sizes: list[float]) -> Family:
     return Family(family.name, family.dataset, family.rows[family.rows["non_embedding_params"].isin(sizes)])
 
 
-def _ratio(theta: FloatArray) -> FloatArray:
-    """mu/sigma = (1 - beta)/sqrt(2 gamma)."""
-    return np.asarray((1 - theta[:, 0]) / np.sqrt(2 * theta[:, 1]))
+def _r2(table: pd.DataFrame, quantity: str) -> tuple[float, float]:
+    """R^2 of a line in ln S, and in S, over the sizes that have the quantity; NaN where they are fewer than 3."""
+    known = table[table[quantity].notna()]
+    if len(known) < 3:
+        return np.nan, np.nan
+    s, y = known["S"].to_numpy(float), known[quantity].to_numpy(float)
+    return tuple(float(stats.linregress(x, y).rvalue ** 2) for x in (np.log(s), s))  # type: ignore[return-value]
 
 
 def _design_effect(rows: pd.DataFrame) -> float:

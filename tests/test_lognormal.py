@@ -82,6 +82,8 @@ def test_without_stored_ranks_the_interval_comes_from_the_likelihood_and_says_so
     by_documents = Lognormal().analyze(whole).tables["lognormal"].frame.iloc[0]
     wider = (row["gamma_high"] - row["gamma_low"]) / (by_documents["gamma_high"] - by_documents["gamma_low"])
     assert wider == pytest.approx(np.sqrt(effect), rel=0.3)  # the synthetic tokens are independent: effect 1
+    ratio = [r["mu_over_sigma_high"] - r["mu_over_sigma_low"] for r in (row, by_documents)]
+    assert ratio[0] / ratio[1] == pytest.approx(wider, rel=0.3)  # 0.1 if errors of beta and gamma rise together
 
 
 def test_documents_that_differ_widen_the_interval() -> None:

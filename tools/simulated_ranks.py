@@ -14,10 +14,11 @@ from rbptrack.stats import (
     count_windows,
     document_weights,
     fit_k_law,
+    lognormal_trend,
     smooth_parts,
     success_by_length,
 )
-from tools.simulation import BOOTSTRAPS, Array, Design, Outcome, covers, experiment, grid
+from tools.simulation import BOOTSTRAPS, Array, Design, Outcome, covers, experiment, grid, sizes
 
 KS = log_grid(100)
 LENGTHS = [1, 2, 4, 8, 16, 32]
@@ -150,3 +151,30 @@ def parts(rng: np.random.Generator, design: Design) -> Outcome:
     half = 1.96 * np.sqrt((influence**2).sum(axis=0) * len(tokens) / (len(tokens) - 1))
     inside = np.abs(found - true_parts(design.tails)) <= half
     return dict(zip(("2 standard errors of H(P) cover", "of KL", "of -ln Z"), map(bool, inside[1:]), strict=True))
+
+
+@experiment(
+    "lognormal",
+    truth="beta and gamma are lines in ln S; errors correlated at -0.9",
+    claims={"95 % interval of gamma's change covers": 0.95, "of mu/sigma's change": 0.95},
+    designs=grid(tau=(0.0, 1.0), tails=("normal",), documents=(200,)),
+)
+def trends(rng: np.random.Generator, design: Design) -> Outcome:
+    """The lines of beta and gamma over sizes (lognormal); tau counts standard errors."""
+    s = sizes(design.m)
+    x = np.log(s) - np.log(s).mean()
+    truth = np.column_stack([0.8 + 0.03 * x, 0.06 + 0.004 * x])
+    root = np.linalg.cholesky([[1, -0.9], [-0.9, 1]]) * [[0.02], [0.004]]
+
+    def errors(count: int) -> Array:
+        shared, own = rng.standard_normal((count, 1, 2)), rng.standard_normal((count, len(s), 2))
+        return np.asarray((0.8 * shared + 0.6 * own) @ root.T)
+
+    estimate = truth + design.tau * rng.standard_normal(truth.shape) * [0.02, 0.004] + errors(1)[0]
+    found = lognormal_trend(s, estimate, estimate[:, None] + np.moveaxis(errors(BOOTSTRAPS), 0, 1), level=0.95)
+    change = -0.03 / np.sqrt(0.12) - 0.2 * 0.004 / 0.12**1.5
+    ratio = found.mu_over_sigma
+    return {
+        "95 % interval of gamma's change covers": covers(found.gamma.low, 0.004, found.gamma.high),
+        "of mu/sigma's change": covers(ratio.low, change, ratio.high) if ratio else None,
+    }

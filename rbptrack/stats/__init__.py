@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         worth_of_doubling,
     )
     from rbptrack.stats.law_forms import GATES, FormFit, Verdict, compare_forms, forms_in_words
+    from rbptrack.stats.lognormal_sizes import LognormalTrend, lognormal_trend, mu_over_sigma
     from rbptrack.stats.nested import NestedFit, fit_nested, pure_error
     from rbptrack.stats.noise_floor import alphas_without_documents, design_effect, expected_r2, largest_k_without_gap
     from rbptrack.stats.position import PositionCurves, position_curves, position_sums
@@ -83,7 +84,7 @@ if TYPE_CHECKING:
     from rbptrack.stats.rank_lognormal import (
         IntegralApproximation,
         fit_lognormal,
-        information_se,
+        information_covariance,
         integral_approximation,
         log_sums,
     )
@@ -125,6 +126,7 @@ __all__ = [
     "LawValues",
     "LengthLaw",
     "Limit",
+    "LognormalTrend",
     "NestedFit",
     "PointDiagnostics",
     "Pooled",
@@ -168,7 +170,7 @@ __all__ = [
     "huber_alpha",
     "implied_se",
     "independent_share",
-    "information_se",
+    "information_covariance",
     "integral_approximation",
     "irreducible_term",
     "k_curves",
@@ -179,8 +181,10 @@ __all__ = [
     "law_values",
     "leave_largest_out",
     "log_sums",
+    "lognormal_trend",
     "metric_draws",
     "metric_values",
+    "mu_over_sigma",
     "on_common_documents",
     "paired_covariance",
     "part_covariance",
@@ -227,6 +231,7 @@ _MODULES = (
     "answers",
     "rank_distributions",
     "rank_lognormal",
+    "lognormal_sizes",
     "rank_fit",
     "law_forms",
     "contrasts",

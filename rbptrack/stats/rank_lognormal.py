@@ -42,13 +42,14 @@ def fit_lognormal(sums: FloatArray, support: Support, *, start: FloatArray | Non
     return maximum_likelihood(log_features(support), -sums[..., 1:] / sums[..., :1], support.weight, start=start)
 
 
-def information_se(theta: FloatArray, support: Support, *, tokens: float) -> FloatArray:
-    """Standard errors of (beta, gamma) if `tokens` tokens were independent: from the Fisher information, (2,).
+def information_covariance(theta: FloatArray, support: Support, *, tokens: float) -> FloatArray:
+    """Covariance of (beta, gamma) if `tokens` tokens were independent: from the Fisher information, (2, 2).
 
-    Source: the inverse Fisher information of arXiv 2510.20387, eq. 9, in natural parameters.
+    Source: the inverse Fisher information of arXiv 2510.20387, eq. 9, in natural parameters. Their correlation is near
+    -1, so that an interval of mu/sigma needs all of it.
     """
     *_, covariance = _moments(log_features(support), theta[None], support.weight)
-    return np.asarray(np.sqrt(np.diag(np.linalg.inv(covariance[0])) / tokens))
+    return np.asarray(np.linalg.inv(covariance[0]) / tokens)
 
 
 def _moments(features: FloatArray, theta: FloatArray, weight: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
