@@ -40,7 +40,7 @@ def mu_over_sigma(theta: FloatArray) -> FloatArray:
 def lognormal_trend(s: FloatArray, theta: FloatArray, draws: FloatArray, *, level: float) -> LognormalTrend:
     """Fit beta and gamma as lines in ln S to every size, identified or not.
 
-    To leave some out would select by the answer. Ordinary least squares; the coefficients' covariance holds the sampling
+    To leave some out would select by the answer. Least squares; the coefficients' covariance holds the sampling
     covariance of all sizes (paired by document) and the scatter between models, a 2 x 2 matrix by the method of
     moments; t with m - 2 degrees of freedom. mu/sigma's change, -beta'/sqrt(2 gamma) - (1 - beta) gamma'/(2
     gamma)^(3/2), is taken over draws of the coefficients.
