@@ -10,7 +10,7 @@ from dataclasses import fields
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from rbptrack.analysis.contract import Report, Runs
+from rbptrack.analysis.contract import Report, Runs, question
 from rbptrack.config.schema import (
     Candidates,
     DatasetConfig,
@@ -219,5 +219,5 @@ def analyze(runs: Runs, analyzer: str, **options: object) -> ShownReport:
             raise BadInput(f"{analyzer} has no option {name}. Options: {', '.join(known) or 'none'}")
     found = cls(**options).analyze(runs)
     shown = ShownReport(**{f.name: getattr(found, f.name) for f in fields(found)})
-    shown.title = f"{analyzer}: {(cls.__doc__ or '').strip().splitlines()[0]}"
+    shown.title = f"{analyzer}: {question(cls)}"
     return shown

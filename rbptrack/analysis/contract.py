@@ -262,3 +262,8 @@ class Analyzer(ABC):
     @abstractmethod
     def analyze(self, runs: Runs) -> Report:
         """Read runs, return a report. Touches neither the store nor any global state."""
+
+
+def question(analyzer: type[Analyzer]) -> str:
+    """What an analyzer answers, as users see it: the first line of its docstring."""
+    return (analyzer.__doc__ or analyzer.name).strip().splitlines()[0]

@@ -13,7 +13,8 @@ from rbptrack.config.paths import plugin_folders
 from rbptrack.config.schema import FILTERS, AnalyzeConfig
 from rbptrack.console import complain, say
 from rbptrack.errors import RbptrackError
-from rbptrack.reporting.runner import analyze, show
+from rbptrack.reporting.runner import analyze
+from rbptrack.reporting.terminal import show
 from rbptrack.tracking import Connection, Reader, Writer
 
 

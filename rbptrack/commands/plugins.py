@@ -6,7 +6,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from rbptrack.analysis.contract import Analyzer
+from rbptrack.analysis.contract import question
 from rbptrack.commands.runner import OptionsCommand
 from rbptrack.config.paths import builtin_folder, config_packages
 from rbptrack.console import complain, say, say_wrapped, short_path
@@ -47,13 +47,9 @@ def _show(name: str, found: Plugins) -> None:
     elif Path(origin).is_absolute():
         origin = short_path(origin)
     say(f"{name}  ({origin}{' ' * bool(version)}{version})")
-    say_wrapped(f"  {_doc(cls)}", lines=2)
+    say_wrapped(f"  {question(cls)}", lines=2)
     given = " ".join(f"{f.name}={_default(f)}" for f in fields(cls)) or "none"
     say_wrapped(f"  options: {given}", lines=4)
-
-
-def _doc(cls: type[Analyzer]) -> str:
-    return (cls.__doc__ or "(no docstring)").strip().splitlines()[0]
 
 
 def _default(option: Field[Any]) -> object:

@@ -1,4 +1,4 @@
-"""Run analyzers over measurements, keep what they find in the store, and show it."""
+"""Run analyzers over measurements and keep what they find in the store."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
-from html import unescape
 from pathlib import Path
 
 import numpy as np
 
-from rbptrack.analysis.contract import Analyzer, Report, Runs
-from rbptrack.console import complain, say, say_wrapped, table
+from rbptrack.analysis.contract import Analyzer, Report, Runs, question
+from rbptrack.console import complain, say_wrapped
 from rbptrack.errors import RbptrackError
 from rbptrack.reporting.discovery import Plugins
 from rbptrack.reporting.files import DrawingProcess, ReportFiles
 from rbptrack.reporting.page import InlineFigure, Section, render
+from rbptrack.reporting.terminal import show_short
 from rbptrack.tracking import Writer
 from rbptrack.tracking.schema import analysis_tags
 
@@ -35,9 +35,6 @@ ORDER = (
     "compare",
 )
 """The paper's order, then what goes beyond it; analyzers that are not named follow by name."""
-
-
-_MOST_ROWS = 40  # of a table on the terminal
 
 
 @dataclass
@@ -79,37 +76,37 @@ def analyze(writer: Writer, runs: Runs, analyzer: Analyzer, *, folder: Path, swe
 
     """
     report = _compute(analyzer, runs)
-    return _log(writer, runs, _Job(analyzer, report, folder, ReportFiles(report, folder)), sweep)
+    return _log(writer, runs, _PendingReport(analyzer, report, folder, ReportFiles(report, folder)), sweep)
 
 
 def analyze_all(
     writer: Writer, runs: Runs, analyzers: Sequence[Analyzer], *, folder: Path, sweep: str = ""
 ) -> Findings:
     """Run several analyzers, each into folder/<its name>; prints each in short. A failure never stops the others."""
-    found, waiting, shown = Findings(), list[_Job](), False
+    found, waiting, shown = Findings(), list[_PendingReport](), False
 
     def finish(*, only_ready: bool) -> None:
         while waiting and (not only_ready or waiting[0].files.ready()):
-            job = waiting.pop(0)
-            with _caught(found, job.analyzer):
-                found.sections.append(_log(writer, runs, job, sweep)[0])
+            pending = waiting.pop(0)
+            with _caught(found, pending.analyzer):
+                found.sections.append(_log(writer, runs, pending, sweep)[0])
 
     with DrawingProcess() as drawer:
         for analyzer in analyzers:
             with _caught(found, analyzer):
                 report = _compute(analyzer, runs)
-                _show_short(analyzer, report, whole=not shown)
+                show_short(analyzer, report, whole=not shown)
                 shown = True
                 own = folder / analyzer.name
-                waiting.append(_Job(analyzer, report, own, ReportFiles(report, own, drawer=drawer)))
+                waiting.append(_PendingReport(analyzer, report, own, ReportFiles(report, own, drawer=drawer)))
             finish(only_ready=True)
         finish(only_ready=False)
     return found
 
 
 @dataclass(frozen=True)
-class _Job:
-    """An analysis whose figures may still be being drawn."""
+class _PendingReport:
+    """A report whose figures may not be drawn yet."""
 
     analyzer: Analyzer
     report: Report
@@ -122,10 +119,10 @@ def _compute(analyzer: Analyzer, runs: Runs) -> Report:
         return analyzer.analyze(runs)
 
 
-def _log(writer: Writer, runs: Runs, job: _Job, sweep: str) -> tuple[Section, str]:
+def _log(writer: Writer, runs: Runs, pending: _PendingReport, sweep: str) -> tuple[Section, str]:
     """The analysis as a run of its own, with everything under its folder."""
-    analyzer, report = job.analyzer, job.report
-    drawn = {name: InlineFigure(svg, report.drawings[name].caption) for name, svg in job.files.svgs().items()}
+    analyzer, report = pending.analyzer, pending.report
+    drawn = {name: InlineFigure(svg, report.drawings[name].caption) for name, svg in pending.files.svgs().items()}
     report.drawings.clear()  # megabytes each, and drawn by now
     scope = sweep or f"{len(runs)} measurements"
     tags = analysis_tags(analyzer.name, sweep, list(runs.frame["run_id"]))
@@ -134,10 +131,10 @@ def _log(writer: Writer, runs: Runs, job: _Job, sweep: str) -> tuple[Section, st
         writer.log(run_id, params={f.name: getattr(analyzer, f.name) for f in fields(analyzer)})
         writer.log(run_id, metrics=report.metrics)
         options = options_text(analyzer)
-        section = Section(analyzer.name, first_line(analyzer), options, report, drawn)
+        section = Section(analyzer.name, question(type(analyzer)), options, report, drawn)
         page = render(f"{analyzer.name}: {scope}", runs, [section], facts=[("store", writer.connection.shown)])
-        (job.folder / "report.html").write_text(page, encoding="utf-8")
-        writer.log_folder(run_id, job.folder)
+        (pending.folder / "report.html").write_text(page, encoding="utf-8")
+        writer.log_folder(run_id, pending.folder)
     except BaseException:
         writer.end(run_id, "FAILED")
         raise
@@ -162,54 +159,6 @@ def _caught(found: Findings, analyzer: Analyzer) -> Iterator[None]:
             traceback.print_exception(error)
 
 
-def show(section: Section) -> None:
-    """Print a report's summary table and its sentences."""
-    _show_table(section.about, section.report)
-    for note in section.report.notes:
-        say_wrapped(note)
-
-
-def _show_short(analyzer: Analyzer, report: Report, *, whole: bool) -> None:
-    """The first analyzer's table; a line or two of every other."""
-    if whole and report.summary:
-        _show_table(first_line(analyzer), report)
-        say("")
-    else:
-        counts = f"{len(report.tables)} tables, {len(report.drawings)} figures"
-        line = report.headline or next(iter(report.notes), counts)
-        say_wrapped(f"{analyzer.name}: {line}", lines=2)
-
-
-def _show_table(title: str, report: Report) -> None:
-    if report.summary:
-        frame = report.tables[report.summary].frame
-        rows = [[_text(value) for value in row] for row in frame.itertuples(index=False)]
-        words = [not all(_is_number(row[i]) for row in rows) for i in range(len(frame.columns))]
-        texts = words.index(False) if False in words else len(words)
-        cut = len(rows) - _MOST_ROWS
-        if cut > 1:
-            rows = rows[:_MOST_ROWS]
-        say("")
-        table(list(frame.columns), rows, title=unescape(title), text_columns=texts)
-        if cut > 1:
-            say(f"and {cut} more rows in the report")
-
-
-def first_line(analyzer: Analyzer) -> str:
-    """The first line of an analyzer's docstring."""
-    return (type(analyzer).__doc__ or analyzer.name).strip().splitlines()[0]
-
-
 def options_text(analyzer: Analyzer) -> str:
     """Its options as `key=value` words."""
     return " ".join(f"{f.name}={getattr(analyzer, f.name)}" for f in fields(analyzer)) or "none"
-
-
-def _is_number(text: str) -> bool:
-    return not text or text[0] in "+-.0123456789"
-
-
-def _text(value: object) -> str:
-    if isinstance(value, float):
-        return "" if value != value else f"{value:.4g}"
-    return str(value)

@@ -1,0 +1,54 @@
+"""Reports on the terminal: a table and sentences, or a line."""
+
+from __future__ import annotations
+
+from html import unescape
+
+from rbptrack.analysis.contract import Analyzer, Report, question
+from rbptrack.console import say, say_wrapped, table
+from rbptrack.reporting.page import Section
+
+_MOST_ROWS = 40  # of a table
+
+
+def show(section: Section) -> None:
+    """Print a report's summary table and its sentences."""
+    _show_table(section.about, section.report)
+    for note in section.report.notes:
+        say_wrapped(note)
+
+
+def show_short(analyzer: Analyzer, report: Report, *, whole: bool) -> None:
+    """The first analyzer's table; a line or two of every other."""
+    if whole and report.summary:
+        _show_table(question(type(analyzer)), report)
+        say("")
+    else:
+        counts = f"{len(report.tables)} tables, {len(report.drawings)} figures"
+        line = report.headline or next(iter(report.notes), counts)
+        say_wrapped(f"{analyzer.name}: {line}", lines=2)
+
+
+def _show_table(title: str, report: Report) -> None:
+    if report.summary:
+        frame = report.tables[report.summary].frame
+        rows = [[_text(value) for value in row] for row in frame.itertuples(index=False)]
+        words = [not all(_is_number(row[i]) for row in rows) for i in range(len(frame.columns))]
+        texts = words.index(False) if False in words else len(words)
+        cut = len(rows) - _MOST_ROWS
+        if cut > 1:
+            rows = rows[:_MOST_ROWS]
+        say("")
+        table(list(frame.columns), rows, title=unescape(title), text_columns=texts)
+        if cut > 1:
+            say(f"and {cut} more rows in the report")
+
+
+def _is_number(text: str) -> bool:
+    return not text or text[0] in "+-.0123456789"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.4g}"
+    return str(value)
