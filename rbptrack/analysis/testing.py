@@ -28,7 +28,7 @@ from omegaconf import OmegaConf
 
 from rbptrack.analysis.contract import COLUMNS, Analyzer, Report, Runs
 from rbptrack.errors import RbptrackError
-from rbptrack.ranks import RankTable
+from rbptrack.ranks import RankTable, rbp_name, se_name
 
 FORBIDDEN = ("mlflow", "torch", "transformers", "datasets")
 PUBLIC = ("rbptrack.analysis", "rbptrack.stats")
@@ -89,7 +89,7 @@ def _example(
     row |= {"vocab_size": VOCABULARY, "non_embedding_params": s, "total_params": 2 * s}
     row |= {"num_tokens": len(table), "num_documents": documents, "ce": table.ce, "ce_se": 0.01, "tie_rate": 0.0}
     row |= {"bits_per_byte": table.ce / np.log(2) / 4}
-    row |= {f"rbp_{k}": table.rbp(k) for k in (1, 10, 100)} | {f"rbp_{k}_se": 0.01 for k in (1, 10, 100)}
+    row |= {rbp_name(k): table.rbp(k) for k in (1, 10, 100)} | {se_name(rbp_name(k)): 0.01 for k in (1, 10, 100)}
     return row, table
 
 

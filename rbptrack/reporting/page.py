@@ -19,6 +19,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from rbptrack.analysis.contract import Report, Runs
+from rbptrack.ranks import parse_rbp_name
 from rbptrack.version import __version__
 
 _LONG = 20  # rows from which a table is folded
@@ -78,7 +79,7 @@ def render(
 
     """
     shown = ["model", "dataset", "non_embedding_params", "num_documents", "num_tokens", "ce", "ce_se"]
-    shown += [c for c in runs.frame.columns if c.startswith("rbp_") and not c.endswith("_se")]
+    shown += [c for c in runs.frame.columns if parse_rbp_name(c) is not None]
     identity = ["model", "dataset", "revision", "commit", "dtype", "sequence", "seq_len", "context"]
     identity += ["documents_hash", "software", "fingerprint", "run_id"]
     said = Counter(note for s in sections for note in dict.fromkeys(s.report.notes))

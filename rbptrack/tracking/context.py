@@ -1,4 +1,4 @@
-"""Who runs what, as MLflow's own tags say it: user, source, commit."""
+"""The user, the program and its commit, in the tags that MLflow's UI shows."""
 
 from __future__ import annotations
 

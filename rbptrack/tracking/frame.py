@@ -1,4 +1,4 @@
-"""The rows of `Runs.frame`, made of MLflow's runs."""
+"""From MLflow's runs to the rows of `Runs.frame`."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class LoggedRun:
 
     @classmethod
     def of(cls, run: Run) -> LoggedRun:
-        """From MLflow's own object."""
+        """Take over what MLflow's own object holds."""
         info, data = run.info, run.data
         return cls(info.run_id, str(info.run_name), info.start_time, data.params, data.metrics, data.tags)
 
 
 def from_database(database: Path, experiment_id: str) -> list[LoggedRun]:
-    """Every finished measurement of a local store, from its tables: MLflow's own search takes ten times as long.
+    """Read every finished measurement of a local store from its tables: MLflow's own search takes ten times as long.
 
     Raises:
         sqlite3.Error: the tables are not as MLflow 3 has them.
@@ -73,7 +73,7 @@ def from_database(database: Path, experiment_id: str) -> list[LoggedRun]:
 
 
 def row(run: LoggedRun) -> dict[str, Any]:
-    """One row of `Runs.frame`; what a run lacks is missing."""
+    """Make one row of `Runs.frame`; what the run lacks is missing there."""
     params, metrics, tags = MeasurementParams.read(run.params), run.metrics, run.tags
     numbers = (Metric.CE, se_name(Metric.CE), Metric.BITS_PER_BYTE, Metric.TIE_RATE)
     versions = {k.removeprefix(VERSIONS): v for k, v in sorted(run.params.items()) if k.startswith(VERSIONS)}
@@ -108,7 +108,7 @@ def row(run: LoggedRun) -> dict[str, Any]:
 
 
 def newest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row per fingerprint: a measurement that was forced again replaces the older one."""
+    """Keep one row per fingerprint: a measurement that was made again by force replaces the older one."""
     latest: dict[str, dict[str, Any]] = {}
     for each in sorted(rows, key=lambda r: r["started"]):
         latest[each["fingerprint"] or each["run_id"]] = each
@@ -116,12 +116,15 @@ def newest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def passing(rows: list[dict[str, Any]], chosen: FilterConfig, sweeps: Mapping[str, set[str]]) -> list[dict[str, Any]]:
-    """The rows that pass every filter; BadInput, with what there is, where none does.
+    """Keep the rows that pass every filter.
 
     Args:
         rows: of `row`.
         chosen: the filters.
         sweeps: run ids that each sweep asked for covers, whatever sweep they were measured in.
+
+    Raises:
+        BadInput: no row passes; the message lists what there is.
 
     """
     kept = rows

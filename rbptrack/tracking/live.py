@@ -1,4 +1,4 @@
-"""What a run shows while its cell is measured: progress, the machine's load, and that its process still lives."""
+"""Reports into a run while its cell is measured: progress, the machine's load, and that the process still lives."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from rbptrack.tracking.writer import Writer
 
 
 class Live:
-    """Reports about a running cell, from a thread of its own, so that no slow server holds up the model.
+    """Reports about a running cell from a thread of its own, so that a slow server does not hold up the model.
 
-    Metrics: `progress/tokens`, and by scored tokens as step `progress/ce` and `progress/rbp_1`, both over what is
-    measured so far; MLflow's system metrics (`system/...`).
+    It logs `progress/tokens`, and with scored tokens as step `progress/ce` and `progress/rbp_1`, both over what was
+    measured so far; and MLflow's system metrics (`system/...`).
 
     Args:
         writer: of the store where the run is.
@@ -55,7 +55,7 @@ class Live:
             self._thread.join(timeout=5.0)
 
     def add(self, part: RankTable) -> None:
-        """Count a part that was measured, or found on disk."""
+        """Count a part that was measured or found on disk."""
         with self._lock:
             self._tokens += len(part)
             self._nats -= float(part.column("logprob").astype(np.float64).sum())

@@ -48,12 +48,12 @@ class Reader:
         return found[0].run_id if found else None
 
     def measurements(self, fingerprint: str, *, status: str, limit: int | None = None) -> list[LoggedRun]:
-        """Measurements with this fingerprint and status, newest first."""
+        """Find the measurements with this fingerprint and status, newest first."""
         wanted = f"{tag_is(Tag.FINGERPRINT, fingerprint)} and attributes.status = '{status}'"
         return self.search(f"{tag_is(Tag.KIND, Kind.MEASUREMENT)} and {wanted}", limit=limit)
 
     def search(self, wanted: str, *, limit: int | None = None) -> list[LoggedRun]:
-        """Runs of the experiment that pass a filter in MLflow's words, newest first."""
+        """Find the runs of the experiment that pass a filter in MLflow's search syntax, newest first."""
         client, token = self.connection.open(), None
         runs: list[LoggedRun] = []
         with self.connection.explained():
@@ -71,16 +71,16 @@ class Reader:
                     return runs
 
     def run(self, run_id: str) -> LoggedRun:
-        """One run's params, metrics and tags."""
+        """Read one run's params, metrics and tags."""
         client = self.connection.open()
         with self.connection.explained():
             return LoggedRun.of(client.get_run(run_id))
 
     def runs(self, chosen: FilterConfig, *, run_ids: Sequence[str] = ()) -> Runs:
-        """Finished measurements as a table: those of run_ids, or all that pass the filters.
+        """Read finished measurements as a table: those of run_ids, or all that pass the filters.
 
         Raises:
-            BadInput: nothing passes; says what there is.
+            BadInput: no measurement passes; the message lists what there is.
 
         """
         if not self.connection.exists:
@@ -113,7 +113,7 @@ class Reader:
         return next((r.run_id for r in runs if r.tags.get(Tag.SWEEP) == sweep), None)
 
     def _sweep_runs(self, sweeps: Sequence[str]) -> dict[str, set[str]]:
-        """Run ids that each sweep covers, those included that it found already measured."""
+        """The run ids that each sweep covers, including measurements that it found there."""
         covered: dict[str, set[str]] = {}
         if sweeps:
             for run in self.search(tag_is(Tag.KIND, Kind.SWEEP)):
@@ -124,7 +124,7 @@ class Reader:
         return covered
 
     def record(self, run_id: str) -> Record:
-        """A finished measurement as it was recorded, without what belongs to this store or the measuring process."""
+        """Read a finished measurement as it was recorded, without what belongs to this store or to the process."""
         client = self.connection.open()
         with self.connection.explained():
             run = client.get_run(run_id)
@@ -141,7 +141,7 @@ class Reader:
         return record
 
     def ranks(self, run_id: str) -> RankTable:
-        """The rank table of a measurement."""
+        """Read the rank table of a measurement."""
         return RankTable.read(self.artifact(run_id, RANKS))
 
     def artifact_names(self, run_id: str) -> list[str]:
@@ -154,7 +154,7 @@ class Reader:
         return names
 
     def artifact(self, run_id: str, path: str) -> Path:
-        """A local copy of an artifact (the file itself where the store is local)."""
+        """Fetch an artifact: a local copy, or the file itself where the store is local."""
         here = Path(self.artifact_uri(run_id), path)
         if here.is_absolute() and here.exists():
             return here  # MLflow's own way asks the database several times for each file

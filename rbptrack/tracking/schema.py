@@ -1,4 +1,4 @@
-"""What a store's runs are called and hold: every tag, param and metric name that is written and read again.
+"""What a store's runs hold: the name of every tag, param and metric that is written and read again.
 
 Writers, readers, imports, the Python API, the UI's view and the synthetic store take the names from here, so that what
 one of them writes every other one finds.
@@ -16,7 +16,7 @@ from rbptrack.ranks import is_rbp_column, se_name
 from rbptrack.sources.fingerprint import SCORING_VERSION
 from rbptrack.version import __version__
 
-_SOURCES_CHARACTERS = 8000  # of an analysis's list of run ids; MLflow cuts no tag shorter
+_LONGEST_TAG = 8000  # characters that MLflow takes
 
 
 class Kind:
@@ -115,7 +115,7 @@ def sweep_tags(sweep: str, command: str) -> dict[str, str]:
 def analysis_tags(analyzer: str, sweep: str, run_ids: Sequence[str] = ()) -> dict[str, str]:
     """The tags of an analysis's run; run_ids are the measurements that it read."""
     tags = {Tag.KIND: Kind.ANALYSIS, Tag.ANALYZER: analyzer, Tag.SWEEP: sweep}
-    return tags | ({Tag.SOURCES: ",".join(run_ids)[:_SOURCES_CHARACTERS]} if run_ids else {})
+    return tags | ({Tag.SOURCES: ",".join(run_ids)[:_LONGEST_TAG]} if run_ids else {})
 
 
 def training_tags(family: str, dataset: str) -> dict[str, str]:

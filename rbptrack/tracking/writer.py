@@ -1,4 +1,4 @@
-"""Writing to a store: runs that begin and end, and what is logged into them."""
+"""Writing to a store: beginning and ending runs, and logging into them."""
 
 from __future__ import annotations
 

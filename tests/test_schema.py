@@ -1,0 +1,48 @@
+"""The names of the store: what one part of the program writes, every other one reads."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from rbptrack.config.compose import Composer
+from rbptrack.config.schema import Config, flat
+from rbptrack.tracking.schema import (
+    MeasurementParams,
+    Metric,
+    ResolvedParams,
+    analysis_tags,
+    is_result,
+    param_names,
+    software_versions,
+)
+
+
+def test_params_are_read_as_they_were_written() -> None:
+    text = {field.name: f"some {field.name}" for field in fields(MeasurementParams)}
+    integers = ("non_embedding_params", "total_params", "vocab_size", "num_documents", "seq_len", "context")
+    values = text | dict.fromkeys(integers, 12) | {"tf32": False, "training_tokens": 12}
+    params = MeasurementParams(**values)  # type: ignore[arg-type]
+    assert set(params.params()) == set(param_names().values())
+    assert MeasurementParams.read(params.params()) == params
+    assert MeasurementParams.read({"dataset.seq_len": "512.0", "model.repo": ""}).params() == {"dataset.seq_len": "512"}
+    assert MeasurementParams.unknown().params() == {}
+
+
+def test_what_is_not_resolved_stands_in_every_config() -> None:
+    """So that the params of the Python API, made of the schema, are those of the command line, made of its config."""
+    config: Config = Composer("config", []).compose_typed(["model=nano/6k", "dataset=pydocs"])
+    assert set(param_names().values()) - set(param_names(ResolvedParams).values()) <= set(flat(config))
+
+
+def test_names_of_others_results() -> None:
+    names = [Metric.CE, "ce_se", "rbp_10", "rbp_10_se", "tie_rate", "bits_per_byte", "num_tokens"]
+    assert all(map(is_result, names))
+    assert not any(map(is_result, ["model", "rbp_curve", "neg_log_rbp_1", "tokens_per_second", "rbp_0"]))
+
+
+def test_an_analysis_names_what_it_read_as_far_as_a_tag_holds() -> None:
+    tags = analysis_tags("power_law", "s", [f"{i:032x}" for i in range(1000)])
+    assert (tags["rbptrack.kind"], tags["rbptrack.analyzer"], tags["rbptrack.sweep"]) == ("analysis", "power_law", "s")
+    assert len(tags["rbptrack.sources"]) == 8000
+    assert "rbptrack.sources" not in analysis_tags("report", "s")
+    assert {"versions.torch", "versions.scoring"} < set(software_versions())
