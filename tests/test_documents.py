@@ -113,6 +113,7 @@ def test_what_is_wrong(change: dict[str, Any], file: str, words: str, tmp_path: 
 def test_the_cache_makes_a_thing_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RBPTRACK_CACHE", str(tmp_path / "cache"))
     made: list[int] = []
+    name = f"tokens/{'a' * 64}.parquet"
 
     def get() -> str:
         def make() -> str:
@@ -120,16 +121,43 @@ def test_the_cache_makes_a_thing_once(tmp_path: Path, monkeypatch: pytest.Monkey
             return "value"
 
         return cache.cached(
-            "kind/name", make=make, write=lambda v, p: p.write_text(v) and None, read=lambda p: p.read_bytes().decode()
+            name, make=make, write=lambda v, p: p.write_text(v) and None, read=lambda content: str(content, "utf-8")
         )
 
     assert [get(), get()] == ["value", "value"]
     assert made == [1]
-    assert cache.contents() == {"kind": (1, 5)}
-    (tmp_path / "cache/kind/name").write_bytes(b"\xff\xfe")  # damaged: made again
-    assert get() == "value"
-    assert len(made) == 2
-    cache.clear()
+    assert cache.contents() == {"tokens": (1, 5 + 32)}
+    path = tmp_path / "cache" / name
+    whole = path.read_bytes()
+    for bit in range(len(whole) * 8):  # damaged anywhere: made again
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << (bit % 8)
+        path.write_bytes(flipped)
+        assert get() == "value"
+        assert len(made) == bit + 2
+    made[:] = made[:2]
+    assert cache.clear()
+    assert not (tmp_path / "cache").exists()
     (tmp_path / "cache").write_text("a file where the folder belongs: nothing can be written")
     assert get() == "value"
     assert len(made) == 3
+
+
+def test_clearing_the_cache_removes_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder that the variable names may hold anything: the working folder, a thesis."""
+    thesis = {"thesis.tex": "all my work", "tokens/mine.parquet": "mine", "documents/ab.parquet": "mine", "x/y": "mine"}
+    for name, text in thesis.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RBPTRACK_CACHE", ".")
+    assert not cache.clear()  # nothing was cached here
+    cache.remember("commits/models--a--b@main", "0" * 40)
+    kept = f"tokens/{'0' * 64}.parquet"
+    cache.cached(kept, make=lambda: "x", write=lambda v, p: p.write_text(v) and None, read=lambda content: str(content))
+    assert (tmp_path / kept).exists()
+    assert cache.recall("commits/models--a--b@main") == "0" * 40
+    assert cache.clear()
+    left = {p.relative_to(tmp_path).as_posix(): p.read_text() for p in tmp_path.rglob("*") if p.is_file()}
+    assert left == thesis
+    assert not (tmp_path / "commits").exists()

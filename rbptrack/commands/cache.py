@@ -1,4 +1,4 @@
-"""`python -m rbptrack cache`: how large the cache of selections and tokenised corpora is, and emptying it."""
+"""`python -m rbptrack cache`: the size of the cache of documents and tokens, and removing it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from rbptrack.sources import cache
 
 USAGE = """python -m rbptrack cache [clear]
 
-Shows where the cache is and how large; clear empties it. It holds selections of hub datasets
-(documents), tokenised corpora (tokens) and the commits that revisions stood for, in the folder
-RBPTRACK_CACHE, or else in the system's place for caches. Everything in it is made again when it is
-needed. Weights are in the hub's own cache: hf cache ls, hf cache rm."""
+Shows where the cache is and how large; clear removes what rbptrack has put there, and nothing
+else. It holds selected texts of hub datasets (documents), tokenised corpora (tokens) and the
+commits that revisions stood for, in the folder RBPTRACK_CACHE, or else in the system's place for
+caches. Everything in it is made again when it is needed. Weights are in the hub's own cache:
+hf cache ls, hf cache rm."""
 
 
 @dataclass
@@ -30,8 +31,9 @@ def _cache(config: CacheConfig) -> int:
     found = cache.contents()
     total = sum(size for _, size in found.values())
     if config.action:
-        cache.clear()
-        say(f"cleared {cache.folder()}: {compact_bytes(total)}")
+        cleared = cache.clear()
+        place = cache.folder()
+        say(f"cleared {place}: {compact_bytes(total)}" if cleared else f"rbptrack has cached nothing in {place}")
         return 0
     say(str(cache.folder()))
     for kind, (number, size) in found.items():

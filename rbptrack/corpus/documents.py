@@ -206,8 +206,8 @@ def _write(documents: list[Document], path: Path) -> None:
     pq.write_table(table, path, compression="zstd")
 
 
-def _read(path: Path) -> list[Document]:
-    return list(_documents(pq.read_table(path)))
+def _read(content: memoryview) -> list[Document]:
+    return list(_documents(pq.read_table(pa.BufferReader(content))))
 
 
 def _documents(table: pa.Table) -> Iterator[Document]:

@@ -124,8 +124,8 @@ def _write(tokens: Tokens, path: Path) -> None:
     pq.write_table(table.replace_schema_metadata({"texts_hash": tokens.texts_hash}), path, compression="zstd")
 
 
-def _read(path: Path) -> Tokens:
-    table = pq.read_table(path).combine_chunks()
+def _read(content: memoryview) -> Tokens:
+    table = pq.read_table(pa.BufferReader(content)).combine_chunks()
 
     def column(name: str) -> IntArray:
         return np.asarray(table[name].combine_chunks().flatten())

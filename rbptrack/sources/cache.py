@@ -1,9 +1,13 @@
-"""Files that can be made again, in the user's cache folder: selections of hub datasets and tokenised corpora."""
+"""Files that can be made again, in the user's cache folder: selected documents of hub datasets and tokenised corpora.
+
+Each file ends with the SHA-256 of what stands before it, so that a damaged one is made again and never read.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
-import shutil
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,30 +18,40 @@ from platformdirs import user_cache_path
 
 T = TypeVar("T")
 
+_MARKER = ".rbptrack-cache"
+_MARKED = "rbptrack keeps files in this folder that it can make again; `python -m rbptrack cache clear` removes them.\n"
+# What is cached, by folder, with the names of its files. Nothing else is ever removed.
+_NAMES = {
+    "documents": re.compile(r"[0-9a-f]{64}\.parquet"),
+    "tokens": re.compile(r"[0-9a-f]{64}\.parquet"),
+    "commits": re.compile(r"(models|datasets)--.+@.+"),
+}
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
 
 def folder() -> Path:
     """Where cached files are kept: RBPTRACK_CACHE, else the system's place for caches."""
     return Path(os.environ.get("RBPTRACK_CACHE") or user_cache_path("rbptrack")).absolute()
 
 
-def cached(name: str, *, make: Callable[[], T], write: Callable[[T, Path], None], read: Callable[[Path], T]) -> T:
-    """What the cache holds under a name, made and written there first if it lacks it.
+def cached(name: str, *, make: Callable[[], T], write: Callable[[T, Path], None], read: Callable[[memoryview], T]) -> T:
+    """What the cache holds under a name; it is made and written there first if the cache lacks it.
 
-    Safe for several processes at once: one makes, the others wait for it. A file is there whole or not at all; one that
-    cannot be read is made again. Where the cache cannot be written (a full disk, no permission) things work without.
+    Several processes may ask at once: one makes it, the others wait. A file is there whole or not at all, and a damaged
+    one is made again. Where the cache cannot be written (a full disk, no permission), the value is made each time.
 
     Args:
-        name: path below the cache folder; it must change with everything that the content depends on.
+        name: path below the cache folder, `kind/name`; it must change with everything that the content depends on.
         make: the slow way to the value.
         write: writes the value to a path.
-        read: reads what `write` wrote; OSError or ValueError if it is damaged.
+        read: reads the bytes that `write` wrote; OSError or ValueError where they cannot be read.
 
     """
     path = folder() / name
     if (found := _read(path, read)) is not None:
         return found
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _prepare(path.parent)
         lock = FileLock(path.with_name(path.name + ".lock"))
         lock.acquire()
     except OSError:
@@ -49,6 +63,10 @@ def cached(name: str, *, make: Callable[[], T], write: Callable[[T, Path], None]
         unfinished = path.with_name(path.name + ".tmp")
         try:
             write(value, unfinished)
+            with unfinished.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").digest()
+            with unfinished.open("ab") as file:
+                file.write(digest)
             unfinished.replace(path)
         except OSError:
             unfinished.unlink(missing_ok=True)
@@ -57,38 +75,81 @@ def cached(name: str, *, make: Callable[[], T], write: Callable[[T, Path], None]
         lock.release()
 
 
-def _read(path: Path, read: Callable[[Path], T]) -> T | None:
+def _prepare(kind: Path) -> None:
+    """Make a folder of the cache, and mark the cache as ours."""
+    kind.mkdir(parents=True, exist_ok=True)
+    marker = kind.parent / _MARKER
+    if not marker.exists():
+        marker.write_text(_MARKED, encoding="utf-8")
+
+
+def _read(path: Path, read: Callable[[memoryview], T]) -> T | None:
     try:
-        return read(path) if path.exists() else None
+        return read(_verified(path)) if path.exists() else None
     except (OSError, ValueError):
         return None
 
 
+def _verified(path: Path) -> memoryview:
+    """The content of a cached file; ValueError if it is not what was written."""
+    content = memoryview(path.read_bytes())
+    content, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
+    if hashlib.sha256(content).digest() != digest:
+        raise ValueError(f"{path} is damaged")
+    return content
+
+
 def remember(name: str, text: str) -> None:
-    """Keep a line of text under a name, in place of what was there; where the cache cannot be written, don't."""
+    """Keep a line of text under a name, in place of what was there; nothing where the cache cannot be written."""
     path = folder() / name
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_text(text, encoding="utf-8")
+        _prepare(path.parent)
+        content = text.encode()
+        unfinished.write_bytes(content + hashlib.sha256(content).digest())
         unfinished.replace(path)
 
 
 def recall(name: str) -> str | None:
-    """What was remembered under a name."""
-    path = folder() / name
-    return path.read_text(encoding="utf-8").strip() if path.is_file() else None
+    """The text that `remember` kept under a name; None where there is none, or it is damaged."""
+    return _read(folder() / name, lambda content: str(content, "utf-8"))
 
 
 def contents() -> dict[str, tuple[int, int]]:
     """Number of files and their bytes, by kind (the folders below the cache folder)."""
-    found: dict[str, tuple[int, int]] = {}
-    for kind in sorted(p for p in folder().glob("*") if p.is_dir()):
-        sizes = [p.stat().st_size for p in kind.rglob("*") if p.is_file() and p.suffix not in (".lock", ".tmp")]
-        found[kind.name] = (len(sizes), sum(sizes))
+    found = {}
+    for kind in sorted(_NAMES):
+        sizes = [path.stat().st_size for path in _files(kind)]
+        if sizes:
+            found[kind] = (len(sizes), sum(sizes))
     return found
 
 
-def clear() -> None:
-    """Remove everything; it is made again where it is needed."""
-    shutil.rmtree(folder(), ignore_errors=True)
+def _files(kind: str) -> list[Path]:
+    """The files of a kind, without what belongs to somebody else."""
+    return [path for path in (folder() / kind).glob("*") if _NAMES[kind].fullmatch(path.name) and path.suffix != ".tmp"]
+
+
+def clear() -> bool:
+    """Remove what this module wrote, and nothing else; it is made again where it is needed.
+
+    Whatever folder RBPTRACK_CACHE names: files are removed only where this module has left its marker, and only those
+    with names that it gives; folders only where they are empty then.
+
+    Returns:
+        Whether there was a cache.
+
+    """
+    marker = folder() / _MARKER
+    if not marker.is_file():
+        return False
+    for kind, names in _NAMES.items():
+        for path in (folder() / kind).glob("*"):
+            if names.fullmatch(re.sub(r"(\.lock|(\.\d+)?\.tmp)$", "", path.name)) and path.is_file():
+                path.unlink(missing_ok=True)
+        with suppress(OSError):  # not there, or it holds other files
+            (folder() / kind).rmdir()
+    marker.unlink()
+    with suppress(OSError):
+        folder().rmdir()
+    return True
