@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +16,7 @@ import pytest
 import zstandard
 
 from rbptrack.config.schema import DatasetConfig, Sampling
-from rbptrack.corpus.documents import load_documents
+from rbptrack.corpus.documents import Document, load_documents
 from rbptrack.errors import BadInput
 from rbptrack.sources import cache
 from rbptrack.sources.pin import of_dataset
@@ -161,3 +163,66 @@ def test_clearing_the_cache_removes_nothing_else(tmp_path: Path, monkeypatch: py
     left = {p.relative_to(tmp_path).as_posix(): p.read_text() for p in tmp_path.rglob("*") if p.is_file()}
     assert left == thesis
     assert not (tmp_path / "commits").exists()
+
+
+LINES = "".join(json.dumps({"text": f"text number {i}", "n": i}) + "\n" for i in range(5000)).encode()
+DAMAGED: dict[str, tuple[bytes, str]] = {
+    "empty.jsonl": (b"", r"empty\.jsonl is empty"),
+    "blank.jsonl": (b"\n\n", "has no field text"),
+    "cut.jsonl.gz": (gzip.compress(LINES)[:5000], r"cut\.jsonl\.gz is damaged or not complete: Compressed file ended"),
+    "cut.jsonl.zst": (
+        zstandard.compress(LINES)[:3000],
+        r"cut\.jsonl\.zst is damaged or not complete: the comp",
+    ),
+    "plain.jsonl.zst": (LINES, r"plain\.jsonl\.zst is damaged or not complete"),
+    "cut.jsonl": (LINES[:-10], r"cannot be read from .*cut\.jsonl: JSON parse error"),
+    "latin.jsonl": (
+        b'{"text": "caf\xe9"}\n',
+        r"latin\.jsonl: it is not UTF-8 text .*; convert it, for example with iconv",
+    ),
+    "latin.txt": (b"caf\xe9", r"latin\.txt: it is not UTF-8 text"),
+    "latin.csv": (b"text\ncaf\xe9\n", r"latin\.csv: it is not UTF-8 text"),
+    "ragged.csv": (b"text,b\na,1\nb,2,3\n", r"ragged\.csv: Error tokenizing data"),
+    "cut.parquet": (b"PAR1", r"cut\.parquet: Parquet file size is 4 bytes"),
+    "list.jsonl": (b'{"text": ["a", "b"]}\n', "field text holds a list, not text; dataset.fields must name"),
+    "dict.jsonl": (b'{"text": {"a": "b"}}\n', "field text holds a dict, not text"),
+    "bool.jsonl": (b'{"text": true}\n', "field text holds a bool, not text"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_files_are_refused_in_a_line(name: str, tmp_path: Path) -> None:
+    content, words = DAMAGED[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadInput, match=words) as refused:
+        load(CONFIG, str(tmp_path / name))
+    assert "\n" not in str(refused.value)
+
+
+def test_several_compressed_frames_are_one_file(tmp_path: Path) -> None:
+    half = len(LINES) // 2 + LINES[len(LINES) // 2 :].index(b"\n") + 1
+    path = tmp_path / "two.jsonl.zst"
+    path.write_bytes(zstandard.compress(LINES[:half]) + zstandard.compress(LINES[half:]))
+    assert len(load(CONFIG, str(path))) == 5000
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(BadInput, match="not complete"):
+        load(CONFIG, str(path))
+
+
+def test_numbers_are_text(tmp_path: Path) -> None:
+    (tmp_path / "n.jsonl").write_bytes(LINES)
+    assert [fields for _, fields in load(replace(CONFIG, fields=["n"], head=2), str(tmp_path / "n.jsonl"))] == [
+        ("0",),
+        ("1",),
+    ]
+
+
+def test_a_document_that_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rbptrack.corpus import tokens
+
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=24_000_000_000))
+    book = Document("book", ("x" * 300_000_000,))
+    with pytest.raises(BadInput, match=r"document book has 300,000,000 characters: .*about 75 GB of memory, and 24 GB"):
+        list(tokens._batches([Document("short", ("x",)), book]))
+    many = [Document(str(i), ("x" * 300_000,)) for i in range(10)]
+    assert [len(batch) for batch in tokens._batches(many)] == [3, 3, 3, 1]

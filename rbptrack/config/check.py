@@ -16,8 +16,12 @@ from rbptrack.config.schema import (
     ModelConfig,
     SequenceRule,
     SweepConfig,
+    TrackingConfig,
 )
 from rbptrack.errors import BadInput
+
+_MAX_THREADS = 1024  # far more than helps, and as many as systems let a process start
+_LEAST_EVERY = 0.1  # seconds between two reports to the tracking store
 
 
 def typed(composed: DictConfig) -> Any:
@@ -36,6 +40,8 @@ def typed(composed: DictConfig) -> Any:
         _check_engine(config.engine)
     if isinstance(config, SweepConfig):
         _check_launch(config.launch)
+    if isinstance(tracking := getattr(config, "tracking", None), TrackingConfig) and not tracking.every >= _LEAST_EVERY:
+        raise BadInput(f"tracking.every must be at least {_LEAST_EVERY} seconds; got {tracking.every}")
     return config
 
 
@@ -78,6 +84,8 @@ def _check_launch(launch: LaunchConfig) -> None:
 
 
 def _check_engine(engine: EngineConfig) -> None:
-    for name, least in (("batch_tokens", 0), ("chunk_tokens", 0), ("part_tokens", 1), ("threads", 0)):
-        if getattr(engine, name) < least:
+    for name, least in (("batch_tokens", 0), ("chunk_tokens", 0), ("part_tokens", 1), ("part_seconds", 0)):
+        if not getattr(engine, name) >= least:  # a NaN is not
             raise BadInput(f"engine.{name} must be at least {least}; got {getattr(engine, name)}")
+    if not 0 <= engine.threads <= _MAX_THREADS:
+        raise BadInput(f"engine.threads must be 0 (torch's own choice) to {_MAX_THREADS}; got {engine.threads}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -18,10 +19,12 @@ from rbptrack.config.schema import DatasetConfig, Sampling
 from rbptrack.errors import BadInput, first_line
 from rbptrack.sources import cache, hub
 from rbptrack.sources.fingerprint import fingerprint
-from rbptrack.sources.pin import FILE_KINDS, Source, file_kind
+from rbptrack.sources.pin import FILE_KINDS, Source, check_file, file_kind
 
 _SHUFFLE_BUFFER = 10_000  # documents; a constant, because it decides which documents a seed selects
 _ID = "__rbptrack_id__"
+# What `datasets` and the libraries below it raise for data that is damaged or of another kind.
+_READING = (OSError, ValueError, EOFError, StopIteration, RuntimeError, zlib.error, pa.ArrowException)
 _FORMAT = 1  # raised when the same selection gives other documents, so that nothing cached before is taken for it
 
 Row = dict[str, Any]
@@ -74,7 +77,7 @@ def read_documents(config: DatasetConfig, source: Source) -> list[Document]:
     import datasets
 
     datasets.disable_progress_bars()
-    logging.getLogger("datasets").setLevel(logging.ERROR)
+    logging.getLogger("datasets").setLevel(logging.CRITICAL)  # the error below says what it would say
 
     def read() -> list[Document]:
         rows = _select(_rows(config, source), config)
@@ -83,9 +86,12 @@ def read_documents(config: DatasetConfig, source: Source) -> list[Document]:
     try:
         local = source.revision is None
         documents = read() if local else hub.call("dataset", source.location, config.revision, read)
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+    except (*_READING, datasets.exceptions.DatasetsError) as error:
         place = source.location or ", ".join(map(str, source.files[:3]))
-        raise BadInput(f"dataset {config.name} cannot be read from {place}: {first_line(error)}") from error
+        reason = first_line(error)
+        if isinstance(error, UnicodeDecodeError):
+            reason = f"it is not UTF-8 text ({reason}); convert it, for example with iconv -f latin1 -t utf-8"
+        raise BadInput(f"dataset {config.name} cannot be read from {place}: {reason}") from error
     if not any(any(d.fields) for d in documents):
         asked = f"; where={dict(config.where)}" if config.where else ""
         raise BadInput(
@@ -122,6 +128,7 @@ def _file(path: Path, *, streaming: bool) -> Any:
     """One local file; its rows get an id from the file's name and the row's number."""
     import datasets
 
+    check_file(path)
     kind = FILE_KINDS[file_kind(path)]
     options = {"sample_by": "document"} if kind == "text" else {}
     rows = datasets.load_dataset(kind, data_files=[str(path)], split="train", streaming=streaming, **options)
@@ -183,7 +190,19 @@ def _text(row: Row, config: DatasetConfig) -> str:
 
 
 def _fields(row: Row, config: DatasetConfig) -> tuple[str, ...]:
-    return tuple(str(row[f] if row[f] is not None else "") for f in config.fields)
+    return tuple(_as_text(row[name], name, config) for name in config.fields)
+
+
+def _as_text(value: object, field: str, config: DatasetConfig) -> str:
+    """A field's text: of a number its digits, of nothing an empty text."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    raise BadInput(
+        f"dataset {config.name}: field {field} holds a {type(value).__name__}, not text; dataset.fields must name "
+        "fields of text"
+    )
 
 
 def _document(number: int, row: Row, config: DatasetConfig) -> Document:

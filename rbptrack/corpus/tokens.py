@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rbptrack.config.schema import DatasetConfig
 from rbptrack.corpus.documents import Document, load_documents, selection_identity, texts_hash
+from rbptrack.errors import BadInput
 from rbptrack.sources import cache
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.sources.pin import Source
@@ -24,10 +26,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 IntArray = npt.NDArray[Any]
-_FORMAT = (
-    1  # raised when what `tokenise` makes of the same texts changes, so that nothing cached before is taken for it
-)
-_TOKENISE_BATCH = 64  # documents; the tokenizers' own threads share them
+_FORMAT = 1  # raised when `tokenise` makes something else of the same texts: what was cached before is then not read
+_BATCH_DOCUMENTS = 64  # the tokenizers' own threads share them
+_BATCH_CHARACTERS = 1_000_000  # at which a batch ends, because of the memory that it takes
+_BYTES_PER_CHARACTER = 250  # of memory while a text is tokenised: 180 to 250 were measured
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,14 @@ def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def tokenise(documents: Sequence[Document], tokenizer: PreTrainedTokenizerBase, separator: str) -> Tokens:
-    """Tokenise documents, with the special tokens that the tokenizer adds to a text."""
+    """Tokenise documents, with the special tokens that the tokenizer adds to a text.
+
+    Raises:
+        BadInput: a document is so long that tokenising it would need more memory than there is.
+
+    """
     pieces: list[tuple[IntArray, IntArray, IntArray]] = []
-    for low in range(0, len(documents), _TOKENISE_BATCH):
-        batch = documents[low : low + _TOKENISE_BATCH]
+    for batch in _batches(documents):
         texts = [separator.join(d.fields) for d in batch]
         encoded = tokenizer(texts, return_offsets_mapping=True, verbose=False)
         for document, text, ids, offsets in zip(
@@ -93,6 +99,27 @@ def tokenise(documents: Sequence[Document], tokenizer: PreTrainedTokenizerBase, 
         document_ids=tuple(d.id for d in documents),
         texts_hash=texts_hash(documents),
     )
+
+
+def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:
+    """Consecutive documents that are tokenised together."""
+    batch: list[Document] = []
+    characters = 0
+    for document in documents:
+        length = sum(map(len, document.fields))
+        needed, available = length * _BYTES_PER_CHARACTER, int(psutil.virtual_memory().available)
+        if length > _BATCH_CHARACTERS and needed > available:
+            raise BadInput(
+                f"document {document.id} has {length:,} characters: tokenising it would take about "
+                f"{needed / 1e9:.0f} GB of memory, and {available / 1e9:.0f} GB are free. Split it into documents"
+            )
+        if batch and (len(batch) == _BATCH_DOCUMENTS or characters + length > _BATCH_CHARACTERS):
+            yield batch
+            batch, characters = [], 0
+        batch.append(document)
+        characters += length
+    if batch:
+        yield batch
 
 
 def _fields_and_bytes(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import glob
+import gzip
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import zstandard
+
 from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import DatasetConfig, ModelConfig
-from rbptrack.errors import BadInput
+from rbptrack.errors import BadInput, first_line
 from rbptrack.sources import hub
 from rbptrack.sources.fingerprint import files_hash, folder_hash
 from rbptrack.sources.hub import Kind
@@ -24,6 +28,8 @@ FILE_KINDS = {
     ".parquet": "parquet",
 }
 """Which files `dataset.files` may name, and the loader of `datasets` that reads each."""
+
+_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,40 @@ def file_kind(path: Path) -> str:
         if path.name.lower().endswith(ending):
             return ending
     raise BadInput(f"dataset.files: {path} cannot be read. Kinds of file: {', '.join(FILE_KINDS)}")
+
+
+def check_file(path: Path) -> None:
+    """Refuse a data file that is empty or whose compressed stream is cut off: readers would see fewer rows, or none.
+
+    Raises:
+        BadInput: the file is empty, or it is not what its name says, or it is damaged.
+
+    """
+    if not path.stat().st_size:
+        raise BadInput(f"dataset.files: {path} is empty")
+    try:
+        if path.suffix == ".gz":
+            with gzip.open(path) as file:
+                while file.read(_CHUNK_BYTES):
+                    pass
+        elif path.suffix == ".zst":
+            _check_zstandard(path)
+    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+        raise BadInput(f"dataset.files: {path} is damaged or not complete: {first_line(error)}") from error
+
+
+def _check_zstandard(path: Path) -> None:
+    """Read every frame; EOFError where the last one is cut off, which zstandard's readers do not say."""
+    frame = zstandard.ZstdDecompressor().decompressobj()
+    with path.open("rb") as file:
+        while data := file.read(_CHUNK_BYTES):
+            while data:
+                if frame.eof:
+                    frame = zstandard.ZstdDecompressor().decompressobj()
+                frame.decompress(data)
+                data = frame.unused_data
+    if not frame.eof:
+        raise EOFError("the compressed stream ends before its end marker")
 
 
 def _matching(patterns: Sequence[str]) -> list[Path]:
