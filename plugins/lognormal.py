@@ -16,6 +16,7 @@ from scipy import stats
 
 from rbptrack.analysis import (
     COLOURS,
+    KEYS,
     MARKERS,
     Analyzer,
     Drawing,
@@ -28,9 +29,11 @@ from rbptrack.analysis import (
     colour_and_marker,
     grid,
     grid_of,
+    interval_columns,
     legend_of_all,
     log_axis,
     read_families,
+    shared_columns,
     style,
 )
 from rbptrack.stats import (
@@ -52,42 +55,12 @@ from rbptrack.stats import (
     vuong,
 )
 
-LABELS = {
-    "zipf": "Zipf",
-    "lognormal": "lognormal",
-    "lognormal_cdfdiff": "lognormal, cdf differences",
-    "zipf_mandelbrot": "Zipf-Mandelbrot",
-    "weibull": "Weibull",
-    "negative_binomial": "negative binomial",
-    "point_mass_lognormal": "mass at 1 + lognormal",
-    "two_lognormals": "two lognormals",
-    "shifted_cutoff": "(k − 1 + q)$^{−a}$e$^{−bk}$",
-}
-SHORT = {
-    "zipf": "Zipf",
-    "lognormal": "lognormal",
-    "lognormal_cdfdiff": "lognormal (cdf)",
-    "zipf_mandelbrot": "Zipf-Mandelbrot",
-    "weibull": "Weibull",
-    "negative_binomial": "neg. binomial",
-    "point_mass_lognormal": "1 + lognormal",
-    "two_lognormals": "two lognormals",
-    "shifted_cutoff": "shifted cut-off",
-}
 NESTED = ("zipf", "point_mass_lognormal", "two_lognormals")
 """Candidates that a lognormal is a case of, or the other way round: Vuong's z is not normal for them."""
 LEAST_DOCUMENTS = 10
-_CELL = {
-    "dataset": "the dataset",
-    "family": "the family; with what sets this part apart where its runs disagree",
-    "size": "the size as published",
-    "S": "non-embedding parameters",
-}
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     "summary": {
-        "dataset": "the dataset",
-        "family": "the family",
-        "size": "the size as published",
+        **shared_columns("dataset", "family", "size"),
         "best of 9": "the candidate of least AIC",
         "KL, 1e-3": "KL divergence of the observed ranks from it beyond sampling noise, 1e-3 nats per token",
         "lognormal": "the same from the pmf-lognormal",
@@ -96,20 +69,14 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "mu/sigma": "of the lognormal; `limit`: gamma's interval touches 0, Zipf's law, mu and sigma not identifiable",
     },
     "lognormal": {
-        **_CELL,
-        "beta": "1 - mu/sigma^2, with gamma free to be negative",
-        "beta_low": "lower end of its interval",
-        "beta_high": "upper end",
-        "gamma": "1/(2 sigma^2), free to be negative",
-        "gamma_low": "lower end of its interval",
-        "gamma_high": "upper end",
+        **KEYS,
+        **interval_columns("beta", "1 - mu/sigma^2, with gamma free to be negative", "see interval_from"),
+        **interval_columns("gamma", "1/(2 sigma^2), free to be negative", "see interval_from"),
         "interval_from": "bootstrap over documents; without stored ranks, Fisher information and a design effect",
         "power_law_limit": "gamma's interval touches 0 or lies below: mu and sigma are not identifiable",
         "mu": "of the lognormal",
         "sigma": "of the lognormal",
-        "mu_over_sigma": "their ratio",
-        "mu_over_sigma_low": "lower end of its interval",
-        "mu_over_sigma_high": "upper end",
+        **interval_columns("mu_over_sigma", "their ratio", "see interval_from"),
         "entropy": "entropy of the observed ranks, plug-in, nats",
         "entropy_miller_madow": "the same, corrected for its downward bias",
         "entropy_implied": "entropy of the fitted lognormal, exact sum",
@@ -121,7 +88,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "kl_floor": "KL per token that as many independent tokens drawn from the best candidate would show",
     },
     "candidates": {
-        **_CELL,
+        **KEYS,
         "candidate": "the distribution, truncated to 1..V",
         "parameters": "how many",
         "kl": "KL divergence of the observed ranks from it, nats per token",
@@ -131,11 +98,10 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "vuong_z": "against the lognormal, clustered by document; positive: better than it",
         "nested": "holds the lognormal or is a case of it: z is not normal",
         "p_value": "of ks, by parametric bootstrap, where `samples` asks for it",
-        "values": "the fitted parameters, as named in rbptrack/distributions.py",
+        "values": "the fitted parameters, as named in rbptrack/stats/rank_distributions.py",
     },
     "trends": {
-        "dataset": "the dataset",
-        "family": "the family",
+        **shared_columns("dataset", "family"),
         "quantity": "what changes with S",
         "sizes": "how many: every one",
         "slope": "change per unit of ln S; of entropy and -ln RBP_1 minus the exponent alpha of A S^-alpha",
@@ -255,14 +221,16 @@ class Lognormal(Analyzer):
         report.add_table("trends", trends, COLUMNS["trends"])
         report.summary = "summary"
         every = [size for _, several in found for size in several]
-        names = [SHORT[size.best.candidate.name] for size in every]
+        names = [size.best.candidate.label for size in every]
         nearest = max(dict.fromkeys(names), key=names.count)
         report.headline = (
             f"{nearest} is nearest to {names.count(nearest)} of {len(every)} rank distributions; the lognormal is at "
             f"its power-law limit in {sum(size.limit for size in every)} and misses RBP_k by up to "
             f"{max(size.fits['lognormal'].ks for size in every):.3f}"
         )
-        self._metrics(report, rows, candidates)
+        for quantity in ("beta", "gamma", "mu_over_sigma"):
+            report.add_metrics(f"lognormal_{quantity}/{{family}}/{{dataset}}/{{size}}", rows, quantity)
+        report.add_metrics("kl_{candidate}/{family}/{dataset}/{size}", candidates, "kl")
         report.drawings = {
             "distribution": Drawing(
                 self._distribution(found), "The largest size of each family; observed shares in bins even in ln k."
@@ -320,7 +288,7 @@ class Lognormal(Analyzer):
             h, implied = size.histogram, size.fits["lognormal"]
             share = h.count / h.num_tokens
             entropy = float(-share @ np.log(share))
-            row: dict[str, Any] = {"dataset": family.dataset, "family": family.name, "size": label, "S": s}
+            row: dict[str, Any] = family.keys | {"size": label, "S": s}
             for number, name in enumerate(("beta", "gamma")):
                 row |= {name: float(size.free[number]), f"{name}_low": float(size.low[number])}
                 row[f"{name}_high"] = float(size.high[number])
@@ -346,7 +314,7 @@ class Lognormal(Analyzer):
         rows = []
         for s, label, size in zip(family.s, family.labels, sizes, strict=True):
             for name, fit in size.fits.items():
-                row: dict[str, Any] = {"dataset": family.dataset, "family": family.name, "size": label, "S": s}
+                row: dict[str, Any] = family.keys | {"size": label, "S": s}
                 row |= {"candidate": name, "parameters": len(fit.parameters), "kl": fit.kl, "ks": fit.ks}
                 row |= {"ks_at": fit.ks_at, "aic_above_best": fit.aic - size.best.aic}
                 row |= {"vuong_z": size.vuong.get(name, np.nan), "nested": name in NESTED, "p_value": np.nan}
@@ -375,21 +343,12 @@ class Lognormal(Analyzer):
                 rows.append(row | {"r2_in_s": np.nan})
         return rows
 
-    def _metrics(self, report: Report, rows: list[dict[str, Any]], candidates: list[dict[str, Any]]) -> None:
-        for row in rows:
-            where = f"{row['family']}/{row['dataset']}/{row['size']}"
-            for quantity in ("beta", "gamma", "mu_over_sigma"):
-                if np.isfinite(row[quantity]):
-                    report.metrics[f"lognormal_{quantity}/{where}"] = row[quantity]
-        for row in candidates:
-            where = f"{row['family']}/{row['dataset']}/{row['size']}"
-            report.metrics[f"kl_{row['candidate']}/{where}"] = row["kl"]
-
     def _sentences(self, family: Family, sizes: list[Size], table: pd.DataFrame, trends: list[dict[str, Any]]) -> str:
         m, last = len(sizes), sizes[-1]
         mine = table[(table["dataset"] == family.dataset) & (table["family"] == family.name)]
         names = [s.best.candidate.name for s in sizes]
         best = max(dict.fromkeys(names), key=names.count)
+        label = CANDIDATES[best].label
         floor = mine["kl_floor"].to_numpy(float)
 
         def beyond(name: str) -> str:
@@ -398,8 +357,8 @@ class Lognormal(Analyzer):
 
         ks = max((s.fits["lognormal"].ks, s.fits["lognormal"].ks_at) for s in sizes)
         text = (
-            f"of {len(CANDIDATES)} candidates {SHORT[best]} is nearest at {names.count(best)} of {m} "
-            f"size{'s' * (m != 1)}. KL per token beyond sampling noise, in 10^-3 nats: {SHORT[best]} {beyond(best)}, "
+            f"of {len(CANDIDATES)} candidates {label} is nearest at {names.count(best)} of {m} "
+            f"size{'s' * (m != 1)}. KL per token beyond sampling noise, in 10^-3 nats: {label} {beyond(best)}, "
             f"lognormal {beyond('lognormal')}, Zipf {beyond('zipf')}. The lognormal misses RBP_k by up to {ks[0]:.3f} "
             f"(at k = {ks[1]})"
         )
@@ -407,9 +366,7 @@ class Lognormal(Analyzer):
         if best == "lognormal":
             text += "."
         elif scores and min(scores) > 2:
-            text += (
-                f"; document by document {SHORT[best]} is nearer at every size (Vuong's z at least {min(scores):.1f})."
-            )
+            text += f"; document by document {label} is nearer at every size (Vuong's z at least {min(scores):.1f})."
         else:
             text += "; by document (Vuong) the two are not told apart at every size."
         notes = [text]
@@ -464,7 +421,7 @@ class Lognormal(Analyzer):
         shown = dict.fromkeys([size.best.candidate.name, "lognormal", "zipf"])
         for (name, dash), colour in zip(zip(shown, ("-", "--", ":"), strict=False), COLOURS, strict=False):
             fit = size.fits[name]
-            label = f"{LABELS[name]}, KL {1e3 * fit.kl:.2f}"
+            label = f"{CANDIDATES[name].label}, KL {1e3 * fit.kl:.2f}"
             ax.plot(grid, np.exp(fit.log_pmf[grid - 1]), dash, lw=1.4, color=colour, label=label)
         ax.set(title=f"{family}, {family.labels[-1]}", xscale="log", yscale="log", xlabel="rank k")
         ax.legend(fontsize=7.5, loc="lower left", title="KL in 10$^{-3}$ nats per token", title_fontsize=7.5)
@@ -477,7 +434,9 @@ class Lognormal(Analyzer):
         values = {name: np.array([size.fits[name].kl for size in sizes]) for name in CANDIDATES}
         for number, (name, kl) in enumerate(values.items()):
             look = {"color": COLOURS[number % len(COLOURS)], "ls": "-" if number < len(COLOURS) else "--"}
-            ax.plot(family.s, kl, marker=MARKERS[number % len(MARKERS)], ms=3.5, lw=1, label=LABELS[name], **look)
+            ax.plot(
+                family.s, kl, marker=MARKERS[number % len(MARKERS)], ms=3.5, lw=1, label=CANDIDATES[name].label, **look
+            )
         floor = [size.floor for size in sizes]
         ax.plot(family.s, floor, ":", color="0.3", lw=1.4, label="sampling alone")
         every = np.concatenate([*values.values(), floor])
@@ -590,7 +549,7 @@ def _summary(table: pd.DataFrame, found: list[tuple[Family, list[Size]]]) -> pd.
             "dataset": table["dataset"],
             "family": table["family"],
             "size": table["size"],
-            "best of 9": [SHORT[size.best.candidate.name] for size in sizes],
+            "best of 9": [size.best.candidate.label for size in sizes],
             "KL, 1e-3": [f"{1e3 * (size.best.kl - size.floor):.1f}" for size in sizes],
             "lognormal": kl("lognormal"),
             "Zipf": kl("zipf"),

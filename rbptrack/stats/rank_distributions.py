@@ -223,6 +223,7 @@ class Candidate:
 
     Attributes:
         name: as tables have it.
+        label: as figures and sentences have it.
         log_pmf: theta (..., parameters) and a support give ln P at its points, (..., points).
         parameters: names of the parameters as reported, in the order of `report`.
         report: theta to these parameters.
@@ -230,6 +231,7 @@ class Candidate:
     """
 
     name: str
+    label: str
     log_pmf: Callable[[FloatArray, Support], FloatArray]
     parameters: tuple[str, ...]
     report: Callable[[FloatArray], tuple[float, ...]]
@@ -246,31 +248,47 @@ def _mixture(theta: FloatArray) -> tuple[float, ...]:
 CANDIDATES: Mapping[str, Candidate] = {
     c.name: c
     for c in (
-        Candidate("zipf", zipf, ("beta",), lambda t: (float(t[0]),)),
-        Candidate("lognormal", lognormal, ("beta", "gamma"), lambda t: (float(t[0]), float(t[1]))),
+        Candidate("zipf", "Zipf", zipf, ("beta",), lambda t: (float(t[0]),)),
+        Candidate("lognormal", "lognormal", lognormal, ("beta", "gamma"), lambda t: (float(t[0]), float(t[1]))),
         Candidate(
             "lognormal_cdfdiff",
+            "lognormal (cdf)",
             lognormal_cdfdiff,
             ("beta", "gamma"),
             lambda t: (float(t[0]), float(np.exp(t[1]))),
         ),
-        Candidate("zipf_mandelbrot", zipf_mandelbrot, ("a", "q"), lambda t: (float(t[0]), float(np.exp(t[1])))),
-        Candidate("weibull", weibull, ("c", "d"), lambda t: (float(np.exp(t[0])), float(np.exp(t[1])))),
+        Candidate(
+            "zipf_mandelbrot",
+            "Zipf-Mandelbrot",
+            zipf_mandelbrot,
+            ("a", "q"),
+            lambda t: (float(t[0]), float(np.exp(t[1]))),
+        ),
+        Candidate("weibull", "Weibull", weibull, ("c", "d"), lambda t: (float(np.exp(t[0])), float(np.exp(t[1])))),
         Candidate(
             "negative_binomial",
+            "neg. binomial",
             negative_binomial,
             ("r", "p"),
             lambda t: (float(np.exp(t[0])), float(special.expit(t[1]))),
         ),
         Candidate(
             "point_mass_lognormal",
+            "1 + lognormal",
             point_mass_lognormal,
             ("pi", "beta", "gamma"),
             lambda t: (float(t[0]), float(t[1]), float(t[2])),
         ),
-        Candidate("two_lognormals", two_lognormals, ("w", "beta_1", "gamma_1", "beta_2", "gamma_2"), _mixture),
+        Candidate(
+            "two_lognormals",
+            "two lognormals",
+            two_lognormals,
+            ("w", "beta_1", "gamma_1", "beta_2", "gamma_2"),
+            _mixture,
+        ),
         Candidate(
             "shifted_cutoff",
+            "shifted cut-off",
             shifted_cutoff,
             ("a", "q", "b"),
             lambda t: (float(t[0]), float(np.exp(t[1])), float(np.exp(t[2]))),
