@@ -110,8 +110,8 @@ class Compare(Analyzer):
     """Differences between families (or checkpoints) on the same texts, and between datasets for one family.
 
     Families are compared model by model at nearly equal S, over the same documents: both sides of a difference are
-    resampled together. Two datasets hold other documents: their errors add. Where two families cut the text into other
-    tokens, RBP_k and CE are means over different things; the nats that each needs for the whole text still compare.
+    resampled together. Two datasets hold different documents: their errors add. Where two families cut the text into
+    different tokens, RBP_k and CE are means over different things; the nats for the whole text still compare.
 
     Attributes:
         a: pattern over `family/dataset`: one side of the comparisons to make.
@@ -249,7 +249,7 @@ class Compare(Analyzer):
             )
         own = differences[differences["paired"] & ~differences["same_tokens"]]
         for a, b in dict.fromkeys(zip(own["A"], own["B"], strict=True)):
-            yield f"{a} and {b} cut the texts into other tokens: compare nats of the text, not RBP_k or CE per token."
+            yield f"{a} and {b} cut the texts into different tokens: compare nats of the text, not RBP_k or CE."
         chance, count = f"{1 - self.level:.0%}", len(differences)
         yield f"Of {self.level:.0%} intervals about {chance} exclude 0 by chance alone; there are {count} here."
 

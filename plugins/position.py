@@ -1,4 +1,4 @@
-"""How ranks improve with the position in the text, and whether the law in size is another early than late."""
+"""How ranks improve with the position in the text, and whether the law in size differs between early and late."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -165,8 +165,8 @@ class Position(Analyzer):
         clear = [row for row in rows if row["low"] > 0 or row["high"] < 0]
         steeper = sum(row["difference"] > 0 for row in clear)
         return (
-            f"alpha of {label} late against early: larger in {steeper}, smaller in {len(clear) - steeper}, not to be "
-            f"told apart in {len(rows) - len(clear)} of {len(rows)} families x datasets"
+            f"alpha of {label} late against early: larger in {steeper}, smaller in {len(clear) - steeper}, "
+            f"indistinguishable in {len(rows) - len(clear)} of {len(rows)} families x datasets"
         )
 
     def _draw(self, report: Report, found: list[tuple[Family, PositionCurves]], laws: list[dict[str, Any]]) -> None:
@@ -214,7 +214,7 @@ def _curve_rows(family: Family, curves: PositionCurves) -> Iterator[dict[str, An
 
 def _in_words(row: dict[str, Any]) -> str:
     early, late = f"{row['alpha_early']:.3f} at {row['early']}", f"{row['alpha_late']:.3f} at {row['late']}"
-    unsure = "" if row["low"] > 0 or row["high"] < 0 else ", not to be told apart"
+    unsure = "" if row["low"] > 0 or row["high"] < 0 else ", indistinguishable"
     return (
         f"Alpha of {row['metric']} is {early} and {late} (difference {row['low']:+.3f} to {row['high']:+.3f}{unsure})."
     )

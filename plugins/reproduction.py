@@ -202,7 +202,7 @@ def _published_runs(runs: Runs, in_size: pd.DataFrame) -> Runs:
 def _counts(rows: list[dict[str, Any]]) -> str:
     verdicts = [row["verdict"] for row in rows]
     agree, differ, unsure = (verdicts.count(v) for v in (AGREES, DIFFERS, UNSURE))
-    return f"of {len(rows)} published exponents {agree} agree, {differ} differ, {unsure} cannot be told"
+    return f"of {len(rows)} published exponents {agree} agree, {differ} differ, {unsure} are undecided"
 
 
 def _verdict_rows(tables: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:

@@ -92,7 +92,7 @@ def test_other_tokens_are_said_and_the_text_still_compares() -> None:
     row = report.tables["differences"].frame.query("metric == @TEXT").iloc[0]
     assert not row["same_tokens"]
     assert row["difference"] == pytest.approx(np.log(2), abs=1e-9)
-    assert any("other tokens" in note for note in report.notes)
+    assert any("different tokens" in note for note in report.notes)
 
 
 def test_sides_may_be_chosen() -> None:

@@ -52,7 +52,7 @@ def test_a_law_that_differs_late_is_found() -> None:
 
 def test_one_law_at_every_position_is_not_told_apart() -> None:
     report = Position(ks=[1], shown=1).analyze(improving(0.05))
-    assert "larger in 0, smaller in 0, not to be told apart in 1 of 1" in report.headline
+    assert "larger in 0, smaller in 0, indistinguishable in 1 of 1" in report.headline
 
 
 def test_every_bin_reads_the_same_documents() -> None:
