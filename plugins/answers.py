@@ -67,7 +67,7 @@ class WholeAnswers(Analyzer):
         rows: list[dict[str, Any]] = []
 
         def load(family: Family, run_id: str) -> Answers:
-            truncated = family.rows.iloc[0]["sequence"] == "truncate"
+            truncated = str(family.rows.iloc[0]["sequence"]) == "truncate"  # an import may not say
             cut = int(family.rows.iloc[0]["seq_len"]) if truncated else None
             return read_answers(runs.ranks(run_id), self._ks(family), cut_at=cut)
 

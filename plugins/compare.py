@@ -140,6 +140,7 @@ class Compare(Analyzer):
         report = Report(summary="summary")
 
         def load(family: Family, run_id: str) -> DocumentCounts:
+            family.require_ranks()
             return runs.document_counts(run_id, [k for k in self.ks if k <= family.vocab_size])
 
         sides = [Side(family, counts) for family, counts in read_families(runs, load, report.notes)]

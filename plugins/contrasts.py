@@ -105,6 +105,7 @@ class Contrasts(Analyzer):
         report, measured = Report(summary="contrasts"), list[Measured]()
 
         def load(family: Family, run_id: str) -> DocumentCounts:
+            family.require_ranks()
             return runs.document_counts(run_id, [k for k in self.ks if k <= family.vocab_size])
 
         for family, counts in read_families(runs, load, report.notes, least=3):

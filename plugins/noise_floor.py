@@ -146,6 +146,7 @@ class NoiseFloor(Analyzer):
         judged: list[Judged] = []
 
         def load(family: Family, run_id: str) -> DocumentCounts:
+            family.require_ranks()
             return runs.document_counts(run_id, log_grid(family.vocab_size, per_decade=self.per_decade).tolist()[:-1])
 
         for family, counts in read_families(runs, load, report.notes, least=3):

@@ -154,7 +154,7 @@ class PowerLaw(Analyzer):
         laws = reader.read(runs, report.notes)
         if not laws:
             raise report.nothing_found("no measurement to fit")
-        shown = [one for one in laws if one.metric in (CE, *map(rbp_name, self.ks))]
+        shown = [one for one in laws if one.logged or one.metric in (CE, *map(rbp_name, self.ks))]
         forms = {one.path: compare_forms(one.law.s, one.law.y, one.law.covariance) for one in shown}
         self._tables(report, laws, forms)
         for one in shown:
@@ -200,8 +200,7 @@ class PowerLaw(Analyzer):
     def _sentences(self, mine: list[FamilyLaw], forms: Mapping[str, Verdict]) -> Iterator[str]:
         """Of one family: the exponents; then the form that the points support, and the size that decides most."""
         family, law = mine[0].family, mine[0].law
-        by_metric = {one.metric: one for one in mine}
-        asked = [by_metric[name] for name in map(rbp_name, self.ks) if name in by_metric]
+        asked = [one for one in mine if one.metric != CE]
         entropy = [one for one in mine if one.metric == CE]
         exponents = [
             f"{one.law.alpha:.3f} ({one.law.low:.3f} to {one.law.high:.3f}) "

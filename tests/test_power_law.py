@@ -140,7 +140,26 @@ def test_measurements_without_ranks_are_fitted_from_logged_metrics() -> None:
     assert set(table.index) == {"CE", "RBP_1", "RBP_10"}, "RBP_5 was not logged"
     expected = fitted(whole).loc[("toy", "text", "RBP_10"), "alpha"]
     assert table.loc["RBP_10", "alpha"] == pytest.approx(expected)
-    assert any("no rank tables to read; the logged metrics are fitted" in note for note in report.notes)
+    assert any("or none can be read; the logged metrics are fitted" in note for note in report.notes)
+
+
+def test_imports_are_fitted_at_the_k_that_were_logged_with_their_standard_errors() -> None:
+    whole = family_runs(SIZES, alpha=0.1, a=3.0)
+    frame = whole.frame.assign(vocab_size=None, imported="table: t.csv", rbp_10000=np.exp(-0.1 * SIZES**-0.2))
+    frame = frame.assign(rbp_10000_se=frame["rbp_10000"] * 1e-3, ce_se=0.5)
+    report = PowerLaw().analyze(Runs(frame, histogram=whole.histogram, ranks=whole.ranks))
+    table = report.tables["fits"].frame.set_index("metric")
+    assert "RBP_10000" in set(report.tables["laws"].frame["metric"])
+    assert table.loc["RBP_10000", "alpha"] == pytest.approx(0.2, abs=1e-6)
+    points = report.tables["points"].frame.query("metric == 'CE'")
+    np.testing.assert_allclose(points["se_ln_y"], 0.5 / points["y"])
+    assert any("imported without ranks" in note for note in report.notes)
+
+
+def test_an_inverse_law_is_called_one() -> None:
+    report = PowerLaw(ks=[1]).analyze(family_runs(SIZES, alpha=-0.1, a=0.3))
+    assert "RBP_1 follow an inverse law" in report.notes[0] or "follow an inverse law" in " ".join(report.notes)
+    assert "no law is claimed" not in report.notes[0]
 
 
 def test_size_may_be_total_parameters_or_training_compute() -> None:

@@ -45,6 +45,7 @@ COLUMNS: Mapping[str, str] = {
     "software": "string",
     "fingerprint": "string",
     "sweep": "string",
+    "imported": "string",
     "dtype": "string",
     "sequence": "string",
     "seq_len": "Int64",
@@ -67,8 +68,12 @@ COLUMNS: Mapping[str, str] = {
 
 
 T = TypeVar("T")
+_OPTIONAL = ("training_tokens", "imported")  # columns that few sources of rows know
 _EVERY_K = 100  # the paper's law in k ends here; up to it every k is counted
 _PAPER_K = (500, 2500, 10000)  # the larger k of its Table 2
+
+
+WITHOUT_RANKS = "imported without ranks"
 
 
 class Unreadable(RbptrackError):
@@ -92,8 +97,7 @@ class Runs:
         histogram: Callable[[str], RankHistogram],
         ranks: Callable[[str], RankTable],
     ) -> None:
-        if "training_tokens" not in frame.columns:  # few sources know it
-            frame = frame.assign(training_tokens=None)
+        frame = frame.assign(**{c: None for c in _OPTIONAL if c not in frame.columns})
         missing = [c for c in COLUMNS if c not in frame.columns]
         if missing:
             raise RbptrackError(f"a table of runs lacks the columns {', '.join(missing)}")
@@ -105,11 +109,11 @@ class Runs:
 
     def histogram(self, run_id: str) -> RankHistogram:
         """Exact counts by rank of one run; loaded on demand and kept. Raises Unreadable."""
-        return _readable(self._histogram, run_id)
+        return self._readable(self._histogram, run_id)
 
     def ranks(self, run_id: str) -> RankTable:
         """The rank table of one run; loaded at each call: reduce it at once. Raises Unreadable."""
-        return _readable(self._ranks, run_id)
+        return self._readable(self._ranks, run_id)
 
     def document_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
         """Tokens, nats and hits of each k per document of one run; kept, for many k. Raises Unreadable.
@@ -139,18 +143,22 @@ class Runs:
         nats = np.array([row["ce"] * tokens])
         return DocumentCounts(tuple(ks), np.array([0]), np.array([tokens]), nats, hits)
 
+    def _readable(self, load: Callable[[str], T], run_id: str) -> T:
+        try:
+            return load(run_id)
+        except Unreadable:
+            raise
+        except (RbptrackError, OSError, pa.ArrowException, KeyError, ValueError) as error:
+            if "lacks its artifact" in str(error) and self._is_imported(run_id):
+                raise Unreadable(WITHOUT_RANKS) from error
+            reason = " ".join(str(error).split())[:200]
+            raise Unreadable(f"an artifact of run {run_id} is missing or damaged: {reason}") from error
+
+    def _is_imported(self, run_id: str) -> bool:
+        return bool(self.frame.loc[self.frame["run_id"] == run_id, "imported"].notna().any())
+
     def __len__(self) -> int:
         return len(self.frame)
-
-
-def _readable(load: Callable[[str], T], run_id: str) -> T:
-    try:
-        return load(run_id)
-    except Unreadable:
-        raise
-    except (RbptrackError, OSError, pa.ArrowException, KeyError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise Unreadable(f"an artifact of run {run_id} is missing or damaged: {reason}") from error
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from rbptrack.analysis.contract import Runs, Unreadable
+from rbptrack.analysis.contract import WITHOUT_RANKS, Runs, Unreadable
 from rbptrack.ranks import rbp_ks
 
 T = TypeVar("T")
@@ -108,6 +108,11 @@ class Family:
         smallest = self.rows["vocab_size"].min()
         return 0 if pd.isna(smallest) else int(smallest)
 
+    def require_ranks(self) -> None:
+        """Raise Unreadable where not even |V| is known, as of imported metrics: there are no ranks to read."""
+        if not self.vocab_size:
+            raise Unreadable(WITHOUT_RANKS)
+
     @property
     def logged_ks(self) -> list[int]:
         """The k whose RBP_k every run has logged, ascending."""
@@ -141,11 +146,19 @@ def read_families(
     """
     for whole in families(runs, notes, least=least):
         values: dict[str, T] = {}
+        without: list[str] = []
         for row in whole.rows.itertuples():
             try:
                 values[str(row.run_id)] = load(whole, str(row.run_id))
             except Unreadable as error:
-                notes.append(f"{row.model} on {whole.dataset} is left out: {error}")
+                if str(error) == WITHOUT_RANKS:
+                    without.append(str(row.model))
+                else:
+                    notes.append(f"{row.model} on {whole.dataset} is left out: {error}")
+        if without:
+            notes.append(f"{whole}: {', '.join(without)} left out, {WITHOUT_RANKS}.")
+            if not values:
+                continue
         family = replace(whole, rows=whole.rows[whole.rows["run_id"].isin(list(values))])
         if len(family.s) < least:
             notes.append(

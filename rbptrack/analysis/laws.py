@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rbptrack.analysis.contract import Runs
+from rbptrack.analysis.contract import WITHOUT_RANKS, Runs
 from rbptrack.analysis.families import Family, families, read_families
 from rbptrack.analysis.sizes import SizeUnit
 from rbptrack.ranks import CE, DocumentCounts, log_grid, metric_label, rbp_name, se_name
@@ -17,11 +17,12 @@ from rbptrack.stats import Pooled, PowerLawFit, fit_power_law, law_values, pool,
 
 @dataclass(frozen=True)
 class FamilyLaw:
-    """The law of one metric (`ce`, `rbp_10`) in one family."""
+    """The law of one metric (`ce`, `rbp_10`) in one family; `logged` where there were no ranks to fit it to."""
 
     family: Family
     metric: str
     law: PowerLawFit
+    logged: bool = False
 
     @property
     def label(self) -> str:
@@ -63,11 +64,14 @@ class LawReader:
         """The laws, family by family; notes get a sentence for everything that is left out."""
 
         def load(family: Family, run_id: str) -> DocumentCounts:
+            family.require_ranks()  # else its logged metrics and their standard errors are fitted
             return runs.document_counts(run_id, self._ks(family))
 
         found: list[FamilyLaw] = []
-        for family, counts in read_families(runs, load, notes, least=3):
+        said: list[str] = []
+        for family, counts in read_families(runs, load, said, least=3):
             found += self._of_counts(family, counts, notes)
+        notes += [note for note in said if WITHOUT_RANKS not in note]
         fitted = {one.family.path for one in found}
         for family in families(runs, [], least=3):
             if family.path not in fitted:
@@ -97,18 +101,18 @@ class LawReader:
 
     def _of_logged(self, family: Family, notes: list[str]) -> list[FamilyLaw]:
         found, sizes = [], self.unit.of(family)
-        for metric in [CE, *map(rbp_name, self.asked)]:
+        for metric in [CE, *map(rbp_name, family.logged_ks)]:
             logged, error = family.column(metric), np.nan_to_num(family.column(se_name(metric)))
             with np.errstate(divide="ignore", invalid="ignore"):
                 y = logged if metric == CE else -np.log(logged)
                 log_se = error / logged / (1 if metric == CE else y)  # of ln y
             if positive(sizes) and positive(y):
                 law = fit_power_law(sizes, y, covariance=np.diag(log_se**2), level=self.level)
-                found.append(FamilyLaw(family, metric, law))
+                found.append(FamilyLaw(family, metric, law, logged=True))
         if found:
             notes.append(
-                f"{family}: no rank tables to read; the logged metrics are fitted, and their standard errors (where "
-                "logged) taken as independent between sizes."
+                f"{family}: {WITHOUT_RANKS}, or none can be read; the logged metrics are fitted, and their standard "
+                "errors (where logged) taken as independent between sizes."
             )
         return found
 

@@ -84,7 +84,7 @@ class Verdict:
         if self.preferred == "M2":
             return "broken"
         if self.irreducible is None:
-            return "too few sizes"
+            return "too few sizes" if self.fits[0].values["alpha"] > 0 else "does not fall"
         return {"supported": "E > 0", "rejected": "plain", "not to be told": "not to be told"}[self.irreducible.verdict]
 
     def __getitem__(self, form: str) -> FormFit:
@@ -105,7 +105,10 @@ def compare_forms(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray) ->
     """
     sizes, logs = np.log(np.asarray(s, dtype=np.float64)), np.log(np.asarray(y, dtype=np.float64))
     m = len(sizes)
-    fits = tuple(_fit(form, sizes, logs, covariance) for form, least in GATES.items() if m >= least)
+    plain = _fit("M0", sizes, logs, covariance)
+    if plain.values["alpha"] <= 0:
+        return Verdict((plain,), "M0", "y does not fall with size: no irreducible term is looked for", None)
+    fits = (plain, *(_fit(form, sizes, logs, covariance) for form in ("M1", "M2") if m >= GATES[form]))
     if m < GATES["M1"]:
         text = f"an irreducible term is not identifiable from {m} sizes"
         return Verdict(fits, "M0", text, None)

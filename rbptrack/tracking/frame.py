@@ -86,6 +86,7 @@ def row(run: LoggedRun) -> dict[str, Any]:
         "dataset": tags.get(Tag.DATASET),
         "fingerprint": tags.get(Tag.FINGERPRINT),
         "sweep": tags.get(Tag.SWEEP),
+        "imported": tags.get(Tag.IMPORTED),
         "revision": params.revision,
         "commit": params.commit,
         "software": ", ".join(f"{name} {version}" for name, version in versions.items()),
