@@ -94,7 +94,9 @@ class Cluster:
                 line = (entry / "cmdline").read_bytes().decode(errors="replace")
                 if f"SLURMD_NODENAME={name}".encode() in environment or (spool in line and "slurmstepd" in line):
                     os.kill(int(entry.name), signal.SIGKILL)
-        self.processes.pop(name).kill()
+        process = self.processes.pop(name)
+        process.kill()
+        process.wait()
 
 
 @contextmanager

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -66,7 +65,7 @@ def driver(folder: Path, *arguments: str, **environment: str) -> Iterator[subpro
         process.wait()
 
 
-def until(ready: Callable[[], object], what: str, *, seconds: float = 180) -> None:
+def until(ready: Callable[[], object], what: str, *, seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not ready():
         assert time.monotonic() < deadline, f"no {what} in {seconds} s"
@@ -169,7 +168,7 @@ def test_a_killed_ray_worker_loses_nothing(tmp_path: Path, local: dict[str, tupl
         until(lambda: parts(tmp_path) or process.poll() is not None, "part of a cell")
         for victim in measuring_now(tmp_path)[:1]:
             os.kill(victim.pid, signal.SIGKILL)
-        assert process.wait(timeout=240) == 0, (tmp_path / "said.txt").read_text()
+        assert process.wait(timeout=480) == 0, (tmp_path / "said.txt").read_text()
     assert finished(tmp_path) == local
     assert all_finished(tmp_path) == len(local)
     said = (tmp_path / "said.txt").read_text()
@@ -177,57 +176,18 @@ def test_a_killed_ray_worker_loses_nothing(tmp_path: Path, local: dict[str, tupl
     assert "4 measured" in said
 
 
-@contextmanager
-def ray_nodes() -> Iterator[tuple[str, Callable[[], None]]]:
-    """Two nodes of Ray on this machine; its head's address, and what kills the other node."""
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80_000_000})
-    try:
-        node = cluster.add_node(num_cpus=1, object_store_memory=80_000_000)
-        yield cluster.address, lambda: cluster.remove_node(node, allow_graceful=False)
-    finally:
-        cluster.shutdown()
-
-
-@needs_ray
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_killed_ray_node_loses_nothing(tmp_path: Path, local: dict[str, tuple[float, float]]) -> None:
-    with (
-        ray_nodes() as (address, kill),
-        driver(tmp_path, "launch=ray", f"launch.address={address}", "launch.gpus=0", *QUICK) as process,
-    ):
-        until(lambda: parts(tmp_path) > 1 or process.poll() is not None, "part of a cell")
-        kill()
-        assert process.wait(timeout=240) == 0, (tmp_path / "said.txt").read_text()
-    assert finished(tmp_path) == local
-    assert all_finished(tmp_path) == len(local)
-    assert "2 nodes of Ray" in (tmp_path / "said.txt").read_text()
-
-
 @needs_slurm
-def test_slurm_survives_a_killed_node_a_killed_driver_and_a_second_one(
-    tmp_path: Path, local: dict[str, tuple[float, float]]
-) -> None:
+def test_slurm_measures_what_one_process_does(tmp_path: Path, local: dict[str, tuple[float, float]]) -> None:
     with slurm.running() as cluster:
-        words = ("launch=slurm", "launch.gpus=1", "launch.cpus=1", "launch.time=10", *QUICK)
-        too_long = LaunchConfig(where=Where.slurm, cpus=1, time=100)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SLURM_CONF", cluster.environment["SLURM_CONF"])
             with pytest.raises(BadInput, match=r"launch\.time=100, but the partition has at most 60 minutes for a job"):
-                launchers.check(too_long, 1)
+                launchers.check(LaunchConfig(where=Where.slurm, cpus=1, time=100), 1)
             with pytest.raises(BadInput, match=r"launch\.gpus=2, but the partition has at most 1 GPUs on a node"):
-                launchers.check(replace(too_long, time=1, gpus=2), 1)
-        with driver(tmp_path, *words, **cluster.environment) as first:
-            until(lambda: parts(tmp_path) > 1 or first.poll() is not None, "part of a cell")
-        assert first.returncode == -signal.SIGKILL, (tmp_path / "said.txt").read_text()  # the jobs go on
-        assert cluster.ask("squeue", "--noheader")
-        cluster.kill_node("n1")
-        with driver(tmp_path, *words, **cluster.environment) as second:
-            time.sleep(15)  # the cluster finds out that the node is gone, and requeues its job
-            cluster.start_node("n1")
-            assert second.wait(timeout=280) == 0, (tmp_path / "said.txt").read_text()
-        until(lambda: not cluster.ask("squeue", "--noheader"), "end of the first driver's jobs")
+                launchers.check(LaunchConfig(where=Where.slurm, gpus=2, cpus=1, time=1), 1)
+        words = ("launch=slurm", "launch.gpus=1", "launch.cpus=1", "launch.time=10", *QUICK)
+        with driver(tmp_path, *words, **cluster.environment) as process:
+            assert process.wait(timeout=480) == 0, (tmp_path / "said.txt").read_text()
     assert finished(tmp_path) == local
     assert all_finished(tmp_path) == len(local)
+    assert len(list(tmp_path.glob("mlruns/hydra/*/job-*.log"))) == 2  # a job is a model
