@@ -108,8 +108,14 @@ def small(config: Any, layers: int = LAYERS) -> dict[str, Any]:
 def _shrunk(values: dict[str, Any], layers: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in values.items():
-        if isinstance(value, dict) and (key.endswith("_config") or key in ("decoder", "encoder", "generator")):
+        if (
+            isinstance(value, dict)
+            and key != "per_layer_config"
+            and (key.endswith("_config") or key in ("decoder", "encoder", "generator"))
+        ):
             found[key] = _shrunk(value, layers)
+        elif key == "per_layer_config" and value:
+            found[key] = {layer: _shrunk(of_it, layers) for layer, of_it in value.items() if int(layer) < layers}
         elif isinstance(value, int) and not isinstance(value, bool) and key in _SIZES:
             found[key] = min(value, layers if _SIZES[key] == LAYERS and "layer" in key else _SIZES[key])
         elif isinstance(value, int) and not isinstance(value, bool) and _is_token(key) and value >= ROWS:
@@ -162,11 +168,13 @@ def build(name: str) -> Any:
     """A small model with random weights, larger than a fresh one's so that ranks are not all but random."""
     import torch
 
-    from rbptrack.models.architecture import auto_class
+    from rbptrack.models.architecture import model_class
 
     config = config_of(name)
+    kind = model_class(config)
     torch.manual_seed(0)
-    module = auto_class(config).from_config(config, dtype=torch.float32).eval()
+    module = getattr(kind, "from_config", None) or kind._from_config
+    module = module(config, dtype=torch.float32).eval()
     with torch.no_grad():
         for key, parameter in module.named_parameters():
             if parameter.ndim > 1 and not any(word in key for word in ("vision", "visual", "audio", "A_log")):
@@ -351,8 +359,195 @@ def table(known: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {}
-OVERRIDES: dict[str, dict[str, Any]] = {}
+_MROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}
+_LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 1e4,
+    "short_factor": [1.0] * 4,
+    "long_factor": [4.0] * 4,
+    "original_max_position_embeddings": 16,
+}
+_MLA = {"num_key_value_heads": 4}
+_LINEAR_FIRST = ["linear_attention", "linear_attention", "linear_attention", "full_attention"]
+
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama (is_causal=False)": ("llama", {"is_causal": False}),
+    "qwen2 (is_causal=False)": ("qwen2", {"is_causal": False}),
+    "mistral (is_causal=False)": ("mistral", {"is_causal": False}),
+    "gemma3_text (bidirectional)": ("gemma3_text", {"use_bidirectional_attention": True}),
+    "gemma4_text (bidirectional)": ("gemma4_text", {"use_bidirectional_attention": "all"}),
+    "bert (is_decoder=False)": ("bert", {"is_decoder": False}),
+    "roberta (is_decoder=False)": ("roberta", {"is_decoder": False}),
+    "bert-generation (is_decoder=False)": ("bert-generation", {"is_decoder": False}),
+    "phi3 (longrope)": ("phi3", {"rope_parameters": _LONGROPE, "original_max_position_embeddings": 16}),
+    "phi3 (longrope, not reached)": (
+        "phi3",
+        {
+            "rope_parameters": _LONGROPE | {"original_max_position_embeddings": 64},
+            "original_max_position_embeddings": 64,
+        },
+    ),
+    "llama (dynamic rope)": (
+        "llama",
+        {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
+    ),
+    "llama (yarn)": (
+        "llama",
+        {
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 1e4,
+                "factor": 4.0,
+                "original_max_position_embeddings": 16,
+            }
+        },
+    ),
+    "llama (tied)": ("llama", {"tie_word_embeddings": True}),
+    "llama (bias)": ("llama", {"attention_bias": True, "mlp_bias": True}),
+    "gpt2 (scaled by layer)": ("gpt2", {"scale_attn_by_inverse_layer_idx": True}),
+    "gpt_neox (sequential)": ("gpt_neox", {"use_parallel_residual": False}),
+    "falcon (alibi)": ("falcon", {"alibi": True}),
+    "falcon (one key)": ("falcon", {"multi_query": True, "new_decoder_architecture": False}),
+    "mpt (logit_scale)": ("mpt", {"logit_scale": 0.5}),
+    "mpt (logit_scale=inv_sqrt_d_model)": ("mpt", {"logit_scale": "inv_sqrt_d_model"}),
+    "opt (projected)": ("opt", {"word_embed_proj_dim": 16, "do_layer_norm_before": False}),
+    "mistral (window of 8)": ("mistral", {"sliding_window": 8}),
+    "mixtral (window of 8)": ("mixtral", {"sliding_window": 8}),
+    "gemma2 (window of 8)": ("gemma2", {"sliding_window": 8}),
+    "gemma3_text (window of 8)": ("gemma3_text", {"sliding_window": 8}),
+    "gpt_oss (window of 8)": ("gpt_oss", {"sliding_window": 8}),
+    "bigbird (sparse)": ("big_bird", {"attention_type": "block_sparse", "block_size": 4, "num_random_blocks": 1}),
+    "xlm (causal)": ("xlm", {"causal": True}),
+    "rembert (wide head)": ("rembert", {"output_embedding_size": 48}),
+    "cohere (logit_scale)": ("cohere", {"logit_scale": 0.25}),
+    "granite (scaled)": ("granite", {"logits_scaling": 8.0, "residual_multiplier": 0.5}),
+    "gemma2 (softcap of 3)": ("gemma2", {"final_logit_softcapping": 3.0}),
+    "llama4_text (chunks of 8)": ("llama4_text", {"attention_chunk_size": 8}),
+}
+OVERRIDES: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(
+        "axk1 axk2 deepseek_v2 deepseek_v3 deepseek_v32 glm4_moe_lite glm_moe_dsa minicpm3 youtu".split(), _MLA
+    ),
+    **{
+        name: {"text_config.rope_parameters": _MROPE, "text_config.head_dim": 8}
+        for name in "glm46v glm4v glm4v_moe glm_ocr glmga paddleocr_vl qwen2_5_omni_thinker qwen2_5_vl qwen2_vl".split()
+    },
+    "glm4v_moe": {"text_config.rope_parameters": _MROPE | {"partial_rotary_factor": 1.0}, "text_config.head_dim": 8},
+    "cosmos3_edge": {"text_config.rope_parameters": _MROPE, "text_config.head_dim": 8},
+    "kimi_k25": {"text_config.num_key_value_heads": 4},
+    "mistral4": {"text_config.num_key_value_heads": 4, "text_config.qk_head_dim": 16},
+    "longcat_flash": {"num_key_value_heads": 4, "qk_head_dim": 16},
+    "glm5_next": {"text_config.num_key_value_heads": 4},
+    "bamba": {
+        "mamba_n_heads": 8,
+        "mamba_d_head": 8,
+        "mamba_n_groups": 1,
+        "mamba_chunk_size": 8,
+        "attn_layer_indices": [1, 3],
+    },
+    "granitemoehybrid": {
+        "mamba_n_heads": 8,
+        "mamba_d_head": 8,
+        "mamba_n_groups": 1,
+        "mamba_chunk_size": 8,
+        "layer_types": ["mamba", "attention", "mamba", "attention"],
+    },
+    "mamba2": {"num_heads": 8, "head_dim": 8, "n_groups": 1, "chunk_size": 8},
+    "zamba2": {
+        "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"],
+        "n_mamba_heads": 8,
+        "mamba_ngroups": 1,
+        "mamba_headdim": 8,
+        "hybrid_layer_ids": [1, 3],
+        "num_key_value_heads": 4,
+        "chunk_size": 8,
+    },
+    "zamba": {
+        "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"],
+        "n_mamba_heads": 2,
+        "attn_layer_offset": 1,
+        "attn_layer_period": 2,
+        "num_key_value_heads": 4,
+        "attention_hidden_size": 64,
+        "attention_head_dim": 16,
+    },
+    "jamba": {"attn_layer_offset": 1, "attn_layer_period": 2, "mamba_dt_rank": 4, "layer_types": None},
+    "bailing_hybrid": {"layer_types": _LINEAR_FIRST, "num_key_value_heads": 4},
+    "kimi_linear": {"layer_types": _LINEAR_FIRST, "num_key_value_heads": 4},
+    "blenderbot": {"num_hidden_layers": LAYERS, "decoder_layers": LAYERS, "encoder_layers": LAYERS},
+    "cohere_compass_text": {"layer_types": ["sliding_attention"] * 3 + ["full_attention"]},
+    "cohere_compass": {"text_config.layer_types": ["sliding_attention"] * 3 + ["full_attention"]},
+    "gpt_neo": {"attention_types": [[["global", "local"], 2]], "window_size": 8, "num_layers": 4},
+    "gemma3n_text": {
+        "intermediate_size": 64,
+        "activation_sparsity_pattern": [0.5, 0.0, 0.0, 0.0],
+        "num_kv_shared_layers": 1,
+        "laurel_rank": 4,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+    },
+    "gemma3n": {
+        "text_config.intermediate_size": 64,
+        "text_config.activation_sparsity_pattern": [0.5, 0.0, 0.0, 0.0],
+        "text_config.num_kv_shared_layers": 1,
+        "text_config.laurel_rank": 4,
+        "text_config.layer_types": ["sliding_attention", "full_attention"] * 2,
+    },
+    **{
+        name: {
+            "text_config.per_layer_config": {"05": {"head_dim": 16}},
+            "text_config.num_hidden_layers": 6,
+            "text_config.layer_types": ["sliding_attention"] * 5 + ["full_attention"],
+        }
+        for name in "gemma4 gemma4_unified diffusion_gemma".split()
+    },
+    **{
+        name: {
+            "per_layer_config": {"05": {"head_dim": 16}},
+            "num_hidden_layers": 6,
+            "layer_types": ["sliding_attention"] * 5 + ["full_attention"],
+        }
+        for name in "gemma4_text gemma4_unified_text".split()
+    },
+    "dots3_note_text": {"num_key_value_heads": 4},
+    "dots3_note": {"text_config.num_key_value_heads": 4},
+    "laguna": {"num_attention_heads_per_layer": None},
+    "hunyuan_v1_dense": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}, "head_dim": 8},
+    "hunyuan_v1_moe": {
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
+        "head_dim": 8,
+        "moe_topk": 2,
+        "num_shared_expert": 1,
+    },
+    "ministral": {"head_dim": 8, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
+    "nemotron": {"head_dim": 8},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2},
+    "hrm_text": {"num_hidden_layers": LAYERS},
+    "dots1": {"n_routed_experts": 4},
+    "dbrx": {
+        "attn_config.kv_n_heads": 2,
+        "attn_config.rope_theta": 1e4,
+        "ffn_config.ffn_hidden_size": 64,
+        "ffn_config.moe_num_experts": 4,
+        "ffn_config.moe_top_k": 2,
+    },
+    "reformer": {
+        "attn_layers": ["local", "lsh"],
+        "axial_pos_embds_dim": [16, 16],
+        "axial_pos_shape": [16, 16],
+        "lsh_attn_chunk_length": 8,
+        "local_attn_chunk_length": 8,
+        "feed_forward_size": 64,
+        "num_hidden_layers": 2,
+        "num_buckets": 4,
+    },
+    "xlnet": {"d_head": 8, "d_inner": 64, "n_layer": 2},
+    "xlstm": {"num_heads": 4, "qk_dim_factor": 0.5, "v_dim_factor": 1.0, "chunk_size": 8, "num_blocks": None},
+    "xmod": {"default_language": "en_XX", "languages": ["en_XX"]},
+    "step3p7": {"text_config.sliding_window": 8},
+    "qwen4_exp_text": {},
+    "gemma4_assistant": {"text_config.hidden_size_per_layer_input": 0},
+    "blt": {},
+}
 GAIN: dict[str, float] = {}
 
 if __name__ == "__main__":

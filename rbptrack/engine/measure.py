@@ -60,10 +60,13 @@ def measure(
         on_part: called with each part when it is on disk, those found there included.
 
     Raises:
+        BadInput: a sequence is longer than the model reads, or a target has no row in its head.
         MeasurementError: the logits hold a NaN or an infinity (names the first document and position), or one sequence
             alone does not fit into memory.
 
     """
+    targets = corpus.token[corpus.scorable]
+    model.check_corpus(longest=int(corpus.lengths.max()), largest_target=int(targets.max(initial=0)))
     folder.mkdir(parents=True, exist_ok=True)
     wanted = blocks(corpus, engine.part_tokens, folder)
     for block in wanted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -103,12 +104,29 @@ def text_config(config: Any) -> Any:
     return config if type(found) is type(config) else found
 
 
-def auto_class(config: Any) -> Any:
-    """The class of transformers that builds a causal LM of a config; of a multimodal model, one that holds it."""
-    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+def vocab_size(config: Any) -> int:
+    """Entries of the vocabulary that a transformers config describes."""
+    return int(text_config(config).vocab_size)
 
-    return AutoModelForCausalLM if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING else AutoModelForImageTextToText
+
+def model_class(config: Any) -> Any:
+    """The class of transformers that builds a causal LM of a config; of a multimodal model, one that holds it.
+
+    The class that the checkpoint was saved from, where it is one of those that generate text; else the first that knows
+    the config.
+    """
+    import transformers
+    from transformers.models.auto import modeling_auto
+
+    known = (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING, modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING)
+    names = {name for mapping in known for name in mapping._model_mapping.values() if isinstance(name, str)}
+    for name in config.architectures or []:
+        found = getattr(transformers, name, None) if name in names else None
+        if found is not None and found.config_class is type(config):
+            return found
+    if type(config) not in known[0] and type(config) in known[1]:
+        return transformers.AutoModelForImageTextToText
+    return transformers.AutoModelForCausalLM
 
 
 def count_parameters(architecture: Any) -> Parameters:
@@ -120,7 +138,9 @@ def count_parameters(architecture: Any) -> Parameters:
     """
     try:
         with torch.device("meta"):
-            module = auto_class(architecture).from_config(architecture, trust_remote_code=False)
+            kind = model_class(architecture)
+            build = getattr(kind, "_from_config", None) or partial(kind.from_config, trust_remote_code=False)
+            module = build(architecture)
     except Exception as error:
         raise unbuildable(error, "the model", architecture) from error
     return parameters(module)
@@ -128,7 +148,7 @@ def count_parameters(architecture: Any) -> Parameters:
 
 def num_candidates(architecture: Any, tokenizer: PreTrainedTokenizerBase, wanted: Candidates) -> int:
     """How many rows of the head a target is ranked among: all, or those that the tokenizer can name."""
-    rows = int(text_config(architecture).vocab_size)
+    rows = vocab_size(architecture)
     return rows if wanted is Candidates.vocabulary else min(rows, 1 + max(tokenizer.get_vocab().values()))
 
 
@@ -153,7 +173,7 @@ def check_fit(name: str, config: Any, tokenizer: PreTrainedTokenizerBase, seq_le
     longest = longest_sequence(config)
     if longest and seq_len > longest:
         raise BadInput(f"dataset.seq_len must be at most {longest}, the maximum of {name}; got {seq_len}")
-    rows = int(text_config(config).vocab_size)
+    rows = vocab_size(config)
     if len(tokenizer) > rows:
         raise BadInput(
             f"{name}: its tokenizer has {len(tokenizer)} entries, the model only {rows} rows; "
@@ -172,7 +192,10 @@ def parameters(module: Any) -> Parameters:
 
     Of a multimodal model, those of its text part.
     """
-    head = list(module.get_output_embeddings().parameters())
+    outputs = [m.get_output_embeddings() for m in module.modules() if hasattr(m, "get_output_embeddings")]
+    head = next((list(output.parameters()) for output in outputs if output is not None), None)
+    if head is None:
+        raise BadInput(f"{type(module).__name__} has no output embeddings: it predicts no tokens")
     outside: set[int] = {id(p) for m in module.modules() if isinstance(m, nn.Embedding) for p in m.parameters()}
     outside |= {id(p) for p in head}
     every = {id(p): p.numel() for p in module.parameters()}

@@ -28,7 +28,7 @@ class _Step:
     result: Any
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records every operation on the head's product, and on what came of it, during one forward pass."""
 
     def __init__(self) -> None:
@@ -38,6 +38,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._followed: dict[int, Tensor] = {}  # by identity; kept alive, so that no identity is used twice
 
     def begin(self, product: Tensor) -> None:
+        """Follow a product, (1, tokens, vocabulary), from here on."""
         self.product, self.steps, self._followed = product, [], {id(product): product}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -50,9 +51,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
-def record(output: nn.Module, whole: Callable[[Tensor], Tensor], tokens: Tensor) -> tuple[Tensor, _Recorder]:
+def record(output: nn.Module, whole: Callable[[Tensor], Tensor], tokens: Tensor) -> tuple[Tensor, Recorder]:
     """Logits of token ids (1, length), and what was done to the head's product to make them."""
-    recorder = _Recorder()
+    recorder = Recorder()
     hook = output.register_forward_hook(lambda module, args, product: recorder.begin(product))
     try:
         with recorder:
@@ -62,7 +63,7 @@ def record(output: nn.Module, whole: Callable[[Tensor], Tensor], tokens: Tensor)
     return logits, recorder
 
 
-def head_of(output: nn.Module, logits: Tensor, recorder: _Recorder, *, candidates: int | None) -> Head:
+def head_of(output: nn.Module, logits: Tensor, recorder: Recorder, *, candidates: int | None) -> Head:
     """The head as the scorer takes it.
 
     Args:

@@ -14,12 +14,20 @@ from torch import Tensor, nn
 
 from rbptrack.config.schema import ModelConfig, Parallel
 from rbptrack.errors import BadInput, first_line
-from rbptrack.models.architecture import auto_class, from_source, load_config, longest_sequence, parameters, text_config
+from rbptrack.models.architecture import (
+    from_source,
+    load_config,
+    longest_sequence,
+    model_class,
+    parameters,
+    text_config,
+    vocab_size,
+)
 from rbptrack.models.backbone import Backbone, Unmeasurable
 from rbptrack.models.checkpoint import check_loaded, check_shards, explain
 from rbptrack.models.device import is_spread, place, resident
 from rbptrack.models.group import Group, stand_in
-from rbptrack.models.head import head_of, record
+from rbptrack.models.head import Recorder, head_of, record
 from rbptrack.models.probe import check_head, check_states, probes, refused
 from rbptrack.scoring.parallel import Shard
 from rbptrack.scoring.scorer import Head
@@ -67,6 +75,22 @@ class CausalModel:
     def vocab_size(self) -> int:
         """|V|: rows of the head, padding rows included."""
         return self.head.vocab_size
+
+    def check_corpus(self, *, longest: int, largest_target: int) -> None:
+        """BadInput where a corpus has sequences longer than the model's limit, or targets that its head has no row for.
+
+        Args:
+            longest: tokens of the longest sequence.
+            largest_target: the largest token id that is scored.
+
+        """
+        if self.longest is not None and longest > self.longest:
+            raise BadInput(f"the model reads at most {self.longest} tokens at a time, a sequence has {longest}")
+        if largest_target >= self.vocab_size:
+            raise BadInput(
+                f"a text holds token {largest_target}, but the head ranks {self.vocab_size} entries only: "
+                "the tokenizer is not this model's"
+            )
 
     def activation_bytes(self, length: int) -> int:
         """About how many bytes the backbone's activations take per token, in sequences of a length."""
@@ -135,7 +159,7 @@ def load_module(config: ModelConfig, source: Source, **placed: Any) -> Any:
     try:
         module, found = from_source(
             source,
-            auto_class(architecture).from_pretrained,
+            model_class(architecture).from_pretrained,
             config=architecture,
             dtype=getattr(torch, config.dtype.value),
             attn_implementation=None if config.attention == "auto" else config.attention,
@@ -164,7 +188,7 @@ def _quiet(*, downloads: bool) -> None:
 
 
 def of_module(module: Any, name: str, *, candidates: int | None = None) -> CausalModel:
-    """Split a loaded transformers causal LM where the vocabulary begins, in evaluation mode.
+    """Split a loaded transformers causal LM where the vocabulary begins, in evaluation mode, and check the parts.
 
     Raises:
         BadInput: the model does not read text alone, is not causal, or does something that the split misses.
@@ -183,9 +207,8 @@ def of_module(module: Any, name: str, *, candidates: int | None = None) -> Causa
     except (torch.OutOfMemoryError, BadInput):
         raise
     except _FAILED as error:
-        raise refused(
-            name, f"its forward pass fails on plain token ids ({type(error).__name__}: {first_line(error)})"
-        ) from error
+        why = f"its forward pass fails on plain token ids ({type(error).__name__}: {first_line(error)})"
+        raise refused(name, why) from error
     whole = whole[0, :-1, : model.vocab_size].flip(0).to(ours.device)
     check_head(name, ours, whole, dtype=model.head.weight.dtype)
     return model
@@ -196,6 +219,31 @@ def split(module: Any, *, candidates: int | None = None) -> CausalModel:
     return _split(module, _probes(module)[0][:1], candidates=candidates)[0]
 
 
+def _readers(module: Any) -> list[Any]:
+    """The model, then the language models within it, which read text where the model itself asks for an image."""
+    from transformers import PreTrainedModel
+
+    parts: list[Any] = [part for part in module.modules() if isinstance(part, PreTrainedModel)]
+    return [part for part in parts if part is module or part.get_output_embeddings() is not None]
+
+
+def _recorded(module: Any, tokens: Tensor) -> tuple[Backbone, Any, Tensor, Recorder]:
+    """The first part of a model that reads text: its backbone, its head, and its logits with how they were made."""
+    failed: Exception | None = None
+    for part in _readers(module):
+        try:
+            output = _output(part)
+            backbone = Backbone(part, output)
+            with torch.no_grad():
+                return backbone, output, *record(output, backbone.whole, tokens)
+        except torch.OutOfMemoryError:
+            raise
+        except (Unmeasurable, *_FAILED) as error:
+            failed = failed or error
+    assert failed is not None  # noqa: S101  the model itself is the first of its parts
+    raise failed
+
+
 def _output(module: Any) -> Any:
     """The model's head, the module that multiplies with the vocabulary."""
     output = module.get_output_embeddings()
@@ -204,11 +252,17 @@ def _output(module: Any) -> Any:
     return output
 
 
+def _weight(part: Any) -> Tensor | None:
+    output = part.get_output_embeddings()
+    return None if output is None else resident(output, "weight")
+
+
 def _probes(module: Any) -> list[Tensor]:
     """Token ids (2, length) for a few probes, on the head's device."""
-    weight = resident(_output(module), "weight")
-    assert weight is not None  # noqa: S101  _output looked
-    rows = min(int(text_config(module.config).vocab_size), module.get_input_embeddings().weight.shape[0])
+    weight = next((w for part in _readers(module) if (w := _weight(part)) is not None), None)
+    if weight is None:
+        raise Unmeasurable("it has no output embeddings, so it predicts no tokens")
+    rows = min(vocab_size(module.config), weight.shape[0])
     count = sum(p.numel() for p in module.parameters())
     draws = probes(module.config, rows=rows, parameters=count, longest=longest_sequence(module.config))
     return [tokens.to(weight.device) for tokens in draws]
@@ -216,10 +270,7 @@ def _probes(module: Any) -> list[Tensor]:
 
 def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[CausalModel, Tensor]:
     """The split model, and the whole model's logits (1, length, vocabulary) of token ids (1, length)."""
-    output = _output(module)
-    backbone = Backbone(module, output)
-    with torch.no_grad():
-        logits, recorder = record(output, backbone.whole, tokens)
+    backbone, output, logits, recorder = _recorded(module, tokens)
     head = head_of(output, logits, recorder, candidates=candidates)
     counts, text = parameters(_counted(module)), text_config(module.config)
     model = CausalModel(

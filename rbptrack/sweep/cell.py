@@ -122,7 +122,7 @@ def _measure(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Deliv
         corpus.document_table().to_csv(made / "documents.csv", index=False)
         run_id, waits = outbox.deliver_or_keep(writer, record, made, run_id)
     discard(folder)
-    notes += [f"{about.title}: {note}" for note in result.notes]
+    notes += [f"{about.title}: {note}" for note in result.notes] + [f"{about.model}: {note}" for note in model.notes]
     outcome = Outcome(about.title, about.model, about.dataset, "measured", run_id, numbers=record.metrics, notes=notes)
     outcome.waits = waits
     return outcome

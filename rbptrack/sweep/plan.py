@@ -96,9 +96,12 @@ def plan(config: CellConfig, resolver: Resolver, reader: Reader) -> Plan:
 
 def _needed(cell: Resolved, counts: Parameters) -> float:
     """Weights, the activations of one sequence (batches grow as memory allows), and scoring."""
-    text = cell.architecture.get_text_config()
-    width = int(text.hidden_size)
-    inner = int(getattr(text, "intermediate_size", None) or getattr(text, "ffn_dim", None) or 4 * width)
+    from rbptrack.models.architecture import text_config, vocab_size
+
+    text = text_config(cell.architecture)
+    width = counts.head // vocab_size(text)
+    inner = getattr(text, "intermediate_size", None) or getattr(text, "ffn_dim", None) or 4 * width
+    inner = max(inner) if isinstance(inner, list) else int(inner)
     heads = int(getattr(text, "num_attention_heads", None) or 0)
     length, each = cell.dataset.seq_len, _DTYPE_BYTES[cell.model.dtype.value]
     activations = length * each * (12 * width + 4 * inner + 3 * heads * length)
