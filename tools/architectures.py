@@ -350,13 +350,31 @@ def main(arguments: list[str]) -> int:
 
 
 def table(known: dict[str, dict[str, Any]]) -> str:
-    """Markdown: counts by verdict, and what is refused and why."""
-    lines = ["| | right | refused | wrong | traceback | not built |", "|---|---|---|---|---|---|"]
-    for kind in ("text", "multimodal", "variant"):
-        states = Counter(found["state"] for found in known.values() if found["kind"] == kind)
-        cells = [str(states[s]) for s in ("right", "refused", "wrong", "traceback", "not built")]
-        lines.append(f"| {kind} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    """Markdown: counts by kind and verdict, then what is refused, and why, and what was not built."""
+    states = ("right", "refused", "wrong", "traceback", "not built")
+    lines = [f"| | {' | '.join(states)} |", "|---" * (len(states) + 1) + "|"]
+    kinds = {"text": "causal language models", "multimodal": "multimodal models, their text", "variant": "variants"}
+    for kind, words in kinds.items():
+        counts = Counter(found["state"] for found in known.values() if found["kind"] == kind)
+        lines.append(f"| {words} | {' | '.join(str(counts[state]) for state in states)} |")
+    built = [found for found in known.values() if found["state"] != "not built"]
+    causal = [found for found in built if found["causal"]]
+    right = sum(found["state"] == "right" for found in causal)
+    lines += ["", f"{len(built)} were built; {len(causal)} of them are causal, and {right} of those are measured.", ""]
+    lines += ["| refused | why |", "|---|---|"]
+    refused: dict[str, list[str]] = {}
+    for found in sorted(built, key=lambda found: str(found["name"])):
+        if found["state"] == "refused":
+            refused.setdefault(_reason(found["said"]), []).append(found["name"])
+    lines += [f"| {', '.join(names)} | {why} |" for why, names in sorted(refused.items())]
+    missing = sorted(found["name"] for found in known.values() if found["state"] == "not built")
+    return "\n".join([*lines, "", f"Not built: {', '.join(missing)}."])
+
+
+def _reason(said: str) -> str:
+    """The reason in a refusal, without the model's name and numbers of its own."""
+    words = said.split("cannot be measured: ")[-1].split(" (it is no causal")[0].split(": model.")[0].split(", so ")[0]
+    return words.split("/model) ")[-1]
 
 
 _MROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}
@@ -367,7 +385,7 @@ _LONGROPE = {
     "long_factor": [4.0] * 4,
     "original_max_position_embeddings": 16,
 }
-_MLA = {"num_key_value_heads": 4}
+_MLA = {"num_key_value_heads": 4, "n_group": 1, "topk_group": 1}
 _LINEAR_FIRST = ["linear_attention", "linear_attention", "linear_attention", "full_attention"]
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -471,13 +489,17 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "attention_hidden_size": 64,
         "attention_head_dim": 16,
     },
-    "jamba": {"attn_layer_offset": 1, "attn_layer_period": 2, "mamba_dt_rank": 4, "layer_types": None},
+    "jamba": {
+        "attn_layer_offset": 1,
+        "attn_layer_period": 2,
+        "mamba_dt_rank": 4,
+    },
     "bailing_hybrid": {"layer_types": _LINEAR_FIRST, "num_key_value_heads": 4},
     "kimi_linear": {"layer_types": _LINEAR_FIRST, "num_key_value_heads": 4},
     "blenderbot": {"num_hidden_layers": LAYERS, "decoder_layers": LAYERS, "encoder_layers": LAYERS},
     "cohere_compass_text": {"layer_types": ["sliding_attention"] * 3 + ["full_attention"]},
     "cohere_compass": {"text_config.layer_types": ["sliding_attention"] * 3 + ["full_attention"]},
-    "gpt_neo": {"attention_types": [[["global", "local"], 2]], "window_size": 8, "num_layers": 4},
+    "gpt_neo": {"attention_layers": ["global", "local"] * 2, "attention_types": [[["global", "local"], 2]], "window_size": 8, "num_layers": 4},
     "gemma3n_text": {
         "intermediate_size": 64,
         "activation_sparsity_pattern": [0.5, 0.0, 0.0, 0.0],
@@ -522,10 +544,11 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "nemotron": {"head_dim": 8},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2},
     "hrm_text": {"num_hidden_layers": LAYERS},
-    "dots1": {"n_routed_experts": 4},
+    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1},
     "dbrx": {
         "attn_config.kv_n_heads": 2,
         "attn_config.rope_theta": 1e4,
+        "attn_config.clip_qkv": 8.0,
         "ffn_config.ffn_hidden_size": 64,
         "ffn_config.moe_num_experts": 4,
         "ffn_config.moe_top_k": 2,
