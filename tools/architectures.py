@@ -85,7 +85,7 @@ class Verdict:
     Attributes:
         name: its name here, `llama`, or with its variant, `llama (is_causal=False)`.
         kind: `text`, `multimodal` or `variant`.
-        state: `right`, `refused`, `wrong`, `traceback`, `not built`.
+        state: `right`, `refused`, `wrong`, `traceback`, `too slow`, `not built`.
         said: the refusal, the error, or what differs.
         causal: whether earlier logits stay when later tokens change; None where it was not built.
         seconds: for load and check.
@@ -308,7 +308,7 @@ def run(names: list[str], kinds: dict[str, str], save: Callable[[dict[str, Any]]
         process.join(TIMEOUT)
         if process.is_alive():
             process.kill()
-        found = asdict(Verdict(name, kinds[name], "traceback", "it took too long or its process died"))
+        found = asdict(Verdict(name, kinds[name], "too slow", f"no answer in {TIMEOUT} s"))
         save(found if answers.empty() else answers.get())
 
 
@@ -351,13 +351,13 @@ def main(arguments: list[str]) -> int:
 
 def table(known: dict[str, dict[str, Any]]) -> str:
     """Markdown: counts by kind and verdict, then what is refused, and why, and what was not built."""
-    states = ("right", "refused", "wrong", "traceback", "not built")
+    states = ("right", "refused", "wrong", "traceback", "too slow", "not built")
     lines = [f"| | {' | '.join(states)} |", "|---" * (len(states) + 1) + "|"]
     kinds = {"text": "causal language models", "multimodal": "multimodal models, their text", "variant": "variants"}
     for kind, words in kinds.items():
         counts = Counter(found["state"] for found in known.values() if found["kind"] == kind)
         lines.append(f"| {words} | {' | '.join(str(counts[state]) for state in states)} |")
-    built = [found for found in known.values() if found["state"] != "not built"]
+    built = [found for found in known.values() if found["causal"] is not None]
     causal = [found for found in built if found["causal"]]
     right = sum(found["state"] == "right" for found in causal)
     lines += ["", f"{len(built)} were built; {len(causal)} of them are causal, and {right} of those are measured.", ""]
@@ -367,14 +367,16 @@ def table(known: dict[str, dict[str, Any]]) -> str:
         if found["state"] == "refused":
             refused.setdefault(_reason(found["said"]), []).append(found["name"])
     lines += [f"| {', '.join(names)} | {why} |" for why, names in sorted(refused.items())]
-    missing = sorted(found["name"] for found in known.values() if found["state"] == "not built")
-    return "\n".join([*lines, "", f"Not built: {', '.join(missing)}."])
+    missing = sorted(found["name"] for found in known.values() if found["causal"] is None)
+    return "\n".join([*lines, "", f"Not built, or too slow here: {', '.join(missing)}."])
 
 
 def _reason(said: str) -> str:
     """The reason in a refusal, without the model's name and numbers of its own."""
-    words = said.split("cannot be measured: ")[-1].split(" (it is no causal")[0].split(": model.")[0].split(", so ")[0]
-    return words.split("/model) ")[-1]
+    words = said.split("cannot be measured: ")[-1].split("/model) ")[-1]
+    for end in (": ", " (it is", " (relative", ", so "):
+        words = words.split(end)[0]
+    return words
 
 
 _MROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}
@@ -499,7 +501,12 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "blenderbot": {"num_hidden_layers": LAYERS, "decoder_layers": LAYERS, "encoder_layers": LAYERS},
     "cohere_compass_text": {"layer_types": ["sliding_attention"] * 3 + ["full_attention"]},
     "cohere_compass": {"text_config.layer_types": ["sliding_attention"] * 3 + ["full_attention"]},
-    "gpt_neo": {"attention_layers": ["global", "local"] * 2, "attention_types": [[["global", "local"], 2]], "window_size": 8, "num_layers": 4},
+    "gpt_neo": {
+        "attention_layers": ["global", "local"] * 2,
+        "attention_types": [[["global", "local"], 2]],
+        "window_size": 8,
+        "num_layers": 4,
+    },
     "gemma3n_text": {
         "intermediate_size": 64,
         "activation_sparsity_pattern": [0.5, 0.0, 0.0, 0.0],
@@ -544,7 +551,8 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "nemotron": {"head_dim": 8},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2},
     "hrm_text": {"num_hidden_layers": LAYERS},
-    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1},
+    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
+    "deepseek_v2": {**_MLA, "num_experts_per_tok": 2, "topk_method": "greedy"},
     "dbrx": {
         "attn_config.kv_n_heads": 2,
         "attn_config.rope_theta": 1e4,
