@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import socket
@@ -185,7 +186,7 @@ def _ray_nodes(launch: LaunchConfig) -> list[int]:
         except OSError as error:
             raise BadInput(f"launch.address={launch.address}: no Ray cluster answers there ({error})") from error
     try:
-        ray.init(address=launch.address, log_to_driver=False, logging_level="error", include_dashboard=False)
+        ray.init(address=launch.address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
         nodes: list[dict[str, Any]] = ray.nodes()
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         raise BadInput(
