@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from rbptrack.analysis import Report, Runs, Table
+from rbptrack.analysis import RankTable, Report, Runs, Table
 from rbptrack.analysis.testing import AnalyzerContract, example_runs
 from rbptrack.config.paths import builtin_folder
 from rbptrack.reporting.discovery import discover
 from tests.conftest import Program
 from tests.example_package.rbptrack_example.ranking import Ranking
+from tests.test_training import checkpoints
 
 PACKAGE = Path(__file__).parent / "example_package"
 BUILT_IN = {n: c for n, c in discover().analyzers.items() if discover().origin[n].startswith(str(builtin_folder()))}
@@ -33,11 +34,33 @@ class OnPublished(AnalyzerContract):  # not collected: its name does not begin w
         return example_runs(families={"pythia": 4}, datasets=("wiki",))
 
 
+class OnCheckpoints(AnalyzerContract):
+    """For analyzers of training checkpoints."""
+
+    def runs(self) -> Runs:
+        return checkpoints()
+
+
+class OnAnswers(AnalyzerContract):
+    """For analyzers of answers, which are the last 20 tokens of each document."""
+
+    def runs(self) -> Runs:
+        whole = example_runs()
+
+        def ranks(run_id: str) -> RankTable:
+            table = whole.ranks(run_id)
+            columns = {name: table.column(name) for name in table.table.column_names}
+            columns["field"] = (columns["position"] > 180).astype(int)
+            return RankTable.from_arrays(vocab_size=table.vocab_size, **columns)
+
+        return Runs(whole.frame, histogram=whole.histogram, ranks=ranks)
+
+
+SPECIAL = {"reproduction": OnPublished, "answers": OnAnswers, "training": OnCheckpoints}
+
 for _name, _class in BUILT_IN.items():  # every analyzer that ships with rbptrack
     _test = f"Test_{_name}"
-    globals()[_test] = type(
-        _test, (OnPublished if _name == "reproduction" else AnalyzerContract,), {"analyzer": _class()}
-    )
+    globals()[_test] = type(_test, (SPECIAL.get(_name, AnalyzerContract),), {"analyzer": _class()})
 
 
 def test_all_built_in_ones_are_held_to_it() -> None:
