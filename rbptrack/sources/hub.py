@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Literal, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
+from tenacity import Retrying, retry_if_exception_type, stop_before_delay, wait_exponential
+
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.sources import cache
 
@@ -21,9 +23,9 @@ T = TypeVar("T")
 
 _CONNECT_SECONDS = 2.0
 _ANSWER_SECONDS = 2.5
-_TRIES = 2  # a machine under load may miss the first
-_WAITS = (1.0, 2.0, 4.0, 8.0)  # seconds between attempts when the hub is busy
-_PATIENCE = 20.0  # seconds; the libraries try again too, for files, and no attempt begins after this
+_TRIES = 2  # a machine under load may be late for the first
+_LONGEST_WAIT = 8.0  # seconds between attempts when the hub is busy: 1, 2, 4, 8
+_PATIENCE = 20.0  # seconds after which no attempt begins; for files, the libraries try again too
 _BUSY = (408, 429, 500, 502, 503, 504)
 
 
@@ -48,7 +50,7 @@ def online() -> bool:
 
 
 def _answers(endpoint: SplitResult) -> bool:
-    """Whether anything speaks HTTP there; any answer will do, an error too."""
+    """Whether something answers HTTP requests there; an error is an answer, too."""
     kind = http.client.HTTPConnection if endpoint.scheme == "http" else http.client.HTTPSConnection
     for _ in range(_TRIES):
         connection = kind(endpoint.hostname or "", endpoint.port, timeout=_CONNECT_SECONDS)
@@ -59,7 +61,7 @@ def _answers(endpoint: SplitResult) -> bool:
             connection.getresponse()
             return True
         except (ssl.SSLError, http.client.HTTPException):
-            return True  # somebody is there; what is wrong, the library says better
+            return True  # a server is there; the library explains better what is wrong with its answer
         except TimeoutError:
             continue
         except OSError:
@@ -70,7 +72,7 @@ def _answers(endpoint: SplitResult) -> bool:
 
 
 def unreachable(kind: Kind, repo: str, revision: str) -> BadInput:
-    """The error for something that is neither cached nor to be had, with the ways to get it."""
+    """The error for what is not cached while the hub cannot be reached; it names the ways to get it."""
     return BadInput(
         f"{kind} {repo} (revision {revision}) is not in the cache and the hub cannot be reached. "
         f"On a machine with a network: hf download {repo} --repo-type {kind}; or point HF_HOME at its cache, "
@@ -93,13 +95,8 @@ def commit(kind: Kind, repo: str, revision: str) -> str:
         found = str(call(kind, repo, revision, lambda: describe(repo, revision=revision, timeout=10)).sha)
         cache.remember(_reference(kind, repo, revision), found)
         return found
-    from huggingface_hub import constants
-
-    folder = Path(constants.HF_HUB_CACHE) / f"{kind}s--{repo.replace('/', '--')}"
-    if (folder / "snapshots" / revision).is_dir():
-        return revision
-    if (folder / "refs" / revision).is_file():
-        return (folder / "refs" / revision).read_text(encoding="utf-8").strip()
+    if (downloaded := snapshot(kind, repo, revision)) is not None:
+        return downloaded.name  # the hub's cache names the folder after the commit
     known = cache.recall(_reference(kind, repo, revision))
     if known is None:
         raise unreachable(kind, repo, revision)
@@ -111,11 +108,24 @@ def _reference(kind: Kind, repo: str, revision: str) -> str:
 
 
 def snapshot(kind: Kind, repo: str, revision: str) -> Path | None:
-    """The folder into which `hf download` put a repository's files, if it did."""
-    from huggingface_hub import constants
+    """The folder of the hub's cache that holds a revision's files; None where nothing of it was downloaded."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
-    folder = Path(constants.HF_HUB_CACHE) / f"{kind}s--{repo.replace('/', '--')}" / "snapshots" / revision
-    return folder if folder.is_dir() else None
+    try:
+        return Path(snapshot_download(repo, repo_type=kind, revision=revision, local_files_only=True))
+    except LocalEntryNotFoundError:
+        return None
+    except HFValidationError as error:
+        raise _not_an_id(kind, repo) from error
+
+
+class _Busy(Exception):
+    """The hub is there, and asks for another attempt later."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
 
 
 def call(kind: Kind, repo: str, revision: str, action: Callable[[], T]) -> T:
@@ -127,8 +137,8 @@ def call(kind: Kind, repo: str, revision: str, action: Callable[[], T]) -> T:
 
     """
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its own attempts, one line each
-    began = time.monotonic()
-    for wait in (*_WAITS, None):
+
+    def attempt() -> T:
         try:
             return action()
         except RbptrackError:
@@ -137,18 +147,30 @@ def call(kind: Kind, repo: str, revision: str, action: Callable[[], T]) -> T:
             status = _explain(kind, repo, revision, error)
             if status is None:
                 raise
-            spent = time.monotonic() - began
-            if wait is None or spent + wait > _PATIENCE:
-                raise RbptrackError(
-                    f"{kind} {repo}: the hub is busy: it has answered {status} for {spent:.0f} s. Nothing is lost: run "
-                    "the same command again later"
-                ) from error
-            time.sleep(wait)
-    raise AssertionError("unreachable")
+            raise _Busy(status) from error
+
+    began = time.monotonic()
+    retrying = Retrying(
+        retry=retry_if_exception_type(_Busy),
+        wait=wait_exponential(max=_LONGEST_WAIT),
+        stop=stop_before_delay(_PATIENCE),
+        reraise=True,
+    )
+    try:
+        return retrying(attempt)
+    except _Busy as busy:
+        raise RbptrackError(
+            f"{kind} {repo}: the hub is busy: it has answered {busy.status} for {time.monotonic() - began:.0f} s. "
+            "Nothing is lost: run the same command again later"
+        ) from busy.__cause__
+
+
+def _not_an_id(kind: Kind, repo: str) -> BadInput:
+    return BadInput(f"{kind}.repo={repo!r} is not a hub id; expected organisation/name")
 
 
 def _explain(kind: Kind, repo: str, revision: str, error: Exception) -> int | None:
-    """Raise the error that people understand; the HTTP status of a busy hub; None where it is not the hub's fault."""
+    """Raise an error that says what to do; return the status of a busy hub, or None if the hub is not the cause."""
     from huggingface_hub.errors import (
         EntryNotFoundError,
         GatedRepoError,
@@ -173,7 +195,7 @@ def _explain(kind: Kind, repo: str, revision: str, error: Exception) -> int | No
                 f"{kind} {repo} is not on the hub, or is private: check the name, or `hf auth login` or set HF_TOKEN"
             ) from error
         if isinstance(cause, HFValidationError):
-            raise BadInput(f"{kind}.repo={repo!r} is not a hub id; expected organisation/name") from error
+            raise _not_an_id(kind, repo) from error
         if isinstance(cause, OfflineModeIsEnabled | LocalEntryNotFoundError) and not online():
             raise unreachable(kind, repo, revision) from error
         if isinstance(cause, HfHubHTTPError) and not isinstance(cause, EntryNotFoundError):

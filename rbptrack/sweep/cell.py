@@ -137,6 +137,9 @@ def _closed(writer: Writer, run_id: str, folder: Path) -> Iterator[None]:
         status = ""
     except (KeyboardInterrupt, SystemExit):
         status = "KILLED"
+        from rbptrack.engine.parts import saved_tokens
+
+        say(f"interrupted: {saved_tokens(folder):,} scored tokens of this cell are saved; the same command continues")
         raise
     except Exception as error:
         raise CellFailed(run_id, disk_trouble(error, folder) or error) from error
