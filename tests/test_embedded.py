@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def test_the_script_makes_these_shapes() -> None:
     spec = importlib.util.spec_from_file_location("train_nano", ROOT / "tools/train_nano.py")
     assert spec
     assert spec.loader
-    script = importlib.util.module_from_spec(spec)
+    script = sys.modules["train_nano"] = importlib.util.module_from_spec(spec)  # dataclasses look their module up
     spec.loader.exec_module(script)
     assert list(script.SIZES) == SIZES
     for size in SIZES:
@@ -67,9 +68,10 @@ def test_one_architecture_and_one_tokenizer() -> None:
         assert config["max_position_embeddings"] >= 256
 
 
-def test_it_fits_in_16_mb_with_its_notice() -> None:
+def test_it_fits_in_24_mb_with_its_notice() -> None:
+    """Models and corpora in 16 MB, seeds and checkpoints in 8."""
     files = [p for p in EMBEDDED.rglob("*") if p.is_file()]
-    assert sum(p.stat().st_size for p in files) <= 16e6
+    assert sum(p.stat().st_size for p in files) <= 24e6
     assert {p.suffix for p in files} <= {".safetensors", ".json", ".parquet", ".txt", ""}
     assert "PSF License" in (EMBEDDED / "NOTICE").read_text()
     assert "PYTHON SOFTWARE FOUNDATION LICENSE" in (EMBEDDED / "PSF-LICENSE.txt").read_text()
