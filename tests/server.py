@@ -127,7 +127,7 @@ def _sql(server: Server, statement: str) -> None:
 
 
 def _wait(server: Server, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
         assert process.poll() is None, log.read_text()
         with suppress(urllib.error.URLError, OSError):

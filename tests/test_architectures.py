@@ -159,7 +159,8 @@ def test_every_config_composes_and_families_are_in_order() -> None:
         assert sorted((n for n in names if n.startswith(f"{family}/")), key=size_key) == [
             f"{family}/{size}" for size in sizes.split()
         ]
-    for name in names:
+    shown = ("nano-seeds/", "nano-checkpoints/", "pythia-checkpoints/")  # 1,566 names; test_checkpoints has them
+    for name in (n for n in names if not n.startswith(shown)):
         extra = ["model.repo=org/Name-1.4B-base"] if name == "hf" else []
         config = composer.compose_typed([f"model={name}", *extra])
         wanted = ("name-base", "1.4b") if name == "hf" else tuple(name.split("/"))

@@ -194,7 +194,10 @@ def test_batches_are_chosen_from_free_memory(model: CausalModel, monkeypatch: py
 
 
 def test_sizes_below_zero_are_refused() -> None:
-    from rbptrack.config.schema import Config, DatasetConfig, KConfig, ModelConfig, _check
+    from omegaconf import OmegaConf
+
+    from rbptrack.config.check import typed
+    from rbptrack.config.schema import Config, DatasetConfig, KConfig, ModelConfig
 
     wrong = Config(
         model=ModelConfig(family="a", size="1b", path="/a"),
@@ -203,7 +206,7 @@ def test_sizes_below_zero_are_refused() -> None:
         engine=EngineConfig(batch_tokens=-1),
     )
     with pytest.raises(BadInput, match=r"engine\.batch_tokens must be at least 0; got -1"):
-        _check(wrong)
+        typed(OmegaConf.structured(wrong))
 
 
 def test_a_model_spread_over_memory_and_disk_ranks_the_same(corpus: Corpus, tmp_path: Path) -> None:
