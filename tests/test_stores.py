@@ -60,8 +60,6 @@ def test_an_experiment_that_was_deleted_in_the_ui(store: Path) -> None:
 
 
 def test_a_missing_artifact_names_its_run(store: Path) -> None:
-    with sqlite3.connect(store / "mlflow.db") as database:  # as if it had been measured
-        database.execute("delete from tags where key = ?", (Tag.IMPORTED,))
     runs = rbptrack.runs()
     for path in store.rglob("ranks.parquet"):
         path.unlink()

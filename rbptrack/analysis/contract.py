@@ -149,13 +149,16 @@ class Runs:
         except Unreadable:
             raise
         except (RbptrackError, OSError, pa.ArrowException, KeyError, ValueError) as error:
-            if "lacks its artifact" in str(error) and self._is_imported(run_id):
+            if "lacks its artifact" in str(error) and self._came_without_ranks(run_id):
                 raise Unreadable(WITHOUT_RANKS) from error
             reason = " ".join(str(error).split())[:200]
             raise Unreadable(f"an artifact of run {run_id} is missing or damaged: {reason}") from error
 
-    def _is_imported(self, run_id: str) -> bool:
-        return bool(self.frame.loc[self.frame["run_id"] == run_id, "imported"].notna().any())
+    def _came_without_ranks(self, run_id: str) -> bool:
+        """Whether an import had no ranks to begin with; the authors' folders give |V| only together with ranks."""
+        row = self.frame[self.frame["run_id"] == run_id]
+        lost = row["imported"].str.startswith("authors") & row["vocab_size"].notna()
+        return bool((row["imported"].notna() & ~lost.fillna(False)).any())
 
     def __len__(self) -> int:
         return len(self.frame)
