@@ -65,6 +65,7 @@ def running() -> Iterator[Server]:
             "MLFLOW_AUTH_CONFIG_PATH": str(_auth_config(Path(name))),
             "MLFLOW_FLASK_SERVER_SECRET_KEY": "tests",
             "MLFLOW_DISABLE_TELEMETRY": "true",
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         }
         command = [sys.executable, "-m", "mlflow", "server", "--app-name", "basic-auth", "--host", "127.0.0.1"]
         command += ["--backend-store-uri", server.database(name="tracking"), "--port", str(server.port)]
