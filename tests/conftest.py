@@ -8,12 +8,15 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from hypothesis import settings
 from mlflow import MlflowClient
+
+from tests.prepared import READ_AT_IMPORT, Prepared
 
 # Without a GPU, Triton's kernels run in its interpreter, which must be chosen before anything imports Triton.
 if shutil.which("nvidia-smi") is None:
@@ -23,6 +26,11 @@ ROOT = Path(__file__).parent.parent
 EMBEDDED = ROOT / "rbptrack" / "embedded"
 Program = Callable[..., subprocess.CompletedProcess[str]]
 
+
+# Few examples with every run of the tests; `make test-long` asks for the profile `long`.
+settings.register_profile("short", max_examples=40, deadline=None)
+settings.register_profile("long", max_examples=5000, deadline=None)
+settings.load_profile("short")
 
 # A shell that starts the tests in the background makes them ignore SIGINT, and programs inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -58,16 +66,28 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def program(cache: Path) -> Program:
-    """Run `python -m rbptrack ...` in a folder; returns the completed process."""
+def program(cache: Path) -> Iterator[Program]:
+    """Run `python -m rbptrack ...` in a folder; returns the completed process.
+
+    A prepared process becomes the program, which saves the seconds that imports take; what is given variables that
+    libraries read at import is started as a new process.
+    """
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "HF_", "HYDRA_"))}
+    clean |= {"HF_HOME": str(cache / "hf"), "HF_HUB_OFFLINE": "1", "COLUMNS": "100"}
+    prepared: list[Prepared] = []
 
     def run(*arguments: str, cwd: Path, timeout: float = 300, **environment: str) -> subprocess.CompletedProcess[str]:
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "HF_", "HYDRA_"))}
-        clean |= {"HF_HOME": str(cache / "hf"), "HF_HUB_OFFLINE": "1", "COLUMNS": "100", **environment}
-        command = [sys.executable, "-m", "rbptrack", *arguments]
-        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout, env=clean)
+        if any(name.startswith(READ_AT_IMPORT) for name in environment):
+            command = [sys.executable, "-m", "rbptrack", *arguments]
+            whole = clean | environment
+            return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout, env=whole)
+        if not prepared or prepared[0].ended:
+            prepared[:] = [Prepared(clean)]
+        return prepared[0].run(arguments, cwd=cwd, timeout=timeout, environment=clean | environment)
 
-    return run
+    yield run
+    for each in prepared:
+        each.close()
 
 
 @pytest.fixture(scope="session")
