@@ -30,7 +30,17 @@ from rbptrack.analysis import (
     read_families,
     style,
 )
-from rbptrack.stats import Contrast, LawValues, PowerLawFit, contrast, law_values, ratio_law, unpaired
+from rbptrack.stats import (
+    Contrast,
+    LawValues,
+    PowerLawFit,
+    Spread,
+    contrast,
+    holm,
+    law_values,
+    laws_apart,
+    ratio_law,
+)
 
 COLUMNS = {
     "contrasts": {
@@ -40,7 +50,7 @@ COLUMNS = {
         "b": "the other",
         "alpha_a": "exponent of a",
         "alpha_b": "exponent of b",
-        "difference": "alpha_a - alpha_b, from the law of the ratio (families: of two laws)",
+        "difference": "alpha_a - alpha_b, from the law of the ratio (families: from two laws over the same documents)",
         "low": "lower end of its interval",
         "high": "upper end",
         "p_different": "of alpha_a = alpha_b",
@@ -64,7 +74,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two sides, what they share, and the law whose exponent is their difference."""
+    """Two sides, what they share, and the difference of their exponents."""
 
     kind: str
     on: str
@@ -72,7 +82,8 @@ class Pair:
     b: str
     law_a: PowerLawFit
     law_b: PowerLawFit
-    law: PowerLawFit
+    difference: float
+    spread: Spread
 
 
 @dataclass(kw_only=True)
@@ -115,9 +126,16 @@ class Contrasts(Analyzer):
         pairs = [*self._metrics(measured), *self._datasets(measured), *self._families(measured)]
         if not pairs:
             raise report.nothing_found("nothing to compare")
-        tested = [contrast(p.law, margin=self.margin * max(p.law_a.alpha, p.law_b.alpha, 1e-9)) for p in pairs]
-        corrected = _holm([p.kind for p in pairs], [t.p_different for t in tested])
-        rows = [_row(p, t, c) for p, t, c in zip(pairs, tested, corrected, strict=True)]
+        margins = [self.margin * max(p.law_a.alpha, p.law_b.alpha, 1e-9) for p in pairs]
+        tested = [
+            contrast(p.difference, p.spread, margin=margin, level=self.level)
+            for p, margin in zip(pairs, margins, strict=True)
+        ]
+        corrected = np.empty(len(pairs))
+        for kind in {p.kind for p in pairs}:
+            places = [i for i, p in enumerate(pairs) if p.kind == kind]
+            corrected[places] = holm([tested[i].p_different for i in places])
+        rows = [_row(p, t, float(c)) for p, t, c in zip(pairs, tested, corrected, strict=True)]
         report.add_table("contrasts", rows, COLUMNS["contrasts"])
         report.notes[:0] = self._sentences(rows)
         report.headline = report.notes[0]
@@ -138,7 +156,7 @@ class Contrasts(Analyzer):
                 law = ratio_law(one.family.s, y_a, y_b, draws_a, draws_b, level=self.level)
                 if law:
                     sides = metric_label(b), metric_label(a)
-                    yield Pair("metrics", str(one.family), *sides, one.laws[b], one.laws[a], law)
+                    yield Pair("metrics", str(one.family), *sides, one.laws[b], one.laws[a], law.alpha, law.spread)
 
     def _datasets(self, measured: list[Measured]) -> Iterator[Pair]:
         metric = self._shown
@@ -150,17 +168,20 @@ class Contrasts(Analyzer):
             law = ratio_law(one.family.s, y_a, y_b, draws_a, np.roll(draws_b, 1, axis=1), level=self.level)
             if law:
                 on = f"{one.family.name}, {metric_label(metric)}"
-                yield Pair(
-                    "datasets", on, one.family.dataset, two.family.dataset, one.laws[metric], two.laws[metric], law
-                )
+                names = one.family.dataset, two.family.dataset
+                yield Pair("datasets", on, *names, one.laws[metric], two.laws[metric], law.alpha, law.spread)
 
     def _families(self, measured: list[Measured]) -> Iterator[Pair]:
         metric = self._shown
         for one, two in combinations([m for m in measured if metric in m.laws], 2):
-            if one.family.dataset == two.family.dataset:
-                law = unpaired(one.laws[metric], two.laws[metric])
-                on = f"{one.family.dataset}, {metric_label(metric)}"
-                yield Pair("families", on, one.family.name, two.family.name, one.laws[metric], two.laws[metric], law)
+            if one.family.dataset != two.family.dataset:
+                continue
+            same_texts = one.family.shares_texts(two.family)
+            sides = ((one.family.s, one.values), (two.family.s, two.values))
+            found = laws_apart(*sides, metric, same_texts=same_texts, level=self.level)
+            if found:
+                on, names = f"{one.family.dataset}, {metric_label(metric)}", (one.family.name, two.family.name)
+                yield Pair("families", on, *names, found.a, found.b, found.alpha, found.alpha_spread)
 
     @property
     def _shown(self) -> str:
@@ -194,17 +215,6 @@ def _row(pair: Pair, tested: Contrast, corrected: float) -> dict[str, Any]:
     row |= {"alpha_a": pair.law_a.alpha, "alpha_b": pair.law_b.alpha, "difference": tested.difference}
     row |= {"low": tested.low, "high": tested.high, "p_different": tested.p_different, "p_corrected": corrected}
     return row | {"margin": tested.margin, "p_equivalent": tested.p_equivalent, "verdict": tested.verdict}
-
-
-def _holm(kinds: list[str], p: list[float]) -> list[float]:
-    """P-values corrected for the number of tests of their kind (Holm 1979)."""
-    corrected = np.empty(len(p))
-    for kind in set(kinds):
-        mine = np.array([i for i, k in enumerate(kinds) if k == kind])
-        order = mine[np.argsort(np.array(p)[mine], kind="stable")]
-        raised = np.array(p)[order] * np.arange(len(order), 0, -1)
-        corrected[order] = np.minimum(np.maximum.accumulate(raised), 1.0)
-    return [float(v) for v in corrected]
 
 
 def _forest(pairs: list[tuple[Pair, Contrast]]) -> Figure:

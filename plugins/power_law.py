@@ -47,7 +47,7 @@ COLUMNS = {
     "laws": KEY
     | {
         "alpha": "exponent",
-        "95 % interval": "of alpha: t with m - 2 degrees of freedom over scatter between models and sampling error",
+        "95 % interval": "of alpha: sampling error over documents, and scatter between models",
         "R^2": "of the fit on logarithms",
         "sizes": "number of sizes m",
         "largest, left out": "error at the largest size of the law fitted without it",

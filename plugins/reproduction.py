@@ -27,20 +27,20 @@ from rbptrack.analysis import (
 )
 from rbptrack.stats import (
     LawValues,
+    Spread,
     fit_k_law,
     implied_se,
     k_slopes,
     law_values,
     positive,
     rounding_se,
-    welch,
 )
 
 REFERENCE = Path(__file__).with_name("reference")
 SOURCE = "ICLR 2026 submission draft of arXiv 2510.20387"
 AGREES, DIFFERS, UNSURE = "agrees", "differs", "cannot tell"
 _UNIT = 0.001  # published values have three decimals
-_MANY = 1000  # degrees of freedom of a standard error over documents
+_LEVEL = 0.95  # nominal coverage of the intervals
 _COMPARED = {
     "published": "the authors' exponent",
     "published_se": "its standard error, as their R^2, number of sizes and rounding imply",
@@ -137,8 +137,8 @@ class Reproduction(Analyzer):
             row = {"metric": metric, "published_sizes": published_sizes, "sizes": law.points}
             row |= {"published": alpha, "published_se": se, "published_r2": r2}
             row |= {"yours": law.alpha, "se": law.se, "r2": law.r2}
-            freedom = (law.points - 2, published_sizes - 2)
-            yield family.keys | row | self._verdict(law.alpha, alpha, se=(law.se, se), freedom=freedom)
+            spread = law.spread + Spread.estimated(se, published_sizes - 2)
+            yield family.keys | row | self._verdict(law.alpha - alpha, alpha, spread)
 
     def _k_rows(self, family: Family, published: pd.DataFrame, found: LawValues) -> Iterator[dict[str, Any]]:
         """Rows for every size that Table 1 lists."""
@@ -165,17 +165,15 @@ class Reproduction(Analyzer):
                 "r2": float(fit.r2[0]),
                 "yours_every_k": float(whole.beta[0]),
             }
-            verdict = self._verdict(float(fit.beta[0]), beta, se=(se, other), freedom=(_MANY, _MANY))
-            yield family.keys | row | verdict
+            both = Spread(known=se**2 + other**2, beyond=se**2 + other**2, residual=0.0, freedom=1.0)
+            yield family.keys | row | self._verdict(float(fit.beta[0]) - beta, beta, both)
 
-    def _verdict(
-        self, yours: float, published: float, *, se: tuple[float, float], freedom: tuple[int, int]
-    ) -> dict[str, Any]:
-        """Welch's interval of the difference, and what it says."""
-        found = welch(yours, published, se=se, freedom=freedom)
-        within = AGREES if (found.high - found.low) / 2 <= self.tolerance * abs(published) else UNSURE
-        verdict = within if found.low <= 0 <= found.high else DIFFERS
-        return {"difference": found.value, "low": found.low, "high": found.high, "verdict": verdict}
+    def _verdict(self, difference: float, published: float, spread: Spread) -> dict[str, Any]:
+        """The interval of the difference, and what it says."""
+        half = spread.half(_LEVEL)
+        within = AGREES if half <= self.tolerance * abs(published) else UNSURE
+        verdict = within if abs(difference) <= half else DIFFERS
+        return {"difference": difference, "low": difference - half, "high": difference + half, "verdict": verdict}
 
     def _caveats(self, runs: Runs, sizes: list[dict[str, Any]]) -> Iterator[str]:
         frame = runs.frame

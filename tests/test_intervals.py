@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 
 from rbptrack.stats import (
-    Interval,
     fieller,
     implied_se,
     percentiles,
@@ -13,7 +12,6 @@ from rbptrack.stats import (
     share_interval,
     simultaneous,
     studentized,
-    welch,
 )
 
 
@@ -43,14 +41,6 @@ def test_percentiles_are_draws_and_reach_minus_infinity() -> None:
     assert percentiles(draws, level=0.9) == (5, 95)
     draws[:4] = -np.inf
     assert percentiles(draws, level=0.95)[0] == -np.inf
-
-
-def test_welch_is_scipys() -> None:
-    a, b = np.array([1.0, 2.0, 4.0, 3.5]), np.array([0.5, 0.1, 0.9])
-    found = welch(a.mean(), b.mean(), se=(stats.sem(a), stats.sem(b)), freedom=(3, 2), level=0.9)
-    expected = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.9)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
-    assert welch(1.0, 0.4, se=(0.0, 0.0), freedom=(3, 3)) == Interval(0.6, 0.6, 0.6)
 
 
 def test_the_error_that_a_published_r2_implies() -> None:

@@ -43,7 +43,7 @@ def contrasts(rng: np.random.Generator, design: Design) -> Outcome:
         return {}
     return {
         "95 % interval of the difference covers": covers(law.low, 0.01, law.high),
-        "equivalent, margin 0.01 (false positive)": contrast(law, margin=0.01).p_equivalent < 0.05,
+        "equivalent, margin 0.01 (false positive)": contrast(law.alpha, law.spread, margin=0.01).p_equivalent < 0.05,
     }
 
 
@@ -58,7 +58,11 @@ def contrasts_null(rng: np.random.Generator, design: Design) -> Outcome:
     s = sizes(design.m)
     y, draws = texts(rng, np.column_stack([s**-0.1, 2 * s**-0.1]) * scatter(rng, design, 2), design)
     law = ratio_law(s, y[:, 0], y[:, 1], draws[..., 0], draws[..., 1])
-    return {} if law is None else {"different (false positive)": contrast(law, margin=0.01).p_different < 0.05}
+    return (
+        {}
+        if law is None
+        else {"different (false positive)": contrast(law.alpha, law.spread, margin=0.01).p_different < 0.05}
+    )
 
 
 @experiment(

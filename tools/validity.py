@@ -32,7 +32,7 @@ import numpy as np
 
 from tools.simulation import EXPERIMENTS, Design, Experiment
 
-MODULES = ("tools.simulated_laws", "tools.simulated_ranks")
+MODULES = ("tools.simulated_laws", "tools.simulated_families", "tools.simulated_ranks")
 """Where rows are defined; a new module's name goes here."""
 
 DOCS = Path(__file__).parent.parent / "docs"

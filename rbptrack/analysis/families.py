@@ -108,6 +108,11 @@ class Family:
         smallest = self.rows["vocab_size"].min()
         return 0 if pd.isna(smallest) else int(smallest)
 
+    def shares_texts(self, other: Family) -> bool:
+        """Whether both are known to read the same texts, so that their errors are correlated."""
+        hashes = {*self.rows["documents_hash"], *other.rows["documents_hash"]}
+        return len(hashes) == 1 and not any(map(pd.isna, hashes))
+
     def require_ranks(self) -> None:
         """Raise Unreadable where not even |V| is known, as of imported metrics: there are no ranks to read."""
         if not self.vocab_size:

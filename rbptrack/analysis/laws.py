@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -11,18 +12,29 @@ import numpy as np
 from rbptrack.analysis.contract import WITHOUT_RANKS, Runs
 from rbptrack.analysis.families import Family, families, read_families
 from rbptrack.analysis.sizes import SizeUnit
-from rbptrack.ranks import CE, DocumentCounts, log_grid, metric_label, rbp_name, se_name
-from rbptrack.stats import Pooled, PowerLawFit, fit_power_law, law_values, pool, positive
+from rbptrack.ranks import CE, DocumentCounts, FloatArray, log_grid, metric_label, rbp_name, se_name
+from rbptrack.stats import Pooled, PowerLawFit, fit_power_law, law_values, line_draws, pool, positive
 
 
 @dataclass(frozen=True)
 class FamilyLaw:
-    """The law of one metric (`ce`, `rbp_10`) in one family; `logged` where there were no ranks to fit it to."""
+    """The law of one metric (`ce`, `rbp_10`) in one family.
+
+    Attributes:
+        family: whose.
+        metric: `ce` or `rbp_<k>`.
+        law: the fit.
+        logged: whether it was fitted to logged metrics, because there were no ranks.
+        draws: the exponent in every document bootstrap, (replicates,), the same draws of documents for all families
+            that read the same texts; None where there were no ranks.
+
+    """
 
     family: Family
     metric: str
     law: PowerLawFit
     logged: bool = False
+    draws: FloatArray | None = None
 
     @property
     def label(self) -> str:
@@ -94,7 +106,8 @@ class LawReader:
         for metric in values.metrics:
             law = values.fit(metric, sizes, level=self.level)
             if law:
-                yield FamilyLaw(family, metric, law)
+                _, alphas = line_draws(sizes, values.of(metric)[1], at=float(sizes[0]))
+                yield FamilyLaw(family, metric, law, draws=alphas)
             elif metric in asked:
                 label = metric_label(metric)
                 notes.append(f"{family}: {label} is 0 or 1 (or nearly) for some size: no law is fitted to it.")
@@ -152,4 +165,14 @@ def pooled_families(
         if len(group) < 3:
             notes.append(f"{metric} on {dataset}: {len(group)} families, pooling needs 3.")
         else:
-            yield pool([one.law.alpha for one in group], [one.law.se for one in group], level=level), group
+            alphas, errors = [one.law.alpha for one in group], [one.law.se for one in group]
+            yield pool(alphas, errors, shared=_shared_errors(group), level=level), group
+
+
+def _shared_errors(group: Sequence[FamilyLaw]) -> FloatArray:
+    """Sampling covariance between the exponents of families that read the same texts, (families, families)."""
+    shared = np.zeros((len(group), len(group)))
+    for (i, one), (j, two) in combinations(enumerate(group), 2):
+        if one.draws is not None and two.draws is not None and one.family.shares_texts(two.family):
+            shared[i, j] = shared[j, i] = np.cov(one.draws, two.draws)[0, 1]
+    return shared

@@ -14,13 +14,16 @@ if TYPE_CHECKING:
         document_weights,
         paired_covariance,
     )
-    from rbptrack.stats.contrasts import Contrast, contrast, ratio_law, unpaired
+    from rbptrack.stats.contrasts import Apart, Contrast, contrast, holm, laws_apart, line_draws, ratio_law
     from rbptrack.stats.differences import (
         LOG_NATS,
-        difference_interval,
-        metric_draws,
-        metric_values,
+        Difference,
+        logged_difference,
+        metric_errors,
         on_common_documents,
+        paired_differences,
+        simultaneous_differences,
+        unpaired_differences,
     )
     from rbptrack.stats.error_entropy import (
         Decomposition,
@@ -43,7 +46,6 @@ if TYPE_CHECKING:
         share_interval,
         simultaneous,
         studentized,
-        welch,
     )
     from rbptrack.stats.irreducible import Forecast, Irreducible, forecast, irreducible_term
     from rbptrack.stats.k_law import (
@@ -90,6 +92,7 @@ if TYPE_CHECKING:
     )
     from rbptrack.stats.size_laws import LawValues, fit_law, law_values, positive
     from rbptrack.stats.smooth_entropy import rank_bins, smooth_parts
+    from rbptrack.stats.spread import Spread
     from rbptrack.stats.success_runs import (
         Ladder,
         PositionBins,
@@ -110,9 +113,11 @@ __all__ = [
     "NULLS",
     "SCATTERS",
     "Answers",
+    "Apart",
     "Candidate",
     "Contrast",
     "Decomposition",
+    "Difference",
     "FloatArray",
     "Forecast",
     "FormFit",
@@ -135,6 +140,7 @@ __all__ = [
     "PowerLawFit",
     "RankFit",
     "Segments",
+    "Spread",
     "SuccessByLength",
     "Support",
     "Surface",
@@ -151,7 +157,6 @@ __all__ = [
     "decompose",
     "decompose_table",
     "design_effect",
-    "difference_interval",
     "document_weights",
     "expected_r2",
     "fieller",
@@ -167,6 +172,7 @@ __all__ = [
     "forecast",
     "forms_in_words",
     "goodness_of_fit",
+    "holm",
     "huber_alpha",
     "implied_se",
     "independent_share",
@@ -179,14 +185,17 @@ __all__ = [
     "ladder",
     "largest_k_without_gap",
     "law_values",
+    "laws_apart",
     "leave_largest_out",
+    "line_draws",
     "log_sums",
+    "logged_difference",
     "lognormal_trend",
-    "metric_draws",
-    "metric_values",
+    "metric_errors",
     "mu_over_sigma",
     "on_common_documents",
     "paired_covariance",
+    "paired_differences",
     "part_covariance",
     "percentiles",
     "point_diagnostics",
@@ -203,13 +212,13 @@ __all__ = [
     "share_interval",
     "shares_of_fall",
     "simultaneous",
+    "simultaneous_differences",
     "size_factor_read_off",
     "smooth_parts",
     "studentized",
     "success_by_length",
-    "unpaired",
+    "unpaired_differences",
     "vuong",
-    "welch",
     "without_each",
     "worth_of_doubling",
 ]
@@ -222,6 +231,7 @@ _MODULES = (
     "position",
     "published",
     "intervals",
+    "spread",
     "differences",
     "k_law",
     "error_entropy",

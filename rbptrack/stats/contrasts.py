@@ -5,6 +5,9 @@ and the same documents are easy or hard. Their ratio is free of what they share,
 sharply than two intervals beside each other:
 
     ln(y_a / y_b) = (ln A_a - ln A_b) - (alpha_a - alpha_b) ln S + e
+
+Families are other models, perhaps of other sizes: they share the documents only. Each keeps its own law, and the
+sampling covariance of the two laws, from the same draws of documents, is taken off the error of their difference.
 """
 
 from __future__ import annotations
@@ -13,12 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.power_law import PowerLawFit
-from rbptrack.stats.size_laws import fit_law
+from rbptrack.stats.size_laws import LawValues, fit_law
+from rbptrack.stats.spread import Spread
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,6 @@ class Contrast:
         low: lower end of its interval.
         high: upper end.
         se: standard error, scatter between models included.
-        freedom: degrees of freedom of the t distribution.
         p_different: two-sided p of alpha_a = alpha_b.
         margin: how far apart exponents may lie that count as the same.
         p_equivalent: p of |alpha_a - alpha_b| >= margin (two one-sided tests).
@@ -42,7 +44,6 @@ class Contrast:
     low: float
     high: float
     se: float
-    freedom: int
     p_different: float
     margin: float
     p_equivalent: float
@@ -90,11 +91,17 @@ def ratio_law(
     return fit_law(s, ratio, draws, level=level)
 
 
-def contrast(law: PowerLawFit, *, margin: float) -> Contrast:
-    """Test the exponent of a `ratio_law` for difference from 0 and for equivalence with 0.
+def contrast(difference: float, spread: Spread, *, margin: float, level: float = 0.95) -> Contrast:
+    """Test alpha_a - alpha_b for difference from 0 and for equivalence with 0.
 
-    The equivalence test is two one-sided t tests (Schuirmann 1987): equivalent at 5 % exactly where the 90 % interval
-    of alpha_a - alpha_b lies within -margin..margin.
+    The equivalence test is two one-sided tests (Schuirmann 1987): equivalent at 5 % exactly where the 90 % interval of
+    alpha_a - alpha_b lies within -margin..margin.
+
+    Args:
+        difference: alpha_a - alpha_b: the exponent of a `ratio_law`, or of `laws_apart`.
+        spread: its error.
+        margin: how far apart exponents may lie that count as the same.
+        level: of the interval; both tests have size 1 - level.
 
     Raises:
         RbptrackError: a margin that is not above 0.
@@ -102,44 +109,108 @@ def contrast(law: PowerLawFit, *, margin: float) -> Contrast:
     """
     if not margin > 0:
         raise RbptrackError(f"an equivalence margin must be above 0; got {margin}")
-    freedom = law.points - 2
-    t = stats.t(freedom)
-    size = 1 - law.level
-    if law.se == 0:
-        equivalent = float(abs(law.alpha) >= margin)
-        different = 1.0 if law.alpha == 0 else 0.0
-    else:
-        different = 2 * float(t.sf(abs(law.alpha) / law.se))
-        equivalent = float(t.sf((margin - abs(law.alpha)) / law.se))  # the larger of the two one-sided p
-    return Contrast(law.alpha, law.low, law.high, law.se, freedom, different, margin, equivalent, round(size, 12))
+    half, size = spread.half(level), round(1 - level, 12)
+    equivalent = spread.p_beyond(margin - abs(difference))  # the larger of the two one-sided p
+    different = spread.p(abs(difference))
+    return Contrast(difference, difference - half, difference + half, spread.se, different, margin, equivalent, size)
 
 
-def unpaired(a: PowerLawFit, b: PowerLawFit) -> PowerLawFit:
-    """alpha_a - alpha_b of laws over different models: a fit whose interval is Welch's, scatter included.
+@dataclass(frozen=True)
+class Apart:
+    """How the laws of two families (or datasets) differ.
 
-    Families that share no sizes have no ratio; their exponents are then taken as independent, which is conservative
-    where they read the same documents. `points` holds the Welch-Satterthwaite degrees of freedom, rounded down, plus 2.
+    Attributes:
+        a: the law of the one.
+        b: of the other.
+        at: the size at which their levels are compared: the middle of the sizes that both have, or else between them.
+        level: ln(y_a / y_b) at that size.
+        level_spread: its error.
+        alpha: alpha_a - alpha_b.
+        alpha_spread: its error.
 
-    Source: Welch, Biometrika 34, 1947.
     """
-    both = float(np.hypot(a.se, b.se))
-    parts = a.se**4 / (a.points - 2) + b.se**4 / (b.points - 2)
-    freedom = max(1, int(both**4 / parts)) if parts > 0 else 1
-    half = float(stats.t.ppf(0.5 + a.level / 2, freedom)) * both
-    difference = a.alpha - b.alpha
-    return PowerLawFit(
-        alpha=difference,
-        log_a=a.log_a - b.log_a,
-        low=difference - half,
-        high=difference + half,
-        level=a.level,
-        r2=float("nan"),
-        tau=float(np.hypot(a.tau, b.tau)),
-        se=both,
-        points=freedom + 2,
-        centre=(a.centre + b.centre) / 2,
-        variance=np.array([[float("nan")] * 2, [float("nan"), both**2]]),
-        s=np.empty(0),  # there are no common sizes
-        y=np.empty(0),
-        covariance=np.empty((0, 0)),
-    )
+
+    a: PowerLawFit
+    b: PowerLawFit
+    at: float
+    level: float
+    level_spread: Spread
+    alpha: float
+    alpha_spread: Spread
+
+
+def laws_apart(
+    one: tuple[FloatArray, LawValues],
+    other: tuple[FloatArray, LawValues],
+    metric: str,
+    *,
+    same_texts: bool,
+    level: float = 0.95,
+) -> Apart | None:
+    """Two laws against each other: their ratio at one size, and the difference of their exponents.
+
+    Over the same sizes it is the law of the ratio. Else errors add, scatter between models included, less the sampling
+    covariance that both have from reading the same documents.
+
+    Source: `ratio_law`; the variance of a difference, degrees of freedom by Welch, Biometrika 34, 1947.
+
+    Args:
+        one: sizes S, (m,), and what was measured at them.
+        other: the same of the other, with the same number of replicates.
+        metric: `ce` or `rbp_<k>`.
+        same_texts: whether both read the same documents, which were then drawn jointly.
+        level: of the intervals of both laws.
+
+    Returns:
+        None where a side has no law.
+
+    """
+    (s_a, values_a), (s_b, values_b) = one, other
+    a, b = values_a.fit(metric, s_a, level=level), values_b.fit(metric, s_b, level=level)
+    low, high = max(s_a.min(), s_b.min()), min(s_a.max(), s_b.max())
+    if a is None or b is None:
+        return None
+    at = float(np.sqrt(low * high))
+    (y_a, draws_a), (y_b, draws_b) = values_a.of(metric), values_b.of(metric)
+    if not same_texts:
+        draws_b = np.roll(draws_b, 1, axis=1)  # corpora of equally many documents share their draws
+    if np.array_equal(s_a, s_b):
+        law = ratio_law(s_a, y_a, y_b, draws_a, draws_b, level=level)
+        if law:
+            return Apart(a, b, at, float(np.log(law.predict(at))), law.spread_at(at), law.alpha, law.spread)
+    covariance = [0.0, 0.0]
+    if same_texts:
+        pairs = zip(line_draws(s_a, draws_a, at=at), line_draws(s_b, draws_b, at=at), strict=True)
+        covariance = [float(np.cov(mine, theirs)[0, 1]) for mine, theirs in pairs]
+    gap = float(np.log(a.predict(at) / b.predict(at)))
+    gap_spread = (a.spread_at(at) + b.spread_at(at)).minus_shared(covariance[0])
+    return Apart(a, b, at, gap, gap_spread, a.alpha - b.alpha, (a.spread + b.spread).minus_shared(covariance[1]))
+
+
+def line_draws(s: npt.ArrayLike, draws: FloatArray, *, at: float) -> tuple[FloatArray, FloatArray]:
+    """Of every bootstrap replicate: the law's ln y at size `at`, and its exponent, each (replicates,).
+
+    Source: least squares on logarithms, as `fit_power_law`.
+
+    Args:
+        s: sizes S, (m,).
+        draws: replicates of y, (m, replicates).
+        at: the size.
+
+    """
+    x = np.log(np.asarray(s, dtype=np.float64)) - np.log(at)
+    level, slope = np.linalg.pinv(np.column_stack([np.ones(len(x)), x])) @ np.log(draws)
+    return level, -slope
+
+
+def holm(p: npt.ArrayLike) -> FloatArray:
+    """P-values corrected for their number, (tests,): each is the smallest size at which its test rejects.
+
+    Source: Holm, Scandinavian Journal of Statistics 6, 1979.
+    """
+    found = np.asarray(p, dtype=np.float64)
+    order = np.argsort(found, kind="stable")
+    corrected = np.empty(len(found))
+    raised = found[order] * np.arange(len(order), 0, -1)
+    corrected[order] = np.minimum(np.maximum.accumulate(raised), 1.0)
+    return corrected

@@ -1,12 +1,14 @@
-"""Differences of a metric between two models, with intervals over documents."""
+"""Differences between two models on the same texts, with errors over documents that hold for many pairs at once."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, rbp_name
-from rbptrack.stats.bootstrap import bootstrap_metrics, document_weights
-from rbptrack.stats.intervals import Interval
+from rbptrack.stats.bootstrap import document_weights
 
 LOG_NATS = "log_nats"
 """The name of ln(nats of the whole text), which does not depend on how a tokenizer cuts the text."""
@@ -26,48 +28,172 @@ def on_common_documents(left: DocumentCounts, right: DocumentCounts) -> tuple[Do
     return part(left), part(right)
 
 
-def metric_values(counts: DocumentCounts) -> dict[str, float]:
-    """CE in nats, RBP_k of each k, and ln of the nats of the whole text, by metric.
+def metric_errors(counts: DocumentCounts) -> dict[str, tuple[float, float]]:
+    """CE and RBP_k of every k with their standard errors over documents, by metric.
 
-    Source: RBP_k and CE of arXiv 2510.20387 (R by its eq. 3); sums over documents, then divided.
+    Source: the infinitesimal jackknife (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 21).
     """
-    values = bootstrap_metrics(counts, np.ones((1, len(counts.document))))[0]
-    return dict(zip(_metrics(counts), map(float, values), strict=True)) | {LOG_NATS: float(np.log(counts.nats.sum()))}
+    found = {}
+    for metric, ratio in _ratios(counts).items():
+        if metric != LOG_NATS:
+            value, variance, *_ = _alone(ratio, np.ones((1, len(counts.document))))
+            found[metric] = (value, float(np.sqrt(variance)))
+    return found
 
 
-def metric_draws(counts: DocumentCounts, *, replicates: int, seed: int) -> dict[str, FloatArray]:
-    """The same in bootstrap replicates, each (replicates,).
+@dataclass(frozen=True)
+class Difference:
+    """One metric of model a minus that of model b.
 
-    Source: `document_weights`.
+    Attributes:
+        a: the metric's value of a.
+        b: of b.
+        se: standard error of a - b; NaN where it is not known.
+        t: (replicate's difference - difference) / replicate's standard error in each document bootstrap, (replicates,);
+            the same draws of documents in every difference on the same texts.
+
+    """
+
+    a: float
+    b: float
+    se: float
+    t: FloatArray
+
+    @property
+    def value(self) -> float:
+        """A - b."""
+        return self.a - self.b
+
+
+def paired_differences(
+    left: DocumentCounts, right: DocumentCounts, *, replicates: int, seed: int
+) -> dict[str, Difference]:
+    """CE, RBP_k of every k that both have, and ln of the nats of the text, by metric, over the same documents.
+
+    Each is a ratio of sums over documents, so its standard error is the infinitesimal jackknife's, documents paired; in
+    a bootstrap replicate likewise.
+
+    Source: the studentized bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 12.5).
 
     Args:
-        counts: of one model.
+        left: of model a.
+        right: of model b, over the same documents.
         replicates: document bootstraps.
-        seed: equal for two models over the same documents, which then draw the same ones.
+        seed: of the draws of documents: equal for all models that read the same texts.
 
     """
-    weights = document_weights(len(counts.document), replicates=replicates, seed=seed)
-    draws = bootstrap_metrics(counts, weights)
-    return dict(zip(_metrics(counts), draws.T, strict=True)) | {LOG_NATS: np.log(weights @ counts.nats)}
+    weights = document_weights(len(left.document), replicates=replicates, seed=seed)
+    found = {}
+    for metric, one in _ratios(left).items():
+        if metric in (other := _ratios(right)):
+            found[metric] = _difference(one, other[metric], weights, logs=metric == LOG_NATS)
+    return found
 
 
-def difference_interval(a: float, b: float, draws_a: FloatArray, draws_b: FloatArray, *, level: float) -> Interval:
-    """A - b with its percentile interval.
-
-    Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13.
+def unpaired_differences(
+    left: DocumentCounts, right: DocumentCounts, *, replicates: int, seeds: tuple[int, int]
+) -> dict[str, Difference]:
+    """CE and RBP_k of every k that both have, over other documents: errors are independent and add.
 
     Args:
-        a: value of the one model.
-        b: value of the other.
-        draws_a: bootstrap replicates of a, (replicates,).
-        draws_b: of b: of the same documents where both models read the same, else independent of draws_a.
-        level: nominal coverage.
+        left: of model a.
+        right: of model b.
+        replicates: document bootstraps.
+        seeds: of the draws of a's and of b's documents.
+
+    Source: as `paired_differences`.
 
     """
-    tail = (1 - level) / 2
-    low, high = np.quantile(draws_a - draws_b, [tail, 1 - tail])
-    return Interval(a - b, float(low), float(high))
+    sides = [(_ratios(counts), counts, seed) for counts, seed in zip((left, right), seeds, strict=True)]
+    found = {}
+    for metric in (m for m in sides[0][0] if m in sides[1][0] and m != LOG_NATS):
+        (a, var_a, draw_a, drawn_a), (b, var_b, draw_b, drawn_b) = (
+            _alone(ratios[metric], document_weights(len(counts.document), replicates=replicates, seed=seed))
+            for ratios, counts, seed in sides
+        )
+        found[metric] = Difference(
+            a, b, float(np.sqrt(var_a + var_b)), _studentized(draw_a - draw_b, a - b, drawn_a + drawn_b)
+        )
+    return found
 
 
-def _metrics(counts: DocumentCounts) -> list[str]:
-    return [CE, *map(rbp_name, counts.ks)]
+def logged_difference(a: float, b: float, se_a: float, se_b: float, *, replicates: int, seed: int) -> Difference:
+    """A difference of logged metrics with logged standard errors (NaN: not known), taken as independent.
+
+    Independence is cautious where both read the same texts: what they share would cancel.
+
+    Source: the normal approximation; its draws stand beside the others' in `simultaneous_differences`.
+    """
+    return Difference(a, b, float(np.hypot(se_a, se_b)), np.random.default_rng(seed).standard_normal(replicates))
+
+
+def simultaneous_differences(found: Sequence[Difference], *, level: float) -> tuple[float, FloatArray]:
+    """How far differences must lie from 0 so that none of many is called real by chance (with probability `level`).
+
+    Returns:
+        How many standard errors an interval reaches to each side so that all hold at once, and p of every difference,
+        corrected for their number, (differences,); NaN where there is no standard error.
+
+    Source: the step of Romano and Wolf, Econometrica 73, 2005, by the largest studentized bootstrap difference.
+
+    """
+    known = [d for d in found if np.isfinite(d.se)]
+    if not known:
+        return float("nan"), np.full(len(found), np.nan)
+    largest = np.sort(np.max([np.abs(d.t) for d in known], axis=0))
+    size = np.array([abs(d.value) / d.se if d.se > 0 else (np.inf if d.value else 0.0) for d in known])
+    p = (1 + len(largest) - np.searchsorted(largest, size, side="left")) / (1 + len(largest))
+    corrected = np.full(len(found), np.nan)
+    corrected[[np.isfinite(d.se) for d in found]] = p
+    return float(np.quantile(largest, level)), corrected
+
+
+_Ratio = tuple[FloatArray, FloatArray]  # numerator and denominator of each document
+
+
+def _ratios(counts: DocumentCounts) -> dict[str, _Ratio]:
+    tokens = np.asarray(counts.tokens, dtype=np.float64)
+    hits = {rbp_name(k): np.asarray(counts.hits[:, i], dtype=np.float64) for i, k in enumerate(counts.ks)}
+    found = {metric: (values, tokens) for metric, values in ({CE: counts.nats} | hits).items()}
+    return found | {LOG_NATS: (counts.nats, np.ones(len(tokens)))}
+
+
+def _alone(ratio: _Ratio, weights: FloatArray) -> tuple[float, float, FloatArray, FloatArray]:
+    """Value, variance, and both in every replicate."""
+    nothing = (np.zeros(weights.shape[1]), np.ones(weights.shape[1]))
+    once = np.ones((1, weights.shape[1]))
+    value, variance = (v[0] for v in _values(ratio, nothing, once, logs=False))
+    return float(value), float(variance), *_values(ratio, nothing, weights, logs=False)
+
+
+def _difference(one: _Ratio, other: _Ratio, weights: FloatArray, *, logs: bool) -> Difference:
+    value, variance = (float(v[0]) for v in _values(one, other, np.ones((1, weights.shape[1])), logs=logs))
+    draws, variances = _values(one, other, weights, logs=logs)
+    a, b = (float(x.sum() / n.sum()) for x, n in (one, other))
+    if logs:
+        a, b = float(np.log(one[0].sum())), float(np.log(other[0].sum()))
+    return Difference(a, b, float(np.sqrt(variance)), _studentized(draws, value, variances))
+
+
+def _studentized(draws: FloatArray, value: float, variances: FloatArray) -> FloatArray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num((draws - value) / np.sqrt(variances), nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _values(one: _Ratio, other: _Ratio, weights: FloatArray, *, logs: bool) -> tuple[FloatArray, FloatArray]:
+    """Difference of two ratios (or of their logarithms) and its variance for each row of weights, (replicates,).
+
+    The variance is sum_d w_d i_d^2 with i_d = (x_d - p n_d) / sum(w n) of the one less that of the other, a quadratic
+    form in the four sums' products, so that all replicates cost two matrix products.
+    """
+    columns = np.column_stack([*one, *other])  # (documents, 4): x, n, x', n'
+    documents = len(columns)
+    totals = weights @ columns
+    products = (weights @ (columns[:, :, None] * columns[:, None, :]).reshape(documents, 16)).reshape(-1, 4, 4)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p, q = totals[:, 0] / totals[:, 1], totals[:, 2] / totals[:, 3]
+        a, b = (1 / totals[:, 0], 1 / totals[:, 2]) if logs else (1 / totals[:, 1], 1 / totals[:, 3])
+        form = np.column_stack([a, -p * a, -b, q * b])
+        value = np.log(p) - np.log(q) if logs else p - q
+    variance = np.einsum("ri,rij,rj->r", form, products, form) * documents / max(documents - 1, 1)
+    return value, np.maximum(variance, 0.0)

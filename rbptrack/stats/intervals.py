@@ -101,25 +101,6 @@ def fieller(a: float, b: float, a_se: float, b_se: float, *, quantile: float) ->
     return float((ratio - half) / (1 - g)), float((ratio + half) / (1 - g))
 
 
-def welch(a: float, b: float, *, se: tuple[float, float], freedom: tuple[int, int], level: float = 0.95) -> Interval:
-    """A - b of independent estimates with unequal standard errors, by a t distribution.
-
-    Source: Welch, Biometrika 34, 1947; degrees of freedom (se_a^2 + se_b^2)^2 / (se_a^4 / f_a + se_b^4 / f_b).
-
-    Args:
-        a: the one estimate.
-        b: the other.
-        se: standard errors of a and b.
-        freedom: degrees of freedom of these standard errors, each at least 1.
-        level: nominal coverage of the interval.
-
-    """
-    both = float(np.hypot(*se))
-    together = both**4 / max(se[0] ** 4 / freedom[0] + se[1] ** 4 / freedom[1], 1e-300) if both > 0 else 1.0
-    half = float(stats.t.ppf(0.5 + level / 2, max(together, 1.0))) * both
-    return Interval(a - b, a - b - half, a - b + half)
-
-
 def share_interval(share: float, n: int, *, level: float) -> tuple[float, float]:
     """Wilson's interval (1927) of a share of n independent documents.
 

@@ -10,6 +10,7 @@ from scipy import optimize, stats
 
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import FloatArray
+from rbptrack.stats.spread import Spread
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,7 @@ class PowerLawFit:
         level: the interval's nominal coverage.
         r2: coefficient of determination of ln y.
         tau: standard deviation between models (seed, recipe) beyond sampling error, in ln y; by REML.
-        se: standard error of alpha, from both.
-        points: number of sizes m.
-        centre: mean of ln S.
-        variance: covariance (2, 2) of the fitted ln y at the centre and of the slope.
+        spread: the error of alpha: sampling error, and scatter between models.
         s: the sizes fitted, (m,).
         y: the values fitted, (m,).
         covariance: sampling covariance of ln y that was given, (m, m); zeros where it was not known.
@@ -41,26 +39,36 @@ class PowerLawFit:
     level: float
     r2: float
     tau: float
-    se: float
-    points: int
-    centre: float
-    variance: FloatArray
+    spread: Spread
     s: FloatArray
     y: FloatArray
     covariance: FloatArray
 
+    @property
+    def points(self) -> int:
+        """The number of sizes m."""
+        return len(self.s)
+
+    @property
+    def se(self) -> float:
+        """Standard error of alpha."""
+        return self.spread.se
+
     def predict(self, s: npt.ArrayLike) -> FloatArray:
         """The law's y at sizes s."""
         return np.asarray(np.exp(self.log_a - self.alpha * np.log(np.asarray(s, dtype=np.float64))))
+
+    def spread_at(self, s: float, *, models: int = 0) -> Spread:
+        """The error of the law's ln y at size s, and with it the scatter of so many more models' mean (0: none)."""
+        x = np.log(self.s)
+        return _spread(np.array([1.0, np.log(s) - x.mean()]), x, np.log(self.y), self.covariance, models=models)
 
     def forecast(self, s: float) -> tuple[float, float, float]:
         """Predict y of one more model of size s, with the ends of its interval: the law's uncertainty and scatter.
 
         It holds if the law holds there: nothing in the data vouches for sizes beyond the largest.
         """
-        at = np.array([1.0, np.log(s) - self.centre])
-        spread = float(np.sqrt(at @ self.variance @ at + self.tau**2))
-        half = float(stats.t.ppf(0.5 + self.level / 2, self.points - 2)) * spread
+        half = self.spread_at(s, models=1).half(self.level)
         y = float(self.predict(s))
         return y, y * float(np.exp(-half)), y * float(np.exp(half))
 
@@ -71,9 +79,9 @@ def fit_power_law(
     """Fit y = A * S**-alpha with an interval that covers scatter between models and sampling error.
 
     The point estimate is ordinary least squares on (ln S, ln y): what the paper (arXiv 2510.20387) reports, and equal
-    to `scipy.stats.linregress`. Its variance is taken under Cov(e) = covariance + tau^2 I, with tau by restricted
-    maximum likelihood, a t distribution with m - 2 degrees of freedom and the Knapp-Hartung factor
-    max(1, r' Cov^-1 r / (m - 2)): token error alone is far too narrow (coverage 9-32 % at a nominal 95 %).
+    to `scipy.stats.linregress`. Its error is taken under Cov(e) = covariance + tau^2 I: what the covariance says of the
+    slope is known, scatter is estimated from m - 2 residuals (`Spread`; without a covariance it is the textbook's t
+    interval). Token error alone is far too narrow (coverage 9-32 % at a nominal 95 %).
 
     Args:
         s: sizes S, (m,), m >= 3, at least two of them different.
@@ -92,40 +100,53 @@ def fit_power_law(
         raise RbptrackError(f"a law needs at least 3 sizes that differ; got {m}")
     if not np.all(np.isfinite(target) & (target > 0)):
         raise RbptrackError("a power law needs positive, finite values")
-    design = np.column_stack([np.ones(m), x - x.mean()])  # (m, 2); centred, so that the columns are orthogonal
+    design = _centred(x)
     logs = np.log(target)
-    pinv = np.linalg.pinv(design)  # (2, m)
-    intercept, slope = pinv @ logs
+    intercept, slope = np.linalg.pinv(design) @ logs
     residual = logs - design @ (intercept, slope)
     total = float(((logs - logs.mean()) ** 2).sum())
-    r2 = 1 - float(residual @ residual) / total if total > 0 else float("nan")
     sampling = np.zeros((m, m)) if covariance is None else np.asarray(covariance)
-    tau2 = _reml(sampling, design, logs)
-    cov = sampling + tau2 * np.eye(m)
-    scale = 1.0
-    if np.trace(cov) > 0:
-        quadratic = float(residual @ np.linalg.pinv(cov) @ residual) / (m - 2)
-        scale = max(1.0, quadratic) if tau2 > 0 or covariance is not None else 1.0
-    variance = scale * (pinv @ cov @ pinv.T)
-    se = float(np.sqrt(variance[1, 1]))
-    half = float(stats.t.ppf(0.5 + level / 2, m - 2)) * se
-    alpha = -float(slope)
+    spread = _spread(np.array([0.0, 1.0]), x, logs, sampling)
+    alpha, half = -float(slope), spread.half(level)
     return PowerLawFit(
         alpha=alpha,
         log_a=float(intercept + alpha * x.mean()),
         low=alpha - half,
         high=alpha + half,
         level=level,
-        r2=r2,
-        tau=float(np.sqrt(tau2)),
-        se=se,
-        points=m,
-        centre=float(x.mean()),
-        variance=variance,
+        r2=1 - float(residual @ residual) / total if total > 0 else float("nan"),
+        tau=float(np.sqrt(_reml(sampling, design, logs))),
+        spread=spread,
         s=sizes,
         y=target,
         covariance=sampling,
     )
+
+
+def _centred(x: FloatArray) -> FloatArray:
+    """Columns 1 and ln S, (m, 2), centred, so that they are orthogonal."""
+    return np.column_stack([np.ones(len(x)), x - x.mean()])
+
+
+def _spread(at: FloatArray, x: FloatArray, logs: FloatArray, sampling: FloatArray, *, models: int = 0) -> Spread:
+    """The error of at @ (intercept, slope) of the line through logs, (m,), over x, and of the mean of further models.
+
+    The residuals' mean square estimates tau^2 plus the mean sampling variance of what a line leaves free; their degrees
+    of freedom are Satterthwaite's for sampling variances that differ.
+    """
+    design = _centred(x)
+    weights = at @ np.linalg.pinv(design)  # (m,): the estimate is weights @ logs
+    contrasts = np.linalg.svd(design)[0][:, 2:].T  # (m - 2, m), free of any line
+    noise = contrasts @ sampling @ contrasts.T
+    freedom = len(x) - 2
+    mean_noise = float(np.trace(noise)) / freedom
+    square = float(np.mean((contrasts @ logs) ** 2))
+    tau2 = max(0.0, square - mean_noise)
+    whole = noise + tau2 * np.eye(freedom)
+    squares = float(np.sum(whole**2))
+    known, share = float(weights @ sampling @ weights), float(weights @ weights) + (1 / models if models else 0)
+    effective = float(np.trace(whole)) ** 2 / squares if squares > 0 else float(freedom)
+    return Spread(known, known - share * mean_noise, share * square, effective)
 
 
 def _reml(sampling: FloatArray, design: FloatArray, logs: FloatArray) -> float:
@@ -265,20 +286,38 @@ class Pooled:
     shrunk: FloatArray
 
 
-def pool(estimates: npt.ArrayLike, se: npt.ArrayLike, *, level: float = 0.95) -> Pooled:
+def pool(
+    estimates: npt.ArrayLike, se: npt.ArrayLike, *, shared: FloatArray | None = None, level: float = 0.95
+) -> Pooled:
     """Partial pooling (random effects, REML, Knapp-Hartung interval) of at least 3 estimates, each (families,).
 
+    Families that read the same documents err together: the mean of their exponents is less certain than independent
+    errors would have it, and their differences are more certain.
+
     Source: random effects by REML (Viechtbauer, Journal of Educational and Behavioral Statistics 30, 2005), the
-    interval of Hartung and Knapp, Statistics in Medicine 20, 2001.
+    interval of Hartung and Knapp, Statistics in Medicine 20, 2001; with correlated errors as in Jackson, White and
+    Riley, Statistics in Medicine 31, 2012.
+
+    Args:
+        estimates: exponents.
+        se: their standard errors, scatter between models included.
+        shared: sampling covariance between them, (families, families), its diagonal unused; None: independent.
+        level: nominal coverage of the mean's interval.
+
     """
     found, errors = np.asarray(estimates, dtype=np.float64), np.asarray(se, dtype=np.float64)
     n = len(found)
     if n < 3:
         raise RbptrackError(f"pooling needs at least 3 families; got {n}")
-    between2 = _reml(np.diag(errors**2), np.ones((n, 1)), found)
-    weight = 1 / np.maximum(errors**2 + between2, 1e-300)
-    mean = float(weight @ found / weight.sum())
-    scale = max(1.0, float(weight @ (found - mean) ** 2) / (n - 1))
-    half = float(stats.t.ppf(0.5 + level / 2, n - 1)) * float(np.sqrt(scale / weight.sum()))
-    own = between2 / np.maximum(errors**2 + between2, 1e-300)  # 1: its own estimate; 0: the mean
-    return Pooled(mean, mean - half, mean + half, float(np.sqrt(between2)), own * found + (1 - own) * mean)
+    covariance = np.diag(errors**2) if shared is None else np.where(np.eye(n, dtype=bool), errors**2, shared)
+    between2 = _reml(covariance, np.ones((n, 1)), found)
+    whole = covariance + max(between2, 1e-300) * np.eye(n)
+    weight = 1 / np.diag(whole)  # not the inverse of the whole: strongly correlated errors make its weights negative
+    weight = weight / weight.sum()
+    mean = float(weight @ found)
+    deviation = np.eye(n) - weight  # found - mean = deviation @ found
+    expected = float(np.sum(weight * np.diag(deviation @ whole @ deviation.T)))
+    scale = max(1.0, float(weight @ (found - mean) ** 2) / expected) if expected > 0 else 1.0
+    half = float(stats.t.ppf(0.5 + level / 2, n - 1)) * float(np.sqrt(scale * (weight @ whole @ weight)))
+    shrunk = mean + between2 * np.linalg.pinv(whole) @ (found - mean)  # best linear unbiased prediction
+    return Pooled(mean, mean - half, mean + half, float(np.sqrt(between2)), shrunk)

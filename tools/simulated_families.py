@@ -1,0 +1,85 @@
+"""Rows of `tools.validity` for several families over the same documents: compare, and pool."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from rbptrack.ranks import DocumentCounts
+from rbptrack.stats import (
+    LawValues,
+    fit_law,
+    laws_apart,
+    line_draws,
+    paired_differences,
+    pool,
+    simultaneous_differences,
+)
+from tools.simulated_ranks import difficulty, lengths_of
+from tools.simulation import BOOTSTRAPS, Array, Design, Outcome, covers, experiment, grid, scatter, sizes, texts
+
+
+def families(rng: np.random.Generator, alphas: Array, design: Design) -> list[tuple[Array, LawValues]]:
+    """Families of m sizes each that read the same documents, every other one at sizes a factor 1.5 larger."""
+    s = np.concatenate([sizes(design.m) * (1.5 if i % 2 else 1) for i in range(len(alphas))])
+    truth = s ** -np.repeat(alphas, design.m)
+    every = Design(len(s), design.documents, design.tails, design.tau)
+    order = np.argsort(s, kind="stable")  # `texts` makes difficulty's slope from the order
+    y, draws = np.empty((len(s), 1)), np.empty((len(s), BOOTSTRAPS, 1))
+    y[order], draws[order] = texts(rng, (truth[:, None] * scatter(rng, every))[order], every)
+    parts = [slice(i * design.m, (i + 1) * design.m) for i in range(len(alphas))]
+    return [(s[part], LawValues(("ce",), y[part], draws[part])) for part in parts]
+
+
+@experiment(
+    "pool",
+    truth="exponents of families are 0.1 + between z, over the same documents",
+    claims={"95 % interval of the mean covers": 0.95},
+    designs=grid(m=(6,), families=(3, 6), between=(0.0, 0.01)),
+)
+def pooled(rng: np.random.Generator, design: Design) -> Outcome:
+    """The mean exponent of several families (power_law, pool=true)."""
+    count = int(design["families"])
+    alphas = 0.1 + design["between"] * rng.standard_normal(count)
+    measured = families(rng, alphas, design)
+    laws = [fit_law(s, *values.of("ce")) for s, values in measured]
+    shared = np.cov([line_draws(s, values.of("ce")[1], at=float(s[0]))[1] for s, values in measured])
+    found = pool([law.alpha for law in laws if law], [law.se for law in laws if law], shared=shared)
+    return {"95 % interval of the mean covers": covers(found.low, 0.1, found.high)}
+
+
+@experiment(
+    "compare_laws",
+    truth="two families with the same law, at other sizes, over the same documents",
+    claims={"the families differ (false positive)": 0.05, "the exponents differ (false positive)": 0.05},
+    designs=grid(tau=(0.0, 0.01, 0.03)),
+)
+def laws(rng: np.random.Generator, design: Design) -> Outcome:
+    """Families and exponents told apart (compare)."""
+    one, other = families(rng, np.array([0.1, 0.1]), design)
+    found = laws_apart(one, other, "ce", same_texts=True)
+    if found is None:
+        return {}
+    return {
+        "the families differ (false positive)": found.level_spread.p(found.level) < 0.05,
+        "the exponents differ (false positive)": found.alpha_spread.p(found.alpha) < 0.05,
+    }
+
+
+@experiment(
+    "compare_models",
+    truth="6 models that are equally good on each document; all 15 pairs are compared",
+    claims={"some pair differs (false positive)": 0.05},
+    designs=grid(m=(6,), tau=(0.0,), documents=(20, 50, 200, 1000)),
+)
+def models(rng: np.random.Generator, design: Design) -> Outcome:
+    """Models told apart on the texts measured, all pairs at once (compare)."""
+    tokens = lengths_of(rng, design.documents)
+    p = 1 / (1 + np.exp(-difficulty(rng, design.documents, design.tails)))
+    names = np.arange(design.documents)
+    counts = [
+        DocumentCounts((1,), names, tokens, tokens * 2.0, rng.binomial(tokens, p)[:, None]) for _ in range(design.m)
+    ]
+    pairs = [paired_differences(a, b, replicates=BOOTSTRAPS, seed=1)["rbp_1"] for a, b in combinations(counts, 2)]
+    return {"some pair differs (false positive)": bool((simultaneous_differences(pairs, level=0.95)[1] < 0.05).any())}
