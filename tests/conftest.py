@@ -16,7 +16,7 @@ from filelock import FileLock
 from hypothesis import settings
 from mlflow import MlflowClient
 
-from tests.prepared import READ_AT_IMPORT, Prepared
+from tests.prepared import EMPTY_STORE, READ_AT_IMPORT, Prepared, copy_new_stores
 
 # Without a GPU, Triton's kernels run in its interpreter, which must be chosen before anything imports Triton.
 if shutil.which("nvidia-smi") is None:
@@ -57,11 +57,19 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+def shared(factory: pytest.TempPathFactory) -> Path:
+    """The folder that all workers of this run of the tests share."""
+    base = factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Caches of the tests' own: nothing of the user's is read or written."""
     folder = tmp_path_factory.mktemp("cache")
     os.environ["RBPTRACK_CACHE"] = str(folder / "rbptrack")
+    os.environ[EMPTY_STORE] = str(shared(tmp_path_factory) / "empty.db")
+    copy_new_stores(Path(os.environ[EMPTY_STORE]))
     return folder
 
 
@@ -112,8 +120,7 @@ SWEEP = ("-m", "model=nano/6k,nano/15k,nano/38k,nano/115k", "dataset=stdlib,pydo
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], str]) -> tuple[Path, str]:
     """A folder that one worker fills, for all of them, and what filling it printed."""
-    base = factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    folder = shared(factory) / name
     said = folder.with_name(f"{name}.txt")
     with FileLock(folder.with_name(f"{name}.lock")):
         if not said.exists():

@@ -12,14 +12,18 @@ import json
 import os
 import runpy
 import selectors
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
+
+from filelock import FileLock
 
 IMPORTS = (
     "mlflow",
@@ -43,6 +47,37 @@ IMPORTS = (
 )
 # Variables that libraries read while they are imported: a program that is given one needs imports of its own.
 READ_AT_IMPORT = ("HF_", "LD_", "OMP_", "OPENBLAS_", "PYTHON", "TRITON_", "XDG_")
+
+
+EMPTY_STORE = "RBPTRACK_TESTS_EMPTY_STORE"  # a variable: where the database lies that `copy_new_stores` copies
+
+
+def copy_new_stores(made: Path) -> None:
+    """Let MLflow make its SQLite tables once, into a file, and copy them where it would make them again.
+
+    That takes seconds each time; tests that start the program as a new process make theirs in full.
+    """
+    import mlflow.store.db.utils as mlflow_utils
+    from sqlalchemy import Engine, create_engine
+
+    make = mlflow_utils._initialize_tables
+
+    def copied(engine: Engine) -> None:
+        if engine.dialect.name != "sqlite":
+            make(engine)
+            return
+        with FileLock(made.with_name(made.name + ".lock")):
+            if not made.exists():
+                unfinished = made.with_name(made.name + ".tmp")
+                fresh = create_engine(f"sqlite:///{unfinished}")
+                make(fresh)
+                fresh.dispose()
+                unfinished.rename(made)
+        connection = engine.raw_connection()
+        with closing(connection), closing(sqlite3.connect(made)) as source:
+            source.backup(connection.driver_connection)
+
+    mlflow_utils._initialize_tables = copied
 
 
 class Prepared:
@@ -105,6 +140,8 @@ def _serve() -> None:
     for name in IMPORTS:
         import_module(name)
     gc.freeze()  # else each fork copies everything that the collector touches
+    if EMPTY_STORE in os.environ:
+        copy_new_stores(Path(os.environ[EMPTY_STORE]))
     made = {k: v for k, v in os.environ.items() if k not in before}  # by imports
     for line in sys.stdin:
         call = json.loads(line)

@@ -69,12 +69,12 @@ def test_ranks_equal_a_plain_reading_of_the_definition(size: str, corpus: Corpus
         for start, stop, first in zip(corpus.start, corpus.stop, corpus.first, strict=True):
             ids = torch.from_numpy(corpus.token[start:stop]).long()
             logits = plain(ids[None]).logits[0].double()
-            for j in range(int(first), int(stop)):
-                before, target = logits[j - start - 1], int(corpus.token[j])
-                rank = int((before >= before[target]).sum())
-                wrong += rank != table.rank[row]
-                nats -= float(torch.log_softmax(before, 0)[target])
-                row += 1
+            before = logits[int(first) - int(start) - 1 : int(stop) - int(start) - 1]  # (scored, vocabulary)
+            target = ids[int(first) - int(start) :, None]  # (scored, 1)
+            rank = (before >= before.gather(1, target)).sum(1)
+            wrong += int((rank.numpy() != table.rank[row : row + len(rank)]).sum())
+            nats -= float(torch.log_softmax(before, 1).gather(1, target).sum())
+            row += len(rank)
     assert row == len(table) == result.num_tokens
     # The plain reading multiplies other shapes, so that float32 rounds otherwise: a few ranks may swap neighbours.
     assert wrong <= row * 2e-3
