@@ -1,4 +1,4 @@
-"""What the engine hands on: one model's ranks of one dataset's tokens."""
+"""What the engine hands on: one model's ranks of one dataset's tokens; and how jobs may share that work."""
 
 from __future__ import annotations
 
@@ -11,6 +11,18 @@ from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable
 
 
 @dataclass(frozen=True)
+class Shard:
+    """One of `count` jobs that measure a cell together; number 0 of 1 measures all of it."""
+
+    number: int = 0
+    count: int = 1
+
+    def __str__(self) -> str:
+        """`shard 3 of 8`, for people."""
+        return f"shard {self.number + 1} of {self.count}"
+
+
+@dataclass(frozen=True)
 class Measurement:
     """What one model says about one dataset.
 
@@ -20,8 +32,8 @@ class Measurement:
         counts: per-document sums for the k that were asked for.
         num_bytes: UTF-8 bytes of the scored tokens' text.
         tied: scored tokens whose logit another entry equals.
-        seconds: wall time of the forward passes and the scoring that this process did.
-        fresh_tokens: scored tokens that this process measured; the others were found on disk.
+        seconds: wall time of the forward passes and the scoring, those of each shard added up.
+        fresh_tokens: scored tokens that were measured in these seconds; the others were found on disk.
         peak_memory_bytes: the most memory in use while it was measured, weights included: of the process on a CPU, of
             torch's allocator on CUDA (see `rbptrack.engine.memory`).
         batch_tokens: tokens per batch, as chosen.

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from rbptrack.config.compose import measuring, sweep_of
-from rbptrack.config.schema import FilterConfig, Group, LaunchConfig, TrackingConfig, Where
+from rbptrack.config.schema import Config, FilterConfig, Group, LaunchConfig, TrackingConfig, Where
 from rbptrack.errors import BadInput
 from rbptrack.sweep import jobs, launchers
 from rbptrack.tracking import Connection, Reader
@@ -100,9 +100,13 @@ def local(program: Program, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 def test_a_job_is_a_model() -> None:
     request = measuring(["model=nano/6k,nano/15k", "dataset=stdlib,pydocs", "model.revision=main"])
     cells = sweep_of(request)[1]
-    assert jobs.grouped(cells, Group.model) == [[0, 1], [2, 3]]
-    assert jobs.grouped(cells, Group.cell) == [[0], [1], [2], [3]]
-    assert jobs.grouped([cells[0], cells[2], cells[1]], Group.model) == [[0, 2], [1]]
+
+    def numbers(cells: list[Config], group: Group) -> list[list[int]]:
+        return [[task.number for task in job] for job in jobs.grouped(cells, group)]
+
+    assert numbers(cells, Group.model) == [[0, 1], [2, 3]]
+    assert numbers(cells, Group.cell) == [[0], [1], [2], [3]]
+    assert numbers([cells[0], cells[2], cells[1]], Group.model) == [[0, 2], [1]]
 
 
 def test_presets_fill_in_what_was_found_necessary() -> None:
@@ -164,7 +168,8 @@ def test_limits_of_slurm_are_read() -> None:
 
 @needs_ray
 def test_a_killed_ray_worker_loses_nothing(tmp_path: Path, local: dict[str, tuple[float, float]]) -> None:
-    with driver(tmp_path, "launch=gpus", "launch.gpus=0", *QUICK) as process:
+    """Of cells that are measured in two shards, each of which is a job's."""
+    with driver(tmp_path, "launch=gpus", "launch.gpus=0", "shards=2", *QUICK) as process:
         until(lambda: parts(tmp_path) or process.poll() is not None, "part of a cell")
         for victim in measuring_now(tmp_path)[:1]:
             os.kill(victim.pid, signal.SIGKILL)

@@ -40,6 +40,8 @@ def typed(composed: DictConfig) -> Any:
         _check_engine(config.engine)
     if isinstance(config, SweepConfig):
         _check_launch(config.launch)
+        if config.shards < 1:
+            raise BadInput(f"shards must be 1 (a cell is one job's) or more; got {config.shards}")
     if isinstance(tracking := getattr(config, "tracking", None), TrackingConfig) and not tracking.every >= _LEAST_EVERY:
         raise BadInput(f"tracking.every must be at least {_LEAST_EVERY} seconds; got {tracking.every}")
     return config

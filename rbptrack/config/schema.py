@@ -224,6 +224,7 @@ class SweepConfig:
     sweep: str = ""  # the sweep's name; empty: made of date and time
     analyzers: list[str] = field(default_factory=lambda: ["*"])
     force: bool = False
+    shards: int = 1  # jobs that measure each cell together; changes no number
     plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
     launch: LaunchConfig = field(default_factory=LaunchConfig)
 

@@ -10,14 +10,11 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
-from torch import Tensor
+from filelock import FileLock
 
 from rbptrack import parquet
 from rbptrack.config.schema import EngineConfig
@@ -26,12 +23,102 @@ from rbptrack.engine.batches import Batch
 from rbptrack.engine.executor import Engine
 from rbptrack.engine.memory import PeakMemory
 from rbptrack.engine.parts import Block, Stretch, blocks
-from rbptrack.measurement import Measurement
+from rbptrack.engine.saver import Saver
+from rbptrack.engine.shards import Cost, Division
+from rbptrack.measurement import Measurement, Shard
 from rbptrack.models.loading import CausalModel
 from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable
 from rbptrack.scoring.scorer import Scores
 
 Progress = Callable[[int], None]
+OnPart = Callable[[RankTable], None]
+_WHOLE = Shard()
+
+
+class Share:
+    """What one process measures of a corpus: all of it, or the share of a shard.
+
+    Args:
+        model: on its device.
+        corpus: tokenised with the model's tokenizer.
+        engine: batch and chunk sizes; they change no number beyond float32 rounding. Where they are the engine's own
+            choice, that of the first process that measured in this folder holds for all.
+        folder: where parts are kept; what is found there is not measured again.
+        shard: which share; a folder that was begun with another number of shards keeps its division.
+
+    Raises:
+        BadInput: a sequence is longer than the model reads, or a target has no row in its head.
+        MeasurementError: the folder belongs to another corpus.
+
+    """
+
+    def __init__(
+        self, model: CausalModel, corpus: Corpus, *, engine: EngineConfig, folder: Path, shard: Shard = _WHOLE
+    ) -> None:
+        targets = corpus.token[corpus.scorable]
+        self._longest = int(corpus.lengths.max())
+        model.check_corpus(longest=self._longest, largest_target=int(targets.max(initial=0)))
+        folder.mkdir(parents=True, exist_ok=True)
+        chosen = Engine(model, engine, longest=self._longest)
+
+        def divide() -> Division:
+            sizes = {"batch_tokens": chosen.batch_tokens, "chunk_tokens": chosen.chunk_tokens}
+            return Division.of(corpus, count=shard.count, part_tokens=engine.part_tokens, **sizes)
+
+        self._division = Division.agreed(folder, corpus, divide)
+        self._engine = replace(
+            engine,
+            batch_tokens=engine.batch_tokens or self._division.batch_tokens,
+            chunk_tokens=engine.chunk_tokens or self._division.chunk_tokens,
+        )
+        self._model, self._corpus, self._folder, self._shard = model, corpus, folder, shard
+
+    @property
+    def num_targets(self) -> int:
+        """Its scored tokens."""
+        numbers = self._division.numbers(self._shard)
+        if len(numbers) == len(self._division.shards):
+            return self._corpus.num_targets
+        return sum(block.num_targets for n in numbers for block in self._division.blocks(self._corpus, self._folder, n))
+
+    def measure(
+        self,
+        *,
+        strict: bool = False,
+        progress: Progress = lambda tokens: None,
+        on_part: OnPart = lambda part: None,
+    ) -> None:
+        """Score what the folder lacks of this share; see `measure`, of which this is the part that takes long."""
+        began, waited = time.perf_counter(), 0.0
+        tokens = 0
+        with (
+            PeakMemory(self._model.device) as memory,
+            Engine(self._model, self._engine, longest=self._longest) as running,
+        ):
+            for number in self._division.numbers(self._shard):
+                asked = time.perf_counter()
+                with FileLock(self._folder / f"shard-{number}.lock"):  # another process may be at work on it
+                    wanted = self._division.blocks(self._corpus, self._folder, number)
+                    for block in wanted:
+                        for part in block.read_saved():
+                            progress(len(part))
+                            on_part(part)
+                    waited += time.perf_counter() - asked
+                    seconds = self._engine.part_seconds
+                    with Saver(self._model.vocab_size, strict=strict, seconds=seconds, on_part=on_part) as saver:
+                        for block, stretch, batch, scores in _scored(running, wanted):
+                            saver.take(block, stretch, batch, scores)
+                            progress(len(batch))
+                    tokens += saver.tokens
+        group = self._model.group
+        Cost(
+            seconds=time.perf_counter() - began - waited,
+            tokens=tokens,
+            peak_memory_bytes=memory.bytes if group is None else group.peak_bytes,
+            batch_tokens=running.batch_tokens,
+            chunk_tokens=running.chunk_tokens,
+            notes=tuple(running.notes),
+        ).write(self._folder)
 
 
 def measure(
@@ -43,7 +130,7 @@ def measure(
     folder: Path,
     strict: bool = False,
     progress: Progress = lambda tokens: None,
-    on_part: Callable[[RankTable], None] = lambda part: None,
+    on_part: OnPart = lambda part: None,
 ) -> Measurement:
     """Rank every scored token of a corpus.
 
@@ -65,37 +152,23 @@ def measure(
             alone does not fit into memory.
 
     """
-    targets = corpus.token[corpus.scorable]
-    model.check_corpus(longest=int(corpus.lengths.max()), largest_target=int(targets.max(initial=0)))
-    folder.mkdir(parents=True, exist_ok=True)
-    wanted = blocks(corpus, engine.part_tokens, folder)
-    for block in wanted:
-        for part in block.read_saved():
-            progress(len(part))
-            on_part(part)
-    began = time.perf_counter()
+    Share(model, corpus, engine=engine, folder=folder).measure(strict=strict, progress=progress, on_part=on_part)
+    wanted = blocks(corpus, Division.read(folder).part_tokens, folder)
     with PeakMemory(model.device) as memory:
-        with (
-            Engine(model, engine, longest=int(corpus.lengths.max())) as running,
-            _Saver(model.vocab_size, strict=strict, seconds=engine.part_seconds, on_part=on_part) as saver,
-        ):
-            for block, stretch, batch, scores in _scored(running, wanted):
-                saver.take(block, stretch, batch, scores)
-                progress(len(batch))
-        seconds = time.perf_counter() - began
         sums = _gather(wanted, folder / "ranks.parquet", ks)
+    cost = Cost.take(folder)
     return Measurement(
         path=folder / "ranks.parquet",
         histogram=sums.histogram,
         counts=sums.counts,
         num_bytes=sums.num_bytes,
         tied=sums.tied,
-        seconds=seconds,
-        fresh_tokens=saver.tokens,
-        peak_memory_bytes=memory.bytes if model.group is None else model.group.peak_bytes,
-        batch_tokens=running.batch_tokens,
-        chunk_tokens=running.chunk_tokens,
-        notes=tuple(running.notes),
+        seconds=cost.seconds,
+        fresh_tokens=cost.tokens,
+        peak_memory_bytes=max(cost.peak_memory_bytes, memory.bytes if model.group is None else 0),
+        batch_tokens=cost.batch_tokens,
+        chunk_tokens=cost.chunk_tokens,
+        notes=cost.notes,
     )
 
 
@@ -116,67 +189,6 @@ def _scored(running: Engine, wanted: list[Block]) -> Iterator[tuple[Block, Stret
 
     for batch, scores in running.run(batches()):
         yield *owners.popleft(), batch, scores
-
-
-class _Saver:
-    """Saves scores as parts, from a thread of its own, at the end of each block and after some seconds.
-
-    Args:
-        vocab_size: |V|.
-        strict: whether the tables count strict ranks.
-        seconds: how long scores wait in memory at most, while others come in.
-        on_part: called with each part that is on disk.
-
-    Attributes:
-        tokens: number of scored tokens that were taken.
-
-    """
-
-    def __init__(self, vocab_size: int, *, strict: bool, seconds: float, on_part: Callable[[RankTable], None]) -> None:
-        self._vocab_size, self._strict, self._seconds, self._on_part = vocab_size, strict, seconds, on_part
-        self._block: Block | None = None
-        self._stretch = Stretch(0, 0)
-        self._waiting: list[tuple[Tensor, Scores]] = []  # those of the stretch
-        self._writing: deque[Future[RankTable]] = deque()
-        self._saved = time.monotonic()
-        self.tokens = 0
-
-    def __enter__(self) -> Self:
-        self._writer = ThreadPoolExecutor(1, "rbptrack-writer")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if error is None or isinstance(error, KeyboardInterrupt | SystemExit):
-                self._save()
-            while error is None and self._writing:
-                self._on_part(self._writing.popleft().result())
-        finally:
-            self._writer.shutdown(wait=True)
-
-    def take(self, block: Block, stretch: Stretch, batch: Batch, scores: Scores) -> None:
-        """Take the scores of the next batch; those of a block arrive in the order of its sequences."""
-        if self._waiting and (block is not self._block or stretch.begin != self._stretch.end):
-            self._save()
-        begin = self._stretch.begin if self._waiting else stretch.begin
-        self._block, self._stretch = block, Stretch(begin, stretch.end)
-        self._waiting.append((batch.target_index, scores))
-        self.tokens += len(batch)
-        if stretch.end == block.size or time.monotonic() - self._saved >= self._seconds:
-            self._save()
-        while self._writing and (self._writing[0].done() or len(self._writing) > 2):  # few wait in memory
-            self._on_part(self._writing.popleft().result())
-
-    def _save(self) -> None:
-        if self._block is not None and self._waiting:
-            scored, self._waiting = self._waiting, []
-            write = self._block.write
-            self._writing.append(
-                self._writer.submit(write, self._stretch, scored, self._vocab_size, strict=self._strict)
-            )
-        self._saved = time.monotonic()
 
 
 @dataclass

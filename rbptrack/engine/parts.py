@@ -49,10 +49,20 @@ class Block:
         folder: where the parts are.
         saved: the stretches whose parts are on disk, in order.
 
+    Attributes:
+        wanted: the stretch that is to be measured here: all of it, unless `cut` made it less.
+
     """
 
     def __init__(self, corpus: Corpus, sequences: tuple[int, int], folder: Path, saved: list[Stretch]) -> None:
         self.corpus, self.sequences, self._folder, self._saved = corpus, sequences, folder, saved
+        self.wanted = Stretch(0, self.size)
+
+    def cut(self, wanted: Stretch) -> Block:
+        """The same block, of which only a stretch is to be measured."""
+        block = Block(self.corpus, self.sequences, self._folder, self._saved)
+        block.wanted = wanted
+        return block
 
     @property
     def size(self) -> int:
@@ -64,13 +74,19 @@ class Block:
         low, high = self.sequences
         return self._folder / f"part-{low:09d}-{high:09d}-{stretch.begin:06d}-{stretch.end:06d}.parquet"
 
+    @property
+    def num_targets(self) -> int:
+        """Scored tokens of the stretch that is to be measured."""
+        order = by_length(self.corpus, range(*self.sequences))[self.wanted.begin : self.wanted.end]
+        return sum(len(self.corpus.targets(sequence, sequence + 1)) for sequence in order)
+
     def lacking(self) -> list[Stretch]:
-        """The stretches without a part, in order."""
-        gaps, done = [], 0
-        for stretch in [*self._saved, Stretch(self.size, self.size)]:
-            if done < stretch.begin:
-                gaps.append(Stretch(done, stretch.begin))
-            done = stretch.end
+        """The stretches without a part, in order, of what is to be measured."""
+        gaps, (done, end) = [], (self.wanted.begin, self.wanted.end)
+        for stretch in [*self._saved, Stretch(end, end)]:
+            if done < min(stretch.begin, end):
+                gaps.append(Stretch(done, min(stretch.begin, end)))
+            done = max(done, stretch.end)
         return gaps
 
     def batches(self, batch_tokens: int) -> Iterator[tuple[Stretch, Batch]]:
@@ -84,8 +100,8 @@ class Block:
                 begin += len(sequences)
 
     def read_saved(self) -> Iterator[RankTable]:
-        """The parts on disk; a damaged one is removed, so that it is measured again."""
-        for stretch in list(self._saved):
+        """The parts on disk that begin in the wanted stretch; a damaged one is removed, to be measured again."""
+        for stretch in [s for s in self._saved if self.wanted.begin <= s.begin < self.wanted.end]:
             path = self.path(stretch)
             try:
                 yield RankTable.read(path)

@@ -12,7 +12,7 @@ from filelock import FileLock
 
 from rbptrack.console import CellProgress, say
 from rbptrack.errors import BadInput, RbptrackError, StoreAway, disk_trouble
-from rbptrack.measurement import Measurement
+from rbptrack.measurement import Measurement, Shard
 from rbptrack.ranks import is_rbp_column, rbp_name
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import CellFailed, Outcome
@@ -26,8 +26,16 @@ if TYPE_CHECKING:  # torch, transformers and datasets load only where a model ru
     from rbptrack.models.loading import CausalModel
 
 
-def run(cell: Resolved, delivery: Delivery) -> Outcome:
+def run(cell: Resolved, delivery: Delivery, shard: Shard) -> Outcome | None:
     """Measure and log one cell, or find that it was measured before.
+
+    Args:
+        cell: what is measured.
+        delivery: where it goes.
+        shard: which share of the cell is this job's.
+
+    Returns:
+        How the cell ended; None for a shard whose cell another one delivers, or has delivered meanwhile.
 
     Raises:
         BadInput: something is wrong with what was asked; no run began.
@@ -40,13 +48,37 @@ def run(cell: Resolved, delivery: Delivery) -> Outcome:
         delivery.connection.check_writable()
     corpus = cell.load_corpus()  # all that can be wrong with the input is found before a run begins
     delivery.folder.parent.mkdir(parents=True, exist_ok=True)
+    alone = shard.count == 1
+    if not alone:
+        _measure_shard(cell, corpus, delivery, shard)
     # Two processes that are asked for the same cell: one measures, the other waits and then finds it measured.
     lock = delivery.folder.with_suffix(".lock")
     with FileLock(lock):
         try:
+            if not alone and not _complete_on_disk(corpus, delivery.folder):
+                return None
             return _known(cell, delivery) or _measure(cell, corpus, cell.load_model(), delivery)
         finally:
             lock.unlink(missing_ok=True)
+
+
+def _measure_shard(cell: Resolved, corpus: Corpus, delivery: Delivery, shard: Shard) -> None:
+    """Measure a shard's share into the cell's folder; the run begins when all shares are there, and finds them."""
+    from rbptrack.engine.measure import Share
+
+    share = Share(cell.load_model(), corpus, engine=cell.engine, folder=delivery.folder, shard=shard)
+    title = f"{delivery.about.title}, {shard}"
+    with (
+        _closed(Writer(delivery.connection), "", delivery.folder),
+        CellProgress(title, total=share.num_targets, progress_label=delivery.progress_label) as progress,
+    ):
+        share.measure(strict=cell.strict, progress=progress)
+
+
+def _complete_on_disk(corpus: Corpus, folder: Path) -> bool:
+    from rbptrack.engine.shards import complete
+
+    return complete(corpus, folder)
 
 
 def _known(cell: Resolved, delivery: Delivery) -> Outcome | None:
@@ -96,7 +128,7 @@ def _measure(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Deliv
 
     about, folder = delivery.about, delivery.folder
     ks, notes = _usable_ks(cell.ks, cell.candidates, about.model)
-    if delivery.force:
+    if delivery.force and delivery.shards == 1:
         discard(folder)
     record = _record(cell, corpus, model, delivery)
     run_id, done = _begin(record, delivery)

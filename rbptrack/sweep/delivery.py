@@ -26,6 +26,7 @@ class Delivery:
         force: measure again what was measured before.
         every: seconds between two reports while the cell is measured.
         progress_label: `[3/14]`, or nothing for a single cell.
+        shards: how many jobs measure the cell together.
 
     """
 
@@ -36,11 +37,13 @@ class Delivery:
     force: bool
     every: float
     progress_label: str
+    shards: int
 
     @property
     def folder(self) -> Path:
-        """Where the unfinished measurement is kept."""
-        return home() / "partial" / self.about.fingerprint
+        """Where the unfinished measurement is kept; what the shards of a forced one share is their sweep's own."""
+        forced = f"-{self.about.sweep or 'forced'}" if self.force and self.shards > 1 else ""
+        return home() / "partial" / f"{self.about.fingerprint}{forced}"
 
     @classmethod
     def of(cls, config: Config, cell: Resolved, *, progress_label: str = "") -> Delivery:
@@ -56,4 +59,5 @@ class Delivery:
             sweep=config.sweep,
         )
         yaml = OmegaConf.to_yaml(OmegaConf.structured(shown))
-        return cls(connection, about, flat(shown), yaml, config.force, config.tracking.every, progress_label)
+        force, every, shards = config.force, config.tracking.every, config.shards
+        return cls(connection, about, flat(shown), yaml, force, every, progress_label, shards)

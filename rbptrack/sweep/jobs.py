@@ -6,56 +6,78 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from rbptrack.config.schema import Config, Group
+from rbptrack.measurement import Shard
+from rbptrack.sweep.outcome import OUTCOME, shard_folder
 
-Measure = Callable[[Config, Path, str], None]
+Measure = Callable[[Config, Path, str, Shard], None]
 
 
-def grouped(cells: Sequence[Config], group: Group) -> list[list[int]]:
-    """The numbers of the cells of each job, in the order of the cells."""
-    jobs: dict[object, list[int]] = {}
+@dataclass(frozen=True)
+class Task:
+    """What a job does at a time: a cell, by its number, or one shard of it."""
+
+    number: int
+    shard: Shard
+
+    def ended(self, folder: Path) -> bool:
+        """Whether the cell, or this shard, has an outcome in the sweep's folder."""
+        mine = folder / str(self.number)
+        return (mine / OUTCOME).exists() or (shard_folder(mine, self.shard) / OUTCOME).exists()
+
+
+def grouped(cells: Sequence[Config], group: Group) -> list[list[Task]]:
+    """The tasks of each job, in the order of the cells; the shards of a cell are in different jobs."""
+    jobs: dict[object, list[Task]] = {}
     for number, cell in enumerate(cells):
         model = OmegaConf.to_yaml(OmegaConf.structured(cell.model))
-        jobs.setdefault(number if group is Group.cell else model, []).append(number)
+        for shard in shards(cell):
+            together = number if group is Group.cell else model
+            jobs.setdefault((together, shard), []).append(Task(number, shard))
     return list(jobs.values())
 
 
-def write(folder: Path, cells: Sequence[Config], numbers: Sequence[Sequence[int]]) -> list[Path]:
+def shards(cell: Config) -> list[Shard]:
+    """The shards of a cell."""
+    return [Shard(number, cell.shards) for number in range(cell.shards)]
+
+
+def write(folder: Path, cells: Sequence[Config], jobs: Sequence[Sequence[Task]]) -> list[Path]:
     """Write a file for each job; returns them.
 
     Args:
         folder: of the sweep, which every machine sees.
         cells: all of the sweep.
-        numbers: the cells of each job.
+        jobs: the tasks of each.
 
     """
     folder.mkdir(parents=True, exist_ok=True)
     before = len(list(folder.glob("job-*.yaml")))
     files = []
-    for job, mine in enumerate(numbers):
-        said = [{"number": n, "config": OmegaConf.structured(cells[n])} for n in mine]
+    for job, mine in enumerate(jobs):
+        said = [
+            {"number": task.number, "shard": asdict(task.shard), "config": OmegaConf.structured(cells[task.number])}
+            for task in mine
+        ]
         file = folder / f"job-{before + job}.yaml"
         OmegaConf.save({"cwd": str(Path.cwd()), "total": len(cells), "cells": said}, file)
         files.append(file)
     return files
 
 
-def ended(folder: Path) -> set[int]:
-    """The numbers of the cells that have an outcome."""
-    return {int(path.parent.name) for path in folder.glob("*/outcome.json")}
-
-
 def run(composed: DictConfig, measure: Measure) -> None:
-    """Measure a job's cells that have no outcome yet, each on its own; what is printed goes to a file beside the job's.
+    """Do a job's tasks that have no outcome yet, each on its own; what is printed goes to a file beside the job's.
 
     Args:
         composed: a config whose `launch.job` names the job's file.
-        measure: measures one cell and leaves its outcome in a folder, with a label for its progress.
+        measure: measures one cell, or one shard of it, and leaves its outcome in a folder, with a label for its
+            progress.
 
     """
     file = Path(composed.launch.job)
@@ -65,12 +87,13 @@ def run(composed: DictConfig, measure: Measure) -> None:
         signal.signal(signal.SIGTERM, _terminate)
     with file.with_suffix(".log").open("a", buffering=1) as log, redirect_stdout(log), redirect_stderr(log):
         for cell in said.cells:
-            folder = file.parent / str(cell.number)
+            task = Task(cell.number, Shard(**cell.shard))
+            folder = file.parent / str(task.number)
             folder.mkdir(exist_ok=True)
-            if not (folder / "outcome.json").exists():
+            if not task.ended(file.parent):
                 config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), cell.config))
                 assert isinstance(config, Config)  # noqa: S101
-                measure(config, folder, f"[{cell.number + 1}/{said.total}]")
+                measure(config, folder, f"[{task.number + 1}/{said.total}]", task.shard)
 
 
 def _terminate(number: int, frame: object) -> None:

@@ -26,10 +26,11 @@ from rbptrack.config.paths import home
 from rbptrack.config.schema import Config, SweepConfig, TrackingConfig, Where
 from rbptrack.console import complain, say, short_path
 from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.measurement import Shard
 from rbptrack.sweep import cell, jobs, launchers
 from rbptrack.sweep.analyses import analyze_sweep
 from rbptrack.sweep.delivery import Delivery
-from rbptrack.sweep.outcome import CellFailed, Outcome, announce, collect, summarise
+from rbptrack.sweep.outcome import CellFailed, Outcome, announce, collect, shard_folder, summarise
 from rbptrack.sweep.resolve import process_resolver
 from rbptrack.sweep.watch import Watch
 from rbptrack.tracking import outbox, resolve_uri, without_password
@@ -82,10 +83,13 @@ class Sweep:
         if self.request.multirun:
             models, datasets = ({c.model.name for c in self.cells}, {c.dataset.name for c in self.cells})
             say(f"measuring {len(self.cells)} cells: {len(models)} models x {len(datasets)} datasets")
+        if self.settings.shards > 1 and self.settings.launch.where is Where.local:
+            say("the shards of a cell run here, one after the other; launch=gpus, ray or slurm runs them side by side")
         outbox.repair_and_deliver(self.settings.tracking, tell=say)
-        interrupted = self._run_jobs() if self.settings.launch.where is Where.local else self._launch_jobs()
-        outcomes = collect(self.folder)
-        if not any(o.run_id or o.status != "failed" for o in outcomes) and not interrupted:
+        launched = self.settings.launch.where is not Where.local
+        interrupted = self._launch_jobs() if launched else self._run_jobs()
+        outcomes = collect(self.folder, self.cells, all_ended=launched and not interrupted)
+        if not launched and not interrupted and not any(o.run_id or o.status != "failed" for o in outcomes):
             return _nothing_ran(outcomes, self.folder)
         waiting = outbox.repair_and_deliver(self.settings.tracking, tell=say) if any(o.waits for o in outcomes) else 0
         summarise(outcomes, total=len(self.cells))
@@ -127,23 +131,22 @@ class Sweep:
         """
         launch = self.settings.launch
         cells = [replace(cell, tracking=self._tracking, sweep=self.name) for cell in self.cells]
-        numbers = jobs.grouped(cells, launch.group)
-        say(f"{launchers.check(launch, len(numbers))}; what they print: {short_path(str(self.folder))}/job-*.log")
+        todo = jobs.grouped(cells, launch.group)
+        say(f"{launchers.check(launch, len(todo))}; what they print: {short_path(str(self.folder))}/job-*.log")
         with Watch(self.folder, len(cells)):
             for _ in range(_ROUNDS):
-                if code := self._launch_round(cells, numbers):
+                if code := self._launch_round(cells, todo):
                     return code
-                ended = jobs.ended(self.folder)
-                numbers = [left for job in numbers if (left := [n for n in job if n not in ended])]
-                if not numbers:
+                todo = [left for job in todo if (left := [t for t in job if not t.ended(self.folder)])]
+                if not todo:
                     break
         return 0
 
-    def _launch_round(self, cells: Sequence[Config], numbers: Sequence[Sequence[int]]) -> int:
+    def _launch_round(self, cells: Sequence[Config], todo: Sequence[Sequence[jobs.Task]]) -> int:
         """Launch jobs of some cells and wait until they have ended; returns 0, or the exit code of an interrupt."""
         launch, name = self.settings.launch, f"rbptrack-{self.id}"
         logging.getLogger("submitit").setLevel(logging.ERROR)  # it warns each time a cluster keeps no accounts
-        files = jobs.write(self.folder, cells, numbers)
+        files = jobs.write(self.folder, cells, todo)
         extra = [
             f"hydra.sweep.dir='{self.folder}/jobs'",
             "hydra.sweep.subdir=${hydra.job.num}",
@@ -155,7 +158,7 @@ class Sweep:
         code = self._handed(replace(self.request, words=words, overrides=own), launched_job, extra)
         if code:
             launchers.cancel(launch, name=name)
-        elif not jobs.ended(self.folder) >= {n for job in numbers for n in job}:
+        elif not all(task.ended(self.folder) for job in todo for task in job):
             launchers.wait_for_others(launch, name=name)
         return code
 
@@ -214,7 +217,9 @@ def job(composed: DictConfig) -> None:
     runtime = HydraConfig.get()
     total = int(os.environ.get(_CELLS, "1"))
     label = f"[{runtime.job.num + 1}/{total}]" if total > 1 else ""
-    measure(typed(composed), Path(runtime.runtime.output_dir), label)
+    config: Config = typed(composed)
+    for shard in jobs.shards(config):
+        measure(config, Path(runtime.runtime.output_dir), label, shard)
 
 
 def launched_job(composed: DictConfig) -> None:
@@ -222,19 +227,26 @@ def launched_job(composed: DictConfig) -> None:
     jobs.run(composed, measure)
 
 
-def measure(config: Config, folder: Path, progress_label: str) -> None:
-    """Measure one cell and leave its outcome in a folder; its own failure never stops the sweep."""
-    outcome = Outcome(config.title, config.model.name, config.dataset.name, "failed")
+def measure(config: Config, folder: Path, progress_label: str, shard: Shard) -> None:
+    """Measure one cell, or one shard of it, and leave its outcome in a folder; its failure never stops the sweep."""
+    title = config.title if shard.count == 1 else f"{config.title}, {shard}"
+    outcome = Outcome(title, config.model.name, config.dataset.name, "failed")
+    mine = shard_folder(folder, shard)
     try:
         resolved = process_resolver().resolve(config)
-        outcome = cell.run(resolved, Delivery.of(config, resolved, progress_label=progress_label))
+        delivery = Delivery.of(config, resolved, progress_label=progress_label)
+        if ended := cell.run(resolved, delivery, shard):
+            outcome, mine = ended, folder
+        else:
+            outcome.status = "measured"  # this shard; the cell is delivered with its last one
     except RbptrackError as error:
         outcome.message, outcome.bad_input = str(error), isinstance(error, BadInput)
     except CellFailed as failure:
         outcome.run_id, outcome.message = failure.run_id, _in_a_line(failure.cause)
     except Exception as error:
         outcome.message = _in_a_line(error)
-    outcome.write(folder)
+    mine.mkdir(exist_ok=True)
+    outcome.write(mine)
     announce(outcome, progress_label)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,11 +11,13 @@ from pathlib import Path
 import pandas as pd
 
 from rbptrack.config.patterns import size_key
+from rbptrack.config.schema import Config
 from rbptrack.console import compact, complain, say, table
+from rbptrack.measurement import Shard
 from rbptrack.ranks import rbp_name, se_name
 from rbptrack.tracking.schema import HEADLINE_KS, Metric
 
-_FILE = "outcome.json"
+OUTCOME = "outcome.json"
 
 
 @dataclass
@@ -48,14 +51,18 @@ class Outcome:
 
     def write(self, folder: Path) -> None:
         """Write outcome.json into the job's folder."""
-        unfinished = folder / f"{_FILE}.tmp"
+        unfinished = folder / f"{OUTCOME}.{os.getpid()}.tmp"  # two shards may find the same cell measured before
         unfinished.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        unfinished.replace(folder / _FILE)
+        unfinished.replace(folder / OUTCOME)
 
     @classmethod
     def read(cls, path: Path) -> Outcome:
         """Read what `write` wrote."""
         return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+
+CONTINUES = "the same command continues there"
+"""What a message about something unfinished ends with."""
 
 
 class CellFailed(Exception):
@@ -66,14 +73,55 @@ class CellFailed(Exception):
         self.run_id, self.cause = run_id, cause
 
 
-def collect(folder: Path) -> list[Outcome]:
-    """The outcomes that a sweep's jobs left in its folder, in the order of the jobs."""
-    return [Outcome.read(path) for path in sorted(folder.glob(f"*/{_FILE}"), key=lambda path: int(path.parent.name))]
+def shard_folder(folder: Path, shard: Shard) -> Path:
+    """Where one shard's outcome is kept, beside its cell's; a whole cell has none but its own."""
+    return folder if shard.count == 1 else folder / f"shard-{shard.number}"
+
+
+def collect(folder: Path, cells: Sequence[Config], *, all_ended: bool) -> list[Outcome]:
+    """How a sweep's cells ended, in their order; cells that are not known to have ended are left out.
+
+    Args:
+        folder: of the sweep, where each cell and each shard leaves its outcome.
+        cells: all of them.
+        all_ended: whether every job has ended, so that what left no outcome was lost.
+
+    """
+    found = [_outcome_of(folder / str(number), cell, all_ended=all_ended) for number, cell in enumerate(cells)]
+    return [outcome for outcome in found if outcome is not None]
+
+
+def _outcome_of(folder: Path, cell: Config, *, all_ended: bool) -> Outcome | None:
+    """What a cell's file says, else what became of its shards; None where that is not known."""
+    if (folder / OUTCOME).exists():
+        return Outcome.read(folder / OUTCOME)
+    failed = Outcome(cell.title, cell.model.name, cell.dataset.name, "failed")
+    lost = f"its job was lost; {CONTINUES}" if folder.exists() else "its job never began"
+    if cell.shards == 1:
+        failed.message = lost
+        return failed if all_ended else None
+    messages: dict[str, list[str]] = {}
+    for shard in (Shard(number, cell.shards) for number in range(cell.shards)):
+        file = shard_folder(folder, shard) / OUTCOME
+        ended = Outcome.read(file) if file.exists() else None
+        if ended and ended.status == "failed":
+            messages.setdefault(ended.message, []).append(str(shard.number + 1))
+            failed.bad_input = ended.bad_input
+        elif ended is None and all_ended:
+            messages.setdefault(lost, []).append(str(shard.number + 1))
+    if not messages:
+        failed.message = f"every shard ended, and none delivered it; {CONTINUES}"
+        return failed if all_ended else None
+    failed.message = "; ".join(f"shard {', '.join(n)} of {cell.shards}: {said}" for said, n in messages.items())
+    return failed
 
 
 def announce(outcome: Outcome, progress_label: str) -> None:
     """Print one line when a cell ends."""
     numbers = outcome.numbers
+    if outcome.status == "measured" and not numbers:
+        say(f"{progress_label} {outcome.title}  measured; the last shard to end delivers the cell".strip())
+        return
     if outcome.status == "failed":
         say(f"{progress_label} {outcome.title}  failed: {outcome.message}".strip())
         return

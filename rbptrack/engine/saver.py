@@ -1,0 +1,78 @@
+"""Saves scores as parts while the model goes on."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Self
+
+from torch import Tensor
+
+from rbptrack.engine.batches import Batch
+from rbptrack.engine.parts import Block, Stretch
+from rbptrack.ranks import RankTable
+from rbptrack.scoring.scorer import Scores
+
+
+class Saver:
+    """Saves scores as parts, from a thread of its own, at the end of each block's work and after some seconds.
+
+    Args:
+        vocab_size: |V|.
+        strict: whether the tables count strict ranks.
+        seconds: how long scores wait in memory at most, while others come in.
+        on_part: called with each part that is on disk.
+
+    Attributes:
+        tokens: number of scored tokens that were taken.
+
+    """
+
+    def __init__(self, vocab_size: int, *, strict: bool, seconds: float, on_part: Callable[[RankTable], None]) -> None:
+        self._vocab_size, self._strict, self._seconds, self._on_part = vocab_size, strict, seconds, on_part
+        self._block: Block | None = None
+        self._stretch = Stretch(0, 0)
+        self._waiting: list[tuple[Tensor, Scores]] = []  # those of the stretch
+        self._writing: deque[Future[RankTable]] = deque()
+        self._saved = time.monotonic()
+        self.tokens = 0
+
+    def __enter__(self) -> Self:
+        self._writer = ThreadPoolExecutor(1, "rbptrack-writer")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None or isinstance(error, KeyboardInterrupt | SystemExit):
+                self._save()
+            while error is None and self._writing:
+                self._on_part(self._writing.popleft().result())
+        finally:
+            self._writer.shutdown(wait=True)
+
+    def take(self, block: Block, stretch: Stretch, batch: Batch, scores: Scores) -> None:
+        """Take the scores of the next batch; those of a block arrive in the order of its sequences."""
+        if self._waiting and (block is not self._block or stretch.begin != self._stretch.end):
+            self._save()
+        begin = self._stretch.begin if self._waiting else stretch.begin
+        self._block, self._stretch = block, Stretch(begin, stretch.end)
+        self._waiting.append((batch.target_index, scores))
+        self.tokens += len(batch)
+        if stretch.end == block.wanted.end or time.monotonic() - self._saved >= self._seconds:
+            self._save()
+        while self._writing and (self._writing[0].done() or len(self._writing) > 2):  # few wait in memory
+            self._on_part(self._writing.popleft().result())
+
+    def _save(self) -> None:
+        if self._block is not None and self._waiting:
+            scored, self._waiting = self._waiting, []
+            write = self._block.write
+            self._writing.append(
+                self._writer.submit(write, self._stretch, scored, self._vocab_size, strict=self._strict)
+            )
+        self._saved = time.monotonic()

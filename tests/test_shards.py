@@ -1,0 +1,227 @@
+"""Shards: jobs that measure one cell together come to the same file as one process, whatever happens to them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rbptrack.config.compose import measuring, sweep_of
+from rbptrack.config.schema import Config, DatasetConfig, EngineConfig, Group, ModelConfig
+from rbptrack.corpus.documents import load_documents
+from rbptrack.corpus.sequences import Corpus, build_corpus
+from rbptrack.engine.measure import Share, measure
+from rbptrack.engine.shards import Division, complete
+from rbptrack.errors import BadInput, MeasurementError
+from rbptrack.measurement import Shard
+from rbptrack.models.architecture import load_tokenizer
+from rbptrack.models.loading import CausalModel, load_model
+from rbptrack.sources.pin import of_dataset, resolve
+from rbptrack.sweep import cell, jobs
+from rbptrack.sweep.delivery import Delivery
+from rbptrack.sweep.launch import measure as measure_cell
+from rbptrack.sweep.outcome import Outcome, collect
+from rbptrack.sweep.resolve import process_resolver
+from rbptrack.tracking import Connection, Reader
+from tests.conftest import EMBEDDED
+
+DATASET = DatasetConfig(
+    name="stdlib",
+    path=str(EMBEDDED / "datasets/stdlib"),
+    split="test",
+    id_field="id",
+    documents=3,
+    seq_len=256,
+    context=32,
+)
+ENGINE = EngineConfig(batch_tokens=512, part_tokens=3000)
+
+
+@pytest.fixture(scope="module")
+def model() -> CausalModel:
+    place = EMBEDDED / "models/15k"
+    source = resolve("model", repo="", path=str(place), revision="main")
+    return load_model(ModelConfig(family="nano", size="15k", path=str(place)), source)
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    place = EMBEDDED / "models/15k"
+    tokenizer = load_tokenizer(resolve("model", repo="", path=str(place), revision="main"))
+    return build_corpus(load_documents(DATASET, of_dataset(DATASET)), tokenizer, DATASET)
+
+
+@pytest.fixture(scope="module")
+def whole(model: CausalModel, corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[int, bytes]:
+    """The table of one process, by the tokens of a block."""
+    tables = {}
+    for tokens in (3000, 131072):
+        folder = tmp_path_factory.mktemp("whole")
+        engine = replace(ENGINE, part_tokens=tokens)
+        tables[tokens] = measure(model, corpus, ks=(1,), engine=engine, folder=folder).path.read_bytes()
+    return tables
+
+
+@pytest.mark.parametrize(("count", "part_tokens"), [(1, 3000), (3, 3000), (8, 3000), (3, 131072), (100, 131072)])
+def test_shards_measure_what_one_process_does_to_the_byte(
+    count: int, part_tokens: int, model: CausalModel, corpus: Corpus, whole: dict[int, bytes], tmp_path: Path
+) -> None:
+    """Also with fewer blocks than shards, and with more shards than batches."""
+    engine = replace(ENGINE, part_tokens=part_tokens)
+    order = [2, 0, 1, *range(3, count)] if count > 2 else range(count)
+    shares, seen = [], []
+    for number in order:
+        # Machines with other memory would choose other batches; the division's hold.
+        own = engine if number == order[0] else replace(engine, batch_tokens=0, chunk_tokens=0)
+        share = Share(model, corpus, engine=own, folder=tmp_path, shard=Shard(number, count))
+        assert complete(corpus, tmp_path) == (number == order[-1] and share.num_targets == 0)
+        share.measure(progress=seen.append)
+        shares.append(share.num_targets)
+    assert complete(corpus, tmp_path)
+    assert sum(seen) == sum(shares) == corpus.num_targets
+    if count <= 8:
+        assert max(shares) - min(shares) < 4 * 512  # as even as batches allow
+    merged = measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path)
+    assert merged.path.read_bytes() == whole[part_tokens]
+    assert merged.fresh_tokens == corpus.num_targets  # what the shards cost is the cell's cost
+    assert merged.seconds > 0
+    assert merged.batch_tokens == 512
+
+
+def test_a_lost_shard_alone_is_measured_again(
+    model: CausalModel, corpus: Corpus, whole: dict[int, bytes], tmp_path: Path
+) -> None:
+    engine = replace(ENGINE, part_seconds=0.0)
+
+    def share(number: int) -> Share:
+        return Share(model, corpus, engine=engine, folder=tmp_path, shard=Shard(number, 3))
+
+    def lost(tokens: int) -> None:
+        if len(list(tmp_path.glob("part-*.parquet"))) > before + 2:
+            raise KeyboardInterrupt
+
+    share(0).measure()
+    share(2).measure()
+    before = len(list(tmp_path.glob("part-*.parquet")))
+    with pytest.raises(KeyboardInterrupt):
+        share(1).measure(progress=lost)
+    assert not complete(corpus, tmp_path)
+    kept = {p: p.stat().st_mtime_ns for p in tmp_path.glob("part-*.parquet")}
+    share(1).measure()
+    assert {p: p.stat().st_mtime_ns for p in kept} == kept
+    merged = measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path)
+    assert merged.path.read_bytes() == whole[3000]
+
+
+@pytest.mark.parametrize("then", [1, 2, 8])
+def test_a_folder_keeps_the_division_that_it_was_begun_with(
+    then: int, model: CausalModel, corpus: Corpus, whole: dict[int, bytes], tmp_path: Path
+) -> None:
+    Share(model, corpus, engine=ENGINE, folder=tmp_path, shard=Shard(1, 3)).measure()
+    kept = {p.name for p in tmp_path.glob("part-*.parquet")}
+    other = replace(ENGINE, part_tokens=131072, batch_tokens=0)  # chosen anew: what was begun holds
+    for number in range(then):
+        Share(model, corpus, engine=other, folder=tmp_path, shard=Shard(number, then)).measure()
+    assert complete(corpus, tmp_path)
+    assert kept < {p.name for p in tmp_path.glob("part-*.parquet")}
+    assert len(Division.read(tmp_path).shards) == 3
+    assert measure(model, corpus, ks=(1,), engine=other, folder=tmp_path).path.read_bytes() == whole[3000]
+
+
+def test_a_folder_of_another_corpus_is_refused(model: CausalModel, corpus: Corpus, tmp_path: Path) -> None:
+    Share(model, corpus, engine=ENGINE, folder=tmp_path)
+    with pytest.raises(MeasurementError, match="belongs to other documents; remove it and run again"):
+        Share(model, corpus.first_tokens(2000), engine=ENGINE, folder=tmp_path)
+
+
+def asked(*words: str) -> Config:
+    request = measuring(["model=nano/15k", "dataset=pydocs", "dataset.documents=4", "engine.batch_tokens=512", *words])
+    return sweep_of(request)[1][0]
+
+
+def finished(config: Config) -> list[str]:
+    reader = Reader(Connection(config.tracking))
+    return [r.run_id for r in reader.search("tags.`rbptrack.kind` = 'measurement'")]
+
+
+def test_two_that_end_together_deliver_once(with_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(with_store)
+    config = asked("shards=2")
+    resolved = process_resolver().resolve(config)
+    both, measured = threading.Barrier(2, timeout=60), cell._measure_shard
+
+    def together(*arguments: object) -> None:
+        measured(*arguments)  # type: ignore[arg-type]
+        both.wait()
+
+    monkeypatch.setattr(cell, "_measure_shard", together)
+    resolved.load_model()
+    ended: list[Outcome | None] = []
+
+    def job(number: int) -> None:
+        delivery = Delivery.of(config, resolved)
+        ended.append(cell.run(resolved, delivery, Shard(number, 2)))
+
+    threads = [threading.Thread(target=job, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    done = [outcome for outcome in ended if outcome]
+    assert [o.status for o in done] == ["measured"]
+    assert len(ended) == 2
+    assert finished(config) == [done[0].run_id]
+    assert not list(with_store.glob("mlruns/partial/*"))
+    run = Reader(Connection(config.tracking)).run(done[0].run_id)
+    assert run.metrics["tokens_per_second"] > 0
+    # The same cell without shards is the same measurement: it is found, and so is it by a shard.
+    assert asked("shards=5") != asked()
+    for other in (Shard(), Shard(3, 5)):
+        again = cell.run(resolved, Delivery.of(asked(), resolved), other)
+        assert again
+        assert (again.status, again.run_id) == ("skipped", done[0].run_id)
+
+
+def test_forced_shards_do_not_remove_each_others_work(with_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(with_store)
+    config = replace(asked("shards=3", "force=true"), sweep="again")
+    for shard in jobs.shards(config):
+        (with_store / "out").mkdir(exist_ok=True)
+        measure_cell(config, with_store / "out", "", shard)
+    assert Outcome.read(with_store / "out/outcome.json").status == "measured"
+    assert len(finished(config)) == 1
+    assert not list(with_store.glob("mlruns/partial/*"))
+
+
+def test_the_shards_of_a_cell_are_jobs_of_their_own() -> None:
+    cells = sweep_of(measuring(["model=nano/6k,nano/15k", "dataset=stdlib,pydocs", "shards=2"]))[1]
+    by_model = jobs.grouped(cells, Group.model)
+    assert [[(t.number, t.shard.number) for t in job] for job in by_model] == [
+        [(0, 0), (1, 0)],
+        [(0, 1), (1, 1)],
+        [(2, 0), (3, 0)],
+        [(2, 1), (3, 1)],
+    ]
+    assert len(jobs.grouped(cells, Group.cell)) == 8
+    with pytest.raises(BadInput, match=r"shards must be 1 .* or more; got 0"):
+        asked("shards=0")
+
+
+def test_a_failed_and_a_lost_shard_are_named(tmp_path: Path) -> None:
+    cells = [asked("shards=4"), asked("shards=4")]
+    outcome = Outcome("x", "m", "d", "measured")
+    for number, message in ((0, ""), (1, "out of memory"), (3, "")):
+        (tmp_path / f"0/shard-{number}").mkdir(parents=True)
+        replace(outcome, status="failed" if message else "measured", message=message).write(
+            tmp_path / f"0/shard-{number}"
+        )
+    lost, never = collect(tmp_path, cells, all_ended=True)
+    assert (lost.status, lost.title) == ("failed", "nano-15k / pydocs")
+    assert lost.message == (
+        "shard 2 of 4: out of memory; shard 3 of 4: its job was lost; the same command continues there"
+    )
+    assert never.message == "shard 1, 2, 3, 4 of 4: its job never began"
+    failed = collect(tmp_path, cells, all_ended=False)  # of an interrupted sweep: only what is known
+    assert [o.message for o in failed] == ["shard 2 of 4: out of memory"]
