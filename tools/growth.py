@@ -1,0 +1,404 @@
+"""How the cost of reading a store grows with the number of its measurements, and that of an analysis with its tokens.
+
+    python -m tools.growth store RESULTS.jsonl --work FOLDER [--sizes 1e3,1e4,1e5] [--backends sqlite,postgresql]
+    python -m tools.growth tables RESULTS.jsonl --work FOLDER [--sizes 1e6,1e7,1e8]
+    python -m tools.growth show RESULTS.jsonl
+
+`store` copies the rows of one real measurement, with names, sizes and CE and RBP_k of their own, and all with the same
+artifacts. `tables` writes rank tables by streaming. Each figure is that of a process of its own; what RESULTS.jsonl
+holds is not measured again. `show` prints Markdown, with the exponent of growth between the last two sizes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).parent.parent
+LIMIT = 900.0  # seconds of one figure
+MEMORY = 8 << 30  # bytes of address space beyond which a process is refused more
+SIZES, DATASETS = 10, 5  # of each family
+FAMILY = SIZES * DATASETS
+
+
+class Results:
+    """The figures so far, a line each."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def add(self, about: dict[str, Any], measured: dict[str, Any]) -> None:
+        """Keep and print a figure."""
+        self.rows.append(about | measured)
+        with self._path.open("a") as file:
+            file.write(json.dumps(self.rows[-1]) + "\n")
+        print(self.rows[-1], flush=True)
+
+    def has(self, about: dict[str, Any]) -> bool:
+        """Whether it was measured before."""
+        return any(about.items() <= row.items() for row in self.rows)
+
+
+def timed(command: list[str], *, cwd: Path, uri: str = "") -> dict[str, Any]:
+    """Run a command; wall and processor seconds, peak memory, and what it said last where it failed."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "HF_"))}
+    environment |= {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"} | ({"MLFLOW_TRACKING_URI": uri} if uri else {})
+    began = time.monotonic()
+    with (cwd / "said.txt").open("w+") as said:
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=environment,
+            stdout=said,
+            stderr=said,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
+            start_new_session=True,
+        )
+        before = signal.signal(signal.SIGALRM, lambda *_: os.killpg(process.pid, signal.SIGKILL))
+        signal.alarm(int(LIMIT))
+        _, status, used = os.wait4(process.pid, 0)
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+        seconds = time.monotonic() - began
+        said.seek(0)
+        last = said.read().strip().splitlines()[-1:]
+    code = os.waitstatus_to_exitcode(status)
+    measured: dict[str, Any] = {"seconds": seconds, "cpu": used.ru_utime + used.ru_stime, "peak": used.ru_maxrss * 1024}
+    if code:
+        measured["failed"] = f"over {LIMIT:.0f} s" if seconds >= LIMIT else f"exit code {code}: {' '.join(last)[:200]}"
+    else:
+        with suppress(ValueError, IndexError):
+            measured |= json.loads(last[0])
+    return measured
+
+
+def seed_store(folder: Path) -> None:
+    """One real measurement, from which the others are copied."""
+    if not (folder / "mlruns/mlflow.db").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        words = ["-m", "rbptrack", "model=nano/6k", "dataset=pydocs", "dataset.documents=20"]
+        done = timed([sys.executable, *words], cwd=folder)
+        if "failed" in done:
+            raise SystemExit(f"no measurement to copy: {done}")
+
+
+def copies(seed: Path, first: int, n: int, experiment: int) -> Iterator[dict[str, list[tuple[Any, ...]]]]:
+    """Rows of measurements first..n-1, by table, some hundreds of measurements at a time."""
+    import sqlite3
+
+    with sqlite3.connect(seed) as found:
+        (run,) = found.execute("select run_uuid from tags where key='rbptrack.kind' and value='measurement'").fetchone()
+
+        def rows(table: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+            cursor = found.execute(f"select * from {table} where run_uuid = ?", (run,))
+            return [c[0] for c in cursor.description], cursor.fetchall()
+
+        tables = {t: rows(t) for t in ("runs", "params", "tags", "latest_metrics", "metrics")}
+    rng = np.random.default_rng(first)
+    for begin in range(first, n, 500):
+        made: dict[str, list[tuple[Any, ...]]] = {t: [] for t in tables}
+        for i in range(begin, min(n, begin + 500)):
+            size, dataset, family = i % SIZES, i // SIZES % DATASETS, i // FAMILY
+            s = 1e6 * 3.0**size
+            factor = s**-0.06 * (1 + 0.1 * dataset) * float(np.exp(rng.normal(0, 0.01)))
+            values = {
+                "rbptrack.family": f"f{family:05d}",
+                "rbptrack.size": f"{size}m",
+                "rbptrack.model": f"f{family:05d}-{size}m",
+                "rbptrack.dataset": f"d{dataset}",
+                "rbptrack.fingerprint": f"{i:032x}",
+                "rbptrack.record": f"record-{i}",
+                "mlflow.runName": f"f{family:05d}-{size}m / d{dataset}",
+                "model.non_embedding_params": str(int(s)),
+                "dataset.texts_hash": f"texts of d{dataset}",
+                "model.name": f"f{family:05d}",
+            }
+            for table, (columns, rows_) in tables.items():
+                place = {c: j for j, c in enumerate(columns)}
+                for row in rows_:
+                    new = list(row)
+                    new[place["run_uuid"]] = f"{i:032x}"
+                    if table == "runs":
+                        new[place["name"]], new[place["experiment_id"]] = values["mlflow.runName"], experiment
+                        new[place["start_time"]] += i
+                    elif row[place["key"]] in values:
+                        new[place["value"]] = values[row[place["key"]]]
+                    elif table.endswith("metrics") and row[place["key"]].startswith(("ce", "rbp_")):
+                        new[place["value"]] = 3 * factor if row[place["key"]] == "ce" else float(np.exp(-20 * factor))
+                    elif table.endswith("metrics") and row[place["key"]].endswith("non_embedding_params"):
+                        new[place["value"]] = s if row[place["key"]][0] == "n" else float(np.log10(s))
+                    made[table].append(tuple(new))
+        yield made | {f"{t} columns": [tuple(columns)] for t, (columns, _) in tables.items()}
+
+
+def fill_sqlite(seed: Path, target: Path, first: int, n: int) -> None:
+    import sqlite3
+
+    with sqlite3.connect(target) as store:
+        store.execute("pragma synchronous=off")
+        (experiment,) = store.execute("select experiment_id from experiments where name='rbptrack'").fetchone()
+        for rows in copies(seed, first, n, experiment):
+            for table in ("runs", "params", "tags", "latest_metrics", "metrics"):
+                marks = ",".join("?" * len(rows[f"{table} columns"][0]))
+                store.executemany(f"insert into {table} values ({marks})", rows[table])
+            store.commit()
+
+
+def fill_postgres(seed: Path, uri: str, first: int, n: int) -> None:
+    import psycopg
+
+    with psycopg.connect(uri, autocommit=True) as store:
+        found = store.execute("select experiment_id from experiments where name='rbptrack'").fetchone()
+        assert found
+        for rows in copies(seed, first, n, found[0]):
+            for table in ("runs", "params", "tags", "latest_metrics", "metrics"):
+                columns = rows[f"{table} columns"][0]
+                flag = columns.index("is_nan") if "is_nan" in columns else None
+                named = ",".join(f'"{c}"' for c in columns)
+                with store.cursor().copy(f"copy {table} ({named}) from stdin") as copy:
+                    for row in rows[table]:
+                        copy.write_row(row if flag is None else (*row[:flag], bool(row[flag]), *row[flag + 1 :]))
+        store.execute("analyze")
+
+
+SKIP = """
+import json, time, statistics
+from rbptrack.config.schema import TrackingConfig
+from rbptrack.tracking import Connection, Reader
+reader = Reader(Connection(TrackingConfig()))
+def each(names):
+    found = []
+    for name in names:
+        began = time.monotonic(); known = reader.find(name); found.append(time.monotonic() - began)
+        assert (known is not None) == (len(name) == 32)
+    return statistics.median(found)
+each(["x"])
+there = each([f"{(i * 7919) % N:032x}" for i in range(20)])
+print(json.dumps({"each": max(there, each([f"absent {i}" for i in range(20)]))}))
+"""
+FRAME = """
+import json, time
+from rbptrack.config.schema import FilterConfig, TrackingConfig
+from rbptrack.tracking import Connection, Reader
+reader = Reader(Connection(TrackingConfig())); reader.connection.open()
+began = time.monotonic(); runs = reader.runs(FilterConfig())
+assert len(runs) == N, len(runs)
+print(json.dumps({"each": time.monotonic() - began}))
+"""
+
+
+def store_figures(results: Results, about: dict[str, Any], *, cwd: Path, uri: str) -> None:
+    """Every figure of one store."""
+    n = about["n"]
+    python, program = [sys.executable, "-c"], [sys.executable, "-m", "rbptrack"]
+    commands = {
+        "skip check of one cell": [*python, SKIP.replace("N:", f"{n}:").replace("% N", f"% {n}")],
+        "all measurements as a table": [*python, FRAME.replace("== N", f"== {n}")],
+        "analyze power_law, one family": [*program, "analyze", "analyzer=power_law", "family=f00000"],
+        "report, one family": [*program, "report", "family=f00000"],
+        "export, one family": [*program, "export", "out=one.zip", "family=f00000"],
+        "analyze power_law, all": [*program, "analyze", "analyzer=power_law"],
+        "export, all": [*program, "export", "out=all.zip"],
+    }
+    for what, command in commands.items():
+        for name in ("one.zip", "all.zip"):
+            (cwd / name).unlink(missing_ok=True)
+        if not results.has(about | {"what": what}):
+            results.add(about | {"what": what}, timed(command, cwd=cwd, uri=uri))
+    if not results.has(about | {"what": "the UI's first page"}):
+        results.add(about | {"what": "the UI's first page"}, first_page(uri or f"sqlite:///{cwd}/mlruns/mlflow.db"))
+
+
+def first_page(uri: str) -> dict[str, Any]:
+    """Seconds of the requests with which MLflow's page of runs opens: the median of five, after one."""
+    from rbptrack.tracking.schema import Kind, Tag, tag_is
+    from tests.server import free_port
+
+    port = free_port()
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri, "--port", str(port)]
+    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    process = subprocess.Popen(
+        [*command, "--workers", "1"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            with suppress(OSError):
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
+                break
+            time.sleep(0.5)
+        asked = {
+            "experiment_ids": ["1"],
+            "filter": tag_is(Tag.KIND, Kind.MEASUREMENT),
+            "max_results": 100,
+            "order_by": ["attributes.start_time DESC"],
+        }
+        seconds = []
+        for _ in range(6):
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{port}/ajax-api/2.0/mlflow/runs/search",
+                data=json.dumps(asked).encode(),
+                headers={"Content-Type": "application/json"},
+            )
+            began = time.monotonic()
+            with urllib.request.urlopen(request, timeout=LIMIT) as answer:
+                assert len(json.load(answer)["runs"]) == 100
+            seconds.append(time.monotonic() - began)
+        return {"each": float(np.median(seconds[1:])), "seconds": sum(seconds), "cpu": None, "peak": None}
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[str]:
+    """A database server of this machine, for as long as the block lasts; the address of an empty database."""
+    from tests import server
+
+    place = server.Server(0, server.free_port())
+    folder.mkdir(parents=True, exist_ok=True)
+    with server._postgres(folder, place.database_port):
+        server._sql(place, "create database growth")
+        yield place.database(name="growth")
+
+
+def stores(results: Results, work: Path, sizes: Iterable[int], backends: Iterable[str]) -> None:
+    seed = work / "seed"
+    seed_store(seed)
+    if "sqlite" in backends:
+        store, there = work / "sqlite", 1
+        if store.exists():
+            shutil.rmtree(store)
+        shutil.copytree(seed, store)
+        clear(store / "mlruns/mlflow.db")
+        there = 0
+        for n in sizes:
+            fill_sqlite(seed / "mlruns/mlflow.db", store / "mlruns/mlflow.db", there, n)
+            there = n
+            store_figures(results, {"backend": "sqlite", "n": n}, cwd=store, uri="")
+        shutil.rmtree(store)
+    if "postgresql" in backends:
+        cwd, there = work / "postgresql", 0
+        shutil.rmtree(cwd, ignore_errors=True)
+        cwd.mkdir(parents=True)
+        with postgres(work / "server") as uri:
+            from rbptrack.config.schema import TrackingConfig
+            from rbptrack.tracking import Connection
+
+            Connection(TrackingConfig(uri=uri, artifacts=str(cwd / "artifacts"))).open()
+            for n in sizes:
+                fill_postgres(seed / "mlruns/mlflow.db", uri, there, n)
+                there = n
+                store_figures(results, {"backend": "postgresql", "n": n}, cwd=cwd, uri=uri)
+
+
+def clear(database: Path) -> None:
+    """Remove the measurement that was copied into a new store."""
+    import sqlite3
+
+    with sqlite3.connect(database) as store:
+        for table in ("params", "tags", "latest_metrics", "metrics", "runs"):
+            store.execute(f"delete from {table}")
+
+
+def tables(results: Results, work: Path, sizes: Iterable[int], analyzers: Iterable[str]) -> None:
+    """Families of four models on one dataset, with tables of so many tokens each, and every analyzer over them."""
+    for n in sizes:
+        folder = work / f"tables-{n}"
+        names = list(analyzers)
+        if all(results.has({"n": n, "what": f"analyze {name}"}) for name in names):
+            continue
+        if not (folder / "whole").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            made = timed([sys.executable, "-m", "tools.synthetic_store", str(folder), "--tokens", str(n),
+                          "--documents", str(max(100, n // 2000)), "--datasets", "1", "--models", "4"], cwd=folder)  # fmt: skip
+            results.add({"backend": "", "n": n, "what": "write four tables by streaming"}, made)
+            if "failed" in made:
+                return
+            (folder / "whole").touch()
+        for name in names:
+            about = {"backend": "", "n": n, "what": f"analyze {name}"}
+            if not results.has(about):
+                results.add(about, timed([sys.executable, "-m", "rbptrack", "analyze", f"analyzer={name}"], cwd=folder))
+        shutil.rmtree(folder)
+
+
+def show(results: Results) -> None:
+    """A row per figure and backend: the seconds and peak memory at each size, and the exponent at the end."""
+    for kind in (("sqlite", "postgresql"), ("",)):
+        rows = [r for r in results.rows if r["backend"] in kind]
+        sizes = sorted({r["n"] for r in rows})
+        if not rows:
+            continue
+        print("| | | " + " | ".join(f"{n:,}" for n in sizes) + " | exponent |")
+        print("|---" * (len(sizes) + 3) + "|")
+        for what in dict.fromkeys(r["what"] for r in rows):
+            for backend in kind:
+                mine = {r["n"]: r for r in rows if (r["what"], r["backend"]) == (what, backend)}
+                if mine:
+                    cells = [_cell(mine.get(n)) for n in sizes]
+                    print(f"| {what} | {backend} | " + " | ".join(cells) + f" | {_exponent(mine)} |")
+        print()
+
+
+def _cell(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return "not measured"
+    if "failed" in row:
+        return str(row["failed"])
+    seconds = row.get("each", row["seconds"])
+    said = f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+    return said + (f", {row['peak'] / 1e9:.2f} GB" if row.get("peak") else "")
+
+
+def _exponent(rows: dict[int, dict[str, Any]]) -> str:
+    """D ln(seconds) / d ln(n) between the last two sizes."""
+    good = sorted((n, r.get("each", r["seconds"])) for n, r in rows.items() if "failed" not in r)
+    if len(good) < 2:
+        return ""
+    (n0, t0), (n1, t1) = good[-2:]
+    return f"{np.log(t1 / t0) / np.log(n1 / n0):.2f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["store", "tables", "show"])
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--work", type=Path, default=Path("growth"))
+    parser.add_argument("--sizes", default="")
+    parser.add_argument("--backends", default="sqlite,postgresql")
+    parser.add_argument("--analyzers", default="power_law,k_law,error_entropy,lognormal,emergence,position,noise_floor")
+    options = parser.parse_args()
+    results = Results(options.results)
+    sizes = [int(float(n)) for n in (options.sizes or {"store": "1e3,1e4,1e5"}.get(options.what, "1e6,1e7")).split(",")]
+    if options.what == "store":
+        stores(results, options.work.absolute(), sizes, options.backends.split(","))
+    elif options.what == "tables":
+        tables(results, options.work.absolute(), sizes, options.analyzers.split(","))
+    else:
+        show(results)
+
+
+if __name__ == "__main__":
+    main()
