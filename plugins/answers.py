@@ -21,6 +21,7 @@ from rbptrack.analysis import (
     Report,
     Runs,
     colour_and_marker,
+    counted,
     error_bars,
     grid_of,
     interval_columns,
@@ -82,8 +83,13 @@ class WholeAnswers(Analyzer):
             raise report.nothing_found("no measurement with answers")
         report.add_table("answers", rows, COLUMNS["answers"])
         report.summary = "answers"
+        inside = sum(row["share_low"] <= row["share_independent"] <= row["share_high"] for row in rows)
+        report.headline = (
+            f"RBP_k^length, as if tokens succeeded independently, predicts the share of whole answers within its "
+            f"{self.level:.0%} interval in {inside} of {counted(len(rows), 'case')} (each a model, dataset and k)"
+        )
         report.add_metrics("answers/{family}-{size}/{dataset}/rbp_{k}", rows, "share")
-        caption = "Points: measured, with Wilson's intervals over answers; lines: what independent tokens would give."
+        caption = "Points: share of whole answers, with Wilson's intervals. Lines: what independent tokens would give."
         report.drawings["answers"] = Drawing(_draw(report.tables["answers"].frame), caption)
         return report
 
@@ -114,16 +120,16 @@ class WholeAnswers(Analyzer):
 def _sentence(family: Family, rows: Sequence[dict[str, Any]]) -> str:
     largest = [r for r in rows if r["size"] == family.labels[-1]]
     if not largest:
-        return "too few whole answers were scored to compare with the law."
+        return "too few whole answers were scored for a comparison."
     parts = [
-        f"k = {r['k']}: {r['share']:.1%} ({r['share_low']:.1%} to {r['share_high']:.1%}), RBP_k^length says "
-        f"{r['share_independent']:.1%}"
+        f"in {r['share']:.1%} ({r['share_low']:.1%} to {r['share_high']:.1%}) at k = {r['k']}, where "
+        f"RBP_k^length predicts {r['share_independent']:.1%}"
         for r in largest
     ]
     some = largest[0]
     return (
-        f"{some['size']}: of {some['answers']} whole answers ({some['mean_length']:.1f} tokens on average) all tokens "
-        f"have R <= k for {'; '.join(parts)}."
+        f"{some['size']}: of {some['answers']} whole answers ({some['mean_length']:.1f} tokens on average), every "
+        f"token has R <= k {'; '.join(parts)}."
     )
 
 

@@ -26,6 +26,7 @@ from rbptrack.analysis import (
     Report,
     Runs,
     colour_and_marker,
+    counted,
     error_bars,
     families,
     legend_of_all,
@@ -63,7 +64,7 @@ COLUMNS = {
         "pairs": "pairs of models of equal S",
         "A better": f"pairs in which A's model is better on these texts ({_SURE})",
         "B better": "pairs in which B's is",
-        "not told": "pairs that these texts cannot tell apart, or without a standard error",
+        "undecided": "pairs that these texts do not distinguish, or without a standard error",
         "families": "whether the laws lie apart: other models of the same recipes would differ, too",
         "exponents": "whether the exponents differ",
     },
@@ -172,7 +173,7 @@ class Compare(Analyzer):
         if not pairs:
             there = ", ".join(side.family.path for side in sides) or "nothing"
             raise RbptrackError(
-                f"nothing to compare: two families on one dataset, or one family on two, are needed; there is {there}"
+                f"nothing to compare: it takes two families on one dataset, or one family on two; the store has {there}"
                 + (f" (a={self.a} b={self.b})" if (self.a, self.b) != ("*", "*") else "")
             )
         models = self._models_table([row for a, b in pairs for row in self._model_rows(a, b, report.notes)])
@@ -190,7 +191,13 @@ class Compare(Analyzer):
         self._draw(report, models)
         report.notes[:0] = self._sentences(summary, laws)
         report.notes += self._caveats(models)
-        report.headline = report.notes[0]
+        mine = summary[summary["metric"] == self._label]
+        report.headline = (
+            f"{self._label} of the models differs on these texts in {int(mine[['A better', 'B better']].sum().sum())} of "
+            f"{counted(int(mine['pairs'].sum()), 'pair')} of equal S; of {counted(len(mine), 'comparison')} of families "
+            f"or datasets, the laws lie apart in {int((mine['families'] == 'differ').sum())} and the exponents differ in "
+            f"{int((mine['exponents'] == 'differ').sum())}"
+        )
         return report
 
     def _sides(self, runs: Runs, notes: list[str]) -> list[Side]:
@@ -232,7 +239,7 @@ class Compare(Analyzer):
         labels = _labels(a, b)
         found = list(self._same_size(a, b))
         if not found:
-            notes.append(f"{labels['A']} and {labels['B']}: no two models of equal S (within {self.within:g}).")
+            notes.append(f"{labels['A']} and {labels['B']} have no two models of equal S (within a factor of {self.within:g}).")
         for i, j in found:
             keys = labels | {"model_A": a.model(i), "model_B": b.model(j)}
             keys |= {"S_A": float(a.family.s[i]), "S_B": float(b.family.s[j])}
@@ -315,11 +322,11 @@ class Compare(Analyzer):
             above = int((sure["difference"] > 0).sum())
             below = len(sure) - above
             better, worse = (below, above) if row["metric"] == "CE" else (above, below)
-            row |= {"pairs": len(group), "A better": better, "B better": worse, "not told": len(group) - len(sure)}
+            row |= {"pairs": len(group), "A better": better, "B better": worse, "undecided": len(group) - len(sure)}
             law = _of(laws, row)
             for name in ("families", "exponents"):
                 p = law[f"p_{name}"].iloc[0] if len(law) else np.nan
-                row[name] = "no laws" if np.isnan(p) else "differ" if p < size else "not told apart"
+                row[name] = "no laws" if np.isnan(p) else "differ" if p < size else "undecided"
             rows.append(row)
         return pd.DataFrame(rows)
 
@@ -334,7 +341,7 @@ class Compare(Analyzer):
             )
             law = _of(laws, row)
             if law.empty:
-                yield f"{text}; of families and exponents nothing can be told without 3 common sizes on each side."
+                yield f"{text}; families and exponents are undecided: that needs 3 common sizes on each side."
                 continue
             of = law.iloc[0]
             yield (
@@ -359,13 +366,13 @@ class Compare(Analyzer):
         for a, b in dict.fromkeys(zip(logged["A"], logged["B"], strict=True)):
             yield (
                 f"{a} and {b}: imported without ranks; logged values, taken to be of the same texts, with logged "
-                "standard errors where there are any. Without them nothing can be told."
+                "standard errors where there are any. Without them a difference is undecided."
             )
 
     def _draw(self, report: Report, models: pd.DataFrame) -> None:
         caption = (
-            f"A - B with {self.level:.0%} intervals over documents that hold for all pairs at once. Every side "
-            "beside the first of its panel."
+            f"Difference to the first of each panel, with {self.level:.0%} intervals over documents that hold for all "
+            "pairs at once."
         )
         for metric in (self._label, "CE"):
             for same, between in ((True, "families"), (False, "datasets")):
@@ -382,7 +389,7 @@ def _of(laws: pd.DataFrame, row: dict[str, Any]) -> pd.DataFrame:
 
 
 def _verb(verdict: str) -> str:
-    return verdict if verdict == "differ" else "cannot be told apart"
+    return verdict if verdict == "differ" else "are not distinguishable"
 
 
 def _draw_differences(table: pd.DataFrame, metric: str) -> Figure:

@@ -23,11 +23,13 @@ from rbptrack.analysis import (
     Report,
     Runs,
     colour_and_marker,
+    counted,
     legend_of_all,
     metric_label,
     panel_per,
     rbp_name,
     read_families,
+    spread,
     style,
 )
 from rbptrack.stats import (
@@ -57,7 +59,7 @@ COLUMNS = {
         "p_corrected": "the same, corrected for the number of contrasts of its kind (Holm)",
         "margin": "difference below which exponents count as the same",
         "p_equivalent": "of a difference at or beyond the margin (two one-sided tests)",
-        "verdict": "equivalent, different, both (different, but within the margin) or not to be told",
+        "verdict": "equivalent, different, both (different, but within the margin) or undecided",
     }
 }
 _LEGEND = 1.4  # inches
@@ -145,7 +147,8 @@ class Contrasts(Analyzer):
         for kind in dict.fromkeys(p.kind for p in pairs):
             mine = [(p, t) for p, t in zip(pairs, tested, strict=True) if p.kind == kind]
             report.drawings[f"forest_{kind}"] = Drawing(
-                _forest(mine), f"alpha of a minus alpha of b with {self.level:.0%} intervals; grey: within the margin."
+                _forest(mine),
+                f"Exponent of a minus that of b, with {self.level:.0%} intervals. Grey: differences within the margin.",
             )
         return report
 
@@ -195,18 +198,19 @@ class Contrasts(Analyzer):
         for kind, shared in (("datasets", "the same models"), ("families", "the same dataset")):
             mine = [r for r in rows if r["kind"] == kind]
             if mine:
-                yield f"{kind.capitalize()}, on {shared}: {_counts(mine, margin)}"
+                yield f"Between {kind}, for {shared}: {_counts(mine, margin)}"
 
 
 def _counts(rows: list[dict[str, Any]], margin: str) -> str:
     def of(*verdicts: str) -> int:
         return sum(r["verdict"] in verdicts for r in rows)
 
+    same, different = of("equivalent", "different, but within the margin"), of("different")
     return (
-        f"of {len(rows)} contrasts the exponents are equivalent (within {margin}) in "
-        f"{of('equivalent', 'different, but within the margin')}, different in {of('different')} and not to be told in "
-        f"{of('not to be told')}; the difference is {min(r['difference'] for r in rows):+.3f} to "
-        f"{max(r['difference'] for r in rows):+.3f}."
+        f"of {counted(len(rows), 'pair')} of exponents, {same} {'is' if same == 1 else 'are'} equivalent (within "
+        f"{margin}), {different} {'differs' if different == 1 else 'differ'} and {of('undecided')} "
+        f"{'is' if of('undecided') == 1 else 'are'} undecided; the difference is "
+        f"{spread([r['difference'] for r in rows], '+.3f')}."
     )
 
 

@@ -65,7 +65,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "RBP_k^N": "what independent tokens would give",
         "N_eff": "ln p / ln RBP_k: how many independent tokens the window counts as",
         "eta": "d ln(-ln p) / d ln N between the length before and N: 1 where tokens are independent",
-        "accounted for by": "the simplest null from which the measured share cannot be told",
+        "explained by": "the simplest process that explains the measured share within its sampling error",
     },
     "windows": {
         **KEYS,
@@ -153,7 +153,7 @@ class Emergence(Analyzer):
 
         for family, loaded in read_families(runs, load, report.notes):
             if not self._ks(family):
-                report.notes.append(f"{family}: every k is at least |V| = {family.vocab_size}: no window can fail.")
+                report.notes.append(f"{family}: every k is at least |V| = {family.vocab_size}, so no window can fail.")
                 continue
             here: list[dict[str, Any]] = []
             fitted: list[dict[str, Any]] = []
@@ -190,20 +190,22 @@ class Emergence(Analyzer):
         if tested:
             failing, more = sum(v != "independent" for v in tested), tested.count("more than any one")
             report.headline = (
-                f"independence fails in {failing} of {len(tested)} cases of model, dataset, k and N > 2; in {more} "
-                "none of position, documents and neighbours accounts for it"
+                f"successes in a row are not independent in {failing} of {len(tested)} cases (each a model, dataset, k "
+                f"and N > 2); in {more} of them neither position, document nor the token before is enough to explain it"
             )
         report.add_metrics("alpha_n{N}/{family}/{dataset}/rbp_{k}", laws, "alpha")
         largest = {(r["family"], r["dataset"]): r["size"] for r in rows}  # rows ascend in S
         of_largest = [r for r in rows if r["size"] == largest[r["family"], r["dataset"]] and r["N"] > 1]
         report.add_metrics("n_eff_{N}/{family}/{dataset}/rbp_{k}", of_largest, "n_eff")
         for name in sorted(set(table["family"])):
-            caption = "Points: measured, with intervals over documents; dashes: RBP_k^N."
+            caption = "Points: share of windows of N tokens that all have R <= k. Dashes: RBP_k^N, as if independent."
             report.drawings[f"success_{name}"] = Drawing(_draw_success(table[table["family"] == name]), caption)
-        caption = "The largest size of each family, with intervals over documents."
+        caption = (
+            "Largest model of each family. Solid: measured, with intervals. Dashed: what each simpler process predicts."
+        )
         report.drawings["ladder"] = Drawing(_draw_ladder(table[table["k"] == table["k"].min()]), caption)
         if laws:
-            caption = "Only N with enough runs at 4 sizes or more; independence predicts a level line."
+            caption = "Exponent at each N with enough runs at 4 sizes or more. Independence predicts a horizontal line."
             report.drawings["alpha_against_n"] = Drawing(_draw_alpha(report.tables["laws"].frame), caption)
 
     def _sentences(self, family: Family, rows: Sequence[dict[str, Any]], laws: Sequence[dict[str, Any]]) -> str:
@@ -216,16 +218,16 @@ class Emergence(Analyzer):
             return f": too few runs of more than 2 successes to compare {size} with independence."
         row = [r for r in mine if r["k"] == min(r["k"] for r in mine)][-1]
         text = (
-            f", {size}, k = {row['k']}: {row['N']} tokens in a row succeed with p = {row['p']:.2g} ({self.level:.0%} "
-            f"interval {row['p_low']:.2g} to {row['p_high']:.2g}; {row['runs']} runs in {row['documents']} documents); "
-            f"independence predicts {row['p_independent']:.2g}. {row['N']} tokens count as {row['n_eff']:.1f} "
-            f"({row['n_eff_low']:.1f} to {row['n_eff_high']:.1f}) independent ones."
+            f", {size}, k = {row['k']}: all of {row['N']} tokens in a row have R <= k in a share p = {row['p']:.2g} of "
+            f"windows ({self.level:.0%} interval {row['p_low']:.2g} to {row['p_high']:.2g}; {row['runs']} runs in "
+            f"{row['documents']} documents), where independence predicts {row['p_independent']:.2g}. The {row['N']} "
+            f"tokens count as {row['n_eff']:.1f} ({row['n_eff_low']:.1f} to {row['n_eff_high']:.1f}) independent ones."
         )
         if row["verdict"] == "independent":
-            return f"{text} No departure from independence is seen. {_about_laws(family, row['k'], rows, laws)}"
+            return f"{text} The data show no departure from independence. {_about_laws(family, row['k'], rows, laws)}"
         return (
-            f"{text} Drift with position accounts for {row['by_position']:.0%} of the excess in ln p, documents that "
-            f"differ for {row['by_documents']:.0%}, dependence on the token before for {row['by_neighbours']:.0%}; "
+            f"{text} Of the excess in ln p, drift with position explains {row['by_position']:.0%}, differences between "
+            f"documents {row['by_documents']:.0%}, and dependence on the token before {row['by_neighbours']:.0%}; "
             f"{_about_verdict(row['verdict'])} "
             f"{_about_laws(family, row['k'], rows, laws)}"
         )
@@ -233,8 +235,8 @@ class Emergence(Analyzer):
 
 def _about_verdict(verdict: str) -> str:
     if verdict == "more than any one":
-        return "none of these alone is enough."
-    return f"what remains after {verdict.replace(' or ', ', or after ')} is within sampling error."
+        return "none of them alone explains all of it."
+    return f"what {verdict} leaves unexplained is within sampling error."
 
 
 def _about_laws(family: Family, k: int, rows: Sequence[dict[str, Any]], laws: Sequence[dict[str, Any]]) -> str:
@@ -243,14 +245,16 @@ def _about_laws(family: Family, k: int, rows: Sequence[dict[str, Any]], laws: Se
     longest = [r for r in laws if r["k"] == k and r["N"] > 1 and r["sizes"] >= max(4, m / 2)]
     if not longest:
         sizes = sum(np.isfinite(r.get("n_eff", np.nan)) for r in rows if r["k"] == k and r["N"] == 2)
-        return f"Alpha_N for N > 1 is not identifiable: {sizes} of {m} sizes have enough runs of 2, 4 are needed."
+        return (
+            f"Alpha_N for N > 1 is not identifiable: {sizes} of {m} sizes have enough runs of 2 tokens, and it needs 4."
+        )
     last = longest[-1]
     same = last["alpha_change_low"] <= 0 <= last["alpha_change_high"]
     return (
-        f"Over the sizes, at N = {last['N']}, alpha_N is {last['alpha']:.3f} ({last['alpha_low']:.3f} to "
+        f"Fitted over the sizes at N = {last['N']}, alpha_N is {last['alpha']:.3f} ({last['alpha_low']:.3f} to "
         f"{last['alpha_high']:.3f}, {last['sizes']} of {m} sizes have enough runs); its change from N = 1, "
         f"{last['alpha_change']:+.3f} ({last['alpha_change_low']:+.3f} to {last['alpha_change_high']:+.3f}), "
-        f"{'leaves alpha_N = alpha possible' if same else 'rejects alpha_N = alpha'}; -ln p is "
+        f"{'is compatible with alpha_N = alpha' if same else 'rejects alpha_N = alpha'}; -ln p is "
         f"{last['n_eff_per_n']:.2f} ({last['n_eff_per_n_low']:.2f} to {last['n_eff_per_n_high']:.2f}) times what "
         f"{last['N']} independent tokens would give."
     )
@@ -340,6 +344,6 @@ def _summary(table: pd.DataFrame) -> pd.DataFrame:
             "RBP_k^N": [f"{v:.2e}" for v in shown["p_independent"]],
             "N_eff": [f"{v:.2f}" if v == v else "" for v in shown["n_eff"]],
             "eta": [f"{v:.2f}" if v == v else "" for v in shown["eta"]],
-            "accounted for by": shown["verdict"],
+            "explained by": shown["verdict"],
         }
     )

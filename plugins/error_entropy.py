@@ -35,6 +35,7 @@ from rbptrack.analysis import (
     read_families,
     shared_columns,
     size_axis,
+    spread,
     style,
 )
 from rbptrack.stats import (
@@ -74,8 +75,8 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "H(P)": "error entropy: entropy of ranks, corrected for its bias",
         "KL": "self-alignment: KL(P || Q^), corrected",
         "-ln Z": "confidence, corrected",
-        "H(P) plug-in": "error entropy of these tokens as they are",
-        "KL plug-in": "self-alignment likewise",
+        "H(P) plug-in": "error entropy of these tokens, not corrected",
+        "KL plug-in": "self-alignment of these tokens, not corrected",
     },
     "parts": {
         **KEYS,
@@ -161,7 +162,7 @@ class ErrorEntropy(Analyzer):
         for name in sorted({parts.family.name for parts in found}):
             report.drawings[f"parts_{name}"] = Drawing(
                 _draw_parts([parts for parts in found if parts.family.name == name]),
-                "Corrected for bias. Left: nats per token; right: parts positive at every size, with laws.",
+                "Parts of CE, corrected for bias. Right: those that are positive at every size, with their laws.",
             )
         report.notes += [self._sentence(parts) for parts in found]
         return report
@@ -209,21 +210,21 @@ class ErrorEntropy(Analyzer):
             text = ", ".join(f"{word} {parts.values[part][0]:.3f}" for part, word in words)
             return f"{family}: CE {ce[0]:.3f} nats ({labels[0]}) is {text}; which part scales needs several sizes."
         if ce[0] <= ce[-1]:
-            return f"{family}: CE does not fall from {labels[0]} to {labels[-1]}: no part can account for its fall."
+            return f"{family}: CE does not fall from {labels[0]} to {labels[-1]}, so no part makes it fall."
         text = f"{family}: CE falls from {ce[0]:.3f} ({labels[0]}) to {ce[-1]:.3f} nats ({labels[-1]})."
         if len(ce) < 3:
             return f"{text} Shares and laws are not identifiable from {len(ce)} sizes."
         if "error_entropy_corrected" not in parts.shown:
-            return f"{text} Ranks are too few to correct H(P) and KL for their bias: which part scales cannot be told."
-        shares = "CE's fall is within its sampling error: shares cannot be told."
+            return f"{text} There are too few ranks to correct H(P) and KL for bias, so which part scales is undecided."
+        shares = "The fall of CE is within its sampling error, so its shares are undecided."
         if parts.shares:
             each = [(word, *_percent(parts.shares[part])) for part, word in words]
             of_each = ", ".join(f"{word} {value} % ({low} to {high})" for word, value, low, high in each)
-            shares = f"Over all sizes, of its change: {of_each}."
+            shares = f"Of that change, over all sizes: {of_each}."
         bias = parts.values["self_alignment"] / parts.values["self_alignment_corrected"]
         return (
-            f"{text} {shares} {_which_scale(parts)} Without the correction KL would be {bias.min():.1f} to "
-            f"{bias.max():.1f} times as large."
+            f"{text} {shares} {_which_scale(parts)} Without the correction, KL would be larger by a factor of "
+            f"{spread(bias, '.1f')}."
         )
 
 
@@ -245,23 +246,23 @@ def _which_scale(parts: Parts) -> str:
     for part, word in parts.shown.items():
         law = parts.laws.get(part)
         if law is None:
-            not_scaling.append(f"{word} (not positive at every size, so its logarithm is not taken)")
+            not_scaling.append(f"{word} (not positive at every size, so no power law can be fitted)")
         elif law.low > 0:
-            scaling.append(f"{word} {law.alpha:.3f} ({law.low:.3f} to {law.high:.3f}), R^2 {law.r2:.3f}")
+            scaling.append(f"{word} (alpha {law.alpha:.3f}, {law.low:.3f} to {law.high:.3f}; R^2 {law.r2:.3f})")
         else:
             what = "grows with S" if law.high < 0 else "its interval includes 0"
             not_scaling.append(f"{word} (alpha {law.alpha:.3f}, {law.low:.3f} to {law.high:.3f}: {what})")
-    text = f"Falling power laws, alpha: {'; '.join(scaling) or 'none'}."
-    return f"{text} None: {'; '.join(not_scaling)}." if not_scaling else text
+    text = f"A falling power law fits {'; '.join(scaling) or 'no part'}."
+    return f"{text} It does not fit {'; '.join(not_scaling)}." if not_scaling else text
 
 
 def _headline(found: list[Parts]) -> str:
-    shares = [parts.shares["error_entropy_corrected"] for parts in found if "error_entropy_corrected" in parts.shares]
+    shares = [
+        parts.shares["error_entropy_corrected"].value for parts in found if "error_entropy_corrected" in parts.shares
+    ]
     if not shares:
         return ""
-    low, high = (f"{100 * value:.0f}" for value in (min(s.value for s in shares), max(s.value for s in shares)))
-    span = low if low == high else f"{low} to {high}"
-    return f"error entropy accounts for {span} % of CE's fall over all sizes, corrected for bias"
+    return f"of the fall of CE over all sizes, error entropy makes up {spread(shares, '.0%')}, corrected for bias"
 
 
 def _draw_parts(found: list[Parts]) -> Figure:

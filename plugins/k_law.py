@@ -24,6 +24,7 @@ from rbptrack.analysis import (
     Report,
     Runs,
     colour_and_marker,
+    counted,
     error_bars,
     gradient,
     log_axis,
@@ -32,6 +33,7 @@ from rbptrack.analysis import (
     read_families,
     short_number,
     size_axis,
+    spread,
     style,
 )
 from rbptrack.stats import KCurves, KLawFit, k_curves, worth_of_doubling
@@ -113,7 +115,7 @@ class KLaw(Analyzer):
             curves = k_curves(counts, self._fitted_k(family), replicates=self.replicates, level=self.level)
             if curves is None:
                 report.notes.append(
-                    f"{family}: RBP_k is 0 or 1 or unknown at nearly every k <= {self.largest}: nothing to fit."
+                    f"{family}: RBP_k is 0, 1 or unknown at nearly every k up to {self.largest}, so nothing is fitted."
                 )
                 continue
             found.append((family, curves))
@@ -133,23 +135,27 @@ class KLaw(Analyzer):
         table = pd.DataFrame(slopes)
         report.add_table("summary", _summary(table), COLUMNS["summary"])
         report.add_table("slopes", table, COLUMNS["slopes"])
-        worth_caption = "At constant RBP: how much larger a model equals going from k to 2k (eq. 10)."
+        worth_caption = (
+            "How many times larger a model must be to gain as much RBP as 2k gains over k (the paper's eq. 10)."
+        )
         report.add_table("worth_of_k", worth, COLUMNS["worth_of_k"], caption=worth_caption)
         report.summary = "summary"
         for quantity in ("beta", "r2"):
             report.add_metrics(f"k_law_{quantity}/{{family}}/{{dataset}}/{{size}}", slopes, quantity)
         report.add_metrics("worth_of_double_k/{family}/{dataset}/rbp_{k}", worth, "factor_in_s")
         report.headline = (
-            f"beta {table['beta'].min():.3f} to {table['beta'].max():.3f} over {len(table)} measurements, R^2 at least "
-            f"{table['r2'].min():.4f}, points up to {table['largest_deviation'].max():.0%} off the line"
+            f"-ln RBP_k = B k^-beta holds roughly up to k = {int(table['largest_k'].max())}: R^2 is at least "
+            f"{table['r2'].min():.3f}, but points lie up to {table['largest_deviation'].max():.0%} off the line; beta "
+            f"is {spread(table['beta'], '.3f')}"
         )
         for name in sorted({family.name for family, _ in found}):
             report.drawings[f"against_k_{name}"] = Drawing(
                 _draw_against_k([one for one in found if one[0].name == name]),
-                "Points: the k of the fit; lines: B k^-beta of each size.",
+                "Points: measured -ln RBP_k at the k of the fit. Lines: B k^-beta, fitted to each size.",
             )
         report.drawings["beta_against_size"] = Drawing(
-            self._draw_beta(table), f"{self.level:.0%} intervals over documents."
+            self._draw_beta(table),
+            f"Exponent of the law in k of each model, with its {self.level:.0%} interval (documents resampled).",
         )
         if worth:
             report.drawings["worth_of_k"] = Drawing(_draw_worth(pd.DataFrame(worth)), worth_caption)
@@ -176,19 +182,20 @@ class KLaw(Analyzer):
         sizes = f"{beta[0]:.3f}" if len(beta) == 1 else f"{beta[0]:.3f} ({first}) to {beta[-1]:.3f} ({last})"
         bend = at_largest - at_1
         text = (
-            f"{family}: beta is {sizes} over k = {fit.ks[0]} to {largest}, R^2 at least {fit.r2.min():.4f}; the "
-            f"points are up to {fit.largest_deviation.max():.1%} off the line, and the local slope "
+            f"{family}: fitted over k = {fit.ks[0]} to {largest}, beta is {sizes}. R^2 is at least "
+            f"{fit.r2.min():.4f}, but points lie up to {fit.largest_deviation.max():.1%} off the line: the local slope "
             f"{'steepens' if bend > 0 else 'flattens'} from {at_1:.2f} at k = 1 to {at_largest:.2f} at k = {largest} "
-            "(means over sizes)" + (": R^2 near 1 hides that bend." if abs(bend) > 0.05 else ".")
+            "(means over sizes)" + (", a bend that R^2 hides." if abs(bend) > 0.05 else ".")
         )
         if len(beta) < 3:
-            return f"{text} The trade-off is not identifiable from {len(beta)} size(s), 3 are needed."
+            there = counted(len(beta), "size")
+            return f"{text} What a larger k is worth in S is not identifiable from {there}: it needs 3."
         trend = stats.linregress(np.log10(family.s), beta)
         half = float(stats.t.ppf(0.5 + self.level / 2, len(beta) - 2) * trend.stderr)
-        moves = "so alpha changes by as much per factor 10 in k: eq. 10 is local."
+        moves = "so alpha changes by as much per factor 10 in k, and eq. 10 holds only locally."
         return (
             f"{text} Beta changes by {trend.slope:+.3f} (± {half:.3f}) per factor 10 in S, "
-            f"{'no trend beyond its scatter.' if abs(trend.slope) <= half else moves}"
+            f"{'which is within its scatter.' if abs(trend.slope) <= half else moves}"
         )
 
     def _about_worth(self, worth: list[dict[str, Any]]) -> list[str]:
@@ -196,14 +203,14 @@ class KLaw(Analyzer):
             return []
         known = [row for row in worth if row["factor_high"] < _LARGEST_FACTOR]
         if not known:
-            return ["Alpha is hardly distinguishable from 0, so the worth of a larger k is not identifiable."]
+            return ["Alpha is hardly distinguishable from 0, so what a larger k is worth in S is not identifiable."]
         row = min(known, key=lambda row: abs(row["k"] - 10))
         text = (
-            f"Doubling k from {row['k']} is worth {row['factor_in_s']:.2f} times the size "
+            f"Doubling k from {row['k']} raises RBP as much as a model {row['factor_in_s']:.2f} times as large would "
             f"({self.level:.0%} interval {row['factor_low']:.2f} to {row['factor_high']:.2f})"
         )
         if row["sizes_measured"]:
-            text += f"; read off between the measured sizes: {row['factor_measured']:.2f}"
+            text += f"; interpolated between the measured sizes, the factor is {row['factor_measured']:.2f}"
         return [f"{text}."]
 
     def _draw_beta(self, table: pd.DataFrame) -> Figure:

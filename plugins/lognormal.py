@@ -27,6 +27,7 @@ from rbptrack.analysis import (
     Runs,
     Unreadable,
     colour_and_marker,
+    counted,
     grid,
     grid_of,
     interval_columns,
@@ -34,6 +35,7 @@ from rbptrack.analysis import (
     log_axis,
     read_families,
     shared_columns,
+    spread,
     style,
 )
 from rbptrack.stats import (
@@ -61,7 +63,7 @@ LEAST_DOCUMENTS = 10
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     "summary": {
         **shared_columns("dataset", "family", "size"),
-        "best of 9": "the candidate of least AIC",
+        "best of 9": "the candidate with the lowest AIC",
         "KL, 1e-3": "KL divergence of the observed ranks from it beyond sampling noise, 1e-3 nats per token",
         "lognormal": "the same from the pmf-lognormal",
         "Zipf": "the same from the truncated Zipf law",
@@ -161,7 +163,7 @@ class Size:
 
     @property
     def best(self) -> RankFit:
-        """The candidate of least AIC."""
+        """The candidate with the lowest AIC."""
         return _best(self.fits)
 
 
@@ -224,31 +226,33 @@ class Lognormal(Analyzer):
         names = [size.best.candidate.label for size in every]
         nearest = max(dict.fromkeys(names), key=names.count)
         report.headline = (
-            f"{nearest} is nearest to {names.count(nearest)} of {len(every)} rank distributions; the lognormal is at "
-            f"its power-law limit in {sum(size.limit for size in every)} and misses RBP_k by up to "
-            f"{max(size.fits['lognormal'].ks for size in every):.3f}"
+            f"of {len(CANDIDATES)} candidate distributions of the rank, {nearest} describes {names.count(nearest)} of "
+            f"{counted(len(every), 'measurement')} best (AIC); the lognormal misses RBP_k by up to "
+            f"{max(size.fits['lognormal'].ks for size in every):.3f}, and in {sum(size.limit for size in every)} is "
+            "not distinguishable from Zipf's law, or worse"
         )
         for quantity in ("beta", "gamma", "mu_over_sigma"):
             report.add_metrics(f"lognormal_{quantity}/{{family}}/{{dataset}}/{{size}}", rows, quantity)
         report.add_metrics("kl_{candidate}/{family}/{dataset}/{size}", candidates, "kl")
         report.drawings = {
             "distribution": Drawing(
-                self._distribution(found), "The largest size of each family; observed shares in bins even in ln k."
+                self._distribution(found),
+                "Largest model of each family. Points: observed shares in bins even in ln k. Lines: fits.",
             ),
             "misfit": Drawing(
                 self._misfit(found),
-                "KL divergence of the observed ranks from each candidate; sampling alone: of as many independent "
-                "tokens drawn from the best candidate.",
+                "KL divergence of the observed ranks from each candidate. Dotted: what sampling alone would give, for "
+                "as many independent tokens drawn from the best candidate.",
             ),
             "parameters": Drawing(
                 self._parameters(table),
-                "Of ln P(k) = const - beta ln k - gamma ln^2 k; where gamma's interval reaches 0 (Zipf) mu/sigma is "
-                "not identifiable and not drawn.",
+                "Parameters of ln P(k) = const - beta ln k - gamma ln^2 k. Where the interval of gamma includes 0 "
+                "(Zipf's law), mu/sigma is not identifiable and not drawn.",
             ),
             "implied": Drawing(
                 self._implied(table),
-                "Dashes: exact sums over the fitted lognormal; dots: the appendix's integral approximations, which "
-                "also ignore that ranks end at |V|: for comparison only.",
+                "Solid: observed. Dashed: exact sums over the fitted lognormal. Dotted: the integral approximations of "
+                "the paper's appendix, which also ignore that ranks end at |V|.",
             ),
         }
         for one_family, several in found:
@@ -357,18 +361,19 @@ class Lognormal(Analyzer):
 
         ks = max((s.fits["lognormal"].ks, s.fits["lognormal"].ks_at) for s in sizes)
         text = (
-            f"of {len(CANDIDATES)} candidates {label} is nearest at {names.count(best)} of {m} "
-            f"size{'s' * (m != 1)}. KL per token beyond sampling noise, in 10^-3 nats: {label} {beyond(best)}, "
-            f"lognormal {beyond('lognormal')}, Zipf {beyond('zipf')}. The lognormal misses RBP_k by up to {ks[0]:.3f} "
-            f"(at k = {ks[1]})"
+            f"of {len(CANDIDATES)} candidates, {label} describes the ranks best (AIC) at {names.count(best)} of "
+            f"{counted(m, 'size')}. Its KL divergence from the ranks beyond sampling noise is {beyond(best)} (in "
+            f"10^-3 nats per token), the lognormal's {beyond('lognormal')} and Zipf's {beyond('zipf')}. The lognormal "
+            f"misses RBP_k by up to {ks[0]:.3f} (at k = {ks[1]})"
         )
         scores = [s.vuong[best] for s in sizes if best in s.vuong]
         if best == "lognormal":
             text += "."
         elif scores and min(scores) > 2:
-            text += f"; document by document {label} is nearer at every size (Vuong's z at least {min(scores):.1f})."
+            text += f"; {label} fits better at every size also when documents are compared one by one (Vuong's z is at "
+            text += f"least {min(scores):.1f})."
         else:
-            text += "; by document (Vuong) the two are not told apart at every size."
+            text += "; compared document by document (Vuong's test), not every size prefers one of the two."
         notes = [text]
         limits = [label for label, s in zip(family.labels, sizes, strict=True) if s.limit]
         text = (
@@ -378,31 +383,35 @@ class Lognormal(Analyzer):
         )
         if limits:
             text += (
-                f" At {len(limits)} of {m} sizes ({', '.join(limits)}) gamma's interval reaches 0 or lies below: the "
-                "power-law limit, mu and sigma are not identifiable."
+                f" At {len(limits)} of {m} sizes ({', '.join(limits)}) the interval of gamma includes 0 or lies below "
+                "it: that is the lognormal's power-law limit, where mu and sigma are not identifiable."
             )
         notes.append(text)
         here = {t["quantity"]: t for t in trends if (t["family"], t["dataset"]) == (family.name, family.dataset)}
         if "mu_over_sigma" in here:
             t = here["mu_over_sigma"]
             notes.append(
-                f"mu/sigma changes by {t['slope']:+.3f} ({t['slope_low']:+.3f} to {t['slope_high']:+.3f}) "
-                f"per unit of ln S at the middle of {t['sizes']} sizes, by lines through beta and gamma of every size."
+                f"In the middle of the {t['sizes']} sizes, mu/sigma changes by {t['slope']:+.3f} "
+                f"({t['slope_low']:+.3f} to {t['slope_high']:+.3f}) per unit of ln S."
             )
         else:
-            notes.append("How mu/sigma changes with S is not identifiable: gamma may be 0 at the middle of the sizes.")
+            notes.append(
+                "How mu/sigma changes with S is not identifiable, because gamma may be 0 in the middle of the sizes."
+            )
         off_h = mine["entropy_implied"] - mine["entropy"]
         off_p = mine["neg_log_p1_implied"] / mine["neg_log_p1"] - 1
         text = (
-            f"The fitted lognormals imply an entropy of ranks {off_h.min():+.3f} to {off_h.max():+.3f} nats "
-            f"off the observed one, and -ln RBP_1 {100 * off_p.min():+.1f} to {100 * off_p.max():+.1f} % off"
+            f"The fitted lognormals imply an entropy of the ranks that is off by {spread(off_h, '+.3f')} nats, and a "
+            f"-ln RBP_1 that is off by {spread(off_p, '+.1%')}"
         )
         if "neg_log_p1" in here:
             a, b = -here["neg_log_p1"]["slope"], -here["neg_log_p1_implied"]["slope"]
-            text += f" (alpha {b:.3f} where {a:.3f} is measured)"
+            text += f"; the exponent of -ln RBP_1 would be {b:.3f} instead of the measured {a:.3f}"
         about = (mine["neg_log_p1_integral"] - mine["neg_log_p1_implied"]).abs().max()
         if np.isfinite(about):
-            text += f"; the appendix's integral differs from that exact sum by up to {about:.2f} in -ln RBP_1"
+            text += (
+                f"; the integral in the paper's appendix differs from the exact sum by up to {about:.2f} in -ln RBP_1"
+            )
         return " ".join([*notes, text + "."])
 
     def _distribution(self, found: list[tuple[Family, list[Size]]]) -> Figure:

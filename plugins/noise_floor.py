@@ -21,6 +21,7 @@ from rbptrack.analysis import (
     Family,
     Report,
     Runs,
+    counted,
     curve_panels,
     draw_verdicts,
     k_ranges,
@@ -30,6 +31,7 @@ from rbptrack.analysis import (
     rbp_name,
     read_families,
     shared_columns,
+    spread,
 )
 from rbptrack.stats import (
     LawValues,
@@ -51,8 +53,8 @@ _FILLS = {
     DEVIATES: (COLOURS[1], "///"),
     INVERSE: (COLOURS[3], "xxx"),
 }
-_EACH_K = "What each k is, from k = 1 to |V|."
-_SIGNAL = "|α| over its standard error; the law is visible above {snr:g} (dashed)."
+_EACH_K = "Verdict on the law in size at each k, from k = 1 to |V|."
+_SIGNAL = "|α| over its standard error, against k. The law is visible above {snr:g} (dashed)."
 _R2 = (
     "Lines: R² observed; bands: R² that noise and the usual scatter between models would leave if the law were true "
     "({level:.0%})."
@@ -159,14 +161,20 @@ class NoiseFloor(Analyzer):
             judged.append(Judged(family, table, p, star, documents, tokens))
         if not judged:
             raise report.nothing_found("no measurement to judge")
-        where = "At the first k where no law holds, or else the largest: where the misses (rank above k) are."
+        where = "Where the misses (rank above k) are, at the first k at which no law holds, or else at the largest k."
         report.add_table("summary", map(_summary_row, judged), COLUMNS["summary"])
         report.add_table("verdicts", pd.concat([j.table for j in judged], ignore_index=True), COLUMNS["verdicts"])
         report.add_table("documents", (r for j in judged for r in j.documents), COLUMNS["documents"], caption=where)
         report.add_table("tokens", (r for j in judged for r in j.tokens), COLUMNS["tokens"])
         report.metrics = {f"k_star/{j.family.path}": float(j.k_star) for j in judged}
-        stars = [f"{j.family} {j.k_star:,}" for j in judged]
-        report.headline = f"the law is visible up to k* = {'; '.join(stars)}"
+        stars, broken = [j.k_star for j in judged], sum(j.p < 0.05 for j in judged)
+        report.headline = (
+            f"alpha is distinguishable from 0 at every k up to k* = {spread(stars, ',.0f')}, of |V| = "
+            f"{spread([j.family.vocab_size for j in judged], ',.0f')}"
+        )
+        if any(np.isfinite(j.p) for j in judged):
+            report.headline += f"; some k depart from a power law in {broken} of "
+            report.headline += f"{counted(len(judged), 'case')} (each a family on a dataset)"
         report.notes += map(self._sentence, judged)
         strips = {f"{j.family.name} / {j.family.dataset}": (j.table["k"], list(j.table["verdict"])) for j in judged}
         report.drawings = {
@@ -243,26 +251,28 @@ class NoiseFloor(Analyzer):
     def _sentence(self, judged: Judged) -> str:
         family, table, star = judged.family, judged.table, judged.k_star
         beyond = table[table["k"] > star]
-        text = f"{family}: alpha is visible (at least {self.snr:g} standard errors) at every k up to {star:,}"
+        text = f"{family}: alpha is at least {self.snr:g} standard errors above 0 at every k up to {star:,}"
         text += f" (|V| = {family.vocab_size:,})."
-        text = text if star else f"{family}: alpha is not visible even at k = 1."
+        text = text if star else f"{family}: alpha is not {self.snr:g} standard errors above 0 even at k = 1."
         deviating = table[(table["k"] <= star) & (table["verdict"] != HOLDS)]
         if len(deviating):
             where = k_ranges(deviating["k"], table["k"])
-            text += f" The points leave a straight line by more than noise at {where}."
+            text += f" The points depart from a straight line by more than noise at {where}."
         if len(beyond):
             verdicts = beyond.groupby("verdict", sort=False)["k"]
             parts = [f"{verdict} at {k_ranges(ks, table['k'])}" for verdict, ks in verdicts]
             fewest = int(beyond["misses"].iloc[0])
-            text += f" Beyond, with {fewest:,} misses or fewer in the best model: {'; '.join(parts)}."
+            text += f" Beyond it, with at most {fewest:,} misses in the best model, the law is {'; '.join(parts)}."
         if np.isfinite(judged.p):
-            said = "some k depart" if judged.p < 0.05 else "no departure"
-            text += f" One test over all k: {said} (p = {judged.p:.2g})."
+            said = "rejects a power law at every k" if judged.p < 0.05 else "finds no departure from a power law"
+            text += f" One test over all k together {said} (p = {judged.p:.2g})."
         else:
-            text += f" Whether the law bends cannot be told from {len(family.s)} sizes."
+            text += (
+                f" Whether the law bends is undecided: that needs {_LEAST_SIZES} sizes, and there are {len(family.s)}."
+            )
         if judged.documents and judged.documents[0]["share"] > 0.1:
             lead = judged.documents[0]
-            text += f" At k = {lead['k']:,} document {lead['document']} alone holds {lead['share']:.0%} of its misses."
+            text += f" At k = {lead['k']:,}, document {lead['document']} alone has {lead['share']:.0%} of the misses."
         return text
 
     def _draw_signal(self, judged: list[Judged]) -> Figure:

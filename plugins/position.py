@@ -18,6 +18,7 @@ from rbptrack.analysis import (
     Family,
     Report,
     Runs,
+    counted,
     curve_panels,
     dataset_panels,
     law_axis_label,
@@ -97,7 +98,7 @@ class Position(Analyzer):
         for family, sums in read_families(runs, load, report.notes):
             curves = position_curves(sums, self.ks, share=self.share, replicates=self.replicates)
             if curves is None:
-                report.notes.append(f"{family}: no 5 documents reach a second bin of positions.")
+                report.notes.append(f"{family}: fewer than 5 documents reach a second bin of positions.")
             else:
                 found.append((family, curves))
         if not found:
@@ -150,9 +151,9 @@ class Position(Analyzer):
         label = metric_label(self._shown)
         y = curves.values[-1, :, curves.metrics.index(self._shown)]
         text = (
-            f"{family}: in {curves.documents} of {curves.every_document} documents (those that reach position "
-            f"{curves.first[-1]}), -ln {label} of the largest size goes from {y[0]:.3f} at positions {curves.span(0)} "
-            f"to {y[-1]:.3f} at {curves.span(-1)}."
+            f"{family}: -ln {label} of the largest model goes from {y[0]:.3f} at positions {curves.span(0)} to "
+            f"{y[-1]:.3f} at {curves.span(-1)} (in the {curves.documents} of {curves.every_document} documents that "
+            f"reach position {curves.first[-1]})."
         )
         mine = [row for row in contrasts if (row["family"], row["dataset"]) == (family.name, family.dataset)]
         return text + "".join(f" {_in_words(row)}" for row in mine if row["metric"] in ("CE", label))
@@ -165,19 +166,20 @@ class Position(Analyzer):
         clear = [row for row in rows if row["low"] > 0 or row["high"] < 0]
         steeper = sum(row["difference"] > 0 for row in clear)
         return (
-            f"alpha of {label} late against early: larger in {steeper}, smaller in {len(clear) - steeper}, "
-            f"indistinguishable in {len(rows) - len(clear)} of {len(rows)} families x datasets"
+            f"the exponent of {label} differs between early and late positions in {len(clear)} of "
+            f"{counted(len(rows), 'comparison')} (larger late in {steeper}, smaller in {len(clear) - steeper}; each a "
+            "family on a dataset)"
         )
 
     def _draw(self, report: Report, found: list[tuple[Family, PositionCurves]], laws: list[dict[str, Any]]) -> None:
         caption = (
-            "Thick: the largest size; thin: the smallest; bands: 95 % intervals (documents resampled). Every bin reads "
-            "the same documents. Beyond the sequence length a token has less context than its position says."
+            "Thick: the largest model. Thin: the smallest. Bands: 95 % intervals (documents resampled). Every bin "
+            "reads the same documents. Beyond the sequence length a token has less context than its position says."
         )
         report.drawings[f"{self._shown}_by_position"] = Drawing(_draw_curves(found, self._shown), caption)
-        report.drawings["ce_by_position"] = Drawing(_draw_curves(found, CE))
+        report.drawings["ce_by_position"] = Drawing(_draw_curves(found, CE), "The same for cross-entropy.")
         if laws:
-            caption = "Exponent of the law in size among tokens at each position, with interval."
+            caption = "Exponent of the law in size over the tokens of each bin of positions, with its interval."
             report.drawings["alpha_by_position"] = Drawing(self._draw_alpha(pd.DataFrame(laws)), caption)
 
     def _draw_alpha(self, laws: pd.DataFrame) -> Figure:
@@ -214,9 +216,10 @@ def _curve_rows(family: Family, curves: PositionCurves) -> Iterator[dict[str, An
 
 def _in_words(row: dict[str, Any]) -> str:
     early, late = f"{row['alpha_early']:.3f} at {row['early']}", f"{row['alpha_late']:.3f} at {row['late']}"
-    unsure = "" if row["low"] > 0 or row["high"] < 0 else ", indistinguishable"
+    unsure = "" if row["low"] > 0 or row["high"] < 0 else ", which includes 0"
     return (
-        f"Alpha of {row['metric']} is {early} and {late} (difference {row['low']:+.3f} to {row['high']:+.3f}{unsure})."
+        f"Alpha of {row['metric']} is {early} and {late} (interval of the difference: {row['low']:+.3f} to "
+        f"{row['high']:+.3f}{unsure})."
     )
 
 

@@ -19,11 +19,13 @@ from rbptrack.analysis import (
     Report,
     Runs,
     SizeUnit,
+    counted,
     draw_against_k,
     draw_laws,
     equally_trained,
     interval_cells,
     law_cells,
+    listed,
     parse_rbp_name,
     pooled_families,
     rbp_name,
@@ -52,7 +54,7 @@ COLUMNS = {
         "sizes": "number of sizes m",
         "largest, left out": "error at the largest size of the law fitted without it",
         "form": "plain: an irreducible share above 10 % at the largest size is excluded; E > 0: an irreducible term is "
-        "supported (p < 0.05); broken; or not to be told",
+        "supported (p < 0.05); broken; or undecided",
     },
     "forms": KEY
     | {
@@ -159,7 +161,7 @@ class PowerLaw(Analyzer):
         self._tables(report, laws, forms)
         for one in shown:
             report.metrics |= {f"{quantity}/{one.path}": value for quantity, value in law_cells(one.law).items()}
-        report.headline = _headline(shown)
+        report.headline = _headline(shown, forms)
         for path in dict.fromkeys(one.family.path for one in shown):
             report.notes += self._sentences([one for one in shown if one.family.path == path], forms)
         self._drawings(report, laws)
@@ -203,22 +205,21 @@ class PowerLaw(Analyzer):
         asked = [one for one in mine if one.metric != CE]
         entropy = [one for one in mine if one.metric == CE]
         exponents = [
-            f"{one.law.alpha:.3f} ({one.law.low:.3f} to {one.law.high:.3f}) "
-            + ("for CE" if one.metric == CE else f"at k = {parse_rbp_name(one.metric)}")
-            for one in asked + entropy
+            f"{one.law.alpha:.3f} ({one.law.low:.3f} to {one.law.high:.3f}) for {one.label}" for one in asked + entropy
         ]
         text = (
-            f"{family}: over {law.points} sizes (S = {short_number(law.s.min())} to {short_number(law.s.max())}) "
-            f"alpha is {', '.join(exponents)} ({self.level:.0%} intervals)."
+            f"{family}: fitted to {law.points} sizes (S = {short_number(law.s.min())} to {short_number(law.s.max())}), "
+            f"alpha is {listed(exponents)} ({self.level:.0%} intervals)."
         )
         inverse = [one.label for one in entropy + asked if one.law.high < 0]
         if inverse:
-            text += f" {', '.join(inverse)} follow an inverse law: worse with size."
+            text += f" The law of {listed(inverse)} is inverse: larger models are worse."
         unsure = [one.label for one in entropy + asked if one.law.low <= 0 <= one.law.high]
         if unsure:
-            text += f" For {', '.join(unsure)} the interval includes 0: no law is claimed."
+            text += f" For {listed(unsure)} the interval includes 0, so no law is claimed."
         yield text
-        yield f"{family}: {forms_in_words({one.label: forms[one.path] for one in mine})}.{_influence(mine)}"
+        found = forms_in_words({one.label: forms[one.path] for one in mine})
+        yield f"{family}: {found}.{_influence(mine)}"
 
     def _drawings(self, report: Report, laws: list[FamilyLaw]) -> None:
         caption = (
@@ -275,15 +276,23 @@ def _equal_row(one: FamilyLaw, tokens: float) -> dict[str, Any]:
     return one.keys | {"tokens": tokens, "sizes": one.law.points} | interval_cells(one.law)
 
 
-def _headline(shown: list[FamilyLaw]) -> str:
-    """The range of alpha per metric over families and datasets, and in how many cases a law is visible."""
-    parts = []
-    for metric in dict.fromkeys(one.label for one in shown):
-        alphas = [one.law.alpha for one in shown if one.label == metric]
-        low, high = f"{min(alphas):.3f}", f"{max(alphas):.3f}"
-        parts.append(f"{low} to {high} for {metric}" if low != high else f"{low} for {metric}")
+def _headline(shown: list[FamilyLaw], forms: Mapping[str, Verdict]) -> str:
+    """In how many fits a law is visible, how far it misses a model that it has not seen, and what bends it."""
     clear = sum(one.law.low > 0 for one in shown)
-    return f"alpha is {', '.join(parts)}; its interval lies above 0 in {clear} of {len(shown)} fits"
+    text = (
+        f"RBP_k and CE improve as a power of S in {clear} of {counted(len(shown), 'fit')} (alpha's interval is above 0)"
+    )
+    missed = np.array([abs(leave_largest_out(one.law.s, one.law.y)) for one in shown])
+    if np.isfinite(missed).any():
+        text += f"; fitted without the largest model, the law misses it by {np.nanmax(missed):.1%} at most"
+    known = [forms[one.path].known for one in shown]
+    bent = sum(form in ("E > 0", "broken") for form in known)
+    if bent:
+        text += f"; {counted(bent, 'fit')} bend{'s' * (bent == 1)} away from a plain power law"
+    undecided = known.count("undecided")
+    if undecided:
+        text += f"; whether an irreducible term bends the law is undecided in {undecided}"
+    return text
 
 
 def _influence(mine: list[FamilyLaw]) -> str:
@@ -293,7 +302,7 @@ def _influence(mine: list[FamilyLaw]) -> str:
     if moved:
         one, row = max(moved, key=lambda pair: float(abs(pair[1]["influence"])))
         return (
-            f" The most influential size is {row['size']}: without it alpha of {one.label} is "
+            f" Of all sizes, {row['size']} changes the fit most: without it, alpha of {one.label} is "
             f"{row['alpha_without']:.3f} instead of {one.law.alpha:.3f}."
         )
-    return f" No single size moves an alpha by more than {_NOTABLE:.0%}." if mine[0].law.points > 3 else ""
+    return f" Leaving out any one size changes no alpha by more than {_NOTABLE:.0%}." if mine[0].law.points > 3 else ""

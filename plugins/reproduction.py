@@ -18,6 +18,7 @@ from rbptrack.analysis import (
     Report,
     Runs,
     colour_and_marker,
+    counted,
     log_grid,
     panels,
     rbp_ks,
@@ -38,7 +39,7 @@ from rbptrack.stats import (
 
 REFERENCE = Path(__file__).with_name("reference")
 SOURCE = "ICLR 2026 submission draft of arXiv 2510.20387"
-AGREES, DIFFERS, UNSURE = "agrees", "differs", "cannot tell"
+AGREES, DIFFERS, UNSURE = "agrees", "differs", "undecided"
 _UNIT = 0.001  # published values have three decimals
 _LEVEL = 0.95  # nominal coverage of the intervals
 _COMPARED = {
@@ -51,7 +52,7 @@ _COMPARED = {
     "difference": "yours - published",
     "low": "lower end of the difference's 95 % interval, both uncertainties taken together",
     "high": "upper end",
-    "verdict": "agrees, differs, or cannot tell: the interval is wider than the tolerance",
+    "verdict": "agrees, differs, or undecided: the interval is wider than the tolerance",
 }
 COLUMNS = {
     "verdicts": {"table": "of the draft: 1 in k, 2 in size"}
@@ -114,7 +115,7 @@ class Reproduction(Analyzer):
         for name, table in tables.items():
             report.add_table(name, table, COLUMNS[name])
         report.add_metrics("alpha_minus_published/{family}/{dataset}/{metric}", sizes, "difference")
-        caption = f"Published: {SOURCE}. Bars: 95 % intervals; line: equality."
+        caption = f"Your exponents against the published ones ({SOURCE}). Bars: 95 % intervals. Line: equality."
         report.drawings["yours_against_published"] = Drawing(_draw(tables), caption)
         report.headline = _counts(sizes + models)
         report.notes.insert(0, f"{report.headline[0].upper()}{report.headline[1:]} ({SOURCE}).")
@@ -184,7 +185,7 @@ class Reproduction(Analyzer):
         fewer = [r for r in sizes if r["sizes"] != r["published_sizes"]]
         if fewer:
             families = ", ".join(sorted({f"{r['family']} {r['sizes']} of {r['published_sizes']}" for r in fewer}))
-            yield f"Not the same sizes as the authors': {families}. Over another range a law may have another slope."
+            yield f"Your sizes are not all of the authors': {families}. Another range may have another slope."
 
 
 def _published_runs(runs: Runs, in_size: pd.DataFrame) -> Runs:
@@ -200,7 +201,8 @@ def _published_runs(runs: Runs, in_size: pd.DataFrame) -> Runs:
 def _counts(rows: list[dict[str, Any]]) -> str:
     verdicts = [row["verdict"] for row in rows]
     agree, differ, unsure = (verdicts.count(v) for v in (AGREES, DIFFERS, UNSURE))
-    return f"of {len(rows)} published exponents {agree} agree, {differ} differ, {unsure} are undecided"
+    there = counted(len(rows), "published exponent")
+    return f"of {there}, {agree} agree with yours, {differ} differ and {unsure} are undecided"
 
 
 def _verdict_rows(tables: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:

@@ -15,11 +15,13 @@ from rbptrack.analysis import (
     Family,
     Report,
     Runs,
+    counted,
     curve_panels,
     log_grid,
     rbp_name,
     read_families,
     shared_columns,
+    spread,
     style,
 )
 from rbptrack.stats import Limit, fit_surface, law_values, positive
@@ -96,13 +98,19 @@ class JointSurface(Analyzer):
         for family, counts in read_families(runs, load, report.notes, least=_LEAST):
             fit = self._fit(family, counts)
             if fit is None:
-                report.notes.append(f"{family}: no k has {self.least_misses} misses in every model: no surface.")
+                report.notes.append(
+                    f"{family}: no k has {self.least_misses} misses in every model, so nothing is fitted."
+                )
             else:
                 found.append(Found(family, fit, fit.limit(self.margin)))
         if not found:
             raise report.nothing_found(f"no family with {_LEAST} sizes")
         report.notes[:0] = map(self._sentence, found)
-        report.headline = "; ".join(f"{f.family} {_verdict(f.fit.p, self.level)}" for f in found)
+        rejected = sum(f.fit.p < 1 - self.level for f in found)
+        report.headline = (
+            f"one test over all k together rejects a power law in {rejected} of {counted(len(found), 'case')} (each a "
+            f"family on a dataset; p = {spread([f.fit.p for f in found], '.2g')})"
+        )
         report.add_table("summary", map(self._row, found), COLUMNS["summary"])
         report.add_table("alpha", (row for f in found for row in _alpha_rows(f)), COLUMNS["alpha"])
         report.add_table("models", (row for f in found for row in _model_rows(f)), COLUMNS["models"])
@@ -110,11 +118,12 @@ class JointSurface(Analyzer):
         report.metrics |= {f"surface_k_star/{f.family.path}": float(f.limit.k) for f in found}
         report.drawings = {
             "alpha_band": Drawing(
-                _draw(found, "alpha"), f"Exponent at each k; the band holds all of them together with {self.level:.0%}."
+                _draw(found, "alpha"),
+                f"Exponent at each k. The band covers all k together with {self.level:.0%} probability.",
             ),
             "departure": Drawing(
                 _draw(found, "departure", margin=self.margin),
-                "Largest departure of the points from a line, in ln y; 0 is a power law. Dotted: the margin of k*.",
+                "Largest departure of the points from a line, in ln y; a power law has 0. Dotted: the margin of k*.",
             ),
         }
         return report
@@ -142,7 +151,7 @@ class JointSurface(Analyzer):
         fit, limit = found.fit, found.limit
         text = f"{found.family}: {_verdict(fit.p, self.level)} over k = {fit.ks[0]} to {fit.ks[-1]:,}."
         shown = f"up to k = {limit.shown:,}" if limit.shown else "at no k"
-        text += f" It is shown to be straight within {limit.margin:.0%} {shown}"
+        text += f" The law is shown to be straight within {limit.margin:.0%} {shown}"
         text += f", and shown not to be from k = {limit.exceeded:,}" if limit.exceeded else ""
         low, high = fit.band
         text += f"; alpha goes from {fit.alpha[0]:.3f} ({low[0]:.3f} to {high[0]:.3f}) at k = {fit.ks[0]}"
@@ -153,7 +162,7 @@ def _verdict(p: float, level: float) -> str:
     if p < 1 - level:
         return f"a power law does not hold at every k (one test over all k, p = {p:.2g})"
     return (
-        f"no departure from a power law can be told (one test over all k, p = {p:.2g}; a single k may still show one)"
+        f"the data show no departure from a power law (one test over all k, p = {p:.2g}; a single k may still show one)"
     )
 
 

@@ -20,7 +20,9 @@ from rbptrack.analysis import (
     Report,
     Runs,
     colour_and_marker,
+    counted,
     legend_of_all,
+    listed,
     log_axis,
     metric_label,
     panel_per,
@@ -43,7 +45,7 @@ COLUMNS = {
         "beta_low": "lower end of its interval",
         "beta_high": "upper end",
         "E": "irreducible term, in y's unit; 0: none is needed",
-        "optimum": "a of S*(C) ~ C^a, the size of least y at compute C = 6 S D: beta / (alpha + beta)",
+        "optimum": "a of S*(C) ~ C^a, the best size at compute C = 6 S D: beta / (alpha + beta)",
         "optimum_low": "lower end of its interval",
         "optimum_high": "upper end",
         "r2": "R^2 on logarithms",
@@ -56,7 +58,7 @@ COLUMNS = {
     "optimal_size": KEY
     | {
         "C": "compute, FLOPs (6 S D)",
-        "S": "size of least y at it",
+        "S": "best size at it",
         "D": "tokens there",
         "tokens_per_parameter": "D / S",
     },
@@ -112,8 +114,8 @@ class Training(Analyzer):
             if min(sizes, several) < 3 or len(rows) < 8:
                 if several > 1:
                     report.notes.append(
-                        f"{family} on {dataset}: {len(rows)} checkpoints of {sizes} sizes at {several} values of D; 8 "
-                        "of 3 sizes at 3 values are needed."
+                        f"{family} on {dataset}: the law needs 8 checkpoints of 3 sizes at 3 values of D; there are "
+                        f"{len(rows)} of {counted(sizes, 'size')} at {several}."
                     )
                 continue
             found += self._fit({"dataset": str(dataset), "family": str(family)}, rows, report.notes)
@@ -131,8 +133,8 @@ class Training(Analyzer):
             report.metrics |= {f"training_alpha/{where}": one.law.alpha, f"training_beta/{where}": one.law.beta}
             report.metrics[f"compute_optimum/{where}"] = one.law.optimal
         report.drawings = {
-            "against_tokens": Drawing(_against_tokens(found), "Points: checkpoints; lines: the law of each size."),
-            "isoflop": Drawing(_isoflop(found), "The law along constant compute C = 6 S D; dots: the size of least y."),
+            "against_tokens": Drawing(_against_tokens(found), "Points: checkpoints. Lines: the law at each size."),
+            "isoflop": Drawing(_isoflop(found), "The law along constant compute C = 6 S D. Dots: the best size."),
         }
         return report
 
@@ -164,17 +166,17 @@ class Training(Analyzer):
                 f"{f.law.optimal:.2f} ({f.law.low[2]:.2f} to {f.law.high[2]:.2f}) for {f.keys['metric']}" for f in mine
             ]
             text = (
-                f"{keys['family']} on {keys['dataset']}: over {law.points} checkpoints of {law.models} sizes the best "
-                f"size grows with compute as C^a, a = {', '.join(optima)} ({self.level:.0%} intervals)."
+                f"{keys['family']} on {keys['dataset']}: by {law.points} checkpoints of {law.models} sizes, the best "
+                f"size grows with compute as C^a, where a is {listed(optima)} ({self.level:.0%} intervals)."
             )
             first, rest = mine[0].law, mine[1:]
             apart = [f.keys["metric"] for f in rest if f.law.low[2] > first.high[2] or f.law.high[2] < first.low[2]]
             if apart:
                 text += f" The intervals of {', '.join(apart)} and {mine[0].keys['metric']} do not overlap."
             elif rest:
-                text += f" No metric's optimum can be told from that of {mine[0].keys['metric']} by these intervals."
+                text += f" These intervals distinguish no metric's optimum from that of {mine[0].keys['metric']}."
             unsure = [f.keys["metric"] for f in mine if not f.law.agreed]
-            text += f" For {', '.join(unsure)} starts disagree: not identifiable." if unsure else ""
+            text += f" For {listed(unsure)} the fit is not identifiable: its starts disagree." if unsure else ""
             yield text
 
 

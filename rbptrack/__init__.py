@@ -1,4 +1,4 @@
-"""rbptrack: how families of language models rank the right next token, and what scaling law that follows.
+"""rbptrack: how families of language models rank the right next token, and the scaling law of their ranks.
 
 In Python: `rbptrack.measure`, `rbptrack.runs`, `rbptrack.analyze`, `rbptrack.RankCallback`; see docs/python.md.
 """

@@ -24,16 +24,16 @@ def test_a_planted_difference_is_found_and_none_is_not() -> None:
         )
     )
     table = report.tables["summary"].frame.query("metric == 'RBP_1'").set_index(["A", "B"])
-    assert table.loc[("better", "one"), ["A better", "B better", "not told"]].tolist() == [4, 0, 0]
-    assert table.loc[("one", "same"), "not told"] == 4
+    assert table.loc[("better", "one"), ["A better", "B better", "undecided"]].tolist() == [4, 0, 0]
+    assert table.loc[("one", "same"), "undecided"] == 4
     row = report.tables["models"].frame.query("metric == 'RBP_1' and A == 'better' and B == 'one'").iloc[0]
     truth = np.exp(-2.5 * row["S_A"] ** -0.1) - np.exp(-3 * row["S_B"] ** -0.1)
     assert row["low"] < truth < row["high"]
     assert row["paired"]
     laws = report.tables["laws"].frame.query("metric == 'RBP_1'").set_index(["A", "B"])
     assert laws.loc[("better", "one"), "ratio_low"] < 2.5 / 3 < laws.loc[("better", "one"), "ratio_high"] < 1
-    assert table.loc[("better", "one"), ["families", "exponents"]].tolist() == ["differ", "not told apart"]
-    assert table.loc[("one", "same"), ["families", "exponents"]].tolist() == ["not told apart"] * 2
+    assert table.loc[("better", "one"), ["families", "exponents"]].tolist() == ["differ", "undecided"]
+    assert table.loc[("one", "same"), ["families", "exponents"]].tolist() == ["undecided"] * 2
     assert any(
         "better and one on text: RBP_1 of the models differs on these texts in 4 of 4" in n for n in report.notes
     )
@@ -111,7 +111,7 @@ def test_sides_may_be_chosen() -> None:
     runs = together(*[family_runs(SIZES, alpha=0.1, a=3.0, family=f, seed=i) for i, f in enumerate("abc")])
     summary = Compare(a="c/*", b="a/*").analyze(runs).tables["summary"].frame
     assert set(zip(summary["A"], summary["B"], strict=True)) == {("c", "a")}
-    with pytest.raises(RbptrackError, match=r"nothing to compare: .*there is a/text, b/text, c/text \(a=z b=\*\)"):
+    with pytest.raises(RbptrackError, match=r"nothing to compare: .*the store has a/text, b/text, c/text \(a=z b=\*\)"):
         Compare(a="z").analyze(runs)
     with pytest.raises(BadInput, match=r"analyzer\.shown=7"):
         Compare(shown=7).analyze(runs)
@@ -137,7 +137,7 @@ def test_imports_without_ranks_are_compared_by_their_logged_errors_or_not_at_all
     assert np.isnan(rows.max()["a", "c"])
     summary = report.tables["summary"].frame.query("metric == 'RBP_1'").set_index(["A", "B"])
     assert summary.loc[("a", "b"), ["B better", "families"]].tolist() == [4, "no laws"]
-    assert summary.loc[("a", "c"), "not told"] == 4
+    assert summary.loc[("a", "c"), "undecided"] == 4
     assert any("a and c: imported without ranks" in note for note in report.notes)
 
 

@@ -47,7 +47,7 @@ def test_runs_that_do_not_compare_are_taken_apart_and_said(column: str, value: o
     assert f"toy on text: its runs mix {column} (" in notes[0]
     assert ": 4 runs, " in notes[0]
     assert [len(f.s) for f in families(runs, notes, least=3)] == [4]
-    assert f"{label} on text: 2 sizes, at least 3 are needed." in notes
+    assert f"{label} on text: the law needs at least 3 sizes, and there are 2." in notes
 
 
 def test_checkpoints_are_laws_of_their_own_but_a_revision_per_size_is_not() -> None:

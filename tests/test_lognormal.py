@@ -65,7 +65,7 @@ def test_a_truncated_zipf_law_is_the_power_law_limit_and_never_a_huge_mu() -> No
     limited = table[table["power_law_limit"]]
     assert limited[["mu", "sigma", "mu_over_sigma", "entropy_integral"]].isna().all(axis=None)
     assert (table["beta"] - 1.3).abs().max() < 0.05
-    assert any("power-law limit, mu and sigma are not identifiable" in note for note in report.notes)
+    assert any("power-law limit, where mu and sigma are not identifiable" in note for note in report.notes)
     assert any("How mu/sigma changes with S is not identifiable" in note for note in report.notes)
 
 

@@ -47,12 +47,15 @@ def test_a_law_that_differs_late_is_found() -> None:
     assert laws[32] == pytest.approx(0.05, abs=0.02)
     assert laws[128] == pytest.approx(0.15, abs=0.02)
     assert report.metrics["alpha_late_minus_early/toy/text/rbp_1"] == row["difference"]
-    assert "larger in 1, smaller in 0" in report.headline
+    assert (
+        "differs between early and late positions in 1 of 1 comparison (larger late in 1, smaller in 0"
+        in report.headline
+    )
 
 
 def test_one_law_at_every_position_is_not_told_apart() -> None:
     report = Position(ks=[1], shown=1).analyze(improving(0.05))
-    assert "larger in 0, smaller in 0, indistinguishable in 1 of 1" in report.headline
+    assert "differs between early and late positions in 0 of 1 comparison" in report.headline
 
 
 def test_every_bin_reads_the_same_documents() -> None:
@@ -61,7 +64,7 @@ def test_every_bin_reads_the_same_documents() -> None:
     width = curves["last"] - curves.index + 1
     assert (curves["tokens"] == 40 * width).all()
     assert curves["y"].tolist() == pytest.approx([1.0] * len(curves))
-    assert "in 40 of 60 documents (those that reach position 128)" in report.notes[0]
+    assert "in the 40 of 60 documents that reach position 128" in report.notes[0]
 
 
 def test_what_is_shown_must_be_asked_for() -> None:

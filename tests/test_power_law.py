@@ -65,7 +65,7 @@ def test_the_report() -> None:
 
 
 def test_too_few_sizes_say_so() -> None:
-    with pytest.raises(RbptrackError, match=r"toy on text: 2 sizes, at least 3 are needed"):
+    with pytest.raises(RbptrackError, match=r"toy on text: the law needs at least 3 sizes, and there are 2"):
         PowerLaw().analyze(family_runs(SIZES[:2], alpha=0.1, a=3.0))
 
 
@@ -158,7 +158,7 @@ def test_imports_are_fitted_at_the_k_that_were_logged_with_their_standard_errors
 
 def test_an_inverse_law_is_called_one() -> None:
     report = PowerLaw(ks=[1]).analyze(family_runs(SIZES, alpha=-0.1, a=0.3))
-    assert "RBP_1 follow an inverse law" in report.notes[0] or "follow an inverse law" in " ".join(report.notes)
+    assert "is inverse: larger models are worse" in report.notes[0]
     assert "no law is claimed" not in report.notes[0]
 
 

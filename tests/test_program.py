@@ -70,7 +70,7 @@ def test_report_of_a_store(swept: Swept, program: Program, tmp_path: Path) -> No
     assert '<h2 id="power_law">' in page.read_text()
     none = program("report", "dataset=wiki", cwd=folder)
     assert none.returncode == 2
-    assert none.stderr == "error: no measurement passes dataset=wiki; there is: pydocs, stdlib\n"
+    assert none.stderr == "error: no measurement has dataset=wiki; the store has pydocs, stdlib\n"
 
 
 def test_nothing_lands_outside_mlruns(swept: Swept) -> None:
@@ -176,7 +176,7 @@ def test_analyze_with_filters(swept: Swept, program: Program) -> None:
     assert "pydocs" not in done.stdout
     wrong = program("analyze", "dataset=wiki", cwd=swept[0])
     assert wrong.returncode == 2
-    assert "no measurement passes dataset=wiki; there is: pydocs, stdlib" in wrong.stderr
+    assert "no measurement has dataset=wiki; the store has pydocs, stdlib" in wrong.stderr
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ def straight(s: float) -> tuple[list[float], float]:
 
 def test_a_law_at_every_k_shows_no_departure() -> None:
     report = JointSurface().analyze(runs_from(SIZES, straight, tokens=2000))
-    assert report.notes[0].startswith("toy on text: no departure from a power law can be told")
+    assert report.notes[0].startswith("toy on text: the data show no departure from a power law")
     table = report.tables["alpha"].frame
     assert ((table["band_low"] <= 0.1) & (table["band_high"] >= 0.1)).all()
 
@@ -31,4 +31,4 @@ def test_a_bend_is_one_verdict_with_a_k_from_which_it_is_sure() -> None:
     assert row["p"] < 0.01
     assert 0 < row["exceeded from"] <= 40
     assert row["shown to"] < row["exceeded from"]
-    assert "a power law does not hold at every k" in report.headline
+    assert "rejects a power law in 1 of 1 case" in report.headline

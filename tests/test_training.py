@@ -39,7 +39,7 @@ def test_the_law_and_the_optimum_are_found() -> None:
     assert laws.loc["CE", "beta"] == pytest.approx(0.4, rel=0.01)
     assert laws.loc["CE", "optimum"] == pytest.approx(0.4 / 0.75, rel=0.01)
     assert laws.loc["RBP_1", "optimum"] == pytest.approx(0.3 / 0.65, rel=0.02)
-    assert report.notes[0].startswith("toy on text: over 20 checkpoints of 4 sizes the best size grows")
+    assert report.notes[0].startswith("toy on text: by 20 checkpoints of 4 sizes, the best size grows")
     best = report.tables["optimal_size"].frame
     np.testing.assert_allclose(6 * best["S"] * best["D"], best["C"])
 

@@ -11,6 +11,7 @@ from rbptrack.analysis.contract import COLUMNS, Analyzer, Drawing, Report, Runs,
 from rbptrack.analysis.families import KEYS, Family, families, interval_columns, read_families
 from rbptrack.analysis.sizes import SizeUnit
 from rbptrack.analysis.tables import LAW_COLUMNS, interval_cells, k_ranges, law_cells, shared_columns
+from rbptrack.analysis.words import counted, listed, spread
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.ranks import (
     CE,
@@ -78,6 +79,7 @@ __all__ = [
     "Table",
     "Unreadable",
     "colour_and_marker",
+    "counted",
     "curve_panels",
     "dataset_panels",
     "draw_against_k",
@@ -96,6 +98,7 @@ __all__ = [
     "law_cells",
     "legend_of_all",
     "length_axis",
+    "listed",
     "log_axis",
     "log_grid",
     "metric_label",
@@ -110,6 +113,7 @@ __all__ = [
     "shared_columns",
     "short_number",
     "size_axis",
+    "spread",
     "style",
 ]
 

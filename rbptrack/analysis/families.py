@@ -167,7 +167,7 @@ def read_families(
         family = replace(whole, rows=whole.rows[whole.rows["run_id"].isin(list(values))])
         if len(family.s) < least:
             notes.append(
-                f"{family}: only {len(family.s)} of {len(whole.s)} sizes can be read, at least {least} are needed."
+                f"{family}: only {len(family.s)} of {len(whole.s)} sizes can be read, and at least {least} are needed."
             )
         elif values:
             yield family, [reduce(operator.add, [values[i] for i in ids]) for ids in family.run_ids]
@@ -189,7 +189,8 @@ def families(runs: Runs, notes: list[str], *, least: int = 1) -> list[Family]:
         keys = _disagreeing(rows)
         if keys:
             notes.append(
-                f"{where}: its runs mix {'; '.join(_mixture(rows, key) for key in keys)}. Not compared across."
+                f"{where}: its runs mix {'; '.join(_mixture(rows, key) for key in keys)}. Laws are fitted to each kind "
+                "apart."
             )
         for label, part in _parts(rows, keys):
             one = Family(
@@ -197,7 +198,9 @@ def families(runs: Runs, notes: list[str], *, least: int = 1) -> list[Family]:
             )
             sizes = len(one.s)
             if sizes < least:
-                notes.append(f"{one}: {sizes} size{'s' * (sizes != 1)}, at least {least} are needed.")
+                notes.append(
+                    f"{one}: the law needs at least {least} sizes, and there {'is' if sizes == 1 else 'are'} {sizes}."
+                )
                 continue
             if sizes < len(part):
                 several = [

@@ -110,7 +110,7 @@ class LawReader:
                 yield FamilyLaw(family, metric, law, draws=alphas)
             elif metric in asked:
                 label = metric_label(metric)
-                notes.append(f"{family}: {label} is 0 or 1 (or nearly) for some size: no law is fitted to it.")
+                notes.append(f"{family}: {label} is 0 or 1, or nearly, at some size, so no law is fitted to it.")
 
     def _of_logged(self, family: Family, notes: list[str]) -> list[FamilyLaw]:
         found, sizes = [], self.unit.of(family)
@@ -163,7 +163,7 @@ def pooled_families(
     for dataset, metric in dict.fromkeys((one.family.dataset, one.label) for one in laws):
         group = [one for one in laws if (one.family.dataset, one.label) == (dataset, metric)]
         if len(group) < 3:
-            notes.append(f"{metric} on {dataset}: {len(group)} families, pooling needs 3.")
+            notes.append(f"{metric} on {dataset}: pooling needs 3 families, and there are {len(group)}.")
         else:
             alphas, errors = [one.law.alpha for one in group], [one.law.se for one in group]
             yield pool(alphas, errors, shared=_shared_errors(group), level=level), group

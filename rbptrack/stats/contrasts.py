@@ -51,13 +51,13 @@ class Contrast:
 
     @property
     def verdict(self) -> str:
-        """`equivalent`, `different`, `different, but within the margin`, or `not to be told`."""
+        """`equivalent`, `different`, `different, but within the margin`, or `undecided`."""
         different, equivalent = self.p_different < self.size, self.p_equivalent < self.size
         if different and equivalent:
             return "different, but within the margin"
         if different or equivalent:
             return "different" if different else "equivalent"
-        return "not to be told"
+        return "undecided"
 
 
 def ratio_law(

@@ -63,10 +63,10 @@ class Irreducible:
 
     @property
     def verdict(self) -> str:
-        """`supported` (E > 0 at `size`), `rejected` (any share above `margin` is), or `not to be told`."""
+        """`supported` (E > 0 at `size`), `rejected` (any share above `margin` is), or `undecided`."""
         if self.p < self.size:
             return "supported"
-        return "rejected" if self.share_high <= self.margin else "not to be told"
+        return "rejected" if self.share_high <= self.margin else "undecided"
 
 
 @dataclass(frozen=True)

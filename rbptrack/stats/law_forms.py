@@ -85,7 +85,7 @@ class Verdict:
             return "broken"
         if self.irreducible is None:
             return "too few sizes" if self.fits[0].values["alpha"] > 0 else "does not fall"
-        return {"supported": "E > 0", "rejected": "plain", "not to be told": "not to be told"}[self.irreducible.verdict]
+        return {"supported": "E > 0", "rejected": "plain"}.get(self.irreducible.verdict, self.irreducible.verdict)
 
     def __getitem__(self, form: str) -> FormFit:
         return next(fit for fit in self.fits if fit.form == form)
@@ -127,7 +127,7 @@ def _in_words(found: Irreducible, m: int) -> str:
         return f"an irreducible term is supported: {e}, p = {found.p:.2g}"
     if found.verdict == "rejected":
         return f"an irreducible term of more than {found.margin:.0%} of y at the largest size is excluded"
-    return f"whether there is an irreducible term cannot be told from {m} sizes: it may be {share} (p = {found.p:.2g})"
+    return f"{m} sizes do not decide whether there is an irreducible term: it may be {share} (p = {found.p:.2g})"
 
 
 def forms_in_words(verdicts: Mapping[str, Verdict]) -> str:
@@ -141,7 +141,7 @@ def forms_in_words(verdicts: Mapping[str, Verdict]) -> str:
     spoken = [f"{label}: {v.text}" for label, v in verdicts.items() if v.preferred != "M0"]
     for known, text in (
         ("plain", "a plain power law suffices (more than 10 % irreducible at the largest size is excluded)"),
-        ("not to be told", "whether there is an irreducible term cannot be told"),
+        ("undecided", "the sizes do not decide whether there is an irreducible term"),
     ):
         labels = [label for label, v in verdicts.items() if v.preferred == "M0" and v.known == known]
         spoken += [f"{', '.join(labels)}: {text}"] if labels else []

@@ -252,7 +252,7 @@ CANDIDATES: Mapping[str, Candidate] = {
         Candidate("lognormal", "lognormal", lognormal, ("beta", "gamma"), lambda t: (float(t[0]), float(t[1]))),
         Candidate(
             "lognormal_cdfdiff",
-            "lognormal (cdf)",
+            "lognormal (cdf differences)",
             lognormal_cdfdiff,
             ("beta", "gamma"),
             lambda t: (float(t[0]), float(np.exp(t[1]))),
@@ -267,14 +267,14 @@ CANDIDATES: Mapping[str, Candidate] = {
         Candidate("weibull", "Weibull", weibull, ("c", "d"), lambda t: (float(np.exp(t[0])), float(np.exp(t[1])))),
         Candidate(
             "negative_binomial",
-            "neg. binomial",
+            "negative binomial",
             negative_binomial,
             ("r", "p"),
             lambda t: (float(np.exp(t[0])), float(special.expit(t[1]))),
         ),
         Candidate(
             "point_mass_lognormal",
-            "1 + lognormal",
+            "point mass + lognormal",
             point_mass_lognormal,
             ("pi", "beta", "gamma"),
             lambda t: (float(t[0]), float(t[1]), float(t[2])),
@@ -288,7 +288,7 @@ CANDIDATES: Mapping[str, Candidate] = {
         ),
         Candidate(
             "shifted_cutoff",
-            "shifted cut-off",
+            "shifted power law with cutoff",
             shifted_cutoff,
             ("a", "q", "b"),
             lambda t: (float(t[0]), float(np.exp(t[1])), float(np.exp(t[2]))),

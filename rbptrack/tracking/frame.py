@@ -125,7 +125,7 @@ def passing(rows: list[dict[str, Any]], chosen: FilterConfig, sweeps: Mapping[st
         sweeps: run ids that each sweep asked for covers, whatever sweep they were measured in.
 
     Raises:
-        BadInput: no row passes; the message lists what there is.
+        BadInput: no row fits the filters; the message lists what the store has.
 
     """
     kept = rows
@@ -137,7 +137,7 @@ def passing(rows: list[dict[str, Any]], chosen: FilterConfig, sweeps: Mapping[st
         passed = [r for r in kept if any(fnmatchcase(r[key] or "", p) for p in patterns) or r["run_id"] in covered]
         if not passed and kept:
             there = sorted({r[key] or "(none)" for r in kept})
-            raise BadInput(f"no measurement passes {key}={','.join(patterns)}; there is: {', '.join(there)}")
+            raise BadInput(f"no measurement has {key}={','.join(patterns)}; the store has {', '.join(there)}")
         kept = passed
     if not kept:
         raise BadInput("the tracking store holds no finished measurement yet: measure something first")

@@ -80,7 +80,7 @@ class Reader:
         """Read finished measurements as a table: those of run_ids, or all that pass the filters.
 
         Raises:
-            BadInput: no measurement passes; the message lists what there is.
+            BadInput: no measurement fits the filters; the message lists what the store has.
 
         """
         if not self.connection.exists:
