@@ -268,7 +268,7 @@ def _headline(found: list[Parts]) -> str:
 def _draw_parts(found: list[Parts]) -> Figure:
     """Left, the parts in nats; right, those that are positive, with their laws, on log axes."""
     with style():
-        figure, axes = grid(len(found), 2, width=4.4, height=3.2)
+        figure, axes = grid(len(found), 2, height=3.2)
         for (plain, logs), parts in zip(axes, found, strict=True):
             s, positive = parts.family.s, []
             line = np.geomspace(s.min(), s.max(), 40)

@@ -230,7 +230,7 @@ def _draw_curves(found: list[tuple[Family, PositionCurves]], metric: str) -> Fig
         figure, panels = dataset_panels(by_key, legend=_LEGEND)
         for ax, dataset, styles in panels:
             seen: list[FloatArray] = []
-            for name, colour, _ in styles:
+            for name, colour, *_ in styles:
                 family, curves = by_key[name, dataset]
                 column = curves.metrics.index(metric)
                 for i, width in {0: 0.8, len(family.s) - 1: 2.0}.items():

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 
 from rbptrack.analysis import (
     CE,
@@ -21,11 +22,14 @@ from rbptrack.analysis import (
     SizeUnit,
     counted,
     draw_against_k,
+    draw_ce_against_rbp,
+    draw_exponents,
     draw_laws,
     equally_trained,
     interval_cells,
     law_cells,
     listed,
+    metric_label,
     parse_rbp_name,
     pooled_families,
     rbp_name,
@@ -116,6 +120,17 @@ COLUMNS = {
     },
     "equal_tokens": KEY | {"tokens": "training tokens of every model fitted", "sizes": "how many models"} | ALPHA,
 }
+LAWS = (
+    "The law in size: a row per dataset, a column per metric. Points: models, with 95 % sampling intervals (documents "
+    "resampled), often smaller than the marker. Lines: least squares on both logarithms. Every panel spans the same "
+    "factor, so that equal exponents have equal slopes."
+)
+EXPONENTS = "Exponent of every family, with its {level:.0%} interval. Hollow: published by the authors."
+ALPHA_AGAINST_K = (
+    "Exponent of the law in size against k, with its interval. Thin lines: the exponent of CE. Hollow: published by "
+    "the authors."
+)
+CE_AGAINST_RBP = "A point per model and a straight line per family, as in figure 8a of the paper."
 _NOTABLE = 0.02  # relative change of alpha by one size that is worth a sentence
 
 
@@ -173,6 +188,10 @@ class PowerLaw(Analyzer):
 
     def _tables(self, report: Report, laws: list[FamilyLaw], forms: Mapping[str, Verdict]) -> None:
         shown = [one for one in laws if one.path in forms]
+        metrics = self._overview_metrics(shown)
+        titles = {metric: f"α of {metric_label(metric)}" for metric in metrics}
+        caption = f"Exponent α of −ln RBP_k = A S^−α (and of CE = A S^−α) with its {self.level:.0%} interval."
+        report.add_table("by_family", *self._by_family(shown, metrics), caption=caption, titles=titles)
         report.add_table("laws", (_rounded(one, forms[one.path]) for one in shown), COLUMNS["laws"])
         report.add_table("forms", (row for one in shown for row in _forms(one, forms[one.path])), COLUMNS["forms"])
         report.add_table("points", (row for one in shown for row in _points(one)), COLUMNS["points"])
@@ -222,21 +241,44 @@ class PowerLaw(Analyzer):
         yield f"{family}: {found}.{_influence(mine)}"
 
     def _drawings(self, report: Report, laws: list[FamilyLaw]) -> None:
-        caption = (
-            "Points: measured, with 95 % sampling intervals (documents resampled; often smaller than the marker). "
-            "Lines: least squares on both logarithms."
-        )
-        fitted = {one.metric for one in laws}
-        for metric in [m for m in [*map(rbp_name, self.ks), CE] if m in fitted]:
-            figure = draw_laws(laws, metric, xlabel=self._unit.label)
-            report.drawings[f"{metric}_against_size"] = Drawing(figure, "" if report.drawings else caption)
+        metrics = self._overview_metrics(laws)
+        report.drawings["law_in_size"] = Drawing(draw_laws(laws, metrics, xlabel=self._unit.label), LAWS)
+        report.drawings["exponents"] = Drawing(draw_exponents(laws, metrics), EXPONENTS.format(level=self.level))
+        report.overview = ["by_family", "law_in_size"]
         alphas, r2s = [one.law.alpha for one in laws], [one.law.r2 for one in laws]
         figure, axes = draw_against_k(laws, "alpha", ylabel="α")
         axes[0].set_ylim(min(0.0, *alphas) * 1.1, max(alphas) * 1.25)  # intervals that explode near |V| are cut off
-        report.drawings["alpha_against_k"] = Drawing(figure, "Exponent and its interval; dashed: cross-entropy's.")
+        report.drawings["alpha_against_k"] = Drawing(figure, ALPHA_AGAINST_K)
         figure, axes = draw_against_k(laws, "r2", ylabel="R² of the fit on log axes")
         axes[0].set_ylim(max(0.0, min(r2s) - 0.03), 1.005)
-        report.drawings["r2_against_k"] = Drawing(figure)
+        report.drawings["r2_against_k"] = Drawing(figure, "R² of each law in size against k. Thin lines: that of CE.")
+        asked = [k for k in sorted(self.ks) if {rbp_name(k), CE} <= {one.metric for one in laws}]
+        if asked:
+            figure = draw_ce_against_rbp(laws, asked[0])[0]
+            report.drawings[f"ce_against_{rbp_name(asked[0])}"] = Drawing(figure, CE_AGAINST_RBP)
+
+    def _overview_metrics(self, laws: list[FamilyLaw]) -> list[str]:
+        """The metrics of the page's first table and figure: RBP_k of the option's k, and CE; five at most."""
+        fitted = [one.metric for one in laws]
+        asked = [m for m in map(rbp_name, sorted(self.ks)) if m in fitted]
+        logged = [m for m in dict.fromkeys(fitted) if m != CE]
+        return (asked or logged)[:4] + [CE] * (CE in fitted)
+
+    def _by_family(self, laws: list[FamilyLaw], metrics: list[str]) -> tuple[pd.DataFrame, dict[str, str]]:
+        """A row per family and dataset with the exponent of every metric; and what its columns mean."""
+        columns = shared_columns("dataset", "family") | {"sizes": "number of sizes m"}
+        for metric in metrics:
+            label = metric_label(metric)
+            columns |= {metric: f"exponent alpha of {label}", f"{metric}_low": "lower end of its interval"}
+            columns |= {f"{metric}_high": "upper end"}
+        rows = []
+        for path in dict.fromkeys(one.family.path for one in laws):
+            mine = {one.metric: one for one in laws if one.family.path == path and one.metric in metrics}
+            row = next(iter(mine.values())).family.keys | {"sizes": max(one.law.points for one in mine.values())}
+            for metric, one in mine.items():
+                row |= {metric: one.law.alpha, f"{metric}_low": one.law.low, f"{metric}_high": one.law.high}
+            rows.append(row)
+        return pd.DataFrame(rows), columns
 
 
 def _rounded(one: FamilyLaw, form: Verdict) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,6 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from rbptrack.analysis import (
+    PUBLISHED_IN,
     Analyzer,
     DocumentCounts,
     Drawing,
@@ -21,6 +21,8 @@ from rbptrack.analysis import (
     counted,
     log_grid,
     panels,
+    published_in_k,
+    published_in_size,
     rbp_ks,
     read_families,
     shared_columns,
@@ -37,8 +39,6 @@ from rbptrack.stats import (
     rounding_se,
 )
 
-REFERENCE = Path(__file__).with_name("reference")
-SOURCE = "ICLR 2026 submission draft of arXiv 2510.20387"
 AGREES, DIFFERS, UNSURE = "agrees", "differs", "undecided"
 _UNIT = 0.001  # published values have three decimals
 _LEVEL = 0.95  # nominal coverage of the intervals
@@ -90,8 +90,7 @@ class Reproduction(Analyzer):
     def analyze(self, runs: Runs) -> Report:
         """Compare every cell that both have."""
         report = Report(summary="verdicts")
-        in_size = pd.read_csv(REFERENCE / "scaling_with_size.csv")
-        in_k = pd.read_csv(REFERENCE / "scaling_with_k.csv", dtype={"size": str})
+        in_size, in_k = published_in_size(), published_in_k()
         known = _published_runs(runs, in_size)
         size_ks = rbp_ks(set(in_size["metric"]))
 
@@ -115,10 +114,10 @@ class Reproduction(Analyzer):
         for name, table in tables.items():
             report.add_table(name, table, COLUMNS[name])
         report.add_metrics("alpha_minus_published/{family}/{dataset}/{metric}", sizes, "difference")
-        caption = f"Your exponents against the published ones ({SOURCE}). Bars: 95 % intervals. Line: equality."
+        caption = f"Your exponents against the published ones ({PUBLISHED_IN}). Bars: 95 % intervals. Line: equality."
         report.drawings["yours_against_published"] = Drawing(_draw(tables), caption)
         report.headline = _counts(sizes + models)
-        report.notes.insert(0, f"{report.headline[0].upper()}{report.headline[1:]} ({SOURCE}).")
+        report.notes.insert(0, f"{report.headline[0].upper()}{report.headline[1:]} ({PUBLISHED_IN}).")
         report.notes += self._caveats(known, sizes)
         return report
 
@@ -130,7 +129,7 @@ class Reproduction(Analyzer):
         self, family: Family, published: pd.DataFrame, found: LawValues, published_sizes: int
     ) -> Iterator[dict[str, Any]]:
         for cell in published.to_dict("records"):
-            metric, alpha, r2 = str(cell["metric"]), -float(cell["slope"]), float(cell["r2"])
+            metric, alpha, r2 = str(cell["metric"]), float(cell["alpha"]), float(cell["r2"])
             law = found.fit(metric, family.s) if metric in found.metrics else None
             if law is None:
                 continue
@@ -152,7 +151,7 @@ class Reproduction(Analyzer):
             cell = published[published["size"] == label]
             if cell.empty or not positive(y[i]):
                 continue
-            beta, r2 = -float(cell["slope"].iloc[0]), float(cell["r2"].iloc[0])
+            beta, r2 = float(cell["beta"].iloc[0]), float(cell["r2"].iloc[0])
             fit, whole = fit_k_law(every[even], y[[i]][:, even]), fit_k_law(every, y[[i]])
             with np.errstate(divide="ignore", invalid="ignore"):
                 spread = k_slopes(every[even], draws[i][:, even])
@@ -223,7 +222,7 @@ def _draw(tables: dict[str, pd.DataFrame]) -> Figure:
     shown = [(table, titles[name]) for name, table in tables.items() if len(table)]
     names = sorted({str(family) for table, _ in shown for family in table["family"]})
     with style():
-        figure, axes = panels(1, len(shown), width=4.2, height=3.9)
+        figure, axes = panels(1, len(shown), height=4.2)
         for ax, (table, title) in zip(axes[0], shown, strict=True):
             for family, rows in table.groupby("family", sort=True):
                 colour, marker = colour_and_marker(names.index(str(family)))

@@ -57,7 +57,7 @@ def test_declared_columns_labelled_axes_and_repeatable(cls: type[Analyzer], runs
 def test_one_size_only_is_said_in_a_line(cls: type[Analyzer]) -> None:
     single = family_runs(SIZES[:1], alpha=0.1, a=3.0)
     if cls.name in LAWS:
-        with pytest.raises(RbptrackError, match=r"toy on text: 1 size, at least \d are needed"):
+        with pytest.raises(RbptrackError, match=r"toy on text: the law needs at least \d sizes, and there is 1"):
             cls().analyze(single)
     elif cls.name in NEEDS_MORE:
         with pytest.raises(RbptrackError):

@@ -94,7 +94,7 @@ def test_a_damaged_artifact_is_named_and_left_out() -> None:
         "Parquet magic bytes not found in footer"
     ]
     assert not list(read_families(runs, lambda _, run_id: runs.document_counts(run_id, [1]), notes, least=6))
-    assert notes[-1] == "toy on text: only 5 of 6 sizes can be read, at least 6 are needed."
+    assert notes[-1] == "toy on text: only 5 of 6 sizes can be read, and at least 6 are needed."
 
 
 def test_a_model_without_a_size_is_left_out() -> None:

@@ -55,7 +55,7 @@ def test_few_sizes_have_slopes_but_no_trade_off() -> None:
 
 def test_where_rbp_is_one_nothing_is_fitted() -> None:
     pmf = np.eye(1, 64)[0]
-    with pytest.raises(RbptrackError, match="0 or 1 or unknown at nearly every k"):
+    with pytest.raises(RbptrackError, match="0, 1 or unknown at nearly every k"):
         KLaw(replicates=20).analyze(runs_of([1e4], [pmf], documents=10, tokens=100))
 
 

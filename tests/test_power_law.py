@@ -49,18 +49,26 @@ def test_the_report() -> None:
     assert report.metrics["alpha/other/code/ce"] == pytest.approx(0.2, abs=1e-6)
     assert report.metrics["r2/toy/text/rbp_1"] > 0.95
     assert set(report.drawings) == {
-        "rbp_1_against_size",
-        "rbp_10_against_size",
-        "ce_against_size",
+        "law_in_size",
+        "exponents",
         "alpha_against_k",
         "r2_against_k",
+        "ce_against_rbp_1",
     }
-    for drawing in report.drawings.values():
-        assert [ax.get_title() for ax in drawing.figure.axes] == ["code", "text"]
-        assert all(ax.get_xlabel() for ax in drawing.figure.axes)
+    panels = report.drawings["law_in_size"].figure.axes
+    assert [ax.get_title() for ax in panels[:3]] == ["−ln RBP$_{1}$", "−ln RBP$_{10}$", "CE, nats per token"]
+    assert len(panels) == 6, "two datasets, three metrics"
+    factors = [ax.get_ylim()[1] / ax.get_ylim()[0] for ax in panels]
+    assert factors == pytest.approx([factors[0]] * 6), "equal exponents have equal slopes"
+    for name in ("alpha_against_k", "r2_against_k", "ce_against_rbp_1"):
+        assert [ax.get_title() for ax in report.drawings[name].figure.axes] == ["code", "text"]
+    assert all(ax.get_xlabel() for drawing in report.drawings.values() for ax in drawing.figure.axes)
+    assert all(drawing.caption.endswith(".") for drawing in report.drawings.values())
+    row = report.tables["by_family"].frame.query("dataset == 'text'").iloc[0]
+    assert row["rbp_1_low"] < row["rbp_1"] < row["rbp_1_high"]
     assert len(report.notes) == 4
     assert "an irreducible term is not identifiable from 4 sizes" in report.notes[1]
-    assert list(report.tables) == ["laws", "forms", "points", "fits"]
+    assert list(report.tables) == ["by_family", "laws", "forms", "points", "fits"]
     assert len(report.tables[report.summary].frame) == 6
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from plugins.power_law import PowerLaw
-from rbptrack.analysis import Drawing, Report, Table
+from rbptrack.analysis import Drawing, Report, Table, grid
 from rbptrack.reporting.files import DrawingProcess, ReportFiles
 from rbptrack.reporting.page import InlineFigure, Section, render
 from tests.synthetic import family_runs
@@ -30,51 +31,93 @@ def section(report: Report, name: str = "mine", svg: str = "<svg/>") -> Section:
     return Section(name, "About it.", "k=1", report, figures)
 
 
-def test_every_figure_is_drawn_once_per_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saved: list[str] = []
-    original = Figure.savefig
-    monkeypatch.setattr(
-        Figure, "savefig", lambda f, path, **o: saved.append(Path(path).suffix) or original(f, path, **o)
-    )  # type: ignore[func-returns-value]
+def test_every_figure_is_drawn_once_per_format(tmp_path: Path) -> None:
     report = Report(drawings={"one": Drawing(drawn())}, tables={"t": Table(pd.DataFrame({"a": [1]}))}, notes=["said"])
     svgs = ReportFiles(report, tmp_path).svgs()
-    page = render("title", RUNS, [section(report, svg=svgs["one"])])
-    assert saved == [".png", ".svg"]
+    assert sorted(path.suffix for path in (tmp_path / "figures").iterdir()) == [".pdf", ".png", ".svg"]
     assert svgs["one"].startswith("<svg")
-    assert svgs["one"] in page
-    assert (tmp_path / "tables/t.csv").read_text() == "a\n1\n"
+    assert (tmp_path / "tables/t.csv").read_text() == "a\n1\n", "machine names"
+
+
+def test_a_pdf_has_a_page_per_panel_as_wide_as_a_column(tmp_path: Path) -> None:
+    figure, axes = grid(2, 3)
+    for ax in axes.flat:
+        ax.plot([1, 2], [3, 4], label="a curve")
+    ReportFiles(Report(drawings={"six": Drawing(figure)}), tmp_path).svgs()
+    sizes = re.findall(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", (tmp_path / "figures/six.pdf").read_bytes())
+    assert len(sizes) == 6
+    assert all(float(width) == pytest.approx(3.3 * 72) for width, _ in sizes)
+
+
+class Shown(HTMLParser):
+    """The words that a reader sees before anything is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self._open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("details", "summary", "style", "head", "metadata"):
+            self._open.append("opened" if tag == "details" and "open" in dict(attrs) else tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("details", "summary", "style", "head", "metadata"):
+            self._open.pop()
+
+    def handle_data(self, data: str) -> None:
+        around = self._open[:-2] if self._open[-1:] == ["summary"] else self._open
+        hidden = "details" in around
+        if not hidden and not {"style", "head", "metadata"} & set(self._open):
+            self.words += data.split()
+
+
+def unfolded(page: str) -> list[str]:
+    """What stands on a page before anything is opened, the letters of figures included."""
+    parser = Shown()
+    parser.feed(page)
+    return parser.words
 
 
 def test_what_the_page_holds() -> None:
-    long = pd.DataFrame({"a": range(50)})
+    long = pd.DataFrame({"a": range(500)})
     report = Report(
-        drawings={"a_figure": Drawing(drawn(), "what it shows")},
-        tables={"t": Table(pd.DataFrame({"a": ["<b>"]}), {"a": "meaning of a"}, "what it holds"), "long": Table(long)},
+        drawings={"a_figure": Drawing(drawn(), "What it shows."), "top": Drawing(drawn(), "At the top.")},
+        tables={
+            "t": Table(pd.DataFrame({"a": ["<b>"]}), {"a": "meaning of a"}, "What it holds."),
+            "many": Table(long, titles={"a": "title of a"}),
+        },
         notes=["shared", *(f"note {i}" for i in range(9))],
         headline="it is so",
+        summary="t",
+        overview=["top"],
     )
     page = render(
-        "<title>",
+        "sweep <x>",
         RUNS,
-        [section(report), section(Report(notes=["shared"]), name="other")],
+        [section(report), section(Report(notes=["shared", "Said <first>."]), name="other")],
         facts=[("command", "python -m rbptrack report a<b")],
         silent=[("quiet", "too few sizes")],
+        run_page="http://127.0.0.1:5000/#/experiments/1/runs/",
     )
-    assert "<h1>&lt;title&gt;</h1>" in page
+    seen = " ".join(unfolded(page))
+    assert "<h1>How well 4 toy models rank the next token on text</h1>" in page
+    assert "sweep &lt;x&gt; ·" in page
+    assert "The family toy (4 models, S = 10k to 10M) was measured on text (" in seen
+    assert seen.index("It is so.") < seen.index("At the top.") < seen.index("Said <first>.")
     assert "<td>&lt;b&gt;</td>" in page
-    assert page.count("shared") == 1, "what several analyzers say of the measurements stands once, above"
-    assert "<b>It is so.</b>" in page
-    assert "4 more sentences" not in page
-    assert "3 more sentences" in page
-    assert re.search(r"<details><summary><b>long</b>, 50 rows</summary>", page)
-    assert "<code>a</code>: meaning of a" in page
-    assert "a figure</b>. what it shows" in page
-    assert '<p class="caption">what it holds</p>' in page
-    assert "quiet: too few sizes" in page
+    assert page.count("shared") == 1, "what several analyzers say of the measurements stands once"
+    for folded in ("note 1", "shared", "What it shows.", "What it holds.", "too few sizes"):
+        assert folded not in seen
+    assert all(f"<li>note {i}</li>" in page for i in range(9)), "every sentence is there once the section is open"
+    assert "<th class=n>title of a</th>" in page
+    assert "The first 60 of 500 rows; all of them are in tables/many.csv." in page
+    assert 'title="meaning of a"' in page
+    assert "<b>quiet</b>: too few sizes" in page
     assert "python -m rbptrack report a&lt;b" in page
-    assert 'href="#other"' in page
     assert "numpy " in page, "versions"
-    assert all(f in page for f in RUNS.frame["fingerprint"])
+    for run_id, model in zip(RUNS.frame["run_id"], RUNS.frame["model"], strict=True):
+        assert f'<a href="http://127.0.0.1:5000/#/experiments/1/runs/{run_id}">{model}</a>' in page
 
 
 def test_a_page_needs_no_network(tmp_path: Path) -> None:
@@ -103,4 +146,4 @@ def test_figures_are_drawn_in_a_second_process_and_here_where_that_fails(tmp_pat
     here = ReportFiles(Report(drawings={"plain": Drawing(drawn())}), tmp_path / "here").svgs()
     assert found["plain"] == here["plain"], "byte for byte"
     assert set(found) == {"plain", "odd", "local"}
-    assert len(list((tmp_path / "there/figures").iterdir())) == 6
+    assert len(list((tmp_path / "there/figures").iterdir())) == 9

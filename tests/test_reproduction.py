@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from plugins.reproduction import AGREES, DIFFERS, REFERENCE, UNSURE, Reproduction
+from plugins.reproduction import AGREES, DIFFERS, UNSURE, Reproduction
+from rbptrack.analysis import published_in_k, published_in_size
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import log_grid
 from tests.synthetic import family_runs, together
@@ -18,11 +19,11 @@ def cells(alpha: float, **options: object) -> pd.DataFrame:
 
 
 def test_the_published_tables_are_whole() -> None:
-    in_size, in_k = (pd.read_csv(REFERENCE / f"scaling_with_{x}.csv") for x in ("size", "k"))
+    in_size, in_k = published_in_size(), published_in_k()
     assert len(in_size) == 4 * 6 * 7  # families x datasets x metrics
     assert len(in_k) == 24 * 4  # models x datasets
-    assert (in_k["slope"] < 0).all()
-    assert in_size.query("family == 'pythia' and dataset == 'c4' and metric == 'ce'")["slope"].item() == -0.066
+    assert (in_k["beta"] > 0).all()
+    assert in_size.query("family == 'pythia' and dataset == 'c4' and metric == 'ce'")["alpha"].item() == 0.066
 
 
 def test_equal_exponents_agree_and_others_differ() -> None:

@@ -54,5 +54,5 @@ def test_tokens_may_be_given() -> None:
 
 
 def test_two_sizes_are_too_few() -> None:
-    with pytest.raises(RbptrackError, match="10 checkpoints of 2 sizes at 5 values of D"):
+    with pytest.raises(RbptrackError, match="there are 10 of 2 sizes at 5"):
         Training().analyze(checkpoints(2))

@@ -27,23 +27,17 @@ from rbptrack.ranks import (
 )
 
 if TYPE_CHECKING:
-    from rbptrack.analysis.family_figures import (
-        Curve,
-        curve_panels,
-        dataset_panels,
-        draw_against_k,
-        draw_laws,
-        draw_verdicts,
-        law_axis_label,
-    )
+    from rbptrack.analysis.family_figures import Curve, curve_panels, dataset_panels, draw_verdicts, family_styles
     from rbptrack.analysis.figures import (
         COLOURS,
         MARKERS,
+        colour_and_line,
         colour_and_marker,
         error_bars,
         gradient,
         grid,
         grid_of,
+        k_axis,
         legend_of_all,
         length_axis,
         log_axis,
@@ -53,7 +47,15 @@ if TYPE_CHECKING:
         size_axis,
         style,
     )
+    from rbptrack.analysis.law_figures import (
+        draw_against_k,
+        draw_ce_against_rbp,
+        draw_exponents,
+        draw_laws,
+        law_axis_label,
+    )
     from rbptrack.analysis.laws import FamilyLaw, LawReader, equally_trained, pooled_families
+    from rbptrack.analysis.published import PUBLISHED_IN, published_in_k, published_in_size
 
 __all__ = [
     "CE",
@@ -62,6 +64,7 @@ __all__ = [
     "KEYS",
     "LAW_COLUMNS",
     "MARKERS",
+    "PUBLISHED_IN",
     "Analyzer",
     "BadInput",
     "Curve",
@@ -78,21 +81,26 @@ __all__ = [
     "SizeUnit",
     "Table",
     "Unreadable",
+    "colour_and_line",
     "colour_and_marker",
     "counted",
     "curve_panels",
     "dataset_panels",
     "draw_against_k",
+    "draw_ce_against_rbp",
+    "draw_exponents",
     "draw_laws",
     "draw_verdicts",
     "equally_trained",
     "error_bars",
     "families",
+    "family_styles",
     "gradient",
     "grid",
     "grid_of",
     "interval_cells",
     "interval_columns",
+    "k_axis",
     "k_ranges",
     "law_axis_label",
     "law_cells",
@@ -106,6 +114,8 @@ __all__ = [
     "panels",
     "parse_rbp_name",
     "pooled_families",
+    "published_in_k",
+    "published_in_size",
     "rbp_ks",
     "rbp_name",
     "read_families",
@@ -121,7 +131,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Laws and figures load when they are first used: scipy and matplotlib take half a second each."""
     if name in __all__:
-        for module in ("laws", "figures", "family_figures"):
+        for module in ("laws", "published", "figures", "family_figures", "law_figures"):
             home = import_module(f"{__name__}.{module}")
             if name in vars(home):
                 return vars(home)[name]

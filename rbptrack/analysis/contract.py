@@ -169,15 +169,17 @@ class Table:
     """A table of a report.
 
     Attributes:
-        frame: the rows; written as tables/<name>.csv.
+        frame: the rows; written as tables/<name>.csv under these column names.
         columns: column -> its meaning and unit; shown below the table.
         caption: a sentence shown above the table.
+        titles: column -> its title on the page, where it is not the usual one of `rbptrack.reporting.columns`.
 
     """
 
     frame: pd.DataFrame
     columns: Mapping[str, str] = field(default_factory=dict)
     caption: str = ""
+    titles: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ class Drawing:
     """A figure of a report.
 
     Attributes:
-        figure: written as figures/<name>.png and .svg.
+        figure: written as figures/<name>.png and .svg, and panel by panel as .pdf.
         caption: a sentence shown below the figure.
 
     """
@@ -203,8 +205,11 @@ class Report:
         drawings: by name, in the order of the page.
         metrics: quantity/family/dataset/metric -> number, for the MLflow UI.
         notes: sentences for people: what was found and how sure it is.
-        summary: the name of the table that the terminal shows, if any.
-        headline: one line for the terminal after a sweep; where it is empty, the first note is shown.
+        summary: the name of the table that the terminal shows, if any; on the page it stands open, the others folded.
+        headline: one sentence without a full stop: what was found and how sure it is, in at most some 40 words however
+            many families there are. It is what the page shows of an analyzer before its section is opened, and what
+            the terminal shows after a sweep; where it is empty, the first note is.
+        overview: names of tables and drawings that stand at the top of the page, above every section.
 
     """
 
@@ -214,6 +219,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
     summary: str = ""
     headline: str = ""
+    overview: list[str] = field(default_factory=list)
 
     def add_table(
         self,
@@ -222,6 +228,7 @@ class Report:
         columns: Mapping[str, str],
         *,
         caption: str = "",
+        titles: Mapping[str, str] | None = None,
     ) -> None:
         """Add a table with its columns in the order of `columns`; without rows no table is added.
 
@@ -230,6 +237,7 @@ class Report:
             rows: a table, or column -> value of each row; a column that a row lacks is empty there.
             columns: column -> its meaning and unit.
             caption: a sentence shown above the table.
+            titles: column -> its title on the page, where it is not the usual one.
 
         Raises:
             ValueError: a column has no meaning: a fault of the analyzer.
@@ -240,7 +248,7 @@ class Report:
         if unknown:
             raise ValueError(f"table {name}: no meaning is given for {', '.join(unknown)}")
         if len(frame):
-            self.tables[name] = Table(frame.reindex(columns=list(columns)), columns, caption)
+            self.tables[name] = Table(frame.reindex(columns=list(columns)), columns, caption, titles or {})
 
     def add_metrics(self, name: str, rows: Iterable[Mapping[str, Any]], column: str) -> None:
         """Add one metric per row that has a finite number there.

@@ -1,9 +1,9 @@
-"""Figures of families: one panel per dataset, one colour and marker per family."""
+"""Figures of families: one panel per dataset; one colour, marker and line style per family."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +11,7 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from rbptrack.analysis.figures import colour_and_marker, legend_of_all, log_axis, panel_per, panels, style
-from rbptrack.analysis.laws import FamilyLaw
-from rbptrack.ranks import CE, parse_rbp_name, rbp_ks, rbp_name
+from rbptrack.analysis.figures import LINES, colour_and_marker, legend_of_all, log_axis, panel_per, panels, style
 
 
 class FamilyStyle(NamedTuple):
@@ -22,12 +20,21 @@ class FamilyStyle(NamedTuple):
     name: str
     colour: str
     marker: str
+    line: Any
+
+
+def family_styles(names: Iterable[str]) -> list[FamilyStyle]:
+    """The style of each family, in the order of their names."""
+    return [
+        FamilyStyle(name, *colour_and_marker(number), LINES[number % len(LINES)])
+        for number, name in enumerate(sorted(set(names)))
+    ]
 
 
 def dataset_panels(
     families: Iterable[tuple[str, str]], **options: Any
 ) -> tuple[Figure, list[tuple[Any, str, list[FamilyStyle]]]]:
-    """A figure with one panel per dataset, in which each family has the same colour and marker.
+    """A figure with one panel per dataset, in which each family has the same style.
 
     Args:
         families: (family, dataset) of all that is drawn.
@@ -40,7 +47,7 @@ def dataset_panels(
     there = set(families)
     datasets, names = sorted({dataset for _, dataset in there}), sorted({name for name, _ in there})
     figure, axes = panel_per(datasets, **options)
-    styles = [FamilyStyle(name, *colour_and_marker(number)) for number, name in enumerate(names)]
+    styles = family_styles(names)
     return figure, [
         (ax, dataset, [one for one in styles if (one.name, dataset) in there])
         for ax, dataset in zip(axes, datasets, strict=True)
@@ -76,7 +83,9 @@ class Curve:
 def curve_panels(
     curves: Sequence[Curve], *, xlabel: str, ylabel: str, legend: float = 0.0, **options: Any
 ) -> tuple[Figure, list[Any]]:
-    """A figure in the common style, one panel per dataset, its x axis logarithmic, one colour per family; and its axes.
+    """A figure in the common style, one panel per dataset, its x axis logarithmic; and its axes.
+
+    Families differ in colour, line style and marker.
 
     Args:
         curves: what to draw, in the order of the legend.
@@ -91,76 +100,22 @@ def curve_panels(
             ((curve.family, curve.dataset) for curve in curves), **({"legend": legend} if legend else {}), **options
         )
         for ax, dataset, families in panels:
-            colours = {family.name: family.colour for family in families}
-            for curve in (one for one in curves if one.dataset == dataset):
-                colour = colours[curve.family]
-                ax.plot(curve.x, curve.y, label=curve.label, color=colour, **{"lw": 1.5, **curve.options})
+            styles, mine = {one.name: one for one in families}, [one for one in curves if one.dataset == dataset]
+            for curve in mine:
+                look = styles[curve.family]
+                drawn = {"color": look.colour, "ls": look.line, "marker": look.marker, "ms": 3.5, "lw": 1.3}
+                drawn["markevery"] = max(1, len(np.atleast_1d(curve.x)) // 8)
+                ax.plot(curve.x, curve.y, label=curve.label, **drawn | dict(curve.options))
                 if curve.low is not None and curve.high is not None:
-                    ax.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.15, lw=0)
-            ax.set(xlabel=xlabel, ylabel=ylabel, xscale="log")
+                    ax.fill_between(curve.x, curve.low, curve.high, color=look.colour, alpha=0.15, lw=0)
+            ax.set(xlabel=xlabel, ylabel=ylabel)
+            x = np.concatenate([np.asarray(curve.x, dtype=np.float64) for curve in mine])
+            log_axis(ax.xaxis, low=float(x[x > 0].min()) / 1.2, high=float(x.max()) * 1.2)
             if not legend:
                 ax.legend(fontsize=8)
         if legend:
             legend_of_all(figure, legend=legend)
         return figure, [ax for ax, *_ in panels]
-
-
-def law_axis_label(metric: str) -> str:
-    """The label of an axis with what a law is fitted to: CE, or -ln RBP_k."""
-    return "CE, nats per token" if metric == CE else f"−ln RBP$_{{{parse_rbp_name(metric)}}}$"
-
-
-def draw_laws(laws: Sequence[FamilyLaw], metric: str, *, xlabel: str) -> Figure:
-    """Points and laws on two logarithmic axes, as in figures 3 to 5 of arXiv 2510.20387.
-
-    Args:
-        laws: of every metric: each of their families has a panel and a colour, also where it lacks this metric's law.
-        metric: `ce` or `rbp_<k>`.
-        xlabel: what S is.
-
-    """
-    found = {(one.family.name, one.family.dataset): one.law for one in laws if one.metric == metric}
-    with style():
-        figure, shown = dataset_panels((one.family.name, one.family.dataset) for one in laws)
-        for ax, dataset, styles in shown:
-            drawn = [(found[one.name, dataset], one) for one in styles if (one.name, dataset) in found]
-            for law, (name, colour, marker) in drawn:
-                line = np.geomspace(law.s.min(), law.s.max(), 50)
-                label = f"{name}: α = {law.alpha:.3f}, R² = {law.r2:.3f}"
-                error = 1.96 * np.sqrt(np.diag(law.covariance)) * law.y
-                ax.errorbar(law.s, law.y, yerr=error, fmt=marker, ms=4.5, color=colour, label=label)
-                ax.plot(line, law.predict(line), "-", lw=1.2, color=colour)
-            ax.set(xlabel=xlabel, ylabel=law_axis_label(metric))
-            if drawn:
-                s, y = np.concatenate([law.s for law, _ in drawn]), np.concatenate([law.y for law, _ in drawn])
-                log_axis(ax.xaxis, low=s.min() / 1.5, high=s.max() * 1.5)
-                room = (y.max() / y.min()) ** (0.13 * len(drawn) + 0.05)  # for a legend line per family
-                log_axis(ax.yaxis, low=y.min() / 1.12, high=y.max() * room)
-                ax.legend(loc="upper right", fontsize=8)
-        return figure
-
-
-def draw_against_k(laws: Sequence[FamilyLaw], quantity: str, *, ylabel: str) -> tuple[Figure, list[Any]]:
-    """A quantity of laws against k, cross-entropy's as a dashed line, as in figure 6 of arXiv 2510.20387; and its axes.
-
-    Args:
-        laws: of RBP_k at many k, and of CE.
-        quantity: an attribute of `PowerLawFit`; alpha is drawn with its interval.
-        ylabel: what it is.
-
-    """
-    curves = []
-    for path, family in sorted({one.family.path: one.family for one in laws}.items()):
-        found = {one.metric: one.law for one in laws if one.family.path == path}
-        ks = rbp_ks(found)
-        values = {n: [getattr(found[rbp_name(k)], n) for k in ks] for n in (quantity, "low", "high")}
-        curve = Curve(family.dataset, family.name, f"{family.name}, RBP$_k$", ks, values[quantity])
-        curves.append(replace(curve, low=values["low"], high=values["high"]) if quantity == "alpha" else curve)
-        if CE in found and ks:
-            level = [getattr(found[CE], quantity)] * 2
-            dashed = Curve(family.dataset, family.name, f"{family.name}, CE", [ks[0], ks[-1]], level)
-            curves.append(replace(dashed, options={"ls": "--", "lw": 1.1}))
-    return curve_panels(curves, xlabel="k", ylabel=ylabel, legend=1.4, sharey=True)
 
 
 def draw_verdicts(
@@ -175,7 +130,7 @@ def draw_verdicts(
 
     """
     with style():
-        figure, axes = panels(1, 1, width=7.2, height=0.9 + 0.32 * len(rows))
+        figure, axes = panels(1, 1, height=0.9 + 0.32 * len(rows))
         ax = axes[0, 0]
         for row, (values, verdicts) in enumerate(rows.values()):
             ks = np.asarray(values, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""One plotting style: readable in print, colour-blind safe, axes with units."""
+"""One plotting style: every figure as wide as the page, colour-blind safe, readable in grey, axes with units."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from cycler import cycler
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
+from rbptrack.analysis.pages import draw_pages
 from rbptrack.ranks import RankHistogram
 
 # Okabe and Ito's colours, in an order of falling contrast to white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+LINES: Sequence[Any] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)))
+WIDTH = 10.0  # inches: every figure fills the page, so that letters have one size on it
 
 _STYLE: Any = {
     "axes.grid": True,
@@ -41,7 +44,7 @@ def gradient(count: int) -> list[Any]:
     return [mpl.colormaps["viridis"](v) for v in np.linspace(0, 0.88, max(count, 1))]
 
 
-_LEFT, _BETWEEN = 0.85, 0.85  # inches for labels left of a panel, and between two rows of panels
+_LEFT, _BETWEEN = 0.8, 0.85  # inches for labels left of a panel, and between two rows of panels
 
 
 @contextmanager
@@ -52,42 +55,53 @@ def style() -> Iterator[None]:
 
 
 def draw(figure: Figure, path: Path) -> None:
-    """Write a figure as path.png and path.svg."""
+    """Write a figure as path.png and path.svg, as wide as a page, and as path.pdf for the column of a paper."""
     with style():
         figure.savefig(f"{path}.png")
         figure.set_layout_engine("none")  # laid out by now; doing it again would take as long as drawing
         figure.savefig(f"{path}.svg", metadata={"Date": None})
+        draw_pages(figure, Path(f"{path}.pdf"))
 
 
-def panels(rows: int, columns: int, *, width: float = 3.6, height: float = 3.0, **options: Any) -> tuple[Figure, Any]:
+def panels(rows: int, columns: int, *, height: float = 3.2, **options: Any) -> tuple[Figure, Any]:
     """A figure with a grid of axes, (rows, columns); inches per panel. Not tied to pyplot: nothing to close."""
-    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
 def grid(
-    rows: int, columns: int, *, width: float = 3.6, height: float = 2.8, legend: float = 0.0, **options: Any
+    rows: int,
+    columns: int,
+    *,
+    width: float = WIDTH,
+    height: float = 2.8,
+    left: float = _LEFT,
+    between: float = _BETWEEN,
+    legend: float = 0.0,
+    **options: Any,
 ) -> tuple[Figure, Any]:
     """Like `panels`, with fixed margins: many panels in half the time that a constrained layout takes.
 
     Args:
         rows: of panels.
-        columns: of panels; more than 4 are too small to read on a page.
-        width: of a panel, inches, labels included.
-        height: likewise.
+        columns: of panels; more than 5 are too small to read on a page.
+        width: of the figure, inches.
+        height: of a panel, inches, labels included.
+        left: inches for the labels left of a panel.
+        between: inches between two rows of panels.
         legend: inches kept free at the right for `legend_of_all`.
         options: of `Figure.subplots`.
 
     """
-    across, down = width * columns + legend, height * rows + 0.15
-    figure = Figure(figsize=(across, down))
+    down, each = height * rows + 0.97 - between, (width - legend) / columns
+    figure = Figure(figsize=(width, down))
     figure.subplots_adjust(
-        left=_LEFT / across,
-        right=1 - (legend + 0.12) / across,
+        left=left / width,
+        right=1 - (legend + 0.12) / width,
         bottom=0.5 / down,
         top=1 - 0.32 / down,
-        wspace=_LEFT / (width - _LEFT),
-        hspace=_BETWEEN / (height - _BETWEEN),
+        wspace=left / (each - left),
+        hspace=between / (height - between),
     )
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
@@ -132,11 +146,23 @@ def colour_and_marker(number: int) -> tuple[str, str]:
     return COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
 
 
+def colour_and_line(number: int) -> tuple[str, Any]:
+    """Colour and line style of the number-th curve: either alone tells curves apart."""
+    return COLOURS[number % len(COLOURS)], LINES[number % len(LINES)]
+
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
 def short_number(value: float, _: object = None) -> str:
-    """1500000 -> 1.5M."""
+    """1500000 -> 1.5M; 0.00001 -> 10⁻⁵."""
     for limit, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= limit:
+        if abs(value) >= limit * (1 - 1e-9):
             return f"{value / limit:.3g}{suffix}"
+    if 0 < value < 0.9e-3:
+        mantissa, exponent = f"{value:.2e}".split("e")
+        power = f"10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+        return power if float(mantissa) == 1 else f"{float(mantissa):g}·{power}"
     return f"{value:.3g}"
 
 
@@ -164,6 +190,12 @@ def size_axis(ax: Any, sizes: npt.ArrayLike) -> None:
     """S on the x axis of a panel, labelled, with room on both sides of the sizes shown, (m,)."""
     ax.set_xlabel("S, non-embedding parameters")
     log_axis(ax.xaxis, low=float(np.min(sizes)) / 1.5, high=float(np.max(sizes)) * 1.5)
+
+
+def k_axis(ax: Any, ks: npt.ArrayLike) -> None:
+    """K on the x axis of a panel, labelled, from the smallest of ks to the largest."""
+    ax.set_xlabel("k")
+    log_axis(ax.xaxis, low=float(np.min(ks)) / 1.15, high=float(np.max(ks)) * 1.15)
 
 
 def length_axis(ax: Any) -> None:
@@ -215,6 +247,8 @@ def rank_distribution(histogram: RankHistogram, title: str) -> Figure:
             color=COLOURS[0],
             label="mean in bins of ln k",
         )
-        ax.set(xlabel="rank k", ylabel="P(R = k)", title=title, xscale="log", yscale="log")
+        ax.set(xlabel="rank k", ylabel="P(R = k)", title=title)
+        log_axis(ax.xaxis, low=0.8, high=histogram.vocab_size * 1.25)
+        log_axis(ax.yaxis, low=float(share.min()) / 2, high=2.0)
         ax.legend()
         return figure

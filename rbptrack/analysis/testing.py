@@ -156,6 +156,7 @@ class AnalyzerContract:
         assert all(isinstance(drawing.figure, Figure) for drawing in report.drawings.values())
         assert all(isinstance(value, float | int) for value in report.metrics.values())
         assert not report.summary or report.summary in report.tables
+        assert set(report.overview) <= {*report.tables, *report.drawings}
 
     def test_its_columns_are_declared(self) -> None:
         """Every table says what each of its columns means."""

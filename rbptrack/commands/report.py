@@ -54,7 +54,8 @@ def _write(
         if not found.sections:
             raise RbptrackError("no analyzer had anything to say about these measurements; the lines above say why")
         facts = [("command", command), ("store", reader.connection.shown)]
-        page = render(scope, runs, found.sections, facts=facts, silent=found.silent)
+        run_page = reader.connection.run_page
+        page = render(scope, runs, found.sections, facts=facts, silent=found.silent, run_page=run_page)
         (folder / "report.html").write_text(page, encoding="utf-8")
         run_id = of_sweep or writer.begin(f"report / {scope}", analysis_tags("report", sweep))
         try:

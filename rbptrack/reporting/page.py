@@ -1,12 +1,14 @@
-"""Reports as one self-contained HTML page: sentences, figures (inline SVG) and tables; readable without a network."""
+"""Reports as one self-contained HTML page: half a page that says what was found, and all else folded below it."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
+from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from io import StringIO
 from pathlib import Path
@@ -14,20 +16,22 @@ from platform import python_version
 from typing import NamedTuple
 
 import jinja2
-import pandas as pd
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from rbptrack.analysis.contract import Report, Runs
+from rbptrack.analysis import counted
+from rbptrack.analysis.contract import Report, Runs, Table
 from rbptrack.ranks import parse_rbp_name
+from rbptrack.reporting.columns import Column, readable, title
+from rbptrack.reporting.overview import measured_in_words, title_in_words
 from rbptrack.version import __version__
 
-_LONG = 20  # rows from which a table is folded
+_MOST_ROWS = 60  # of a table on the page; all of them are in its CSV file
 _SOFTWARE = ("numpy", "scipy", "pandas", "lmfit", "matplotlib", "mlflow")
 
 
 class InlineFigure(NamedTuple):
-    """A figure as SVG text, and the sentence below it."""
+    """A figure as SVG text, and the sentences below it."""
 
     svg: str
     caption: str
@@ -61,56 +65,49 @@ def svg(figure: Figure) -> str:
 
 
 def render(
-    title: str,
+    scope: str,
     runs: Runs,
     sections: Sequence[Section],
     *,
     facts: Sequence[tuple[str, str]] = (),
     silent: Sequence[tuple[str, str]] = (),
+    run_page: str = "",
 ) -> str:
-    """The page: what was measured, every section, and what identifies it all.
+    """The page: what was measured and found, every section folded, and what identifies it all.
 
     Args:
-        title: of the page.
+        scope: which measurements these are: a sweep, say.
         runs: what the sections were made from.
         sections: in the order of the page.
         facts: name and value of what else the reader should know: the command, the store.
         silent: name and reason of analyzers that had nothing to say.
+        run_page: the address of a run's page in MLflow, up to the run's id; empty where no server is known.
 
     """
     shown = ["model", "dataset", "non_embedding_params", "num_documents", "num_tokens", "ce", "ce_se"]
-    shown += [c for c in runs.frame.columns if parse_rbp_name(c) is not None]
+    shown += [c for c in runs.frame.columns if parse_rbp_name(c) is not None or (c.endswith("_se") and c[:4] == "rbp_")]
     identity = ["model", "dataset", "revision", "commit", "dtype", "sequence", "seq_len", "context"]
     identity += ["documents_hash", "software", "fingerprint", "run_id"]
     said = Counter(note for s in sections for note in dict.fromkeys(s.report.notes))
     common = [note for note, times in said.items() if times > 1]  # of the measurements, not of one analyzer
+    links = [f"{run_page}{run_id}" for run_id in runs.frame["run_id"]] if run_page else []
+    every = len(runs)
     return _template().render(
-        title=title,
+        title=title_in_words(runs),
+        scope=scope,
         version=__version__,
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        page=run_page.partition("/runs/")[0],
         facts=[*facts, ("analysed with", software())],
+        measured=measured_in_words(runs),
+        first=[_headline(s, common) for s in sections if s.report.overview],
+        overview=[_overview(s, name) for s in sections for name in s.report.overview],
         common=common,
-        measured=_html_table(runs.frame[shown]),
-        identity=_html_table(runs.frame[identity]),
+        runs=counted(every, "measurement"),
+        measurements=_shown("measurements", Table(runs.frame[shown]), most=every, links=links),
+        identity=_shown("identity", Table(runs.frame[identity]), most=every),
         silent=silent,
-        sections=[
-            {
-                "name": s.name,
-                "about": s.about,
-                "options": s.options,
-                "headline": _sentence(s.report.headline),
-                "notes": [note for note in s.report.notes if note not in common],
-                "figures": [
-                    (_title(name), Markup(figure.svg), figure.caption)  # noqa: S704 - matplotlib escapes
-                    for name, figure in s.figures.items()
-                ],
-                "tables": [
-                    (_title(name), _html_table(table.frame), table.caption, table.columns)
-                    for name, table in s.report.tables.items()
-                ],
-            }
-            for s in sections
-        ],
+        sections=[_section(s, common) for s in sections],
     )
 
 
@@ -132,20 +129,101 @@ def _template() -> jinja2.Template:
 
 
 @dataclass(frozen=True)
-class _Table:
+class _Shown:
+    """A table as the page shows it; `more` says where the other rows are."""
+
+    title: str
     html: Markup
     rows: int
-    long: bool
+    caption: str = ""
+    more: str = ""
+    meanings: list[tuple[str, str]] = field(default_factory=list)
 
 
-def _html_table(frame: pd.DataFrame) -> _Table:
-    html = frame.to_html(index=False, border=0, na_rep="", float_format=lambda v: f"{v:.4g}", escape=True)
-    return _Table(Markup(html), len(frame), len(frame) > _LONG)  # noqa: S704 - pandas has escaped the cells
+@dataclass(frozen=True)
+class _Figure:
+    svg: Markup
+    caption: str
 
 
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:].rstrip(".")
+def _section(section: Section, common: Sequence[str]) -> dict[str, object]:
+    report = section.report
+    summary = report.tables.get(report.summary)
+    return {
+        "name": section.name,
+        "title": _spaced(section.name),
+        "about": section.about,
+        # What stands at the top of the page already is not said twice.
+        "headline": section.about if report.overview else _headline(section, common),
+        "options": section.options,
+        "notes": [note for note in report.notes if note not in common],
+        "summary": _shown(report.summary, summary) if summary and report.summary not in report.overview else None,
+        "figures": [_figure(f) for name, f in section.figures.items() if name not in report.overview],
+        "tables": [
+            _shown(name, table)
+            for name, table in report.tables.items()
+            if name != report.summary and name not in report.overview
+        ],
+    }
 
 
-def _title(name: str) -> str:
+def _headline(section: Section, common: Sequence[str]) -> str:
+    """What an analyzer found, in one sentence; the first note of its own where it has no headline."""
+    said = section.report.headline or next((n for n in section.report.notes if n not in common), section.about)
+    return said[:1].upper() + said[1:].rstrip(".") + "."
+
+
+def _overview(section: Section, name: str) -> _Shown | _Figure:
+    if name in section.figures:
+        return _figure(section.figures[name])
+    return _shown(name, section.report.tables[name])
+
+
+def _figure(figure: InlineFigure) -> _Figure:
+    return _Figure(Markup(_lighter(figure.svg)), figure.caption)  # noqa: S704 - matplotlib escapes
+
+
+def _lighter(text: str) -> str:
+    """An SVG with its coordinates to a hundredth of a point: half the size, and no eye sees it."""
+    return re.sub(
+        r' (?:d|x|y|points|transform)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found.group()), text
+    )
+
+
+def _shown(name: str, table: Table, *, most: int = _MOST_ROWS, links: Sequence[str] = ()) -> _Shown:
+    columns, rows = readable(table.frame.head(most), table.titles), len(table.frame)
+    meanings = {column: table.columns[column] for column in map(str, table.frame.columns) if column in table.columns}
+    more = f"The first {most} of {rows:,} rows; all of them are in tables/{name}.csv." if rows > most else ""
+    listed = [(title(column, table.titles), meaning) for column, meaning in meanings.items()]
+    html = _html(columns, meanings, links)
+    return _Shown(_spaced(name), html, rows, table.caption, more, listed)
+
+
+def _html(columns: Sequence[Column], meanings: Mapping[str, str], links: Sequence[str]) -> Markup:
+    """The table; numbers stand right, and the cells of `model` are links where there are any."""
+    kinds = [" class='n i'" if c.title in ("interval", "± se") else " class=n" if c.number else "" for c in columns]
+    heads = [
+        f"<th{kind}{_tip(meanings.get(column.name, ''))}>{escape(column.title)}</th>"
+        for kind, column in zip(kinds, columns, strict=True)
+    ]
+    cells = [[escape(text) for text in column.cells] for column in columns]
+    for column, texts in zip(columns, cells, strict=True):
+        if column.name == "model" and links:
+            texts[:] = [f'<a href="{escape(to)}">{text}</a>' for to, text in zip(links, texts, strict=True)]
+    rows = [
+        "<tr>" + "".join(f"<td{kind}>{text}</td>" for kind, text in zip(kinds, row, strict=True)) + "</tr>"
+        for row in zip(*cells, strict=True)
+    ]
+    body = "\n".join(rows)
+    return Markup(  # noqa: S704 - every text is escaped above
+        f"<div class=scroll tabindex=0><table>\n<thead><tr>{''.join(heads)}</tr></thead>\n"
+        f"<tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def _tip(meaning: str) -> str:
+    return f' title="{escape(meaning)}"' if meaning else ""
+
+
+def _spaced(name: str) -> str:
     return name.replace("_", " ")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rbptrack.analysis import counted
 from rbptrack.analysis.contract import Analyzer, Report, Runs, question
 from rbptrack.console import complain, say_wrapped
 from rbptrack.errors import RbptrackError
@@ -124,15 +125,16 @@ def _log(writer: Writer, runs: Runs, pending: _PendingReport, sweep: str) -> tup
     analyzer, report = pending.analyzer, pending.report
     drawn = {name: InlineFigure(svg, report.drawings[name].caption) for name, svg in pending.files.svgs().items()}
     report.drawings.clear()  # megabytes each, and drawn by now
-    scope = sweep or f"{len(runs)} measurements"
+    scope = f"sweep {sweep}" if sweep else counted(len(runs), "measurement")
     tags = analysis_tags(analyzer.name, sweep, list(runs.frame["run_id"]))
-    run_id = writer.begin(f"{analyzer.name} / {scope}", tags)
+    run_id = writer.begin(f"{analyzer.name} / {sweep or scope}", tags)
     try:
         writer.log(run_id, params={f.name: getattr(analyzer, f.name) for f in fields(analyzer)})
         writer.log(run_id, metrics=report.metrics)
         options = options_text(analyzer)
         section = Section(analyzer.name, question(type(analyzer)), options, report, drawn)
-        page = render(f"{analyzer.name}: {scope}", runs, [section], facts=[("store", writer.connection.shown)])
+        facts, run_page = [("store", writer.connection.shown)], writer.connection.run_page
+        page = render(f"{analyzer.name}, {scope}", runs, [section], facts=facts, run_page=run_page)
         (pending.folder / "report.html").write_text(page, encoding="utf-8")
         writer.log_folder(run_id, pending.folder)
     except BaseException:

@@ -52,7 +52,9 @@ def analyze_sweep(
             runs = reader.runs(FilterConfig(), run_ids=run_ids)
             found = analyze_all(writer, runs, analyzers, folder=folder, sweep=name)
             facts = [("command", command), ("store", connection.shown)]
-            page = render(f"Sweep {name}", runs, found.sections, facts=facts, silent=found.silent)
+            page = render(
+                f"Sweep {name}", runs, found.sections, facts=facts, silent=found.silent, run_page=connection.run_page
+            )
             (folder / "report.html").write_text(page, encoding="utf-8")
         cells_frame(outcomes).to_csv(folder / "cells.csv", index=False)
         (folder / "command.txt").write_text(command + "\n", encoding="utf-8")

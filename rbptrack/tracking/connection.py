@@ -68,6 +68,11 @@ class Connection:
         self.open()
         return self._experiment_id
 
+    @property
+    def run_page(self) -> str:
+        """The address of a run's page, up to the run's id; empty where no server's address is known."""
+        return f"{self.shown.rstrip('/')}/#/experiments/{self.experiment_id}/runs/" if is_server(self.uri) else ""
+
     def check_writable(self) -> None:
         """Find out early whether the store can be written; a local one is not made for it.
 

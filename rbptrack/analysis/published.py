@@ -1,0 +1,37 @@
+"""The authors' published exponents, as numbers that a figure may set beside measured ones (arXiv 2510.20387)."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pandas as pd
+
+from rbptrack.config.paths import builtin_folder
+
+PUBLISHED_IN = "ICLR 2026 submission draft of arXiv 2510.20387"
+
+
+@cache
+def published_in_size() -> pd.DataFrame:
+    """Table 2 of the draft: alpha and r2 of the law in size, by dataset, family and metric (`ce`, `rbp_10`)."""
+    return _read("scaling_with_size.csv").rename(columns={"slope": "alpha"})
+
+
+@cache
+def published_in_k() -> pd.DataFrame:
+    """Table 1 of the draft: beta and r2 of the law in k, by dataset, family and size."""
+    return _read("scaling_with_k.csv").rename(columns={"slope": "beta"})
+
+
+def published_alpha(family: str, dataset: str, metric: str) -> float:
+    """The published exponent of one law in size; NaN where there is none."""
+    table = published_in_size()
+    found = table.loc[
+        (table["family"] == family) & (table["dataset"] == dataset) & (table["metric"] == metric), "alpha"
+    ]
+    return float(found.iloc[0]) if len(found) else float("nan")
+
+
+def _read(name: str) -> pd.DataFrame:
+    table = pd.read_csv(builtin_folder() / "reference" / name, dtype={"size": str})
+    return table.assign(slope=-table["slope"])  # they print slopes; a law's exponent is minus its slope

@@ -1,0 +1,76 @@
+"""The top of a report in words: what was measured, with which models, on which texts, and how."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from rbptrack.analysis import Runs, counted, listed, short_number
+
+_FEW = 4  # names that are listed; more are counted
+
+
+def title_in_words(runs: Runs) -> str:
+    """`How well 7 nano models rank the next token on pydocs and stdlib`."""
+    models, families, datasets = (sorted(set(runs.frame[c].dropna())) for c in ("model", "family", "dataset"))
+    who = f"{len(models)} {families[0]} models" if len(models) > 1 else models[0]
+    if len(families) > 1:
+        who = f"{len(models)} models of {len(families)} families"
+    where = listed(datasets) if len(datasets) <= _FEW else f"{len(datasets)} datasets"
+    verb = "rank" if len(models) > 1 else "ranks"
+    return f"How well {who} {verb} the next token on {where}"
+
+
+def measured_in_words(runs: Runs) -> str:
+    """Families and their sizes, datasets and their tokens; then precision and sequences."""
+    frame = runs.frame
+    return f"{_models(frame)} measured on {_texts(frame)}. {_how(frame)}"
+
+
+def _models(frame: pd.DataFrame) -> str:
+    groups = [
+        f"{family} ({counted(rows['model'].nunique(), 'model')}, {_span(rows)})"
+        for family, rows in frame.groupby("family", sort=True)
+    ]
+    if len(groups) > 2 * _FEW:
+        return f"{counted(frame['model'].nunique(), 'model')} of {len(groups)} families ({_span(frame)}) were"
+    return f"The family {groups[0]} was" if len(groups) == 1 else f"The families {listed(groups)} were"
+
+
+def _span(frame: pd.DataFrame) -> str:
+    s = frame["non_embedding_params"].dropna()
+    if not len(s):
+        return "S unknown"
+    return f"S = {short_number(s.min())}" + (f" to {short_number(s.max())}" if s.max() > s.min() else "")
+
+
+def _texts(frame: pd.DataFrame) -> str:
+    parts = []
+    for dataset, rows in frame.groupby("dataset", sort=True):
+        tokens, documents = rows["num_tokens"].dropna(), rows["num_documents"].dropna()
+        text = f"up to {tokens.max():,}" if tokens.min() < tokens.max() else f"{tokens.max():,}" if len(tokens) else ""
+        of = f" of {counted(int(documents.max()), 'document')}" if len(documents) else ""
+        parts.append(f"{dataset} ({text} scored tokens{of})" if text else str(dataset))
+    if len(parts) <= _FEW:
+        return listed(parts)
+    tokens = frame["num_tokens"].dropna()
+    each = f", up to {short_number(tokens.max())} scored tokens each" if len(tokens) else ""
+    return f"{listed(sorted(set(frame['dataset'])))}{each}"
+
+
+def _how(frame: pd.DataFrame) -> str:
+    """Precision, vocabulary and sequences; what differs between measurements is listed."""
+
+    def values(column: str) -> list[str]:
+        found = sorted(set(frame[column].dropna()))
+        return [str(value) if isinstance(value, str) else f"{value:,}" for value in found]
+
+    said = []
+    if precision := values("dtype"):
+        said.append(f"precision {listed(precision)}")
+    if vocabularies := values("vocab_size"):
+        said.append(f"|V| = {listed(vocabularies[:_FEW])}")
+    if rules := values("sequence"):
+        lengths = values("seq_len")
+        said.append(f"sequence rule {listed(rules)}" + (f" at {listed(lengths[:_FEW])} tokens" if lengths else ""))
+    text = "; ".join(said)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
