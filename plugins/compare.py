@@ -192,11 +192,11 @@ class Compare(Analyzer):
         report.notes[:0] = self._sentences(summary, laws)
         report.notes += self._caveats(models)
         mine = summary[summary["metric"] == self._label]
+        better, apart = mine[["A better", "B better"]].sum().sum(), mine[["families", "exponents"]].eq("differ").sum()
         report.headline = (
-            f"{self._label} of the models differs on these texts in {int(mine[['A better', 'B better']].sum().sum())} of "
-            f"{counted(int(mine['pairs'].sum()), 'pair')} of equal S; of {counted(len(mine), 'comparison')} of families "
-            f"or datasets, the laws lie apart in {int((mine['families'] == 'differ').sum())} and the exponents differ in "
-            f"{int((mine['exponents'] == 'differ').sum())}"
+            f"{self._label} of the models differs on these texts in {better} of {counted(mine['pairs'].sum(), 'pair')} "
+            f"of equal S; of {counted(len(mine), 'comparison')} of families or datasets, the laws lie apart in "
+            f"{apart['families']} and the exponents differ in {apart['exponents']}"
         )
         return report
 
@@ -239,7 +239,9 @@ class Compare(Analyzer):
         labels = _labels(a, b)
         found = list(self._same_size(a, b))
         if not found:
-            notes.append(f"{labels['A']} and {labels['B']} have no two models of equal S (within a factor of {self.within:g}).")
+            notes.append(
+                f"{labels['A']} and {labels['B']} have no two models of equal S (within a factor of {self.within:g})."
+            )
         for i, j in found:
             keys = labels | {"model_A": a.model(i), "model_B": b.model(j)}
             keys |= {"S_A": float(a.family.s[i]), "S_B": float(b.family.s[j])}
