@@ -191,13 +191,7 @@ class Compare(Analyzer):
         self._draw(report, models)
         report.notes[:0] = self._sentences(summary, laws)
         report.notes += self._caveats(models)
-        mine = summary[summary["metric"] == self._label]
-        better, apart = mine[["A better", "B better"]].sum().sum(), mine[["families", "exponents"]].eq("differ").sum()
-        report.headline = (
-            f"{self._label} of the models differs on these texts in {better} of {counted(mine['pairs'].sum(), 'pair')} "
-            f"of equal S; of {counted(len(mine), 'comparison')} of families or datasets, the laws lie apart in "
-            f"{apart['families']} and the exponents differ in {apart['exponents']}"
-        )
+        report.headline = self._headline(summary[summary["metric"] == self._label])
         return report
 
     def _sides(self, runs: Runs, notes: list[str]) -> list[Side]:
@@ -331,6 +325,15 @@ class Compare(Analyzer):
                 row[name] = "no laws" if np.isnan(p) else "differ" if p < size else "undecided"
             rows.append(row)
         return pd.DataFrame(rows)
+
+    def _headline(self, mine: pd.DataFrame) -> str:
+        sure, pairs = int(mine["A better"].sum() + mine["B better"].sum()), int(mine["pairs"].sum())
+        apart, steeper = (int((mine[name] == "differ").sum()) for name in ("families", "exponents"))
+        return (
+            f"{self._label} of the models differs on these texts in {sure} of {counted(pairs, 'pair')} of equal S; of "
+            f"{counted(len(mine), 'comparison')} of families or datasets, the laws lie apart in {apart} and the "
+            f"exponents differ in {steeper}"
+        )
 
     def _sentences(self, summary: pd.DataFrame, laws: pd.DataFrame) -> Iterator[str]:
         for found in summary[summary["metric"] == self._label].to_dict("records"):
