@@ -6,29 +6,19 @@ import os
 import sys
 from importlib import import_module
 
-from rbptrack.console import complain
-from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.commands.catalogue import COMMANDS
+from rbptrack.console import complain, hush
+from rbptrack.errors import BadInput, RbptrackError, nearest, unknown
 from rbptrack.version import __version__
 
-# Command -> its module in rbptrack/commands, which has `main(arguments) -> exit code`; without a command: measure.
-COMMANDS = {
-    "measure": "measure",
-    "plan": "plan",
-    "analyze": "analyze",
-    "report": "report",
-    "ui": "ui",
-    "sync": "sync",
-    "export": "export",
-    "import": "import_",
-    "plugins": "plugins",
-    "bench": "bench",
-    "cache": "cache",
-}
+_QUIET = ("-q", "--quiet")
 
 
 def main() -> int:
     """Run a command; returns the exit code: 0, 1 for a failure, 2 for bad input."""
-    arguments = sys.argv[1:]
+    arguments = [word for word in sys.argv[1:] if word not in _QUIET]
+    if len(arguments) < len(sys.argv) - 1:
+        hush()
     if arguments[:1] in (["--version"], ["version"]):
         print(f"rbptrack {__version__}")
         return 0
@@ -46,21 +36,36 @@ def main() -> int:
         complain(str(error))
         return 2 if isinstance(error, BadInput) else 1
     except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # the reader of our output has gone: `rbptrack list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 def _dispatch(arguments: list[str]) -> int:
     if arguments and arguments[0] in COMMANDS:
-        name, arguments = COMMANDS[arguments[0]], arguments[1:]
+        name, arguments = arguments[0], arguments[1:]
+    elif arguments[:1] in (["-h"], ["--help"]):
+        name, arguments = "help", []
     elif arguments and "=" not in arguments[0] and not arguments[0].startswith("-"):
-        raise BadInput(
-            f"no command {arguments[0]}. Commands: {', '.join(COMMANDS)}; without one it measures: "
-            "python -m rbptrack -m 'model=nano/*' dataset=stdlib,pydocs"
-        )
+        raise _no_command(arguments[0])
     else:
         name = "measure"
-    module = import_module(f"rbptrack.commands.{name}")  # only what the command needs is imported
+    module = import_module(f"rbptrack.commands.{COMMANDS[name].module}")  # only what the command needs is imported
     return int(module.main(arguments))
+
+
+def _no_command(word: str) -> BadInput:
+    """The error for a first word that is no command; it may be a model or a dataset without its key."""
+    if "/" in word or (not nearest(word, COMMANDS) and word.isidentifier()):
+        from rbptrack.config.compose import Composer
+
+        composer = Composer("config", [])
+        for key in ("model", "dataset"):
+            if near := nearest(word, composer.options(key), most=1):
+                return BadInput(f"no command {word}. Did you mean {key}={near[0]}?")
+    return unknown("command", word, COMMANDS, label="Commands", most=len(COMMANDS))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,15 @@
 """The errors that people see: one or two lines, without a traceback."""
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
+
+_MOST_LISTED = 12  # names in an error
+_ALIKE = 0.6  # of two spellings: the least share of letters in common that makes a suggestion
+_SHORT, _ALIKE_SHORT = 3, 0.65  # words of so few letters are alike by chance
+_MARGIN = 0.12  # how much less alike than the nearest name another suggestion may be
+_PREFIX = 3  # letters that a beginning of a name must have to stand for it
 
 
 class RbptrackError(Exception):
@@ -21,10 +28,38 @@ class MeasurementError(RbptrackError):
     """A measurement that had begun could not be finished."""
 
 
-def unknown(what: str, given: object, options: Iterable[str], *, label: str = "Options") -> BadInput:
-    """The error for a name that does not exist, with the names that do."""
-    listed = ", ".join(options) or "none"
-    return BadInput(f"no {what} matches {given}. {label}: {listed}")
+def unknown(
+    what: str, given: object, options: Iterable[str], *, label: str = "Options", most: int = _MOST_LISTED
+) -> BadInput:
+    """The error for a name that does not exist: the names nearest to it first, then those that there are."""
+    listed = list(options)
+    near = nearest(str(given), listed)
+    meant = f" Did you mean {' or '.join(near)}?" if near else ""
+    return BadInput(f"no {what} matches {given}.{meant} {label}: {shortened(listed, most=most) or 'none'}")
+
+
+def nearest(given: str, options: Iterable[str], *, most: int = 3) -> list[str]:
+    """The names that are spelled most alike, the nearest first; those that are clearly farther than it left out."""
+    by_lower = {name.lower(): name for name in options}
+    word = given.lower().strip()
+    if word in by_lower:
+        return [by_lower[word]]
+    close = get_close_matches(word, by_lower, n=most, cutoff=_ALIKE if len(word) > _SHORT else _ALIKE_SHORT)
+    best = max((_likeness(word, name) for name in close), default=0.0)
+    found = [name for name in close if _likeness(word, name) >= best - _MARGIN]
+    begun = [name for name in by_lower if len(word) >= _PREFIX and name.startswith(word)]
+    return [by_lower[name] for name in dict.fromkeys([*found, *begun])][:most]
+
+
+def _likeness(one: str, other: str) -> float:
+    return SequenceMatcher(None, other, one).ratio()
+
+
+def shortened(names: Sequence[str], *, most: int = _MOST_LISTED) -> str:
+    """The names, separated by commas; of a long list the first, and how many more there are."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[: most - 2])} and {len(names) - most + 2} more"
 
 
 def disk_trouble(error: Exception, folder: Path) -> RbptrackError | None:

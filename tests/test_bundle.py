@@ -127,7 +127,7 @@ def test_bad_arguments(measured: Path, elsewhere: Path) -> None:
         (export, ["out=b.tar"], "must end in .zip"),
         (export, ["out=there.zip"], "exists already"),
         (export, ["out=no/b.zip"], "no folder"),
-        (export, ["out=b.zip", uri(measured), "dataset=wiki"], "no measurement has dataset=wiki; the store has two"),
+        (export, ["out=b.zip", uri(measured), "dataset=wiki"], "no measurement has dataset=wiki. The store has two"),
         (export, [], "out"),
         (import_, [], "what to import"),
         (import_, ["nowhere.zip"], "no such file or folder"),

@@ -11,30 +11,55 @@ from rbptrack.__main__ import COMMANDS
 from rbptrack.errors import BadInput
 from tests.conftest import Program
 
-WITH_OPTIONS = ("ui", "sync", "export", "import", "plugins", "bench", "cache")
+WITH_OPTIONS = ("ui", "sync", "export", "import", "plugins", "bench", "cache", "list", "show")
 
 
 def run(command: str, *arguments: str) -> int:
-    return int(import_module(f"rbptrack.commands.{COMMANDS[command]}").main(list(arguments)))
+    return int(import_module(f"rbptrack.commands.{COMMANDS[command].module}").main(list(arguments)))
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
-@pytest.mark.parametrize("command", [*WITH_OPTIONS, "plan"])
-def test_help(command: str, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also beside other words, and without doing anything."""
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help(command: str, flag: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also beside other words, and without doing anything; sentences as wide as the terminal."""
+    monkeypatch.setenv("COLUMNS", "60")
     assert run(command, "nonsense=1", flag) == 0
     shown = capsys.readouterr().out
-    assert f"python -m rbptrack {command}" in shown
-    assert all(len(line) <= 100 for line in shown.splitlines())
+    assert f"python -m rbptrack {command}" in shown or "python -m rbptrack [measure]" in shown
+    to_copy = "python -m rbptrack"
+    assert all(len(line) <= 60 or to_copy in line for line in shown.splitlines() if not line.startswith("  qwen2.5"))
+
+
+def test_the_overview_has_every_command_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("help") == 0
+    lines = capsys.readouterr().out.splitlines()
+    places = {name: next(i for i, line in enumerate(lines) if line.startswith(f"  {name} ")) for name in COMMANDS}
+    assert sorted(places, key=places.__getitem__)[:3] == ["measure", "report", "ui"]
+    assert all(len(line) <= 80 for line in lines[: max(places.values()) + 1])
+    assert run("help", "export") == 0
+    assert "export out=bundle.zip" in capsys.readouterr().out
+
+
+def test_the_report_is_explained_by_its_filters_and_lists_no_models(capsys: pytest.CaptureFixture[str]) -> None:
+    run("report", "--help")
+    shown = capsys.readouterr().out
+    assert "family=NAME" in shown
+    assert "pythia/" not in shown
+
+
+def test_sizes_are_listed_in_the_order_of_size(capsys: pytest.CaptureFixture[str]) -> None:
+    run("measure", "--help")
+    assert "14m 31m 70m 160m 410m 1b 1.4b 2.8b 6.9b 12b" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", WITH_OPTIONS)
 def test_a_wrong_option_shows_the_right_ones(command: str) -> None:
     with pytest.raises(BadInput) as refused:
         run(command, "nonsense=1")
-    reason, usage = str(refused.value).splitlines()
-    assert "nonsense" in reason
-    assert usage.startswith(f"python -m rbptrack {command}")
+    reason, options = str(refused.value).splitlines()
+    assert reason.startswith("no option nonsense.")
+    assert options.startswith("Options: ")
+    assert options.endswith(f"python -m rbptrack help {command}")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +69,11 @@ def test_a_wrong_option_shows_the_right_ones(command: str) -> None:
         (("sync", "moved=perhaps"), "Value 'perhaps'"),
         (("plan", "output=pdf"), "output=pdf: expected table or csv"),
         (("cache", "empty"), "cache empty: expected nothing, or clear"),
-        (("export",), "out"),
+        (("export",), "out=... is missing"),
+        (("import",), "what to import"),
+        (("show",), "which measurement"),
+        (("list", "k=0"), "k must be 1 or more; got 0"),
+        (("list", "format=tabel"), r"format=tabel: no such value. Did you mean table\? Options: table, csv"),
     ],
     ids=" ".join,
 )
@@ -60,5 +89,5 @@ def test_measure_is_a_command_like_the_others(program: Program, tmp_path: Path) 
     assert named.stdout == plain.stdout
     assert "size: 6k" in named.stdout
     shown = program("measure", "-h", cwd=tmp_path).stdout
-    assert "python -m rbptrack -m 'model=nano/*'" in shown
+    assert "python -m rbptrack 'model=nano/*'" in shown
     assert list(tmp_path.iterdir()) == []

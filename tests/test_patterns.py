@@ -61,9 +61,14 @@ def test_what_is_not_ours_is_left_to_hydra() -> None:
     ("argument", "words"),
     [
         ("model=pythia/700m", ["no model matches pythia/700m", "Sizes of pythia: 14m, 31m", "6.9b, 12b"]),
-        ("model=phi/*", ["no model matches phi/*", "pythia/{14m,31m", "gpt2/{small,medium,large,xl}"]),
+        (
+            "model=phi/*",
+            ["no model matches phi/*. Did you mean 'pythia/*'? Options: hf, 'deep/er/*', 'gpt2/*', 'pythia/*'"],
+        ),
         ("dataset=wikipedia", ["no dataset matches wikipedia", "humaneval, stdlib, wiki"]),
-        ("model=pythia", ["Sizes of pythia"]),
+        ("model=pythia", ["'model=pythia/*' takes every size", "Sizes of pythia: 14m, 31m, 70m"]),
+        ("model=pithya/70m", ["Did you mean pythia/70m?"]),
+        ("model=pythai/*", ["Did you mean 'pythia/*'?"]),
         ("model=", ["model="]),
     ],
 )

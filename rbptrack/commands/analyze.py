@@ -4,23 +4,68 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
-from rbptrack.analysis.contract import Analyzer
+from rbptrack.analysis.contract import Analyzer, question
 from rbptrack.commands.runner import HydraCommand, load_plugins
+from rbptrack.commands.usage import FILTER_OPTIONS, FILTERS_IN_WORDS, STORE_OPTIONS, Help, entries
 from rbptrack.config.compose import Request
+from rbptrack.config.keys import no_option
 from rbptrack.config.paths import plugin_folders
+from rbptrack.config.patterns import match, split_list
 from rbptrack.config.schema import FILTERS, AnalyzeConfig
-from rbptrack.console import complain, say
+from rbptrack.console import complain, program, say
 from rbptrack.errors import RbptrackError
+from rbptrack.reporting.discovery import Plugins
 from rbptrack.reporting.runner import analyze
 from rbptrack.reporting.terminal import show
 from rbptrack.tracking import Connection, Reader, Writer
 
+DEFAULT = "power_law"
+"""The analyzer of conf/analyze.yaml."""
+
+HELP = Help(
+    "analyze analyzer=NAME [analyzer.OPTION=VALUE ...] [FILTERS]",
+    f"""Runs an analyzer over the measurements in the tracking store, prints its table and sentences, and logs its
+    figures and tables. Nothing is measured. {FILTERS_IN_WORDS}""",
+    {
+        "analyzer=NAME,...": "below is what there is",
+        "analyzer.OPTION=VALUE": "an option of the analyzer; rbptrack plugins lists them",
+        **FILTER_OPTIONS,
+        **STORE_OPTIONS,
+        "plugins.path=FOLDER,...": "more folders of analyzers",
+    },
+    {
+        "analyze analyzer=power_law": "the law in size, of everything that was measured",
+        "analyze analyzer=power_law 'analyzer.ks=[1,10]' family=nano": "of one family, with an option",
+    },
+)
+
+
+def show_help(arguments: Sequence[str]) -> None:
+    """What `-h` shows: the options, and every analyzer in a line."""
+    HELP.show()
+    found = load_plugins(plugin_folders(arguments)).analyzers
+    entries("Analyzers", {name: question(found[name]) for name in sorted(found)})
+
 
 def _read(arguments: Sequence[str]) -> Request:
-    load_plugins(plugin_folders(arguments)).register()  # they are options of the group analyzer
+    plugins = load_plugins(plugin_folders(arguments))
+    plugins.register()  # they are options of the group analyzer
+    _check_options(arguments, plugins)
     return Request.read("analyze", arguments, groups=("analyzer",), lists=FILTERS)
+
+
+def _check_options(arguments: Sequence[str], plugins: Plugins) -> None:
+    """BadInput for an option that none of the analyzers asked for has."""
+    asked = next((a.partition("=")[2] for a in arguments if a.startswith("analyzer=")), DEFAULT)
+    chosen = {name for pattern in split_list(asked) for name in match(pattern, list(plugins.analyzers))}
+    known = [f"analyzer.{f.name}" for name in sorted(chosen) for f in fields(plugins.analyzers[name])]
+    for word in arguments:
+        key = word.partition("=")[0].lstrip("+~")
+        if chosen and key.startswith("analyzer.") and ".".join(key.split(".")[:2]) not in known:
+            raise no_option(key, known, shown=known, more=f"{program()} plugins")
 
 
 def _analyze(request: Request) -> int:
@@ -50,4 +95,4 @@ def _run(config: AnalyzeConfig) -> None:
     say(f"report   {reader.artifact_uri(run_id)}/report.html")
 
 
-main = HydraCommand(_read, _analyze)
+main = HydraCommand(_read, _analyze, show_help)

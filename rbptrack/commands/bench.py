@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,9 +13,10 @@ from omegaconf import OmegaConf
 from rbptrack.bench.shapes import SHAPES
 from rbptrack.bench.subjects import configured, load, make
 from rbptrack.commands.runner import OptionsCommand
+from rbptrack.commands.usage import Help
 from rbptrack.config.patterns import split_list
 from rbptrack.config.schema import Dtype, EngineConfig, ModelConfig
-from rbptrack.console import WIDTH, say, table
+from rbptrack.console import say, table
 from rbptrack.errors import BadInput, unknown
 from rbptrack.sweep.resolve import Resolver
 
@@ -57,27 +57,44 @@ class PrecisionConfig:
     out: str = ""
 
 
-USAGE = f"""python -m rbptrack bench [model=pythia-14m,pythia-70m] [tokens=16384] [seq_len=512] [rounds=3]
-                         [ways=bare,plain,ours] [dtype=float32] [tf32=false] [device=auto]
-                         [vocabulary=0] [engine.threads=0] [engine.batch_tokens=0]
-                         [engine.chunk_tokens=0] [out=FILE.json]
-python -m rbptrack bench model=nano/2m dataset=stdlib        a configured model on a dataset
-python -m rbptrack bench precision [model=nano/*] [dataset=stdlib] [tokens=16384] [out=FILE.json]
+HELP = Help(
+    "bench [precision] [model=...] [OPTIONS]",
+    """Times, in one process and in turn, the bare forward pass (model(x).logits), the plain way (full logits,
+    log_softmax, compare) and ours, on the same batches: medians over rounds, after one that does not count.
 
-Times, in one process and in turn, the bare forward pass (model(x).logits), the plain way (full
-logits, log_softmax, compare) and ours, on the same batches: medians over rounds, after one that
-does not count. A name with a slash is a model config and needs a dataset; any other is a published
-shape with random weights, on random documents of 16 to seq_len tokens, without a network:
-{textwrap.fill(", ".join(SHAPES), WIDTH - 1)}.
+    A model with a slash is a configured one and needs a dataset. Any other is a published shape with random weights, on
+    random documents of 16 to seq_len tokens, without a network: """
+    + ", ".join(SHAPES)
+    + """.
 
-precision: how far ranks, RBP_k, CE and ties move for half-precision weights, bfloat16 logits, TF32."""
+    bench precision: how far ranks, RBP_k, CE and ties move for half-precision weights, bfloat16 logits and TF32.""",
+    {
+        "model=NAME,...": "pythia-14m,pythia-70m; of precision: 'nano/*'",
+        "dataset=NAME": "what a configured model reads",
+        "tokens=16384": "how many tokens",
+        "seq_len=512": "tokens that the model sees together",
+        "vocabulary=N": "another vocabulary than the shape's",
+        "rounds=3": "how often each way is timed",
+        "ways=bare,plain,ours": "which ways",
+        "dtype=float32": "or bfloat16, float16",
+        "tf32=false": "round the factors of products, on CUDA",
+        "device=auto": "or cpu, cuda:1",
+        "engine.threads=0": "and the other options of engine: 0 is the engine's own choice",
+        "out=FILE.json": "write the figures, too",
+    },
+    {
+        "bench": "two published shapes",
+        "bench model=nano/2m dataset=stdlib": "a configured model on a dataset",
+        "bench precision 'model=nano/*'": "what precision changes",
+    },
+)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run a bench; returns exit code 0; raises BadInput for exit code 2."""
     if list(arguments[:1]) == ["precision"]:
-        return OptionsCommand(PrecisionConfig, USAGE, _precision)(arguments[1:])
-    return OptionsCommand(BenchConfig, USAGE, _speed)(arguments)
+        return OptionsCommand("bench", PrecisionConfig, HELP, _precision)(arguments[1:])
+    return OptionsCommand("bench", BenchConfig, HELP, _speed)(arguments)
 
 
 def _check(config: BenchConfig | PrecisionConfig) -> None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rbptrack.commands.runner import OptionsCommand
+from rbptrack.commands.usage import Help
 from rbptrack.console import compact_bytes, say
 from rbptrack.errors import BadInput
 from rbptrack.sources import cache
 
-USAGE = """python -m rbptrack cache [clear]
+HELP = Help(
+    "cache [clear]",
+    """Shows where the cache is and how large; clear removes what rbptrack has put there, and nothing else.
 
-Shows where the cache is and how large; clear removes what rbptrack has put there, and nothing
-else. It holds selected texts of hub datasets (documents), tokenised corpora (tokens) and the
-commits that revisions stood for, in the folder RBPTRACK_CACHE, or else in the system's place for
-caches. Everything in it is made again when it is needed. Weights are in the hub's own cache:
-hf cache ls, hf cache rm."""
+    It holds selected texts of hub datasets (documents), tokenised corpora (tokens) and the commits that revisions stood
+    for, in the folder RBPTRACK_CACHE, or else in the system's place for caches. Everything in it is made again when it
+    is needed. Weights are in the hub's own cache: hf cache ls, hf cache rm.""",
+    examples={"cache": "where it is, and how large", "cache clear": "remove it"},
+)
 
 
 @dataclass
@@ -42,4 +45,4 @@ def _cache(config: CacheConfig) -> int:
     return 0
 
 
-main = OptionsCommand(CacheConfig, USAGE, _cache, bare_word="action")
+main = OptionsCommand("cache", CacheConfig, HELP, _cache, bare_word="action")

@@ -8,18 +8,25 @@ from pathlib import Path
 from omegaconf import MISSING
 
 from rbptrack.commands.runner import OptionsCommand
+from rbptrack.commands.usage import FILTER_OPTIONS, STORE_OPTIONS, Help
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console import compact_bytes, say
 from rbptrack.errors import BadInput
 from rbptrack.exchange import bundle
 from rbptrack.tracking import Connection, Reader
 
-USAGE = """python -m rbptrack export out=bundle.zip [family=...] [size=...] [dataset=...] [sweep=...]
-
-Writes measurements into one file that `python -m rbptrack import` reads into any other store, with
-the same fingerprints and numbers: whoever gets it can analyse them without a model. Filters take
-lists and patterns. Token ids are left out, because the text can be read from them; tokens=true
-keeps them. Also: [tokens=true] [tracking.uri=...] [tracking.experiment=...]"""
+HELP = Help(
+    "export out=bundle.zip [FILTERS]",
+    """Writes measurements into one file that `rbptrack import` reads into any other store, with the same fingerprints
+    and numbers: whoever gets it can analyse them without a model.""",
+    {
+        "out=FILE.zip": "the file to write; it must not exist yet",
+        "tokens=true": "keep the ids of the tokens, from which the text can be read; they are left out otherwise",
+        **FILTER_OPTIONS,
+        **STORE_OPTIONS,
+    },
+    {"export out=nano.zip family=nano": "all measurements of one family"},
+)
 
 
 @dataclass
@@ -48,4 +55,4 @@ def _export(config: ExportConfig) -> int:
     return 0
 
 
-main = OptionsCommand(ExportConfig, USAGE, _export, lists=FILTERS)
+main = OptionsCommand("export", ExportConfig, HELP, _export, lists=FILTERS)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rbptrack.commands.runner import OptionsCommand
+from rbptrack.commands.usage import STORE_OPTIONS, Help
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.console import say
+from rbptrack.console import program, say
 from rbptrack.errors import BadInput
 from rbptrack.exchange import authors, bundle, tables
 from rbptrack.exchange.imported import KnownModels
@@ -18,19 +19,24 @@ from rbptrack.tracking import Connection, Reader, Writer
 from rbptrack.tracking.record import RANKS, Record
 from rbptrack.tracking.schema import MeasurementParams, Metric, Tag
 
-USAGE = """python -m rbptrack import PATH [sizes=sizes.csv] [vocab_size=N] [tracking.uri=...]
+HELP = Help(
+    "import PATH [sizes=sizes.csv] [vocab_size=N]",
+    """Reads measurements of others into the store. What the store holds already is skipped; what a source lacks stays
+    missing, and analyzers leave it out.
 
-PATH is one of
-  bundle.zip             what `python -m rbptrack export` wrote: same fingerprints, same numbers
-  results.csv, .parquet  a row per measurement: model, dataset, ce and rbp_<k>, and where known
-                         family, size, non_embedding_params, num_tokens, vocab_size, seq_len and
-                         <metric>_se
-  FOLDER                 what the paper's authors' code writes:
-                         <dataset>/<org>/<model>/top<k>/metrics.json;
-                         sizes: a CSV with model,non_embedding_params, which those files lack;
-                         vocab_size: |V|, with which ranks.json becomes a rank table
-What the store holds already is skipped. What a source lacks stays missing, and analyzers leave it
-out."""
+    PATH is a bundle.zip that `rbptrack export` wrote: the same fingerprints, the same numbers.
+
+    Or it is a results.csv or .parquet with a row per measurement: model, dataset, ce and rbp_<k>, and where known
+    family, size, non_embedding_params, num_tokens, vocab_size, seq_len and <metric>_se.
+
+    Or it is a folder that the paper's authors' code wrote: <dataset>/<org>/<model>/top<k>/metrics.json.""",
+    {
+        "sizes=FILE.csv": "for a folder: model,non_embedding_params, which its files lack",
+        "vocab_size=N": "for a folder: |V|, with which ranks.json becomes a rank table",
+        **STORE_OPTIONS,
+    },
+    {"import nano.zip": "read a bundle", "import results.csv": "read a table"},
+)
 
 
 @dataclass
@@ -45,7 +51,7 @@ class ImportConfig:
 
 def _import(config: ImportConfig) -> int:
     if not config.path:
-        raise BadInput(f"what to import?\n{USAGE.splitlines()[0]}")
+        raise BadInput(f"what to import? {program()} {HELP.synopsis}")
     path = Path(config.path).expanduser()
     if not path.exists():
         raise BadInput(f"{path}: no such file or folder")
@@ -100,4 +106,4 @@ class _Importer:
             say(f"{self._without_ranks} without ranks: analyzers that need them leave these out")
 
 
-main = OptionsCommand(ImportConfig, USAGE, _import, bare_word="path")
+main = OptionsCommand("import", ImportConfig, HELP, _import, bare_word="path")

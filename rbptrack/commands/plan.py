@@ -12,6 +12,7 @@ from functools import partial
 from rich.markup import escape
 
 from rbptrack.commands.runner import HydraCommand
+from rbptrack.commands.usage import Help
 from rbptrack.config.compose import Request, measuring, sweep_of
 from rbptrack.console import compact, compact_bytes, console, say, table
 from rbptrack.errors import BadInput
@@ -19,26 +20,30 @@ from rbptrack.sweep.plan import COLUMNS, Plan, plan
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.tracking import Connection, Reader
 
-USAGE = """\
-python -m rbptrack plan [output=table|csv] and the same words as for measuring
+HELP = Help(
+    "plan [output=table|csv] and the words of measure",
+    """Says what a sweep would cost, before anything is measured and without weights.
 
-  python -m rbptrack plan -m 'model=pythia/*' dataset=wiki,humaneval
-  python -m rbptrack plan -m 'model=qwen2.5/*' dataset=wiki model.dtype=bfloat16
-  python -m rbptrack plan -m 'model=nano/*' dataset=stdlib output=csv > plan.csv
+    S and total parameters are counted from the architecture. Documents and tokens are exact where the texts were
+    tokenised before, else estimated (~). FLOPs: (2 S + 2 d |V|) per token that the model reads. Memory: weights, one
+    sequence's activations and scoring, against what the device has free now. Download: weights that are not cached yet.
 
-Says what a sweep would cost, before anything is measured and without weights. S and total
-parameters are counted from the architecture. Documents and tokens are exact where the texts were
-tokenised before, else estimated (~). FLOPs: (2 S + 2 d |V|) per token that the model reads.
-Memory: weights, one sequence's activations and scoring, against what the device has free now.
-Download: weights that are not cached yet."""
+    The exit code is 1 if a cell cannot be measured.""",
+    {"output=csv": "all figures in full, as CSV"},
+    {
+        "plan 'model=pythia/*' dataset=wiki,humaneval": "a family on two datasets",
+        "plan 'model=qwen2.5/*' dataset=wiki model.dtype=bfloat16": "in half precision",
+        "plan 'model=nano/*' dataset=stdlib output=csv > plan.csv": "into a file",
+    },
+)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Plan; returns exit code 0; raises BadInput for exit code 2."""
+    """Plan; returns exit code 0, or 1 if a cell cannot be measured; raises BadInput for exit code 2."""
     output = next((a.partition("=")[2] for a in arguments if a.startswith("output=")), "table")
     if output not in ("table", "csv"):
         raise BadInput(f"output={output}: expected table or csv")
-    command = HydraCommand(measuring, partial(_plan, output=output), usage=USAGE)
+    command = HydraCommand(measuring, partial(_plan, output=output), lambda _: HELP.show())
     return command([a for a in arguments if not a.startswith("output=")])
 
 
@@ -54,7 +59,7 @@ def _plan(request: Request, *, output: str) -> int:
         sys.stdout.write(_csv(plans))
     else:
         _show(plans)
-    return 0
+    return 1 if any(p.total_params is None or p.status == "too large" for p in plans) else 0
 
 
 def _csv(plans: Sequence[Plan]) -> str:
@@ -66,7 +71,7 @@ def _csv(plans: Sequence[Plan]) -> str:
 
 
 def _show(plans: Sequence[Plan]) -> None:
-    headers = ["model", "dataset", "S", "params", "docs", "tokens", "FLOPs", "memory", "download", ""]
+    headers = ["model", "dataset", "S", "params", "docs", "tokens", "FLOPs", "memory", "download", "status"]
     rows = [
         [
             p.model,
@@ -98,7 +103,7 @@ def _show(plans: Sequence[Plan]) -> None:
             "",
         ]
     )
-    table(headers, rows)
+    table(headers, rows, first_out=["params", "FLOPs", "docs", "download", "S", "memory", "tokens"])
     free = next((p.device_bytes for p in plans if p.device_bytes), None)
     if free:
         say(f"memory free on the device: {_bytes(free)}; ~ estimated, exact once the texts were tokenised")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rbptrack.analysis.contract import Analyzer, Runs
 from rbptrack.commands.runner import HydraCommand, load_plugins
+from rbptrack.commands.usage import FILTER_OPTIONS, FILTERS_IN_WORDS, STORE_OPTIONS, Help
 from rbptrack.config.compose import Request
 from rbptrack.config.paths import plugin_folders
 from rbptrack.config.schema import FILTERS, ReportConfig
@@ -17,6 +18,24 @@ from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import Findings, analyze_all, choose
 from rbptrack.tracking import Connection, Reader, Writer
 from rbptrack.tracking.schema import analysis_tags
+
+HELP = Help(
+    "report [FILTERS] [analyzers=NAME,...] [out=FILE.html]",
+    f"""Runs every analyzer over the measurements in the tracking store and writes one page, report.html, into the
+    store. Nothing is measured. {FILTERS_IN_WORDS}""",
+    {
+        **FILTER_OPTIONS,
+        "analyzers=NAME,...": "only these analyzers (rbptrack plugins lists them)",
+        "out=FILE.html": "also write the page to this file",
+        **STORE_OPTIONS,
+        "plugins.path=FOLDER,...": "more folders of analyzers",
+    },
+    {
+        "report": "everything that was measured",
+        "report family=nano,pythia dataset=wiki": "two families on one dataset",
+        "report analyzers=power_law,noise_floor out=laws.html": "two analyses, into a file of yours",
+    },
+)
 
 
 def _read(arguments: Sequence[str]) -> Request:
@@ -66,4 +85,4 @@ def _write(
     return found, page, run_id
 
 
-main = HydraCommand(_read, _report)
+main = HydraCommand(_read, _report, lambda _: HELP.show())

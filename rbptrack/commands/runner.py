@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from rbptrack.commands.usage import HELP_FLAGS, Help, asks_for_help
+from rbptrack.config.check import wrong_value
 from rbptrack.config.compose import Request
+from rbptrack.config.keys import Keys, no_option
+from rbptrack.config.paths import unused_configs
 from rbptrack.config.patterns import lists_as_values
-from rbptrack.console import complain, say
+from rbptrack.console import complain, program
 from rbptrack.errors import BadInput
 from rbptrack.reporting.discovery import Plugins, discover
 
@@ -23,16 +27,18 @@ class OptionsCommand(Generic[T]):
     """A command with `key=value` options, such as `export`; call it with its arguments for its exit code.
 
     Attributes:
+        name: what users type.
         schema: the dataclass of the options.
-        usage: what `-h` shows; its first line follows the message about a wrong option.
+        help: what `-h` shows.
         action: does the work and returns the exit code.
         lists: options that take a list (`family=nano,pythia`), and the key of each in the schema.
         bare_word: the option that a word without `=` gives; empty: there is none.
 
     """
 
+    name: str
     schema: type[T]
-    usage: str
+    help: Help
     action: Callable[[T], int]
     lists: Mapping[str, str] = field(default_factory=dict)
     bare_word: str = ""
@@ -40,20 +46,36 @@ class OptionsCommand(Generic[T]):
     def __call__(self, arguments: Sequence[str]) -> int:
         """Run the command; returns the exit code; raises BadInput for a wrong option."""
         if asks_for_help(arguments):
-            say(self.usage)
+            self.help.show()
             return 0
         return self.action(self._parse(arguments))
 
     def _parse(self, arguments: Sequence[str]) -> T:
-        words = list(arguments)
-        if self.bare_word:
-            words = [w if "=" in w or w.startswith("-") else f"{self.bare_word}={w}" for w in words]
+        words = list(map(self._with_key, arguments))
+        known, listed = Keys.of(self.schema), self.help.keys
+        for word in words:
+            key = word.partition("=")[0]
+            if key not in known and key not in self.lists:
+                more = f"{program()} help {self.name}"
+                raise no_option(key, [*self.lists, *known.settable], shown=listed, more=more)
+        given: Any = OmegaConf.structured(self.schema)
+        for word in lists_as_values(words, self.lists):
+            try:
+                given = OmegaConf.merge(given, OmegaConf.from_dotlist([word]))
+            except OmegaConfBaseException as error:
+                raise wrong_value(word, error) from error
         try:
-            given = OmegaConf.from_dotlist(lists_as_values(words, self.lists))
-            merged = OmegaConf.merge(OmegaConf.structured(self.schema), given)
-            return OmegaConf.to_object(merged)  # type: ignore[return-value]
-        except OmegaConfBaseException as error:
-            raise BadInput(f"{str(error).splitlines()[0]}\n{self.usage.splitlines()[0]}") from error
+            return OmegaConf.to_object(given)  # type: ignore[return-value]
+        except MissingMandatoryValue as error:
+            raise BadInput(f"{error.full_key}=... is missing: {program()} {self.help.synopsis}") from error
+
+    def _with_key(self, word: str) -> str:
+        """A word as `key=value`; BadInput where it is none and the command takes no bare word."""
+        if "=" in word:
+            return word
+        if self.bare_word and not word.startswith("-"):
+            return f"{self.bare_word}={word}"
+        raise BadInput(f"{word}: expected key=value. {program()} {self.help.synopsis}")
 
 
 @dataclass(frozen=True)
@@ -63,29 +85,26 @@ class HydraCommand:
     Attributes:
         read: understands the arguments.
         action: does the work and returns the exit code.
-        usage: what `-h` shows; empty: Hydra's own help on the command's config.
+        help: shows what `-h` shows; given the arguments, because they may name more folders of configs and plugins.
 
     """
 
     read: Callable[[Sequence[str]], Request]
     action: Callable[[Request], int]
-    usage: str = ""
+    help: Callable[[Sequence[str]], None]
 
     def __call__(self, arguments: Sequence[str]) -> int:
         """Run the command, or let Hydra show what it is asked to show; returns the exit code; raises BadInput."""
-        if self.usage and asks_for_help(arguments):
-            say(self.usage)
+        if asks_for_help(arguments):
+            self.help([word for word in arguments if word not in HELP_FLAGS])
             return 0
+        for path in unused_configs():
+            complain(f"{path} is not used: a config of that name ships with rbptrack; rename yours")
         request = self.read(arguments)
         if request.only_shows:
             request.hand_to_hydra(_never_run)
             return 0
         return self.action(request)
-
-
-def asks_for_help(arguments: Sequence[str]) -> bool:
-    """Whether `-h` or `--help` is among the arguments."""
-    return bool({"-h", "--help"} & set(arguments))
 
 
 def load_plugins(folders: Sequence[str]) -> Plugins:

@@ -5,17 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rbptrack.commands.runner import OptionsCommand
+from rbptrack.commands.usage import STORE_OPTIONS, Help
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.console import say
 from rbptrack.errors import BadInput
 from rbptrack.tracking import Connection, outbox, relocate
 
-USAGE = """python -m rbptrack sync [moved=true] [tracking.uri=...] [tracking.experiment=...]
-
-Delivers the measurements that wait in mlruns/spool because their tracking store was away, each
-once, and closes the runs that a killed process left RUNNING. Every sweep does the same when it
-starts. moved=true repairs a local store whose folder was moved or renamed, so that its runs find
-their artifacts again."""
+HELP = Help(
+    "sync [moved=true]",
+    """Delivers the measurements that wait in mlruns/spool because their tracking store was away, each once, and closes
+    the runs that a killed process left RUNNING. Every sweep does the same when it starts.""",
+    {
+        "moved=true": "repair a local store whose folder was moved or renamed, so that its runs find their artifacts",
+        **STORE_OPTIONS,
+    },
+)
 
 
 @dataclass
@@ -40,4 +44,4 @@ def _sync(config: SyncConfig) -> int:
     return 1 if left else 0
 
 
-main = OptionsCommand(SyncConfig, USAGE, _sync)
+main = OptionsCommand("sync", SyncConfig, HELP, _sync)

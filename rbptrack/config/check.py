@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -18,7 +19,7 @@ from rbptrack.config.schema import (
     SweepConfig,
     TrackingConfig,
 )
-from rbptrack.errors import BadInput
+from rbptrack.errors import BadInput, nearest
 
 _MAX_THREADS = 1024  # far more than helps, and as many as systems let a process start
 _LEAST_EVERY = 0.1  # seconds between two reports to the tracking store
@@ -31,7 +32,7 @@ def typed(composed: DictConfig) -> Any:
     except MissingMandatoryValue as error:
         raise BadInput(f"a value is missing: {error.full_key}; give it as {error.full_key}=...") from error
     except OmegaConfBaseException as error:
-        raise BadInput(str(error).strip().splitlines()[0]) from error
+        raise wrong_value(str(error.full_key or ""), error) from error
     if isinstance(config, CellConfig):
         _check_model(config.model)
         _check_dataset(config.dataset)
@@ -45,6 +46,24 @@ def typed(composed: DictConfig) -> Any:
     if isinstance(tracking := getattr(config, "tracking", None), TrackingConfig) and not tracking.every >= _LEAST_EVERY:
         raise BadInput(f"tracking.every must be at least {_LEAST_EVERY} seconds; got {tracking.every}")
     return config
+
+
+def wrong_value(given: str, error: BaseException) -> BadInput:
+    """The error for a value of the wrong type, or one that is not among those that there are.
+
+    Args:
+        given: `model.dtype=float23`, or the key alone.
+        error: OmegaConf's.
+
+    """
+    reason = str(error).strip().splitlines()[0]
+    value = given.partition("=")[2]
+    if options := re.search(r"expected one of \[(.*)\]", reason):
+        names = options[1].replace("'", "").split(", ")
+        near = nearest(value, names)
+        meant = f" Did you mean {' or '.join(near)}?" if near else ""
+        return BadInput(f"{given}: no such value.{meant} Options: {', '.join(names)}")
+    return BadInput(f"{given}: {reason}" if given and given not in reason else reason)
 
 
 def _check_model(model: ModelConfig) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import hydra
 from hydra import compose, initialize_config_dir
@@ -25,22 +26,29 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from rbptrack.config import checkpoints, schema
-from rbptrack.config.check import typed
-from rbptrack.config.paths import conf_folder, config_packages
-from rbptrack.config.patterns import expand, lists_as_values
-from rbptrack.config.schema import Config, SweepConfig
-from rbptrack.errors import BadInput
+from rbptrack.config.check import typed, wrong_value
+from rbptrack.config.keys import Keys, no_option
+from rbptrack.config.paths import conf_folder, config_packages, working_conf
+from rbptrack.config.patterns import expand, lists_as_values, split_list
+from rbptrack.config.schema import AnalyzeConfig, Config, ReportConfig, SweepConfig
+from rbptrack.console import program
+from rbptrack.errors import BadInput, nearest, unknown
+
+_SCHEMAS = {"config": (Config, "measure"), "analyze": (AnalyzeConfig, "analyze"), "report": (ReportConfig, "report")}
+"""Of each primary config: what it composes to, and the command whose help explains its options."""
 
 # Nobody sweeps over these: `a,b` is one value.
 _LISTS = ("analyzers", "dataset.files", "dataset.fields", "launch.setup")
 
 
 class InstalledConfigs(SearchPathPlugin):
-    """Training checkpoints, and the configs that installed packages offer, after those that ship with rbptrack."""
+    """After the configs that ship with rbptrack: checkpoints, the working folder's `conf/`, installed packages'."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """Called by Hydra whenever it makes a search path."""
         search_path.append(provider="rbptrack", path="checkpoints://")
+        if own := working_conf():
+            search_path.append(provider="working folder", path=own.absolute().as_uri())
         for package in config_packages()[0]:
             search_path.append(provider=package, path=f"pkg://{package}")
 
@@ -63,6 +71,8 @@ class Composer:
         self.config_name = config_name
         self._path = [a for a in arguments if a.startswith("hydra.searchpath=")]
         extra = parse_flags(arguments)[0].config_dir
+        if extra and not Path(extra).is_dir():
+            raise BadInput(f"--config-dir {extra}: no such folder")
         if extra and not self._path:
             self._path = [f"hydra.searchpath=[{Path(extra).absolute().as_uri()}]"]
         self._options: dict[str, list[str]] = {}
@@ -75,14 +85,18 @@ class Composer:
             self._options[group] += checkpoints.names() if group == "model" else ()
         return self._options[group]
 
-    def _walk(self, group: str, prefix: str) -> list[str]:
+    def groups(self) -> list[str]:
+        """The config groups that the command line can choose from, `hydra` and those below it left out."""
+        with _initialized():
+            return [name for name in self._listed("", ObjectType.GROUP) if name != "hydra"]
+
+    def _listed(self, group: str, kind: ObjectType) -> list[str]:
         loader = GlobalHydra.instance().config_loader()
+        return loader.get_group_options(group, kind, config_name=self.config_name, overrides=list(self._path))
 
-        def listed(kind: ObjectType) -> list[str]:
-            return loader.get_group_options(group, kind, config_name=self.config_name, overrides=list(self._path))
-
-        names = [prefix + name for name in listed(ObjectType.CONFIG)]
-        for folder in listed(ObjectType.GROUP):
+    def _walk(self, group: str, prefix: str) -> list[str]:
+        names = [prefix + name for name in self._listed(group, ObjectType.CONFIG)]
+        for folder in self._listed(group, ObjectType.GROUP):
             names += self._walk(f"{group}/{folder}", f"{prefix}{folder}/")
         return names
 
@@ -93,6 +107,8 @@ class Composer:
             try:
                 return compose(self.config_name, overrides=[*overrides, *extra])
             except (HydraException, OmegaConfBaseException) as error:
+                if (of := re.match("Error merging override (.*)", str(error))) and error.__cause__ is not None:
+                    raise wrong_value(of[1], error.__cause__) from error
                 raise BadInput(_short(error)) from error
 
     def compose_typed(self, overrides: Sequence[str]) -> Any:
@@ -110,6 +126,7 @@ class Request:
         words: their words, `--multirun` among them where the overrides sweep.
         overrides: the overrides, patterns expanded.
         multirun: whether they make a sweep.
+        typed: the command line as it was given.
 
     """
 
@@ -118,6 +135,7 @@ class Request:
     words: list[str]
     overrides: list[str]
     multirun: bool
+    typed: list[str]
 
     @classmethod
     def read(
@@ -137,13 +155,14 @@ class Request:
         """
         composer = Composer(config_name, arguments)
         flags, words, overrides = parse_flags(arguments)
+        _check_keys(overrides, composer, groups, lists)
         overrides = expand(overrides, groups=groups, options=composer.options)
         overrides = lists_as_values([_k_group(o, composer) for o in overrides], lists)
         sweeps = any(o.is_sweep_override() for o in _parsed(overrides))
         if sweeps and not flags.multirun:
             words.append("--multirun")
         multirun = bool(flags.multirun or sweeps or "hydra.mode=MULTIRUN" in overrides)
-        return cls(composer, flags, words, overrides, multirun)
+        return cls(composer, flags, words, overrides, multirun, list(arguments))
 
     @property
     def only_shows(self) -> bool:
@@ -196,6 +215,53 @@ def sweep_of(request: Request) -> tuple[SweepConfig, list[Config]]:
     return settings, configs
 
 
+def _check_keys(
+    overrides: Sequence[str], composer: Composer, chosen_by: Sequence[str], lists: Mapping[str, str]
+) -> None:
+    """BadInput for an option that there is not, before Hydra proposes to add it with `+`, and for an unknown choice."""
+    schema, command = _SCHEMAS[composer.config_name]
+    keys = Keys.of(schema)
+    groups = composer.groups() if composer.config_name == "config" else list(chosen_by)
+    known = [*groups, *lists, *keys.settable]
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        key = key.lstrip("+~").strip()
+        if not equals and not override.startswith("~"):
+            raise _no_value(override, composer, groups, known)
+        if key.startswith(("hydra.", "hydra/")) or "@" in key or "/" in key:
+            _refuse_folders(key)
+        elif key not in keys and key not in known:
+            shown = [name for name in known if "." not in name]
+            raise no_option(key, known, shown=shown, more=f"{program()} help {command}")
+        elif key in groups and key not in (*chosen_by, "k") and value != "null" and "(" not in value:
+            for name in split_list(value):
+                if name not in composer.options(key):
+                    raise unknown(key, name, composer.options(key))
+
+
+def _no_value(word: str, composer: Composer, groups: Sequence[str], keys: Sequence[str]) -> BadInput:
+    """The error for a word without `=`; it may be a key without its value, or a name whose key is missing."""
+    if word in keys:
+        return BadInput(f"{word}: expected {word}=...")
+    for group in groups:
+        if near := nearest(word, composer.options(group), most=1):
+            return BadInput(f"{word}: expected key=value. Did you mean {group}={near[0]}?")
+    near = nearest(word, keys, most=1)
+    return BadInput(f"{word}: expected key=value, such as {near[0] if near else keys[0]}=...")
+
+
+_OWN_FOLDERS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.output_subdir", "hydra.job.chdir")
+
+
+def _refuse_folders(key: str) -> None:
+    """A sweep finds its cells' outcomes where it had Hydra leave them; results go to the tracking store."""
+    if key in _OWN_FOLDERS:
+        raise BadInput(
+            f"{key} cannot be set: what Hydra writes of a sweep lies in mlruns/hydra, where the sweep reads it again. "
+            "tracking.uri=... says where results go"
+        )
+
+
 def _k_group(argument: str, composer: Composer) -> str:
     """`k=1,10` is a list of k; `k=paper` a named list."""
     key, _, value = argument.partition("=")
@@ -203,8 +269,10 @@ def _k_group(argument: str, composer: Composer) -> str:
         return argument
     parts = value.strip("[]").split(",")
     if not all(part.strip().lstrip("-").isdigit() for part in parts):
+        near = nearest(value, composer.options("k"))
+        meant = f" Did you mean k={near[0]}?" if near else ""
         raise BadInput(
-            f"k={value}: expected numbers such as k=1,10,100 or a named list. "
+            f"k={value}: expected numbers such as k=1,10,100 or a named list.{meant} "
             f"Options: {', '.join(composer.options('k'))}"
         )
     return lists_as_values([argument], {"k": "k.values"})[0]
@@ -226,12 +294,22 @@ def parse_flags(arguments: Sequence[str]) -> tuple[Namespace, list[str], list[st
 
     Hydra takes overrides in one stretch only; flags first and overrides last is always right.
     """
-    flags = get_args_parser().parse_intermixed_args(list(arguments))
+    parser = get_args_parser()
+    known = [word for action in parser._actions for word in action.option_strings]
+    for word in arguments:
+        if word.startswith("--") and not any(flag.startswith(word.partition("=")[0]) for flag in known):
+            raise unknown("flag", word, [flag for flag in known if flag.startswith("--")], label="Flags")
+    parser.error = _flag_error  # type: ignore[method-assign]
+    flags = parser.parse_intermixed_args(list(arguments))
     overrides = list(flags.overrides)
     words = list(arguments)
     for override in overrides:
         words.remove(override)
     return flags, words, overrides
+
+
+def _flag_error(message: str) -> NoReturn:
+    raise BadInput(f"{message}; {program()} --hydra-help lists Hydra's flags")
 
 
 def _short(error: Exception) -> str:

@@ -29,6 +29,22 @@ def conf_folder() -> Path:
     return _shipped("conf")
 
 
+def working_conf() -> Path | None:
+    """The configs of the working folder, found as its plugins are: its `conf/`, unless that is the one that ships."""
+    here = Path.cwd() / "conf"
+    return here if here.is_dir() and here.resolve() != conf_folder().resolve() else None
+
+
+def unused_configs() -> list[str]:
+    """The working folder's configs that cannot be chosen, because a different one of that name ships with rbptrack."""
+    here, unused = working_conf(), list[str]()
+    for path in sorted(here.rglob("*.yaml")) if here else ():
+        shipped = conf_folder() / path.relative_to(here or path)
+        if shipped.is_file() and path.parent != here and shipped.read_bytes() != path.read_bytes():
+            unused.append(str(path.relative_to(Path.cwd())))
+    return unused
+
+
 def _shipped(name: str) -> Path:
     inside = PACKAGE / name
     return inside if inside.is_dir() else PACKAGE.parent / name

@@ -8,11 +8,13 @@ from the caller.
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from rbptrack.errors import BadInput, unknown
+from rbptrack.errors import BadInput, nearest, shortened
 
 _SUFFIX = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 _WORDS = {word: rank for rank, word in enumerate(("tiny", "small", "base", "medium", "large", "xl", "xxl"))}
 _FUNCTION = re.compile(r"[A-Za-z_]\w*\(.*\)$", re.DOTALL)
+
+_MOST_SIZES = 30  # of a family, in an error; checkpoints are more
 
 Options = Callable[[str], Sequence[str]]
 
@@ -90,25 +92,46 @@ def _resolve(group: str, element: str, names: Sequence[str]) -> list[str]:
     found = match(element, names) if "*" in element or "?" in element else []
     if found:
         return found
-    family = element.split("/")[0]
-    siblings = sorted((n for n in names if n.startswith(family + "/")), key=size_key)
+    folders = families(names)
+    family, _, leaf = element.partition("/")
+    siblings = folders.get(family, [])
+    if family and not leaf and siblings:
+        raise BadInput(
+            f"{group}={element} names a family: '{group}={family}/*' takes every size, {group}={family}/{siblings[0]} "
+            f"one. Sizes of {family}: {shortened(siblings, most=_MOST_SIZES)}"
+        )
     if siblings:
-        sizes = _some([n.removeprefix(family + "/") for n in siblings])
-        raise unknown(group, element, sizes, label=f"Sizes of {family}")
-    raise unknown(group, element, _summary(names))
+        near = [f"{family}/{size}" for size in nearest(leaf, siblings)] or nearest(element, names, most=1)
+        meant = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise BadInput(
+            f"no {group} matches {element}.{meant} Sizes of {family}: {shortened(siblings, most=_MOST_SIZES)}"
+        )
+    raise _no_name(group, element, names, folders)
 
 
-def _summary(names: Sequence[str]) -> list[str]:
-    """The names, with a folder of many sizes written as `pythia/{14m,31m,...}`."""
+def _no_name(group: str, element: str, names: Sequence[str], folders: Mapping[str, Sequence[str]]) -> BadInput:
+    """The error for a name of no folder: the nearest folder with the same rest, then what there is."""
+    family, _, leaf = element.partition("/")
+    alike = nearest(family, folders)
+    near = [f"{name}/{leaf.lower()}" for name in alike if leaf.lower() in folders[name]]
+    near = near or [f"'{name}/*'" for name in alike] or nearest(element, names)
+    meant = f" Did you mean {' or '.join(near)}?" if near else ""
+    plain = sorted((name for name in names if "/" not in name), key=size_key)
+    listed = shortened([*plain, *(f"'{folder}/*'" for folder in folders)])
+    return BadInput(f"no {group} matches {element}.{meant} Options: {listed}")
+
+
+def families(names: Sequence[str]) -> dict[str, list[str]]:
+    """Folder -> its members in the order of size: `pythia` -> 14m, 31m, ..., 12b."""
     folders: dict[str, list[str]] = {}
     for name in sorted(names, key=size_key):
         folder, slash, leaf = name.rpartition("/")
-        folders.setdefault(folder if slash else "", []).append(leaf)
-    grouped = [f"{folder}/{{{','.join(_some(leaves))}}}" for folder, leaves in sorted(folders.items()) if folder]
-    return folders.get("", []) + grouped
+        if slash:
+            folders.setdefault(folder, []).append(leaf)
+    return dict(sorted(folders.items()))
 
 
-def _some(names: Sequence[str], *, most: int = 30) -> list[str]:
+def some(names: Sequence[str], *, most: int = 30) -> list[str]:
     """The names, or the ends of a list that is too long to read."""
     return [*names[:3], "...", *names[-2:]] if len(names) > most else list(names)
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -54,14 +55,23 @@ class Findings:
     failed: int = 0
 
 
-def choose(plugins: Plugins, patterns: Sequence[str]) -> list[Analyzer]:
-    """The analyzers whose names match, with their default options; BadInput for a name that matches none."""
+def choose(plugins: Plugins, patterns: Sequence[str], *, ks: Sequence[int] = ()) -> list[Analyzer]:
+    """The analyzers whose names match, with their default options; BadInput for a name that matches none.
+
+    Args:
+        plugins: that there are.
+        patterns: over their names.
+        ks: the k that the user asked for: the law in size is fitted at these. Other analyzers need k of their own.
+
+    """
     chosen: dict[str, Analyzer] = {}
     for pattern in patterns:
         matching = [name for name in sorted(plugins.analyzers) if fnmatchcase(name, pattern)]
         if not matching and pattern != "*":
             plugins.select(pattern)  # raises, with the options
-        chosen |= {name: plugins.analyzers[name]() for name in matching}
+        for name in matching:
+            asked: dict[str, Any] = {"ks": list(ks)} if ks and name == ORDER[0] else {}
+            chosen[name] = plugins.analyzers[name](**asked)
     return [chosen[name] for name in sorted(chosen, key=_place)]
 
 

@@ -110,7 +110,9 @@ def _skipped(cell: Resolved, delivery: Delivery, run_id: str) -> Outcome:
         added = k_metrics(ranks.histogram(), ranks.document_counts(lacking))
         Writer(delivery.connection).log(run_id, metrics={k: v for k, v in added.items() if is_rbp_column(k)})
         metrics |= added
-    return Outcome(about.title, about.model, about.dataset, "skipped", run_id, numbers=metrics, notes=notes)
+    outcome = Outcome(about.title, about.model, about.dataset, "skipped", run_id, numbers=metrics, notes=notes)
+    outcome.added_ks = list(lacking)
+    return outcome
 
 
 def _usable_ks(ks: tuple[int, ...], vocab_size: int, model: str) -> tuple[tuple[int, ...], list[str]]:
@@ -169,9 +171,6 @@ def _closed(writer: Writer, run_id: str, folder: Path) -> Iterator[None]:
         status = ""
     except (KeyboardInterrupt, SystemExit):
         status = "KILLED"
-        from rbptrack.engine.parts import saved_tokens
-
-        say(f"interrupted: {saved_tokens(folder):,} scored tokens of this cell are saved; the same command continues")
         raise
     except Exception as error:
         raise CellFailed(run_id, disk_trouble(error, folder) or error) from error

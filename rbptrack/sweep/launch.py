@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import time
@@ -30,6 +31,7 @@ from rbptrack.measurement import Shard
 from rbptrack.sweep import cell, jobs, launchers
 from rbptrack.sweep.analyses import analyze_sweep
 from rbptrack.sweep.delivery import Delivery
+from rbptrack.sweep.interrupted import tell_what_is_kept
 from rbptrack.sweep.outcome import CellFailed, Outcome, announce, collect, shard_folder, summarise
 from rbptrack.sweep.resolve import process_resolver
 from rbptrack.sweep.watch import Watch
@@ -50,6 +52,7 @@ class Sweep:
         settings: what holds for every cell.
         cells: the config of each.
         analyzers: what runs over the measurements at the end.
+        ks: the k that the terminal shows.
         id: made of date and time; the sweep's name, unless the settings give one.
         began: seconds since 1970.
 
@@ -59,6 +62,7 @@ class Sweep:
     settings: SweepConfig
     cells: Sequence[Config]
     analyzers: Sequence[Analyzer]
+    ks: Sequence[int]
     id: str = field(default_factory=lambda: f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
     began: float = field(default_factory=time.time)
 
@@ -92,9 +96,9 @@ class Sweep:
         if not launched and not interrupted and not any(o.run_id or o.status != "failed" for o in outcomes):
             return _nothing_ran(outcomes, self.folder)
         waiting = outbox.repair_and_deliver(self.settings.tracking, tell=say) if any(o.waits for o in outcomes) else 0
-        summarise(outcomes, total=len(self.cells))
+        summarise(outcomes, total=len(self.cells), ks=self.ks)
         if interrupted:
-            say("interrupted: what was measured is kept; the same command continues there")
+            tell_what_is_kept(self.cells, outcomes, ended=jobs.ended(self.folder), command=self._command)
             return interrupted
         if waiting:
             complain(
@@ -103,9 +107,18 @@ class Sweep:
             )
             return 1
         failed = sum(o.status == "failed" for o in outcomes) + (len(self.cells) - len(outcomes))
-        failed += self._analyze(outcomes)
+        try:
+            failed += self._analyze(outcomes)
+        except KeyboardInterrupt:
+            say("interrupted while analysing: every measurement is kept; python -m rbptrack report analyses them")
+            return _INTERRUPTED
         say("compare  python -m rbptrack ui")
         return 1 if failed else 0
+
+    @property
+    def _command(self) -> str:
+        """The command line as it was given, for a shell."""
+        return shlex.join(["python", "-m", "rbptrack", *self.request.typed])
 
     def _analyze(self, outcomes: Sequence[Outcome]) -> int:
         """Run the analyzers over a sweep; returns how many failed."""
@@ -201,15 +214,18 @@ def _terminate(number: int, frame: object) -> NoReturn:
 
 def without_secrets(request: Request) -> Request:
     """The request as Hydra may save it: a tracking URI with a password moves into the environment."""
-    kept = []
-    for override in request.overrides:
-        key, _, value = override.partition("=")
-        uri = value.strip("'\"")
-        if key == "tracking.uri" and without_password(uri) != uri:
-            os.environ["MLFLOW_TRACKING_URI"] = uri
-        else:
-            kept.append(override)
-    return replace(request, overrides=kept)
+    secret = [override for override in request.overrides if _password(override)]
+    for override in secret:
+        os.environ["MLFLOW_TRACKING_URI"] = _password(override)
+    overrides, typed = ([word for word in words if word not in secret] for words in (request.overrides, request.typed))
+    return replace(request, overrides=overrides, typed=typed)
+
+
+def _password(override: str) -> str:
+    """The tracking URI that an override gives, if it holds a password."""
+    key, _, value = override.partition("=")
+    uri = value.strip("'\"")
+    return uri if key == "tracking.uri" and without_password(uri) != uri else ""
 
 
 def job(composed: DictConfig) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from rbptrack.config.schema import Config
 from rbptrack.console import compact, complain, say, table
 from rbptrack.measurement import Shard
 from rbptrack.ranks import rbp_name, se_name
-from rbptrack.tracking.schema import HEADLINE_KS, Metric
+from rbptrack.tracking.schema import Metric
 
 OUTCOME = "outcome.json"
 
@@ -35,6 +36,7 @@ class Outcome:
         waits: why the measurement waits on disk and is not in the tracking store yet.
         numbers: S, num_tokens, ce, rbp_<k>, tokens_per_second for the summary.
         notes: what the user should know.
+        added_ks: the k that a finished measurement lacked and was given from its ranks.
 
     """
 
@@ -48,6 +50,7 @@ class Outcome:
     waits: str = ""
     numbers: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    added_ks: list[int] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
         """Write outcome.json into the job's folder."""
@@ -133,22 +136,26 @@ def announce(outcome: Outcome, progress_label: str) -> None:
     say(line.strip())
 
 
-def summarise(outcomes: Sequence[Outcome], *, total: int) -> None:
+def summarise(outcomes: Sequence[Outcome], *, total: int, ks: Sequence[int]) -> None:
     """Print the table of a sweep's results, how many cells ended how, and what the user should know.
 
     Args:
         outcomes: of the cells that ended.
         total: how many cells the sweep has.
+        ks: the k to show.
 
     """
     say("")
-    _show_results([outcome for outcome in outcomes if outcome.numbers])
+    _show_results([outcome for outcome in outcomes if outcome.numbers], ks)
     counts = {status: sum(o.status == status for o in outcomes) for status in ("measured", "skipped", "failed")}
     parts = [f"{counts['measured']} measured"]
     parts += [f"{counts['skipped']} skipped as already measured"] if counts["skipped"] else []
     parts += [f"{counts['failed']} failed"] if counts["failed"] else []
     parts += [f"{total - len(outcomes)} not run"] if total > len(outcomes) else []
     say(", ".join(parts))
+    for added, number in Counter(tuple(o.added_ks) for o in outcomes if o.added_ks).items():
+        where = "one finished measurement" if number == 1 else f"{number} finished measurements"
+        say(f"added to {where} from stored ranks: {', '.join(f'RBP_{k}' for k in added)}")
     for outcome in outcomes:
         if outcome.status == "failed":
             complain(f"{outcome.title}: {outcome.message}")
@@ -156,19 +163,22 @@ def summarise(outcomes: Sequence[Outcome], *, total: int) -> None:
         say(note)
 
 
-def _show_results(outcomes: Sequence[Outcome]) -> None:
+def _show_results(outcomes: Sequence[Outcome], ks: Sequence[int]) -> None:
     """The table of results, by dataset and size."""
-    ks = [k for k in HEADLINE_KS if any(rbp_name(k) in outcome.numbers for outcome in outcomes)]
+    shown = [k for k in ks if any(rbp_name(k) in outcome.numbers for outcome in outcomes)]
     rows = []
     for outcome in sorted(outcomes, key=_by_dataset_and_size):
         n = outcome.numbers
-        values = [f"{n[rbp_name(k)]:.4f}" if rbp_name(k) in n else "" for k in ks]
+        values = [f"{n[rbp_name(k)]:.4f}" if rbp_name(k) in n else "" for k in shown]
         size, tokens = compact(n[Metric.NON_EMBEDDING_PARAMS]), f"{n[Metric.NUM_TOKENS]:,.0f}"
         error = f"{n[se_name(Metric.CE)]:.4f}" if se_name(Metric.CE) in n else ""
         ce = f"{n[Metric.CE]:.4f}"
         rows.append([outcome.model, outcome.dataset, size, tokens, ce, error, *values, outcome.status])
+    headers = ["model", "dataset", "S", "tokens", "CE", "± se", *(f"RBP_{k}" for k in shown), "status"]
+    if len({outcome.status for outcome in outcomes}) == 1:  # the line below the table says it
+        headers, rows = headers[:-1], [row[:-1] for row in rows]
     if rows:
-        table(["model", "dataset", "S", "tokens", "CE", "± se", *(f"RBP_{k}" for k in ks), ""], rows)
+        table(headers, rows, first_out=["tokens", "± se", "status", "S"])
 
 
 def _by_dataset_and_size(outcome: Outcome) -> tuple[object, ...]:

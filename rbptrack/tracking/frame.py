@@ -13,8 +13,9 @@ from urllib.parse import quote
 
 from mlflow.entities import Run
 
+from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import FilterConfig
-from rbptrack.errors import BadInput
+from rbptrack.errors import BadInput, nearest, shortened
 from rbptrack.ranks import is_rbp_column, se_name
 from rbptrack.tracking.schema import VERSIONS, Kind, MeasurementParams, Metric, Tag
 
@@ -136,8 +137,10 @@ def passing(rows: list[dict[str, Any]], chosen: FilterConfig, sweeps: Mapping[st
         covered = set().union(*sweeps.values()) if key == "sweep" and sweeps else set()
         passed = [r for r in kept if any(fnmatchcase(r[key] or "", p) for p in patterns) or r["run_id"] in covered]
         if not passed and kept:
-            there = sorted({r[key] or "(none)" for r in kept})
-            raise BadInput(f"no measurement has {key}={','.join(patterns)}; the store has {', '.join(there)}")
+            there = sorted({r[key] or "(none)" for r in kept}, key=size_key)
+            near = dict.fromkeys(name for pattern in patterns for name in nearest(pattern, there))
+            meant = f" Did you mean {' or '.join(near)}?" if near else ""
+            raise BadInput(f"no measurement has {key}={','.join(patterns)}.{meant} The store has {shortened(there)}")
         kept = passed
     if not kept:
         raise BadInput("the tracking store holds no finished measurement yet: measure something first")

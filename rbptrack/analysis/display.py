@@ -1,0 +1,75 @@
+"""Measurements as people read them: which columns, in which words, with how many digits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pandas as pd
+
+from rbptrack.console import compact
+from rbptrack.ranks import is_rbp_column, parse_rbp_name, rbp_ks, rbp_name
+
+HEADLINE_KS = (1, 10, 100)
+"""The k that summaries show."""
+
+TITLES = {
+    "non_embedding_params": "S",
+    "num_tokens": "tokens",
+    "num_documents": "documents",
+    "ce": "CE",
+    "run_id": "run",
+    "vocab_size": "|V|",
+    "total_params": "parameters",
+    "bits_per_byte": "bits per byte",
+}
+"""Human titles of columns of `Runs.frame` that are called otherwise there."""
+
+_MOST_KS = 4  # of a summary, where others than those were logged
+_SHORT_ID = 8  # characters of a run id that tell it from others in almost every store
+_COMPACT = ("non_embedding_params", "total_params", "training_tokens")
+
+
+def title(column: str) -> str:
+    """What people call a column: `rbp_10` is RBP_10, `non_embedding_params` is S."""
+    metric = column.removesuffix("_se")
+    k = parse_rbp_name(metric)
+    named = f"RBP_{k}" if k is not None else TITLES.get(metric, metric)
+    return f"± se of {named}" if metric != column else named
+
+
+def cell(column: str, value: object) -> str:
+    """A value as text; nothing where it is missing."""
+    if value is None or value is pd.NA or value != value:
+        return ""
+    if column == "run_id":
+        return str(value)[:_SHORT_ID]
+    if column in _COMPACT and isinstance(value, int | float):
+        return compact(float(value))
+    if is_rbp_column(column) or column in ("ce", "ce_se", "bits_per_byte"):
+        return f"{float(str(value)):.4f}"
+    if isinstance(value, int):
+        return f"{value:,}" if column != "seq_len" else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def default_columns(columns: Iterable[str]) -> list[str]:
+    """The columns that a summary shows: names, S, tokens, CE, RBP at k = 1, 10, 100 where logged, the run."""
+    there = list(columns)
+    logged = rbp_ks(there)
+    ks = [k for k in HEADLINE_KS if k in logged]
+    ks = ks if len(ks) > 1 else logged[:_MOST_KS]
+    return ["model", "dataset", "non_embedding_params", "num_tokens", "ce", *map(rbp_name, ks), "run_id"]
+
+
+def presented(frame: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:
+    """The rows as texts under human titles.
+
+    Args:
+        frame: of `Runs`.
+        columns: of it; those of `default_columns`, if none is given.
+
+    """
+    chosen = list(columns) or default_columns(frame.columns)
+    return pd.DataFrame(
+        {title(column): [cell(column, value) for value in frame[column].tolist()] for column in chosen}, dtype=str
+    )

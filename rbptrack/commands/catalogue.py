@@ -1,0 +1,49 @@
+"""Every command in a line: what `rbptrack --help`, shells' completion and the main program know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the command line.
+
+    Attributes:
+        module: in rbptrack/commands, with `main(arguments) -> exit code` and, as `HELP`, what `-h` shows.
+        summary: what it does, in a line.
+
+    """
+
+    module: str
+    summary: str
+
+
+GROUPS: Mapping[str, Mapping[str, Command]] = {
+    "Start here": {
+        "measure": Command("measure", "measure models on datasets and fit their laws"),
+        "report": Command("report", "every analysis of what was measured, as one page"),
+        "ui": Command("ui", "compare measurements in MLflow, in the browser"),
+    },
+    "Look closer": {
+        "plan": Command("plan", "what a sweep would cost, before it costs anything"),
+        "list": Command("list_", "measurements as a table, also as CSV, Markdown, LaTeX, JSON"),
+        "show": Command("show", "one measurement: its numbers, its ranks, its files"),
+        "analyze": Command("analyze", "one analysis, with its options"),
+    },
+    "Extend and exchange": {
+        "plugins": Command("plugins", "the analyzers there are, and their options"),
+        "export": Command("export", "measurements as one file for others"),
+        "import": Command("import_", "measurements of others: bundles, tables, the authors' results"),
+    },
+    "Housekeeping": {
+        "sync": Command("sync", "deliver what waits for a store; repair one that was moved"),
+        "cache": Command("cache", "the cache of texts and tokens: its size, clearing it"),
+        "bench": Command("bench", "what measuring costs here, what half precision changes"),
+        "help": Command("help_", "this page, or what a command does"),
+    },
+}
+
+COMMANDS: Mapping[str, Command] = {name: command for group in GROUPS.values() for name, command in group.items()}
+"""By the name that users type."""

@@ -1,0 +1,170 @@
+"""`python -m rbptrack list`: measurements as a table; no model, no torch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+import pandas as pd
+
+from rbptrack.analysis.contract import Runs, Unreadable
+from rbptrack.analysis.display import TITLES, default_columns, presented, title
+from rbptrack.commands.runner import OptionsCommand
+from rbptrack.commands.usage import FILTER_OPTIONS, FILTERS_IN_WORDS, STORE_OPTIONS, Help
+from rbptrack.config.patterns import size_key
+from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
+from rbptrack.console import quiet, say, table
+from rbptrack.errors import BadInput, unknown
+from rbptrack.ranks import parse_rbp_name, rbp_ks, rbp_name
+from rbptrack.tracking import Connection, Reader
+
+
+class Format(Enum):
+    """How the table is written."""
+
+    table = "table"
+    csv = "csv"
+    markdown = "markdown"
+    latex = "latex"
+    json = "json"
+
+
+HELP = Help(
+    "list [FILTERS] [sort=COLUMN] [columns=A,B,...] [format=FORMAT]",
+    f"""Lists the measurements in the tracking store, a row each. {FILTERS_IN_WORDS}
+
+    CSV and JSON hold numbers in full under the columns' own names; the other formats round for reading. A column rbp_K
+    that was not logged is computed from the stored ranks. With -q, only the runs' ids are printed.""",
+    {
+        **FILTER_OPTIONS,
+        "sort=COLUMN,...": "sort by these columns; -COLUMN sorts from large to small",
+        "columns=A,B,...": "which columns, such as model,dataset,ce,ce_se,rbp_5; all prints every one",
+        "k=1,5,50": "the k of RBP_k to show, instead of 1, 10, 100",
+        "format=FORMAT": "table, csv, markdown, latex or json",
+        **STORE_OPTIONS,
+    },
+    {
+        "list family=pythia sort=ce": "one family, the best first",
+        "list columns=model,dataset,rbp_1,rbp_1_se format=latex": "a table for a paper",
+        "list -q dataset=wiki": "run ids, for a script",
+    },
+)
+
+
+@dataclass
+class ListConfig:
+    """Options of the command."""
+
+    sort: list[str] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+    k: list[int] = field(default_factory=list)
+    format: Format = Format.table
+    filter: FilterConfig = field(default_factory=FilterConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+
+
+def _list(config: ListConfig) -> int:
+    if any(k < 1 for k in config.k):
+        raise BadInput(f"k must be 1 or more; got {', '.join(map(str, config.k))}")
+    runs = Reader(Connection(config.tracking)).runs(config.filter)
+    columns = _columns(runs, config)
+    order = [(name.lstrip("-"), name.startswith("-")) for name in config.sort]
+    sorting = [(_column(runs, name), falling) for name, falling in order]
+    frame = _with_rbp(runs, [*columns, *(name for name, _ in sorting)])
+    for name, falling in reversed(sorting):
+        frame = frame.sort_values(name, key=_by_size, ascending=not falling, kind="stable")
+    if quiet():
+        sys.stdout.writelines(f"{run_id}\n" for run_id in frame["run_id"])
+    else:
+        _write(frame, columns, config)
+    return 0
+
+
+def _columns(runs: Runs, config: ListConfig) -> list[str]:
+    """The frame's columns to show."""
+    if config.columns == ["all"]:
+        return list(runs.frame.columns)
+    if config.columns:
+        return [_column(runs, name) for name in config.columns]
+    if config.format in (Format.csv, Format.json) and not config.k:
+        return list(runs.frame.columns)
+    chosen = default_columns(runs.frame.columns)
+    if config.k:
+        place = next((i for i, name in enumerate(chosen) if parse_rbp_name(name)), len(chosen) - 1)
+        kept = [name for name in chosen if parse_rbp_name(name) is None]
+        chosen = [*kept[:place], *map(rbp_name, config.k), *kept[place:]]
+    return chosen
+
+
+def _column(runs: Runs, name: str) -> str:
+    """The frame's name of a column that is called so, or titled so, whatever its case."""
+    known = {name.lower(): name for name in runs.frame.columns}
+    known |= {shown.lower(): column for column, shown in TITLES.items() if column in runs.frame.columns}
+    known |= {"± se": "ce_se", "se": "ce_se"}
+    if name.lower() in known:
+        return known[name.lower()]
+    if parse_rbp_name(name.lower()):
+        return name.lower()
+    raise unknown("column", name, [*dict.fromkeys(known.values())], label="Columns")
+
+
+def _with_rbp(runs: Runs, columns: Sequence[str]) -> pd.DataFrame:
+    """The frame, with RBP_k from the stored ranks where it was not logged."""
+    frame = runs.frame.copy()
+    for k in rbp_ks(columns):
+        name = rbp_name(k)
+        if name not in frame.columns:
+            frame[name] = np.nan
+        for i in frame.index[frame[name].isna()]:
+            try:
+                histogram = runs.histogram(str(frame.loc[i, "run_id"]))
+            except Unreadable:  # imported without ranks, or damaged: the cell stays empty
+                continue
+            frame.loc[i, name] = histogram.rbp(k) if k <= histogram.vocab_size else np.nan
+    return frame
+
+
+def _by_size(values: pd.Series) -> pd.Series:
+    """Keys to sort by: sizes by what they mean, numbers as they are, what is missing last."""
+    if not pd.api.types.is_string_dtype(values):
+        return values
+    places = sorted(set(values.dropna()), key=lambda name: [size_key(part) for part in str(name).split("-")])
+    return values.map({name: i for i, name in enumerate(places)})
+
+
+def _write(frame: pd.DataFrame, columns: Sequence[str], config: ListConfig) -> None:
+    if config.format is Format.csv:
+        sys.stdout.write(frame[list(columns)].to_csv(index=False))
+    elif config.format is Format.json:
+        sys.stdout.write(frame[list(columns)].to_json(orient="records", indent=1) + "\n")
+    elif config.format is Format.markdown:
+        aligned = ["left" if _words(frame, column) else "right" for column in columns]
+        sys.stdout.write(presented(frame, columns).to_markdown(index=False, colalign=aligned, disable_numparse=True))
+        sys.stdout.write("\n")
+    elif config.format is Format.latex:
+        aligned = ["l" if _words(frame, column) else "r" for column in columns]
+        sys.stdout.write(presented(frame, columns).to_latex(index=False, escape=True, column_format="".join(aligned)))
+    else:
+        _show(frame, columns)
+
+
+def _show(frame: pd.DataFrame, columns: Sequence[str]) -> None:
+    """On the terminal: words first, so that numbers stand in one block."""
+    ordered = sorted(columns, key=lambda column: not _words(frame, column) or column == "run_id")
+    shown = presented(frame, ordered)
+    texts = sum(_words(frame, column) and column != "run_id" for column in ordered)
+    first_out = [title(column) for column in ("num_tokens", "non_embedding_params", "run_id")]
+    table(list(shown.columns), shown.to_numpy().tolist(), text_columns=texts, first_out=first_out)
+    say(f"{len(frame)} measurements" if len(frame) != 1 else "one measurement")
+
+
+def _words(frame: pd.DataFrame, column: str) -> bool:
+    return bool(pd.api.types.is_string_dtype(frame[column]))
+
+
+_LISTS = {**FILTERS, "sort": "sort", "columns": "columns", "k": "k"}
+
+main = OptionsCommand("list", ListConfig, HELP, _list, lists=_LISTS)

@@ -1,0 +1,166 @@
+"""`python -m rbptrack show`: one measurement, its numbers, its ranks and its files; no model, no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+import pandas as pd
+
+from rbptrack.analysis.contract import Runs, Unreadable
+from rbptrack.analysis.display import cell, title
+from rbptrack.commands.runner import OptionsCommand
+from rbptrack.commands.usage import STORE_OPTIONS, Help, entries
+from rbptrack.config.schema import FilterConfig, TrackingConfig
+from rbptrack.console import console, program, say, sentence_width, short_path, table
+from rbptrack.errors import BadInput, nearest, shortened
+from rbptrack.ranks import RankHistogram, rbp_ks, rbp_name, se_name
+from rbptrack.tracking import Connection, Reader
+from rbptrack.tracking.frame import LoggedRun
+from rbptrack.tracking.schema import Metric
+
+HELP = Help(
+    "show RUN | MODEL/DATASET",
+    """Shows one measurement: its numbers with their standard errors (documents resampled), how its tokens' ranks are
+    distributed, how it was measured, and where its files are.
+
+    RUN is a run's id, or as much of its beginning as tells it from others; MODEL/DATASET are as `rbptrack list` prints
+    them.""",
+    {"k=1,5,50": "the k of RBP_k to show; all that were logged, if none is given", **STORE_OPTIONS},
+    {"show nano-6k/stdlib": "by its name", "show 3f2a": "by the beginning of its run's id"},
+)
+
+
+@dataclass
+class ShowConfig:
+    """Options of the command."""
+
+    run: str = ""
+    k: list[int] = field(default_factory=list)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+
+
+def _show(config: ShowConfig) -> int:
+    if not config.run:
+        raise BadInput(f"which measurement? {program()} {HELP.synopsis}; {program()} list names them")
+    reader = Reader(Connection(config.tracking))
+    runs = reader.runs(FilterConfig())
+    row = find(runs, config.run)
+    run = reader.run(str(row["run_id"]))
+    say(f"{row['model']} / {row['dataset']}")
+    try:
+        histogram = runs.histogram(run.run_id)
+    except Unreadable as error:
+        histogram = None
+        say(f"no rank distribution: {error}")
+    _numbers(run, histogram, config.k)
+    if histogram is not None:
+        _distribution(histogram)
+    entries("How it was measured", {label: text for label, text in _measured(row, run) if text})
+    names = [
+        name for name in reader.artifact_names(run.run_id) if not name.startswith("images/")
+    ]  # MLflow's own copies
+    entries("Files", {short_path(reader.artifact_uri(run.run_id)): ", ".join(names) or "none"}, stacked=True)
+    return 0
+
+
+def find(runs: Runs, word: str) -> pd.Series:
+    """The measurement that a word names.
+
+    Raises:
+        BadInput: none is called so, or several are.
+
+    """
+    frame = runs.frame
+    wanted = "/".join(part.strip() for part in word.split("/")).lower()
+    chosen = frame[frame["run_id"].str.startswith(wanted)]
+    if not len(chosen):
+        names = [_names(row) for row in frame.to_dict("records")]
+        chosen = frame[[wanted in mine for mine in names]]
+    if len(chosen) == 1:
+        return chosen.iloc[0]
+    there = [f"{row['model']}/{row['dataset']} ({row['run_id'][:8]})" for row in chosen.to_dict("records")]
+    if there:
+        raise BadInput(f"{word} names {len(there)} measurements: {shortened(there)}. Give one, or a run's id")
+    known = [f"{model}/{dataset}" for model, dataset in zip(frame["model"], frame["dataset"], strict=True)]
+    near = nearest(wanted, known)
+    meant = f" Did you mean {' or '.join(near)}?" if near else ""
+    raise BadInput(f"no measurement is called {word}.{meant} There is: {shortened(list(dict.fromkeys(known)))}")
+
+
+def _names(row: Mapping[Any, Any]) -> set[str]:
+    """Every name of a measurement: `nano-6k/stdlib`, `nano/6k/stdlib`, and its model alone."""
+    model, slashed, dataset = str(row["model"]), f"{row['family']}/{row['size']}", str(row["dataset"])
+    return {name.lower() for name in (f"{model}/{dataset}", f"{slashed}/{dataset}", model, slashed)}
+
+
+def _numbers(run: LoggedRun, histogram: RankHistogram | None, ks: list[int]) -> None:
+    """CE and every RBP_k with its standard error."""
+    numbers = dict(run.metrics)
+    for k in ks:
+        if histogram is not None and rbp_name(k) not in numbers:
+            numbers[rbp_name(k)] = histogram.rbp(k)
+    chosen = [Metric.CE, Metric.BITS_PER_BYTE, *map(rbp_name, ks or rbp_ks(numbers))]
+    rows = [
+        [title(name), cell(name, numbers[name]), cell(se_name(name), numbers.get(se_name(name)))]
+        for name in chosen
+        if name in numbers
+    ]
+    table(["", "measured", "± se"], rows, text_columns=1)
+
+
+def _distribution(histogram: RankHistogram) -> None:
+    """The share of tokens in each range of ranks, as bars; ranges double, as in a plot with a log axis."""
+    ends = [1]
+    while ends[-1] < histogram.vocab_size:
+        ends.append(min(2 * ends[-1], histogram.vocab_size))
+    reached = histogram.rbp_curve(ends)
+    shares = [reached[0], *(b - a for a, b in pairwise(reached))]
+    labels = ["1", *(f"{a + 1:,}-{b:,}" if b > a + 1 else f"{b:,}" for a, b in pairwise(ends))]
+    column = max(map(len, labels))
+    room = sentence_width() - column - 25
+    say("")
+    say(f"{'rank':>{column}}  {'share of tokens':<{room}}  {'':8}   up to here")
+    for label, share, total in zip(labels, shares, reached, strict=True):
+        bar = _bar(share / max(shares), room)
+        console().print(f"{label:>{column}}  {bar:<{room}}  {share:>8.2%}   {total:>10.2%}", soft_wrap=True)
+
+
+def _bar(part: float, width: int) -> str:
+    """A bar of so much of the width, to an eighth of a column."""
+    whole, eighths = divmod(int(part * width * 8 + 0.5), 8)
+    bar: str = "█" * whole + ("", *"▏▎▍▌▋▊▉")[eighths]
+    return bar
+
+
+def _measured(row: pd.Series, run: LoggedRun) -> Iterator[tuple[str, str]]:
+    """What was done, in words."""
+    params = run.params
+    yield "run", run.run_id
+    yield "when", f"{datetime.fromtimestamp(run.started / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+    tokens = "" if pd.isna(row["num_tokens"]) else f"{row['num_tokens']:,} scored tokens"
+    documents = "" if pd.isna(row["num_documents"]) else f" of {row['num_documents']:,} documents"
+    yield "text", tokens + documents
+    rule = str(row["sequence"]) if not pd.isna(row["sequence"]) else ""
+    yield "sequences", f"{rule} of {row['seq_len']} tokens" + (f", context {row['context']}" if rule == "slide" else "")
+    ties = {"paper": "ties count against the target", "strict": "ties count for the target"}
+    among = {"vocabulary": "the whole vocabulary", "tokenizer": "the entries that the tokenizer can name"}
+    words = [among.get(cell("candidates", row["candidates"])), ties.get(cell("rank", row["rank"]))]
+    yield "ranked among", "; ".join(word for word in words if word)
+    for label, column in (("S", "non_embedding_params"), ("|V|", "vocab_size"), ("dtype", "dtype")):
+        yield label, cell("num_tokens", row[column])
+    yield "model", cell("commit", row["commit"])
+    yield "dataset", params.get("dataset.commit", "")
+    yield "device", params.get("model.device_used", "")
+    if Metric.TOKENS_PER_SECOND in run.metrics:
+        yield "speed", f"{run.metrics[Metric.TOKENS_PER_SECOND]:,.0f} tokens per second"
+    yield "software", cell("software", row["software"])
+    yield "sweep", cell("sweep", row["sweep"])
+    yield "imported", cell("imported", row["imported"])
+    yield "fingerprint", cell("fingerprint", row["fingerprint"])
+
+
+main = OptionsCommand("show", ShowConfig, HELP, _show, lists={"k": "k"}, bare_word="run")

@@ -1,0 +1,101 @@
+"""What `-h` of a command shows: a page with its words, its options and examples, as wide as the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from textwrap import wrap
+
+from rbptrack.console import console, program, sentence_width
+
+FILTER_OPTIONS: Mapping[str, str] = {
+    "family=NAME,...": "only these model families",
+    "size=SIZE,...": "only these sizes, as they are published: 70m, 1.4b",
+    "dataset=NAME,...": "only these datasets",
+    "sweep=ID,...": "only what these sweeps measured, or found measured",
+}
+"""The filters that list, report, analyze, export and ui share; each takes a list and patterns."""
+
+FILTERS_IN_WORDS = "Filters take lists and patterns ('family=pythia*'); all that are given must hold."
+
+STORE_OPTIONS: Mapping[str, str] = {
+    "tracking.uri=URI": "the tracking store; otherwise MLFLOW_TRACKING_URI, else ./mlruns",
+    "tracking.experiment=NAME": "the MLflow experiment; otherwise rbptrack",
+}
+
+HELP_FLAGS = ("-h", "--help")
+_NARROWEST = 20  # columns of a text beside a word
+
+
+@dataclass(frozen=True)
+class Help:
+    """The help of a command.
+
+    Attributes:
+        synopsis: `export out=FILE.zip [FILTERS]`.
+        about: what it does: paragraphs, with an empty line between them.
+        options: each as it is typed, and what it means.
+        examples: commands without the program's name, and what each does.
+
+    """
+
+    synopsis: str
+    about: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    examples: Mapping[str, str] = field(default_factory=dict)
+
+    def show(self) -> None:
+        """Print the page."""
+        write(f"{program()} {self.synopsis}", style="bold")
+        for paragraph in self.about.strip().split("\n\n"):
+            write("")
+            write(" ".join(paragraph.split()))
+        entries("Options", self.options)
+        entries("Examples", {f"{program()} {command}": text for command, text in self.examples.items()}, stacked=True)
+
+    @property
+    def keys(self) -> list[str]:
+        """The options' names."""
+        return [word.partition("=")[0] for word in self.options if not word.startswith("-")]
+
+
+def asks_for_help(arguments: Sequence[str]) -> bool:
+    """Whether `-h` or `--help` is among the arguments."""
+    return any(word in HELP_FLAGS for word in arguments)
+
+
+def write(text: str, *, style: str = "", indent: int = 0) -> None:
+    """Print a paragraph of a help page; a help page is what was asked for, so quiet does not silence it."""
+    width = max(sentence_width() - indent, _NARROWEST)
+    for line in wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]:
+        _print(" " * indent + line, style)
+
+
+def entries(title: str, rows: Mapping[str, str], *, stacked: bool = False, word_width: int = 0) -> None:
+    """Print a titled list of words and their meanings.
+
+    Args:
+        title: above the list.
+        rows: word -> meaning.
+        stacked: the meaning stands below its word, because the words are long.
+        word_width: columns of the words, where several lists are to stand below each other.
+
+    """
+    if not rows:
+        return
+    write("")
+    write(title, style="bold")
+    column = max(word_width, *map(len, rows)) + 4
+    for word, meaning in rows.items():
+        if stacked or column > sentence_width() // 2:
+            _print(f"  {word}")  # one piece, to be copied
+            write(meaning, indent=6) if meaning else None
+            continue
+        first, *rest = wrap(meaning, max(sentence_width() - column, _NARROWEST), break_long_words=False) or [""]
+        _print(f"  {word}".ljust(column) + first)
+        for line in rest:
+            _print(" " * column + line)
+
+
+def _print(line: str, style: str = "") -> None:
+    console().print(line, style=style, markup=False, emoji=False, soft_wrap=True)

@@ -1,0 +1,76 @@
+"""The options that a command takes, as the schema has them; and what is said of one that it does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, get_origin, get_type_hints
+
+from rbptrack.errors import BadInput, nearest, shortened
+
+_MOST = 16  # options in an error
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of a schema, flat.
+
+    Attributes:
+        leaves: `model.dtype`.
+        folders: keys that hold others: `model`.
+        free: keys below which users name their own: `dataset.where`.
+
+    """
+
+    leaves: list[str]
+    folders: list[str]
+    free: list[str]
+
+    @classmethod
+    def of(cls, schema: type) -> Keys:
+        """Those of a dataclass."""
+        found = cls([], [], [])
+        for key, kind in _walk(schema, ""):
+            {"leaf": found.leaves, "folder": found.folders, "free": found.free}[kind].append(key)
+        return found
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.leaves or key in self.folders or any(key == f or key.startswith(f + ".") for f in self.free)
+
+    @property
+    def settable(self) -> list[str]:
+        """The keys that take a value."""
+        return [*self.leaves, *self.free]
+
+
+def _walk(schema: type, prefix: str) -> Iterator[tuple[str, str]]:
+    hints = get_type_hints(schema)
+    for field in fields(schema):
+        kind: Any = hints[field.name]
+        key = f"{prefix}{field.name}"
+        if is_dataclass(kind) and isinstance(kind, type):
+            yield key, "folder"
+            yield from _walk(kind, f"{key}.")
+        else:
+            yield key, "free" if kind is Any or get_origin(kind) is dict else "leaf"
+
+
+def no_option(key: str, known: Collection[str], *, shown: Collection[str], more: str) -> BadInput:
+    """The error for an option that a command does not take.
+
+    Args:
+        key: what was typed before `=`.
+        known: every option.
+        shown: those that are listed; for an option within a folder, its neighbours are.
+        more: the command that explains them.
+
+    """
+    folder, _, leaf = key.rpartition(".")
+    near = nearest(key, known)
+    if not near:  # the right word in the wrong place: `documents` for `dataset.documents`
+        by_leaf = {name.rpartition(".")[2]: name for name in reversed(list(known))}
+        near = [by_leaf[name] for name in nearest(leaf, by_leaf)]
+    meant = f" Did you mean {' or '.join(f'{name}=' for name in near)}?" if near else ""
+    siblings = [name for name in known if folder and name.startswith(folder + ".")]
+    listed = shortened(list(dict.fromkeys(siblings or shown)), most=_MOST)
+    return BadInput(f"no option {key}.{meant}\nOptions: {listed}. More: {more}")

@@ -1,0 +1,35 @@
+"""What the terminal shows: sentences, tables, numbers in short, progress; plain lines where there is no terminal."""
+
+from rbptrack.console.numbers import compact, compact_bytes, short_path
+from rbptrack.console.progress import CellProgress
+from rbptrack.console.tables import table
+from rbptrack.console.words import (
+    WIDTH,
+    columns,
+    complain,
+    console,
+    hush,
+    program,
+    quiet,
+    say,
+    say_wrapped,
+    sentence_width,
+)
+
+__all__ = [
+    "WIDTH",
+    "CellProgress",
+    "columns",
+    "compact",
+    "compact_bytes",
+    "complain",
+    "console",
+    "hush",
+    "program",
+    "quiet",
+    "say",
+    "say_wrapped",
+    "sentence_width",
+    "short_path",
+    "table",
+]

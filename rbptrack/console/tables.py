@@ -1,0 +1,78 @@
+"""Tables on the terminal: no number is ever cut; in a narrow terminal whole columns make room."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+from rbptrack.console.words import columns, console, quiet, say_wrapped
+
+_GAP = 2  # columns of the terminal between two of the table
+
+
+def table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    title: str = "",
+    text_columns: int = 2,
+    first_out: Sequence[str] = (),
+) -> None:
+    """Print a table; the first `text_columns` columns are aligned left, the others right.
+
+    Where it is wider than the terminal, columns are left out, and a line below the table names them. Where there is no
+    terminal, as in a file, all are there.
+
+    Args:
+        headers: of the columns.
+        rows: the cells of each.
+        title: a line above the table.
+        text_columns: how many columns hold words; they stay, and wrap where they alone are too wide.
+        first_out: the columns that make room, the least important first; after them the rightmost.
+
+    """
+    if quiet():
+        return
+    width = columns()
+    kept = _kept(headers, rows, width, text_columns, first_out)
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for i in kept:
+        words = i < text_columns
+        shown.add_column(Text(headers[i]), justify="left" if words else "right", no_wrap=not words, overflow="fold")
+    for row in rows:
+        shown.add_row(*(Text(row[i]) for i in kept))
+    out = console()
+    out.width = width or max(1, *(_width(headers, rows, i) + _GAP for i in kept)) * len(kept)
+    if title:
+        out.print(title, markup=False, emoji=False, style="bold", soft_wrap=width is None)
+    out.print(shown)
+    left_out = [headers[i] for i in range(len(headers)) if i not in kept and headers[i]]
+    if left_out:
+        say_wrapped(f"not shown in {width} columns: {', '.join(left_out)}")
+
+
+def _kept(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    width: int | None,
+    text_columns: int,
+    first_out: Sequence[str],
+) -> list[int]:
+    """The columns that fit."""
+    kept = list(range(len(headers)))
+    if width is None:
+        return kept
+    each = [_width(headers, rows, i) for i in kept]
+    numbers = [i for i in reversed(kept) if i >= text_columns]
+    leaving = [headers.index(name) for name in first_out if name in headers]
+    leaving += [i for i in numbers if i not in leaving]
+    while leaving and sum(each[i] for i in kept) + _GAP * (len(kept) - 1) > width and len(kept) > 2:
+        kept.remove(leaving.pop(0))
+    return kept
+
+
+def _width(headers: Sequence[str], rows: Sequence[Sequence[str]], column: int) -> int:
+    return max(cell_len(headers[column]), *(cell_len(row[column]) for row in rows), 0)

@@ -1,0 +1,90 @@
+"""Sentences on the terminal: as wide as it is, at most 100 columns; only errors where the user asked for quiet."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from textwrap import wrap
+
+from rich.console import Console
+
+WIDTH = 100
+"""Columns of the longest sentence, and of all of them where there is no terminal."""
+
+_QUIET = "RBPTRACK_QUIET"  # in the environment, because launchers start other processes
+
+
+_TYPED = "rbptrack" if Path(sys.argv[0]).name == "rbptrack" else "python -m rbptrack"  # before Hydra changes it
+
+
+def program() -> str:
+    """What the user typed to start the program."""
+    return _TYPED
+
+
+def hush() -> None:
+    """From here on, also in the processes that this one starts, only errors and what was asked for are printed."""
+    os.environ[_QUIET] = "1"
+
+
+def quiet() -> bool:
+    """Whether the user asked for quiet."""
+    return bool(os.environ.get(_QUIET))
+
+
+def columns(*, stderr: bool = False) -> int | None:
+    """The width of the terminal, or what COLUMNS says; None where there is neither, as in a file."""
+    found = Console(stderr=stderr)
+    return found.width if found.is_terminal or os.environ.get("COLUMNS", "").isdigit() else None
+
+
+def sentence_width() -> int:
+    """Columns of a sentence."""
+    return min(columns() or WIDTH, WIDTH)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Standard output (or error) that leaves names and numbers as they are."""
+    return Console(highlight=False, soft_wrap=False, stderr=stderr)
+
+
+def say(text: str) -> None:
+    """Print lines on standard output; a line that is wider than the terminal is wrapped between words."""
+    if not quiet():
+        console().print(_fitted(text, columns()), markup=False, emoji=False, soft_wrap=True)
+
+
+def say_wrapped(text: str, *, lines: int | None = None) -> None:
+    """Print a sentence, wrapped; cut after some lines."""
+    for line in _wrapped(text, sentence_width(), lines=lines):
+        say(line)
+
+
+def complain(text: str) -> None:
+    """Print an error on standard error."""
+    shown = _fitted(f"error: {text}", columns(stderr=True))
+    console(stderr=True).print(shown, markup=False, emoji=False, soft_wrap=True, style="red")
+
+
+def _fitted(text: str, width: int | None) -> str:
+    """The text with lines of at most so many columns, where words allow it: a path or an address stays whole."""
+    if width is None:
+        return text
+    return "\n".join(part for line in text.split("\n") for part in (_wrapped(line, width) if line else [""]))
+
+
+def _wrapped(line: str, width: int, *, lines: int | None = None) -> list[str]:
+    if len(line) <= width:
+        return [line]
+    indent = str(re.match(" *", line)[0])  # type: ignore[index]
+    return wrap(
+        line,
+        max(width, 20),
+        max_lines=lines,
+        placeholder=" ...",
+        subsequent_indent=indent + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,100 @@
+"""What a misspelled word is answered with: the nearest names first, then what there is; never a traceback."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from rbptrack.__main__ import main
+
+TYPOS = {
+    # models
+    "model=pythia": "'model=pythia/*' takes every size",
+    "model=pythia/7m": "Did you mean pythia/70m? Sizes of pythia: 14m, 31m, 70m",
+    "model=phytia/70m": "Did you mean pythia/70m?",
+    "model=pithia/*": "Did you mean 'pythia/*'?",
+    "model=gpt/small": "Did you mean gpt2/small?",
+    "model=gpt2/smal": "Did you mean gpt2/small?",
+    "model=lama3/8b": "Did you mean llama3/8b?",
+    "model=qwen/7b": "Did you mean qwen2.5/7b?",
+    "model=Pythia/70M": "Did you mean pythia/70m?",
+    "model=nano-6k": "Did you mean",
+    "model=nano/6q": "Did you mean nano/6k?",
+    "plan model=nano/6q": "Did you mean nano/6k?",
+    "bench model=pythia-14": "Did you mean pythia-14m",
+    # datasets
+    "dataset=wikki": "Did you mean wiki? Options: auslegal, c4",
+    "dataset=human_eval": "Did you mean humaneval?",
+    "dataset=stdlb,pydocs": "Did you mean stdlib?",
+    "dataset=": "dataset=: expected a name",
+    # keys
+    "modle=nano/6k": "no option modle. Did you mean model=?",
+    "modle=nano/*": "Did you mean model=?",
+    "+modle=x": "Did you mean model=?",
+    "datset=wiki": "Did you mean dataset=?",
+    "dataset.docments=5": "Did you mean dataset.documents=?",
+    "documents=5": "Did you mean dataset.documents=?",
+    "model.dytpe=float32": "Did you mean model.dtype=?",
+    "engine.treads=2": "Did you mean engine.threads=?",
+    "tracking.ur=x": "Did you mean tracking.uri=?",
+    "K=1,5": "Did you mean k=?",
+    "analyze analyser=power_law": "Did you mean analyzer=?",
+    "analyze familly=nano": "Did you mean family=?",
+    "analyze analyzer.kss=[1]": "Did you mean analyzer.ks=?",
+    "report famly=nano": "Did you mean family=?",
+    "export otu=x.zip": "Did you mean out=?",
+    "sync move=true": "Did you mean moved=?",
+    "ui prot=1": "Did you mean port=?",
+    "list colums=ce": "Did you mean columns=?",
+    "bench way=ours": "Did you mean ways=?",
+    # words that lack their key or their value
+    "nano/6k": "Did you mean model=nano/6k?",
+    "pythia/70m dataset=wiki": "Did you mean model=pythia/70m?",
+    "wikki": "Did you mean dataset=wiki?",
+    "analyze power_law": "Did you mean analyzer=power_law?",
+    "report dataset": "expected dataset=...",
+    # commands
+    "measur": "Did you mean measure? Commands: measure, report, ui",
+    "plna": "Did you mean plan?",
+    "reprot": "Did you mean report?",
+    "exprot out=x.zip": "Did you mean export?",
+    "help reprot": "Did you mean report?",
+    "cache claer": "expected nothing, or clear",
+    # values
+    "model.dtype=float23": "Did you mean float32? Options: float32, bfloat16, float16",
+    "rank=strct": "Did you mean strict?",
+    "candidates=tokeniser": "Did you mean tokenizer?",
+    "protocol=papre": "Did you mean paper? Options: default, paper",
+    "launch=slrum": "Did you mean slurm?",
+    "k=defualt": "Did you mean k=default?",
+    "engine.batch_tokens=many": "engine.batch_tokens=many: Value 'many'",
+    "force=ture": "force=ture: Value 'ture'",
+    "ui port=many": "port=many: Value 'many'",
+    "list format=cvs": "Did you mean csv?",
+    # analyzers
+    "analyzers=powerlaw model=nano/6k,nano/15k": "Did you mean power_law? Options: ",
+    "analyze analyzer=powerlaw": "Did you mean power_law?",
+    "report analyzers=nois_floor": "Did you mean noise_floor?",
+    # flags and folders
+    "--confg-dir=x": "Did you mean --config-dir?",
+    "--multirn model=nano/6k": "Did you mean --multirun?",
+    "--config-dir nope": "--config-dir nope: no such folder",
+    "hydra.run.dir=/tmp/x": "hydra.run.dir cannot be set",
+    "hydra.sweep.dir=/tmp/x": "hydra.sweep.dir cannot be set",
+}
+
+
+@pytest.mark.parametrize("line", TYPOS)
+def test_typos(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["rbptrack", *shlex.split(line)])
+    assert main() == 2
+    said = capsys.readouterr()
+    assert TYPOS[line] in said.err
+    assert said.out == ""
+    assert len(said.err.splitlines()) <= 2
+    assert "+modle" not in said.err
+    assert not list(tmp_path.iterdir())
