@@ -18,6 +18,8 @@ from rbptrack.config.paths import builtin_folder, config_packages
 from rbptrack.errors import unknown
 from rbptrack.version import __version__
 
+_MOST_LISTED = 24  # analyzers in an error
+
 ENTRY_POINTS = "rbptrack.analyzers"
 
 
@@ -63,7 +65,7 @@ class Plugins:
     def select(self, name: str) -> type[Analyzer]:
         """The analyzer of that name; BadInput with the options (and what is broken) otherwise."""
         if name not in self.analyzers:
-            error = unknown("analyzer", name, sorted(self.analyzers))
+            error = unknown("analyzer", name, sorted(self.analyzers), most=_MOST_LISTED)
             error.args = ("\n".join([str(error), *(f"broken plugin {line}" for line in self.broken)]),)
             raise error
         return self.analyzers[name]
