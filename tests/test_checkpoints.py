@@ -2,8 +2,8 @@
 
 import pytest
 
-from rbptrack.config.checkpoints import config, names
 from rbptrack.config.compose import Composer
+from rbptrack.config.ladders import config, names
 from rbptrack.config.patterns import match
 
 

@@ -13,34 +13,50 @@ class Command:
     Attributes:
         module: in rbptrack/commands, with `main(arguments) -> exit code` and, as `HELP`, what `-h` shows.
         summary: what it does, in a line.
+        keys: its options, where they are not those of a config.
 
     """
 
     module: str
     summary: str
+    keys: tuple[str, ...] = ()
+
+
+_FILTERS = ("family", "size", "dataset", "sweep")
+_STORE = ("tracking.uri", "tracking.experiment")
+_BENCH = ("model", "dataset", "tokens", "seq_len", "vocabulary", "rounds", "ways", "dtype", "tf32", "device", "out")
 
 
 GROUPS: Mapping[str, Mapping[str, Command]] = {
     "Start here": {
         "measure": Command("measure", "measure models on datasets and fit their laws"),
         "report": Command("report", "every analysis of what was measured, as one page"),
-        "ui": Command("ui", "compare measurements in MLflow, in the browser"),
+        "ui": Command("ui", "compare measurements in MLflow, in the browser", ("port", "host", *_FILTERS, *_STORE)),
     },
     "Look closer": {
         "plan": Command("plan", "what a sweep would cost, before it costs anything"),
-        "list": Command("list_", "measurements as a table, also as CSV, Markdown, LaTeX, JSON"),
-        "show": Command("show", "one measurement: its numbers, its ranks, its files"),
+        "list": Command(
+            "list_",
+            "measurements as a table, also as CSV, Markdown, LaTeX, JSON",
+            (*_FILTERS, "sort", "columns", "k", "format", *_STORE),
+        ),
+        "show": Command("show", "one measurement: its numbers, its ranks, its files", ("k", *_STORE)),
         "analyze": Command("analyze", "one analysis, with its options"),
     },
     "Extend and exchange": {
-        "plugins": Command("plugins", "the analyzers there are, and their options"),
-        "export": Command("export", "measurements as one file for others"),
-        "import": Command("import_", "measurements of others: bundles, tables, the authors' results"),
+        "plugins": Command("plugins", "the analyzers there are, and their options", ("plugins.path",)),
+        "export": Command("export", "measurements as one file for others", ("out", "tokens", *_FILTERS, *_STORE)),
+        "import": Command(
+            "import_", "measurements of others: bundles, tables, the authors' results", ("sizes", "vocab_size", *_STORE)
+        ),
     },
     "Housekeeping": {
-        "sync": Command("sync", "deliver what waits for a store; repair one that was moved"),
+        "sync": Command("sync", "deliver what waits for a store; repair one that was moved", ("moved", *_STORE)),
         "cache": Command("cache", "the cache of texts and tokens: its size, clearing it"),
-        "bench": Command("bench", "what measuring costs here, what half precision changes"),
+        "bench": Command(
+            "bench", "what measuring costs here, what half precision changes", (*_BENCH, "engine.threads")
+        ),
+        "completion": Command("completion", "Tab completion for bash and zsh"),
         "help": Command("help_", "this page, or what a command does"),
     },
 }

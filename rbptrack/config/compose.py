@@ -25,7 +25,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from rbptrack.config import checkpoints, schema
+from rbptrack.config import checkpoints, ladders, schema
 from rbptrack.config.check import typed, wrong_value
 from rbptrack.config.keys import Keys, no_option
 from rbptrack.config.paths import conf_folder, config_packages, working_conf
@@ -82,7 +82,7 @@ class Composer:
         if group not in self._options:
             with _initialized():
                 self._options[group] = list(self._walk(group, ""))
-            self._options[group] += checkpoints.names() if group == "model" else ()
+            self._options[group] += ladders.names() if group == "model" else ()
         return self._options[group]
 
     def groups(self) -> list[str]:

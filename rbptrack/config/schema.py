@@ -8,7 +8,6 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Any
 
-from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, OmegaConf
 
 from rbptrack.config.paths import EMBEDDED
@@ -276,6 +275,8 @@ class ReportConfig:
 
 def register() -> None:
     """Make the schema and the resolvers known to Hydra; harmless when called again."""
+    from hydra.core.config_store import ConfigStore  # here, because Tab completion reads the schema and cannot wait
+
     store = ConfigStore.instance()
     store.store(name="base_config", node=Config)
     store.store(name="base_analyze", node=AnalyzeConfig)

@@ -1,0 +1,190 @@
+"""What may follow on a command line, for Tab completion. Fast: Hydra, MLflow and the plugins are not imported."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sqlite3
+from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from rbptrack.commands.catalogue import COMMANDS
+from rbptrack.config.keys import Keys
+from rbptrack.config.ladders import LADDERS, names
+from rbptrack.config.paths import builtin_folder, conf_folder, home, working_conf
+from rbptrack.config.patterns import size_key
+from rbptrack.config.schema import AnalyzeConfig, Config, Dtype, ReportConfig
+
+_CONFIGS = {"measure": Config, "plan": Config, "analyze": AnalyzeConfig, "report": ReportConfig}
+_GROUPS = ("model", "dataset", "k", "protocol", "launch")
+_FILTERS = ("family", "size", "dataset", "sweep")
+_FIRST = ("model=", "dataset=", "k=")  # beside the commands, for a line without one
+_FLAGS = ("--help", "--quiet")
+_HYDRA_FLAGS = ("--multirun", "--config-dir", "--cfg", "--hydra-help")
+_PATHS = ("out", "dataset.files", "dataset.path", "model.path", "sizes", "plugins.path", "tracking.artifacts")
+_WORDS = {"cache": ("clear",), "bench": ("precision",), "completion": ("bash", "zsh"), "help": tuple(COMMANDS)}
+_NAME = re.compile(r"^    name: ClassVar\[str\] = [\"'](\w+)[\"']", re.MULTILINE)  # of an analyzer, in its file
+_VALUES: dict[str, tuple[str, ...]] = {
+    "format": ("table", "csv", "markdown", "latex", "json"),
+    "output": ("table", "csv"),
+    "ways": ("bare", "plain", "ours"),
+    "dtype": tuple(each.value for each in Dtype),
+    "tokens": ("true", "false"),
+    "moved": ("true", "false"),
+    "tf32": ("true", "false"),
+}
+
+
+def candidates(line: str) -> list[str]:
+    """The words that may stand in place of the line's last one, in the order in which they are shown.
+
+    Args:
+        line: the command line up to the cursor, the program's name included.
+
+    """
+    words, partial = _split(line)
+    if not words and "=" not in partial and not partial.startswith("-"):
+        return _starting([*COMMANDS, *_FIRST], partial)
+    command = words[0] if words and words[0] in COMMANDS else "measure"
+    arguments = words[1:] if words and words[0] in COMMANDS else words
+    if partial.startswith("-"):
+        return _starting([*_FLAGS, *(_HYDRA_FLAGS if command in _CONFIGS else ())], partial)
+    if arguments[-1:] == ["--config-dir"]:
+        return _starting(_files(partial), partial)
+    key, equals, value = partial.partition("=")
+    if equals:
+        *done, last = value.split(",")
+        start = f"{key}={','.join([*done, ''])}"
+        return [start + name for name in _starting(_values(command, key, last), last) if name not in done]
+    if command == "show":
+        return _starting([*_measurements(), *_keys(command, partial)], partial)
+    if command == "import":
+        return _starting([*_files(partial), *_keys(command, partial)], partial)
+    return _starting([*_WORDS.get(command, ()), *_keys(command, partial)], partial)
+
+
+def _split(line: str) -> tuple[list[str], str]:
+    """The words between the program's name and the last one, and the last one, which the cursor touches."""
+    for closing_quote in ("", "'", '"'):  # a quote may still be open
+        with suppress(ValueError):
+            words = shlex.split(line + closing_quote)[1:]
+            return (
+                (words, "") if line[-1:].isspace() and not closing_quote else (words[:-1], words[-1] if words else "")
+            )
+    return [], ""
+
+
+def _starting(names: Iterable[str], beginning: str) -> list[str]:
+    return list(dict.fromkeys(name for name in names if name.startswith(beginning)))
+
+
+def _keys(command: str, partial: str) -> list[str]:
+    """Options with `=`; of those in folders, the folder first: `engine.`, then `engine.threads=`."""
+    if command not in _CONFIGS:
+        return [f"{key}=" for key in COMMANDS[command].keys]
+    known = Keys.of(_CONFIGS[command])
+    groups = (
+        _GROUPS if command in ("measure", "plan") else (*_FILTERS, *(("analyzer",) if command == "analyze" else ()))
+    )
+    depth = partial.count(".")
+    plain = [f"{key}=" for key in known.settable if key.count(".") == depth and key not in ("analyzer",)]
+    folders = [f"{key}." for key in [*known.folders, *known.free] if key.count(".") == depth and key != "filter"]
+    first = [f"{group}=" for group in groups] if not depth else []
+    extra = ["output="] if command == "plan" and not depth else []
+    return [*first, *(key for key in plain if key[:-1] not in known.free), *extra, *folders]
+
+
+def _values(command: str, key: str, partial: str) -> list[str]:
+    """Values of an option, as far as they can be known."""
+    if command in ("measure", "plan", "bench") and key in _GROUPS:
+        return _by_folder(_configs(key), partial)
+    if key in _FILTERS:
+        return _logged(key)
+    if key in ("analyzer", "analyzers"):
+        return _analyzers()
+    if key in _PATHS:
+        return _files(partial)
+    if command in _CONFIGS and (found := _of_type(_CONFIGS[command], key)):
+        return found
+    return list(_VALUES.get(key, ()))
+
+
+def _of_type(schema: Any, key: str) -> list[str]:
+    """The values of an enum or a flag of a schema."""
+    for part in key.split("."):
+        schema = get_type_hints(schema).get(part) if hasattr(schema, "__dataclass_fields__") else None
+    if isinstance(schema, type) and issubclass(schema, Enum):
+        return [str(member.value) for member in schema]
+    return ["true", "false"] if schema is bool else []
+
+
+def _configs(group: str) -> list[str]:
+    """Every name of a config group, in the order of size."""
+    found = set(names()) if group == "model" else set[str]()
+    for folder in (conf_folder(), working_conf()):
+        if folder:
+            root = folder / group
+            found |= {path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml")}
+    return sorted(found, key=size_key)
+
+
+def _by_folder(found: Sequence[str], partial: str) -> list[str]:
+    """A level at a time: `nano/`, then its sizes."""
+    depth = partial.count("/")
+    level = [name for name in found if name.startswith(partial.rpartition("/")[0])]
+    shown = ("/".join(name.split("/")[: depth + 1]) + "/" * (name.count("/") > depth) for name in level)
+    return sorted(dict.fromkeys(shown), key=lambda name: name.rstrip("/") in LADDERS)  # checkpoints last
+
+
+def _analyzers() -> list[str]:
+    """Names of analyzers, read off the files of plugins: importing them takes a second."""
+    found = []
+    for folder in (builtin_folder(), Path.cwd() / "plugins"):
+        for path in sorted(folder.glob("*.py")):
+            with suppress(OSError, UnicodeDecodeError):
+                found += re.findall(
+                    r"^    name: ClassVar\[str\] = [\"'](\w+)[\"']", path.read_text("utf-8"), re.MULTILINE
+                )
+    return sorted(found)
+
+
+def _logged(key: str) -> list[str]:
+    """The values of a tag in the local store: importing MLflow takes a second."""
+    query = "select distinct value from tags where key = ? order by value"
+    return sorted((value for (value,) in _store(query, f"rbptrack.{key}") if value), key=size_key)
+
+
+def _measurements() -> list[str]:
+    """`nano-6k/stdlib`, for every measurement in the local store."""
+    query = (
+        "select m.value || '/' || d.value from tags m join tags d on d.run_uuid = m.run_uuid and d.key = ? "
+        "where m.key = 'rbptrack.model'"
+    )
+    return sorted({name for (name,) in _store(query, "rbptrack.dataset")}, key=size_key)
+
+
+def _store(query: str, parameter: str) -> list[tuple[str]]:
+    database = home() / "mlflow.db"
+    if not database.is_file():
+        return []
+    try:
+        with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=0.2)) as connection:
+            return connection.execute(query, (parameter,)).fetchall()
+    except sqlite3.Error:
+        return []
+
+
+def _files(partial: str) -> list[str]:
+    """Files and folders whose path begins so; folders end in a slash."""
+    folder, _, _ = partial.rpartition("/")
+    where = Path(folder or ("/" if partial.startswith("/") else "."))
+    with suppress(OSError):
+        return sorted(
+            (f"{folder}/" if "/" in partial else "") + path.name + "/" * path.is_dir()
+            for path in where.expanduser().iterdir()
+            if not path.name.startswith(".")
+        )
+    return []

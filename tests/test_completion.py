@@ -1,0 +1,141 @@
+"""Tab completion: which words may follow, and the scripts in the shells themselves."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from rbptrack.commands.candidates import candidates
+from rbptrack.commands.catalogue import COMMANDS
+from rbptrack.commands.completion import SCRIPTS, main
+from rbptrack.commands.usage import Help
+from tests.conftest import ROOT
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("rbptrack me", ["measure"]),
+        ("rbptrack mod", ["model="]),
+        ("rbptrack model=nano", ["model=nano/", "model=nano-seeds/", "model=nano-checkpoints/"]),
+        ("rbptrack model=gpt2/", [f"model=gpt2/{size}" for size in ("small", "medium", "large", "xl")]),
+        ("rbptrack 'model=gpt2/s", ["model=gpt2/small"]),
+        ("rbptrack plan -m model=nano/6k,nano/1", ["model=nano/6k,nano/15k", "model=nano/6k,nano/115k"]),
+        ("rbptrack model=nano/6k dataset=st", ["dataset=stdlib"]),
+        ("rbptrack model=nano/6k en", ["engine."]),
+        ("rbptrack model=nano/6k engine.th", ["engine.threads="]),
+        ("rbptrack rank=", ["rank=paper", "rank=strict"]),
+        ("rbptrack launch=s", ["launch=slurm"]),
+        ("rbptrack analyze analyzer=po", ["analyzer=position", "analyzer=power_law"]),
+        ("rbptrack report fa", ["family="]),
+        ("rbptrack list format=l", ["format=latex"]),
+        ("rbptrack export to", ["tokens="]),
+        ("rbptrack help pl", ["plan", "plugins"]),
+        ("rbptrack completion ", ["bash", "zsh"]),
+        ("rbptrack --mu", ["--multirun"]),
+        ("rbptrack model=nope/", []),
+    ],
+)
+def test_candidates(line: str, found: list[str]) -> None:
+    assert candidates(line) == found
+
+
+def test_files_and_configs_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf/model/mine").mkdir(parents=True)
+    (tmp_path / "conf/model/mine/small.yaml").touch()
+    (tmp_path / "bundles").mkdir()
+    (tmp_path / "bundles/one.zip").touch()
+    assert candidates("rbptrack model=mi") == ["model=mine/"]
+    assert candidates("rbptrack model=mine/") == ["model=mine/small"]
+    assert candidates("rbptrack import b") == ["bundles/"]
+    assert candidates("rbptrack export out=bundles/") == ["out=bundles/one.zip"]
+    assert candidates("rbptrack show ") == ["k=", "tracking.uri=", "tracking.experiment="]
+
+
+def test_what_a_store_holds(swept: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(swept[0])
+    assert candidates("rbptrack report family=") == ["family=nano"]
+    assert candidates("rbptrack report size=") == [f"size={size}" for size in ("6k", "15k", "38k", "115k")]
+    assert candidates("rbptrack show nano-6") == ["nano-6k/pydocs", "nano-6k/stdlib"]
+
+
+@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.keys])
+def test_the_catalogue_knows_the_options_of_every_command(name: str) -> None:
+    help_: Help = import_module(f"rbptrack.commands.{COMMANDS[name].module}").HELP
+    assert sorted(COMMANDS[name].keys) == sorted(help_.keys)
+
+
+def test_nothing_heavy_is_imported() -> None:
+    code = (
+        "import sys; from rbptrack.__main__ import main; sys.argv = ['rbptrack', 'completion', 'query', 'rbptrack mo'];"
+        "main(); print(sorted({'torch', 'mlflow', 'hydra', 'pandas', 'numpy', 'transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "model=\n[]\n"
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Path:
+    """A folder with the command `rbptrack`."""
+    (tmp_path / "bin").mkdir()
+    script = tmp_path / "bin/rbptrack"
+    script.write_text(f"#!/bin/sh\nPYTHONPATH='{ROOT}' exec '{sys.executable}' -m rbptrack \"$@\"\n")
+    script.chmod(0o755)
+    return script.parent
+
+
+def in_shell(shell: str, script: str, command: Path) -> list[str]:
+    flags = {"bash": ["--norc", "--noprofile"], "zsh": ["-f"]}[shell]
+    path = f"{command}:/usr/bin:/bin"
+    done = subprocess.run([shell, *flags, "-c", script], capture_output=True, text=True, env={"PATH": path}, timeout=60)
+    assert done.stderr == "", done.stderr
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("rbptrack model=nano/1", ["nano/15k", "nano/115k"]),  # bash replaces what follows the =
+        ("rbptrack 'model=nano/1", ["model=nano/15k", "model=nano/115k"]),  # within quotes it does not split at =
+        ("rbptrack repo", ["report"]),
+    ],
+)
+def test_bash(line: str, found: list[str], command: Path) -> None:
+    quoted = line.replace("'", "'\\''")
+    script = (
+        f"eval \"$(rbptrack completion bash)\"; COMP_LINE='{quoted}'; COMP_POINT=${{#COMP_LINE}}; "
+        '_rbptrack rbptrack; printf "%s\\n" "${COMPREPLY[@]}"; complete -p rbptrack >/dev/null'
+    )
+    assert in_shell("bash", script, command) == found
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh here")
+def test_zsh(command: Path) -> None:
+    script = (
+        'compdef() { :; }; compadd() { shift ${@[(i)--]}; print -l -- "$@"; }; '
+        'eval "$(rbptrack completion zsh)"; words=(rbptrack model=nano/1); CURRENT=2; PREFIX=model=nano/1; _rbptrack'
+    )
+    assert in_shell("zsh", script, command) == ["model=nano/15k", "model=nano/115k"]
+
+
+def test_an_answer_takes_less_than_half_a_second(command: Path) -> None:
+    words = [command / "rbptrack", "completion", "query", "rbptrack model=nano/"]
+    seconds = []
+    for _ in range(3):
+        began = time.monotonic()
+        subprocess.run(words, check=True, capture_output=True)
+        seconds.append(time.monotonic() - began)
+    assert min(seconds) < 0.5
+
+
+def test_scripts_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    for shell, script in SCRIPTS.items():
+        assert main([shell]) == 0
+        assert capsys.readouterr().out == script
