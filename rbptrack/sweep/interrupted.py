@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
 from rbptrack.config.paths import home
 from rbptrack.config.schema import Config
 from rbptrack.console import say
 from rbptrack.errors import RbptrackError
-from rbptrack.sweep.outcome import Outcome
+from rbptrack.sweep.outcome import OUTCOME, Outcome
 from rbptrack.sweep.resolve import process_resolver
 
 _MOST = 12  # cells that are named
 
 
-def tell_what_is_kept(
-    cells: Sequence[Config], outcomes: Sequence[Outcome], *, ended: Collection[int], command: str
-) -> None:
+def tell_what_is_kept(cells: Sequence[Config], outcomes: Sequence[Outcome], *, folder: Path, command: str) -> None:
     """Print what was measured, what is saved of the rest, and the command that continues.
 
     Args:
         cells: all of the sweep.
         outcomes: of the cells that ended.
-        ended: their numbers.
+        folder: of the sweep, where each cell that ended left its outcome.
         command: the command line that was interrupted.
 
     """
-    left = [cell for number, cell in enumerate(cells) if number not in ended]
+    left = [cell for number, cell in enumerate(cells) if not (folder / str(number) / OUTCOME).exists()]
     saved = [(cell.title, _saved_tokens(cell)) for cell in left]
     partly = [(title, tokens) for title, tokens in saved if tokens]
     kept = sum(o.status in ("measured", "skipped") for o in outcomes)

@@ -98,7 +98,7 @@ class Sweep:
         waiting = outbox.repair_and_deliver(self.settings.tracking, tell=say) if any(o.waits for o in outcomes) else 0
         summarise(outcomes, total=len(self.cells), ks=self.ks)
         if interrupted:
-            tell_what_is_kept(self.cells, outcomes, ended=jobs.ended(self.folder), command=self._command)
+            tell_what_is_kept(self.cells, outcomes, folder=self.folder, command=self._command)
             return interrupted
         if waiting:
             complain(
