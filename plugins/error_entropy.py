@@ -8,7 +8,7 @@ Computed from a sample, H(P) is too low and KL too high by more than their stand
 plug-in, as the paper defines them, and corrected, which is what the laws, shares and sentences here are of.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -39,10 +39,12 @@ from rbptrack.analysis import (
     style,
 )
 from rbptrack.stats import (
+    Contrast,
     Decomposition,
     FloatArray,
     Interval,
     PowerLawFit,
+    contrast,
     decompose_table,
     fit_power_law,
     part_covariance,
@@ -92,6 +94,21 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         **interval_columns("nats_per_factor_10", "change of the part per factor 10 in S, by a line in ln S", SCATTER),
         **interval_columns("share_of_ce", "share in CE's fall: slope of the part against CE over all sizes", REML),
     },
+    "claims": {
+        **shared_columns("dataset", "family"),
+        "part": "corrected for bias where that is possible",
+        "alpha": "its exponent; empty where the part is not positive at every size",
+        "alpha_ce": "cross-entropy's",
+        **interval_columns(
+            "difference", "alpha - alpha_ce, from the law of the ratio part / CE", "scatter and documents"
+        ),
+        "p_different": "of alpha = alpha_ce",
+        "margin": "a difference below which the part scales as CE does",
+        "p_equivalent": "of a difference at or beyond the margin (two one-sided tests)",
+        "verdict": "scales as CE: equivalent; different; different, but within the margin; or not to be told",
+        "share_smallest": "part / CE at the smallest size",
+        "share_largest": "part / CE at the largest",
+    },
 }
 
 
@@ -104,6 +121,7 @@ class Parts:
         values: part -> nats at each size, (m,), by the names of `NATS`; the corrected ones NaN where not known.
         covariance: part -> its sampling covariance between sizes, (m, m).
         laws: of the parts that are positive at every size.
+        against_ce: part -> whether its exponent is CE's; only of parts with a law.
         shares: part -> its share in CE's fall over all sizes; empty where CE does not fall or there are two sizes.
 
     """
@@ -112,6 +130,7 @@ class Parts:
     values: dict[str, FloatArray]
     covariance: dict[str, FloatArray]
     laws: dict[str, PowerLawFit]
+    against_ce: dict[str, Contrast]
     shares: dict[str, Interval]
 
     @property
@@ -126,11 +145,13 @@ class ErrorEntropy(Analyzer):
     """CE = error entropy + self-alignment - ln confidence; which part scales.
 
     Attributes:
-        level: nominal coverage of the intervals.
+        margin: a part scales as CE where their exponents differ by less than this share of CE's.
+        level: nominal coverage of the intervals; tests have size 1 - level.
 
     """
 
     name: ClassVar[str] = "error_entropy"
+    margin: float = 0.1
     level: float = 0.95
 
     def analyze(self, runs: Runs) -> Report:
@@ -153,6 +174,7 @@ class ErrorEntropy(Analyzer):
         report.add_table("summary", _summary(rows), COLUMNS["summary"])
         report.add_table("parts", rows, COLUMNS["parts"])
         report.add_table("laws", laws, COLUMNS["laws"])
+        report.add_table("claims", (row for parts in found for row in _claim_rows(parts)), COLUMNS["claims"])
         report.summary = "summary"
         for part in NATS:
             report.add_metrics(f"{part}/{{family}}/{{dataset}}/{{size}}", rows, part)
@@ -179,12 +201,25 @@ class ErrorEntropy(Analyzer):
             covariance |= {name: c for name, c in zip(several, sampling, strict=True) if name not in covariance}
             found = shares_of_fall(nats, influence, level=self.level) if len(loaded) >= 3 else None
             shares |= dict(zip(several[1:], found or [], strict=False))
-        laws = {}
+        influences = {name: of_text[1][:, :, i] for i, name in enumerate([names[0], *names[4:]])}
+        influences |= {name: of_tokens[1][:, :, i] for i, name in enumerate(names[:4])}
+        laws, against_ce = dict[str, PowerLawFit](), dict[str, Contrast]()
         for name, y in values.items():
             if len(y) >= 3 and positive(y).all():
                 sampling = covariance[name] / np.outer(y, y)
                 laws[name] = fit_power_law(family.s, y, covariance=sampling, level=self.level)
-        return Parts(family, values, covariance, laws, shares)
+        for name in (name for name in laws if name != "ce" and "ce" in laws):
+            against_ce[name] = self._against_ce(family, values, influences, name, self.margin * abs(laws["ce"].alpha))
+        return Parts(family, values, covariance, laws, against_ce, shares)
+
+    def _against_ce(
+        self, family: Family, values: dict[str, FloatArray], influences: dict[str, FloatArray], name: str, margin: float
+    ) -> Contrast:
+        """The exponent of a part against cross-entropy's: the law of their ratio, paired by model and document."""
+        relative = influences[name] / values[name][:, None] - influences["ce"] / values["ce"][:, None]
+        sampling = part_covariance(relative[:, :, None])[0]
+        ratio = fit_power_law(family.s, values[name] / values["ce"], covariance=sampling, level=self.level)
+        return contrast(ratio.alpha, ratio.spread, margin=max(margin, 1e-9), level=self.level)
 
     def _law_rows(self, parts: Parts) -> list[dict[str, Any]]:
         """Each part's law, empty where it is not positive for every size, and its change per factor 10 in S."""
@@ -224,8 +259,40 @@ class ErrorEntropy(Analyzer):
         bias = parts.values["self_alignment"] / parts.values["self_alignment_corrected"]
         return (
             f"{text} {shares} {_which_scale(parts)} Without the correction, KL would be larger by a factor of "
-            f"{spread(bias, '.1f')}."
+            f"{spread(bias, '.1f')}.{_entropy_against_ce(parts, self.margin)}"
         )
+
+
+def _claim_rows(parts: Parts) -> Iterator[dict[str, Any]]:
+    """What arXiv 2510.04067 claims: error entropy scales, the other parts do not, and its share in CE falls."""
+    ce = parts.values["ce"]
+    for part in (part for part in parts.shown if part != "ce" and len(ce) >= 3):
+        y, found = parts.values[part], parts.against_ce.get(part)
+        row = parts.family.keys | {"part": part, "share_smallest": y[0] / ce[0], "share_largest": y[-1] / ce[-1]}
+        if found:
+            row |= {"alpha": parts.laws[part].alpha, "alpha_ce": parts.laws["ce"].alpha}
+            row |= Interval(found.difference, found.low, found.high).columns("difference")
+            row |= {"p_different": found.p_different, "margin": found.margin, "p_equivalent": found.p_equivalent}
+        yield row | {"verdict": found.verdict if found else "no law"}
+
+
+def _entropy_against_ce(parts: Parts, margin: float) -> str:
+    """Whether error entropy scales as cross-entropy does, in a sentence; empty where either has no law."""
+    part = list(parts.shown)[1]
+    found = parts.against_ce.get(part)
+    if found is None:
+        return ""
+    says = {
+        "equivalent": f"scales as CE does (exponents equal within {margin:.0%} of CE's)",
+        "different": f"scales {'faster' if found.difference > 0 else 'more slowly'} than CE",
+        "not to be told": "may or may not scale as CE does: that cannot be told",
+    }
+    ce, y = parts.values["ce"], parts.values[part]
+    text = says.get(found.verdict, f"scales differently from CE, but within {margin:.0%}")
+    return (
+        f" Error entropy {text}: the exponent less CE's is {found.difference:+.3f} ({found.low:+.3f} "
+        f"to {found.high:+.3f}), its share in CE goes from {y[0] / ce[0]:.1%} to {y[-1] / ce[-1]:.1%}."
+    )
 
 
 def _percent(share: Interval) -> tuple[str, str, str]:

@@ -37,6 +37,7 @@ from rbptrack.analysis import (
     short_number,
 )
 from rbptrack.stats import (
+    NestedFit,
     Verdict,
     compare_forms,
     forecast,
@@ -97,6 +98,15 @@ COLUMNS = {
         "r2": "R^2 of the fit on logarithms",
         "tau": "standard deviation between models beyond sampling error, in ln y (REML)",
         "left_out_error": "predicted / measured - 1 at the largest size when it is left out",
+    },
+    "seeds": KEY
+    | {
+        "sizes": "number of sizes m",
+        "runs": "number of runs: several of some sizes",
+        "seed": "standard deviation between runs of one size beyond sampling error, in ln y (REML)",
+        "recipe": "standard deviation between sizes beyond that of runs, in ln y (REML)",
+        "lack_of_fit": "F of the size means around the law over the scatter of runs within sizes",
+        "p": "its p: small where no power law fits within what seeds scatter",
     },
     "forecasts": KEY
     | {
@@ -196,6 +206,8 @@ class PowerLaw(Analyzer):
         report.add_table("forms", (row for one in shown for row in _forms(one, forms[one.path])), COLUMNS["forms"])
         report.add_table("points", (row for one in shown for row in _points(one)), COLUMNS["points"])
         report.add_table("fits", map(_fit_row, laws), COLUMNS["fits"])
+        seeds = [one for one in shown if one.seeds]
+        report.add_table("seeds", (_seed_row(one.keys, one.seeds) for one in seeds if one.seeds), COLUMNS["seeds"])
         report.add_table("forecasts", self._forecasts(shown), COLUMNS["forecasts"])
         if self.pool:
             report.add_table("pooled", self._pooled(shown, report.notes), COLUMNS["pooled"])
@@ -239,6 +251,8 @@ class PowerLaw(Analyzer):
         yield text
         found = forms_in_words({one.label: forms[one.path] for one in mine})
         yield f"{family}: {found}.{_influence(mine)}"
+        if mine[0].seeds:
+            yield _seeds_in_words(mine, 1 - self.level)
 
     def _drawings(self, report: Report, laws: list[FamilyLaw]) -> None:
         metrics = self._overview_metrics(laws)
@@ -312,6 +326,24 @@ def _fit_row(one: FamilyLaw) -> dict[str, Any]:
     row = {"k": parse_rbp_name(one.metric) or 0, "sizes": law.points} | law_cells(law)
     row |= {"alpha_se": law.se, "alpha_huber": huber_alpha(law.s, law.y), "A": float(np.exp(law.log_a))}
     return one.keys | row | {"tau": law.tau, "left_out_error": leave_largest_out(law.s, law.y)}
+
+
+def _seed_row(keys: dict[str, Any], seeds: NestedFit) -> dict[str, Any]:
+    row = {"sizes": seeds.sizes, "runs": seeds.runs, "seed": seeds.seed, "recipe": seeds.recipe}
+    return keys | row | {"lack_of_fit": seeds.lack, "p": seeds.p}
+
+
+def _seeds_in_words(mine: list[FamilyLaw], size: float) -> str:
+    """Of one family: how far runs of one size scatter, and whether a power law fits within that."""
+    found = [(one.label, one.seeds) for one in mine if one.seeds]
+    low, high = (f"{100 * end:.1f}" for end in (min(s.seed for _, s in found), max(s.seed for _, s in found)))
+    rejected = [label for label, seeds in found if seeds.p < size]
+    seeds = found[0][1]
+    text = f"no power law fits {', '.join(rejected)}" if rejected else "power laws fit every metric"
+    return (
+        f"{mine[0].family}: {seeds.runs} runs of {seeds.sizes} sizes; runs of one size scatter by {low} to {high} % in "
+        f"y beyond sampling error. Within what seeds scatter, {text} (lack of fit against pure error, p < {size:g})."
+    )
 
 
 def _equal_row(one: FamilyLaw, tokens: float) -> dict[str, Any]:

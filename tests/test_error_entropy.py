@@ -100,6 +100,19 @@ def test_which_part_scales() -> None:
     assert (parts["error_entropy_corrected"] > parts["error_entropy"]).all()
 
 
+def test_error_entropy_against_cross_entropy_is_the_slope_of_their_ratio() -> None:
+    sizes = np.geomspace(1e4, 1e7, 6)
+    report = ErrorEntropy().analyze(family_runs(sizes, alpha=0.15, a=6.0, tokens=500))
+    claim = report.tables["claims"].frame.iloc[0]
+    parts = report.tables["parts"].frame
+    slope = np.polyfit(np.log(sizes), np.log(parts[claim["part"]] / parts["ce"]), 1)[0]
+    assert claim["difference"] == pytest.approx(-slope)
+    assert claim["difference"] == pytest.approx(claim["alpha"] - claim["alpha_ce"])
+    assert claim["verdict"] == "different"
+    assert claim["p_different"] < 0.01 < 0.5 < claim["p_equivalent"]
+    assert any("Error entropy scales" in note for note in report.notes)
+
+
 def test_one_size_is_decomposed_and_no_law_is_claimed() -> None:
     report = ErrorEntropy().analyze(family_runs([1e5], alpha=0.1, a=3.0))
     assert set(report.tables) == {"summary", "parts"}

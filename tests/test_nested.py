@@ -26,6 +26,7 @@ def test_one_run_per_size_is_the_plain_law():
     s, y = drawn(np.random.default_rng(1), seeds=1, recipe=0.02)
     nested, plain = fit_nested(s, y), fit_power_law(s, y)
     assert nested.alpha == pytest.approx(plain.alpha)
+    assert nested.log_a == pytest.approx(plain.log_a)
     assert nested.recipe == pytest.approx(plain.tau, rel=1e-3)
     assert nested.se == pytest.approx(plain.se, rel=1e-3)
     assert np.isnan(nested.p)

@@ -9,7 +9,7 @@ from plugins.power_law import PowerLaw
 from rbptrack.analysis import Runs
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.ranks import RankTable
-from tests.synthetic import family_runs, together
+from tests.synthetic import family_runs, one_law, runs_from, together
 
 SIZES = np.geomspace(1e4, 1e7, 6)
 
@@ -99,7 +99,7 @@ def test_the_same_size_twice_is_said() -> None:
     runs = together(family_runs(SIZES, alpha=0.1, a=3.0), family_runs(SIZES[:1], alpha=0.1, a=3.0, family="x", seed=5))
     runs.frame["family"] = "toy"
     report = PowerLaw().analyze(runs)
-    assert any("2 runs of 10000; the mean" in note for note in report.notes)
+    assert any("2 runs of 10000; their scatter is fitted" in note for note in report.notes)
     assert report.tables["fits"].frame["sizes"].eq(6).all()
 
 
@@ -183,3 +183,22 @@ def test_size_may_be_total_parameters_or_training_compute() -> None:
         fitted(runs, size="training_flops")
     with pytest.raises(RbptrackError, match="training_flops is not known for every model"):
         fitted(runs, size="training_flops", training_tokens={"other*": 1e9})
+
+
+def test_seeds_are_fitted_not_averaged() -> None:
+    rng, runs, law = np.random.default_rng(0), [], one_law(0.2, 20.0)
+    for seed in range(3):
+        ahead = dict(zip(SIZES, np.exp(0.03 * rng.standard_normal(len(SIZES))), strict=True))
+        of_seed = {"family": f"seed{seed}", "seed": seed, "tokens": 2000}
+        runs.append(runs_from(SIZES, lambda s, ahead=ahead: law(s * ahead[s] ** -5), **of_seed))
+    whole = together(*runs)
+    whole.frame["family"] = "toy"
+    report = PowerLaw(ks=[1], curve_points=1).analyze(whole)
+    row = report.tables["seeds"].frame.set_index("metric").loc["CE"]
+    assert (row["sizes"], row["runs"]) == (len(SIZES), 3 * len(SIZES))
+    assert 0.01 < row["seed"] < 0.06
+    assert row["p"] > 0.01
+    fit = report.tables["fits"].frame.set_index("metric").loc["CE"]
+    assert fit["alpha_low"] < 0.2 < fit["alpha_high"]
+    assert any("their scatter is fitted" in note for note in report.notes)
+    assert any(f"{3 * len(SIZES)} runs of {len(SIZES)} sizes" in note for note in report.notes)

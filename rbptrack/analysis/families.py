@@ -38,6 +38,8 @@ COMPARABLE = {
 """Columns in which the runs of one law must agree, and the word that marks a part in which they do."""
 
 
+MEAN_USED = "the mean over the runs of a size is used"
+
 KEYS = {
     "dataset": "the dataset",
     "family": "the family; with what sets this part apart where its runs disagree",
@@ -206,7 +208,7 @@ def families(runs: Runs, notes: list[str], *, least: int = 1) -> list[Family]:
                 several = [
                     f"{len(i)} runs of {name}" for i, name in zip(one.run_ids, one.labels, strict=True) if len(i) > 1
                 ]
-                notes.append(f"{one}: {', '.join(several)}; the mean over the runs of a size is used.")
+                notes.append(f"{one}: {', '.join(several)}; {MEAN_USED}.")
             found.append(one)
     return found
 

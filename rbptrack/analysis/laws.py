@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from rbptrack.analysis.contract import WITHOUT_RANKS, Runs
-from rbptrack.analysis.families import Family, families, read_families
+from rbptrack.analysis.families import MEAN_USED, Family, families, read_families
 from rbptrack.analysis.sizes import SizeUnit
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, log_grid, metric_label, rbp_name, se_name
-from rbptrack.stats import Pooled, PowerLawFit, fit_power_law, law_values, line_draws, pool, positive
+from rbptrack.stats import (
+    LawValues,
+    NestedFit,
+    Pooled,
+    PowerLawFit,
+    Spread,
+    fit_nested,
+    fit_power_law,
+    law_values,
+    line_draws,
+    paired_covariance,
+    pool,
+    positive,
+)
+
+SEEDS_FITTED = "their scatter is fitted"
 
 
 @dataclass(frozen=True)
@@ -25,6 +42,7 @@ class FamilyLaw:
         metric: `ce` or `rbp_<k>`.
         law: the fit.
         logged: whether it was fitted to logged metrics, because there were no ranks.
+        seeds: the law over all runs, where some size has several; `law` then has its exponent and interval.
         draws: the exponent in every document bootstrap, (replicates,), the same draws of documents for all families
             that read the same texts; None where there were no ranks.
 
@@ -35,6 +53,7 @@ class FamilyLaw:
     law: PowerLawFit
     logged: bool = False
     draws: FloatArray | None = None
+    seeds: NestedFit | None = None
 
     @property
     def label(self) -> str:
@@ -75,15 +94,15 @@ class LawReader:
     def read(self, runs: Runs, notes: list[str]) -> list[FamilyLaw]:
         """The laws, family by family; notes get a sentence for everything that is left out."""
 
-        def load(family: Family, run_id: str) -> DocumentCounts:
+        def load(family: Family, run_id: str) -> list[DocumentCounts]:
             family.require_ranks()  # else its logged metrics and their standard errors are fitted
-            return runs.document_counts(run_id, self._ks(family))
+            return [runs.document_counts(run_id, self._ks(family))]  # lists add to the runs of a size
 
         found: list[FamilyLaw] = []
         said: list[str] = []
         for family, counts in read_families(runs, load, said, least=3):
             found += self._of_counts(family, counts, notes)
-        notes += [note for note in said if WITHOUT_RANKS not in note]
+        notes += [note.replace(MEAN_USED, SEEDS_FITTED) for note in said if WITHOUT_RANKS not in note]
         fitted = {one.family.path for one in found}
         for family in families(runs, [], least=3):
             if family.path not in fitted:
@@ -96,18 +115,26 @@ class LawReader:
         grid = log_grid(family.vocab_size, per_decade=self.per_decade)
         return sorted({*grid.tolist(), *(k for k in self.asked if k <= family.vocab_size)})
 
-    def _of_counts(self, family: Family, counts: Sequence[DocumentCounts], notes: list[str]) -> Iterator[FamilyLaw]:
+    def _of_counts(
+        self, family: Family, counts: Sequence[list[DocumentCounts]], notes: list[str]
+    ) -> Iterator[FamilyLaw]:
         sizes = self.unit.of(family)
         if not np.isfinite(sizes).all():
             notes.append(f"{family}: not fitted, {self.unit.name} is not known for every model.")
             return
         asked = set(map(rbp_name, self.asked))
-        values = law_values(counts, replicates=self.replicates)
+        values = law_values([reduce(operator.add, runs) for runs in counts], replicates=self.replicates)
+        runs = [run for several in counts for run in several]
+        each = law_values(runs, replicates=self.replicates) if len(runs) > len(counts) else None
+        of_runs = np.repeat(sizes, [len(several) for several in counts])
         for metric in values.metrics:
             law = values.fit(metric, sizes, level=self.level)
             if law:
                 _, alphas = line_draws(sizes, values.of(metric)[1], at=float(sizes[0]))
-                yield FamilyLaw(family, metric, law, draws=alphas)
+                if each is None:
+                    yield FamilyLaw(family, metric, law, draws=alphas)
+                else:
+                    yield _over_runs(FamilyLaw(family, metric, law, draws=alphas), of_runs, each, level=self.level)
             elif metric in asked:
                 label = metric_label(metric)
                 notes.append(f"{family}: {label} is 0 or 1, or nearly, at some size, so no law is fitted to it.")
@@ -128,6 +155,17 @@ class LawReader:
                 "errors (where logged) taken as independent between sizes."
             )
         return found
+
+
+def _over_runs(one: FamilyLaw, s: FloatArray, each: LawValues, *, level: float) -> FamilyLaw:
+    """The law over all runs (sizes s, (runs,)), with the scatter between seeds apart from that between sizes."""
+    y, draws = each.of(one.metric)
+    if not (positive(y) and positive(draws)):
+        return one
+    seeds = fit_nested(s, y, paired_covariance(list(np.log(draws))), level=level)
+    spread = Spread.estimated(seeds.se, seeds.sizes - 2)
+    law = replace(one.law, alpha=seeds.alpha, log_a=seeds.log_a, low=seeds.low, high=seeds.high, spread=spread)
+    return replace(one, law=replace(law, tau=seeds.recipe), seeds=seeds)
 
 
 def equally_trained(

@@ -24,6 +24,7 @@ class NestedFit:
 
     Attributes:
         alpha: the exponent, by generalised least squares under the estimated covariance.
+        log_a: ln A, likewise.
         low: lower end of its interval, t with (sizes - 2) degrees of freedom.
         high: upper end.
         se: standard error.
@@ -37,6 +38,7 @@ class NestedFit:
     """
 
     alpha: float
+    log_a: float
     low: float
     high: float
     se: float
@@ -91,7 +93,17 @@ def fit_nested(
     lack, p = pure_error(s, y, covariance)
     alpha = -float(beta[1])
     return NestedFit(
-        alpha, alpha - half, alpha + half, se, float(np.sqrt(recipe2)), float(np.sqrt(seed2)), m, n, lack, p
+        alpha=alpha,
+        log_a=float(beta[0]) + alpha * float(x.mean()),
+        low=alpha - half,
+        high=alpha + half,
+        se=se,
+        recipe=float(np.sqrt(recipe2)),
+        seed=float(np.sqrt(seed2)),
+        sizes=m,
+        runs=n,
+        lack=lack,
+        p=p,
     )
 
 
