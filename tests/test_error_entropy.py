@@ -106,7 +106,7 @@ def test_error_entropy_against_cross_entropy_is_the_slope_of_their_ratio() -> No
     claim = report.tables["claims"].frame.iloc[0]
     parts = report.tables["parts"].frame
     slope = np.polyfit(np.log(sizes), np.log(parts[claim["part"]] / parts["ce"]), 1)[0]
-    assert claim["difference"] == pytest.approx(-slope)
+    assert claim["difference"] == pytest.approx(-slope, rel=1e-4)  # sizes are whole numbers
     assert claim["difference"] == pytest.approx(claim["alpha"] - claim["alpha_ce"])
     assert claim["verdict"] == "different"
     assert claim["p_different"] < 0.01 < 0.5 < claim["p_equivalent"]

@@ -42,6 +42,10 @@ def test_what_both_share_is_taken_off() -> None:
     assert (KNOWN + KNOWN).minus_shared(1.0).se == pytest.approx(np.sqrt(6))
 
 
+def test_values_far_away_have_p_0_also_with_one_degree_of_freedom() -> None:
+    assert Spread(known=1.0, beyond=0.9, residual=0.1, freedom=1.0).p(1e30) == 0
+
+
 def test_no_error_at_all() -> None:
     nothing = Spread(0.0, 0.0, 0.0, 3.0)
     assert (nothing.half(0.95), nothing.p(0.0), nothing.p(0.1)) == (0, 1, 0)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, stats
 
+_SMALLEST = 1e-15  # of p: below it is 0
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -56,9 +58,9 @@ class Spread:
         """Two-sided p of a value that lies `distance` from the estimate: 1 - the level whose interval just holds it."""
         if self.se == 0:
             return float(distance == 0)
-        if self._half(1e-300) <= abs(distance):
+        if self._half(_SMALLEST) <= abs(distance):
             return 0.0
-        found = optimize.brentq(lambda log_p: self._half(np.exp(log_p)) - abs(distance), np.log(1e-300), 0.0)
+        found = optimize.brentq(lambda log_p: self._half(np.exp(log_p)) - abs(distance), np.log(_SMALLEST), 0.0)
         return float(np.exp(found)) if distance else 1.0
 
     def p_beyond(self, distance: float) -> float:
