@@ -75,7 +75,7 @@ def running() -> Iterator[Server]:
                 command, env=environment, stdout=log, stderr=log, start_new_session=True, cwd=name
             )
         try:
-            _wait(server, process, Path(name, "mlflow.log"))
+            wait_until_healthy(server.uri, process, Path(name, "mlflow.log"))
             yield server
         finally:
             with suppress(ProcessLookupError):
@@ -127,12 +127,13 @@ def _sql(server: Server, statement: str) -> None:
         connection.execute(statement)  # type: ignore[call-overload]
 
 
-def _wait(server: Server, process: subprocess.Popen[bytes], log: Path) -> None:
+def wait_until_healthy(uri: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a tracking server answers; fails with its log if it ends."""
     deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
         assert process.poll() is None, log.read_text()
         with suppress(urllib.error.URLError, OSError):
-            urllib.request.urlopen(f"{server.uri}/health", timeout=5).close()
+            urllib.request.urlopen(f"{uri}/health", timeout=5).close()
             return
         time.sleep(0.3)
     raise AssertionError(log.read_text())

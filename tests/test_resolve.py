@@ -11,6 +11,7 @@ import pytest
 
 from rbptrack.config.compose import measuring, sweep_of
 from rbptrack.errors import BadInput
+from rbptrack.measurement import Shard
 from rbptrack.models import architecture, loading
 from rbptrack.sweep import cell, preflight, resolve
 from rbptrack.sweep.delivery import Delivery
@@ -53,7 +54,9 @@ def test_each_model_and_dataset_is_pinned_and_loaded_once(
     assert "load_model" not in loads  # no weights before the first cell
     for config in cells:
         resolved = resolver.resolve(config)
-        assert cell.run(resolved, Delivery.of(config, resolved)).status == "measured"
+        ended = cell.run(resolved, Delivery.of(config, resolved), Shard())
+        assert ended
+        assert ended.status == "measured"
     assert loads == {"of_model": 2, "of_dataset": 2, "load_config": 2, "load_tokenizer": 2, "load_model": 2}
 
 

@@ -16,14 +16,10 @@ from mlflow import MlflowClient
 
 import rbptrack
 from rbptrack.commands import sync
-from rbptrack.config.compose import measuring, sweep_of
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import BadInput, StoreAway
-from rbptrack.sweep import cell
-from rbptrack.sweep.delivery import Delivery
-from rbptrack.sweep.outcome import Outcome
-from rbptrack.sweep.resolve import Resolver
 from rbptrack.tracking import Connection, Reader, outbox
+from tests.cells import run
 from tests.server import PASSWORD, QUOTED, Door, Server, free_port, postgres_binaries, running
 
 pytestmark = [
@@ -84,13 +80,6 @@ def test_four_sweeps_at_once_measure_everything_once(server: Server, user: Path,
     found = rbptrack.runs(tracking_uri=server.uri, experiment="four")
     run_id = found.frame["run_id"][0]
     assert np.isclose(found.ranks(run_id).ce, found.frame["ce"][0])  # through the server's artifact proxy
-
-
-def run(*overrides: str) -> Outcome:
-    """One small cell, measured in this process."""
-    _, (config,) = sweep_of(measuring(["model=nano/6k", "dataset=pydocs", "dataset.documents=4", *overrides]))
-    resolved = Resolver().resolve(config)
-    return cell.run(resolved, Delivery.of(config, resolved))
 
 
 def test_what_is_measured_while_the_server_is_away_is_delivered_once(
