@@ -24,6 +24,7 @@ TITLES: Mapping[str, str] = {
     "alpha_A": "α of A",
     "alpha_B": "α of B",
     "alpha_a": "α of a",
+    "alpha_ce": "α of CE",
     "alpha_b": "α of b",
     "alpha_change": "change of α from N = 1",
     "alpha_early": "α early",
@@ -55,7 +56,11 @@ TITLES: Mapping[str, str] = {
     "num_tokens": "scored tokens",
     "on": "shared",
     "p": "p",
+    "error_ce": "error by CE",
+    "error_rbp": "error by RBP_k",
     "p_corrected": "p, corrected",
+    "p_exponents": "p of equal exponents",
+    "p_families": "p of a ratio of 1",
     "p_different": "p of equality",
     "p_equivalent": "p of a difference",
     "p_independent": "p if independent",
@@ -74,6 +79,9 @@ TITLES: Mapping[str, str] = {
     "sigma": "σ",
     "snr": "α / se",
     "tau": "τ",
+    "told_by_p": "ln R told by p",
+    "told_by_rank": "ln p told by R",
+    "within_share": "share of the gain at equal p",
     "token": "token",
     "total_params": "parameters",
     "vocab_size": "|V|",
@@ -86,7 +94,8 @@ SIZES = {"S", "S_A", "S_B", "C", "D", "non_embedding_params", "total_params", "t
 
 SHARES = {
     "by_documents", "by_neighbours", "by_position", "largest_deviation", "left_out_error", "rbp_of_answer", "share",
-    "share_by_law", "share_independent", "share_of_ce", "tie_rate",
+    "share_by_law", "share_independent", "share_largest", "share_of_ce", "share_smallest", "tie_rate", "told_by_p",
+    "told_by_rank", "within_share",
 }  # fmt: skip
 """Columns of fractions that are written in per cent."""
 

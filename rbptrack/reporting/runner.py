@@ -33,6 +33,7 @@ ORDER = (
     "error_entropy",
     "noise_floor",
     "position",
+    "rank_and_ce",
     "reproduction",
     "compare",
 )
