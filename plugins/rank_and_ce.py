@@ -169,7 +169,7 @@ class RankAndCe(Analyzer):
         if not everything:
             raise report.nothing_found("no measurement with ranks")
         gains = [row for family, counts in everything for row in self._gain_rows(family, counts)]
-        summary = [self._summary_row(family, counts) for family, counts in everything if len(counts) > 1]
+        summary = [self._summary_row(family, counts) for family, counts in everything]
         predictions = self._predictions([o for family, counts in everything for o in self._outcomes(family, counts)])
         report.add_table("summary", summary, COLUMNS["summary"])
         report.add_table("predictions", predictions, COLUMNS["predictions"])
@@ -229,13 +229,17 @@ class RankAndCe(Analyzer):
                 yield row
 
     def _summary_row(self, family: Family, counts: Sequence[Counts]) -> dict[str, Any]:
+        last = counts[-1].joint
+        told = {"told_by_p": last.told_by_p, "told_by_rank": last.told_by_rank}
+        if len(counts) == 1:
+            return family.keys | {"sizes": family.labels[0], "k": self.shown} | told
         found, draws = self._split(counts[0], counts[-1], self.shown)
-        gain, last = float(found.sum()), counts[-1].joint
+        gain = float(found.sum())
         row = family.keys | {"sizes": f"{family.labels[0]} and {family.labels[-1]}", "k": self.shown, "gain": gain}
         if abs(gain) > 2 * float(draws.sum(axis=1).std()):
             low, high = percentiles(draws[:, 1] / draws.sum(axis=1), level=self.level)
             row |= {"within_share": float(found[1]) / gain, "within_share_low": low, "within_share_high": high}
-        return row | {"told_by_p": last.told_by_p, "told_by_rank": last.told_by_rank}
+        return row | told
 
     def _outcomes(self, family: Family, counts: Sequence[Counts]) -> Iterator[Outcome]:
         ce = np.array([c.joint.ce for c in counts])
@@ -295,6 +299,9 @@ class RankAndCe(Analyzer):
                 f"the variance of ln R."
             )
             label = metric_label(rbp_name(row["k"]))
+            if "gain" not in row:
+                yield f"{text} Whether larger models rank better at equal p needs a second size."
+                continue
             if "within_share" not in row:
                 yield f"{text} {label} does not change beyond its error from {row['sizes']}: nothing to take apart."
                 continue

@@ -136,6 +136,7 @@ def test_a_k_that_is_not_counted_is_refused(two_families: Runs) -> None:
 
 def test_one_size_has_no_gain() -> None:
     report = RankAndCe().analyze(runs_of_tables([1e5], {"r": drawn(np.random.default_rng(4), 2, 0.5)}))
-    assert set(report.tables) == {"windows", "at_equal_p", "at_equal_rank"}
+    assert set(report.tables) == {"summary", "windows", "at_equal_p", "at_equal_rank"}
+    assert "needs a second size" in report.notes[0]
     bounds = report.tables["at_equal_p"].frame
     assert (bounds["p"] * bounds["bound"] >= 1).all()

@@ -114,7 +114,7 @@ class RankAndProbability:
 
 
 def countable_ks(ks: Sequence[int]) -> list[int]:
-    """The k among these for which `RANK_EDGES` give RBP_k exactly."""
+    """The k among these for which `RANK_EDGES` give RBP_k (arXiv 2510.20387) exactly."""
     return [k for k in ks if k + 1 in RANK_EDGES]
 
 
