@@ -22,6 +22,10 @@ class Shard:
         return f"shard {self.number + 1} of {self.count}"
 
 
+WHOLE = Shard()
+"""All of a cell."""
+
+
 @dataclass(frozen=True)
 class Measurement:
     """What one model says about one dataset.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple
@@ -14,28 +15,38 @@ from rich.markup import escape
 from rbptrack.commands.runner import HydraCommand
 from rbptrack.commands.usage import Help
 from rbptrack.config.compose import Request, measuring, sweep_of
-from rbptrack.console import compact, compact_bytes, console, say, table
+from rbptrack.config.schema import Config
+from rbptrack.console import compact, compact_bytes, console, duration, say, say_wrapped, table
 from rbptrack.errors import BadInput
+from rbptrack.sweep.devices import KNOWN, MEASURED_SHARE, Device, data_sheet, precision
 from rbptrack.sweep.plan import COLUMNS, Plan, plan
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.tracking import Connection, Reader
 
 HELP = Help(
-    "plan [output=table|csv] and the words of measure",
+    "plan [on=GPU] [output=table|csv] and the words of measure",
     """Says what a sweep would cost, before anything is measured and without weights.
 
     S and total parameters are counted from the architecture. Documents and tokens are exact where the texts were
     tokenised before, else estimated (~). FLOPs: (2 S + 2 d |V|) per token that the model reads. Memory: weights, one
     sequence's activations and scoring, against what the device has free now. Download: weights that are not cached yet.
 
+    Time: FLOPs over the rate of a matrix product, which is measured now on this machine's device or, with on=, taken
+    from a GPU's data sheet. What share of it is assumed is said below the table, and how many GPUs each model needs.
+    Loading weights and reading texts is not in it.
+
     The exit code is 1 if a cell cannot be measured.""",
-    {"output=csv": "all figures in full, as CSV"},
+    {
+        "on=h100": "time and memory for a GPU that is not here: " + ", ".join(KNOWN),
+        "output=csv": "all figures in full, as CSV",
+    },
     {
         "plan 'model=pythia/*' dataset=wiki,humaneval": "a family on two datasets",
-        "plan 'model=qwen2.5/*' dataset=wiki model.dtype=bfloat16": "in half precision",
+        "plan 'model=qwen2.5/*' dataset=wiki model.dtype=bfloat16 on=h100": "in half precision, on another GPU",
         "plan 'model=nano/*' dataset=stdlib output=csv > plan.csv": "into a file",
     },
 )
+_LONG_SECONDS = 4 * 3600.0  # of one job
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -43,23 +54,77 @@ def main(arguments: Sequence[str]) -> int:
     output = next((a.partition("=")[2] for a in arguments if a.startswith("output=")), "table")
     if output not in ("table", "csv"):
         raise BadInput(f"output={output}: expected table or csv")
-    command = HydraCommand(measuring, partial(_plan, output=output), lambda _: HELP.show())
-    return command([a for a in arguments if not a.startswith("output=")])
+    on = next((data_sheet(a.partition("=")[2]) for a in arguments if a.startswith("on=")), None)
+    command = HydraCommand(measuring, partial(_plan, output=output, on=on), lambda _: HELP.show())
+    return command([a for a in arguments if not a.startswith(("output=", "on="))])
 
 
-def _plan(request: Request, *, output: str) -> int:
+def _plan(request: Request, *, output: str, on: Device | None) -> int:
     settings, cells = sweep_of(request)
     reader, resolver = Reader(Connection(settings.tracking)), Resolver()
+    device = on or _present(cells)
     plans = []
     with console(stderr=True).status("") as status:
         for number, cell in enumerate(cells):
             status.update(escape(f"[{number + 1}/{len(cells)}] {cell.title}"))
-            plans.append(plan(cell, resolver, reader))
+            plans.append(plan(cell, resolver, reader, device, elsewhere=on is not None))
     if output == "csv":
         sys.stdout.write(_csv(plans))
     else:
         _show(plans)
+        _show_time(plans, cells, device, elsewhere=on is not None)
     return 1 if any(p.total_params is None or p.status == "too large" for p in plans) else 0
+
+
+def _present(cells: Sequence[Config]) -> Device:
+    """The device of this machine, whose rates are measured now, for the precisions that the cells have."""
+    import psutil
+    import torch
+
+    from rbptrack.bench.speed import product_rate
+    from rbptrack.models.device import device_of
+
+    device = device_of(cells[0].model.device)
+    rates = {}
+    for cell in cells:
+        if (kind := precision(cell.model)) not in rates:
+            half = torch.bfloat16 if kind == "half" else torch.float32
+            torch.set_float32_matmul_precision("high" if kind == "tf32" else "highest")
+            rates[kind] = product_rate(device, half)
+    cuda = device.type == "cuda"
+    memory = torch.cuda.get_device_properties(device).total_memory if cuda else psutil.virtual_memory().total
+    name = torch.cuda.get_device_name(device) if cuda else "this machine's CPU"
+    return Device(name, memory, rates, MEASURED_SHARE, "measured now")
+
+
+def _show_time(plans: Sequence[Plan], cells: Sequence[Config], device: Device, *, elsewhere: bool) -> None:
+    """Hours, and how many GPUs; with what was assumed."""
+    ahead = [(p, c) for p, c in zip(plans, cells, strict=True) if p.status == "to measure" and p.seconds is not None]
+    if not ahead:
+        return
+    unit = "hours on this machine's CPU" if device.name.startswith("this") else f"GPU-hours on {device.name}"
+    longest, cell = max((((p.seconds or 0.0) / (p.gpus or 1), c) for p, c in ahead), key=lambda each: each[0])
+    rates = ", ".join(f"{device.rates[k] / 1e12:.3g} TFLOP/s in {k}" for k in {precision(c.model) for _, c in ahead})
+    hours = sum(p.seconds or 0.0 for p, _ in ahead) / 3600
+    say_wrapped(
+        f"time: {hours:.2g} {unit}, of which {cell.title} takes {duration(longest)}; from {rates} ({device.source}), "
+        f"of which {device.share:.0%} is assumed to be reached"
+    )
+    if longest > _LONG_SECONDS:
+        say_wrapped(f"shards={math.ceil(longest / _LONG_SECONDS)} brings each job of that cell under four hours")
+    if not elsewhere and device.name.startswith("this"):
+        say("on=h100 estimates for a GPU: on=h100, a100, l4, ...")
+        return
+    by_gpus: dict[int, list[str]] = {}
+    for p, _ in ahead:
+        by_gpus.setdefault(p.gpus or 1, []).append(p.model)
+    for gpus, models in sorted(by_gpus.items()):
+        which = ", ".join(dict.fromkeys(models))
+        how = "launch=gpus, ray or slurm" + (f" launch.gpus={gpus} model.parallel=tensor" if gpus > 1 else "")
+        say_wrapped(f"{'one GPU' if gpus == 1 else f'{gpus} GPUs'} a job: {how}: {which}", lines=3)
+    for p in plans:
+        if p.status == "too large":
+            say_wrapped(f"{p.model}: no {device.name}, nor 8 of them, hold it; model.dtype=bfloat16 halves it")
 
 
 def _csv(plans: Sequence[Plan]) -> str:
@@ -71,7 +136,7 @@ def _csv(plans: Sequence[Plan]) -> str:
 
 
 def _show(plans: Sequence[Plan]) -> None:
-    headers = ["model", "dataset", "S", "params", "docs", "tokens", "FLOPs", "memory", "download", "status"]
+    headers = ["model", "dataset", "S", "params", "docs", "tokens", "FLOPs", "time", "memory", "download", "status"]
     rows = [
         [
             p.model,
@@ -81,6 +146,7 @@ def _show(plans: Sequence[Plan]) -> None:
             _count(p.documents),
             _about(p) + _count(p.tokens),
             _about(p) + _flops(p.flops),
+            "?" if p.seconds is None else duration(p.seconds / (p.gpus or 1)),
             _bytes(p.memory_bytes),
             _bytes(p.download_bytes),
             p.status if p.total_params is not None else "gated" if "gated" in p.status else "cannot",
@@ -95,9 +161,9 @@ def _show(plans: Sequence[Plan]) -> None:
             "",
             "",
             "",
-            "",
             _total(p.tokens for p in ahead),
             _flops(sum(p.flops or 0.0 for p in ahead)),
+            duration(sum((p.seconds or 0.0) / (p.gpus or 1) for p in ahead)),
             _bytes(max((p.memory_bytes or 0.0 for p in ahead), default=0.0)),
             _bytes(sum(b or 0 for b in weights.values())),
             "",
@@ -106,7 +172,7 @@ def _show(plans: Sequence[Plan]) -> None:
     table(headers, rows, first_out=["params", "FLOPs", "docs", "download", "S", "memory", "tokens"])
     free = next((p.device_bytes for p in plans if p.device_bytes), None)
     if free:
-        say(f"memory free on the device: {_bytes(free)}; ~ estimated, exact once the texts were tokenised")
+        say(f"memory of the device: {_bytes(free)}; ~ estimated, exact once the texts were tokenised")
     for reason in dict.fromkeys(p.status for p in plans if p.total_params is None):
         say(f"{', '.join(dict.fromkeys(p.model for p in plans if p.status == reason))}: {reason}")
 

@@ -1,7 +1,7 @@
 """What the terminal shows: sentences, tables, numbers in short, progress; plain lines where there is no terminal."""
 
-from rbptrack.console.numbers import compact, compact_bytes, short_path
-from rbptrack.console.progress import CellProgress
+from rbptrack.console.numbers import compact, compact_bytes, duration, short_path
+from rbptrack.console.progress import CellProgress, CellState
 from rbptrack.console.tables import table
 from rbptrack.console.words import (
     WIDTH,
@@ -19,11 +19,13 @@ from rbptrack.console.words import (
 __all__ = [
     "WIDTH",
     "CellProgress",
+    "CellState",
     "columns",
     "compact",
     "compact_bytes",
     "complain",
     "console",
+    "duration",
     "hush",
     "program",
     "quiet",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import humanize
+
+_UNKNOWN_SECONDS = 1e8
 
 
 def compact(number: float) -> str:
@@ -19,6 +22,11 @@ def compact(number: float) -> str:
 def compact_bytes(number: float) -> str:
     """341,000,000 -> `341 MB`, in decimal units; nothing is `0`."""
     return humanize.naturalsize(float(f"{number:.3g}"), format="%.3g") if number else "0"
+
+
+def duration(seconds: float) -> str:
+    """`0:01:40`; what is not known is a question mark."""
+    return str(timedelta(seconds=round(seconds))) if seconds < _UNKNOWN_SECONDS else "?"
 
 
 def short_path(location: str) -> str:

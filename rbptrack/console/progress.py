@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import math
+import socket
 import sys
 import time
+from collections import deque
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
@@ -14,7 +20,53 @@ from rbptrack.console.numbers import compact
 from rbptrack.console.words import quiet
 
 _WITH_BAR, _WITH_SPEED = 96, 68  # columns of a terminal that has room for these
+_STATE_SECONDS = 1.0  # between two states that are kept for others to read
+_FOUND_SECONDS, _RECENT_SECONDS = 0.5, 30.0  # of a measurement: when parts on disk are read; what its speed is taken of
 _PLAIN_SECONDS = 10.0  # between two lines where there is no terminal
+
+
+@dataclass(frozen=True)
+class CellState:
+    """How far a measurement is, as a file that others read.
+
+    Attributes:
+        title: `pythia-70m / wiki`.
+        host: the machine.
+        done: scored tokens so far, those found on disk included.
+        total: scored tokens of the measurement.
+        speed: tokens per second lately.
+        at: seconds since 1970.
+
+    """
+
+    FILE: ClassVar[str] = "progress.json"
+
+    title: str
+    host: str
+    done: int
+    total: int
+    speed: float
+    at: float
+
+    @property
+    def seconds_left(self) -> float:
+        """At the present speed; infinite where there is none."""
+        return (self.total - self.done) / self.speed if self.speed else math.inf
+
+    def write(self, folder: Path) -> None:
+        """Write progress.json into a folder, whole or not at all."""
+        folder.mkdir(parents=True, exist_ok=True)
+        unfinished = folder / f"{self.FILE}.tmp"
+        unfinished.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        unfinished.replace(folder / self.FILE)
+
+    @classmethod
+    def read(cls, path: Path) -> Self | None:
+        """Read what `write` wrote; None where it went away meanwhile."""
+        try:
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
 
 
 class CellProgress:
@@ -24,15 +76,17 @@ class CellProgress:
         title: `pythia-70m / wiki`.
         total: scored tokens of the measurement.
         progress_label: `[3/14]`, or nothing for a single cell.
+        folder: where the state is kept for others to read, if anywhere.
 
     """
 
-    def __init__(self, title: str, *, total: int, progress_label: str) -> None:
-        self._title, self._total, self._progress_label = title, total, progress_label
-        self._done, self._began, self._said = 0, time.monotonic(), time.monotonic()
+    def __init__(self, title: str, *, total: int, progress_label: str, folder: Path | None = None) -> None:
+        self._title, self._total, self._progress_label, self._folder = title, total, progress_label, folder
+        self._done, self._began, self._said, self._kept = 0, time.monotonic(), time.monotonic(), 0.0
+        self._recent = deque([(self._began, 0)])  # when so many tokens were done
         self._bar: Progress | None = None
         shown = Console(stderr=True)
-        self._speed = shown.width >= _WITH_SPEED
+        self._says_speed = shown.width >= _WITH_SPEED
         if shown.is_terminal and not quiet():
             parts: list[ProgressColumn] = [TextColumn("{task.description:<22.22}", markup=False)]
             parts += [BarColumn(bar_width=24)] if shown.width >= _WITH_BAR else []
@@ -56,12 +110,26 @@ class CellProgress:
         """Count newly finished tokens."""
         self._done += tokens
         now = time.monotonic()
-        speed = self._done / max(now - self._began, 1e-9)
+        speed = self._speed(now)
+        if self._folder and now - self._kept > _STATE_SECONDS:
+            self._kept = now
+            state = CellState(self._title, socket.gethostname(), self._done, self._total, speed, time.time())
+            state.write(self._folder)
         text = f"{compact(self._done)}/{compact(self._total)}"
-        text += f" tokens  {compact(speed)} tok/s" if self._speed or not self._bar else ""
+        text += f" tokens  {compact(speed)} tok/s" if self._says_speed or not self._bar else ""
         if self._bar:
             self._bar.update(self._task, completed=self._done, text=text)
         elif now - self._said > _PLAIN_SECONDS and not quiet():
             self._said = now
             left = (self._total - self._done) / max(speed, 1e-9)
             print(f"{self._title}  {text}  {left:.0f} s left  {self._progress_label}", file=sys.stderr, flush=True)
+
+    def _speed(self, now: float) -> float:
+        """Tokens per second of the last half minute; what was found on disk, at the very start, is not counted."""
+        if now - self._began < _FOUND_SECONDS:
+            self._recent.clear()
+        self._recent.append((now, self._done))
+        while now - self._recent[0][0] > _RECENT_SECONDS and len(self._recent) > 2:
+            self._recent.popleft()
+        then, done = self._recent[0]
+        return (self._done - done) / (now - then) if now > then else 0.0

@@ -25,14 +25,13 @@ from rbptrack.engine.memory import PeakMemory
 from rbptrack.engine.parts import Block, Stretch, blocks
 from rbptrack.engine.saver import Saver
 from rbptrack.engine.shards import Cost, Division
-from rbptrack.measurement import Measurement, Shard
+from rbptrack.measurement import WHOLE, Measurement, Shard
 from rbptrack.models.loading import CausalModel
 from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable
 from rbptrack.scoring.scorer import Scores
 
 Progress = Callable[[int], None]
 OnPart = Callable[[RankTable], None]
-_WHOLE = Shard()
 
 
 class Share:
@@ -53,7 +52,7 @@ class Share:
     """
 
     def __init__(
-        self, model: CausalModel, corpus: Corpus, *, engine: EngineConfig, folder: Path, shard: Shard = _WHOLE
+        self, model: CausalModel, corpus: Corpus, *, engine: EngineConfig, folder: Path, shard: Shard = WHOLE
     ) -> None:
         targets = corpus.token[corpus.scorable]
         self._longest = int(corpus.lengths.max())

@@ -177,7 +177,25 @@ def _divides(count: int, architecture: Any) -> bool:
 
 def _fewest(config: ModelConfig, architecture: Any, devices: int) -> int:
     """The fewest processes whose GPUs hold the weights; 1 where one does, or where even all do not."""
+    memory = torch.cuda.get_device_properties(0).total_memory
+    return fewest(config, architecture, memory, most=devices) or 1
+
+
+def fewest(
+    config: ModelConfig, architecture: Any, memory_bytes: float, *, most: int, beside: float = 0.0
+) -> int | None:
+    """The fewest GPUs of so much memory each, at most so many, that hold a model; None where none do.
+
+    Args:
+        config: the precision of the weights.
+        architecture: the model's transformers config.
+        memory_bytes: of each GPU.
+        most: how many there are.
+        beside: bytes that each needs beside its share of the weights.
+
+    """
     weights = count_parameters(architecture).total * _BYTES[config.dtype]
-    room = _SHARE_OF_DEVICE * torch.cuda.get_device_properties(0).total_memory
-    fitting = [n for n in [1, *_options(architecture)] if n <= devices and weights / n <= room]
-    return fitting[0] if fitting else 1
+    options = [1, *(_options(architecture) if has_plan(architecture) else [])]
+    room = min(_SHARE_OF_DEVICE * memory_bytes, memory_bytes - beside)
+    fitting = [n for n in options if n <= most and weights / n <= room]
+    return fitting[0] if fitting else None

@@ -12,7 +12,7 @@ from filelock import FileLock
 
 from rbptrack.console import CellProgress, say
 from rbptrack.errors import BadInput, RbptrackError, StoreAway, disk_trouble
-from rbptrack.measurement import Measurement, Shard
+from rbptrack.measurement import WHOLE, Measurement, Shard
 from rbptrack.ranks import is_rbp_column, rbp_name
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import CellFailed, Outcome
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # torch, transformers and datasets load only where a model ru
     from rbptrack.models.loading import CausalModel
 
 
-def run(cell: Resolved, delivery: Delivery, shard: Shard) -> Outcome | None:
+def run(cell: Resolved, delivery: Delivery, shard: Shard = WHOLE) -> Outcome | None:
     """Measure and log one cell, or find that it was measured before.
 
     Args:
@@ -70,9 +70,13 @@ def _measure_shard(cell: Resolved, corpus: Corpus, delivery: Delivery, shard: Sh
     title = f"{delivery.about.title}, {shard}"
     with (
         _closed(Writer(delivery.connection), "", delivery.folder),
-        CellProgress(title, total=share.num_targets, progress_label=delivery.progress_label) as progress,
+        _progress(title, share.num_targets, delivery) as progress,
     ):
         share.measure(strict=cell.strict, progress=progress)
+
+
+def _progress(title: str, total: int, delivery: Delivery) -> CellProgress:
+    return CellProgress(title, total=total, progress_label=delivery.progress_label, folder=delivery.progress_folder)
 
 
 def _complete_on_disk(corpus: Corpus, folder: Path) -> bool:
@@ -139,7 +143,7 @@ def _measure(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Deliv
     writer = Writer(delivery.connection)
     with _closed(writer, run_id, folder):
         with (
-            CellProgress(about.title, total=corpus.num_targets, progress_label=delivery.progress_label) as progress,
+            _progress(about.title, corpus.num_targets, delivery) as progress,
             Live(writer, run_id, every=delivery.every) as live,
         ):
             result = measure(

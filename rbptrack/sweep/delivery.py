@@ -27,6 +27,7 @@ class Delivery:
         every: seconds between two reports while the cell is measured.
         progress_label: `[3/14]`, or nothing for a single cell.
         shards: how many jobs measure the cell together.
+        progress_folder: where others can read how far the measurement is, if anywhere.
 
     """
 
@@ -38,6 +39,7 @@ class Delivery:
     every: float
     progress_label: str
     shards: int
+    progress_folder: Path | None
 
     @property
     def folder(self) -> Path:
@@ -46,7 +48,9 @@ class Delivery:
         return home() / "partial" / f"{self.about.fingerprint}{forced}"
 
     @classmethod
-    def of(cls, config: Config, cell: Resolved, *, progress_label: str = "") -> Delivery:
+    def of(
+        cls, config: Config, cell: Resolved, *, progress_label: str = "", progress_folder: Path | None = None
+    ) -> Delivery:
         """The delivery that a cell's config asks for."""
         connection = Connection(config.tracking)
         shown = replace(config, tracking=replace(config.tracking, uri=connection.shown))
@@ -60,4 +64,4 @@ class Delivery:
         )
         yaml = OmegaConf.to_yaml(OmegaConf.structured(shown))
         force, every, shards = config.force, config.tracking.every, config.shards
-        return cls(connection, about, flat(shown), yaml, force, every, progress_label, shards)
+        return cls(connection, about, flat(shown), yaml, force, every, progress_label, shards, progress_folder)

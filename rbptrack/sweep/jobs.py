@@ -28,8 +28,11 @@ class Task:
 
     def ended(self, folder: Path) -> bool:
         """Whether the cell, or this shard, has an outcome in the sweep's folder."""
-        mine = folder / str(self.number)
-        return (mine / OUTCOME).exists() or (shard_folder(mine, self.shard) / OUTCOME).exists()
+        return (folder / str(self.number) / OUTCOME).exists() or (self.folder(folder) / OUTCOME).exists()
+
+    def folder(self, sweep: Path) -> Path:
+        """Where its progress and its outcome are kept in a sweep's folder."""
+        return shard_folder(sweep / str(self.number), self.shard)
 
 
 def grouped(cells: Sequence[Config], group: Group) -> list[list[Task]]:

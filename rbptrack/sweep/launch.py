@@ -146,20 +146,21 @@ class Sweep:
         cells = [replace(cell, tracking=self._tracking, sweep=self.name) for cell in self.cells]
         todo = jobs.grouped(cells, launch.group)
         say(f"{launchers.check(launch, len(todo))}; what they print: {short_path(str(self.folder))}/job-*.log")
-        with Watch(self.folder, len(cells)):
+        with Watch(self.folder, len(cells)) as watch:
             for _ in range(_ROUNDS):
-                if code := self._launch_round(cells, todo):
+                if code := self._launch_round(cells, todo, watch):
                     return code
                 todo = [left for job in todo if (left := [t for t in job if not t.ended(self.folder)])]
                 if not todo:
                     break
         return 0
 
-    def _launch_round(self, cells: Sequence[Config], todo: Sequence[Sequence[jobs.Task]]) -> int:
+    def _launch_round(self, cells: Sequence[Config], todo: Sequence[Sequence[jobs.Task]], watch: Watch) -> int:
         """Launch jobs of some cells and wait until they have ended; returns 0, or the exit code of an interrupt."""
         launch, name = self.settings.launch, f"rbptrack-{self.id}"
         logging.getLogger("submitit").setLevel(logging.ERROR)  # it warns each time a cluster keeps no accounts
         files = jobs.write(self.folder, cells, todo)
+        watch.expect(files, todo)
         extra = [
             f"hydra.sweep.dir='{self.folder}/jobs'",
             "hydra.sweep.subdir=${hydra.job.num}",
@@ -250,7 +251,7 @@ def measure(config: Config, folder: Path, progress_label: str, shard: Shard) -> 
     mine = shard_folder(folder, shard)
     try:
         resolved = process_resolver().resolve(config)
-        delivery = Delivery.of(config, resolved, progress_label=progress_label)
+        delivery = Delivery.of(config, resolved, progress_label=progress_label, progress_folder=mine)
         if ended := cell.run(resolved, delivery, shard):
             outcome, mine = ended, folder
         else:

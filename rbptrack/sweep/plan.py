@@ -11,6 +11,7 @@ from rbptrack.config.schema import CellConfig, DatasetConfig, SequenceRule
 from rbptrack.errors import RbptrackError
 from rbptrack.sources import cache, hub
 from rbptrack.sources.pin import Source
+from rbptrack.sweep.devices import Device
 from rbptrack.sweep.resolve import Resolved, Resolver
 from rbptrack.tracking import Reader
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _BYTES_PER_TOKEN = 4.0  # of text, for corpora that were not tokenised yet: between code and English
 _DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_MOST_GPUS = 8  # of one node
 _SCORING_BYTES = 150e6  # what ranking takes beyond weights, at most
 
 
@@ -38,6 +40,8 @@ class Plan:
         memory_bytes: weights, activations of a batch, and scoring.
         device_bytes: memory of the device that has it free.
         download_bytes: weights that are not cached yet.
+        gpus: how many GPUs of the device's kind hold the weights together; None where no number up to 8 does.
+        seconds: device time, of all GPUs together.
         status: `to measure`, `measured`, `too large`, or why it cannot be measured (gated, no such repository, ...).
 
     """
@@ -53,14 +57,25 @@ class Plan:
     memory_bytes: float | None = None
     device_bytes: int | None = None
     download_bytes: int | None = None
+    gpus: int | None = None
+    seconds: float | None = None
     status: str = ""
 
 
 COLUMNS = tuple(f.name for f in fields(Plan))
 
 
-def plan(config: CellConfig, resolver: Resolver, reader: Reader) -> Plan:
-    """What measuring one cell costs, and whether it can and need be measured."""
+def plan(config: CellConfig, resolver: Resolver, reader: Reader, device: Device, *, elsewhere: bool) -> Plan:
+    """What measuring one cell costs, and whether it can and need be measured.
+
+    Args:
+        config: of the cell.
+        resolver: of the plan.
+        reader: of the store.
+        device: for which time and memory are estimated.
+        elsewhere: whether that device is not this machine's own, so that what is free here says nothing.
+
+    """
     try:
         cell = resolver.resolve(config)
         counts = cell.count_parameters()
@@ -70,11 +85,17 @@ def plan(config: CellConfig, resolver: Resolver, reader: Reader) -> Plan:
         return Plan(config.model.name, config.dataset.name, status=str(error))
     from rbptrack.engine.executor import free_memory
     from rbptrack.models.device import device_of
+    from rbptrack.models.tensor_parallel import fewest
 
-    needed, free = _needed(cell, counts), free_memory(device_of(cell.model.device))
+    weights, beside = _needed(cell, counts)
+    needed = weights + beside
+    free = int(device.memory_bytes) if elsewhere else free_memory(device_of(cell.model.device))
+    several = _MOST_GPUS if elsewhere else 1
+    gpus = 1 if needed <= free else fewest(cell.model, cell.architecture, free, most=several, beside=beside)
+    flops = None if size.read is None else 2.0 * (counts.non_embedding + counts.head) * size.read
     if measured:
         status = "measured"
-    elif needed > free and not cell.model.device_map:  # a map spreads over what one device lacks
+    elif gpus is None and not cell.model.device_map:  # a map spreads over several
         status = "too large"
     else:
         status = "to measure"
@@ -86,16 +107,18 @@ def plan(config: CellConfig, resolver: Resolver, reader: Reader) -> Plan:
         documents=size.documents,
         tokens=size.tokens,
         estimated=size.estimated,
-        flops=None if size.read is None else 2.0 * (counts.non_embedding + counts.head) * size.read,
+        flops=flops,
         memory_bytes=needed,
         device_bytes=free,
         download_bytes=_to_download(cell),
+        gpus=gpus,
+        seconds=None if flops is None else device.seconds(flops, cell.model),
         status=status,
     )
 
 
-def _needed(cell: Resolved, counts: Parameters) -> float:
-    """Weights, the activations of one sequence (batches grow as memory allows), and scoring."""
+def _needed(cell: Resolved, counts: Parameters) -> tuple[float, float]:
+    """Bytes of the weights, and of one sequence's activations (batches grow as memory allows) and scoring."""
     from rbptrack.models.architecture import text_config, vocab_size
 
     text = text_config(cell.architecture)
@@ -105,7 +128,7 @@ def _needed(cell: Resolved, counts: Parameters) -> float:
     heads = int(getattr(text, "num_attention_heads", None) or 0)
     length, each = cell.dataset.seq_len, _DTYPE_BYTES[cell.model.dtype.value]
     activations = length * each * (12 * width + 4 * inner + 3 * heads * length)
-    return counts.total * each + activations + _SCORING_BYTES
+    return counts.total * each, activations + _SCORING_BYTES
 
 
 @dataclass(frozen=True)

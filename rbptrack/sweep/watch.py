@@ -1,33 +1,60 @@
-"""The progress of all cells in one place, while a launcher runs them elsewhere."""
+"""The progress of all cells in one place, while a launcher runs them elsewhere.
+
+Every process that measures leaves how far it is in its cell's folder (see `CellProgress`), which all machines of a
+launched sweep see. So the table is the same for every launcher, shows shards that have no run in the store yet, and
+goes on while the store is away.
+"""
 
 from __future__ import annotations
 
+import sys
 import threading
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rbptrack.sweep.outcome import Outcome, announce
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from rbptrack.console import CellState, compact, console, duration, quiet
+from rbptrack.sweep import jobs
+from rbptrack.sweep.outcome import OUTCOME, Outcome, announce
 
 _POLL_SECONDS = 1.0
+_PLAIN_SECONDS = 20.0  # between two lines where there is no terminal
+_SILENT_SECONDS = 60.0  # after which a process is said to be silent
+_ROWS, _PLAIN_CELLS = 16, 3  # as many running cells are shown
 
 
 class Watch:
-    """Prints a line for each cell when it ends, wherever it was measured; a context manager.
+    """Shows the cells that are being measured, and prints a line for each that ends; a context manager.
+
+    In a terminal a table that stays below the lines; without one, a plain line on standard error now and then.
 
     Args:
-        folder: of the sweep, in which each cell leaves its outcome.
+        folder: of the sweep, in which each cell leaves its progress and its outcome.
         total: how many cells there are.
 
     """
 
     def __init__(self, folder: Path, total: int) -> None:
         self._folder, self._total = folder, total
-        self._told: set[Path] = set()
+        self._told: dict[Path, str] = {}  # outcome -> status
+        self._logs: dict[Path, str] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rbptrack-watch", daemon=True)
+        shown = console(stderr=True)
+        self._live = (
+            Live(console=shown, transient=True, auto_refresh=False) if shown.is_terminal and not quiet() else None
+        )
+        self._said = time.monotonic()
 
     def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
         self._thread.start()
         return self
 
@@ -37,13 +64,74 @@ class Watch:
         self._stop.set()
         self._thread.join()
         self._tell()
+        if self._live:
+            self._live.stop()
+
+    def expect(self, files: Sequence[Path], tasks: Sequence[Sequence[jobs.Task]]) -> None:
+        """Take note of which job does what, by the jobs' files: the table names their logs."""
+        for file, mine in zip(files, tasks, strict=True):
+            self._logs |= {task.folder(self._folder): file.with_suffix(".log").name for task in mine}
 
     def _run(self) -> None:
         while not self._stop.wait(_POLL_SECONDS):
             self._tell()
+            if self._live:
+                self._live.update(self.table(), refresh=True)
+            elif time.monotonic() - self._said > _PLAIN_SECONDS and not quiet():
+                self._said = time.monotonic()
+                print(self.line(), file=sys.stderr, flush=True)
 
     def _tell(self) -> None:
-        for path in sorted(self._folder.glob("*/outcome.json")):
+        for path in sorted(self._folder.glob(f"*/{OUTCOME}")):
             if path not in self._told:
-                self._told.add(path)
-                announce(Outcome.read(path), f"[{int(path.parent.name) + 1}/{self._total}]")
+                outcome = Outcome.read(path)
+                self._told[path] = outcome.status
+                announce(outcome, f"[{int(path.parent.name) + 1}/{self._total}]")
+
+    def table(self) -> Table:
+        """The cells and shards that are being measured, and how many ended how."""
+        shown = Table(box=None, pad_edge=False, header_style="bold", title=self._counts(), title_justify="left")
+        shown.title_style = ""
+        for header, right in (
+            ("cell", False), ("node", False), ("tokens", True), ("tok/s", True), ("left", True), ("log", False)
+        ):  # fmt: skip
+            shown.add_column(header, justify="right" if right else "left", no_wrap=True)
+        running = list(self._running())
+        for folder, state in running[:_ROWS]:
+            shown.add_row(*map(Text, self._row(folder, state)))
+        if len(running) > _ROWS:
+            shown.add_row(Text(f"and {len(running) - _ROWS} more"))
+        return shown
+
+    def line(self) -> str:
+        """The same in one line."""
+        said = []
+        for folder, state in list(self._running())[:_PLAIN_CELLS]:
+            title, node, tokens, speed, left, _ = self._row(folder, state)
+            said.append(f"{title} on {node} {tokens} tokens, {speed} tok/s, {left} left")
+        return "; ".join([self._counts(), *said])
+
+    def _row(self, folder: Path, state: CellState) -> list[str]:
+        tokens = f"{compact(state.done)}/{compact(state.total)}"
+        silent = time.time() - state.at
+        left = f"silent {duration(silent)}" if silent > _SILENT_SECONDS else duration(state.seconds_left)
+        return [state.title, state.host, tokens, compact(state.speed), left, self._logs.get(folder, "")]
+
+    def _counts(self) -> str:
+        """`3 of 8 cells ended (1 failed), 2 running`."""
+        failed = sum(status == "failed" for status in self._told.values())
+        said = f"{len(self._told)} of {self._total} cells ended" + (f" ({failed} failed)" if failed else "")
+        return f"{said}, {len({self._cell(f) for f, _ in self._running()})} running"
+
+    def _running(self) -> Iterator[tuple[Path, CellState]]:
+        """What is being measured: the folder of each cell or shard, and how far it is."""
+        for pattern in ("*", "*/shard-*"):
+            for file in sorted(self._folder.glob(f"{pattern}/{CellState.FILE}")):
+                folder = file.parent
+                if self._cell(folder) / OUTCOME not in self._told and not (folder / OUTCOME).exists():
+                    state = CellState.read(file)
+                    if state is not None:
+                        yield folder, state
+
+    def _cell(self, folder: Path) -> Path:
+        return self._folder / folder.relative_to(self._folder).parts[0]

@@ -1,0 +1,67 @@
+"""How fast devices are, for plans: what data sheets say, or what was measured here; and how much of that is assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rbptrack.config.schema import Dtype, ModelConfig
+from rbptrack.errors import BadInput
+
+_SHEET_SHARE = 0.5  # assumed: nothing of rbptrack has been timed on these
+MEASURED_SHARE = 0.6  # of the rate of a matrix product, on CPUs: docs/benchmarks.md has 0.57 to 0.72
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU, or a machine's CPU.
+
+    Attributes:
+        name: as it is asked for.
+        memory_bytes: its own.
+        rates: operations per second of a dense matrix product, by precision: float32, tf32, half.
+        share: how much of the rate a measurement is assumed to reach.
+        source: where the rates are from, for people.
+
+    """
+
+    name: str
+    memory_bytes: float
+    rates: Mapping[str, float]
+    share: float
+    source: str
+
+    def seconds(self, flops: float, model: ModelConfig) -> float:
+        """How long one device takes for a model's operations."""
+        return flops / (self.rates[precision(model)] * self.share)
+
+
+def precision(model: ModelConfig) -> str:
+    """Which rate holds for a model: float32, tf32 or half."""
+    if model.dtype is not Dtype.float32:
+        return "half"
+    return "tf32" if model.tf32 else "float32"
+
+
+# GB, then TFLOP/s in float32, TF32 and 16 bits: dense, as NVIDIA's data sheets give them.
+_SHEETS = {
+    "v100": (32, 15.7, 15.7, 125),
+    "t4": (16, 8.1, 8.1, 65),
+    "a10": (24, 31.2, 62.5, 125),
+    "a100": (80, 19.5, 156, 312),
+    "a100-40gb": (40, 19.5, 156, 312),
+    "l4": (24, 30.3, 60, 121),
+    "l40s": (48, 91.6, 183, 362),
+    "h100": (80, 67, 494, 989),
+    "h200": (141, 67, 494, 989),
+}
+KNOWN = tuple(_SHEETS)
+
+
+def data_sheet(name: str) -> Device:
+    """The class of GPU that a user names; BadInput with the options where none is called so."""
+    if name.lower() not in _SHEETS:
+        raise BadInput(f"on={name}: no such GPU is known here. Options: {', '.join(KNOWN)}")
+    memory, *rates = _SHEETS[name.lower()]
+    by_precision = {key: rate * 1e12 for key, rate in zip(("float32", "tf32", "half"), rates, strict=True)}
+    return Device(name.lower(), memory * 1e9, by_precision, _SHEET_SHARE, "its data sheet")

@@ -1,0 +1,82 @@
+"""What a plan says of time and of GPUs: numbers that follow from what it says that it assumed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rbptrack.commands import plan as command
+from rbptrack.config.compose import measuring, sweep_of
+from rbptrack.config.schema import Config, Dtype, ModelConfig
+from rbptrack.errors import BadInput
+from rbptrack.sweep.devices import Device, data_sheet, precision
+from rbptrack.sweep.plan import Plan, plan
+from rbptrack.sweep.resolve import Resolver
+from rbptrack.tracking import Connection, Reader
+
+
+def asked(*words: str) -> list[Config]:
+    return sweep_of(measuring(["dataset=stdlib", *words]))[1]
+
+
+def planned(device: Device, *words: str) -> Plan:
+    (config,) = asked("model=nano/2m", *words)
+    return plan(config, Resolver(), Reader(Connection(config.tracking)), device, elsewhere=True)
+
+
+def of(memory: float, *, share: float = 0.5) -> Device:
+    return Device("some", memory, {"float32": 1e12, "tf32": 4e12, "half": 8e12}, share, "a test")
+
+
+def test_time_is_operations_over_the_assumed_share_of_the_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = planned(of(80e9))
+    assert found.flops
+    assert found.seconds == found.flops / 0.5e12
+    half = planned(of(80e9, share=1.0), "model.dtype=bfloat16")
+    assert half.seconds == found.flops / 8e12
+    assert (found.gpus, found.status) == (1, "to measure")
+
+
+def test_the_gpus_that_a_model_needs_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    roomy = planned(of(80e9))
+    assert roomy.total_params
+    assert roomy.memory_bytes
+    weights = 4 * roomy.total_params
+    beside = roomy.memory_bytes - weights
+    assert planned(of(roomy.memory_bytes)).gpus == 1
+    assert planned(of(beside + 0.6 * weights)).gpus == 2
+    none = planned(of(beside))
+    assert (none.gpus, none.status) == (None, "too large")
+    assert none.seconds == planned(of(80e9)).seconds  # what it would take
+
+
+def test_precisions_and_data_sheets() -> None:
+    model = ModelConfig(family="f", size="s")
+    assert precision(model) == "float32"
+    assert precision(replace(model, tf32=True)) == "tf32"
+    assert precision(replace(model, dtype=Dtype.bfloat16)) == "half"
+    assert data_sheet("H100").rates["float32"] == 67e12
+    with pytest.raises(BadInput, match=r"on=gtx: no such GPU is known here\. Options: v100, .*h100"):
+        data_sheet("gtx")
+
+
+def test_what_was_assumed_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cells = asked("model=nano/6k,nano/2m")
+    one = Plan("nano-6k", "stdlib", flops=3.35e15, seconds=100.0, gpus=1, status="to measure")
+    two = Plan("nano-2m", "stdlib", flops=1e18, seconds=72_000.0, gpus=2, status="to measure")
+    command._show_time([one, two], cells, data_sheet("h100"), elsewhere=True)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "time: 20 GPU-hours on h100, of which nano-2m / stdlib takes 10:00:00" in said
+    assert "from 67 TFLOP/s in float32 (its data sheet), of which 50% is assumed to be reached" in said
+    assert "shards=3 brings each job of that cell under four hours" in said
+    assert "one GPU a job: launch=gpus, ray or slurm: nano-6k" in said
+    assert "2 GPUs a job: launch=gpus, ray or slurm launch.gpus=2 model.parallel=tensor: nano-2m" in said
+    command._show_time([replace(one, seconds=None)], cells[:1], data_sheet("h100"), elsewhere=True)
+    assert not capsys.readouterr().out  # nothing is known, so nothing is said

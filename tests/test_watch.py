@@ -1,0 +1,88 @@
+"""The table of a launched sweep, from the files that its processes leave."""
+
+from __future__ import annotations
+
+import io
+import socket
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from rbptrack.console import CellProgress, CellState
+from rbptrack.console import progress as progress_module
+from rbptrack.measurement import Shard
+from rbptrack.sweep.jobs import Task
+from rbptrack.sweep.outcome import Outcome
+from rbptrack.sweep.watch import Watch
+
+
+def shown(watch: Watch) -> list[str]:
+    out = Console(file=io.StringIO(), width=100)
+    out.print(watch.table())
+    assert isinstance(out.file, io.StringIO)
+    return [line.rstrip() for line in out.file.getvalue().splitlines()]
+
+
+def test_running_cells_and_shards_are_shown_until_they_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress_module, "_STATE_SECONDS", 0.0)
+    watch = Watch(tmp_path, 5)
+    assert watch.line() == "0 of 5 cells ended, 0 running"
+    tasks = [[Task(0, Shard()), Task(2, Shard())], [Task(1, Shard(3, 8))]]
+    watch.expect([tmp_path / "job-4.yaml", tmp_path / "job-5.yaml"], tasks)
+    (tmp_path / "0").mkdir()
+    with CellProgress("nano-6k / stdlib", total=2000, progress_label="", folder=tmp_path / "0") as progress:
+        progress(500)
+        progress(500)
+    CellState("nano-6k / pydocs, shard 4 of 8", "node7", 3_000, 40_000, 1000.0, time.time()).write(
+        tmp_path / "1/shard-3"
+    )
+    CellState("nano-2m / stdlib", "node8", 10, 40_000, 0.0, time.time() - 200).write(tmp_path / "2")
+    lines = shown(watch)
+    assert lines[0] == "0 of 5 cells ended, 3 running"
+    assert lines[1].split() == ["cell", "node", "tokens", "tok/s", "left", "log"]
+    assert all(part in lines[2] for part in ("nano-6k / stdlib", socket.gethostname(), "1k/2k", "job-4.log"))
+    assert "silent 0:03:20" in lines[3]
+    assert all(part in lines[4] for part in ("shard 4 of 8", "node7", "3k/40k", "1k", "0:00:37", "job-5.log"))
+    assert "nano-6k / pydocs, shard 4 of 8 on node7 3k/40k tokens, 1k tok/s, 0:00:37 left" in watch.line()
+
+    Outcome("nano-6k / stdlib", "nano-6k", "stdlib", "failed", message="out of memory").write(tmp_path / "0")
+    Outcome("nano-6k / pydocs, shard 4 of 8", "nano-6k", "pydocs", "measured").write(tmp_path / "1/shard-3")
+    with watch:
+        pass
+    assert "[1/5] nano-6k / stdlib  failed: out of memory" in capsys.readouterr().out
+    lines = shown(watch)
+    assert lines[0] == "1 of 5 cells ended (1 failed), 1 running"
+    assert len(lines) == 3
+
+
+def test_what_was_found_on_disk_does_not_count_as_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_module, "_STATE_SECONDS", 0.0)
+    now = [1000.0]
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: now[0])
+    progress = CellProgress("x", total=2_000_000, progress_label="", folder=tmp_path)
+    progress(1_000_000)  # of an interrupted measurement
+    for _ in range(50):
+        now[0] += 1.0
+        progress(100)
+    state = CellState.read(tmp_path / CellState.FILE)
+    assert state is not None
+    assert state.speed == pytest.approx(100)
+    assert state.seconds_left == pytest.approx((1_000_000 - 5000) / 100)
+
+
+def test_a_terminal_shows_the_table_below_the_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr("rbptrack.sweep.watch._POLL_SECONDS", 0.01)
+    err = io.StringIO()
+    monkeypatch.setattr("sys.stderr", err)
+    CellState("nano-2m / stdlib", "node8", 10, 40_000, 0.0, time.time()).write(tmp_path / "0")
+    with Watch(tmp_path, 2):
+        deadline = time.monotonic() + 5
+        while "node8" not in err.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.02)
+    assert "0 of 2 cells ended, 1 running" in err.getvalue()
+    assert "node8" in err.getvalue()
