@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -87,9 +88,37 @@ def read(path: Path) -> pa.Table:
         try:
             return _verified(pq.read_table(file, page_checksum_verification=True))
         except Exception as error:  # damaged bytes make Arrow raise exceptions of every kind
-            raise Damaged(
-                f"{path} is damaged ({first_line(error)}): restore it from a copy, or measure again with force=true"
-            ) from error
+            raise _damaged(path, error) from error
+
+
+def read_groups(path: Path) -> Iterator[pa.Table]:
+    """Read a table one row group at a time, each with the file's metadata.
+
+    Raises:
+        Damaged: the bytes are not those that were written; of some damage this is known after the last group only.
+        OSError: the file does not exist or cannot be opened.
+
+    """
+    with path.open("rb") as file:
+        try:
+            opened = pq.ParquetFile(file, page_checksum_verification=True)
+            metadata = dict(opened.schema_arrow.metadata or {})
+            expected = metadata.pop(_KEY, None)
+            digest = _Digest(opened.schema_arrow.with_metadata(metadata or None))
+            for number in range(opened.num_row_groups):
+                table = opened.read_row_group(number).replace_schema_metadata(metadata or None)
+                digest.update(table)
+                yield table
+            if expected is not None and digest.hex() != expected.decode():
+                raise ValueError("its content does not match its checksum")
+        except GeneratorExit:
+            raise
+        except Exception as error:
+            raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> Damaged:
+    return Damaged(f"{path} is damaged ({first_line(error)}): restore it from a copy, or measure again with force=true")
 
 
 def _verified(table: pa.Table) -> pa.Table:

@@ -5,10 +5,12 @@ Every metric derives from these two, so that no model runs again for a new k, wi
 
 from __future__ import annotations
 
+import itertools
+import operator
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
 
@@ -187,9 +189,35 @@ class RankTable:
     def read(cls, path: Path) -> RankTable:
         """Read what `write` wrote; RbptrackError where the file is damaged or no rank table."""
         table = parquet.read(path)
-        metadata = table.schema.metadata or {}
-        vocab_size = _vocab_size(metadata, path)
-        return cls(table.replace_schema_metadata(None), vocab_size, metadata.get(b"rbptrack.rank") == b"strict")
+        return cls._of(table, table.schema.metadata or {}, path)
+
+    @classmethod
+    def read_pieces(cls, path: Path) -> Iterator[RankTable]:
+        """Read what `write` wrote in pieces of whole documents, a row group or so at a time: flat in memory.
+
+        Rows in text order, as measurements have them, are taken apart; others come as one piece.
+
+        Raises:
+            RbptrackError: the file is damaged or no rank table.
+
+        """
+        kept: pa.Table | None = None
+        for group in parquet.read_groups(path):
+            metadata = group.schema.metadata or {}
+            table = group if kept is None else pa.concat_tables([kept, group])
+            document = table.column("document").to_numpy()
+            ordered = bool((np.diff(document) >= 0).all())
+            cut = int(np.searchsorted(document, document[-1])) if ordered and len(document) else 0
+            kept = table.slice(cut)
+            if cut:
+                yield cls._of(table.slice(0, cut), metadata, path)
+        if kept is not None:
+            yield cls._of(kept, kept.schema.metadata or {}, path)
+
+    @classmethod
+    def _of(cls, table: pa.Table, metadata: dict[bytes, bytes], path: Path) -> RankTable:
+        strict = metadata.get(b"rbptrack.rank") == b"strict"
+        return cls(table.replace_schema_metadata(None), _vocab_size(metadata, path), strict)
 
     @classmethod
     def concatenate(cls, tables: Iterable[RankTable]) -> RankTable:
@@ -231,6 +259,15 @@ class DocumentCounts:
         place = {k: i for i, k in enumerate(self.ks)}
         columns = [place[k] for k in ks]
         return DocumentCounts(tuple(ks), self.document, self.tokens, self.nats, self.hits[:, columns])
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[DocumentCounts]) -> DocumentCounts:
+        """Join the counts of disjoint documents, given in their order; where documents are shared, add."""
+        ends = [(part.document[0], part.document[-1]) for part in parts if len(part.document)]
+        if any(before[1] >= after[0] for before, after in itertools.pairwise(ends)):
+            return reduce(operator.add, parts)
+        columns = ("document", "tokens", "nats", "hits")
+        return cls(parts[0].ks, *(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
 
     def __add__(self, other: DocumentCounts) -> DocumentCounts:
         if self.ks != other.ks:

@@ -87,6 +87,7 @@ class Runs:
         frame: one row per measurement with the columns of `COLUMNS` and rbp_<k>.
         histogram: loads the rank histogram of a run id.
         ranks: loads the rank table of a run id.
+        pieces: loads it in pieces of whole documents, of which one is in memory at a time; by default it is one piece.
 
     """
 
@@ -96,6 +97,7 @@ class Runs:
         *,
         histogram: Callable[[str], RankHistogram],
         ranks: Callable[[str], RankTable],
+        pieces: Callable[[str], Iterable[RankTable]] | None = None,
     ) -> None:
         frame = frame.assign(**{c: None for c in _OPTIONAL if c not in frame.columns})
         missing = [c for c in COLUMNS if c not in frame.columns]
@@ -104,6 +106,7 @@ class Runs:
         rbp = [c for c in frame.columns if is_rbp_column(c)]
         self.frame = frame.astype({**COLUMNS, **dict.fromkeys(rbp, "Float64")}).reset_index(drop=True)
         self._histogram = lru_cache(maxsize=None)(histogram)
+        self._pieces = pieces or (lambda run_id: [ranks(run_id)])
         self._ranks = ranks  # not cached: a table is megabytes, and analyzers reduce it at once
         self._counts: dict[str, DocumentCounts] = {}
 
@@ -125,13 +128,20 @@ class Runs:
         if kept is None and (logged_only := self._imported_counts(run_id, ks)):
             return logged_only
         if kept is None or not set(ks) <= set(kept.ks):
-            table = self.ranks(run_id)
-            logged = rbp_ks(self.frame.columns)
-            small = range(1, min(_EVERY_K, table.vocab_size) + 1)
-            larger = [k for k in (*_PAPER_K, *logged) if k <= table.vocab_size]
-            every = {*small, *larger, *log_grid(table.vocab_size).tolist(), *ks, *(kept.ks if kept else ())}
-            kept = self._counts[run_id] = table.document_counts(sorted(every))
+            also = (*ks, *(kept.ks if kept else ()))
+            kept = self._counts[run_id] = self._readable(lambda run_id: self._counted(run_id, also), run_id)
         return kept.select(ks)
+
+    def _counted(self, run_id: str, also: Sequence[int]) -> DocumentCounts:
+        """Counts for every k that analyzers are likely to ask for; a piece of the table is in memory at a time."""
+        parts: list[DocumentCounts] = []
+        logged = rbp_ks(self.frame.columns)
+        for piece in self._pieces(run_id):
+            small = range(1, min(_EVERY_K, piece.vocab_size) + 1)
+            larger = [k for k in (*_PAPER_K, *logged) if k <= piece.vocab_size]
+            every = {*small, *larger, *log_grid(piece.vocab_size).tolist(), *also}
+            parts.append(piece.document_counts(sorted(every)))
+        return DocumentCounts.concatenate(parts)
 
     def _imported_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts | None:
         """What an imported run without ranks has: its logged numbers, as one document, so without sampling error."""

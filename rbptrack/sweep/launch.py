@@ -251,7 +251,8 @@ def measure(config: Config, folder: Path, progress_label: str, shard: Shard) -> 
     mine = shard_folder(folder, shard)
     try:
         resolved = process_resolver().resolve(config)
-        delivery = Delivery.of(config, resolved, progress_label=progress_label, progress_folder=mine)
+        watched = mine if config.launch.where is not Where.local else None
+        delivery = Delivery.of(config, resolved, progress_label=progress_label, progress_folder=watched)
         if ended := cell.run(resolved, delivery, shard):
             outcome, mine = ended, folder
         else:

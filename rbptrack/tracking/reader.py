@@ -98,6 +98,7 @@ class Reader:
             frame,
             histogram=lambda run_id: RankHistogram.read(self.artifact(run_id, HISTOGRAM)),
             ranks=self.ranks,
+            pieces=lambda run_id: RankTable.read_pieces(self.artifact(run_id, RANKS)),
         )
 
     def _finished(self) -> list[LoggedRun]:
