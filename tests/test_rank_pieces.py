@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,7 @@ def written(whole: RankTable, path: Path, *, groups: int) -> Path:
     edges = np.linspace(0, len(whole), groups + 1).astype(int)
     described = whole.described()
     with parquet.Writer(path, described.schema) as file:
-        for low, high in zip(edges[:-1], edges[1:], strict=True):
+        for low, high in itertools.pairwise(edges):
             file.add(described.slice(low, high - low))
     return path
 
@@ -51,7 +52,7 @@ def test_pieces_hold_whole_documents_and_count_the_same(tmp_path: Path, strict: 
     assert max(map(len, pieces)) < len(whole) / 4
     assert {(p.vocab_size, p.strict) for p in pieces} == {(300, strict)}
     assert RankTable.concatenate(pieces).table.equals(whole.table)
-    for before, after in zip(pieces[:-1], pieces[1:], strict=True):
+    for before, after in itertools.pairwise(pieces):
         assert before.column("document")[-1] < after.column("document")[0]
     counts = DocumentCounts.concatenate([piece.document_counts(KS) for piece in pieces])
     wanted = whole.document_counts(KS)

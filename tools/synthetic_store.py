@@ -14,14 +14,16 @@ import argparse
 import os
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from scipy import special
 
+from rbptrack import parquet
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.ranks import RankTable, log_grid, rbp_name
+from rbptrack.ranks import RankHistogram, RankTable, log_grid, rbp_name
 from rbptrack.tracking import Connection, MeasurementTags, Writer
 from rbptrack.tracking.record import HISTOGRAM, RANKS
 from rbptrack.tracking.schema import MeasurementParams, Metric
@@ -37,6 +39,7 @@ FAMILIES = {
 }  # fmt: skip
 DATASETS = ("wiki", "humaneval", "hotpotqa", "auslegal", "c4", "pile_github")
 VOCABULARY = 50_304
+_BLOCK = 500_000  # tokens of a row group
 KS = (1, 3, 10, 30, 100, 300, 1000, 3000)
 
 
@@ -58,31 +61,79 @@ def ranks(hardness: np.ndarray, s: float, scatter: float, *, family: int, datase
 
 
 def table(
-    shared: np.ndarray, own: np.random.Generator, document: np.ndarray, position: np.ndarray, **law: object
+    shared: np.ndarray,
+    own: np.random.Generator,
+    document: np.ndarray,
+    position: np.ndarray,
+    each: int,
+    **law: object,
 ) -> RankTable:
     """One measurement: what all models share of each token's difficulty, and the model's own part."""
     tokens = len(shared)
     hardness = special.ndtr(np.sqrt(0.8) * shared + np.sqrt(0.2) * own.normal(size=tokens))
     rank = np.clip(ranks(hardness, **law), 1, VOCABULARY)  # type: ignore[arg-type]
     logprob = -(0.25 * (law["s"] / 1e8) ** -0.05 + 1.1 * np.log(rank) + 0.3 * own.exponential(size=tokens))  # type: ignore[operator]
-    per_document = tokens // (int(document[-1]) + 1)
     return RankTable.from_arrays(
         vocab_size=VOCABULARY,
         document=document,
         position=position,
-        field=(position > 0.7 * per_document),
-        token=np.minimum(np.random.default_rng(1).zipf(1.3, size=tokens), VOCABULARY) - 1,
+        field=(position > 0.7 * each),
+        token=np.minimum(np.random.default_rng([1, int(document[0])]).zipf(1.3, size=tokens), VOCABULARY) - 1,
         greater=rank - 1,
         ties=np.zeros(tokens),
         logprob=logprob,
     )
 
 
+def difficulties(dataset: int, block: int, documents: int, each: int) -> np.ndarray:
+    """What every model finds of the tokens of some documents, (tokens,): of the document, of stretches, of each token."""
+    rng = np.random.default_rng([dataset, block])
+    stretches = np.convolve(rng.normal(size=documents * each + 4), np.full(5, 5**-0.5), mode="valid")
+    own = np.repeat(rng.normal(0, 1, documents), each)
+    return np.sqrt(0.1) * own + np.sqrt(0.3) * stretches + np.sqrt(0.6) * rng.normal(size=documents * each)
+
+
+def write(path: Path, *, documents: int, each: int, s: float, family: int, dataset: int) -> RankHistogram:
+    """One model's table of a dataset, a row group of some documents at a time, and its histogram."""
+    scatter = float(np.exp(np.random.default_rng([family, int(s)]).normal(0, 0.01)))
+    block = max(1, _BLOCK // each)
+    histogram: RankHistogram | None = None
+    with ExitStack() as stack:
+        file: parquet.Writer | None = None
+        for first in range(0, documents, block):
+            count = min(block, documents - first)
+            document = np.repeat(np.arange(first, first + count), each)
+            position = np.tile(np.arange(1, each + 1), count)
+            shared = difficulties(dataset, first, count, each)
+            own = np.random.default_rng([dataset, family, int(s), first])
+            made = table(shared, own, document, position, each, s=s, scatter=scatter, family=family, dataset=dataset)
+            file = file or stack.enter_context(parquet.Writer(path, made.described().schema))
+            file.add(made.described())
+            histogram = made.histogram() if histogram is None else histogram + made.histogram()
+    assert histogram is not None
+    return histogram
+
+
 def log(
-    writer: Writer, about: MeasurementTags, ranks_: RankTable, *, size: float, seq_len: int, documents: int
+    writer: Writer, about: MeasurementTags, *, documents: int, each: int, s: float, family: int, dataset: int
 ) -> None:
     """The measurement as a finished run."""
-    histogram = ranks_.histogram()
+    with tempfile.TemporaryDirectory() as name:
+        histogram = write(Path(name, RANKS), documents=documents, each=each, s=s, family=family, dataset=dataset)
+        histogram.write(Path(name, HISTOGRAM))
+        _log(writer, about, histogram, Path(name), size=s, seq_len=each + 1, documents=documents)
+
+
+def _log(
+    writer: Writer,
+    about: MeasurementTags,
+    histogram: RankHistogram,
+    folder: Path,
+    *,
+    size: float,
+    seq_len: int,
+    documents: int,
+) -> None:
     run_id = writer.begin(about.title, about.tags())
     params = replace(
         MeasurementParams.unknown(),
@@ -103,10 +154,7 @@ def log(
     metrics = {Metric.CE: histogram.ce, Metric.NUM_TOKENS: histogram.num_tokens, Metric.TIE_RATE: 0.0}
     metrics |= {rbp_name(k): histogram.rbp(k) for k in KS}
     writer.log(run_id, params=params.params(), metrics=metrics)
-    with tempfile.TemporaryDirectory() as name:
-        ranks_.write(Path(name, RANKS))
-        histogram.write(Path(name, HISTOGRAM))
-        writer.log_folder(run_id, Path(name))
+    writer.log_folder(run_id, folder)
     writer.end(run_id)
 
 
@@ -123,23 +171,12 @@ def main() -> None:
     writer, began = Writer(Connection(TrackingConfig())), time.monotonic()
     models = [(f, family, label, s) for f, (family, sizes) in enumerate(FAMILIES.items()) for label, s in sizes.items()]
     each = options.tokens // options.documents
-    document, position = (
-        np.repeat(np.arange(options.documents), each),
-        np.tile(np.arange(1, each + 1), options.documents),
-    )
     for d, dataset in enumerate(DATASETS[: options.datasets]):
-        rng = np.random.default_rng(d)
-        run = np.convolve(rng.normal(size=len(document) + 4), np.full(5, 5**-0.5), mode="valid")  # hard stretches
-        difficulty = rng.normal(0, 1, options.documents)[document]
-        shared = np.sqrt(0.1) * difficulty + np.sqrt(0.3) * run + np.sqrt(0.6) * rng.normal(size=len(document))
         for f, family, label, s in models[: options.models]:
-            own = np.random.default_rng([d, f, int(s)])
-            scatter = float(np.exp(np.random.default_rng([f, int(s)]).normal(0, 0.01)))
-            made = table(shared, own, document, position, s=s, scatter=scatter, family=f, dataset=d)
             about = MeasurementTags(
                 f"{family}-{label}-{dataset}", family, label, f"{family}-{label}", dataset, "synthetic"
             )
-            log(writer, about, made, size=s, seq_len=each + 1, documents=options.documents)
+            log(writer, about, documents=options.documents, each=each, s=s, family=f, dataset=d)
         print(f"{dataset}: {options.models} models, {time.monotonic() - began:.0f} s", flush=True)
 
 
