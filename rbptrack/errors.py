@@ -24,6 +24,10 @@ class StoreAway(RbptrackError):
     """The tracking store does not answer now; what is measured meanwhile waits on disk."""
 
 
+class MissingArtifact(RbptrackError):
+    """A run's file is not there."""
+
+
 class MeasurementError(RbptrackError):
     """A measurement that had begun could not be finished."""
 

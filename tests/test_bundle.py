@@ -95,10 +95,10 @@ def rewritten(source: Path, target: Path, change: dict[str, bytes | None]) -> Pa
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"ranks.parquet": None}, "is damaged: its ranks do not give its numbers"),
+        ({"ranks.parquet": None}, "its ranks do not give its numbers"),
         ({"ranks.parquet": b"PAR1 nonsense"}, "is damaged"),
-        ({"record.json": b"{}"}, "is damaged"),
-        ({"record.json": b"{"}, "is damaged"),
+        ({"record.json": b"{}"}, "record.json, key name: is missing"),
+        ({"record.json": b"{"}, "record.json: Invalid JSON"),
         ({"bundle.json": b'{"format": 2, "rbptrack": "9.9"}'}, "was written by rbptrack 9.9, in a newer format"),
         ({"bundle.json": b"{}"}, "is not a bundle of rbptrack, or damaged"),
         ({"extra": b""}, "which no bundle does"),
@@ -163,27 +163,27 @@ def test_a_plain_table(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> N
     [
         ("model,ce\na-1,2\n", "lacks the column dataset; it has model, ce"),
         ("model,dataset\na-1,w\n", "lacks the column ce or rbp_<k>"),
-        ("model,dataset,rbp_1\na-1,w,0.5\nb-1,w,1.5\n", "line 3, column rbp_1: must be between 0 and 1; got 1.5"),
-        ("model,dataset,ce\na-1,w,x\n", "line 2, column ce: expected a number, got 'x'"),
-        ("model,dataset,ce\na-1,w,-1\n", "must be finite and not negative"),
+        ("model,dataset,rbp_1\na-1,w,0.5\nb-1,w,1.5\n", "line 3, column rbp_1: must be between 0 and 1; got '1.5'"),
+        ("model,dataset,ce\na-1,w,x\n", "line 2, column ce: expected a number; got 'x'"),
+        ("model,dataset,ce\na-1,w,-1\n", "must not be negative"),
         (
             "model,dataset,ce,non_embedding_params\na-1,w,1,0.5\n",
-            "line 2, column non_embedding_params: must be a whole number above 0; got 0.5",
+            "line 2, column non_embedding_params: must be a whole number above 0; got '0.5'",
         ),
-        ("model,dataset,ce,seq_len\na-1,w,1,x\n", "line 2, column seq_len: expected a number, got 'x'"),
+        ("model,dataset,ce,seq_len\na-1,w,1,x\n", "line 2, column seq_len: must be a whole number above 0; got 'x'"),
     ],
 )
 def test_bad_tables(text: str, words: str, elsewhere: Path) -> None:
     (elsewhere / "t.csv").write_text(text)
     with pytest.raises(BadInput, match=words):
-        import_.main(["t.csv"])
+        import_.main(["t.csv", "without_s=true"])
     assert not (elsewhere / "mlruns").exists()
 
 
 def test_a_table_with_an_empty_cell(elsewhere: Path) -> None:
     """Pandas makes floats of whole numbers beside an empty cell; they are whole numbers in the store."""
     (elsewhere / "t.csv").write_text("model,dataset,ce,seq_len,vocab_size\na-1,w,3,512,100\na-2,w,2,,\n")
-    import_.main(["t.csv"])
+    import_.main(["t.csv", "without_s=true"])
     assert sorted(rbptrack.runs().frame["seq_len"].fillna(0)) == [0, 512]
 
 
@@ -191,8 +191,8 @@ def authors(root: Path) -> Path:
     """What the authors' code leaves for one model: two k, the second with windows and ranks."""
     model = root / "wiki/EleutherAI/pythia-70m"
     for k, data in (
-        (1, {"mean_ce_loss": 3.5, "RBP_1": 0.3}),
-        (10, {"mean_ce_loss": 3.5, "indicator": 0.6, "F_N=4": 0.2}),
+        (1, {"mean_ce_loss": 3.5, "RBP_1": 0.25}),
+        (10, {"mean_ce_loss": 3.5, "indicator": 0.75, "F_N=4": 0.2}),
     ):
         (model / f"top{k}").mkdir(parents=True)
         (model / f"top{k}/metrics.json").write_text(json.dumps(data))
@@ -211,14 +211,14 @@ def test_the_authors_folders(
     runs = rbptrack.runs()
     (row,) = runs.frame.to_dict("records")
     assert (row["family"], row["size"], row["dataset"]) == ("pythia", "70m", "wiki")
-    assert (row["ce"], row["rbp_1"], row["rbp_10"], row["non_embedding_params"]) == (3.5, 0.3, 0.6, 18915328)
+    assert (row["ce"], row["rbp_1"], row["rbp_10"], row["non_embedding_params"]) == (3.5, 0.25, 0.75, 18915328)
     table = runs.ranks(row["run_id"])
     assert table.strict_rank.tolist() == [1, 7, 300, 2]
     assert table.column("document").tolist() == [0, 0, 0, 1]
     assert table.column("logprob").tolist() == [-0.5, -3.0, -9.0, -1.5]
     (elsewhere / "other").mkdir()
     monkeypatch.chdir(elsewhere / "other")
-    import_.main(["../results"])
+    import_.main(["../results", "without_s=true"])
     out = capsys.readouterr().out
     assert "without S (non_embedding_params), so that no law in size takes them: EleutherAI/pythia-70m" in out
     assert "1 without ranks" in out
@@ -232,8 +232,8 @@ def test_the_authors_folders(
         ("top1/metrics.json", "{", "is not JSON"),
         ("top1/metrics.json", '{"loss": 1}', "holds none of mean_ce_loss"),
         ("top1/metrics.json", '{"RBP_1": 1.5}', "must be between 0 and 1; got 1.5"),
-        ("top1/metrics.json", '{"mean_ce_loss": 3.6}', "mean_ce_loss is 3.5, and 3.6 for another k"),
-        ("top10/ranks.json", "[[0, 1, 2.0]]", "ranks must be between 1 and vocab_size=100; got 0 to 0"),
+        ("top1/metrics.json", '{"mean_ce_loss": 3.6}', "mean_ce_loss: is 3.5, and 3.6 for another k of the model"),
+        ("top10/ranks.json", "[[0, 1, 2.0]]", "row 1: a rank must be a whole number from 1 to vocab_size = 100; got 0"),
         ("top10/ranks.json", "[[1, 2]]", "does not hold rows"),
     ],
 )
@@ -241,7 +241,7 @@ def test_bad_authors_files(file: str, text: str, words: str, elsewhere: Path) ->
     authors(elsewhere / "results")
     (elsewhere / "results/wiki/EleutherAI/pythia-70m" / file).write_text(text)
     with pytest.raises(BadInput, match=words):
-        import_.main(["results", "vocab_size=100"])
+        import_.main(["results", "vocab_size=100", "without_s=true"])
     assert not (elsewhere / "mlruns").exists()
 
 

@@ -34,9 +34,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     top = tmp_path / "results/wiki/EleutherAI/pythia-70m/top1"
     top.mkdir(parents=True)
-    (top / "metrics.json").write_text('{"mean_ce_loss": 3.5, "RBP_1": 0.5}')
+    (top / "metrics.json").write_text('{"mean_ce_loss": 1.75, "RBP_1": 0.5}')
     (top / "ranks.json").write_text("[[1, 1, 0.5], [7, 2, 3.0]]")
-    assert import_.main(["results", "vocab_size=50304"]) == 0
+    assert import_.main(["results", "vocab_size=50304", "without_s=true"]) == 0
     return tmp_path / "mlruns"
 
 

@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from rbptrack.errors import RbptrackError
+from rbptrack.errors import MissingArtifact, RbptrackError
 from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, is_rbp_column, log_grid, rbp_ks, rbp_name
 
 if TYPE_CHECKING:
@@ -63,21 +63,26 @@ COLUMNS: Mapping[str, str] = {
     "ce_se": "Float64",
     "bits_per_byte": "Float64",
     "tie_rate": "Float64",
+    "without_ranks": "boolean",
 }
 """The columns of `Runs.frame` and their types; after them one Float64 pair rbp_<k>, rbp_<k>_se per logged k."""
 
 
 T = TypeVar("T")
-_OPTIONAL = ("training_tokens", "imported")  # columns that few sources of rows know
+_OPTIONAL = ("training_tokens", "imported", "without_ranks")  # columns that few sources of rows know
 _EVERY_K = 100  # the paper's law in k ends here; up to it every k is counted
 _PAPER_K = (500, 2500, 10000)  # the larger k of its Table 2
 
 
-WITHOUT_RANKS = "imported without ranks"
-
-
 class Unreadable(RbptrackError):
     """A measurement's artifact is missing or damaged; its text names the run."""
+
+
+class WithoutRanks(Unreadable):
+    """A measurement was imported without ranks: there is no artifact to read."""
+
+    def __init__(self, text: str = "imported without ranks") -> None:
+        super().__init__(text)
 
 
 class Runs:
@@ -158,17 +163,14 @@ class Runs:
             return load(run_id)
         except Unreadable:
             raise
+        except MissingArtifact as error:
+            row = self.frame[self.frame["run_id"] == run_id]
+            if row["without_ranks"].fillna(False).any():
+                raise WithoutRanks from error
+            raise Unreadable(f"run {run_id}: its rank table or histogram is missing") from error
         except (RbptrackError, OSError, pa.ArrowException, KeyError, ValueError) as error:
-            if "lacks its artifact" in str(error) and self._came_without_ranks(run_id):
-                raise Unreadable(WITHOUT_RANKS) from error
             reason = " ".join(str(error).split())[:200]
-            raise Unreadable(f"an artifact of run {run_id} is missing or damaged: {reason}") from error
-
-    def _came_without_ranks(self, run_id: str) -> bool:
-        """Whether an import had no ranks to begin with; the authors' folders give |V| only together with ranks."""
-        row = self.frame[self.frame["run_id"] == run_id]
-        lost = row["imported"].str.startswith("authors") & row["vocab_size"].notna()
-        return bool((row["imported"].notna() & ~lost.fillna(False)).any())
+            raise Unreadable(f"an artifact of run {run_id} is damaged or cannot be reached: {reason}") from error
 
     def __len__(self) -> int:
         return len(self.frame)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from rbptrack.analysis.contract import WITHOUT_RANKS, Runs, Unreadable
+from rbptrack.analysis.contract import Runs, Unreadable, WithoutRanks
 from rbptrack.ranks import rbp_ks
 
 T = TypeVar("T")
@@ -116,9 +116,9 @@ class Family:
         return len(hashes) == 1 and not any(map(pd.isna, hashes))
 
     def require_ranks(self) -> None:
-        """Raise Unreadable where not even |V| is known, as of imported metrics: there are no ranks to read."""
+        """Raise WithoutRanks where not even |V| is known, as of imported metrics: there are no ranks to read."""
         if not self.vocab_size:
-            raise Unreadable(WITHOUT_RANKS)
+            raise WithoutRanks
 
     @property
     def logged_ks(self) -> list[int]:
@@ -136,7 +136,12 @@ class Family:
 
 
 def read_families(
-    runs: Runs, load: Callable[[Family, str], T], notes: list[str], *, least: int = 1
+    runs: Runs,
+    load: Callable[[Family, str], T],
+    notes: list[str],
+    *,
+    least: int = 1,
+    unranked_notes: list[str] | None = None,
 ) -> Iterator[tuple[Family, list[T]]]:
     """`families`, with something loaded for every size; runs whose artifact cannot be read are named and left out.
 
@@ -146,6 +151,7 @@ def read_families(
             pooled, which for counts over the same text is their mean.
         notes: gets a sentence for everything that is left out.
         least: how many sizes a family must have, also after runs were left out.
+        unranked_notes: gets the sentences about measurements that came without ranks, in place of notes.
 
     Yields:
         The family of the runs that could be read, and one value per size, ascending in S.
@@ -157,13 +163,13 @@ def read_families(
         for row in whole.rows.itertuples():
             try:
                 values[str(row.run_id)] = load(whole, str(row.run_id))
+            except WithoutRanks:
+                without.append(str(row.model))
             except Unreadable as error:
-                if str(error) == WITHOUT_RANKS:
-                    without.append(str(row.model))
-                else:
-                    notes.append(f"{row.model} on {whole.dataset} is left out: {error}")
+                notes.append(f"{row.model} on {whole.dataset} is left out: {error}")
         if without:
-            notes.append(f"{whole}: {', '.join(without)} left out, {WITHOUT_RANKS}.")
+            said = notes if unranked_notes is None else unranked_notes
+            said.append(f"{whole}: {', '.join(without)} left out, imported without ranks.")
             if not values:
                 continue
         family = replace(whole, rows=whole.rows[whole.rows["run_id"].isin(list(values))])

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rbptrack.analysis.contract import WITHOUT_RANKS, Runs
+from rbptrack.analysis.contract import Runs
 from rbptrack.analysis.families import MEAN_USED, Family, families, read_families
 from rbptrack.analysis.sizes import SizeUnit
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, log_grid, metric_label, rbp_name, se_name
@@ -100,9 +100,9 @@ class LawReader:
 
         found: list[FamilyLaw] = []
         said: list[str] = []
-        for family, counts in read_families(runs, load, said, least=3):
+        for family, counts in read_families(runs, load, said, least=3, unranked_notes=[]):
             found += self._of_counts(family, counts, notes)
-        notes += [note.replace(MEAN_USED, SEEDS_FITTED) for note in said if WITHOUT_RANKS not in note]
+        notes += [note.replace(MEAN_USED, SEEDS_FITTED) for note in said]
         fitted = {one.family.path for one in found}
         for family in families(runs, [], least=3):
             if family.path not in fitted:
@@ -151,8 +151,8 @@ class LawReader:
                 found.append(FamilyLaw(family, metric, law, logged=True))
         if found:
             notes.append(
-                f"{family}: {WITHOUT_RANKS}, or none can be read; the logged metrics are fitted, and their standard "
-                "errors (where logged) taken as independent between sizes."
+                f"{family}: imported without ranks, or none can be read; the logged metrics are fitted, and their "
+                "standard errors (where logged) taken as independent between sizes."
             )
         return found
 

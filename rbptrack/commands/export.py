@@ -49,9 +49,9 @@ def _export(config: ExportConfig) -> int:
         raise BadInput(f"out={config.out}: no folder {out.parent}")
     reader = Reader(Connection(config.tracking))
     run_ids = list(reader.runs(config.filter).frame["run_id"])
-    bundle.write(reader, run_ids, out, tokens=config.tokens)
+    written = bundle.write(reader, run_ids, out, tokens=config.tokens)
     without = "" if config.tokens else ", without token ids"
-    say(f"{len(run_ids)} measurements{without}: {out} ({compact_bytes(out.stat().st_size)})")
+    say(f"{written} measurements{without}: {out} ({compact_bytes(out.stat().st_size)})")
     return 0
 
 

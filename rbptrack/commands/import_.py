@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,26 +14,29 @@ from rbptrack.config.paths import conf_folder
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.console import program, say
 from rbptrack.errors import BadInput
-from rbptrack.exchange import authors, bundle, tables
-from rbptrack.exchange.imported import KnownModels
-from rbptrack.tracking import Connection, Reader, Writer
-from rbptrack.tracking.record import RANKS, Record
-from rbptrack.tracking.schema import MeasurementParams, Metric, Tag
+from rbptrack.exchange import authors, tables
+from rbptrack.exchange.archive import Bundle
+from rbptrack.exchange.delivery import Delivered, Source, deliver
+from rbptrack.exchange.imported import AnyImportedRow, ImportedRow, KnownModels
+from rbptrack.tracking import Connection
+from rbptrack.tracking.record import Record
+from rbptrack.tracking.rules import LARGEST_VOCABULARY
 
 HELP = Help(
     "import PATH [sizes=sizes.csv] [vocab_size=N]",
-    """Reads measurements of others into the store. What the store holds already is skipped; what a source lacks stays
-    missing, and analyzers leave it out.
+    """Reads measurements of others into the store. Everything is checked before anything is written: all of it is
+    imported, or nothing. What the store holds already is skipped.
 
     PATH is a bundle.zip that `rbptrack export` wrote: the same fingerprints, the same numbers.
 
-    Or it is a results.csv or .parquet with a row per measurement: model, dataset, ce and rbp_<k>, and where known
-    family, size, non_embedding_params, num_tokens, vocab_size, seq_len and <metric>_se.
+    Or it is a results.csv or .parquet with a row per measurement: model, dataset, non_embedding_params, ce and
+    rbp_<k>, and where known family, size, num_tokens, vocab_size, seq_len and <metric>_se.
 
     Or it is a folder that the paper's authors' code wrote: <dataset>/<org>/<model>/top<k>/metrics.json.""",
     {
         "sizes=FILE.csv": "for a folder: model,non_embedding_params, which its files lack",
         "vocab_size=N": "for a folder: |V|, with which ranks.json becomes a rank table",
+        "without_s=true": "take measurements without S too, which no law in size takes",
         **STORE_OPTIONS,
     },
     {"import nano.zip": "read a bundle", "import results.csv": "read a table"},
@@ -46,6 +50,7 @@ class ImportConfig:
     path: str = ""
     sizes: str = ""
     vocab_size: int = 0
+    without_s: bool = False
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
 
@@ -55,55 +60,49 @@ def _import(config: ImportConfig) -> int:
     path = Path(config.path).expanduser()
     if not path.exists():
         raise BadInput(f"{path}: no such file or folder")
-    importer = _Importer(Connection(config.tracking))
-    with tempfile.TemporaryDirectory() as empty:
-        for record, folder in _measurements(path, config, Path(empty)):
-            importer.add(record, folder)
-    importer.summarise(path)
+    if not 0 <= config.vocab_size <= LARGEST_VOCABULARY:
+        raise BadInput(f"vocab_size={config.vocab_size}: must be a whole number above 0")
+    connection = Connection(config.tracking)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        source = _checked(path, config, folder, stack)
+        connection.check_writable()
+        _summarise(path, deliver(connection, source, tell=say))
     return 0
 
 
-def _measurements(path: Path, config: ImportConfig, empty: Path) -> Iterable[tuple[Record, Path]]:
-    """The measurements of a source, each with the folder of its artifacts."""
+def _checked(path: Path, config: ImportConfig, folder: Path, stack: ExitStack) -> Source:
+    """The measurements of a source, of which every one was checked."""
+    rules = AnyImportedRow if config.without_s else ImportedRow
     if path.is_dir():
         sizes = authors.read_sizes(Path(config.sizes).expanduser()) if config.sizes else {}
         models = KnownModels.read(conf_folder())
-        return authors.read(path, models, sizes, vocab_size=config.vocab_size, folder=empty)
+        found = authors.read(path, models, sizes, rules, vocab_size=config.vocab_size, folder=folder)
+        return map(nullcontext, found)
     if path.suffix == ".zip":
-        return bundle.read(path, empty)
+        bundle = stack.enter_context(Bundle(path))
+        bundle.check(folder, rules)
+        return (_unpacked(bundle, fingerprint, folder) for fingerprint in bundle.fingerprints)
     if path.suffix in (".csv", ".parquet"):
-        return [(record, empty) for record in tables.read(path, KnownModels.read(conf_folder()))]
+        return (nullcontext((record, folder)) for record in tables.read(path, KnownModels.read(conf_folder()), rules))
     raise BadInput(f"{path}: expected a .zip, .csv or .parquet file, or a folder")
 
 
-class _Importer:
-    """Delivers records to a store that lacks them, and counts."""
+@contextmanager
+def _unpacked(bundle: Bundle, fingerprint: str, folder: Path) -> Iterator[tuple[Record, Path]]:
+    with bundle.unpacked(fingerprint, folder) as own:
+        yield bundle.record(own), own
 
-    def __init__(self, connection: Connection) -> None:
-        self._reader, self._writer = Reader(connection), Writer(connection)
-        self._imported, self._skipped, self._without_ranks = 0, 0, 0
-        self._without_size: list[str] = []
 
-    def add(self, record: Record, folder: Path) -> None:
-        """Deliver a record and the artifacts in its folder, unless it is in the store already."""
-        if self._reader.find(record.fingerprint):
-            self._skipped += 1
-            return
-        self._writer.deliver(record, folder)
-        self._imported += 1
-        self._without_ranks += not (folder / RANKS).exists()
-        if Metric.NON_EMBEDDING_PARAMS not in record.metrics:
-            self._without_size.append(MeasurementParams.read(record.params).repo or record.tags[Tag.MODEL])
-
-    def summarise(self, path: Path) -> None:
-        """Print what was imported, and what the imported measurements lack."""
-        skipped = f", {self._skipped} skipped: in the store already" if self._skipped else ""
-        say(f"{self._imported} imported from {path}{skipped}")
-        if self._without_size:
-            listed = ", ".join(dict.fromkeys(self._without_size))
-            say(f"without S (non_embedding_params), so that no law in size takes them: {listed}")
-        if self._without_ranks:
-            say(f"{self._without_ranks} without ranks: analyzers that need them leave these out")
+def _summarise(path: Path, done: Delivered) -> None:
+    """Print what was imported, and what the imported measurements lack."""
+    skipped = f", {done.skipped} skipped: in the store already" if done.skipped else ""
+    say(f"{done.imported} imported from {path}{skipped}")
+    if done.without_size:
+        listed = ", ".join(dict.fromkeys(done.without_size))
+        say(f"without S (non_embedding_params), so that no law in size takes them: {listed}")
+    if done.without_ranks:
+        say(f"{done.without_ranks} without ranks: analyzers that need them leave these out")
 
 
 main = OptionsCommand("import", ImportConfig, HELP, _import, bare_word="path")

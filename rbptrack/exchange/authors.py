@@ -5,119 +5,239 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from rbptrack.errors import BadInput
-from rbptrack.exchange.imported import Imported, KnownModels, count, number
-from rbptrack.ranks import RankTable, rbp_name
+from rbptrack.exchange.faults import Faults
+from rbptrack.exchange.imported import KnownModels, record_of
+from rbptrack.ranks import CE, RankTable, parse_rbp_name, rbp_name
 from rbptrack.tracking.record import Record, add_artifacts, curves
-from rbptrack.tracking.schema import MeasurementParams, Metric, sequence_success_name
+from rbptrack.tracking.rules import Count, MeasurementRow, Share, faults, shown
+from rbptrack.tracking.schema import sequence_success_name
+
+_SAME_CE = 1e-6
+_ROUNDED = 1e-3  # of a share that was written with few digits
+_BATCHED = 0.02  # of CE: a mean over batches weighs tokens unevenly
 
 
 def read(
-    root: Path, models: KnownModels, sizes: Mapping[str, int], *, vocab_size: int, folder: Path
+    root: Path,
+    models: KnownModels,
+    sizes: Mapping[str, int],
+    rules: type[MeasurementRow],
+    *,
+    vocab_size: int,
+    folder: Path,
 ) -> list[tuple[Record, Path]]:
-    """Read one record per dataset and model, each with the folder of its artifacts.
+    """Read one record per dataset and model, all of them checked, each with the folder of its artifacts.
 
     Args:
         root: the folder.
         models: give families and sizes of hub ids.
         sizes: non-embedding parameters by hub id, which the authors' files do not hold.
+        rules: that each measurement must satisfy.
         vocab_size: |V|, without which no rank table can be made of ranks.json; 0: not known.
         folder: an empty folder, in which the artifacts are laid.
 
     Raises:
-        BadInput: a file is not what it should be.
+        BadInput: files are not what they should be; names them.
 
     """
+    found = Faults(root)
     groups: dict[tuple[str, str], list[Path]] = {}
-    for path in sorted(root.rglob("metrics.json")):
-        top, model, org, dataset = (path.parents[i].name for i in range(4))
-        if re.fullmatch(r"top\d+", top):
+    for path in sorted(root.absolute().rglob("metrics.json")):
+        top, model, org, dataset = (parent.name for parent in [*path.parents, *[Path()] * 4][:4])
+        if re.fullmatch(r"top[1-9]\d{0,9}", top):
             groups.setdefault((dataset, f"{org}/{model}"), []).append(path)
     if not groups:
         raise BadInput(f"{root} holds no <dataset>/<org>/<model>/top<k>/metrics.json")
-    found = []
+    made = []
     for (dataset, model), paths in groups.items():
-        metrics: dict[str, float] = {}
-        for path in paths:
-            metrics |= _metrics(path, int(path.parent.name.removeprefix("top")), metrics)
-        ranks = next((r for p in paths if (r := _ranks(p.with_name("ranks.json"), vocab_size))), None)
-        params = replace(MeasurementParams.unknown(), repo=model, non_embedding_params=sizes.get(model))
-        if ranks:
-            params = replace(params, vocab_size=vocab_size)
-            metrics[Metric.NUM_TOKENS] = len(ranks)
+        before = len(found)
+        one = _Group(root.absolute(), dataset, model, paths, found)
+        one.read_metrics()
+        ranks = one.ranks(vocab_size)
         family, size = models.split(model)
-        record = Imported(
-            kind="authors",
-            source=root,
-            family=family,
-            size=size,
-            model=model,
-            dataset=dataset,
-            params=params,
-            metrics=metrics,
-        ).record()
-        own = folder / record.fingerprint
-        own.mkdir()
-        if ranks:
-            _add_ranks(record, ranks, own)
-        found.append((record, own))
-    return found
+        about: dict[str, object] = {"dataset": dataset, "model": model, "family": family or None, "size": size}
+        about |= {"non_embedding_params": sizes.get(model), "vocab_size": vocab_size or None}
+        try:
+            row = rules.of(about | one.columns)
+        except ValidationError as error:
+            for column, text in faults(error):
+                found.add(one.place(column), text)
+        if len(found) > before:
+            continue
+        if ranks is None:
+            row = row.model_copy(update={"vocab_size": None})  # of interest beside ranks only
+        else:
+            one.compare(ranks)
+            row = row.model_copy(update={"num_tokens": len(ranks)})
+        record = record_of(row, more=one.more, ranked=ranks is not None, **one.source)
+        made.append((record, _laid(record, ranks, folder / record.fingerprint)))
+    found.refuse()
+    return made
 
 
 def read_sizes(path: Path) -> dict[str, int]:
     """Read non-embedding parameters by hub id, from a CSV with the columns model and non_embedding_params."""
+    found, sizes = Faults(path), dict[str, int]()
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            where = f"{path}, non_embedding_params"
-            return {row["model"]: count(row["non_embedding_params"], where) for row in csv.DictReader(file)}
-    except (OSError, KeyError) as error:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            for row in csv.DictReader(file):
+                try:
+                    sizes[row["model"]] = TypeAdapter(Count).validate_python(row["non_embedding_params"])
+                except ValidationError as error:
+                    found.extend("sizes", [("non_embedding_params", text) for _, text in faults(error)])
+    except (OSError, KeyError, ValueError, csv.Error) as error:
         raise BadInput(f"{path} is not a CSV with the columns model and non_embedding_params: {error}") from error
+    found.refuse()
+    return sizes
 
 
-def _metrics(path: Path, k: int, before: Mapping[str, float]) -> dict[str, float]:
-    """The numbers of one metrics.json; before: those of the same model's other k."""
+@dataclass
+class _Group:
+    """The files of one model on one dataset.
+
+    Attributes:
+        root: the imported folder.
+        dataset: the dataset.
+        model: the model's hub id.
+        paths: its metrics.json, one per k.
+        found: gets every fault.
+
+    """
+
+    root: Path
+    dataset: str
+    model: str
+    paths: Sequence[Path]
+    found: Faults
+
+    def __post_init__(self) -> None:
+        self.columns: dict[str, Any] = {}
+        self.more: dict[str, float] = {}
+        self._places: dict[str, str] = {}
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """What a record says of where it is from."""
+        return {"kind": "authors", "source": self.root, "repo": self.model}
+
+    def place(self, column: str) -> str:
+        """The file and key that gave a column."""
+        return self._places.get(column, f"{self.dataset}/{self.model}, {column}")
+
+    def read_metrics(self) -> None:
+        """Read every metrics.json into columns."""
+        for path in self.paths:
+            where = str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
+            data = _json(path, where, self.found)
+            if data is not None:
+                self._take(data, int(path.parent.name.removeprefix("top")), where)
+
+    def _take(self, data: object, k: int, where: str) -> None:
+        taken = 0
+        for key, value in data.items() if isinstance(data, dict) else ():
+            column = _column(key, k)
+            if not column:
+                continue
+            taken += 1
+            if column == CE and _differs(value, self.columns.get(CE)):
+                before = self.columns[CE]
+                self.found.add(f"{where}, {key}", f"is {shown(value)}, and {shown(before)} for another k of the model")
+            if column == CE or parse_rbp_name(column):
+                self.columns[column], self._places[column] = value, f"{where}, key {key}"
+            else:
+                self._success(column, value, f"{where}, key {key}")
+        if not taken:
+            self.found.add(where, "holds none of mean_ce_loss, RBP_<k>, indicator, F_N=<n>")
+
+    def _success(self, column: str, value: object, where: str) -> None:
+        try:
+            self.more[column] = TypeAdapter(Share).validate_python(value)
+        except ValidationError as error:
+            self.found.extend(where, [("", text) for _, text in faults(error)])
+
+    def ranks(self, vocab_size: int) -> RankTable | None:
+        """The rank table of the first ranks.json; None where there is none, or it has a fault."""
+        path = next((p for path in self.paths if (p := path.with_name("ranks.json")).exists()), None)
+        if not vocab_size or path is None:
+            return None
+        where = str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
+        data = _json(path, where, self.found)
+        return None if data is None else _table(data, vocab_size, where, self.found)
+
+    def compare(self, ranks: RankTable) -> None:
+        """Note metrics that the ranks contradict."""
+        for column, value in self.columns.items():
+            k = parse_rbp_name(column)
+            by_ranks = ranks.ce if k is None else ranks.rbp(k)
+            allowed = _BATCHED * ranks.ce if k is None else _ROUNDED
+            if abs(float(value) - by_ranks) > allowed:
+                text = f"is {value}, but ranks.json beside it gives {by_ranks:.6g}; remove the one that is wrong"
+                self.found.add(self.place(column), text)
+
+
+def _column(key: str, k: int) -> str:
+    """The metric that a key of metrics.json in top<k> is; empty for others."""
+    if key == "mean_ce_loss":
+        return CE
+    if key == "indicator":
+        return rbp_name(k)
+    if re.fullmatch(r"RBP_\d{1,10}", key):
+        return rbp_name(int(key.removeprefix("RBP_")))
+    if re.fullmatch(r"F_N=\d{1,10}", key):
+        return sequence_success_name(k, int(key.removeprefix("F_N=")))
+    return ""
+
+
+def _differs(value: object, before: object) -> bool:
+    numbers = [v for v in (value, before) if isinstance(v, (int, float)) and abs(v) < 1e300]
+    return len(numbers) == 2 and abs(numbers[0] - numbers[1]) > _SAME_CE
+
+
+def _json(path: Path, where: str, found: Faults) -> Any:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path} is not JSON: {error}") from error
-    found: dict[str, float] = {}
-    for key, value in data.items() if isinstance(data, dict) else ():
-        where = f"{path}, {key}"
-        if key == "mean_ce_loss":
-            found[Metric.CE] = number(value, where)
-        elif key == "indicator":
-            found[rbp_name(k)] = number(value, where, share=True)
-        elif re.fullmatch(r"RBP_\d+", key):
-            found[rbp_name(int(key.removeprefix("RBP_")))] = number(value, where, share=True)
-        elif re.fullmatch(r"F_N=\d+", key):
-            found[sequence_success_name(k, int(key.removeprefix("F_N=")))] = number(value, where, share=True)
-    if not found:
-        raise BadInput(f"{path} holds none of mean_ce_loss, RBP_<k>, indicator, F_N=<n>")
-    ce, other = found.get(Metric.CE), before.get(Metric.CE)
-    if ce is not None and other is not None and abs(ce - other) > 1e-6:
-        raise BadInput(f"{path}: mean_ce_loss is {ce}, and {other} for another k of the same model")
-    return found
-
-
-def _ranks(path: Path, vocab_size: int) -> RankTable | None:
-    """Rows [rank, position, ce]: strict ranks, without ties. A position that does not rise begins a document."""
-    if not vocab_size or not path.exists():
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        found.add(where, f"is not JSON: {error}")
         return None
+
+
+def _table(data: object, vocab_size: int, where: str, found: Faults) -> RankTable | None:
+    """Rows [rank, position, ce]: strict ranks, without ties. A position that does not rise begins a document."""
     try:
-        rows = np.asarray(json.loads(path.read_text(encoding="utf-8")), dtype=np.float64)
-        rank, position, ce = rows.T
-    except (OSError, ValueError, TypeError) as error:
-        raise BadInput(f"{path} does not hold rows [rank, position, ce]: {error}") from error
-    if not len(rows) or rank.min() < 1 or rank.max() > vocab_size:
-        raise BadInput(
-            f"{path}: ranks must be between 1 and vocab_size={vocab_size}; got {rank.min():.0f} to {rank.max():.0f}"
-        )
+        rows = np.asarray(data, dtype=np.float64)
+    except (ValueError, TypeError, OverflowError):
+        rows = np.empty(0)
+    if rows.ndim != 2 or rows.shape[1] != 3 or not len(rows):
+        found.add(where, "does not hold rows [rank, position, ce]")
+        return None
+    rank, position, ce = rows.T
+    rules = {
+        f"a rank must be a whole number from 1 to vocab_size = {vocab_size:,}": (
+            rank,
+            (rank >= 1) & (rank <= vocab_size) & (rank == np.floor(rank)),
+        ),
+        "a position must be a whole number from 0": (
+            position,
+            (position >= 0) & (position < 2**31) & (position == np.floor(position)),
+        ),
+        "ce must be finite and not negative": (ce, np.isfinite(ce) & (ce >= 0) & (ce < 1e30)),
+    }
+    before = len(found)
+    for rule, (values, right) in rules.items():
+        if not right.all():
+            first = int(np.argmin(right))
+            found.add(f"{where}, row {first + 1}", f"{rule}; got {values[first]:g}")
+    if len(found) > before:
+        return None
     document = np.concatenate([[0], np.cumsum(np.diff(position) <= 0)])
     return RankTable.from_arrays(
         vocab_size=vocab_size,
@@ -131,10 +251,13 @@ def _ranks(path: Path, vocab_size: int) -> RankTable | None:
     )
 
 
-def _add_ranks(record: Record, ranks: RankTable, folder: Path) -> None:
-    """Lay rank table, histogram and figure into the record's folder; the record gets the curves of all k."""
-    table, histogram = folder / "unlinked.parquet", ranks.histogram()
-    ranks.write(table)
-    add_artifacts(folder, ranks=table, histogram=histogram, title=record.name)
-    table.unlink()
-    record.curves = curves(histogram)
+def _laid(record: Record, ranks: RankTable | None, folder: Path) -> Path:
+    """The folder with rank table, histogram and figure; the record gets the curves of all k."""
+    folder.mkdir()
+    if ranks is not None:
+        table, histogram = folder / "unlinked.parquet", ranks.histogram()
+        ranks.write(table)
+        add_artifacts(folder, ranks=table, histogram=histogram, title=record.name)
+        table.unlink()
+        record.curves = curves(histogram)
+    return folder

@@ -1,20 +1,44 @@
-"""What others computed, as a record: checked numbers, the family and size of a hub id, and the record itself."""
+"""What others computed, as a record: the rules of an imported row, the family and size of a hub id, and the record."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Annotated, Self
 
-import numpy as np
 from omegaconf import OmegaConf
+from pydantic import BeforeValidator, Field, model_validator
 
-from rbptrack.errors import BadInput
 from rbptrack.ranks import parse_rbp_name
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.tracking.record import Record, rbp_curves, size_metrics
-from rbptrack.tracking.schema import MeasurementParams, MeasurementTags, Tag, param_names
+from rbptrack.tracking.rules import LARGEST_COUNT, MeasurementRow, fault, whole
+from rbptrack.tracking.schema import WITHOUT, MeasurementParams, MeasurementTags, Metric, Tag, param_names
+
+
+class AnyImportedRow(MeasurementRow):
+    """A row that holds a result: CE or some RBP_k."""
+
+    @model_validator(mode="after")
+    def _holds_a_result(self) -> Self:
+        if self.ce is None and not self.rbp:
+            raise fault("the row holds no result, neither ce nor rbp_<k>", column="ce")
+        return self
+
+
+def _size(value: object) -> int:
+    if value is None:
+        rule = "S is needed by every law in size; without_s=true imports measurements without it"
+        raise fault(rule)
+    return whole(1, LARGEST_COUNT)(value)
+
+
+class ImportedRow(AnyImportedRow):
+    """A row with a result and with S."""
+
+    non_embedding_params: Annotated[int | None, BeforeValidator(_size)] = Field(default=None, validate_default=True)
 
 
 @dataclass(frozen=True)
@@ -41,69 +65,51 @@ class KnownModels:
         return (family, size) if hyphen else (size, "")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Imported:
-    """One measurement of others.
+def record_of(
+    row: MeasurementRow,
+    *,
+    kind: str,
+    source: Path,
+    repo: str | None = None,
+    more: Mapping[str, float] | None = None,
+    ranked: bool = False,
+) -> Record:
+    """The measurement as a run that reads like one of the command line's; its fingerprint is of its content.
 
-    Attributes:
+    The same content gives the same record: an import that was cut off is completed by the same import.
+
+    Args:
+        row: what the source says, checked.
         kind: of source: `table` or `authors`.
         source: the file or folder that was imported.
-        family: the model's family.
-        size: its size label; may be empty.
-        model: as the source calls it.
-        dataset: as the source calls it.
-        params: what the source says of model and texts.
-        metrics: the numbers, by the names of metrics.
+        repo: the model's id on the hub.
+        more: metrics beside the row's.
+        ranked: whether the source has ranks.
 
     """
-
-    kind: str
-    source: Path
-    family: str
-    size: str
-    model: str
-    dataset: str
-    params: MeasurementParams
-    metrics: Mapping[str, float]
-
-    def record(self) -> Record:
-        """The measurement as a run that reads like one of the command line's; its fingerprint is of its content."""
-        names = param_names()
-        params = {names[attribute]: value for attribute, value in asdict(self.params).items() if value is not None}
-        content = {"imported": self.kind, "family": self.family, "size": self.size, **params, **self.metrics}
-        content |= {"model": self.model, "dataset": self.dataset}
-        tags = MeasurementTags(
-            fingerprint=fingerprint(content),
-            family=self.family,
-            size=self.size,
-            model=f"{self.family}-{self.size}" if self.size else self.family,
-            dataset=self.dataset,
-            sweep="",
-        )
-        imported = {Tag.IMPORTED: f"{self.kind}: {self.source.name}"}
-        record = Record(tags.title, tags.tags() | imported, self.params.params(), dict(self.metrics))
-        record.started = record.ended = time.time()
-        if self.params.non_embedding_params is not None:
-            record.metrics |= size_metrics(self.params.non_embedding_params)
-        rbp = {k: share for name, share in self.metrics.items() if (k := parse_rbp_name(name)) is not None}
-        record.curves = rbp_curves(rbp)
-        return record
-
-
-def number(value: object, where: str, *, share: bool = False) -> float:
-    """A value as a number that is finite and not negative, and at most 1 if it is a share; BadInput says where not."""
-    try:
-        found = float(str(value))
-    except ValueError as error:
-        raise BadInput(f"{where}: expected a number, got {value!r}") from error
-    if not np.isfinite(found) or found < 0 or (share and found > 1):
-        raise BadInput(f"{where}: must be {'between 0 and 1' if share else 'finite and not negative'}; got {value}")
-    return found
-
-
-def count(value: object, where: str) -> int:
-    """A value as a whole number above 0; BadInput says where it is none."""
-    found = number(value, where)
-    if found < 1 or found != int(found):
-        raise BadInput(f"{where}: must be a whole number above 0; got {value}")
-    return int(found)
+    columns = {name: value for name, value in row.columns().items() if value is not None}
+    known = {f.name: columns[f.name] for f in fields(MeasurementParams) if f.name in columns}
+    params = replace(MeasurementParams.unknown(), repo=repo, **known)
+    single = (Metric.CE, Metric.BITS_PER_BYTE, Metric.TIE_RATE, Metric.NUM_TOKENS)
+    metrics = {name: float(columns[name]) for name in single if name in columns}
+    metrics |= row.rbp | row.errors | dict(more or {})
+    names = param_names()
+    content: dict[str, object] = {"imported": kind, "family": row.family, "size": row.size}
+    content |= {names[attribute]: value for attribute, value in asdict(params).items() if value is not None}
+    content |= metrics | {"model": row.model, "dataset": row.dataset}
+    tags = MeasurementTags(
+        fingerprint=fingerprint(content),
+        family=row.family,
+        size=row.size,
+        model=f"{row.family}-{row.size}" if row.size else row.family,
+        dataset=row.dataset,
+        sweep="",
+    )
+    about = tags.tags() | {Tag.IMPORTED: f"{kind}: {source.name}", Tag.RECORD: tags.fingerprint[:32]}
+    record = Record(tags.title, about | ({} if ranked else {Tag.RANKS: WITHOUT}), params.params(), metrics)
+    record.started = record.ended = time.time()
+    if params.non_embedding_params is not None:
+        record.metrics |= size_metrics(params.non_embedding_params)
+    rbp = {k: share for name, share in metrics.items() if (k := parse_rbp_name(name)) is not None}
+    record.curves = rbp_curves(rbp)
+    return record

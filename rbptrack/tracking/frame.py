@@ -12,12 +12,19 @@ from typing import Any
 from urllib.parse import quote
 
 from mlflow.entities import Run
+from pydantic import ValidationError
 
 from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import FilterConfig
-from rbptrack.errors import BadInput, nearest, shortened
+from rbptrack.errors import BadInput, RbptrackError, first_line, nearest, shortened
 from rbptrack.ranks import is_rbp_column, se_name
-from rbptrack.tracking.schema import VERSIONS, Kind, MeasurementParams, Metric, Tag
+from rbptrack.tracking.record import Record
+from rbptrack.tracking.rules import MeasurementRow, faults
+from rbptrack.tracking.schema import VERSIONS, WITHOUT, Kind, MeasurementParams, Metric, Tag
+
+
+class Unusable(RbptrackError):
+    """A run that claims to be a measurement holds what none can; its text says what."""
 
 
 @dataclass
@@ -74,38 +81,66 @@ def from_database(database: Path, experiment_id: str) -> list[LoggedRun]:
 
 
 def row(run: LoggedRun) -> dict[str, Any]:
-    """Make one row of `Runs.frame`; what the run lacks is missing there."""
-    params, metrics, tags = MeasurementParams.read(run.params), run.metrics, run.tags
-    numbers = (Metric.CE, se_name(Metric.CE), Metric.BITS_PER_BYTE, Metric.TIE_RATE)
+    """Make one row of `Runs.frame`; what the run lacks is missing there.
+
+    Raises:
+        Unusable: the run does not hold a measurement: somebody else wrote it, or an older version let it in.
+
+    """
+    try:
+        params = MeasurementParams.read(run.params)
+        checked = MeasurementRow.of(columns_of(run, params)).columns()
+    except ValidationError as error:
+        raise Unusable("; ".join(f"{column}: {text}" for column, text in faults(error))) from error
+    except (BadInput, AttributeError, TypeError) as error:  # the latter: no text where MLflow writes text
+        raise Unusable(first_line(error)) from error
+    tags = run.tags
     versions = {k.removeprefix(VERSIONS): v for k, v in sorted(run.params.items()) if k.startswith(VERSIONS)}
     return {
         "run_id": run.run_id,
-        "started": run.started,
+        "started": run.started if isinstance(run.started, int) else 0,
+        "fingerprint": tags.get(Tag.FINGERPRINT),
+        "sweep": tags.get(Tag.SWEEP),
+        "imported": tags.get(Tag.IMPORTED),
+        "without_ranks": came_without_ranks(tags, params),
+        "revision": params.revision,
+        "commit": params.commit,
+        "software": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "candidates": params.candidates,
+        "rank": params.rank,
+        "documents_hash": params.texts_hash,
+        se_name(Metric.CE): None,
+        **checked,
+    }
+
+
+def came_without_ranks(tags: Mapping[str, str], params: MeasurementParams) -> bool:
+    """Whether an import had no ranks to begin with; before the tag said so, its kind did."""
+    source = str(tags.get(Tag.IMPORTED))
+    untagged = source.startswith("table") or (source.startswith("authors") and params.vocab_size is None)
+    return tags.get(Tag.RANKS) == WITHOUT or untagged
+
+
+def columns_of(run: LoggedRun | Record, params: MeasurementParams) -> dict[str, Any]:
+    """The columns of a run that `rbptrack.tracking.rules` are about, as they are, unchecked."""
+    metrics, tags = run.metrics, run.tags
+    return {
         "family": tags.get(Tag.FAMILY),
         "size": tags.get(Tag.SIZE),
         "model": tags.get(Tag.MODEL),
         "dataset": tags.get(Tag.DATASET),
-        "fingerprint": tags.get(Tag.FINGERPRINT),
-        "sweep": tags.get(Tag.SWEEP),
-        "imported": tags.get(Tag.IMPORTED),
-        "revision": params.revision,
-        "commit": params.commit,
-        "software": ", ".join(f"{name} {version}" for name, version in versions.items()),
         "dtype": "tf32" if params.tf32 else params.dtype,
         "sequence": params.sequence,
         "seq_len": params.seq_len,
         "context": params.context,
-        "candidates": params.candidates,
-        "rank": params.rank,
-        "documents_hash": params.texts_hash,
         "num_documents": params.num_documents,
         "vocab_size": params.vocab_size,
         "total_params": params.total_params,
         "training_tokens": params.training_tokens or None,
         "non_embedding_params": params.non_embedding_params,
-        "num_tokens": int(metrics[Metric.NUM_TOKENS]) if Metric.NUM_TOKENS in metrics else None,
-        **{name: metrics.get(name) for name in numbers},
-        **{name: value for name, value in metrics.items() if is_rbp_column(name)},
+        "num_tokens": metrics.get(Metric.NUM_TOKENS),
+        **{name: metrics.get(name) for name in (Metric.CE, Metric.BITS_PER_BYTE, Metric.TIE_RATE)},
+        **{name: value for name, value in metrics.items() if is_rbp_column(name) or name == se_name(Metric.CE)},
     }
 
 

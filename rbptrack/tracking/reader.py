@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import mlflow.artifacts
@@ -16,10 +17,11 @@ from mlflow.exceptions import MlflowException
 
 from rbptrack.analysis.contract import COLUMNS, Runs
 from rbptrack.config.schema import FilterConfig
-from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.console import complain
+from rbptrack.errors import BadInput, MissingArtifact, RbptrackError, first_line
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.frame import LoggedRun, from_database, newest, passing, row
+from rbptrack.tracking.frame import LoggedRun, Unusable, from_database, newest, passing, row
 from rbptrack.tracking.record import HISTOGRAM, RANKS, Record
 from rbptrack.tracking.schema import CURVES, OF_THE_PROCESS, WHILE_MEASURED, Kind, Tag, tag_is
 
@@ -44,8 +46,8 @@ class Reader:
         """The run id of the newest finished measurement with this fingerprint, if there is one."""
         if not self.connection.exists:
             return None
-        found = self.measurements(fingerprint, status="FINISHED", limit=1)
-        return found[0].run_id if found else None
+        found = self.measurements(fingerprint, status="FINISHED")
+        return next((str(usable["run_id"]) for usable in _usable(found)), None)
 
     def measurements(self, fingerprint: str, *, status: str, limit: int | None = None) -> list[LoggedRun]:
         """Find the measurements with this fingerprint and status, newest first."""
@@ -85,7 +87,7 @@ class Reader:
         """
         if not self.connection.exists:
             raise BadInput(f"there is no tracking store at {self.connection.database}: measure something first")
-        rows = [row(found) for found in self._finished()]
+        rows = list(_usable(self._finished()))
         if run_ids:
             kept = [r for r in rows if r["run_id"] in set(run_ids)]
         else:
@@ -120,9 +122,17 @@ class Reader:
             for run in self.search(tag_is(Tag.KIND, Kind.SWEEP)):
                 name = run.tags.get(Tag.SWEEP, "")
                 if any(fnmatchcase(name, pattern) for pattern in sweeps):
-                    cells = pd.read_csv(self.artifact(run.run_id, "cells.csv"), dtype=str)
-                    covered[name] = set(cells["run_id"].dropna())
+                    covered[name] = self._cells(run.run_id)
         return covered
+
+    def _cells(self, run_id: str) -> set[str]:
+        """The run ids in a sweep's table of cells; a sweep that was killed left none."""
+        try:
+            cells = pd.read_csv(self.artifact(run_id, "cells.csv"), dtype=str)
+            return set(cells["run_id"].dropna())
+        except (RbptrackError, ValueError, KeyError) as error:
+            complain(f"the table of cells of sweep run {run_id} is left out: {first_line(error)}")
+            return set()
 
     def record(self, run_id: str) -> Record:
         """Read a finished measurement as it was recorded, without what belongs to this store or to the process."""
@@ -135,11 +145,16 @@ class Reader:
         metrics = {k: v for k, v in data.metrics.items() if k not in CURVES and not k.startswith(WHILE_MEASURED)}
         record = Record(str(run.info.run_name), tags, dict(data.params), metrics)
         record.curves = {name: {m.step: m.value for m in history} for name, history in found.items()}
-        record.started, record.ended = run.info.start_time / 1000, run.info.end_time / 1000
+        record.started = (run.info.start_time or 0) / 1000
+        record.ended = (run.info.end_time or run.info.start_time or 0) / 1000
         if inputs:
             first = inputs[0].dataset
             record.dataset = {k: str(getattr(first, k) or "") for k in ("name", "digest", "source", "profile")}
         return record
+
+    def came_without_ranks(self, run_id: str) -> bool:
+        """Whether a measurement was imported without ranks, so that none can be missing."""
+        return bool(row(self.run(run_id))["without_ranks"])
 
     def ranks(self, run_id: str) -> RankTable:
         """Read the rank table of a measurement."""
@@ -164,7 +179,10 @@ class Reader:
                 run_id=run_id, artifact_path=path, tracking_uri=self.connection.uri
             )
         except (MlflowException, OSError) as error:
-            raise RbptrackError(f"run {run_id} lacks its artifact {path}: {error}") from error
+            if here.is_absolute() or path not in self.artifact_names(run_id):
+                raise MissingArtifact(f"run {run_id} lacks its artifact {path}") from error
+            with self.connection.explained():
+                raise
         return Path(found)
 
     def artifact_uri(self, run_id: str) -> str:
@@ -173,6 +191,15 @@ class Reader:
             try:
                 uri = str(self.connection.open().get_run(run_id).info.artifact_uri)
             except MlflowException as error:
-                raise RbptrackError(f"the store knows no run {run_id}: {error}") from error
+                raise RbptrackError(f"the store knows no run {run_id}: {first_line(error)}") from error
             self._locations[run_id] = unquote(urlsplit(uri).path) if uri.startswith("file:") else uri
         return self._locations[run_id]
+
+
+def _usable(found: Iterable[LoggedRun]) -> Iterator[dict[str, Any]]:
+    """The rows of the runs that hold a measurement; the others are named on standard error and left out."""
+    for run in found:
+        try:
+            yield row(run)
+        except Unusable as error:
+            complain(f"run {run.run_id} ({run.name}) is left out: it holds no measurement ({error})")

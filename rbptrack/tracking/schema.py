@@ -7,11 +7,12 @@ one of them writes every other one finds.
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from typing import Annotated, Any, Self, get_args, get_type_hints
 
+from rbptrack.errors import BadInput
 from rbptrack.ranks import is_rbp_column, se_name
 from rbptrack.sources.fingerprint import SCORING_VERSION
 from rbptrack.version import __version__
@@ -44,6 +45,7 @@ class Tag:
     RECORD = "rbptrack.record"  # the id of a record, by which it is delivered once
     FORCED = "rbptrack.forced"  # measured again although it had been measured
     IMPORTED = "rbptrack.imported"  # where an imported measurement came from
+    RANKS = "rbptrack.ranks"  # "none" where an imported measurement came without a rank table
     TOKENS = "rbptrack.tokens"  # "left out" where a bundle's rank table lacks the ids of the target tokens
     CHANGED = "rbptrack.changed"  # whether rbptrack's files differ from its commit
     ANALYZER = "rbptrack.analyzer"
@@ -57,6 +59,9 @@ class Tag:
     LATER = "rbptrack.later/"  # prefix of a param whose value changed after it was first logged
     NOTE = "mlflow.note.content"
 
+
+WITHOUT = "none"
+"""The value of the tag `rbptrack.ranks` where an imported measurement came without a rank table."""
 
 OF_THE_PROCESS = (Tag.PROCESS, Tag.HEARTBEAT, Tag.CLAIM, Tag.RESUMED)
 """Tags that say how a measurement was made rather than what it is: a copy of it does not take them along."""
@@ -162,8 +167,13 @@ class ResolvedParams:
 
     @classmethod
     def read(cls, params: Mapping[str, str]) -> Self:
-        """Read what `params` wrote; None where a param is missing or empty."""
-        return cls(**{a: kind(params.get(name, "")) for a, (name, kind) in _DECLARED[cls].items()})
+        """Read what `params` wrote; None where a param is missing or empty.
+
+        Raises:
+            BadInput: a param is not what its name says; names it.
+
+        """
+        return cls(**{a: _read(name, params.get(name, ""), kind) for a, (name, kind) in _DECLARED[cls].items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,11 +213,24 @@ def _text(text: str) -> str | None:
 
 
 def _integer(text: str) -> int | None:
-    return int(float(text)) if text else None  # a table with an empty cell gives 512.0
+    """A whole number; earlier imports of a table with an empty cell wrote 512.0."""
+    if not text or text.isdecimal():
+        return int(text) if text else None
+    if not float(text).is_integer():
+        raise ValueError(text)
+    return int(float(text))
 
 
 def _number(text: str) -> float | None:
     return float(text) if text else None
+
+
+def _read(name: str, text: str, kind: Callable[[str], Any]) -> Any:
+    try:
+        return kind(text)
+    except (ValueError, TypeError, OverflowError) as error:
+        what = "a whole number" if kind is _integer else "a number"
+        raise BadInput(f"the param {name} must be {what}; got {str(text)[:60]!r}") from error
 
 
 def _flag(text: str) -> bool | None:

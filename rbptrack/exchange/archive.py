@@ -1,0 +1,198 @@
+"""Opening a bundle that somebody else made: what may be in the file, how much of it, and what it must say."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from rbptrack.errors import BadInput, RbptrackError, first_line
+from rbptrack.exchange.contents import check
+from rbptrack.exchange.faults import Faults
+from rbptrack.tracking.record import Record
+from rbptrack.tracking.rules import MeasurementRow, OrNone, faults, shown
+from rbptrack.tracking.schema import Tag
+
+FORMAT = 1
+MANIFEST = "bundle.json"
+NAMES = re.compile(r"[0-9a-f]{64}/(record\.json|ranks\.parquet|histogram\.parquet|figures/[\w-][\w.-]{0,100}\.png)")
+
+_MOST_ENTRIES = 100_000
+_MOST_OF_ONE = 32  # entries of one measurement
+_MOST_BYTES = {"json": 16 << 20, "png": 16 << 20, "parquet": 8 << 30}  # of one entry, unpacked
+_MOST_IN_ALL = 1 << 40
+_RATIO = 200  # Parquet is compressed already; JSON and PNG shrink less
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_LINK = 0o120000
+
+
+class _Manifest(BaseModel):
+    """What bundle.json says."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    format: OrNone
+    rbptrack: str
+    measurements: OrNone | None = None
+
+
+class Bundle:
+    """A bundle, opened for reading; a context manager.
+
+    Nothing of it is trusted: entries have the names that bundles have and no others, no links, no encryption; sizes
+    are bounded before anything is unpacked.
+
+    Args:
+        path: the file.
+
+    Raises:
+        BadInput: it is no bundle, of a newer format, or holds what no bundle does.
+
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except (zipfile.BadZipFile, OSError, ValueError, EOFError, NotImplementedError) as error:
+            raise BadInput(f"{path} is not a bundle of rbptrack, or damaged: {first_line(error)}") from error
+        try:
+            self._entries = self._checked_entries()
+            self._check_manifest()
+        except BaseException:
+            self._zip.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._zip.close()
+
+    @property
+    def fingerprints(self) -> list[str]:
+        """Of its measurements, in the order of the file."""
+        return list(dict.fromkeys(name.partition("/")[0] for name in self._entries if name != MANIFEST))
+
+    def check(self, folder: Path, rules: type[MeasurementRow]) -> None:
+        """Read every measurement and check all of it.
+
+        Args:
+            folder: an empty folder, in which one measurement after the other is unpacked.
+            rules: that each must satisfy.
+
+        Raises:
+            BadInput: something is wrong; names measurements and what is wrong with them.
+
+        """
+        found = Faults(self.path)
+        for fingerprint in self.fingerprints:
+            try:
+                with self.unpacked(fingerprint, folder) as own:
+                    check(own, fingerprint, rules, found)
+            except RbptrackError as error:
+                found.add(f"measurement {fingerprint[:12]}", str(error))
+        found.refuse()
+
+    @contextmanager
+    def unpacked(self, fingerprint: str, folder: Path) -> Iterator[Path]:
+        """Unpack a measurement into a folder of its own, which goes when the block ends.
+
+        Raises:
+            BadInput: an entry is damaged.
+
+        """
+        own = folder / fingerprint
+        try:
+            for name, entry in self._entries.items():
+                if name.startswith(f"{fingerprint}/"):
+                    self._unpack(entry, folder / name)
+            yield own
+        finally:
+            shutil.rmtree(own, ignore_errors=True)
+
+    def record(self, own: Path) -> Record:
+        """The record of an unpacked measurement that passed `check`."""
+        record = Record.read(own)
+        record.tags[Tag.RECORD] = record.fingerprint[:32]  # ours to choose: a run is found by it
+        before = record.tags.get(Tag.IMPORTED, "")
+        before = before.partition(", ")[2] if before.startswith("bundle: ") else before
+        record.tags[Tag.IMPORTED] = f"bundle: {self.path.name.replace(', ', ' ')}" + (f", {before}" if before else "")
+        return record
+
+    def _unpack(self, entry: zipfile.ZipInfo, target: Path) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with self._zip.open(entry) as source, target.open("wb") as out:
+                shutil.copyfileobj(source, out)  # never more than the size that was checked
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+            raise BadInput(f"{target.name} is damaged: {first_line(error)}") from error
+
+    def _checked_entries(self) -> dict[str, zipfile.ZipInfo]:
+        """The entries by name; BadInput for one that no bundle has, or for more than one may hold."""
+        listed = self._zip.infolist()
+        if len(listed) > _MOST_ENTRIES:
+            raise BadInput(f"{self.path} has {len(listed):,} entries; a bundle has at most {_MOST_ENTRIES:,}")
+        entries: dict[str, zipfile.ZipInfo] = {}
+        of_one: dict[str, int] = {}
+        for entry in listed:
+            name = entry.filename
+            if name != MANIFEST and not NAMES.fullmatch(name):
+                raise BadInput(f"{self.path} holds {shown(name)}, which no bundle does: not imported")
+            if name in entries:
+                raise BadInput(f"{self.path} holds {name} twice: not imported")
+            if reason := _refused(entry):
+                raise BadInput(f"{self.path}: {name} {reason}: not imported")
+            entries[name] = entry
+            one = name.partition("/")[0]
+            of_one[one] = of_one.get(one, 0) + 1
+            if of_one[one] > _MOST_OF_ONE:
+                raise BadInput(f"{self.path}: measurement {one[:12]} has more than {_MOST_OF_ONE} files: not imported")
+        unpacked, packed = sum(e.file_size for e in listed), sum(e.compress_size for e in listed)
+        if unpacked > _MOST_IN_ALL or packed > self.path.stat().st_size:
+            raise BadInput(f"{self.path} would unpack to {unpacked:,} bytes, or its entries overlap: not imported")
+        if MANIFEST not in entries:
+            raise BadInput(f"{self.path} is not a bundle of rbptrack: it holds no {MANIFEST}")
+        return entries
+
+    def _check_manifest(self) -> None:
+        try:
+            about = _Manifest.model_validate_json(self._zip.read(self._entries[MANIFEST]))
+        except ValidationError as error:
+            text = "; ".join(f"{key} {said}".strip() for key, said in faults(error))
+            raise BadInput(f"{self.path} is not a bundle of rbptrack, or damaged: {MANIFEST}: {text}") from error
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+            raise BadInput(f"{self.path} is not a bundle of rbptrack, or damaged: {first_line(error)}") from error
+        if about.format > FORMAT:
+            raise BadInput(
+                f"{self.path} was written by rbptrack {about.rbptrack[:40]}, in a newer format ({about.format}, here "
+                f"{FORMAT}): pip install --upgrade rbptrack"
+            )
+        count = len(self.fingerprints)
+        if not count:
+            raise BadInput(f"{self.path} holds no measurement: nothing to import")
+        if about.measurements is not None and about.measurements != count:
+            raise BadInput(f"{self.path} should hold {about.measurements} measurements, and holds {count}")
+
+
+def _refused(entry: zipfile.ZipInfo) -> str:
+    """Why an entry is not unpacked; empty if it may be."""
+    most = _MOST_BYTES[entry.filename.rpartition(".")[2]]
+    if entry.flag_bits & 1:
+        return "is encrypted"
+    if entry.external_attr >> 16 & 0o170000 == _LINK:
+        return "is a link"
+    if entry.compress_type not in _METHODS:
+        return f"is compressed by method {entry.compress_type}, which bundles do not use"
+    if entry.file_size > most:
+        return f"would unpack to {entry.file_size:,} bytes; at most {most:,} are allowed"
+    if entry.file_size > _RATIO * max(entry.compress_size, 1) and entry.file_size > 1 << 20:
+        return f"would unpack to {entry.file_size // max(entry.compress_size, 1):,} times its size"
+    return ""

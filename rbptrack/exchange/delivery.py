@@ -1,0 +1,107 @@
+"""All measurements of an import into a store, or none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rbptrack.errors import RbptrackError, StoreAway
+from rbptrack.tracking import Connection, Reader, Writer
+from rbptrack.tracking.record import RANKS, Record
+from rbptrack.tracking.schema import MeasurementParams, Metric, Tag, tag_is
+
+_PATIENCE_SECONDS = 90.0  # for a store that goes away midway
+_PAUSE_SECONDS = 3.0
+
+Source = Iterator[AbstractContextManager[tuple[Record, Path]]]
+"""Each measurement with the folder of its artifacts, which lie there while its context lasts."""
+
+
+@dataclass
+class Delivered:
+    """What came of an import.
+
+    Attributes:
+        imported: how many measurements are new in the store.
+        skipped: how many it had before.
+        without_ranks: how many of the new ones came without ranks.
+        without_size: the new ones without S, by name.
+
+    """
+
+    imported: int = 0
+    skipped: int = 0
+    without_ranks: int = 0
+    without_size: list[str] = field(default_factory=list)
+
+
+def deliver(connection: Connection, source: Source, *, tell: Callable[[str], None]) -> Delivered:
+    """Write measurements that were checked into a store that lacks them.
+
+    Where the store refuses or the user interrupts, what was written is taken back. Where it does not answer, it is
+    asked again for a while.
+
+    Args:
+        connection: to the store.
+        source: the measurements.
+        tell: shows a line while the store does not answer.
+
+    Raises:
+        RbptrackError: the store could not take everything; says what is there now.
+
+    """
+    reader, writer, done = Reader(connection), Writer(connection), Delivered()
+    made: list[Record] = []
+    try:
+        for opened in source:
+            with opened as (record, folder):
+                if _patiently(lambda: reader.find(record.fingerprint), tell):
+                    done.skipped += 1
+                    continue
+                made.append(record)
+                _patiently(lambda: writer.deliver(record, folder), tell)
+                done.imported += 1
+                done.without_ranks += not (folder / RANKS).exists()
+                if Metric.NON_EMBEDDING_PARAMS not in record.metrics:
+                    done.without_size.append(MeasurementParams.read(record.params).repo or record.tags[Tag.MODEL])
+    except BaseException as error:
+        left = _taken_back(reader, writer, made)
+        if not isinstance(error, (RbptrackError, OSError)):
+            raise
+        if not left:
+            raise type(error)(f"{error}. Nothing was imported") from error
+        raise RbptrackError(
+            f"{error}. {done.imported} of the measurements are imported, and others may be half there: "
+            "the same command completes them"
+        ) from error
+    return done
+
+
+def _patiently(call: Callable[[], object], tell: Callable[[str], None]) -> object:
+    """The call's result; a store that does not answer is asked again for a while."""
+    deadline, told = time.monotonic() + _PATIENCE_SECONDS, False
+    while True:
+        try:
+            return call()
+        except StoreAway as error:
+            if time.monotonic() > deadline:
+                raise
+            if not told:
+                tell(f"{error}; waiting up to {_PATIENCE_SECONDS:.0f} s for it")
+                told = True
+            time.sleep(_PAUSE_SECONDS)
+
+
+def _taken_back(reader: Reader, writer: Writer, made: list[Record]) -> int:
+    """Delete the runs of these records; returns how many could not be."""
+    left = 0
+    for record in made:
+        try:
+            for run in reader.search(tag_is(Tag.RECORD, record.tags[Tag.RECORD])):
+                writer.withdraw(run.run_id)
+        except RbptrackError:
+            left += 1
+    return left

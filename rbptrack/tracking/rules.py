@@ -1,0 +1,194 @@
+"""What a measurement's row must satisfy: the schema of everything imported, and of every run that is read.
+
+A run of the store may have been written by hand or by an older version, and a table by anybody; both become a
+`MeasurementRow` before any analyzer sees them. pydantic does the checking; the sentences are ours.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
+from pydantic_core.core_schema import ValidationInfo
+
+from rbptrack.names import name_fault
+from rbptrack.ranks import is_rbp_column, parse_rbp_name
+
+LARGEST_COUNT = 10**18  # fits into 64 bits
+LARGEST_VOCABULARY = 2**31 - 1  # ranks are stored in 32 bits
+_LARGEST = 1e300  # MLflow stores an infinity as 1.8e308
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_WORDS = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+_ROUNDING = 1e-9  # of shares: RBP_k may fall by no more from one k to the next
+
+
+def shown(value: object) -> str:
+    """A value in a message: quoted where it is text, and cut where it is long."""
+    text = value if isinstance(value, str) else str(value)[:1000]
+    short = text if len(text) <= 60 else f"{text[:40]}... ({len(text):,} characters)"
+    return repr(short) if isinstance(value, str) else short
+
+
+def fault(rule: str, value: object = None, *, column: str = "") -> PydanticCustomError:
+    """The error for a value that breaks a rule; a column is given where the rule is about several."""
+    said = rule if value is None else f"{rule}; got {shown(value)}"
+    return PydanticCustomError("rule", "{said}", {"said": said, "column": column})
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise fault("expected a number", value)
+    if isinstance(value, str) and not _DECIMAL.fullmatch(value.strip()):
+        raise fault("must be finite" if _WORDS.fullmatch(value.strip()) else "expected a number", value)
+    try:
+        found = float(value)
+    except OverflowError:
+        found = math.inf
+    if not abs(found) < _LARGEST:
+        raise fault("must be finite", value)
+    return found
+
+
+def _not_negative(value: object) -> float:
+    if (found := _number(value)) < 0:
+        raise fault("must not be negative", value)
+    return found
+
+
+def _share(value: object) -> float:
+    if not 0 <= (found := _number(value)) <= 1:
+        raise fault("must be between 0 and 1", value)
+    return found
+
+
+def whole(least: int, most: int) -> Callable[[object], int]:
+    """A check for whole numbers from least to most, which a text gives as digits and nothing else."""
+
+    def check(value: object) -> int:
+        rule = f"must be a whole number from {least} to {most:,}" if least == 0 else "must be a whole number above 0"
+        digits = isinstance(value, str) and re.fullmatch(r"[+-]?\d+", value.strip(), re.ASCII)
+        if isinstance(value, str) and not digits:
+            raise fault(rule, value)  # 50257.0 is what is left of a number that went through a float
+        if isinstance(value, bool) or (found := _number(value)) != int(found) or found < least:
+            raise fault(rule, value)
+        if found > most:
+            raise fault(f"must be at most {most:,}", value)
+        return int(value)  # type: ignore[call-overload, no-any-return]
+
+    return check
+
+
+def _name(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)  # a size label of digits in a Parquet file
+    if not isinstance(value, str):
+        raise fault("expected a name", value)
+    if rule := name_fault(value):
+        raise fault(rule, value)
+    return value.strip()
+
+
+def _label(value: object) -> str:
+    return "" if value == "" else _name(value)
+
+
+Number = Annotated[float, BeforeValidator(_number)]
+NotNegative = Annotated[float, BeforeValidator(_not_negative)]
+Share = Annotated[float, BeforeValidator(_share)]
+Count = Annotated[int, BeforeValidator(whole(1, LARGEST_COUNT))]
+Small = Annotated[int, BeforeValidator(whole(1, LARGEST_VOCABULARY))]
+OrNone = Annotated[int, BeforeValidator(whole(0, LARGEST_VOCABULARY))]
+Name = Annotated[str, BeforeValidator(_name)]
+Label = Annotated[str, BeforeValidator(_label)]
+
+
+class MeasurementRow(BaseModel):
+    """One measurement as a row: who and what it is of, and its numbers. None: not known.
+
+    `rbp` holds RBP_k, and `errors` standard errors, by the names of their columns (`rbp_10`, `rbp_10_se`).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dataset: Name
+    model: Name
+    family: Name
+    size: Label = ""
+    non_embedding_params: Count | None = None
+    total_params: Count | None = None
+    training_tokens: NotNegative | None = None
+    vocab_size: Small | None = None
+    seq_len: Small | None = None
+    context: OrNone | None = None
+    num_documents: Small | None = None
+    num_tokens: Count | None = None
+    dtype: Label | None = None
+    sequence: Label | None = None
+    ce: NotNegative | None = None
+    bits_per_byte: NotNegative | None = None
+    tie_rate: Share | None = None
+    rbp: dict[str, Share] = {}
+    errors: dict[str, NotNegative] = {}
+
+    @classmethod
+    def of(cls, columns: Mapping[str, object]) -> Self:
+        """Check a row given as column -> value; a missing value is None. Raises ValidationError."""
+        given: dict[str, Any] = {"rbp": {}, "errors": {}}
+        for column, value in columns.items():
+            if value is None:
+                continue
+            if column.endswith("_se"):
+                given["errors"][column] = value
+            elif is_rbp_column(column) or column.startswith("rbp_"):
+                given["rbp"][column] = value
+            else:
+                given[column] = value
+        return cls.model_validate(given)
+
+    @field_validator("rbp")
+    @classmethod
+    def _rises(cls, rbp: dict[str, float], info: ValidationInfo) -> dict[str, float]:
+        """K is one of 1..|V|, and RBP_k does not fall with k."""
+        size = info.data.get("vocab_size") or LARGEST_VOCABULARY
+        by_k: dict[int, float] = {}
+        for name, value in rbp.items():
+            k = parse_rbp_name(name)
+            if k is None:
+                raise fault("k must be a whole number above 0, as in rbp_10", name, column=name)
+            if k > size:
+                raise fault(f"k must be at most vocab_size = {size:,}", name, column=name)
+            by_k[k] = value
+        ordered = sorted(by_k)
+        for low, high in pairwise(ordered):
+            if by_k[high] < by_k[low] - _ROUNDING:
+                text = f"RBP_k must not fall with k, but rbp_{low} is {by_k[low]:g}"
+                raise fault(text, by_k[high], column=f"rbp_{high}")
+        return rbp
+
+    def columns(self) -> dict[str, Any]:
+        """The row as column -> value again, with every value of its type."""
+        flat = {name: getattr(self, name) for name in type(self).model_fields if name not in ("rbp", "errors")}
+        return flat | self.rbp | self.errors
+
+
+def faults(error: ValidationError) -> Iterator[tuple[str, str]]:
+    """Column (or key) and sentence of every fault that pydantic found."""
+    for one in error.errors(include_url=False):
+        path = [str(part) for part in one["loc"] if part != "[key]"]
+        context = one.get("ctx", {})
+        column = context.get("column") or ".".join(path[1:] if path[:1] in (["rbp"], ["errors"]) else path)
+        if one["type"] == "rule":
+            yield column, str(context["said"])
+        elif one["type"] == "missing":
+            yield column, "is missing"
+        elif one["type"] == "extra_forbidden":
+            yield column, "is unknown"
+        elif one["type"] == "json_invalid":
+            yield column, str(one["msg"])
+        else:
+            yield column, f"{one['msg'][:1].lower()}{one['msg'][1:]}; got {shown(one['input'])}"
