@@ -210,7 +210,7 @@ def _counts(rows: list[dict[str, Any]], margin: str) -> str:
         f"of {counted(len(rows), 'pair')} of exponents, {same} {'is' if same == 1 else 'are'} equivalent (within "
         f"{margin}), {different} {'differs' if different == 1 else 'differ'} and {of('undecided')} "
         f"{'is' if of('undecided') == 1 else 'are'} undecided; the difference is "
-        f"{spread([r['difference'] for r in rows], '+.3f')}."
+        f"{spread([r['difference'] for r in rows], '+.3f', [r['on'] for r in rows])}."
     )
 
 

@@ -324,12 +324,12 @@ def _which_scale(parts: Parts) -> str:
 
 
 def _headline(found: list[Parts]) -> str:
-    shares = [
-        parts.shares["error_entropy_corrected"].value for parts in found if "error_entropy_corrected" in parts.shares
-    ]
-    if not shares:
+    of = [parts for parts in found if "error_entropy_corrected" in parts.shares]
+    if not of:
         return ""
-    return f"of the fall of CE over all sizes, error entropy makes up {spread(shares, '.0%')}, corrected for bias"
+    shares = [parts.shares["error_entropy_corrected"].value for parts in of]
+    said = spread(shares, ".0%", [str(parts.family) for parts in of])
+    return f"of the fall of CE over all sizes, error entropy makes up {said}, corrected for bias"
 
 
 def _draw_parts(found: list[Parts]) -> Figure:

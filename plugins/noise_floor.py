@@ -21,7 +21,6 @@ from rbptrack.analysis import (
     Family,
     Report,
     Runs,
-    counted,
     curve_panels,
     draw_verdicts,
     k_ranges,
@@ -167,14 +166,11 @@ class NoiseFloor(Analyzer):
         report.add_table("documents", (r for j in judged for r in j.documents), COLUMNS["documents"], caption=where)
         report.add_table("tokens", (r for j in judged for r in j.tokens), COLUMNS["tokens"])
         report.metrics = {f"k_star/{j.family.path}": float(j.k_star) for j in judged}
-        stars, broken = [j.k_star for j in judged], sum(j.p < 0.05 for j in judged)
+        stars, names = [j.k_star for j in judged], [str(j.family) for j in judged]
         report.headline = (
-            f"alpha is distinguishable from 0 at every k up to k* = {spread(stars, ',.0f')}, of |V| = "
-            f"{spread([j.family.vocab_size for j in judged], ',.0f')}"
+            f"alpha is distinguishable from 0 at every k up to k* = {spread(stars, ',.0f', names)}, where |V| = "
+            f"{spread([j.family.vocab_size for j in judged], ',.0f', names)}"
         )
-        if any(np.isfinite(j.p) for j in judged):
-            report.headline += f"; some k depart from a power law in {broken} of "
-            report.headline += f"{counted(len(judged), 'case')} (each a family on a dataset)"
         report.notes += map(self._sentence, judged)
         strips = {f"{j.family.name} / {j.family.dataset}": (j.table["k"], list(j.table["verdict"])) for j in judged}
         report.drawings = {

@@ -199,8 +199,8 @@ class PowerLaw(Analyzer):
     def _tables(self, report: Report, laws: list[FamilyLaw], forms: Mapping[str, Verdict]) -> None:
         shown = [one for one in laws if one.path in forms]
         metrics = self._overview_metrics(shown)
-        titles = {metric: f"α of {metric_label(metric)}" for metric in metrics}
-        caption = f"Exponent α of −ln RBP_k = A S^−α (and of CE = A S^−α) with its {self.level:.0%} interval."
+        titles = {metric: metric_label(metric) for metric in metrics}
+        caption = f"Exponent alpha of -ln RBP_k = A S^-alpha, and of CE = A S^-alpha, with {self.level:.0%} intervals."
         report.add_table("by_family", *self._by_family(shown, metrics), caption=caption, titles=titles)
         report.add_table("laws", (_rounded(one, forms[one.path]) for one in shown), COLUMNS["laws"])
         report.add_table("forms", (row for one in shown for row in _forms(one, forms[one.path])), COLUMNS["forms"])
@@ -360,12 +360,14 @@ def _headline(shown: list[FamilyLaw], forms: Mapping[str, Verdict]) -> str:
     if np.isfinite(missed).any():
         text += f"; fitted without the largest model, the law misses it by {np.nanmax(missed):.1%} at most"
     known = [forms[one.path].known for one in shown]
-    bent = sum(form in ("E > 0", "broken") for form in known)
-    if bent:
-        text += f"; {counted(bent, 'fit')} bend{'s' * (bent == 1)} away from a plain power law"
-    undecided = known.count("undecided")
-    if undecided:
-        text += f"; whether an irreducible term bends the law is undecided in {undecided}"
+    found = {
+        "support": known.count("E > 0"),
+        "exclude": known.count("plain"),
+        "leave undecided": known.count("undecided"),
+    }
+    if any(found.values()):
+        parts = [f"{count} {verb}" for verb, count in found.items() if count]
+        text += f". Tested one by one, {listed(parts)} an irreducible term"
     return text
 
 

@@ -106,10 +106,10 @@ class JointSurface(Analyzer):
         if not found:
             raise report.nothing_found(f"no family with {_LEAST} sizes")
         report.notes[:0] = map(self._sentence, found)
-        rejected = sum(f.fit.p < 1 - self.level for f in found)
+        rejected, p = sum(f.fit.p < 1 - self.level for f in found), [f.fit.p for f in found]
         report.headline = (
-            f"one test over all k together rejects a power law in {rejected} of {counted(len(found), 'case')} (each a "
-            f"family on a dataset; p = {spread([f.fit.p for f in found], '.2g')})"
+            f"tested together, all k reject a power law in {rejected} of {counted(len(found), 'case')}, each a "
+            f"family on a dataset (p = {spread(p, '.2g', [str(f.family) for f in found])})"
         )
         report.add_table("summary", map(self._row, found), COLUMNS["summary"])
         report.add_table("alpha", (row for f in found for row in _alpha_rows(f)), COLUMNS["alpha"])

@@ -18,18 +18,25 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
-def spread(values: npt.ArrayLike, form: str) -> str:
-    """Several values in a few words: `0.112`, `0.112 and 0.157`, `from 0.112 to 0.157 (24 values)`.
+def spread(values: npt.ArrayLike, form: str, names: Sequence[str] = ()) -> str:
+    """Several values in a few words: `0.112`, `0.112 (wiki) and 0.157 (c4)`, `from 0.112 to 0.157 (24 values)`.
 
-    Two values are joined by `and`, and more are counted: `0.112 to 0.157` alone would read as an interval.
+    Up to three values are listed, and more are counted: `0.112 to 0.157` alone would read as an interval.
 
     Args:
         values: one or more numbers.
         form: how to print one, such as `.3f` or `.0%`.
+        names: what each is of, where a reader would ask.
 
     """
-    every = np.sort(np.asarray(values, dtype=np.float64))
-    texts = list(dict.fromkeys(format(float(value), form) for value in every))
-    if len(texts) <= 2:
-        return " and ".join(texts)
-    return f"from {texts[0]} to {texts[-1]} ({len(every)} values)"
+    every = np.asarray(values, dtype=np.float64)
+    if len(every) <= _LISTED:
+        texts = [format(float(value), form) for value in every]
+        if len(set(texts)) == 1:
+            return texts[0]
+        return listed([f"{text} ({name})" for text, name in zip(texts, names, strict=True)] if names else texts)
+    low, high = format(float(every.min()), form), format(float(every.max()), form)
+    return low if low == high else f"from {low} to {high} ({len(every)} values)"
+
+
+_LISTED = 3  # values

@@ -159,10 +159,15 @@ def _interval(frame: pd.DataFrame, low: str, high: str) -> Column:
     base = low.removesuffix("_low")
     write = _writer(both, base)
     cells = [
-        f"{write(a) or '?'} to {write(b) or '?'}" if write(a) or write(b) else ""
+        _span(write(a) or "?", write(b) or "?") if write(a) or write(b) else ""
         for a, b in zip(frame[low], frame[high], strict=True)
     ]
     return Column(low, "interval", True, cells)
+
+
+def _span(low: str, high: str) -> str:
+    """Both ends with a dash; with words where a sign would be taken for one."""
+    return f"{low} to {high}" if "−" in low + high else f"{low}–{high}"
 
 
 def _cells(values: pd.Series, name: str) -> tuple[bool, list[str]]:
@@ -189,7 +194,7 @@ def _writer(values: pd.Series, name: str) -> Callable[[Any], str]:
     if name in SIZES:
         return lambda v: _or_empty(v, short_number)
     if name in SHARES:
-        return lambda v: _or_empty(v, lambda x: _minus(f"{x:.1%}".replace("%", " %")))
+        return lambda v: _or_empty(v, lambda x: _minus(f"{x:.1%}"))
     if pd.api.types.is_integer_dtype(values) or bool(len(known.dropna()) and (known.dropna() % 1 == 0).all()):
         return lambda v: _or_empty(v, lambda x: _minus(f"{x:,.0f}"))
     if name.startswith("p_") or name == "p" or not len(size) or size.max() / np.quantile(size, 0.05) > 1e4:

@@ -24,6 +24,7 @@ from rbptrack.analysis.contract import Report, Runs, Table
 from rbptrack.ranks import parse_rbp_name
 from rbptrack.reporting.columns import Column, readable, title
 from rbptrack.reporting.overview import measured_in_words, title_in_words
+from rbptrack.reporting.typeset import typeset
 from rbptrack.version import __version__
 
 _MOST_ROWS = 60  # of a table on the page; all of them are in its CSV file
@@ -125,7 +126,9 @@ def software() -> str:
 @cache
 def _template() -> jinja2.Template:
     text = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
-    return jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(text)
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["typeset"] = typeset
+    return environment.from_string(text)
 
 
 @dataclass(frozen=True)
@@ -203,10 +206,10 @@ def _html(columns: Sequence[Column], meanings: Mapping[str, str], links: Sequenc
     """The table; numbers stand right, and the cells of `model` are links where there are any."""
     kinds = [" class='n i'" if c.title in ("interval", "± se") else " class=n" if c.number else "" for c in columns]
     heads = [
-        f"<th{kind}{_tip(meanings.get(column.name, ''))}>{escape(column.title)}</th>"
+        f"<th{kind}{_tip(meanings.get(column.name, ''))}>{typeset(column.title)}</th>"
         for kind, column in zip(kinds, columns, strict=True)
     ]
-    cells = [[escape(text) for text in column.cells] for column in columns]
+    cells = [[_cell(text, column) for text in column.cells] for column in columns]
     for column, texts in zip(columns, cells, strict=True):
         if column.name == "model" and links:
             texts[:] = [f'<a href="{escape(to)}">{text}</a>' for to, text in zip(links, texts, strict=True)]
@@ -219,6 +222,10 @@ def _html(columns: Sequence[Column], meanings: Mapping[str, str], links: Sequenc
         f"<div class=scroll tabindex=0><table>\n<thead><tr>{''.join(heads)}</tr></thead>\n"
         f"<tbody>\n{body}\n</tbody></table></div>"
     )
+
+
+def _cell(text: str, column: Column) -> str:
+    return escape(text) if column.number or column.title != "metric" else str(typeset(text))
 
 
 def _tip(meaning: str) -> str:

@@ -1,0 +1,25 @@
+"""Formulas of plain sentences, as a page shows them: RBP_10 with a subscript, S^-alpha with a raised Greek letter."""
+
+from __future__ import annotations
+
+import re
+
+from markupsafe import Markup, escape
+
+_GREEK = {
+    "alpha": "α", "beta": "β", "gamma": "γ", "eta": "η", "mu": "μ", "sigma": "σ", "tau": "τ", "psi": "ψ", "pi": "π",
+}  # fmt: skip
+_RAISED = re.compile(r"\^(-?\(?[\w.]+\)?)")
+_LOWERED = re.compile(r"\b(RBP|α|β|N|C|Q|Z|p|y|x|RBP)_(\{[^}]*\}|\w+)")
+_LETTER = re.compile(rf"(?<![A-Za-z])({'|'.join(_GREEK)})(?![a-z])", re.IGNORECASE)
+_MINUS = re.compile(r"(?<![\w)])-(?=ln\b|\d|α|β)")
+
+
+def typeset(text: str) -> Markup:
+    """A sentence as HTML: Greek letters, subscripts, powers, signs; everything else escaped."""
+    found = str(escape(text))
+    found = _LETTER.sub(lambda m: _GREEK[m[1].lower()], found)
+    found = found.replace("&lt;=", "≤").replace("&gt;=", "≥").replace(" - ", " − ").replace("+-", "±")
+    found = _RAISED.sub(lambda m: f"<sup>{m[1].strip('()').replace('-', '−')}</sup>", found)
+    found = _LOWERED.sub(lambda m: f"{m[1]}<sub>{m[2].strip('{}')}</sub>", found)
+    return Markup(_MINUS.sub("−", found))  # noqa: S704 - escaped above
