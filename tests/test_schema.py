@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+import matplotlib as mpl
+import numpy as np
+import pytest
+
 from rbptrack.config.compose import Composer
 from rbptrack.config.schema import Config, flat
+from rbptrack.tracking.record import Record, color, for_charts
 from rbptrack.tracking.schema import (
     MeasurementParams,
     Metric,
@@ -46,3 +51,21 @@ def test_an_analysis_names_what_it_read_as_far_as_a_tag_holds() -> None:
     assert len(tags["rbptrack.sources"]) == 8000
     assert "rbptrack.sources" not in analysis_tags("report", "s")
     assert {"versions.torch", "versions.scoring"} < set(software_versions())
+
+
+def test_charts_get_the_laws_coordinates_by_dataset() -> None:
+    metrics = {"ce": 10.0, "rbp_1": float(np.exp(-100)), "rbp_10": 1.0, "log10_non_embedding_params": 6.0}
+    assert for_charts(metrics, "my@set") == pytest.approx(
+        {"law/log10 S": 6.0, "law/my_set/log10 CE": 1.0, "law/my_set/log10 -ln RBP_1": 2.0}
+    )
+
+
+def test_families_differ_in_hue_and_sizes_in_lightness() -> None:
+    def rgb(family: str, log10_s: float) -> tuple[float, ...]:
+        record = Record("", {"rbptrack.family": family}, {}, {"log10_non_embedding_params": log10_s})
+        return mpl.colors.to_rgb(color(record)["mlflow.runColor"])
+
+    families = ("nano", "pythia", "gpt2", "opt", "qwen2.5")
+    assert len({rgb(family, 8.0) for family in families}) == 5
+    assert all(sum(rgb(family, 4.0)) > sum(rgb(family, 10.0)) for family in (*families, "mine"))
+    assert color(Record("", {}, {}, {})) == {}

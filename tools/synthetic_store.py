@@ -25,7 +25,7 @@ from rbptrack import parquet
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.ranks import RankHistogram, RankTable, log_grid, rbp_name
 from rbptrack.tracking import Connection, MeasurementTags, Writer
-from rbptrack.tracking.record import HISTOGRAM, RANKS
+from rbptrack.tracking.record import HISTOGRAM, RANKS, Record, color, curves, for_charts, size_metrics
 from rbptrack.tracking.schema import MeasurementParams, Metric
 
 FAMILIES = {
@@ -152,8 +152,10 @@ def _log(
         rank="paper",
     )
     metrics = {Metric.CE: histogram.ce, Metric.NUM_TOKENS: histogram.num_tokens, Metric.TIE_RATE: 0.0}
-    metrics |= {rbp_name(k): histogram.rbp(k) for k in KS}
-    writer.log(run_id, params=params.params(), metrics=metrics)
+    metrics |= {rbp_name(k): histogram.rbp(k) for k in KS} | size_metrics(int(size))
+    record = Record(about.title, about.tags(), params.params(), metrics, curves(histogram))
+    metrics |= for_charts(metrics, about.dataset)
+    writer.log(run_id, params=record.params, metrics=metrics, curves=record.curves, tags=color(record))
     writer.log_folder(run_id, folder)
     writer.end(run_id)
 

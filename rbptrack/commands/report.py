@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from rbptrack.analysis import counted
 from rbptrack.analysis.contract import Analyzer, Runs
 from rbptrack.commands.runner import HydraCommand, load_plugins
 from rbptrack.commands.usage import FILTER_OPTIONS, FILTERS_IN_WORDS, STORE_OPTIONS, Help
@@ -17,7 +18,7 @@ from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import Findings, analyze_all, choose
 from rbptrack.tracking import Connection, Reader, Writer
-from rbptrack.tracking.schema import analysis_tags
+from rbptrack.tracking.schema import report_tags
 
 HELP = Help(
     "report [FILTERS] [analyzers=NAME,...] [out=FILE.html]",
@@ -65,7 +66,7 @@ def _write(
     reader: Reader, writer: Writer, runs: Runs, analyzers: Sequence[Analyzer], *, sweep: str, command: str
 ) -> tuple[Findings, str, str]:
     """Analyse and log the page: into the sweep's own run where it is about one, else into a run of its own."""
-    scope = f"Sweep {sweep}" if sweep else f"{len(runs)} measurements"
+    scope = f"Sweep {sweep}" if sweep else counted(len(runs), "measurement")
     of_sweep = reader.sweep_run(sweep) if sweep else None
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -76,7 +77,7 @@ def _write(
         run_page = reader.connection.run_page
         page = render(scope, runs, found.sections, facts=facts, silent=found.silent, run_page=run_page)
         (folder / "report.html").write_text(page, encoding="utf-8")
-        run_id = of_sweep or writer.begin(f"report / {scope}", analysis_tags("report", sweep))
+        run_id = of_sweep or writer.begin(f"report / {scope}", report_tags(sweep))
         try:
             writer.log_folder(run_id, folder)
         finally:

@@ -20,9 +20,10 @@ from rbptrack.commands.usage import FILTER_OPTIONS, STORE_OPTIONS, Help
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console import say
 from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.tracking import Connection, Writer
+from rbptrack.tracking import Connection, Reader, Writer
 from rbptrack.tracking.outbox import repair_and_deliver
-from rbptrack.tracking.view import knows_view, search_filter
+from rbptrack.tracking.schema import Tag
+from rbptrack.tracking.view import PAGE, Shown, knows_view, search_filter
 
 _START_SECONDS = 180.0  # it takes some ten, and minutes on a machine under load
 _REFUSED_PORTS = (5060, 5061)  # browsers refuse these between 5000 and 6000: they belong to telephony (SIP)
@@ -65,12 +66,20 @@ def _ui(config: UiConfig) -> int:
         say("starting MLflow ...")
     connection.open()
     repair_and_deliver(config.tracking, tell=say)
-    view = Writer(connection).save_view(wanted) if knows_view(_mlflow_version(remote)) else ""
+    view = Writer(connection).save_view(_shown(connection, wanted)) if knows_view(_mlflow_version(remote)) else ""
     address = link(connection.experiment_id, view, wanted)
     if remote:
         say(f"compare  {remote}/{address}")
         return 0
     return _serve(connection, config.host, _free_port(config.host, config.port), address)
+
+
+def _shown(connection: Connection, wanted: str) -> Shown:
+    """What the view shows: the runs, and a section for each of their datasets."""
+    runs = Reader(connection).search(wanted)
+    if len(runs) > PAGE:
+        say(f"{len(runs):,} runs fit; MLflow loads {PAGE} at a time. To see all of fewer: ui family=NAME dataset=NAME")
+    return Shown(wanted, sorted({run.tags[Tag.DATASET] for run in runs if Tag.DATASET in run.tags}))
 
 
 def _mlflow_version(remote: str) -> str:

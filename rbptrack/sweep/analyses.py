@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def analyze_sweep(
     connection = Connection(settings.tracking)
     reader, writer = Reader(connection), Writer(connection)
     run_ids = [o.run_id for o in outcomes if o.run_id and o.status in ("measured", "skipped")]
-    run_id = writer.begin(f"sweep {name}", sweep_tags(name, command), started=began)
+    run_id = writer.begin(f"sweep {name}", sweep_tags(name, command))  # newer than its cells: above them in the UI
     found = Findings()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -60,7 +61,7 @@ def analyze_sweep(
         (folder / "command.txt").write_text(command + "\n", encoding="utf-8")
         writer.log_folder(run_id, folder)
     failures = sum(o.status == "failed" for o in outcomes)
-    writer.log(run_id, metrics={"cells": len(outcomes), "cells_failed": failures})
+    writer.log(run_id, metrics={"cells": len(outcomes), "cells_failed": failures, "seconds": time.time() - began})
     writer.end(run_id, "FAILED" if failures else "FINISHED")
     if run_ids:
         say(f"report   {short_path(reader.artifact_uri(run_id))}/report.html")

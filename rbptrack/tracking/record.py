@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from zlib import crc32
 
 import matplotlib as mpl
 import numpy as np
@@ -22,7 +23,7 @@ from rbptrack.analysis import figures
 from rbptrack.measurement import Measurement
 from rbptrack.ranks import DocumentCounts, RankHistogram, log_grid, rbp_name, se_name
 from rbptrack.stats.bootstrap import bootstrap_metrics, document_weights
-from rbptrack.tracking.schema import HEADLINE_KS, MeasurementParams, Metric, Tag
+from rbptrack.tracking.schema import HEADLINE_KS, LAW_METRICS, MeasurementParams, Metric, Tag, law_name
 
 FILE = "record.json"
 RANKS = "ranks.parquet"
@@ -158,10 +159,16 @@ def rbp_curves(rbp: Mapping[int, float]) -> dict[str, dict[int, float]]:
     }
 
 
-def for_charts(metrics: Mapping[str, float]) -> dict[str, float]:
-    """What the UI's charts need beside the metrics, because they take them as they are: -ln RBP_1."""
-    share = metrics.get(rbp_name(1), 0.0)
-    return {Metric.NEG_LOG_RBP_1: -math.log(share)} if share > 0 else {}
+def for_charts(metrics: Mapping[str, float], dataset: str) -> dict[str, float]:
+    """What the UI's charts take, which have no log axis for points: log10 of S, of CE and of -ln RBP_k."""
+    found = {}
+    if Metric.LOG10_NON_EMBEDDING_PARAMS in metrics:
+        found[Metric.LAW_SIZE] = metrics[Metric.LOG10_NON_EMBEDDING_PARAMS]
+    for metric in (name for name in LAW_METRICS if name in metrics):
+        value = metrics[metric] if metric == Metric.CE else -math.log(metrics[metric]) if metrics[metric] > 0 else 0.0
+        if value > 0:
+            found[law_name(dataset, metric)] = math.log10(value)
+    return found
 
 
 def describe(record: Record) -> str:
@@ -193,11 +200,21 @@ def describe(record: Record) -> str:
 
 
 def color(record: Record) -> dict[str, str]:
-    """The tag that gives a run its colour in MLflow's charts: from dark to light with log S, 1e3.5 to 1e11."""
+    """The tag that gives a run its colour in MLflow's charts: a hue per family, from light to dark with log S."""
     if Metric.LOG10_NON_EMBEDDING_PARAMS not in record.metrics:
         return {}
-    share = (record.metrics[Metric.LOG10_NON_EMBEDDING_PARAMS] - 3.5) / 7.5
-    return {"mlflow.runColor": mpl.colors.to_hex(mpl.colormaps["viridis"](min(1.0, max(0.0, share))))}
+    family = record.tags.get(Tag.FAMILY, "")
+    others = len(_HUES) - len(_FIRST_HUES)
+    number = _FIRST_HUES.index(family) if family in _FIRST_HUES else len(_FIRST_HUES) + crc32(family.encode()) % others
+    hue = np.asarray(mpl.colors.to_rgb(_HUES[number]))
+    share = min(1.0, max(0.0, (record.metrics[Metric.LOG10_NON_EMBEDDING_PARAMS] - 3.5) / 7.5))  # 1e3.5 to 1e11
+    light = 0.55 - 0.85 * share  # above 0 towards white, below towards black
+    mixed = hue + (1 - hue) * light if light > 0 else hue * (1 + light)
+    return {"mlflow.runColor": mpl.colors.to_hex(tuple(mixed.tolist()))}
+
+
+_FIRST_HUES = ("nano", "pythia", "gpt2", "opt", "qwen2.5")  # the paper's families and the embedded one: never alike
+_HUES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e6a700", "#56b4e9", "#8a5a2b", "#7f3fbf", "#7a7a7a", "#c21e56")
 
 
 def _with_error(metrics: Mapping[str, float], name: str) -> str:

@@ -7,13 +7,14 @@ one of them writes every other one finds.
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from typing import Annotated, Any, Self, get_args, get_type_hints
 
 from rbptrack.errors import BadInput
-from rbptrack.ranks import is_rbp_column, se_name
+from rbptrack.ranks import is_rbp_column, metric_label, rbp_name, se_name
 from rbptrack.sources.fingerprint import SCORING_VERSION
 from rbptrack.version import __version__
 
@@ -25,6 +26,7 @@ class Kind:
 
     MEASUREMENT = "measurement"
     SWEEP = "sweep"
+    REPORT = "report"
     ANALYSIS = "analysis"
     TRAINING = "training"
 
@@ -121,6 +123,11 @@ def analysis_tags(analyzer: str, sweep: str, run_ids: Sequence[str] = ()) -> dic
     """The tags of an analysis's run; run_ids are the measurements that it read."""
     tags = {Tag.KIND: Kind.ANALYSIS, Tag.ANALYZER: analyzer, Tag.SWEEP: sweep}
     return tags | ({Tag.SOURCES: ",".join(run_ids)[:_LONGEST_TAG]} if run_ids else {})
+
+
+def report_tags(sweep: str) -> dict[str, str]:
+    """The tags of a report's run; sweep is empty where it covers more than one."""
+    return {Tag.KIND: Kind.REPORT, Tag.SWEEP: sweep}
 
 
 def training_tags(family: str, dataset: str) -> dict[str, str]:
@@ -282,7 +289,8 @@ class Metric:
     TIE_RATE = "tie_rate"
     NON_EMBEDDING_PARAMS = "non_embedding_params"
     LOG10_NON_EMBEDDING_PARAMS = "log10_non_embedding_params"  # the UI's scatter charts have no log axis
-    NEG_LOG_RBP_1 = "neg_log_rbp_1"  # the law's ordinate, as the UI's charts take metrics as they are
+    LAW = "law/"  # prefix: the law's coordinates, as the UI's charts have no log axis for points
+    LAW_SIZE = "law/log10 S"
     TOKENS_PER_SECOND = "tokens_per_second"
     PEAK_MEMORY_BYTES = "peak_memory_bytes"
     BATCH_TOKENS = "batch_tokens"
@@ -292,6 +300,12 @@ class Metric:
     NEG_LOG_RBP_CURVE = "neg_log_rbp_curve"
     PROGRESS = "progress/"  # prefix: while a cell is measured
     SYSTEM = "system/"  # prefix: of the machine meanwhile
+
+
+def law_name(dataset: str, metric: str) -> str:
+    """The metric of log10 of CE, or of -ln RBP_k, of the runs on one dataset: a chart of it shows that dataset only."""
+    safe = re.sub(r"[^\w\-./ ]", "_", dataset)
+    return f"{Metric.LAW}{safe}/log10 {'CE' if metric == Metric.CE else f'-ln {metric_label(metric)}'}"
 
 
 def sequence_success_name(k: int, n: int) -> str:
@@ -307,6 +321,9 @@ WHILE_MEASURED = (Metric.PROGRESS, Metric.SYSTEM)
 
 HEADLINE_KS = (1, 10, 100)
 """The k that summaries show."""
+
+LAW_METRICS = (*map(rbp_name, HEADLINE_KS), Metric.CE)
+"""The metrics whose laws the UI shows."""
 
 
 def is_result(metric: str) -> bool:

@@ -12,17 +12,22 @@ import hashlib
 import json
 import re
 import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rbptrack.config.schema import FilterConfig
 from rbptrack.errors import BadInput
-from rbptrack.ranks import rbp_name
-from rbptrack.tracking.schema import HEADLINE_KS, Kind, Metric, Tag, param_names, tag_is
+from rbptrack.ranks import metric_label, rbp_name
+from rbptrack.tracking.schema import HEADLINE_KS, LAW_METRICS, Kind, Metric, Tag, law_name, param_names, tag_is
 
 TAG = "mlflow.sharedViewState."
 OLDEST, NEWEST = (3, 15), (3, 17)  # versions of MLflow that are known to open the view
 _MANY = 10_000
-_LAW, _CURVES, _RUNS = "rbptrack-law", "rbptrack-curves", "rbptrack-runs"
+_CURVES, _RUNS = "rbptrack-curves", "rbptrack-runs"
+_NO_ANALYSES = f"tags.`{Tag.KIND}` != '{Kind.ANALYSIS}'"  # their hundreds of metrics would be columns of the page
+PAGE = 100  # runs that MLflow's page loads at a time
+_MOST_SECTIONS = 8  # datasets with a section of their own
 
 
 def knows_view(version: str) -> bool:
@@ -32,13 +37,13 @@ def knows_view(version: str) -> bool:
 
 
 def search_filter(chosen: FilterConfig) -> str:
-    """The measurements that a filter chooses, in MLflow's search syntax.
+    """The measurements that a filter chooses, with sweeps and reports where it chooses all, in MLflow's search syntax.
 
     Raises:
         BadInput: more than one name or pattern for a key, which MLflow cannot express, or a quote in one.
 
     """
-    parts = [tag_is(Tag.KIND, Kind.MEASUREMENT)]
+    parts = []
     for key in ("family", "size", "dataset", "sweep"):
         patterns: list[str] = getattr(chosen, key)
         if len(patterns) > 1 or any("'" in pattern for pattern in patterns):
@@ -46,24 +51,39 @@ def search_filter(chosen: FilterConfig) -> str:
         for pattern in patterns:
             like = pattern.replace("*", "%").replace("?", "_")
             parts.append(f"tags.`{Tag.PREFIX}{key}` {'=' if like == pattern else 'LIKE'} '{like}'")
-    return " and ".join(parts)
+    return " and ".join([tag_is(Tag.KIND, Kind.MEASUREMENT), *parts]) if parts else _NO_ANALYSES
 
 
-def preset(wanted: str) -> tuple[str, str]:
-    """The key of the view, made from its content so that a new version has a new one, and the tag's value.
+@dataclass(frozen=True)
+class Shown:
+    """What the view shows.
 
-    Args:
-        wanted: the runs that it shows, of `search_filter`.
+    Attributes:
+        wanted: the runs, of `search_filter`.
+        datasets: those of the runs; each has a section of its own, in which families differ in colour.
 
     """
-    text = json.dumps(_state(wanted), sort_keys=True, separators=(",", ":"))
+
+    wanted: str
+    datasets: Sequence[str] = ()
+
+
+def preset(shown: Shown) -> tuple[str, str]:
+    """The key of the view, made from its content so that a new version has a new one, and the tag's value."""
+    text = json.dumps(_state(shown), sort_keys=True, separators=(",", ":"))
     key = hashlib.sha256(text.encode()).hexdigest()
     return key, "deflate;" + base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
-def _state(wanted: str) -> dict[str, Any]:
+def _state(shown: Shown) -> dict[str, Any]:
+    datasets = list(shown.datasets)[:_MOST_SECTIONS]
+    laws = [
+        _scatter(f"{_uuid(dataset)}", law_name(dataset, metric), f"{metric_label(metric)} on {dataset}")
+        for dataset in datasets
+        for metric in LAW_METRICS
+    ]
     return {
-        "searchFilter": wanted,
+        "searchFilter": shown.wanted,
         "orderByKey": "attributes.start_time",
         "orderByAsc": False,
         "startTime": "ALL",
@@ -71,7 +91,6 @@ def _state(wanted: str) -> dict[str, Any]:
         "modelVersionFilter": "All Runs",
         "datasetsFilter": [],
         "selectedColumns": [
-            "attributes.`Source`",
             f"tags.`{Tag.DATASET}`",
             f"params.`{param_names()['non_embedding_params']}`",
             *(f"metrics.`{name}`" for name in (Metric.CE, rbp_name(1), rbp_name(10), Metric.NUM_TOKENS)),
@@ -79,15 +98,14 @@ def _state(wanted: str) -> dict[str, Any]:
         "runsHiddenMode": "SHOW_ALL",
         "isAccordionReordered": True,
         "compareRunSections": [
-            _section(_CURVES, "Ranks", columns=2),
-            _section(_LAW, "Against model size", columns=2),
-            _section(_RUNS, "Runs", columns=1),
+            *(_section(_uuid(d), f"{d}: law in size", columns=2) for d in datasets),
+            _section(_CURVES, "Ranks: RBP_k and -ln RBP_k against k", columns=2),
+            _section(_RUNS, "All runs", columns=1),
         ],
         "compareRunCharts": [
+            *laws,
             _line(Metric.RBP_CURVE, "RBP_k against k", scale="linear"),
             _line(Metric.NEG_LOG_RBP_CURVE, "-ln RBP_k against k", scale="log"),
-            _scatter(Metric.CE, "CE against log10 S"),
-            _scatter(Metric.NEG_LOG_RBP_1, "-ln RBP_1 against log10 S"),
             {
                 **_chart("PARALLEL", _RUNS, "size-dataset-rbp", "Size, dataset and RBP"),
                 "selectedParams": ["dataset.name"],
@@ -102,6 +120,10 @@ def _state(wanted: str) -> dict[str, Any]:
             },
         ],
     }
+
+
+def _uuid(dataset: str) -> str:
+    return f"rbptrack-law-{dataset}"
 
 
 def _section(uuid: str, name: str, *, columns: int) -> dict[str, Any]:
@@ -139,9 +161,9 @@ def _line(metric: str, title: str, *, scale: str) -> dict[str, Any]:
     }
 
 
-def _scatter(metric: str, title: str) -> dict[str, Any]:
+def _scatter(section: str, metric: str, title: str) -> dict[str, Any]:
     return {
-        **_chart("SCATTER", _LAW, f"{metric}-against-size", title),
-        "xaxis": {"key": Metric.LOG10_NON_EMBEDDING_PARAMS, "type": "METRIC"},
+        **_chart("SCATTER", section, f"{metric}-against-size", title),
+        "xaxis": {"key": Metric.LAW_SIZE, "type": "METRIC"},
         "yaxis": {"key": metric, "type": "METRIC"},
     }

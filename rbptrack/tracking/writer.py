@@ -20,7 +20,7 @@ from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import FIGURE, Record, artifacts, color, describe, for_charts
 from rbptrack.tracking.schema import Tag, tag_is
 from rbptrack.tracking.view import TAG as VIEW_TAG
-from rbptrack.tracking.view import preset
+from rbptrack.tracking.view import Shown, preset
 
 _BATCH = 900  # metrics or params in one call; MLflow takes at most 1000 metrics and 100 params
 _PARAMS = 100
@@ -161,7 +161,7 @@ class Writer:
         run_id = next((r for r in begun if self._reopened(r)), "")
         run_id = run_id or self.begin(record.name, record.tags, started=record.started)
         tags = record.tags | color(record) | {Tag.NOTE: describe(record)}
-        metrics = record.metrics | for_charts(record.metrics)
+        metrics = record.metrics | for_charts(record.metrics, record.tags[Tag.DATASET])
         self.log(run_id, params=record.params, metrics=metrics, curves=record.curves, tags=tags, at=record.ended)
         client = self.connection.open()
         with self.connection.explained():
@@ -172,14 +172,14 @@ class Writer:
             client.set_terminated(run_id, "FINISHED")
         return run_id
 
-    def save_view(self, wanted: str) -> str:
-        """Keep the preset view of some runs (of `view.search_filter`) in the experiment.
+    def save_view(self, shown: Shown) -> str:
+        """Keep the preset view of some runs in the experiment.
 
         Returns:
             The key that opens it; empty where writing is not allowed.
 
         """
-        client, (key, value) = self.connection.open(), preset(wanted)
+        client, (key, value) = self.connection.open(), preset(shown)
         experiment_id = self.connection.experiment_id
         try:
             with self.connection.explained():
