@@ -29,6 +29,7 @@ def test_lists_end_with_and() -> None:
         ("-ln RBP_10 = A S^-alpha, R^2", "−ln RBP<sub>10</sub> = A S<sup>−α</sup>, R²".replace("R²", "R<sup>2</sup>")),
         ("Alpha_N is <b> & R <= k", "α<sub>N</sub> is &lt;b&gt; &amp; R ≤ k"),
         ("from -0.3 to 0.4 at step-by-step-1", "from −0.3 to 0.4 at step-by-step-1"),
+        ("R^2. 2^(beta/alpha), alpha_without", "R<sup>2</sup>. 2<sup>β/α</sup>, α_without"),
         ("betamax and alphabet, tables/rbp_10.csv", "betamax and alphabet, tables/rbp_10.csv"),
     ],
 )

@@ -103,6 +103,9 @@ HASHES = {"fingerprint", "documents_hash", "run_id", "commit"}
 """Columns whose first letters are enough."""
 
 _OPTIONAL_ENDS = ("_low", "_high", "_se")
+INTERVAL, ERROR = "interval", "± se"
+JOINED = (INTERVAL, ERROR)
+"""Titles of the columns that belong to the one before them."""
 
 
 def title(column: str, own: Mapping[str, str]) -> str:
@@ -148,7 +151,7 @@ def readable(frame: pd.DataFrame, own: Mapping[str, str]) -> list[Column]:
         found.append(Column(name, title(name, own), *_cells(frame[name], name)))
         if f"{name}_se" in names:
             errors = [f"± {text}" if text else "" for text in _cells(frame[f"{name}_se"], name)[1]]
-            found.append(Column(f"{name}_se", "± se", True, errors))
+            found.append(Column(f"{name}_se", ERROR, True, errors))
         if f"{name}_low" in names and f"{name}_high" in names:
             found.append(_interval(frame, f"{name}_low", f"{name}_high"))
     return found
@@ -162,7 +165,7 @@ def _interval(frame: pd.DataFrame, low: str, high: str) -> Column:
         _span(write(a) or "?", write(b) or "?") if write(a) or write(b) else ""
         for a, b in zip(frame[low], frame[high], strict=True)
     ]
-    return Column(low, "interval", True, cells)
+    return Column(low, INTERVAL, True, cells)
 
 
 def _span(low: str, high: str) -> str:

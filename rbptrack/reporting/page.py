@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from rbptrack.analysis import counted
 from rbptrack.analysis.contract import Report, Runs, Table
 from rbptrack.ranks import parse_rbp_name
-from rbptrack.reporting.columns import Column, readable, title
+from rbptrack.reporting.columns import JOINED, Column, readable
 from rbptrack.reporting.overview import measured_in_words, title_in_words
 from rbptrack.reporting.typeset import typeset
 from rbptrack.version import __version__
@@ -155,7 +155,7 @@ def _section(section: Section, common: Sequence[str]) -> dict[str, object]:
     return {
         "name": section.name,
         "title": _spaced(section.name),
-        "about": section.about,
+        "about": "" if report.overview else section.about,
         # What stands at the top of the page already is not said twice.
         "headline": section.about if report.overview else _headline(section, common),
         "options": section.options,
@@ -197,14 +197,22 @@ def _shown(name: str, table: Table, *, most: int = _MOST_ROWS, links: Sequence[s
     columns, rows = readable(table.frame.head(most), table.titles), len(table.frame)
     meanings = {column: table.columns[column] for column in map(str, table.frame.columns) if column in table.columns}
     more = f"The first {most} of {rows:,} rows; all of them are in tables/{name}.csv." if rows > most else ""
-    listed = [(title(column, table.titles), meaning) for column, meaning in meanings.items()]
+    listed = [(c.title, _meaning(c, meanings)) for c in columns if _meaning(c, meanings)]
     html = _html(columns, meanings, links)
     return _Shown(_spaced(name), html, rows, table.caption, more, listed)
 
 
+def _meaning(column: Column, meanings: Mapping[str, str]) -> str:
+    """What a column means; of an interval, how it was made, if its table says so."""
+    said = meanings.get(column.name, "")
+    if column.title not in JOINED:
+        return said
+    return re.sub(r"^(lower end of (a|its) |its standard error)", "", said).removeprefix("interval").strip(" ,()")
+
+
 def _html(columns: Sequence[Column], meanings: Mapping[str, str], links: Sequence[str]) -> Markup:
     """The table; numbers stand right, and the cells of `model` are links where there are any."""
-    kinds = [" class='n i'" if c.title in ("interval", "± se") else " class=n" if c.number else "" for c in columns]
+    kinds = [" class='n i'" if c.title in JOINED else " class=n" if c.number else "" for c in columns]
     heads = [
         f"<th{kind}{_tip(meanings.get(column.name, ''))}>{typeset(column.title)}</th>"
         for kind, column in zip(kinds, columns, strict=True)
