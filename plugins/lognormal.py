@@ -432,7 +432,10 @@ class Lognormal(Analyzer):
             fit = size.fits[name]
             label = f"{CANDIDATES[name].label}, KL {1e3 * fit.kl:.2f}"
             ax.plot(grid, np.exp(fit.log_pmf[grid - 1]), dash, lw=1.4, color=colour, label=label)
-        ax.set(title=f"{family}, {family.labels[-1]}", xscale="log", yscale="log", xlabel="rank k")
+        ax.set(title=f"{family}, {family.labels[-1]}", xlabel="rank k")
+        shares = (mass / width)[seen]
+        log_axis(ax.xaxis, low=0.8, high=v * 1.25)
+        log_axis(ax.yaxis, low=float(shares.min()) / 3, high=float(shares.max()) * 2)
         ax.legend(fontsize=7.5, loc="lower left", title="KL in 10$^{-3}$ nats per token", title_fontsize=7.5)
 
     def _misfit(self, found: list[tuple[Family, list[Size]]]) -> Figure:

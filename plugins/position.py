@@ -173,7 +173,7 @@ class Position(Analyzer):
 
     def _draw(self, report: Report, found: list[tuple[Family, PositionCurves]], laws: list[dict[str, Any]]) -> None:
         caption = (
-            "Thick: the largest model. Thin: the smallest. Bands: 95 % intervals (documents resampled). Every bin "
+            "Thick: the largest model. Thin: the smallest. Bands: 95% intervals (documents resampled). Every bin "
             "reads the same documents. Beyond the sequence length a token has less context than its position says."
         )
         report.drawings[f"{self._shown}_by_position"] = Drawing(_draw_curves(found, self._shown), caption)
@@ -240,7 +240,9 @@ def _draw_curves(found: list[tuple[Family, PositionCurves]], metric: str) -> Fig
                     low, high = np.quantile(np.where(np.isfinite(draws), draws, np.nan), [0.025, 0.975], axis=0)
                     ax.fill_between(curves.centre, low, high, color=colour, alpha=0.15, lw=0)
                     seen += [y, low, high]
-            ax.set(xlabel="position in the document, tokens", xscale="log", ylabel=law_axis_label(metric))
+            ax.set(xlabel="position in the document, tokens", ylabel=law_axis_label(metric))
+            last = max(float(by_key[one.name, dataset][1].centre.max()) for one in styles)
+            log_axis(ax.xaxis, low=0.8, high=last * 1.2)
             lines = np.concatenate(seen)
             lines = lines[np.isfinite(lines) & (lines > 0)]
             log_axis(ax.yaxis, low=lines.min() / 1.1, high=lines.max() * 1.1)

@@ -131,7 +131,7 @@ COLUMNS = {
     "equal_tokens": KEY | {"tokens": "training tokens of every model fitted", "sizes": "how many models"} | ALPHA,
 }
 LAWS = (
-    "The law in size: a row per dataset, a column per metric. Points: models, with 95 % sampling intervals (documents "
+    "The law in size: a row per dataset, a column per metric. Points: models, with 95% sampling intervals (documents "
     "resampled), often smaller than the marker. Lines: least squares on both logarithms. Every panel spans the same "
     "factor, so that equal exponents have equal slopes."
 )
@@ -360,14 +360,10 @@ def _headline(shown: list[FamilyLaw], forms: Mapping[str, Verdict]) -> str:
     if np.isfinite(missed).any():
         text += f"; fitted without the largest model, the law misses it by {np.nanmax(missed):.1%} at most"
     known = [forms[one.path].known for one in shown]
-    found = {
-        "support": known.count("E > 0"),
-        "exclude": known.count("plain"),
-        "leave undecided": known.count("undecided"),
-    }
-    if any(found.values()):
-        parts = [f"{count} {verb}" for verb, count in found.items() if count]
-        text += f". Tested one by one, {listed(parts)} an irreducible term"
+    words = {"supported": "E > 0", "excluded": "plain", "undecided": "undecided"}
+    parts = [f"{word} in {known.count(form)}" for word, form in words.items() if form in known]
+    if parts:
+        text += f". Tested one by one, an irreducible term is {listed(parts)}"
     return text
 
 
