@@ -1,4 +1,4 @@
-"""Rows of `tools.validity` for several families over the same documents: compare, and pool."""
+"""Rows of `tools.validity` for compare, pool and thresholds."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rbptrack.stats import (
     paired_differences,
     pool,
     simultaneous_differences,
+    threshold,
 )
 from tools.simulated_ranks import difficulty, lengths_of
 from tools.simulation import BOOTSTRAPS, Array, Design, Outcome, covers, experiment, grid, scatter, sizes, texts
@@ -83,3 +84,22 @@ def models(rng: np.random.Generator, design: Design) -> Outcome:
     ]
     pairs = [paired_differences(a, b, replicates=BOOTSTRAPS, seed=1)["rbp_1"] for a, b in combinations(counts, 2)]
     return {"some pair differs (false positive)": bool((simultaneous_differences(pairs, level=0.95)[1] < 0.05).any())}
+
+
+@experiment(
+    "threshold",
+    truth="-ln p = ln 2 (S / S_50)^-0.2, S_50 at half or at 4 times the largest size",
+    claims={"95 % interval of S_50 covers, where given": 0.95},
+    designs=grid(m=(6, 10), times=(0.5, 4.0)),
+)
+def thresholds(rng: np.random.Generator, design: Design) -> Outcome:
+    """The size at which half of the windows succeed (thresholds); beyond the largest size it is a forecast."""
+    s = sizes(design.m)
+    middle = design["times"] * s.max()
+    truth = np.log(2) * (s / middle) ** -0.2
+    y, draws = texts(rng, truth[:, None] * scatter(rng, design), design)
+    law = fit_law(s, y[:, 0], draws[..., 0])
+    found = threshold(law, 0.5) if law else None
+    if found is None or found.refused:
+        return {"95 % interval of S_50 covers, where given": None}
+    return {"95 % interval of S_50 covers, where given": covers(found.size.low, middle, found.size.high)}

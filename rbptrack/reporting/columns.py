@@ -77,6 +77,7 @@ TITLES: Mapping[str, str] = {
     "seq_len": "sequence length",
     "share": "share",
     "sigma": "σ",
+    "s_50": "S_50",
     "snr": "α / se",
     "tau": "τ",
     "told_by_p": "ln R told by p",
@@ -89,7 +90,20 @@ TITLES: Mapping[str, str] = {
 }
 """Column -> its title, where that is more than its name with spaces."""
 
-SIZES = {"S", "S_A", "S_B", "C", "D", "non_embedding_params", "total_params", "tokens_per_parameter"}
+SIZES = {
+    "S",
+    "S_A",
+    "S_B",
+    "s_50",
+    "s_50_low",
+    "s_50_high",
+    "read_off",
+    "C",
+    "D",
+    "non_embedding_params",
+    "total_params",
+    "tokens_per_parameter",
+}
 """Columns of large numbers that are written short: 15.2k."""
 
 SHARES = {

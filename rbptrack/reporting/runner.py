@@ -28,6 +28,7 @@ ORDER = (
     "power_law",
     "k_law",
     "emergence",
+    "thresholds",
     "answers",
     "lognormal",
     "error_entropy",

@@ -106,12 +106,15 @@ if TYPE_CHECKING:
     from rbptrack.stats.success_runs import (
         Ladder,
         PositionBins,
+        RunCounts,
         Segments,
         WindowCounts,
+        count_runs,
         count_windows,
         ladder,
     )
     from rbptrack.stats.surface import SCATTERS, Limit, Surface, fit_surface
+    from rbptrack.stats.thresholds import RunSuccess, Threshold, threshold, width_in_decades
     from rbptrack.stats.training_law import TrainingLaw, fit_training_law
 
 __all__ = [
@@ -152,11 +155,14 @@ __all__ = [
     "PowerLawFit",
     "RankAndProbability",
     "RankFit",
+    "RunCounts",
+    "RunSuccess",
     "Segments",
     "Spread",
     "SuccessByLength",
     "Support",
     "Surface",
+    "Threshold",
     "TrainingLaw",
     "Verdict",
     "WindowCounts",
@@ -166,6 +172,7 @@ __all__ = [
     "bootstrap_metrics",
     "compare_forms",
     "contrast",
+    "count_runs",
     "count_windows",
     "countable_ks",
     "decompose",
@@ -235,8 +242,10 @@ __all__ = [
     "split_of_gain",
     "studentized",
     "success_by_length",
+    "threshold",
     "unpaired_differences",
     "vuong",
+    "width_in_decades",
     "without_each",
     "worth_of_doubling",
 ]
@@ -267,6 +276,7 @@ _MODULES = (
     "irreducible",
     "nested",
     "surface",
+    "thresholds",
     "training_law",
 )
 

@@ -150,9 +150,25 @@ class WindowCounts:
         return np.asarray(np.where(possible, np.exp(log_share), 0.0) * self.windows)
 
 
-def count_windows(
-    table: RankTable, segments: Segments, positions: PositionBins, *, k: int, lengths: Sequence[int]
-) -> WindowCounts:
+@dataclass(frozen=True)
+class RunCounts:
+    """Runs of hits of one k, and the windows inside them.
+
+    Attributes:
+        windows: windows of each N, (documents, lengths).
+        successes: windows whose tokens all have R <= k, (documents, lengths).
+        runs: distinct runs of hits of length >= N, (documents, lengths).
+        both: hits that another hit follows, (documents,).
+
+    """
+
+    windows: IntArray
+    successes: IntArray
+    runs: IntArray
+    both: IntArray
+
+
+def count_runs(table: RankTable, segments: Segments, *, k: int, lengths: Sequence[int]) -> RunCounts:
     """Count windows of each N in `lengths` per document, from run lengths L: sum of max(L - N + 1, 0).
 
     Source: arXiv 2510.20387, eqs. 6 to 8.
@@ -165,20 +181,36 @@ def count_windows(
     run_length, run_document = run_end - run_start + 1, document[run_start]
     segment_start = np.flatnonzero(begins)
     segment_length = np.diff(np.append(segment_start, len(hit)))
-    segment_document = document[segment_start]
+    return RunCounts(
+        windows=_per_document(document[segment_start], segment_length, lengths, size),
+        successes=_per_document(run_document, run_length, lengths, size),
+        runs=np.column_stack([np.bincount(run_document[run_length >= n], minlength=size) for n in lengths]),
+        both=np.bincount(run_document, weights=run_length - 1, minlength=size),
+    )
+
+
+def count_windows(
+    table: RankTable, segments: Segments, positions: PositionBins, *, k: int, lengths: Sequence[int]
+) -> WindowCounts:
+    """`count_runs`, and what the nulls of `ladder` need.
+
+    Source: arXiv 2510.20387, eqs. 6 to 8.
+    """
+    hit, document, size = table.rank <= k, segments.document, segments.documents
+    ends = np.append(segments.begins[1:], True)
+    counted = count_runs(table, segments, k=k, lengths=lengths)
     hits = np.bincount(document, weights=hit, minlength=size)
+    cell = document * positions.tokens.shape[1] + positions.bin
     return WindowCounts(
         lengths=tuple(lengths),
-        windows=_per_document(segment_document, segment_length, lengths, size),
-        successes=_per_document(run_document, run_length, lengths, size),
+        windows=counted.windows,
+        successes=counted.successes,
         tokens=np.bincount(document, minlength=size),
         hits=hits,
         followed=hits - np.bincount(document[hit & ends], minlength=size),
-        both=np.bincount(run_document, weights=run_length - 1, minlength=size),
-        runs=np.column_stack([np.bincount(run_document[run_length >= n], minlength=size) for n in lengths]),
-        position_hits=np.bincount(
-            document * positions.tokens.shape[1] + positions.bin, weights=hit, minlength=positions.tokens.size
-        ).reshape(positions.tokens.shape),
+        both=counted.both,
+        runs=counted.runs,
+        position_hits=np.bincount(cell, weights=hit, minlength=positions.tokens.size).reshape(positions.tokens.shape),
         position_tokens=positions.tokens,
         positions=positions,
     )

@@ -1,0 +1,181 @@
+"""Where success rises: the size at which half of all windows succeed, and over how many decades of S that happens.
+
+With -ln p = y = A S^-alpha, p = exp(-A S^-alpha) is an S-shaped curve over ln S (a Gompertz curve) whatever alpha is;
+how sharp it looks is alpha alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import optimize
+
+from rbptrack.ranks import FloatArray, IntArray, RankTable
+from rbptrack.stats.answers import Answers, read_answers
+from rbptrack.stats.intervals import Interval
+from rbptrack.stats.irreducible import forecast
+from rbptrack.stats.power_law import PowerLawFit
+from rbptrack.stats.success_runs import Segments, count_runs
+
+FARTHEST = 10.0
+"""No size beyond so many times the largest is given: farther, forecasts were not checked (docs/validity.md)."""
+
+_DECADES = np.log10(np.log(10) / np.log(1 / 0.9))  # of y from p = 10 % to p = 90 %
+
+
+@dataclass(frozen=True)
+class RunSuccess:
+    """Windows of one model that succeed, by document, and whole answers.
+
+    Attributes:
+        ks: a token succeeds where R <= k.
+        lengths: the N of windows.
+        windows: windows of each N, (documents, lengths).
+        successes: those whose tokens all succeed, (documents, lengths, ks).
+        runs: distinct runs of at least N successes, (lengths, ks).
+        answers: whole answers; none in datasets of one field.
+
+    """
+
+    ks: tuple[int, ...]
+    lengths: tuple[int, ...]
+    windows: IntArray
+    successes: IntArray
+    runs: IntArray
+    answers: Answers
+
+    @classmethod
+    def of(
+        cls, table: RankTable, *, ks: Sequence[int], lengths: Sequence[int], cut_at: int | None = None
+    ) -> RunSuccess:
+        """Count a rank table, rows in text order.
+
+        Source: arXiv 2510.20387, eqs. 6 to 8.
+        """
+        segments = Segments.of(table)
+        counts = [count_runs(table, segments, k=k, lengths=lengths) for k in ks]
+        return cls(
+            ks=tuple(ks),
+            lengths=tuple(lengths),
+            windows=counts[0].windows,
+            successes=np.stack([one.successes for one in counts], axis=2),
+            runs=np.stack([one.runs.sum(axis=0) for one in counts], axis=1),
+            answers=read_answers(table, ks, cut_at=cut_at),
+        )
+
+    def __add__(self, other: RunSuccess) -> RunSuccess:
+        """Two runs over the same documents, pooled."""
+        return replace(
+            self,
+            windows=self.windows + other.windows,
+            successes=self.successes + other.successes,
+            runs=self.runs + other.runs,
+            answers=self.answers + other.answers,
+        )
+
+    def of_windows(self, k: int, n: int) -> tuple[IntArray, IntArray, int]:
+        """Successes and windows of N tokens by document, each (documents,), and the distinct runs."""
+        i, j = self.lengths.index(n), self.ks.index(k)
+        return self.successes[:, i, j], self.windows[:, i], int(self.runs[i, j])
+
+    def of_answers(self, k: int) -> tuple[IntArray, IntArray, int]:
+        """The same of whole answers, one a document."""
+        whole = self.answers.whole[:, self.ks.index(k)]
+        return whole, np.ones(len(whole)), round(float(whole.sum()))
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The size at which a share of windows succeeds.
+
+    Attributes:
+        size: by the law; its ends are 0 or infinite where the points do not bound them. NaN where refused.
+        read_off: between the two neighbouring sizes measured; NaN where the share is not passed between any.
+        forecast: whether the size lies beyond the largest.
+        refused: why no size is given; empty where one is.
+
+    """
+
+    size: Interval
+    read_off: float
+    forecast: bool = False
+    refused: str = ""
+
+
+def threshold(law: PowerLawFit, share: float) -> Threshold:
+    """The size S at which exp(-A S^-alpha) = share, with an interval.
+
+    Within the sizes it is the set of S at which the law's interval holds -ln share (Fieller 1954). Beyond the largest
+    it is a forecast: the sizes at which `forecast`'s interval does, refused where that is refused.
+
+    Args:
+        law: of y = -ln p in S.
+        share: between 0 and 1.
+
+    """
+    y = float(-np.log(share))
+    nothing, read_off = Interval(np.nan, np.nan, np.nan), _read_off(law.s, law.y, y)
+    if law.low <= 0:
+        return Threshold(nothing, read_off, refused="success is not shown to rise with size")
+    size = float(np.exp((law.log_a - np.log(y)) / law.alpha))
+    if size > FARTHEST * law.s.max():
+        text = f"beyond {FARTHEST:g} times the largest size"
+        return Threshold(nothing, read_off, forecast=True, refused=text)
+    if size > law.s.max():
+        return _forecast(law, y, read_off)
+    if size < law.s.min() / FARTHEST:
+        return Threshold(nothing, read_off, refused=f"below a {FARTHEST:g}th of the smallest size")
+    return Threshold(Interval(size, *_inside(law, np.log(y), np.log(size))), read_off)
+
+
+def width_in_decades(law: PowerLawFit) -> Interval:
+    """Decades of S over which p rises from 10 to 90 %: log10[ln 10 / ln(1/0.9)] / alpha = 1.34 / alpha.
+
+    Source: exp(-A S^-alpha) of arXiv 2510.20387, eqs. 6 to 8.
+    """
+    if law.low <= 0:
+        return Interval(np.nan, np.nan, np.nan)
+    return Interval(*(float(_DECADES / alpha) for alpha in (law.alpha, law.high, law.low)))
+
+
+def _inside(law: PowerLawFit, log_y: float, centre: float) -> tuple[float, float]:
+    """Ends of the sizes at which the law's interval of ln y holds log_y."""
+
+    def outside(x: float) -> float:
+        gap = abs(law.log_a - law.alpha * x - log_y)
+        return gap - law.spread_at(float(np.exp(x))).half(law.level)
+
+    ends = []
+    for direction, unbounded in ((-1, 0.0), (1, np.inf)):
+        far = centre + direction * np.log(1e4)
+        if outside(far) <= 0:
+            ends.append(unbounded)
+        else:
+            exact = outside(centre) >= 0  # a law without error
+            ends.append(float(np.exp(centre if exact else optimize.brentq(outside, centre, far, xtol=1e-6))))
+    return ends[0], ends[1]
+
+
+def _forecast(law: PowerLawFit, y: float, read_off: float) -> Threshold:
+    """The same beyond the largest size, by forecasts at ten sizes up to the farthest."""
+    grid = np.geomspace(law.s.max(), FARTHEST * law.s.max(), 10)[1:]
+    made = [forecast(law.s, law.y, law.covariance, float(s), level=law.level) for s in grid]
+    refused = next((f.refused for f in made if f.refused), "")
+    usable = [(s, f) for s, f in zip(grid, made, strict=True) if not f.refused]
+    found = {end: next((float(s) for s, f in usable if getattr(f, end) <= y), np.inf) for end in ("low", "y", "high")}
+    nothing = Interval(np.nan, np.nan, np.nan)
+    if not np.isfinite(found["y"]):
+        text = refused or f"beyond {FARTHEST:g} times the largest size"
+        return Threshold(nothing, read_off, forecast=True, refused=text)
+    return Threshold(Interval(found["y"], min(found["low"], found["y"]), found["high"]), read_off, forecast=True)
+
+
+def _read_off(s: FloatArray, y: FloatArray, target: float) -> float:
+    """Where ln y, drawn in straight lines over ln S, first falls to ln target."""
+    x, logs = np.log(s), np.log(y) - np.log(target)
+    for i in range(len(x) - 1):
+        if logs[i] > 0 >= logs[i + 1]:
+            return float(np.exp(x[i] + (x[i + 1] - x[i]) * logs[i] / (logs[i] - logs[i + 1])))
+    return float("nan")
