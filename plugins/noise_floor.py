@@ -94,7 +94,8 @@ COLUMNS = {
     },
     "tokens": KEY
     | {
-        "token": "id in the vocabulary of the right token",
+        "token": "the right token",
+        "id": "its id in the vocabulary",
         "misses": "times its rank was above k, largest model",
         "share": "of all misses",
         "occurrences": "times it was the right token",
@@ -239,8 +240,9 @@ class NoiseFloor(Analyzer):
         table = runs.ranks(family.run_ids[-1][0])
         token = table.column("token")
         missed, misses = np.unique(token[table.rank > k], return_counts=True)
-        for i in np.argsort(-misses, kind="stable")[: self.top]:
-            row = family.keys | {"k": k, "token": int(missed[i]), "misses": int(misses[i])}
+        most = np.argsort(-misses, kind="stable")[: self.top]
+        for i, text in zip(most, runs.token_texts(family.run_ids[-1][0], missed[most]), strict=True):
+            row = family.keys | {"k": k, "token": text, "id": int(missed[i]), "misses": int(misses[i])}
             share, occurrences = float(misses[i] / misses.sum()), int(np.count_nonzero(token == missed[i]))
             yield row | {"share": share, "occurrences": occurrences}
 

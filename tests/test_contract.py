@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from rbptrack.analysis import Report, interval_cells, k_ranges, law_cells, shared_columns
+from rbptrack.analysis import Report, Runs, interval_cells, k_ranges, law_cells, shared_columns
 from rbptrack.stats import fit_power_law
+from tests.synthetic import family_runs
 
 COLUMNS = {"b": "the second letter", "a": "the first"}
 
@@ -51,3 +53,10 @@ def test_cells_of_a_law() -> None:
     assert law_cells(law) == interval_cells(law) | {"r2": law.r2}
     assert set(law_cells(None)) == set(law_cells(law)) <= set(shared_columns(*law_cells(law)))
     assert all(value != value for value in law_cells(None).values())
+
+
+def test_tokens_are_shown_as_text_where_it_is_known() -> None:
+    runs = family_runs([1e4], alpha=0.1, a=3.0)
+    assert runs.token_texts("any", [7]) == ["id 7"]
+    named = Runs(runs.frame, histogram=runs.histogram, ranks=runs.ranks, token_texts=lambda _: {7: ' th"e\n'})
+    assert named.token_texts("any", np.array([7, 8])) == ['" th\\"e\\n"', "id 8"]

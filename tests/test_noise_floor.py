@@ -85,6 +85,7 @@ def test_documents_and_tokens_that_drive_it() -> None:
     assert documents["misses"].tolist() == sorted(per_document, reverse=True)[:3]
     assert documents["share"].sum() == pytest.approx(sum(sorted(per_document, reverse=True)[:3]) / missed.sum())
     assert tokens["misses"].iloc[0] == missed.sum()
+    assert tokens["token"].iloc[0] == f"id {tokens['id'].iloc[0]}", "these runs do not know the texts"
     assert tokens["occurrences"].iloc[0] == len(largest)
     lead = documents.iloc[0]
     counts = [runs.document_counts(f"toy-text-{i}", [k]) for i in range(7)]

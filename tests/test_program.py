@@ -111,6 +111,8 @@ def test_the_store_reads_well_with_plain_mlflow(swept: Swept) -> None:
     assert max(m.step for m in curve) == 4096
     dataset = run.inputs.dataset_inputs[0].dataset
     assert dataset.name == "pydocs"
+    texts = json.loads(artifact(run, "tokens.json").read_text())
+    assert " the" in texts.values()
     for path in ("ranks.parquet", "histogram.parquet", "config.yaml", "figures/rank_distribution.png"):
         assert artifact(run, path).stat().st_size > 0
     names = {r.info.run_name for r in runs(folder, "analysis")}
@@ -374,7 +376,7 @@ def test_a_sweep_run_has_a_table_of_cells(swept: Swept) -> None:
     assert len(cells) == 8
     assert set(cells["status"]) == {"measured"}
     assert set(cells["run_id"]) == {r.info.run_id for r in runs(swept[0], "measurement")}
-    assert artifact(first, "power_law/figures/rbp_1_against_size.png").exists()
+    assert artifact(first, "power_law/figures/law_in_size.png").exists()
 
 
 def test_outcomes_are_left_in_the_job_folders(swept: Swept) -> None:

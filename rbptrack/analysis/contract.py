@@ -18,6 +18,7 @@ Put it in a file under `plugins/` of the folder you work in, and `python -m rbpt
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -93,6 +94,7 @@ class Runs:
         histogram: loads the rank histogram of a run id.
         ranks: loads the rank table of a run id.
         pieces: loads it in pieces of whole documents, of which one is in memory at a time; by default it is one piece.
+        token_texts: loads the texts of a run's tokens, by id; by default none is known.
 
     """
 
@@ -103,6 +105,7 @@ class Runs:
         histogram: Callable[[str], RankHistogram],
         ranks: Callable[[str], RankTable],
         pieces: Callable[[str], Iterable[RankTable]] | None = None,
+        token_texts: Callable[[str], Mapping[int, str]] | None = None,
     ) -> None:
         frame = frame.assign(**{c: None for c in _OPTIONAL if c not in frame.columns})
         missing = [c for c in COLUMNS if c not in frame.columns]
@@ -113,11 +116,17 @@ class Runs:
         self._histogram = lru_cache(maxsize=None)(histogram)
         self._pieces = pieces or (lambda run_id: [ranks(run_id)])
         self._ranks = ranks  # not cached: a table is megabytes, and analyzers reduce it at once
+        self._token_texts = token_texts or (lambda _: {})
         self._counts: dict[str, DocumentCounts] = {}
 
     def histogram(self, run_id: str) -> RankHistogram:
         """Exact counts by rank of one run; loaded on demand and kept. Raises Unreadable."""
         return self._readable(self._histogram, run_id)
+
+    def token_texts(self, run_id: str, tokens: Iterable[int]) -> list[str]:
+        """The texts of tokens of one run, quoted, so that spaces show: `" the"`; `id 262` where it is not known."""
+        known = self._token_texts(run_id)
+        return [json.dumps(known[t], ensure_ascii=False) if t in known else f"id {t}" for t in map(int, tokens)]
 
     def ranks(self, run_id: str) -> RankTable:
         """The rank table of one run; loaded at each call: reduce it at once. Raises Unreadable."""

@@ -99,6 +99,11 @@ class Corpus:
         tokens = np.bincount(self.document, minlength=len(self.document_ids))
         return pd.DataFrame({"document": range(len(tokens)), "id": list(self.document_ids), "tokens": tokens})
 
+    def token_texts(self, tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
+        """The text of every token that occurs, by id."""
+        ids = np.unique(self.token).tolist()
+        return dict(zip(ids, tokenizer.batch_decode([[i] for i in ids]), strict=True))
+
     def parts(self, tokens: int) -> list[tuple[int, int]]:
         """Ranges (low, high) of consecutive sequences low..high-1, each of about `tokens` tokens, in order."""
         cumulative = np.cumsum(self.lengths)

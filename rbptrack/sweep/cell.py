@@ -18,7 +18,7 @@ from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import CellFailed, Outcome
 from rbptrack.sweep.resolve import Resolved
 from rbptrack.tracking import Live, Reader, Writer, claim, outbox
-from rbptrack.tracking.record import Record, add_artifacts, k_metrics
+from rbptrack.tracking.record import Record, add_artifacts, k_metrics, write_token_texts
 from rbptrack.tracking.schema import ResolvedParams, Tag, software_versions
 
 if TYPE_CHECKING:  # torch, transformers and datasets load only where a model runs
@@ -158,6 +158,7 @@ def _measure(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Deliv
             )
         made = _complete(record, result, model, delivery)
         corpus.document_table().to_csv(made / "documents.csv", index=False)
+        write_token_texts(made, corpus.token_texts(cell.tokenizer))
         run_id, waits = outbox.deliver_or_keep(writer, record, made, run_id)
     discard(folder)
     notes += [f"{about.title}: {note}" for note in result.notes] + [f"{about.model}: {note}" for note in model.notes]

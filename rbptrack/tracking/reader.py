@@ -22,7 +22,7 @@ from rbptrack.errors import BadInput, MissingArtifact, RbptrackError, first_line
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.frame import LoggedRun, Unusable, from_database, newest, passing, row
-from rbptrack.tracking.record import HISTOGRAM, RANKS, Record
+from rbptrack.tracking.record import HISTOGRAM, RANKS, TOKENS, Record, read_token_texts
 from rbptrack.tracking.schema import CURVES, OF_THE_PROCESS, WHILE_MEASURED, Kind, Tag, tag_is
 
 _PAGE = 1000
@@ -101,6 +101,7 @@ class Reader:
             histogram=lambda run_id: RankHistogram.read(self.artifact(run_id, HISTOGRAM)),
             ranks=self.ranks,
             pieces=lambda run_id: RankTable.read_pieces(self.artifact(run_id, RANKS)),
+            token_texts=self.token_texts,
         )
 
     def _finished(self) -> list[LoggedRun]:
@@ -159,6 +160,12 @@ class Reader:
     def ranks(self, run_id: str) -> RankTable:
         """Read the rank table of a measurement."""
         return RankTable.read(self.artifact(run_id, RANKS))
+
+    def token_texts(self, run_id: str) -> dict[int, str]:
+        """The texts of a measurement's tokens by id; empty where they were not kept."""
+        with suppress(RbptrackError, OSError, ValueError):
+            return read_token_texts(self.artifact(run_id, TOKENS))
+        return {}
 
     def artifact_names(self, run_id: str) -> list[str]:
         """Paths of a run's artifacts, those in folders included."""

@@ -29,6 +29,7 @@ FILE = "record.json"
 RANKS = "ranks.parquet"
 HISTOGRAM = "histogram.parquet"
 FIGURE = "figures/rank_distribution.png"
+TOKENS = "tokens.json"  # the texts of the tokens that occur; it stays out of bundles, whose tables may lack the ids
 
 
 @dataclass
@@ -122,6 +123,16 @@ def add_artifacts(folder: Path, *, ranks: Path, histogram: RankHistogram, title:
         shutil.copyfile(ranks, target)
     histogram.write(folder / HISTOGRAM)
     figures.rank_distribution(histogram, title).savefig(folder / FIGURE)
+
+
+def write_token_texts(folder: Path, texts: Mapping[int, str]) -> None:
+    """Lay the texts of tokens, by id, into a record's folder, so that reports show them without the tokenizer."""
+    (folder / TOKENS).write_text(json.dumps(texts, ensure_ascii=False), encoding="utf-8")
+
+
+def read_token_texts(path: Path) -> dict[int, str]:
+    """Read what `write_token_texts` wrote."""
+    return {int(token): text for token, text in json.loads(path.read_text(encoding="utf-8")).items()}
 
 
 def k_metrics(histogram: RankHistogram, counts: DocumentCounts) -> dict[str, float]:
