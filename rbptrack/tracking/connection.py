@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 import urllib.error
 import urllib.request
@@ -19,6 +20,8 @@ from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import BadInput, StoreAway
 from rbptrack.tracking import faults, local
 from rbptrack.tracking.uri import DATABASES, is_server, resolve_uri, scheme, without_password
+
+os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # else two lines for each run of a server
 
 _TRAINING = {"mlflow.experimentKind": "custom_model_development"}  # else the UI opens its pages for LLM applications
 _AWAY_SECONDS = 30.0  # how long a store that did not answer is not asked again

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -14,6 +13,7 @@ import mlflow.artifacts
 import pandas as pd
 from mlflow.entities import ViewType
 from mlflow.exceptions import MlflowException
+from sqlalchemy.exc import SQLAlchemyError
 
 from rbptrack.analysis.contract import COLUMNS, Runs
 from rbptrack.config.schema import FilterConfig
@@ -24,6 +24,7 @@ from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.frame import LoggedRun, Unusable, from_database, newest, passing, row
 from rbptrack.tracking.record import HISTOGRAM, RANKS, TOKENS, Record, read_token_texts
 from rbptrack.tracking.schema import CURVES, OF_THE_PROCESS, WHILE_MEASURED, Kind, Tag, tag_is
+from rbptrack.tracking.uri import DATABASES, scheme
 
 _PAGE = 1000
 
@@ -51,8 +52,8 @@ class Reader:
 
     def measurements(self, fingerprint: str, *, status: str, limit: int | None = None) -> list[LoggedRun]:
         """Find the measurements with this fingerprint and status, newest first."""
-        wanted = f"{tag_is(Tag.FINGERPRINT, fingerprint)} and attributes.status = '{status}'"
-        return self.search(f"{tag_is(Tag.KIND, Kind.MEASUREMENT)} and {wanted}", limit=limit)
+        # Only measurements have a fingerprint; to ask for their kind too would make the search read all of them.
+        return self.search(f"{tag_is(Tag.FINGERPRINT, fingerprint)} and attributes.status = '{status}'", limit=limit)
 
     def search(self, wanted: str, *, limit: int | None = None) -> list[LoggedRun]:
         """Find the runs of the experiment that pass a filter in MLflow's search syntax, newest first."""
@@ -106,9 +107,9 @@ class Reader:
 
     def _finished(self) -> list[LoggedRun]:
         experiment_id = self.connection.experiment_id
-        if self.connection.database is not None:
-            with suppress(sqlite3.Error):  # tables that differ from those that are known: ask MLflow
-                return from_database(self.connection.database, experiment_id)
+        if scheme(self.connection.uri) in DATABASES:
+            with suppress(SQLAlchemyError):  # tables that differ from those that are known: ask MLflow
+                return from_database(self.connection.uri, experiment_id)
         return self.search(f"{tag_is(Tag.KIND, Kind.MEASUREMENT)} and attributes.status = 'FINISHED'")
 
     def sweep_run(self, sweep: str) -> str | None:
