@@ -2,8 +2,9 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+RESULTS := $(CURDIR)/test-long.jsonl
 
-.PHONY: demo test docs install lint clean
+.PHONY: demo test test-long docs install lint clean
 
 # The main job: 7 embedded models on 2 embedded corpora, the table of results and the fitted laws.
 demo: $(STAMP)
@@ -12,6 +13,16 @@ demo: $(STAMP)
 # Lint, types, then every test. With CI set, a skipped test fails.
 test: lint
 	$(RUN) -m pytest
+
+# What takes hours: kills, fuzzing, full disks, bad servers, endurance (docs/reliability.md). Continues where it stopped.
+test-long: $(STAMP)
+	RBPTRACK_RESULTS=$(RESULTS) $(RUN) -m pytest -n 1 -m long
+	RBPTRACK_RESULTS=$(RESULTS) $(RUN) -m pytest -n 1 tests/test_flipped_bits.py
+	$(RUN) -m pytest -n 1 --hypothesis-profile=long tests/test_properties.py
+	$(RUN) -m tools.kills $(RESULTS)
+	$(RUN) -m tools.fuzz $(RESULTS)
+	$(RUN) -m tools.endurance $(RESULTS)
+	$(RUN) -m tools.reliability $(RESULTS)
 
 lint: $(STAMP)
 	$(RUN) -m ruff check .

@@ -39,10 +39,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files in the order of how long they take, so that the workers (one file each at a time) end together."""
-    longest = ("test_readme", "test_program", "test_server", "test_hub", "test_ui", "test_plugins")
+    longest = (
+        "launch", "readme", "hub", "program", "ui", "server", "faulty_server", "survey", "parallel", "kills", "api",
+        "plugins", "examples", "shards",
+    )  # fmt: skip
 
     def rank(item: pytest.Item) -> int:
-        return next((i for i, name in enumerate(longest) if item.path.stem == name), len(longest))
+        return next((i for i, name in enumerate(longest) if item.path.stem == f"test_{name}"), len(longest))
 
     items.sort(key=rank)
 

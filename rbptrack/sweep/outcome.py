@@ -6,7 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import pandas as pd
@@ -60,8 +60,12 @@ class Outcome:
 
     @classmethod
     def read(cls, path: Path) -> Outcome:
-        """Read what `write` wrote."""
-        return cls(**json.loads(path.read_text(encoding="utf-8")))
+        """Read what `write` wrote; a damaged file is an outcome that failed."""
+        try:
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError):
+            message = f"{path} is damaged; the same command tells whether the cell was measured"
+            return cls(f"job {path.parent.name}", "", "", "failed", message=message)
 
 
 CONTINUES = "the same command continues there"
@@ -97,7 +101,8 @@ def collect(folder: Path, cells: Sequence[Config], *, all_ended: bool) -> list[O
 def _outcome_of(folder: Path, cell: Config, *, all_ended: bool) -> Outcome | None:
     """What a cell's file says, else what became of its shards; None where that is not known."""
     if (folder / OUTCOME).exists():
-        return Outcome.read(folder / OUTCOME)
+        found = Outcome.read(folder / OUTCOME)
+        return replace(found, title=cell.title, model=cell.model.name, dataset=cell.dataset.name)
     failed = Outcome(cell.title, cell.model.name, cell.dataset.name, "failed")
     lost = f"its job was lost; {CONTINUES}" if folder.exists() else "its job never began"
     if cell.shards == 1:

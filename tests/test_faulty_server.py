@@ -1,0 +1,214 @@
+"""A tracking server on a bad day: whatever it answers, each measurement arrives once and whole."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+import rbptrack
+from rbptrack.config.schema import TrackingConfig
+from rbptrack.errors import RbptrackError
+from rbptrack.sweep.outcome import CellFailed
+from rbptrack.tracking import outbox
+from tests.cells import run
+from tests.faulty import Fault, Proxy
+from tests.server import free_port, wait_until_healthy
+
+# MLflow's pool of database connections is closed by the interpreter's end only.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+
+class Restartable:
+    """`mlflow server` on a SQLite database, which can be killed and started again on the same port."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self.port = folder, free_port()
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
+        command += ["--backend-store-uri", f"sqlite:///{self._folder}/server.db", "--workers", "1"]
+        command += ["--artifacts-destination", str(self._folder / "artifacts")]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, cwd=self._folder)
+        wait_until_healthy(f"http://127.0.0.1:{self.port}", self._process, self._folder / "log")
+
+    def kill(self) -> None:
+        """As when its machine loses power."""
+        import os
+        import signal
+
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restartable]:
+    started = Restartable(tmp_path_factory.mktemp("server"))
+    yield started
+    started.kill()
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "0")  # attempts follow each other at once
+
+
+def arrived(uri: str, experiment: str) -> list[dict[str, object]]:
+    """What is the same in every run of a cell: numbers, curves' lengths, artifacts' names; fails for one unfinished."""
+    client = MlflowClient(uri)
+    found = client.get_experiment_by_name(experiment)
+    assert found is not None
+    runs = client.search_runs([found.experiment_id], "tags.`rbptrack.kind` = 'measurement'")
+    assert {r.info.status for r in runs} <= {"FINISHED", "KILLED"}
+    said = []
+    for r in (r for r in runs if r.info.status == "FINISHED"):
+        curve = client.get_metric_history(r.info.run_id, "rbp_curve")
+        kept = {k: v for k, v in r.data.metrics.items() if k == "ce" or k.startswith("rbp_")}
+        names = sorted(a.path for a in client.list_artifacts(r.info.run_id))
+        steps = [point.step for point in curve]
+        assert len(steps) == len(set(steps))
+        said.append(
+            {"metrics": kept, "steps": sorted(steps), "artifacts": names, "inputs": len(r.inputs.dataset_inputs)}
+        )
+    return said
+
+
+def until_it_is_there(proxy: Proxy, experiment: str) -> list[str]:
+    """Measure a cell and ask again, as a user would, until the server has it; says how each attempt ended."""
+    where = [f"tracking.uri={proxy.uri}", f"tracking.experiment={experiment}", "tracking.every=0.1"]
+    ends: list[str] = []
+    for _ in range(4):
+        try:
+            outbox.repair_and_deliver(TrackingConfig(uri=proxy.uri, experiment=experiment), tell=ends.append)
+            outcome = run(*where)
+            ends.append(f"{outcome.status}{', waits' if outcome.waits else ''}")
+            if not outcome.waits:
+                break
+        except (RbptrackError, CellFailed) as error:
+            ends.append(str(error))
+        proxy.use(lambda number: None)  # the bad day is over
+    return ends
+
+
+@pytest.fixture(scope="module")
+def healthy(server: Restartable, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, object]], int]:
+    """What arrives when nothing is wrong, and how many requests that takes."""
+    with pytest.MonkeyPatch.context() as patch, Proxy(server.port) as proxy:
+        patch.chdir(tmp_path_factory.mktemp("healthy"))
+        assert until_it_is_there(proxy, "healthy") == ["measured"]
+        return arrived(proxy.uri, "healthy"), proxy.seen
+
+
+def one_bad_day(proxy: Proxy, fault: Fault, first: int, length: int, healthy: list[dict[str, object]]) -> str:
+    """Let some requests in a row fail; returns what is wrong afterwards, or nothing."""
+    experiment = f"{fault.name}-{first}-{length}"
+    proxy.use(lambda number: fault if first <= number < first + length else None)
+    ends = until_it_is_there(proxy, experiment)
+    proxy.use(lambda number: None)
+    found = arrived(proxy.uri, experiment)
+    return "" if found == healthy and not outbox.waiting() else f"{experiment}: {ends}; {len(found)} runs: {found}"
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+def test_each_measurement_arrives_once(
+    fault: Fault, server: Restartable, healthy: tuple[list[dict[str, object]], int]
+) -> None:
+    """One answer in the middle goes wrong; or five in a row, which outlast every second attempt."""
+    expected, requests = healthy
+    draw = random.Random(fault.name)
+    with Proxy(server.port) as proxy:
+        for length in (1, 5):
+            assert one_bad_day(proxy, fault, draw.randrange(requests), length, expected) == ""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", list(Fault))
+def test_any_request_may_go_wrong(
+    fault: Fault, server: Restartable, healthy: tuple[list[dict[str, object]], int]
+) -> None:
+    expected, requests = healthy
+    with Proxy(server.port) as proxy:
+        wrong = [one_bad_day(proxy, fault, n, length, expected) for n in range(requests) for length in (1, 5)]
+    assert not any(wrong), [text for text in wrong if text]
+
+
+def test_a_server_that_is_killed_and_restarted(server: Restartable, tmp_path: Path) -> None:
+    """In the middle of a cell, while another waits for the next one: both arrive once."""
+    with Proxy(server.port) as proxy:
+        where = [f"tracking.uri={proxy.uri}", "tracking.experiment=restarted", "tracking.every=0.1"]
+
+        def interrupt() -> None:
+            while not list(tmp_path.glob("mlruns/partial/*/part-*.parquet")):
+                time.sleep(0.01)
+            server.kill()
+
+        killer = threading.Thread(target=interrupt)
+        killer.start()
+        first = run(*where, "dataset.documents=30", "engine.part_tokens=300")
+        killer.join()
+        second = run(*where, "model=nano/15k")
+        server.start()
+        assert (first.status, second.status) == ("measured", "measured")
+        assert first.waits
+        assert second.waits
+        told: list[str] = []
+        assert outbox.repair_and_deliver(TrackingConfig(uri=proxy.uri, experiment="restarted"), tell=told.append) == 0
+        assert sum(line.startswith("delivered") for line in told) == 2
+        assert len(arrived(proxy.uri, "restarted")) == 2
+        assert len(rbptrack.runs(tracking_uri=proxy.uri, experiment="restarted")) == 2
+
+
+def locked_for(database: Path, seconds: float) -> threading.Thread:
+    """Another program writes into the database, and lets nobody else in for so long."""
+    locked = threading.Event()
+
+    def hold() -> None:
+        with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+            connection.execute("begin exclusive")
+            locked.set()
+            time.sleep(seconds)
+            connection.execute("rollback")
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert locked.wait(10)
+    return thread
+
+
+@pytest.mark.parametrize("seconds", [7, pytest.param(30, marks=pytest.mark.long)])  # SQLite waits for five
+@pytest.mark.parametrize("when", ["at its begin", "at its end"])
+def test_a_locked_database(seconds: float, when: str, with_store: Path) -> None:
+    run("model=nano/15k")  # makes the experiment
+    holding: list[threading.Thread] = []
+
+    def lock_at_first_part() -> None:
+        while not list(with_store.glob("mlruns/partial/*/part-*.parquet")):
+            time.sleep(0.005)
+        holding.append(locked_for(with_store / "mlruns/mlflow.db", seconds))
+
+    watch = threading.Thread(target=lock_at_first_part)
+    if when == "at its begin":
+        holding.append(locked_for(with_store / "mlruns/mlflow.db", seconds))
+    else:
+        watch.start()
+    outcome = run("dataset.documents=30", "engine.part_tokens=300")
+    if when == "at its end":
+        watch.join()
+    holding[0].join()
+    assert outcome.status == "measured"
+    assert outbox.repair_and_deliver(TrackingConfig(), tell=print) == 0
+    assert run("dataset.documents=30").status == "skipped"
+    uri = f"sqlite:///{with_store / 'mlruns/mlflow.db'}"
+    assert len(arrived(uri, "rbptrack")) == 2
