@@ -191,14 +191,16 @@ class Lognormal(Analyzer):
 
         def load(_: Family, run_id: str) -> Loaded:
             histogram = runs.histogram(run_id)
+            support = Support.nodes(histogram.vocab_size)
+            projected = []
             try:
-                table = runs.ranks(run_id)
+                for piece in runs.rank_pieces(run_id):
+                    present, document = piece.documents
+                    ones = np.ones(len(piece))
+                    projected.append(support.project_groups(document, piece.rank, ones, groups=len(present)))
             except Unreadable:
                 return Loaded(histogram, None)
-            document = np.unique(table.column("document"), return_inverse=True)[1]
-            support = Support.nodes(histogram.vocab_size)
-            ones, groups = np.ones(len(table)), int(document.max()) + 1
-            return Loaded(histogram, support.project_groups(document, table.rank, ones, groups=groups))
+            return Loaded(histogram, np.concatenate(projected))
 
         for family, loaded in read_families(runs, load, report.notes):
             sizes: list[Size] = []

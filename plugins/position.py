@@ -93,7 +93,7 @@ class Position(Analyzer):
         found: list[tuple[Family, PositionCurves]] = []
 
         def load(_: Family, run_id: str) -> FloatArray:
-            return position_sums(runs.ranks(run_id), self.ks)
+            return np.concatenate([position_sums(piece, self.ks) for piece in runs.rank_pieces(run_id)])
 
         for family, sums in read_families(runs, load, report.notes):
             curves = position_curves(sums, self.ks, share=self.share, replicates=self.replicates)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -132,6 +132,15 @@ class Runs:
         """The rank table of one run; loaded at each call: reduce it at once. Raises Unreadable."""
         return self._readable(self._ranks, run_id)
 
+    def rank_pieces(self, run_id: str) -> Iterator[RankTable]:
+        """The rank table of one run in pieces of whole documents, in text order; one at a time is in memory.
+
+        For sums over documents, of tables that may be larger than memory. Raises Unreadable, also in the middle.
+        """
+        pieces = self._readable(lambda run_id: iter(self._pieces(run_id)), run_id)
+        while (piece := self._readable(lambda _: next(pieces, None), run_id)) is not None:
+            yield piece
+
     def document_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
         """Tokens, nats and hits of each k per document of one run; kept, for many k. Raises Unreadable.
 
@@ -143,14 +152,14 @@ class Runs:
             return logged_only
         if kept is None or not set(ks) <= set(kept.ks):
             also = (*ks, *(kept.ks if kept else ()))
-            kept = self._counts[run_id] = self._readable(lambda run_id: self._counted(run_id, also), run_id)
+            kept = self._counts[run_id] = self._counted(run_id, also)
         return kept.select(ks)
 
     def _counted(self, run_id: str, also: Sequence[int]) -> DocumentCounts:
         """Counts for every k that analyzers are likely to ask for; a piece of the table is in memory at a time."""
         parts: list[DocumentCounts] = []
         logged = rbp_ks(self.frame.columns)
-        for piece in self._pieces(run_id):
+        for piece in self.rank_pieces(run_id):
             small = range(1, min(_EVERY_K, piece.vocab_size) + 1)
             larger = [k for k in (*_PAPER_K, *logged) if k <= piece.vocab_size]
             every = {*small, *larger, *log_grid(piece.vocab_size).tolist(), *also}
