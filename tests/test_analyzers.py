@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from rbptrack.analysis import Analyzer, RbptrackError, Runs
+from rbptrack.analysis.testing import LONGEST_HEADLINE
 from rbptrack.config.paths import builtin_folder
 from rbptrack.reporting.discovery import discover
 from tests.synthetic import family_runs, together
@@ -41,6 +42,9 @@ def test_declared_columns_labelled_axes_and_repeatable(cls: type[Analyzer], runs
     report, again = cls().analyze(runs), cls().analyze(runs)
     assert report.notes
     assert report.drawings
+    assert 5 <= len(report.headline.split()) <= LONGEST_HEADLINE, report.headline
+    assert not report.headline.endswith(".")
+    assert all(drawing.caption.endswith(".") for drawing in report.drawings.values()), "captions are sentences"
     for name, table in report.tables.items():
         assert list(table.frame.columns) == list(table.columns), name
         pd.testing.assert_frame_equal(table.frame, again.tables[name].frame)

@@ -21,6 +21,7 @@ from mlflow.entities import Run
 from scipy import stats
 
 from tests.conftest import EMBEDDED, SWEEP, Program
+from tests.test_report import unfolded
 
 Swept = tuple[Path, str]
 
@@ -120,6 +121,16 @@ def test_the_store_reads_well_with_plain_mlflow(swept: Swept) -> None:
     (sweep,) = runs(folder, "sweep")
     assert sweep.data.tags["rbptrack.sweep"] == tags["rbptrack.sweep"]
     assert "dataset=stdlib,pydocs" in artifact(sweep, "command.txt").read_text()
+
+
+def test_the_report_is_short_until_it_is_opened(swept: Swept) -> None:
+    (first, *_) = sorted(runs(swept[0], "sweep"), key=lambda r: r.info.start_time)
+    page = artifact(first, "report.html").read_text(encoding="utf-8")
+    words = unfolded(page)
+    assert "How well 4 nano models rank the next token on pydocs and stdlib" in " ".join(words)
+    assert len(words) <= 1500
+    assert len(page) < 6e6
+    assert "more sentences" not in page
 
 
 def test_metrics_are_those_of_the_ranks(swept: Swept) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from matplotlib.figure import Figure
 from plugins.power_law import PowerLaw
 from rbptrack.analysis import Drawing, Report, Table, grid
 from rbptrack.reporting.files import DrawingProcess, ReportFiles
-from rbptrack.reporting.page import InlineFigure, Section, render
+from rbptrack.reporting.page import InlineFigure, Section, render, svg
 from tests.synthetic import family_runs
 
 RUNS = family_runs(np.geomspace(1e4, 1e7, 4), alpha=0.1, a=3.0)
@@ -118,6 +119,18 @@ def test_what_the_page_holds() -> None:
     assert "numpy " in page, "versions"
     for run_id, model in zip(RUNS.frame["run_id"], RUNS.frame["model"], strict=True):
         assert f'<a href="http://127.0.0.1:5000/#/experiments/1/runs/{run_id}">{model}</a>' in page
+
+
+def test_24_laws_leave_room_for_a_sentence_of_every_analyzer() -> None:
+    """A row per law at the top of the page in 1,700 words, so that 13 more analyzers have 60 words each."""
+    report = PowerLaw(ks=[1, 3, 10, 30], curve_points=1, replicates=20).analyze(RUNS)
+    table = report.tables["by_family"]
+    report.tables["by_family"] = replace(table, frame=pd.concat([table.frame] * 24))
+    figures = {"law_in_size": InlineFigure(svg(report.drawings["law_in_size"].figure), "A caption.")}
+    sections = [Section("power_law", "", "", report, figures), section(Report(notes=["Said."]), name="other")]
+    words = unfolded(render("t", RUNS, sections))
+    assert words.count("toy") > 24
+    assert 500 < len(words) < 1700
 
 
 def test_a_page_needs_no_network(tmp_path: Path) -> None:

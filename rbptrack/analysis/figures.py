@@ -28,6 +28,7 @@ _STYLE: Any = {
     "axes.prop_cycle": cycler(color=COLOURS),
     "axes.spines.right": False,
     "axes.spines.top": False,
+    "axes.titley": 1.0,  # where it would be found at each drawing, in a sixth of the time of drawing
     "figure.dpi": 100,
     "font.size": 9.5,
     "grid.alpha": 0.25,

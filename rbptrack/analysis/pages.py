@@ -29,20 +29,22 @@ def draw_pages(figure: Figure, path: Path) -> None:
         text.set_fontsize(_LETTERS)
     with mpl.rc_context({"pdf.fonttype": 42}), PdfPages(path, metadata={"CreationDate": None}) as pages:
         for ax in panels:
-            for other in figure.axes:
-                other.set_visible(other is ax)
-            _alone(figure, ax, legend)
+            figure.delaxes(ax)
+        for ax in panels:
+            figure.add_axes(ax)
+            _alone(figure, ax, legend, alone=len(panels) == 1)
             pages.savefig(figure)
+            figure.delaxes(ax)
 
 
-def _alone(figure: Figure, ax: Any, legend: list[tuple[Any, str]]) -> None:
+def _alone(figure: Figure, ax: Any, legend: list[tuple[Any, str]], *, alone: bool) -> None:
     """Lay a panel out on its own: its title, all of its labels, and its legend below."""
     own = ax.get_legend()
     title = own.get_title().get_text() if own else ""
     if own:
         own.remove()
     entries = {text: handle for handle, text in zip(*ax.get_legend_handles_labels(), strict=True)}
-    if not entries and len(figure.axes) == 1:
+    if not entries and alone:
         entries = {text: handle for handle, text in legend}
     columns = 2 if max(map(len, entries), default=0) < 28 else 1
     lines = -(-len(entries) // columns) + sum(text.count("\n") for text in entries) + bool(title)
@@ -50,7 +52,7 @@ def _alone(figure: Figure, ax: Any, legend: list[tuple[Any, str]]) -> None:
     down = _HEIGHT + _BOTTOM + _TOP + below
     figure.set_size_inches(WIDTH, down)
     ax.set_position([_LEFT / WIDTH, (_BOTTOM + below) / down, 1 - (_LEFT + _RIGHT) / WIDTH, _HEIGHT / down])
-    ax.set_title(ax.get_label() or ax.get_title(), fontsize=_LETTERS)
+    ax.set_title(ax.get_label() or ax.get_title(), fontsize=_LETTERS, y=1.0)
     for axis, labels in ((ax.xaxis, "labelbottom"), (ax.yaxis, "labelleft")):
         axis.label.set_visible(True)
         ax.tick_params(**{labels: True, "labelsize": _LEGEND_LETTERS})

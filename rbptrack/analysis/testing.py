@@ -97,6 +97,10 @@ def _is_ours(module: str) -> bool:
     return module.split(".")[0] == "rbptrack"
 
 
+LONGEST_HEADLINE = 60
+"""Words of an analyzer's headline, however many families there are."""
+
+
 class AnalyzerContract:
     """What every analyzer promises, as pytest tests; subclass it with `analyzer` set, and `runs` where yours differ.
 
@@ -157,6 +161,8 @@ class AnalyzerContract:
         assert all(isinstance(value, float | int) for value in report.metrics.values())
         assert not report.summary or report.summary in report.tables
         assert set(report.overview) <= {*report.tables, *report.drawings}
+        assert len(report.headline.split()) <= LONGEST_HEADLINE, f"a headline is one sentence: {report.headline}"
+        assert not report.headline.endswith("."), "the page and the terminal end it"
 
     def test_its_columns_are_declared(self) -> None:
         """Every table says what each of its columns means."""

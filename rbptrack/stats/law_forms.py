@@ -145,6 +145,9 @@ def forms_in_words(verdicts: Mapping[str, Verdict]) -> str:
     ):
         labels = [label for label, v in verdicts.items() if v.preferred == "M0" and v.known == known]
         spoken += [f"{', '.join(labels)}: {text}"] if labels else []
+    rest = {label: v for label, v in verdicts.items() if v.preferred == "M0" and v.known not in ("plain", "undecided")}
+    for text in dict.fromkeys(v.text for v in rest.values()):
+        spoken.append(f"{', '.join(label for label, v in rest.items() if v.text == text)}: {text}")
     return "; ".join(spoken)
 
 
