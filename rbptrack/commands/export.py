@@ -7,6 +7,7 @@ from pathlib import Path
 
 from omegaconf import MISSING
 
+from rbptrack.analysis import counted
 from rbptrack.commands.runner import OptionsCommand
 from rbptrack.commands.usage import FILTER_OPTIONS, STORE_OPTIONS, Help
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
@@ -51,7 +52,7 @@ def _export(config: ExportConfig) -> int:
     run_ids = list(reader.runs(config.filter).frame["run_id"])
     written = bundle.write(reader, run_ids, out, tokens=config.tokens)
     without = "" if config.tokens else ", without token ids"
-    say(f"{written} measurements{without}: {out} ({compact_bytes(out.stat().st_size)})")
+    say(f"{counted(written, 'measurement')}{without}: {out} ({compact_bytes(out.stat().st_size)})")
     return 0
 
 

@@ -53,7 +53,7 @@ def _report(request: Request) -> int:
     reader, writer = Reader(connection), Writer(connection)
     runs = reader.runs(config.filter)
     sweep = config.filter.sweep[0] if len(config.filter.sweep) == 1 else ""
-    say(f"{len(runs)} measurements, {len(analyzers)} analyzers")
+    say(f"{counted(len(runs), 'measurement')}, {counted(len(analyzers), 'analyzer')}")
     command = " ".join(["python -m rbptrack report", *request.overrides])
     found, page, run_id = _write(reader, writer, runs, analyzers, sweep=sweep, command=command)
     if out:

@@ -20,6 +20,7 @@ from typing import NoReturn
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from rbptrack.analysis import counted
 from rbptrack.analysis.contract import Analyzer
 from rbptrack.config.check import typed
 from rbptrack.config.compose import Request
@@ -86,7 +87,8 @@ class Sweep:
         """
         if self.request.multirun:
             models, datasets = ({c.model.name for c in self.cells}, {c.dataset.name for c in self.cells})
-            say(f"measuring {len(self.cells)} cells: {len(models)} models x {len(datasets)} datasets")
+            sides = f"{counted(len(models), 'model')} x {counted(len(datasets), 'dataset')}"
+            say(f"measuring {counted(len(self.cells), 'cell')}: {sides}")
         if self.settings.shards > 1 and self.settings.launch.where is Where.local:
             say("the shards of a cell run here, one after the other; launch=gpus, ray or slurm runs them side by side")
         outbox.repair_and_deliver(self.settings.tracking, tell=say)
