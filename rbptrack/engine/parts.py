@@ -21,8 +21,7 @@ from torch import Tensor
 
 from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine.batches import Batch, batch_of, by_length, compose
-from rbptrack.errors import MeasurementError
-from rbptrack.parquet import Damaged
+from rbptrack.errors import MeasurementError, RbptrackError
 from rbptrack.ranks import RankTable
 from rbptrack.scoring.scorer import Scores
 
@@ -105,7 +104,7 @@ class Block:
             path = self.path(stretch)
             try:
                 yield RankTable.read(path)
-            except Damaged:
+            except RbptrackError:  # damaged, perhaps where a file says what it is
                 log.warning("%s is damaged: it is measured again", path)
                 path.unlink()
                 self._saved.remove(stretch)

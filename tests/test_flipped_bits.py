@@ -1,0 +1,153 @@
+"""One bit flipped in anything that is kept on disk: found out, and made again or named; never read as other numbers."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rbptrack.config.compose import measuring, sweep_of
+from rbptrack.config.schema import DatasetConfig, EngineConfig
+from rbptrack.corpus import tokens
+from rbptrack.corpus.documents import Document
+from rbptrack.corpus.sequences import build_corpus
+from rbptrack.engine.measure import measure
+from rbptrack.engine.parts import Stretch, blocks
+from rbptrack.errors import RbptrackError
+from rbptrack.models.architecture import load_tokenizer
+from rbptrack.models.loading import load_model
+from rbptrack.ranks import RankHistogram, RankTable
+from rbptrack.sources import cache
+from rbptrack.sources.pin import of_dataset
+from rbptrack.sweep.outcome import OUTCOME, Outcome, collect
+from tests.test_measure import config, source
+from tests.test_parquet import ranks
+from tests.test_sequences import byte_tokenizer
+from tools.recorded import note
+
+FLIPS = 650  # of each kind of file
+
+
+def flips(path: Path) -> Iterator[int]:
+    """Flip random bits of a file, one at a time; half of them in its last kilobyte, where Parquet's footer is."""
+    whole, draw = path.read_bytes(), random.Random(path.suffix)
+    bits = len(whole) * 8
+    for bit in draw.sample(range(bits), FLIPS // 2) + draw.sample(range(max(0, bits - 8192), bits), FLIPS // 2):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << (bit % 8)
+        path.write_bytes(damaged)
+        yield bit
+    path.write_bytes(whole)
+
+
+def of_table(path: Path) -> tuple[object, ...]:
+    found = RankTable.read(path)
+    return (found.vocab_size, found.strict, *(found.column(n).tobytes() for n in found.table.column_names))
+
+
+def of_histogram(path: Path) -> tuple[object, ...]:
+    found = RankHistogram.read(path)
+    return (found.vocab_size, found.rank.tobytes(), found.count.tobytes(), found.logprob.tobytes())
+
+
+@pytest.mark.parametrize(("kind", "read"), [("table", of_table), ("histogram", of_histogram)])
+def test_what_cannot_be_made_again_is_named(
+    kind: str, read: Callable[[Path], tuple[object, ...]], tmp_path: Path
+) -> None:
+    """By an error with the file's name; or nothing that is read has changed."""
+    path = tmp_path / "file.parquet"
+    (ranks() if kind == "table" else ranks().histogram()).write(path)
+    expected, ends = read(path), Counter[str]()
+    for bit in flips(path):
+        try:
+            found = read(path)
+        except RbptrackError as error:
+            named = re.match(rf"{path} (is damaged|does not hold ranks|is not)", str(error))
+            ends["named" if named else str(error)] += 1
+        else:
+            assert found == expected, bit
+            ends["the same"] += 1  # a byte of the footer that nothing reads
+    assert set(ends) <= {"named", "the same"}
+    assert ends["named"] > 0.6 * FLIPS
+    note(
+        f"flip: a {'rank table' if kind == 'table' else kind}",
+        times=FLIPS,
+        named=ends["named"],
+        read_as_written=ends["the same"],
+    )
+
+
+def test_a_part_is_measured_again(tmp_path: Path) -> None:
+    """The part is removed and its tokens are measured again; or it is read as it was written."""
+    words = [Document(str(i), (f"def f{i}(x):\n    return x + {i}\n",)) for i in range(20)]
+    settings = DatasetConfig(name="toy", path="x", seq_len=64, context=8)
+    model = load_model(config("6k"), source("6k"))
+    corpus = build_corpus(words, load_tokenizer(source("6k")), settings)
+    engine, again = EngineConfig(part_tokens=100), 0
+    whole = measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path).path.read_bytes()
+    part = min(tmp_path.glob("part-*.parquet"))
+    expected = of_table(part)
+    for number, bit in enumerate(flips(part)):
+        saved, others = blocks(corpus, engine.part_tokens, tmp_path)[:2]
+        found = list(saved.read_saved())
+        assert len(list(others.read_saved())) == 1
+        if not found:
+            assert not part.exists()
+            assert saved.lacking() == [Stretch(0, saved.size)]
+            again += 1
+        else:
+            assert of_table(part) == expected, bit
+        if number % 130 == 0:  # and so does a whole measurement
+            assert measure(model, corpus, ks=(1,), engine=engine, folder=tmp_path).path.read_bytes() == whole
+    assert again > 0.6 * FLIPS
+    note("flip: a part", times=FLIPS, measured_again=again, read_as_written=FLIPS - again)
+
+
+def test_cached_tokens_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RBPTRACK_CACHE", str(tmp_path / "cache"))
+    _, (cell,) = sweep_of(measuring(["model=nano/6k", "dataset=pydocs", "dataset.documents=2"]))
+    documents, made, make = tokens.load_documents(cell.dataset, of_dataset(cell.dataset)), [0], tokens.tokenise
+
+    def counted(*given: object) -> tokens.Tokens:
+        made[0] += 1
+        return first if made[0] > 1 else make(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(tokens, "tokenise", counted)
+    monkeypatch.setattr(tokens, "load_documents", lambda *given: documents)  # slow, and not what is tried
+
+    def load() -> tokens.Tokens:
+        return tokens.load_tokens(cell.dataset, pinned, byte_tokenizer())
+
+    pinned = of_dataset(cell.dataset)
+    first = load()
+    (path,) = (cache.folder() / "tokens").glob("*.parquet")
+    for times, _ in enumerate(flips(path), 2):
+        found = load()
+        assert made[0] == times
+        assert np.array_equal(found.token, first.token)
+        assert found.document_ids == first.document_ids
+    note("flip: cached tokens", times=FLIPS, made_again=made[0] - 1, read_as_written=FLIPS - made[0] + 1)
+
+
+def test_a_damaged_outcome_is_a_cell_that_failed(tmp_path: Path) -> None:
+    """Truncated at any byte: the sweep's summary names the file and goes on; it is not taken for an end."""
+    _, cells = sweep_of(measuring(["model=nano/6k,nano/15k", "dataset=pydocs"]))
+    for number, cell in enumerate(cells):
+        (tmp_path / str(number)).mkdir()
+        Outcome(cell.title, cell.model.name, "pydocs", "measured", "r", numbers={"ce": 3.5}).write(
+            tmp_path / str(number)
+        )
+    path = tmp_path / "0" / OUTCOME
+    whole = path.read_bytes()
+    for kept in range(len(whole)):
+        path.write_bytes(whole[:kept])
+        damaged, other = collect(tmp_path, cells, all_ended=True)
+        assert (damaged.title, damaged.status, damaged.run_id) == ("nano-6k / pydocs", "failed", "")
+        assert damaged.message == f"{path} is damaged; the same command tells whether the cell was measured"
+        assert other.status == "measured"
+    note("cut outcome", times=len(whole))
