@@ -23,6 +23,7 @@ from rbptrack.tracking import outbox
 from tests.cells import run
 from tests.faulty import Fault, Proxy
 from tests.server import free_port, wait_until_healthy
+from tools.recorded import note
 
 # MLflow's pool of database connections is closed by the interpreter's end only.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -141,7 +142,9 @@ def test_any_request_may_go_wrong(
     expected, requests = healthy
     with Proxy(server.port) as proxy:
         wrong = [one_bad_day(proxy, fault, n, length, expected) for n in range(requests) for length in (1, 5)]
-    assert not any(wrong), [text for text in wrong if text]
+    wrong = [text for text in wrong if text]
+    note(f"server: {fault.value}", times=2 * requests, wrong=wrong)
+    assert wrong == []
 
 
 def test_a_server_that_is_killed_and_restarted(server: Restartable, tmp_path: Path) -> None:
@@ -168,6 +171,7 @@ def test_a_server_that_is_killed_and_restarted(server: Restartable, tmp_path: Pa
         assert sum(line.startswith("delivered") for line in told) == 2
         assert len(arrived(proxy.uri, "restarted")) == 2
         assert len(rbptrack.runs(tracking_uri=proxy.uri, experiment="restarted")) == 2
+        note("server: killed", times=1)
 
 
 def locked_for(database: Path, seconds: float) -> threading.Thread:
@@ -212,3 +216,5 @@ def test_a_locked_database(seconds: float, when: str, with_store: Path) -> None:
     assert run("dataset.documents=30").status == "skipped"
     uri = f"sqlite:///{with_store / 'mlruns/mlflow.db'}"
     assert len(arrived(uri, "rbptrack")) == 2
+    if seconds == 30:
+        note("locked", times=1)
