@@ -29,6 +29,7 @@ def test_running_cells_and_shards_are_shown_until_they_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress_module, "_STATE_SECONDS", 0.0)
+    monkeypatch.setenv("COLUMNS", "100")
     watch = Watch(tmp_path, 5)
     assert watch.line() == "0 of 5 cells ended, 0 running"
     tasks = [[Task(0, Shard()), Task(2, Shard())], [Task(1, Shard(3, 8))]]
@@ -57,6 +58,14 @@ def test_running_cells_and_shards_are_shown_until_they_end(
     lines = shown(watch)
     assert lines[0] == "1 of 5 cells ended (1 failed), 1 running"
     assert len(lines) == 3
+
+
+def test_a_narrow_terminal_shows_what_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    CellState("nano-6k / pydocs, shard 4 of 8", "node7", 3_000, 40_000, 1000.0, time.time()).write(tmp_path / "0")
+    monkeypatch.setenv("COLUMNS", "70")
+    lines = shown(Watch(tmp_path, 1))
+    assert lines[1].split() == ["cell", "tokens", "tok/s", "left"]
+    assert all(part in lines[2] for part in ("shard 4 of 8", "3k/40k", "0:00:37"))
 
 
 def test_what_was_found_on_disk_does_not_count_as_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,9 @@ _POLL_SECONDS = 1.0
 _PLAIN_SECONDS = 20.0  # between two lines where there is no terminal
 _SILENT_SECONDS = 60.0  # after which a process is said to be silent
 _ROWS, _PLAIN_CELLS = 16, 3  # as many running cells are shown
+# With the least width of a terminal that has room for them.
+_COLUMNS = (("cell", 0), ("node", 78), ("tokens", 0), ("tok/s", 64), ("left", 0), ("log", 92))
+_NUMBERS = ("tokens", "tok/s", "left")
 
 
 class Watch:
@@ -92,13 +95,14 @@ class Watch:
         """The cells and shards that are being measured, and how many ended how."""
         shown = Table(box=None, pad_edge=False, header_style="bold", title=self._counts(), title_justify="left")
         shown.title_style = ""
-        for header, right in (
-            ("cell", False), ("node", False), ("tokens", True), ("tok/s", True), ("left", True), ("log", False)
-        ):  # fmt: skip
-            shown.add_column(header, justify="right" if right else "left", no_wrap=True)
+        width = console(stderr=True).width
+        kept = [i for i, (_, least) in enumerate(_COLUMNS) if width >= least]
+        for i in kept:
+            shown.add_column(_COLUMNS[i][0], justify="right" if _COLUMNS[i][0] in _NUMBERS else "left", no_wrap=True)
         running = list(self._running())
         for folder, state in running[:_ROWS]:
-            shown.add_row(*map(Text, self._row(folder, state)))
+            row = self._row(folder, state)
+            shown.add_row(*(Text(row[i]) for i in kept))
         if len(running) > _ROWS:
             shown.add_row(Text(f"and {len(running) - _ROWS} more"))
         return shown
