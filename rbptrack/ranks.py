@@ -10,7 +10,7 @@ import operator
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,7 @@ def se_name(metric: str) -> str:
     return f"{metric}_se"
 
 
+@lru_cache(maxsize=4096)  # a store has thousands of runs, and they have the same names
 def parse_rbp_name(name: str) -> int | None:
     """The k of a name that `rbp_name` made; None for every other name, a standard error's (`rbp_10_se`) included."""
     found = _RBP_NAME.fullmatch(name)

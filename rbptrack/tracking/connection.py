@@ -142,6 +142,7 @@ class Connection:
                 local.check_not_moved(self.database, found.artifact_location, self.experiment)
                 if fresh:
                     local.allow_concurrent_writers(self.database)
+                local.index_tags(self.database)
             self._experiment_id = found.experiment_id
         return client
 

@@ -27,6 +27,9 @@ class Unusable(RbptrackError):
     """A run that claims to be a measurement holds what none can; its text says what."""
 
 
+_ROWS = 10_000  # of a table at a time
+
+
 @dataclass
 class LoggedRun:
     """What a run of the store holds, as it was read.
@@ -88,9 +91,10 @@ def from_database(uri: str, experiment_id: str) -> list[LoggedRun]:
                 real = [rows.c.is_nan == sa.false()] if name == "latest_metrics" else []
                 both = chosen[0].join(rows, rows.c.run_uuid == runs.c.run_uuid)
                 query = sa.select(rows.c.run_uuid, rows.c.key, rows.c.value).select_from(both).where(chosen[1], *real)
-                for run_id, key, value in connection.execute(query):
-                    if run_id in found:  # one that ended in between is not there yet
-                        getattr(found[run_id], known)[key] = value
+                for some in connection.execute(query).partitions(_ROWS):
+                    for run_id, key, value in some:
+                        if run_id in found:  # one that ended in between is not there yet
+                            getattr(found[run_id], known)[key] = value
     finally:
         engine.dispose()
     return list(found.values())

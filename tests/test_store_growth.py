@@ -1,0 +1,57 @@
+"""What keeps a store fast when it holds many measurements."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from mlflow.store.db.utils import _upgrade_db, create_sqlalchemy_engine
+
+from rbptrack.config.schema import TrackingConfig
+from rbptrack.tracking import Connection, MeasurementTags, Reader, Writer
+
+
+def test_a_measurement_is_found_by_an_index(with_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in a store that was made before there was one; and MLflow's own migrations still pass."""
+    monkeypatch.chdir(with_store)
+    database = with_store / "mlruns/mlflow.db"
+
+    def plan() -> str:
+        with closing(sqlite3.connect(database)) as store:
+            query = "explain query plan select run_uuid from tags where key = 'rbptrack.fingerprint' and value = 'x'"
+            return " ".join(row[3] for row in store.execute(query))
+
+    assert "rbptrack_tags" not in plan()
+    connection = Connection(TrackingConfig())
+    writer = Writer(connection)
+    run = writer.begin("a / b", MeasurementTags("x", "a", "1m", "a-1m", "b", "").tags())
+    writer.end(run)
+    assert "rbptrack_tags (key=? AND value=?)" in plan()
+    assert Reader(connection).find("x") == run
+    assert Reader(connection).find("y") is None
+    _upgrade_db(create_sqlalchemy_engine(connection.uri))
+    assert "rbptrack_tags" in plan()
+    assert Reader(Connection(TrackingConfig())).find("x") == run
+
+
+def test_a_store_that_cannot_be_written_is_read_without_the_index(
+    with_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(with_store)
+    writer = Writer(Connection(TrackingConfig()))
+    writer.end(writer.begin("a / b", MeasurementTags("x", "a", "1m", "a-1m", "b", "").tags()))
+    database = with_store / "mlruns/mlflow.db"
+    with closing(sqlite3.connect(database)) as store, store:
+        store.execute("drop index rbptrack_tags")
+    monkeypatch.setattr("rbptrack.tracking.local.sqlite3.connect", _read_only)
+    assert Reader(Connection(TrackingConfig())).find("x")
+
+
+_CONNECT = sqlite3.connect
+
+
+def _read_only(database: str | Path, **options: bool) -> sqlite3.Connection:
+    """As where the file's permissions forbid writing (tests may run as root, whom nothing forbids)."""
+    return _CONNECT(database if options else f"file:{database}?mode=ro", uri=True)
