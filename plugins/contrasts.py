@@ -140,7 +140,7 @@ class Contrasts(Analyzer):
         rows = [_row(p, t, float(c)) for p, t, c in zip(pairs, tested, corrected, strict=True)]
         report.add_table("contrasts", rows, COLUMNS["contrasts"])
         report.notes[:0] = self._sentences(rows)
-        report.headline = report.notes[0]
+        report.headline = report.notes[0].rstrip(".")
         for row in rows:
             where = f"{row['a']} - {row['b']}/{row['on'].replace(', ', '/')}"
             report.metrics[f"alpha_difference/{where}"] = float(row["difference"])

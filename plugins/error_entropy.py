@@ -326,7 +326,7 @@ def _which_scale(parts: Parts) -> str:
 def _headline(found: list[Parts]) -> str:
     of = [parts for parts in found if "error_entropy_corrected" in parts.shares]
     if not of:
-        return ""
+        return "which part of CE scales is undecided: that takes 3 sizes and enough ranks to correct the parts for bias"
     shares = [parts.shares["error_entropy_corrected"].value for parts in of]
     said = spread(shares, ".0%", [str(parts.family) for parts in of])
     return f"of the fall of CE over all sizes, error entropy makes up {said}, corrected for bias"

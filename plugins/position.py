@@ -114,7 +114,7 @@ class Position(Analyzer):
             path = f"{row['family']}/{row['dataset']}/{row['metric'].lower()}"
             report.metrics[f"alpha_late_minus_early/{path}"] = row["difference"]
         report.notes += [self._sentence(*one, contrasts) for one in found]
-        report.headline = self._headline(contrasts) or report.notes[-1]
+        report.headline = self._headline(contrasts) or report.notes[-1].rstrip(".")
         self._draw(report, found, laws)
         return report
 

@@ -30,6 +30,7 @@ from rbptrack.analysis import (
     rbp_name,
     read_families,
     shared_columns,
+    spread,
     style,
 )
 from rbptrack.stats import (
@@ -103,7 +104,7 @@ COLUMNS = {
         "error_ce": "root mean square error of ln(-ln share), predicted by a line in ln CE",
         "error_rbp": "the same, by a line in ln(-ln RBP_k)",
         "p": "p of equal squared errors (signs flipped at random)",
-        "better": "which predicts better, or cannot tell",
+        "better": "which predicts better, or undecided",
     },
 }
 
@@ -185,11 +186,12 @@ class RankAndCe(Analyzer):
         report.headline = _headline(summary, predictions)
         report.drawings["rank_and_probability"] = Drawing(
             _draw_spread(everything),
-            "Ranks at equal p(target): median, and 5 to 95 %, of the smallest and the largest size. Grey: above the "
+            "Ranks at equal p(target): median, and 5 to 95%, of the smallest and the largest size. Grey: above the "
             "bound R <= 1/p. Bins of 0.25 nats and more; of a bin of ranks the first.",
         )
         report.drawings["windows"] = Drawing(
-            _draw_windows(everything), "The largest size: whole windows, measured, and what RBP_1 and CE alone predict."
+            _draw_windows(everything),
+            "Whole windows at the largest size: measured, and as predicted by RBP_1 or by CE alone.",
         )
         return report
 
@@ -290,7 +292,7 @@ class RankAndCe(Analyzer):
         better = "RBP_k" if of_rbp.mean() < of_ce.mean() else CE.upper()
         row: dict[str, Any] = {"points": int(made.sum()), "error_ce": float(np.sqrt(of_ce.mean()))}
         row |= {"error_rbp": float(np.sqrt(of_rbp.mean())), "p": p}
-        return row | {"better": better if p < 1 - self.level else "cannot tell"}
+        return row | {"better": better if p < 1 - self.level else "undecided"}
 
     def _gains_in_words(self, summary: list[dict[str, Any]]) -> Iterator[str]:
         for row in summary:
@@ -323,10 +325,13 @@ def _headline(summary: list[dict[str, Any]], predictions: list[dict[str, Any]]) 
     shares = [row["within_share"] for row in summary if "within_share" in row]
     parts = []
     if shares:
-        span = f"{min(shares):.0%} to {max(shares):.0%}" if len(shares) > 1 else f"{shares[0]:.0%}"
-        parts.append(f"{span} of the gain in {metric_label(rbp_name(summary[0]['k']))} is at equal p, unseen by CE")
+        span = spread(
+            shares, ".0%", [f"{row['family']} on {row['dataset']}" for row in summary if "within_share" in row]
+        )
+        gain = f"of the gain in {metric_label(rbp_name(summary[0]['k']))} with size"
+        parts.append(f"{gain}, {span} is at equal p of the right token, unseen by CE")
     if predictions:
-        counts = {n: sum(row["better"] == n for row in predictions) for n in ("RBP_k", "CE", "cannot tell")}
+        counts = {n: sum(row["better"] == n for row in predictions) for n in ("RBP_k", "CE", "undecided")}
         parts.append(
             f"success of whole sequences left out is predicted better by RBP_k in {counts['RBP_k']}, by CE in "
             f"{counts['CE']} of {len(predictions)} cases, undecided in {counts['cannot tell']}"
@@ -340,7 +345,7 @@ def _predictions_in_words(predictions: list[dict[str, Any]]) -> Iterator[str]:
         parts = [
             f"{row['outcome']} at k = {row['k']}, {row['left_out']} left out: error {row['error_ce']:.3f} by CE, "
             f"{row['error_rbp']:.3f} by RBP_k"
-            + (f" (p = {row['p']:.3f})" if row["better"] != "cannot tell" else " (cannot tell)")
+            + (f" (p = {row['p']:.3f})" if row["better"] != "undecided" else " (undecided)")
             for row in mine
         ]
         yield f"{dataset}, predicting the share of whole sequences: {'; '.join(parts)}."

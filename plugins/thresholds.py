@@ -28,6 +28,7 @@ from rbptrack.analysis import (
     shared_columns,
     short_number,
     size_axis,
+    spread,
     style,
 )
 from rbptrack.stats import (
@@ -169,7 +170,7 @@ def _in_words(row: dict[str, Any]) -> dict[str, Any]:
     keys = {name: row[name] for name in ("dataset", "family", "k", "N")}
     width = f"{row['decades']:.1f}" if np.isfinite(row["decades"]) else ""
     if row["what"].startswith("refused"):
-        return keys | {"S_50": f"not told: {row['what'].removeprefix('refused: ')}", "decades": width}
+        return keys | {"S_50": f"not identifiable: {row['what'].removeprefix('refused: ')}", "decades": width}
     return keys | {"S_50": _size(row), "decades": width}
 
 
@@ -182,31 +183,31 @@ def _size(row: dict[str, Any]) -> str:
 def _sentence(family: Family, rows: list[dict[str, Any]]) -> str:
     """About the smallest k: S_50 of each N, and the width."""
     if not rows:
-        return f"{family}: too few distinct runs of successes at 3 sizes: no S_50 can be told."
+        return f"{family}: too few distinct runs of successes at 3 sizes: S_50 is not identifiable."
     k = min(row["k"] for row in rows)
     parts = []
     for row in (row for row in rows if row["k"] == k):
         what = "whole answers" if row["N"] == _ANSWER else f"N = {row['N']}"
         if row["what"].startswith("refused"):
-            parts.append(f"{what} not told ({row['what'].removeprefix('refused: ')})")
+            parts.append(f"{what}: not identifiable ({row['what'].removeprefix('refused: ')})")
         else:
             parts.append(f"{what} {_size(row)}")
     widths = [row["decades"] for row in rows if row["k"] == k and np.isfinite(row["decades"])]
-    width = f" The rise from 10 to 90 % takes {min(widths):.1f} to {max(widths):.1f} decades of S." if widths else ""
+    width = f" The rise from 10% to 90% takes {spread(widths, '.1f')} decades of S." if widths else ""
     match = " (greedy exact match)" if k == 1 else ""
-    return f"{family}, k = {k}{match}: half of all windows succeed at S_50: {'; '.join(parts)}.{width}"
+    return f"{family}, k = {k}{match}: half of all windows succeed at S_50, which is {'; '.join(parts)}.{width}"
 
 
 def _headline(rows: list[dict[str, Any]]) -> str:
     told = [row for row in rows if not row["what"].startswith("refused")]
     widths = [row["decades"] for row in rows if np.isfinite(row["decades"])]
     if not widths:
-        return "no size at which half of the windows succeed can be told"
+        return "the size at which half of the windows succeed is not identifiable in any case"
     forecasts = sum(row["what"] == "forecast" for row in told)
     return (
-        f"the size at which half of the windows succeed can be told in {len(told)} of "
-        f"{counted(len(rows), 'case')}, {forecasts} of them forecasts; the rise from 10 to 90 % takes "
-        f"{min(widths):.1f} to {max(widths):.1f} decades of S"
+        f"the size at which half of the windows succeed is identifiable in {len(told)} of "
+        f"{counted(len(rows), 'case')}, {forecasts} of them by extrapolation; the rise from 10% to 90% success takes "
+        f"{spread(widths, '.1f')} decades of S"
     )
 
 

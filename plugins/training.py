@@ -124,7 +124,7 @@ class Training(Analyzer):
                 "no family has checkpoints: measure model=nano-checkpoints/* or give analyzer.training_tokens"
             )
         report.notes[:0] = self._sentences(found)
-        report.headline = report.notes[0]
+        report.headline = report.notes[0].rstrip(".")
         report.add_table("laws", map(_law_row, found), COLUMNS["laws"])
         report.add_table("optimal_size", (row for f in found for row in _optimal_rows(f)), COLUMNS["optimal_size"])
         report.add_table("points", (row for f in found for row in _point_rows(f)), COLUMNS["points"])
