@@ -22,6 +22,7 @@ from rbptrack.analysis import (
     Family,
     Report,
     Runs,
+    counted,
     gradient,
     grid_of,
     interval_columns,
@@ -333,8 +334,8 @@ def _headline(summary: list[dict[str, Any]], predictions: list[dict[str, Any]]) 
     if predictions:
         counts = {n: sum(row["better"] == n for row in predictions) for n in ("RBP_k", "CE", "undecided")}
         parts.append(
-            f"the success of whole sequences, left out of the fit, is predicted better by RBP_k in {counts['RBP_k']} and "
-            f"by CE in {counts['CE']} of {counted(len(predictions), 'case')}; {counts['undecided']} are undecided"
+            f"the success of whole sequences, left out of the fit, is predicted better by RBP_k in {counts['RBP_k']} "
+            f"and by CE in {counts['CE']} of {counted(len(predictions), 'case')}; {counts['undecided']} are undecided"
         )
     return "; ".join(parts)
 
