@@ -31,6 +31,7 @@ from rbptrack.analysis import (
     families,
     legend_of_all,
     metric_label,
+    metric_part,
     panel_per,
     rbp_name,
     read_families,
@@ -171,7 +172,7 @@ class Compare(Analyzer):
         sides = self._sides(runs, report.notes)
         pairs = list(self._pairs(sides))
         if not pairs:
-            there = ", ".join(side.family.path for side in sides) or "nothing"
+            there = ", ".join(_path(side) for side in sides) or "nothing"
             raise RbptrackError(
                 f"nothing to compare: it takes two families on one dataset, or one family on two; the store has {there}"
                 + (f" (a={self.a} b={self.b})" if (self.a, self.b) != ("*", "*") else "")
@@ -186,7 +187,8 @@ class Compare(Analyzer):
         report.add_table("models", models, COLUMNS["models"])
         means = models.groupby(["A", "B", "on", "metric"], sort=False)["difference"].mean().reset_index()
         for row in means.to_dict("records"):
-            path = f"{row['A']} - {row['B']}/{row['on']}/{row['metric'].lower()}"
+            pair = f"{metric_part(row['A'])} - {metric_part(row['B'])}"
+            path = f"{pair}/{metric_part(row['on'])}/{row['metric'].lower()}"
             report.metrics[f"difference/{path}"] = float(row["difference"])
         self._draw(report, models)
         report.notes[:0] = self._sentences(summary, laws)
@@ -218,7 +220,7 @@ class Compare(Analyzer):
             else:
                 shared = one.family.name == two.family.name
             for a, b in ((one, two), (two, one)):
-                if shared and fnmatchcase(a.family.path, self.a) and fnmatchcase(b.family.path, self.b):
+                if shared and _named(a, self.a) and _named(b, self.b):
                     yield a, b
                     break
 
@@ -429,3 +431,12 @@ def _labels(a: Side, b: Side) -> dict[str, Any]:
     if a.family.dataset == b.family.dataset:
         return {"A": a.family.name, "B": b.family.name, "on": a.family.dataset}
     return {"A": a.family.dataset, "B": b.family.dataset, "on": a.family.name}
+
+
+def _path(side: Side) -> str:
+    """What the options a and b are patterns of: `pythia/wiki`."""
+    return f"{side.family.name}/{side.family.dataset}"
+
+
+def _named(side: Side, pattern: str) -> bool:
+    return fnmatchcase(_path(side), pattern)

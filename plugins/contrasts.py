@@ -26,6 +26,7 @@ from rbptrack.analysis import (
     counted,
     legend_of_all,
     metric_label,
+    metric_part,
     panel_per,
     rbp_name,
     read_families,
@@ -142,7 +143,8 @@ class Contrasts(Analyzer):
         report.notes[:0] = self._sentences(rows)
         report.headline = report.notes[0].rstrip(".")
         for row in rows:
-            where = f"{row['a']} - {row['b']}/{row['on'].replace(', ', '/')}"
+            on = "/".join(map(metric_part, row["on"].split(", ")))
+            where = f"{metric_part(row['a'])} - {metric_part(row['b'])}/{on}"
             report.metrics[f"alpha_difference/{where}"] = float(row["difference"])
         for kind in dict.fromkeys(p.kind for p in pairs):
             mine = [(p, t) for p, t in zip(pairs, tested, strict=True) if p.kind == kind]

@@ -26,6 +26,7 @@ from rbptrack.analysis import (
     legend_of_all,
     log_axis,
     metric_label,
+    metric_part,
     rbp_name,
     read_families,
     shared_columns,
@@ -111,7 +112,7 @@ class Position(Analyzer):
             report.add_table("laws", laws, COLUMNS["laws"])
         report.add_table("curves", (r for one in found for r in _curve_rows(*one)), COLUMNS["curves"])
         for row in contrasts:
-            path = f"{row['family']}/{row['dataset']}/{row['metric'].lower()}"
+            path = "/".join(map(metric_part, (row["family"], row["dataset"], row["metric"].lower())))
             report.metrics[f"alpha_late_minus_early/{path}"] = row["difference"]
         report.notes += [self._sentence(*one, contrasts) for one in found]
         report.headline = self._headline(contrasts) or report.notes[-1].rstrip(".")

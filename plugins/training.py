@@ -25,6 +25,7 @@ from rbptrack.analysis import (
     listed,
     log_axis,
     metric_label,
+    metric_part,
     panel_per,
     parse_rbp_name,
     rbp_name,
@@ -129,7 +130,7 @@ class Training(Analyzer):
         report.add_table("optimal_size", (row for f in found for row in _optimal_rows(f)), COLUMNS["optimal_size"])
         report.add_table("points", (row for f in found for row in _point_rows(f)), COLUMNS["points"])
         for one in found:
-            where = f"{one.keys['family']}/{one.keys['dataset']}/{one.metric}"
+            where = "/".join(map(metric_part, (one.keys["family"], one.keys["dataset"], one.metric)))
             report.metrics |= {f"training_alpha/{where}": one.law.alpha, f"training_beta/{where}": one.law.beta}
             report.metrics[f"compute_optimum/{where}"] = one.law.optimal
         report.drawings = {

@@ -9,6 +9,7 @@ from importlib import import_module
 from rbptrack.commands.catalogue import COMMANDS
 from rbptrack.console import complain, hush
 from rbptrack.errors import BadInput, RbptrackError, nearest, unknown
+from rbptrack.redaction import guard
 from rbptrack.version import __version__
 
 _QUIET = ("-q", "--quiet")
@@ -28,6 +29,7 @@ def main() -> int:
     if arguments[:1] in (["analyze"], ["report"]):
         # Thousands of fits of ten points each: threads that share such products cost more than they save.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    guard()
     try:
         return _dispatch(arguments)
     except RbptrackError as error:

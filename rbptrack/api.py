@@ -24,7 +24,8 @@ from rbptrack.console import compact
 from rbptrack.errors import BadInput
 from rbptrack.reporting.discovery import discover
 from rbptrack.tracking import Connection, Reader
-from rbptrack.tracking.measurement import DEFAULT_KS, LoggableMeasurement, TemporaryFolder
+from rbptrack.tracking.local import TemporaryFolder
+from rbptrack.tracking.measurement import DEFAULT_KS, LoggableMeasurement
 from rbptrack.tracking.schema import MeasurementParams
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ def file_name(name: object) -> str:
     """
     text = str(name)
     made = re.sub(r"[^\w\-.()+, ]", "_", text).strip(". ")
-    if made != text or len(made.encode()) > _LONGEST_FILE or _RESERVED.fullmatch(made):
+    if made != text or not made or len(made.encode()) > _LONGEST_FILE or _RESERVED.fullmatch(made):
         kept = made.encode()[: _LONGEST_FILE - 20].decode(errors="ignore").strip(". ")
         made = f"{kept or 'name'}-{_hash(text)}"
     return made

@@ -7,12 +7,13 @@ the contract as tests. `rbptrack.analysis.contract` shows a whole analyzer.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from rbptrack.analysis.contract import COLUMNS, Analyzer, Drawing, Report, Runs, Table, Unreadable
+from rbptrack.analysis.contract import COLUMNS, Analyzer, Drawing, Report, Runs, Table, Unreadable, WithoutRanks
 from rbptrack.analysis.families import KEYS, Family, families, interval_columns, read_families
 from rbptrack.analysis.sizes import SizeUnit
 from rbptrack.analysis.tables import LAW_COLUMNS, interval_cells, k_ranges, law_cells, shared_columns
 from rbptrack.analysis.words import counted, listed, spread
 from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.names import metric_part
 from rbptrack.ranks import (
     CE,
     DocumentCounts,
@@ -81,6 +82,7 @@ __all__ = [
     "SizeUnit",
     "Table",
     "Unreadable",
+    "WithoutRanks",
     "colour_and_line",
     "colour_and_marker",
     "counted",
@@ -110,6 +112,7 @@ __all__ = [
     "log_axis",
     "log_grid",
     "metric_label",
+    "metric_part",
     "panel_per",
     "panels",
     "parse_rbp_name",

@@ -30,6 +30,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rbptrack.errors import MissingArtifact, RbptrackError
+from rbptrack.names import metric_part
 from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, is_rbp_column, log_grid, rbp_ks, rbp_name
 
 if TYPE_CHECKING:
@@ -284,13 +285,16 @@ class Report:
         """Add one metric per row that has a finite number there.
 
         Args:
-            name: of the metrics, with columns in braces: `beta/{family}/{dataset}/{size}`.
+            name: of the metrics, with columns in braces: `beta/{family}/{dataset}/{size}`. Characters that MLflow does
+                not take in a metric's name are written as `metric_part` does: `C++` is `C:2b:2b`.
             rows: column -> value.
             column: what the metric's value is.
 
         """
         found = [row for row in rows if np.isfinite(row.get(column, np.nan))]
-        self.metrics |= {name.format_map(row): float(row[column]) for row in found}
+        for row in found:
+            parts = {key: metric_part(value) if isinstance(value, str) else value for key, value in row.items()}
+            self.metrics[name.format_map(parts)] = float(row[column])
 
     def nothing_found(self, otherwise: str) -> RbptrackError:
         """The error to raise where nothing could be analysed: the notes say why; `otherwise` where there are none."""

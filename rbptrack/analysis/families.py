@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from rbptrack.analysis.contract import Runs, Unreadable, WithoutRanks
+from rbptrack.names import metric_part
 from rbptrack.ranks import rbp_ks
 
 T = TypeVar("T")
@@ -75,7 +76,7 @@ class Family:
     @property
     def path(self) -> str:
         """What stands between the quantity and the metric in the name of a report's metric: `pythia/wiki`."""
-        return f"{self.name}/{self.dataset}"
+        return f"{metric_part(self.name)}/{metric_part(self.dataset)}"
 
     @property
     def s(self) -> npt.NDArray[Any]:

@@ -92,7 +92,10 @@ def _run(config: AnalyzeConfig) -> None:
     with tempfile.TemporaryDirectory() as folder:
         section, run_id = analyze(writer, runs, analyzer, folder=Path(folder), sweep=sweep)
     show(section)
-    say(f"report   {reader.artifact_uri(run_id)}/report.html")
+    if run_id:
+        say(f"report   {reader.artifact_uri(run_id)}/report.html")
+    else:
+        say(f"not logged: the tracking store {connection.shown} cannot be written")
 
 
 main = HydraCommand(_read, _analyze, show_help)

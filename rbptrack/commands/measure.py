@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rbptrack.commands.runner import HydraCommand, load_plugins
 from rbptrack.commands.usage import STORE_OPTIONS, Help, entries, write
-from rbptrack.config.compose import Composer, Request, measuring, sweep_of
+from rbptrack.config.compose import Composer, Request, measuring
 from rbptrack.config.patterns import families, size_key, some
 from rbptrack.reporting.runner import choose
 from rbptrack.sweep import preflight
@@ -56,8 +56,7 @@ def show_help(arguments: Sequence[str]) -> None:
 
 
 def _measure(request: Request) -> int:
-    request = without_secrets(request)
-    settings, cells = sweep_of(request)
+    request, settings, cells = without_secrets(request)
     plugins = load_plugins(settings.plugins.get("path", []))
     typed = any(o.startswith(("k=", "k.values=")) for o in request.overrides)
     ks = sorted({k for cell in cells for k in cell.k.values}) if typed else []

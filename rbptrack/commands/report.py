@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
 from rbptrack.analysis import counted
@@ -15,6 +16,7 @@ from rbptrack.config.paths import plugin_folders
 from rbptrack.config.schema import FILTERS, ReportConfig
 from rbptrack.console import say, short_path
 from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.redaction import redact
 from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import Findings, analyze_all, choose
 from rbptrack.tracking import Connection, Reader, Writer
@@ -50,16 +52,25 @@ def _report(request: Request) -> int:
     if out and (out.is_dir() or not out.absolute().parent.is_dir()):
         raise BadInput(f"out={config.out}: give a file in a folder that exists, such as out=report.html")
     connection = Connection(config.tracking)
+    if connection.read_only and out is None:
+        out = _free_name(Path("rbptrack-report.html"))
+        say(f"the tracking store {connection.shown} cannot be written: the report goes into {out}")
     reader, writer = Reader(connection), Writer(connection)
     runs = reader.runs(config.filter)
     sweep = config.filter.sweep[0] if len(config.filter.sweep) == 1 else ""
     say(f"{counted(len(runs), 'measurement')}, {counted(len(analyzers), 'analyzer')}")
-    command = " ".join(["python -m rbptrack report", *request.overrides])
+    command = redact(" ".join(["python -m rbptrack report", *request.overrides]))
     found, page, run_id = _write(reader, writer, runs, analyzers, sweep=sweep, command=command)
     if out:
         out.write_text(page, encoding="utf-8")
     say(f"report   {out or f'{short_path(reader.artifact_uri(run_id))}/report.html'}")
     return 1 if found.failed else 0
+
+
+def _free_name(wanted: Path) -> Path:
+    """The name, or the next one with a number that no file has."""
+    names = (wanted.with_stem(f"{wanted.stem}-{i}") for i in count(2))
+    return wanted if not wanted.exists() else next(name for name in names if not name.exists())
 
 
 def _write(
@@ -77,6 +88,8 @@ def _write(
         run_page = reader.connection.run_page
         page = render(scope, runs, found.sections, facts=facts, silent=found.silent, run_page=run_page)
         (folder / "report.html").write_text(page, encoding="utf-8")
+        if writer.connection.read_only:
+            return found, page, ""
         run_id = of_sweep or writer.begin(f"report / {scope}", report_tags(sweep))
         try:
             writer.log_folder(run_id, folder)

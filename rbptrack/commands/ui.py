@@ -65,7 +65,10 @@ def _ui(config: UiConfig) -> int:
     if not remote:
         say("starting MLflow ...")
     connection.open()
-    repair_and_deliver(config.tracking, tell=say)
+    if connection.read_only:
+        say(f"the tracking store {connection.shown} cannot be written: changes in this copy are lost")
+    else:
+        repair_and_deliver(config.tracking, tell=say)
     view = Writer(connection).save_view(_shown(connection, wanted)) if knows_view(_mlflow_version(remote)) else ""
     address = link(connection.experiment_id, view, wanted)
     if remote:
@@ -110,12 +113,12 @@ def link(experiment: str, view: str, wanted: str) -> str:
 
 def _serve(connection: Connection, host: str, port: int, address: str) -> int:
     server = f"http://{host}:{port}"
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", connection.uri, "--host", host]
-    command += ["--port", str(port), "--workers", "1"]
+    command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
     # Without MLflow's seven workers for jobs that nothing here asks for: they take a third of a core while idle.
     environment = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"} | os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true"}
+    environment["MLFLOW_BACKEND_STORE_URI"] = connection.uri  # every user of the machine sees a command's words
     # MLflow's log is long and of no interest until it fails: it is read from a file then.
-    log = connection.database.with_name("ui.log") if connection.database else None
+    log = connection.tables.with_name("ui.log") if connection.tables else None
     with log.open("w") if log else open(os.devnull, "w") as out:  # noqa: PTH123
         process = subprocess.Popen(  # noqa: S603
             command, stdout=out, stderr=subprocess.STDOUT, env=environment, start_new_session=True

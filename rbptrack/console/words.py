@@ -10,9 +10,12 @@ from textwrap import wrap
 
 from rich.console import Console
 
+from rbptrack.redaction import redact
+
 WIDTH = 100
 """Columns of the longest sentence, and of all of them where there is no terminal."""
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _QUIET = "RBPTRACK_QUIET"  # in the environment, because launchers start other processes
 
 
@@ -53,7 +56,7 @@ def console(*, stderr: bool = False) -> Console:
 def say(text: str) -> None:
     """Print lines on standard output; a line that is wider than the terminal is wrapped between words."""
     if not quiet():
-        console().print(_fitted(text, columns()), markup=False, emoji=False, soft_wrap=True)
+        console().print(_fitted(printable(text), columns()), markup=False, emoji=False, soft_wrap=True)
 
 
 def say_wrapped(text: str, *, lines: int | None = None) -> None:
@@ -64,8 +67,13 @@ def say_wrapped(text: str, *, lines: int | None = None) -> None:
 
 def complain(text: str) -> None:
     """Print an error on standard error."""
-    shown = _fitted(f"error: {text}", columns(stderr=True))
+    shown = _fitted(f"error: {printable(text)}", columns(stderr=True))
     console(stderr=True).print(shown, markup=False, emoji=False, soft_wrap=True, style="red")
+
+
+def printable(text: str) -> str:
+    """The text without secrets, and with control characters, which would command the terminal, as `?`."""
+    return _CONTROL.sub("?", redact(text))
 
 
 def _fitted(text: str, width: int | None) -> str:

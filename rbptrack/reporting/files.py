@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from rbptrack.analysis.contract import Report
 from rbptrack.analysis.figures import draw
+from rbptrack.names import file_name
 
 
 class ReportFiles:
@@ -31,9 +32,9 @@ class ReportFiles:
         for sub in ("tables", "figures"):
             (folder / sub).mkdir(parents=True, exist_ok=True)
         for name, table in report.tables.items():
-            table.frame.to_csv(folder / "tables" / f"{name}.csv", index=False)
+            table.frame.to_csv(folder / "tables" / f"{file_name(name)}.csv", index=False)
         self._figures = {name: drawing.figure for name, drawing in report.drawings.items()}
-        self._paths = {name: folder / "figures" / name for name in self._figures}
+        self._paths = {name: folder / "figures" / file_name(name) for name in self._figures}
         self._sent: dict[str, Future[None]] = {}
         for name, figure in self._figures.items():
             sent = drawer.send(figure, self._paths[name]) if drawer else None

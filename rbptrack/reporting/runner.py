@@ -17,6 +17,8 @@ from rbptrack.analysis import counted
 from rbptrack.analysis.contract import Analyzer, Report, Runs, question
 from rbptrack.console import complain, say_wrapped
 from rbptrack.errors import RbptrackError
+from rbptrack.names import metric_name
+from rbptrack.redaction import redact
 from rbptrack.reporting.discovery import Plugins
 from rbptrack.reporting.files import DrawingProcess, ReportFiles
 from rbptrack.reporting.page import InlineFigure, Section, render
@@ -82,7 +84,10 @@ def _place(name: str) -> tuple[int, str]:
 
 
 def analyze(writer: Writer, runs: Runs, analyzer: Analyzer, *, folder: Path, sweep: str = "") -> tuple[Section, str]:
-    """Run one analyzer, write its files under a folder, and log them as a run of its own, whose id is returned.
+    """Run one analyzer, write its files under a folder, and log them as a run of its own.
+
+    Returns:
+        The section of the page, and the run's id; empty where the store cannot be written.
 
     Raises:
         RbptrackError: what the analyzer says of its input; anything else it raises is its own bug and passes through.
@@ -101,7 +106,7 @@ def analyze_all(
     def finish(*, only_ready: bool) -> None:
         while waiting and (not only_ready or waiting[0].files.ready()):
             pending = waiting.pop(0)
-            with _caught(found, pending.analyzer):
+            with _caught(found, pending.analyzer, logging=True):
                 found.sections.append(_log(writer, runs, pending, sweep)[0])
 
     with DrawingProcess() as drawer:
@@ -138,13 +143,14 @@ def _log(writer: Writer, runs: Runs, pending: _PendingReport, sweep: str) -> tup
     drawn = {name: InlineFigure(svg, report.drawings[name].caption) for name, svg in pending.files.svgs().items()}
     report.drawings.clear()  # megabytes each, and drawn by now
     scope = f"sweep {sweep}" if sweep else counted(len(runs), "measurement")
+    section = Section(analyzer.name, question(type(analyzer)), options_text(analyzer), report, drawn)
+    if writer.connection.read_only:
+        return section, ""
     tags = analysis_tags(analyzer.name, sweep, list(runs.frame["run_id"]))
     run_id = writer.begin(f"{analyzer.name} / {sweep or scope}", tags)
     try:
         writer.log(run_id, params={f.name: getattr(analyzer, f.name) for f in fields(analyzer)})
-        writer.log(run_id, metrics=report.metrics)
-        options = options_text(analyzer)
-        section = Section(analyzer.name, question(type(analyzer)), options, report, drawn)
+        writer.log(run_id, metrics={metric_name(name): value for name, value in report.metrics.items()})
         facts, run_page = [("store", writer.connection.shown)], writer.connection.run_page
         page = render(f"{analyzer.name}, {scope}", runs, [section], facts=facts, run_page=run_page)
         (pending.folder / "report.html").write_text(page, encoding="utf-8")
@@ -157,17 +163,22 @@ def _log(writer: Writer, runs: Runs, pending: _PendingReport, sweep: str) -> tup
 
 
 @contextmanager
-def _caught(found: Findings, analyzer: Analyzer) -> Iterator[None]:
-    """Keep and print why an analyzer came to nothing."""
+def _caught(found: Findings, analyzer: Analyzer, *, logging: bool = False) -> Iterator[None]:
+    """Keep and print why an analyzer came to nothing; what it found and the store did not take is a failure."""
     try:
         yield
     except RbptrackError as error:
-        reason = " ".join(str(error).split())
+        reason = redact(" ".join(str(error).split()))
+        if logging:
+            found.failed += 1
+            found.silent.append((analyzer.name, f"could not be logged: {reason}"))
+            complain(f"analyzer {analyzer.name} could not be logged: {reason}")
+            return
         found.silent.append((analyzer.name, reason))
         say_wrapped(f"{analyzer.name}: {reason}", lines=2)
     except Exception as error:  # a plugin's bug must not cost the sweep its report
         found.failed += 1
-        found.silent.append((analyzer.name, f"failed: {type(error).__name__}: {error}"))
+        found.silent.append((analyzer.name, redact(f"failed: {type(error).__name__}: {error}")))
         complain(f"analyzer {analyzer.name} failed: {type(error).__name__}: {error}")
         if os.environ.get("HYDRA_FULL_ERROR"):
             traceback.print_exception(error)

@@ -11,6 +11,7 @@ from pathlib import Path
 from rbptrack.analysis.contract import Analyzer
 from rbptrack.config.schema import FilterConfig, SweepConfig
 from rbptrack.console import say, short_path
+from rbptrack.redaction import redact
 from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import Findings, analyze_all
 from rbptrack.sweep.outcome import Outcome, cells_frame
@@ -41,7 +42,7 @@ def analyze_sweep(
         How many analyzers failed.
 
     """
-    command = shlex.join(["python", "-m", "rbptrack", "-m", *overrides])
+    command = redact(shlex.join(["python", "-m", "rbptrack", "-m", *overrides]))
     connection = Connection(settings.tracking)
     reader, writer = Reader(connection), Writer(connection)
     run_ids = [o.run_id for o in outcomes if o.run_id and o.status in ("measured", "skipped")]

@@ -23,12 +23,13 @@ from omegaconf import DictConfig
 from rbptrack.analysis import counted
 from rbptrack.analysis.contract import Analyzer
 from rbptrack.config.check import typed
-from rbptrack.config.compose import Request
+from rbptrack.config.compose import Request, sweep_of
 from rbptrack.config.paths import home
-from rbptrack.config.schema import Config, SweepConfig, TrackingConfig, Where
+from rbptrack.config.schema import Config, SweepConfig, TrackingConfig, Where, flat
 from rbptrack.console import complain, say, short_path
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.measurement import Shard
+from rbptrack.redaction import holds_secret, redact
 from rbptrack.sweep import cell, jobs, launchers
 from rbptrack.sweep.analyses import analyze_sweep
 from rbptrack.sweep.delivery import Delivery
@@ -215,20 +216,33 @@ def _terminate(number: int, frame: object) -> NoReturn:
     raise SystemExit(_TERMINATED)  # unwinds, so that the run in progress is closed as KILLED
 
 
-def without_secrets(request: Request) -> Request:
-    """The request as Hydra may save it: a tracking URI with a password moves into the environment."""
-    secret = [override for override in request.overrides if _password(override)]
-    for override in secret:
-        os.environ["MLFLOW_TRACKING_URI"] = _password(override)
-    overrides, typed = ([word for word in words if word not in secret] for words in (request.overrides, request.typed))
-    return replace(request, overrides=overrides, typed=typed)
+def without_secrets(request: Request) -> tuple[Request, SweepConfig, list[Config]]:
+    """The request as Hydra may save it, and what it asks for: a URI with a password moves into the environment.
 
+    Hydra writes what it composes into files, wherever it came from: the command line or a file of the user's.
 
-def _password(override: str) -> str:
-    """The tracking URI that an override gives, if it holds a password."""
-    key, _, value = override.partition("=")
-    uri = value.strip("'\"")
-    return uri if key == "tracking.uri" and without_password(uri) != uri else ""
+    Raises:
+        BadInput: another value holds a secret.
+
+    """
+    settings, cells = sweep_of(request)
+    uri = settings.tracking.uri
+    if without_password(uri) != uri:
+        os.environ["MLFLOW_TRACKING_URI"] = uri
+        overrides, typed = (
+            [word for word in words if word.partition("=")[0].lstrip("+") != "tracking.uri"]
+            for words in (request.overrides, request.typed)
+        )
+        request = replace(request, overrides=[*overrides, "tracking.uri=''"], typed=typed)
+        settings, cells = sweep_of(request)
+    values = {key: value for cell in cells for key, value in flat(cell).items()}
+    words = [f"{key}={value}" for key, value in values.items()]
+    if secret := next((word for word in [*words, *request.overrides, *request.typed] if holds_secret(word)), ""):
+        raise BadInput(
+            f"{redact(secret)} holds a secret, which would be written into files: leave it in the environment, "
+            "where the libraries find it"
+        )
+    return request, settings, cells
 
 
 def job(composed: DictConfig) -> None:

@@ -16,6 +16,7 @@ from rbptrack.config.schema import Config
 from rbptrack.console import compact, complain, say, table
 from rbptrack.measurement import Shard
 from rbptrack.ranks import rbp_name, se_name
+from rbptrack.redaction import redact
 from rbptrack.tracking.schema import Metric
 
 OUTCOME = "outcome.json"
@@ -54,6 +55,7 @@ class Outcome:
 
     def write(self, folder: Path) -> None:
         """Write outcome.json into the job's folder."""
+        self.message, self.waits = redact(self.message), redact(self.waits)
         unfinished = folder / f"{OUTCOME}.{os.getpid()}.tmp"  # two shards may find the same cell measured before
         unfinished.write_text(json.dumps(asdict(self)), encoding="utf-8")
         unfinished.replace(folder / OUTCOME)

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from filelock import FileLock
 from mlflow import MlflowClient
@@ -18,7 +19,9 @@ from mlflow.exceptions import MlflowException
 from rbptrack.config.paths import home
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import BadInput, StoreAway
+from rbptrack.names import file_name
 from rbptrack.tracking import faults, local
+from rbptrack.tracking.local import TemporaryFolder
 from rbptrack.tracking.uri import DATABASES, is_server, resolve_uri, scheme, without_password
 
 os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # else two lines for each run of a server
@@ -42,6 +45,7 @@ class Connection:
         shown: the address without a password, for people and logs.
         experiment: the experiment's name.
         database: the SQLite file of a local store; None for any other.
+        tables: the SQLite file that is read: the database, or its copy where the store cannot be written.
 
     Raises:
         BadInput: the config does not give the address of a tracking store.
@@ -55,6 +59,7 @@ class Connection:
         self.shown = without_password(self.uri)
         self.experiment = config.experiment
         self.database = local.database_of(self.uri)
+        self.tables = self.database
         self._artifacts, self._create_missing = config.artifacts, create
         self._client: MlflowClient | None = None
         self._experiment_id = ""
@@ -64,6 +69,11 @@ class Connection:
     def exists(self) -> bool:
         """False for a local database that has not been made yet; True for every other store, reachable or not."""
         return self.database is None or self.database.exists()
+
+    @property
+    def read_only(self) -> bool:
+        """Whether this is a local store that is there and cannot be written: it is read through a copy."""
+        return self.database is not None and self.exists and not local.writable(self.database)
 
     @property
     def experiment_id(self) -> str:
@@ -103,13 +113,24 @@ class Connection:
         if self._client is None:
             if self.database is None:
                 self._client = self._connect()
+            elif self.read_only:
+                self._read_copy(self.database)
+                self._client = self._connect()
             else:
+                local.check_writable(self.database)
                 with self.explained():
                     self.database.parent.mkdir(parents=True, exist_ok=True)
                 # Several processes that make the database at once break it, sometimes for good.
                 with FileLock(self.database.with_name(self.database.name + ".lock")):
                     self._client = self._connect()
         return self._client
+
+    def _read_copy(self, database: Path) -> None:
+        """Read a copy of the database: SQLite and MLflow both write beside or into one that they only read."""
+        self._copy = TemporaryFolder()
+        with self.explained():
+            self.tables = local.copied(database, self._copy.path)
+        self.uri, self._create_missing = f"sqlite:///{self.tables}", False
 
     @contextmanager
     def explained(self) -> Iterator[None]:
@@ -156,11 +177,11 @@ class Connection:
             )
         location = None
         if self._artifacts:
-            location = f"{self._artifacts.rstrip('/')}/{self.experiment}"
+            location = f"{self._artifacts.rstrip('/')}/{file_name(self.experiment)}"
         elif self.database is not None:
-            location = (self.database.parent / "artifacts" / self.experiment).as_uri()
+            location = local.artifact_folder(self.database, self.experiment).as_uri()
         elif not is_server(self.uri):
-            location = (home() / "artifacts" / self.experiment).as_uri()
+            location = (home() / "artifacts" / file_name(self.experiment)).as_uri()
         try:
             made = client.create_experiment(self.experiment, artifact_location=location, tags=_TRAINING)
             return client.get_experiment(made)

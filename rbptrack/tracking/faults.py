@@ -13,6 +13,7 @@ from urllib.parse import quote
 from mlflow.exceptions import MlflowException
 
 from rbptrack.errors import BadInput, RbptrackError, StoreAway
+from rbptrack.redaction import redact
 from rbptrack.tracking.uri import is_server, passwords, without_password
 
 _NO_ANSWER = re.compile(
@@ -76,4 +77,4 @@ def _without_secrets(text: str, uri: str) -> str:
     secrets = passwords(uri) | {os.environ.get("MLFLOW_TRACKING_PASSWORD", "")} - {""}
     for secret in secrets | {quote(secret) for secret in secrets}:
         text = text.replace(secret, "***")
-    return text
+    return redact(text)

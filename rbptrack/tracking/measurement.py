@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import tempfile
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,20 +15,13 @@ from rbptrack.measurement import Measurement
 from rbptrack.ranks import DocumentCounts
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.local import TemporaryFolder
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import Record, add_artifacts, k_metrics
 from rbptrack.tracking.schema import HEADLINE_KS, MeasurementParams, MeasurementTags, software_versions
 from rbptrack.tracking.writer import Writer
 
 DEFAULT_KS = (1, 3, 10, 30, 100)
-
-
-class TemporaryFolder:
-    """A temporary folder that is removed when nothing refers to it any more."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="rbptrack-"))
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 @dataclass(frozen=True, kw_only=True)

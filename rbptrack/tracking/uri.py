@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from rbptrack.config.paths import home
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import BadInput
+from rbptrack.redaction import remember
 
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 _SERVERS = ("http", "https")
@@ -48,6 +49,7 @@ def resolve_uri(config: TrackingConfig) -> str:
             f"tracking.uri={without_password(uri)}: {scheme(uri)}:// is no kind of tracking store. "
             "Kinds: sqlite:////path/mlflow.db, postgresql://user@host/database, http(s)://server"
         )
+    remember(passwords(uri))
     parts = urlsplit(uri)
     if is_server(uri) and parts.username:
         os.environ["MLFLOW_TRACKING_USERNAME"] = unquote(parts.username)

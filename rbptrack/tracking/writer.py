@@ -41,6 +41,8 @@ class Writer:
 
     def begin(self, name: str, tags: Mapping[str, str], *, started: float | None = None) -> str:
         """Create a run and return its id; it stays RUNNING until `end`."""
+        if self.connection.read_only:
+            self.connection.check_writable()  # raises: the copy that is read is not the store
         client = self.connection.open()
         with self.connection.explained():
             run = client.create_run(
