@@ -1,0 +1,109 @@
+"""Names that people give, in metrics' names and in paths; secrets, in all that is shown."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mlflow.utils.validation import _validate_metric_name
+
+from rbptrack.console import complain, say
+from rbptrack.names import file_name, metric_name, metric_part
+from rbptrack.redaction import guard, redact
+
+STRANGE = [
+    "nano (v2)",
+    "C++",
+    "a,b",
+    "a/b",
+    "{x}",
+    "..",
+    ".",
+    "",
+    " ",
+    "../../etc",
+    "/etc",
+    "a\x00b",
+    "x" * 300,
+    "a:b",
+    "é",
+]
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_mlflow_takes_the_name(name: str) -> None:
+    _validate_metric_name(f"alpha/{metric_part(name)}/{metric_part(name)}/rbp_10")
+    _validate_metric_name(metric_name(f"alpha/{name}/wiki/ce"))
+
+
+def test_ordinary_names_stay_as_they_are() -> None:
+    for name in ("pythia", "nano-6k", "pythia bfloat16", "qwen2.5", "step_1"):
+        assert (metric_part(name), file_name(name)) == (name, name)
+    assert (metric_part("C++"), metric_part("nano (v2)")) == ("C:2b:2b", "nano :28v2:29")
+
+
+@given(st.text(), st.text())
+def test_different_names_stay_different(one: str, two: str) -> None:
+    if one != two:
+        assert metric_part(one) != metric_part(two)
+        assert file_name(one) != file_name(two)
+
+
+@given(st.text())
+def test_a_file_name_is_one_part_of_a_path(name: str) -> None:
+    made = file_name(name)
+    path = Path("/folder", made)
+    assert path.parent == Path("/folder")
+    assert path.name == made
+    assert ".." not in path.parts
+    assert 0 < len(made.encode()) <= 140
+    assert made.isprintable()
+
+
+def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    planted = {
+        "HF_TOKEN": "hf_planted1",
+        "AWS_SECRET_ACCESS_KEY": "aws/planted+2",
+        "AWS_ACCESS_KEY_ID": "AKIAPLANTED3",
+        "AWS_SESSION_TOKEN": "planted4==",
+        "MLFLOW_TRACKING_TOKEN": "planted5-token",
+        "MLFLOW_TRACKING_PASSWORD": "planted6 pass",
+        "MLFLOW_TRACKING_USERNAME": "planted7user",
+        "MLFLOW_TRACKING_URI": "postgresql://me:planted8@host/db",
+        "PGPASSWORD": "planted9",
+    }
+    for name, value in planted.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+    text = " ".join(planted.values()) + " aws%2Fplanted%2B2 planted6%20pass ?password=planted10 http://u:planted11@h/x"
+    say(text)
+    complain(text)
+    shown = capsys.readouterr()
+    assert "planted" not in (shown.out + shown.err).lower()
+    assert "me:***@host/db" in shown.out
+    assert redact("http://host:5000/a@b is false") == "http://host:5000/a@b is false"
+
+
+def test_the_terminal_takes_no_commands_from_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    complain("run \x1b[2Jx\u202ey [bold]z[/bold]")
+    assert capsys.readouterr().err == "error: run ?[2Jx?y [bold]z[/bold]\n"
+
+
+def test_logs_and_tracebacks_hold_no_secret(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_planted1")
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    before = logging.getLogRecordFactory()
+    try:
+        guard()
+        try:
+            raise ValueError("no: hf_planted1")
+        except ValueError:
+            logging.getLogger("x").exception("failed %s", "hf_planted1")
+    finally:
+        logging.setLogRecordFactory(before)
+    assert "planted" not in caplog.text
+    assert "failed ***" in caplog.text
