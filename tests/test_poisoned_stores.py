@@ -183,10 +183,10 @@ except Exception as error: print(type(error).__name__, error)
         for path in [store, *store.rglob("*")]:
             path.chmod(0o755)
         holder.close()
-    assert "not logged: the tracking store sqlite:///" in done.stdout, done.stderr
-    assert done.stdout.count("0 0") == 2, done.stdout + done.stderr
-    assert "BadInput the tracking store" in done.stdout
+    said = " ".join(done.stdout.split())
+    assert "not logged: the tracking store sqlite:///" in said, done.stderr
+    assert said.count("0 0") == 2, done.stdout + done.stderr
+    assert "BadInput the tracking store" in said
     assert sorted(p.name for p in work.iterdir()) == ["b.zip", "rbptrack-report.html"]
-    assert {p: p.stat().st_mtime_ns for p in store.rglob("*") if p.suffix not in (".db-wal", ".db-shm")}.items() <= {
-        **before
-    }.items()
+    after = {p: p.stat().st_mtime_ns for p in store.rglob("*")}
+    assert all(before[path] == time for path, time in after.items() if path.is_file() and "-" not in path.name)

@@ -47,7 +47,8 @@ def _texts(frame: pd.DataFrame) -> str:
     parts = []
     for dataset, rows in frame.groupby("dataset", sort=True):
         tokens, documents = rows["num_tokens"].dropna(), rows["num_documents"].dropna()
-        text = f"up to {tokens.max():,}" if tokens.min() < tokens.max() else f"{tokens.max():,}" if len(tokens) else ""
+        largest = f"{tokens.max():,}" if len(tokens) else ""  # imports may lack it
+        text = f"up to {largest}" if tokens.nunique() > 1 else largest
         of = f" of {counted(int(documents.max()), 'document')}" if len(documents) else ""
         parts.append(f"{dataset} ({text} scored tokens{of})" if text else str(dataset))
     if len(parts) <= _FEW:
