@@ -60,7 +60,8 @@ def _measure(request: Request) -> int:
     plugins = load_plugins(settings.plugins.get("path", []))
     typed = any(o.startswith(("k=", "k.values=")) for o in request.overrides)
     ks = sorted({k for cell in cells for k in cell.k.values}) if typed else []
-    analyzers = choose(plugins, settings.analyzers, ks=ks) if request.multirun else []
+    analyzers = choose(plugins, settings.analyzers, ks=ks)  # a wrong name is said also where none will run
+    analyzers = analyzers if request.multirun else []
     preflight.check(settings, cells, process_resolver(), ks_were_typed=typed)
     return Sweep(request, settings, cells, analyzers, ks or HEADLINE_KS).run()
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import unquote
 
 import hydra
 from hydra import compose, initialize_config_dir
@@ -24,6 +25,7 @@ from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
+from yaml import MarkedYAMLError
 
 from rbptrack.config import checkpoints, ladders, schema
 from rbptrack.config.check import typed, wrong_value
@@ -110,6 +112,24 @@ class Composer:
                 if (of := re.match("Error merging override (.*)", str(error))) and error.__cause__ is not None:
                     raise wrong_value(of[1], error.__cause__) from error
                 raise BadInput(_short(error)) from error
+            except MarkedYAMLError as error:
+                mark = error.problem_mark or error.context_mark
+                where = f"{mark.name}, line {mark.line + 1}, column {mark.column + 1}" if mark else "a config file"
+                raise BadInput(f"{where}: is not YAML: {error.problem or error.context}") from error
+            except UnicodeDecodeError as error:
+                raise BadInput(f"{self._undecodable()} is not UTF-8 text: save it as UTF-8") from error
+            except ValueError as error:
+                raise BadInput(_short(error)) from error
+
+    def _undecodable(self) -> str:
+        """The first config file of the user's that is not UTF-8; Hydra does not say which it was."""
+        folders = [part for path in self._path for part in re.findall(r"file://([^\],'\"]+)", path)]
+        for path in (p for folder in folders for p in sorted(Path(unquote(folder)).rglob("*.yaml"))):
+            try:
+                path.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                return str(path)
+        return "a config file"
 
     def compose_typed(self, overrides: Sequence[str]) -> Any:
         """One config as its dataclass."""
@@ -226,6 +246,8 @@ def _check_keys(
     for override in overrides:
         key, equals, value = override.partition("=")
         key = key.lstrip("+~").strip()
+        if equals and not key:
+            raise BadInput(f"{override}: expected key=value; the key is missing")
         if not equals and not override.startswith("~"):
             raise _no_value(override, composer, groups, known)
         if key.startswith(("hydra.", "hydra/")) or "@" in key or "/" in key:
