@@ -20,7 +20,14 @@ BUILTIN = [
     for name, cls in FOUND.analyzers.items()
     if FOUND.origin[name].startswith(str(builtin_folder())) and name not in CHECKPOINTS
 ]
-LAWS = {"contrasts", "noise_floor", "power_law", "surface", "thresholds"}  # nothing to say of fewer than 3 sizes
+LAWS = {
+    "contrasts",
+    "noise_floor",
+    "power_law",
+    "surface",
+    "thresholds",
+    "tokens",
+}  # nothing to say of fewer than 3 sizes
 NEEDS_MORE = {"reproduction", "compare"}  # a published family; two families
 
 

@@ -14,12 +14,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from tokenizers import Tokenizer
+from tokenizers.decoders import Metaspace
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
 
 from rbptrack.config.schema import DatasetConfig, Sampling
 from rbptrack.corpus.documents import Document, load_documents
+from rbptrack.corpus.tokens import token_texts
 from rbptrack.errors import BadInput
 from rbptrack.sources import cache
 from rbptrack.sources.pin import of_dataset
+from tests.conftest import EMBEDDED
 
 # `datasets` leaves a CSV file open whose first row was asked for
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -226,3 +232,18 @@ def test_a_document_that_memory_cannot_hold_is_refused(monkeypatch: pytest.Monke
         list(tokens._batches([Document("short", ("x",)), book]))
     many = [Document(str(i), ("x" * 300_000,)) for i in range(10)]
     assert [len(batch) for batch in tokens._batches(many)] == [3, 3, 3, 1]
+
+
+def test_the_text_of_a_token_keeps_its_space() -> None:
+    """In vocabularies of bytes, and of SentencePiece, where decoding one id loses the space before a word."""
+    byte_level = PreTrainedTokenizerFast(tokenizer_file=str(EMBEDDED / "models/15k/tokenizer.json"))
+    ids = byte_level("def f(x): return the")["input_ids"]
+    assert "".join(token_texts(byte_level, ids)) == "def f(x): return the"
+    pieces = Tokenizer(WordLevel({"▁the": 0, "the": 1, "<0x0A>": 2, "<0xC3>": 3}, unk_token="the"))
+    pieces.decoder = Metaspace()
+    assert token_texts(PreTrainedTokenizerFast(tokenizer_object=pieces), [0, 1, 2, 3]) == [
+        " the",
+        "the",
+        "\n",
+        "\ufffd",
+    ]

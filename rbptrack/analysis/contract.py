@@ -124,9 +124,13 @@ class Runs:
         """Exact counts by rank of one run; loaded on demand and kept. Raises Unreadable."""
         return self._readable(self._histogram, run_id)
 
+    def vocabulary(self, run_id: str) -> Mapping[int, str]:
+        """The text of every token of a run's corpus, by id; empty where texts were not kept."""
+        return self._token_texts(run_id)
+
     def token_texts(self, run_id: str, tokens: Iterable[int]) -> list[str]:
         """The texts of tokens of one run, quoted, so that spaces show: `" the"`; `id 262` where it is not known."""
-        known = self._token_texts(run_id)
+        known = self.vocabulary(run_id)
         return [json.dumps(known[t], ensure_ascii=False) if t in known else f"id {t}" for t in map(int, tokens)]
 
     def ranks(self, run_id: str) -> RankTable:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from rbptrack.config.schema import DatasetConfig, SequenceRule
 from rbptrack.corpus.documents import Document
-from rbptrack.corpus.tokens import Tokens, load_tokens, tokenise
+from rbptrack.corpus.tokens import Tokens, load_tokens, token_texts, tokenise
 from rbptrack.errors import BadInput
 from rbptrack.sources.pin import Source
 
@@ -102,7 +102,7 @@ class Corpus:
     def token_texts(self, tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
         """The text of every token that occurs, by id."""
         ids = np.unique(self.token).tolist()
-        return dict(zip(ids, tokenizer.batch_decode([[i] for i in ids]), strict=True))
+        return dict(zip(ids, token_texts(tokenizer, ids), strict=True))
 
     def parts(self, tokens: int) -> list[tuple[int, int]]:
         """Ranges (low, high) of consecutive sequences low..high-1, each of about `tokens` tokens, in order."""

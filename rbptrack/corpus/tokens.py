@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ IntArray = npt.NDArray[Any]
 _FORMAT = 1  # raised when `tokenise` makes something else of the same texts: what was cached before is then not read
 _BATCH_DOCUMENTS = 64  # the tokenizers' own threads share them
 _BATCH_CHARACTERS = 1_000_000  # at which a batch ends, because of the memory that it takes
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a token that is one byte
 _BYTES_PER_CHARACTER = 250  # of memory while a text is tokenised: 180 to 250 were measured
 
 
@@ -99,6 +101,29 @@ def tokenise(documents: Sequence[Document], tokenizer: PreTrainedTokenizerBase, 
         document_ids=tuple(d.id for d in documents),
         texts_hash=texts_hash(documents),
     )
+
+
+def token_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
+    """The text of each id, with the space before a word, which decoding ids one by one loses in many vocabularies.
+
+    Bytes that are no character by themselves are U+FFFD.
+    """
+    pieces = [str(piece) for piece in tokenizer.convert_ids_to_tokens(list(ids))]
+    if "ByteLevel" in repr(tokenizer.backend_tokenizer.decoder):
+        values = _byte_values()
+        return [_of_bytes(bytes(values[c] for c in p)) if all(c in values for c in p) else p for p in pieces]
+    return [_of_bytes(bytes([int(m[1], 16)])) if (m := _BYTE.fullmatch(p)) else p.replace("▁", " ") for p in pieces]
+
+
+def _of_bytes(content: bytes) -> str:
+    return content.decode("utf-8", errors="replace")
+
+
+def _byte_values() -> dict[str, int]:
+    """The byte that each character of a byte-level vocabulary stands for: printable ones for themselves."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    others = [b for b in range(256) if b not in printable]
+    return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
 
 
 def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:

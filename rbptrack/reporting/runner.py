@@ -37,6 +37,7 @@ ORDER = (
     "noise_floor",
     "position",
     "rank_and_ce",
+    "tokens",
     "reproduction",
     "compare",
 )

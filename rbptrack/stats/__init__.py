@@ -115,6 +115,15 @@ if TYPE_CHECKING:
     )
     from rbptrack.stats.surface import SCATTERS, Limit, Surface, fit_surface
     from rbptrack.stats.thresholds import RunSuccess, Threshold, threshold, width_in_decades
+    from rbptrack.stats.token_classes import (
+        KINDS,
+        ClassCounts,
+        class_weights,
+        frequency_bins,
+        kind_of,
+        mix_and_within,
+        starts_word,
+    )
     from rbptrack.stats.training_law import TrainingLaw, fit_training_law
 
 __all__ = [
@@ -122,6 +131,7 @@ __all__ = [
     "BOOTSTRAP_SEED",
     "CANDIDATES",
     "GATES",
+    "KINDS",
     "LOG_NATS",
     "NATS_EDGES",
     "NULLS",
@@ -130,6 +140,7 @@ __all__ = [
     "Answers",
     "Apart",
     "Candidate",
+    "ClassCounts",
     "Contrast",
     "Decomposition",
     "Difference",
@@ -170,6 +181,7 @@ __all__ = [
     "alphas_without_documents",
     "beta_interval",
     "bootstrap_metrics",
+    "class_weights",
     "compare_forms",
     "contrast",
     "count_runs",
@@ -192,6 +204,7 @@ __all__ = [
     "fit_training_law",
     "forecast",
     "forms_in_words",
+    "frequency_bins",
     "goodness_of_fit",
     "held_out_errors",
     "holm",
@@ -203,6 +216,7 @@ __all__ = [
     "irreducible_term",
     "k_curves",
     "k_slopes",
+    "kind_of",
     "lack_of_fit",
     "ladder",
     "largest_k_without_gap",
@@ -214,6 +228,7 @@ __all__ = [
     "logged_difference",
     "lognormal_trend",
     "metric_errors",
+    "mix_and_within",
     "mu_over_sigma",
     "on_common_documents",
     "paired_covariance",
@@ -240,6 +255,7 @@ __all__ = [
     "size_factor_read_off",
     "smooth_parts",
     "split_of_gain",
+    "starts_word",
     "studentized",
     "success_by_length",
     "threshold",
@@ -277,6 +293,7 @@ _MODULES = (
     "nested",
     "surface",
     "thresholds",
+    "token_classes",
     "training_law",
 )
 

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from plugins.tokens import Tokens
+from rbptrack.analysis import Runs
+from rbptrack.errors import BadInput
+from rbptrack.ranks import RankTable
+from rbptrack.stats import KINDS, ClassCounts, class_weights, frequency_bins, kind_of, mix_and_within, starts_word
+from tests.synthetic import runs_of_tables
+
+SIZES = np.geomspace(1e4, 1e7, 6)
+TEXTS = {0: " the", 1: "ing", 2: "42", 3: "):", 4: "\n    ", 5: " self_x"}
+ALPHAS = np.array([0.1, 0.3, 0.2, 0.2, 0.2, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (" the", "word"), ("don't", "word"), ("Größe", "word"), ("camelCase", "identifier"), ("x_1", "identifier"),
+        ("_", "punctuation"), ("3.14", "number"), (" ==", "punctuation"), ("\n   ", "white space"), ("", "other"),
+        ("\ufffd", "other"),
+    ],
+)  # fmt: skip
+def test_kinds(text: str, kind: str) -> None:
+    assert KINDS[kind_of(text)] == kind
+
+
+def test_word_starts_and_frequencies() -> None:
+    assert [starts_word(t) for t in (" a", "a", "")] == [True, False, False]
+    tokens = np.repeat([0, 1, 2], [9000, 995, 5])
+    place, names = frequency_bins(tokens)
+    assert [names[p] for p in place] == ["1e-2 and more", "1e-2 and more", "1e-4 to 1e-3"]
+
+
+def table(seed: int, s: float, *, documents: int = 40, length: int = 600) -> RankTable:
+    """Six kinds of token in equal shares; -ln RBP_1 = 2 (S/1e4)^-alpha of the kind; other ranks fall as 1/R."""
+    rng = np.random.default_rng(seed)
+    n = documents * length
+    token = np.random.default_rng(0).integers(0, 6, n)  # the same text for every size
+    p = np.exp(-2 * (s / 1e4) ** -ALPHAS[token])
+    below = np.rint(np.exp(rng.uniform(np.log(2), np.log(900), n))).astype(int)
+    rank = np.where(rng.random(n) < p, 1, below)
+    return RankTable.from_arrays(
+        vocab_size=1000,
+        document=np.repeat(np.arange(documents), length),
+        position=np.tile(np.arange(length), documents),
+        field=np.zeros(n),
+        token=token,
+        greater=rank - 1,
+        ties=np.zeros(n),
+        logprob=-np.full(n, 2 * (s / 1e4) ** -0.2),
+    )
+
+
+def test_class_counts_by_hand() -> None:
+    one = table(1, 1e5, documents=2, length=50)
+    token = one.column("token")
+    counts = ClassCounts.of(one, token, [TEXTS[i] for i in range(6)], [1, 10])
+    np.testing.assert_array_equal(counts.tokens.sum(axis=0), np.bincount(token, minlength=6))
+    assert counts.hits[:, :, 0].sum() == (one.rank == 1).sum()
+    y = counts.values(np.ones((1, 2)))[0]
+    assert y[3, 2] == pytest.approx(-np.log((one.rank[token == 3] <= 10).mean()))
+    assert (counts + counts).values(np.ones((1, 2)))[0, 3, 2] == pytest.approx(y[3, 2])
+
+
+def test_the_exponent_is_the_weighted_sum_of_the_classes() -> None:
+    share, y, alpha = np.array([0.2, 0.5, 0.3]), np.array([1.5, 0.4, 0.1]), np.array([0.1, 0.2, 0.4])
+
+    def whole(x: float) -> float:
+        return float(np.log(-np.log(share @ np.exp(-y * np.exp(-alpha * x)))))
+
+    slope = -(whole(1e-5) - whole(-1e-5)) / 2e-5
+    assert class_weights(share, y) @ alpha == pytest.approx(slope, rel=1e-6)
+
+
+def test_mix_and_within_add_up() -> None:
+    first, second = (np.array([0.3, 0.7]), np.array([0.1, 0.2])), (np.array([0.6, 0.4]), np.array([0.1, 0.5]))
+    mix, within = mix_and_within(first, second)
+    assert mix.sum() + within.sum() == pytest.approx(second[0] @ second[1] - first[0] @ first[1])
+    assert within[0] == 0
+    assert mix_and_within(first, (second[0], first[1]))[1].sum() == 0
+
+
+@pytest.fixture(scope="module")
+def runs() -> Runs:
+    tables = {f"r{i}": table(i, s) for i, s in enumerate(SIZES)}
+    plain = runs_of_tables(SIZES, tables)
+    return Runs(plain.frame, histogram=plain.histogram, ranks=plain.ranks, token_texts=lambda _: TEXTS)
+
+
+def test_exponents_of_classes_are_found(runs: Runs) -> None:
+    report = Tokens(ks=[1, 10], shown=1, replicates=200).analyze(runs)
+    laws = report.tables["laws"].frame.query("by == 'kind of token' and metric == 'RBP_1'").set_index("class")
+    assert set(laws.index) == {"word", "number", "punctuation", "white space", "identifier"}
+    for name, alpha in (("number", 0.2), ("identifier", 0.2)):
+        assert laws.loc[name, "alpha_low"] <= alpha <= laws.loc[name, "alpha_high"]
+    assert laws["share"].sum() == pytest.approx(1)
+    assert laws["gain"].sum() == pytest.approx(1)
+    start = report.tables["laws"].frame.query("by == 'place in the word' and metric == 'RBP_1'").set_index("class")
+    assert set(start.index) == {"begins a word", "inside a word"}
+    change = report.tables["exponents"].frame
+    np.testing.assert_allclose(change["mix"] + change["within"], change["change"])
+    assert any("by kind of token: alpha of RBP_1 is" in note for note in report.notes)
+    assert "over classes of tokens" in report.headline
+
+
+def test_without_texts_frequency_is_left(runs: Runs) -> None:
+    plain = Runs(runs.frame, histogram=runs.histogram, ranks=runs.ranks)
+    report = Tokens(ks=[1], shown=1, replicates=100).analyze(plain)
+    assert set(report.tables["laws"].frame["by"]) == {"share of the corpus"}
+    assert any("the texts of tokens were not kept" in note for note in report.notes)
+    with pytest.raises(BadInput, match=r"analyzer\.shown=7"):
+        Tokens(shown=7).analyze(plain)
+
+
+def test_classes_that_are_alike_are_rarely_called_different() -> None:
+    """Two classes with the same law: 95 % intervals of their exponents lie apart in few draws."""
+    wrong = 0
+
+    def alike(_: str) -> dict[int, str]:
+        return {0: " a", 1: "b"}
+
+    for seed in range(20):
+        rng, counts = np.random.default_rng(seed), []
+        member = rng.integers(0, 2, 8000)
+        for s in SIZES:
+            rank = np.where(rng.random(8000) < np.exp(-2 * (s / 1e4) ** -0.2), 1, 30)
+            zeros = np.zeros(8000)
+            one = RankTable.from_arrays(
+                vocab_size=64, document=np.repeat(np.arange(20), 400), position=np.tile(np.arange(400), 20),
+                field=zeros, token=member, greater=rank - 1, ties=zeros, logprob=zeros - 1,
+            )  # fmt: skip
+            counts.append(one)
+        plain = runs_of_tables(SIZES, {f"r{i}": t for i, t in enumerate(counts)})
+        labelled = Runs(plain.frame, histogram=plain.histogram, ranks=plain.ranks, token_texts=alike)
+        rows = Tokens(ks=[1], shown=1, replicates=100).analyze(labelled).tables["laws"].frame
+        a, b = (rows.query("by == 'place in the word' and metric == 'RBP_1'").iloc[i] for i in (0, 1))
+        wrong += a["alpha_high"] < b["alpha_low"] or b["alpha_high"] < a["alpha_low"]
+    assert wrong <= 2
