@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
+import torch
 from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_callback import CallbackHandler
 
 from rbptrack import api
 from rbptrack.config.schema import TrackingConfig
@@ -13,13 +17,16 @@ from rbptrack.ranks import rbp_name
 from rbptrack.tracking import Connection, Writer
 from rbptrack.tracking.schema import Metric, software_versions, training_tags
 
+_RUNTIME = "_runtime"  # ends the name of a metric that every evaluation logs
+
 
 class RankCallback(TrainerCallback):
     """Measures texts at each evaluation of a Trainer, and once before the first step.
 
-    The numbers go three ways: into the metrics of the evaluation (`eval_rbp_10`, `eval_rank_ce`), so that they are
-    there for `metric_for_best_model` and in `state.log_history`; and into an MLflow run of their own, tag
-    `rbptrack.kind` = `training`, as curves rbp_<k> and ce whose step is the Trainer's.
+    The numbers go two ways. They are metrics of the evaluation (`eval_rbp_10`, `eval_rank_ce`): every logger of the
+    Trainer has them (W&B, TensorBoard, `state.log_history`), and `metric_for_best_model` can name them. And they go
+    into an MLflow run of their own, tag `rbptrack.kind` = `training`, as curves rbp_<k> and ce whose step is the
+    Trainer's.
 
     The main process measures; the model must be whole there (not sharded by FSDP or DeepSpeed ZeRO-3).
 
@@ -54,37 +61,71 @@ class RankCallback(TrainerCallback):
         tracking = TrackingConfig(uri=tracking_uri, experiment=experiment)
         self._writer = Writer(Connection(tracking)) if log else None
         self._run_id = ""
+        self._training, self._measured = False, dict[int, dict[str, float]]()  # the last one, by the Trainer's step
+
+    def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Step before the Trainer's other callbacks."""
+        self._step_forward(sys._getframe(1))
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Begin the run, and measure the model as it is before training."""
-        if state.is_world_process_zero:
-            self._measure(state, kwargs["model"])
+        self._step_forward(sys._getframe(1))
+        self._training = True
+        self._measured.clear()
+        self._numbers(state, kwargs["model"])
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Measure where an evaluation is logged, and add the numbers to it."""
+        logs: dict[str, float] = kwargs.get("logs") or {}
+        evaluations = [name.removesuffix(_RUNTIME) for name in logs if name.endswith(_RUNTIME)]
+        for prefix in (name for name in evaluations if name != "train"):
+            found = _named(self._numbers(state, kwargs["model"]), prefix)
+            logs.update(found)
+            if state.log_history and state.log_history[-1].get("step") == state.global_step:
+                state.log_history[-1].update(found)
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Measure, and add the numbers to those of the evaluation."""
-        if state.is_world_process_zero:
-            measured = self._measure(state, kwargs["model"])
-            measured["rank_ce"] = measured.pop(Metric.CE)  # `eval_ce` may be a metric of the Trainer's user
-            evaluation = {f"eval_{name}": value for name, value in measured.items()}
-            kwargs.get("metrics", {}).update(evaluation)
-            state.log_history.append({"step": state.global_step, **evaluation})
+        """Add the numbers where a Trainer of its own kind logged a copy of the evaluation's metrics."""
+        metrics: dict[str, float] = kwargs.get("metrics") or {}
+        for prefix in [name.removesuffix(_RUNTIME) for name in metrics if name.endswith(_RUNTIME)]:
+            for measured in self._measured.values():
+                metrics.update({k: v for k, v in _named(measured, prefix).items() if k not in metrics})
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """End the run."""
+        self._training = False
         if self._writer and self._run_id:
             self._writer.end(self._run_id)
             self._run_id = ""
+
+    def _step_forward(self, caller: FrameType) -> None:
+        """Become the first of the Trainer's callbacks, so that its loggers find the numbers in what they are to log.
+
+        A Trainer puts its loggers before the callbacks that it is given, and tells a callback nothing of the others;
+        who calls it is all that it can know.
+        """
+        handler = caller.f_locals.get("self")
+        if isinstance(handler, CallbackHandler) and self in handler.callbacks:
+            handler.callbacks.remove(self)
+            handler.callbacks.insert(0, self)
+
+    def _numbers(self, state: TrainerState, model: Any) -> dict[str, float]:
+        """What the model scores now, in every process; while it trains, measured once at a step."""
+        if not self._training or state.global_step not in self._measured:
+            measured = self._measure(state, model) if state.is_world_process_zero else {}
+            self._measured = {state.global_step: _shared(measured)}
+        return self._measured[state.global_step]
 
     def _measure(self, state: TrainerState, model: Any) -> dict[str, float]:
         whole = getattr(model, "module", model)  # within DataParallel
         found = api.measure(whole, self._tokenizer, self._texts, dataset=self._dataset, **self._measuring)
         ks = [k for k in self._ks if k <= found.histogram.vocab_size]
         metrics = {Metric.CE: found.ce} | {rbp_name(k): found.rbp(k) for k in ks}
-        if self._writer:
+        if self._writer and self._training:
             if not self._run_id:
                 self._run_id = self._writer.begin(
                     self._name or f"training {found.family} / {self._dataset}",
@@ -93,3 +134,19 @@ class RankCallback(TrainerCallback):
                 self._writer.log(self._run_id, params=found.params.params() | software_versions())
             self._writer.log(self._run_id, metrics=metrics, step=state.global_step)
         return metrics
+
+
+def _named(measured: dict[str, float], prefix: str) -> dict[str, float]:
+    """The numbers as metrics of an evaluation; the one of several that a Trainer logs may be called `eval_code`."""
+    prefix = "eval" if prefix.startswith("eval_") else prefix
+    names = {Metric.CE: "rank_ce"}  # `eval_ce` may be a metric of the Trainer's user
+    return {f"{prefix}_{names.get(name, name)}": value for name, value in measured.items()}
+
+
+def _shared(measured: dict[str, float]) -> dict[str, float]:
+    """The main process's numbers, in each process of a distributed training."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        box = [measured]
+        torch.distributed.broadcast_object_list(box, src=0)
+        return box[0]
+    return measured
