@@ -21,8 +21,9 @@ from rbptrack.config.schema import (
     TrackingConfig,
 )
 from rbptrack.console import compact
-from rbptrack.errors import BadInput
+from rbptrack.errors import BadInput, unknown
 from rbptrack.reporting.discovery import discover
+from rbptrack.reporting.faults import computed
 from rbptrack.tracking import Connection, Reader
 from rbptrack.tracking.local import TemporaryFolder
 from rbptrack.tracking.measurement import DEFAULT_KS, LoggableMeasurement
@@ -210,6 +211,7 @@ def analyze(runs: Runs, analyzer: str, **options: object) -> ShownReport:
 
     Raises:
         BadInput: there is no such analyzer or option.
+        AnalyzerFault: the analyzer has a fault of its own.
         RbptrackError: what the analyzer says of its input.
 
     """
@@ -217,8 +219,8 @@ def analyze(runs: Runs, analyzer: str, **options: object) -> ShownReport:
     known = [f.name for f in fields(cls)]
     for name in options:
         if name not in known:
-            raise BadInput(f"{analyzer} has no option {name}. Options: {', '.join(known) or 'none'}")
-    found = cls(**options).analyze(runs)
+            raise unknown(f"option of {analyzer}", name, known)
+    found = computed(cls(**options), runs)
     shown = ShownReport(**{f.name: getattr(found, f.name) for f in fields(found)})
     shown.title = f"{analyzer}: {question(cls)}"
     return shown

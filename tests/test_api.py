@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -83,6 +84,14 @@ def test_its_numbers_are_those_of_the_definition(nano: tuple[object, object], tm
     assert found.non_embedding_params == 5676
     assert (found.family, found.size) == ("gpt_neox", "5.68k")
     assert {"ce", "ce_se", "rbp_1", "rbp_100_se"} <= set(found.metrics())
+    first, header, ce, *_ = repr(found).splitlines()
+    assert first == f"gpt_neox-5.68k / texts: {found.num_tokens} scored tokens, S = 5.68k"
+    assert header.split() == ["metric", "value", "±", "se"]
+    assert ce.split()[:2] == ["CE", f"{found.ce:.4f}"]
+    html = dataclasses.replace(found, dataset="<b>")._repr_html_()
+    assert "&lt;b&gt;" in html
+    assert "<b>" not in html
+    assert html.count("<tr") == len(repr(found).splitlines()) - 1
 
 
 def test_its_runs_join_those_of_the_command_line(

@@ -29,6 +29,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from rbptrack.analysis.display import presented
 from rbptrack.errors import MissingArtifact, RbptrackError
 from rbptrack.names import metric_part
 from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, is_rbp_column, log_grid, rbp_ks, rbp_name
@@ -74,6 +75,9 @@ T = TypeVar("T")
 _OPTIONAL = ("training_tokens", "imported", "without_ranks")  # columns that few sources of rows know
 _EVERY_K = 100  # the paper's law in k ends here; up to it every k is counted
 _PAPER_K = (500, 2500, 10000)  # the larger k of its Table 2
+
+
+_MOST_SHOWN = 60  # measurements, where runs are displayed; of more, the first and the last
 
 
 class Unreadable(RbptrackError):
@@ -197,6 +201,19 @@ class Runs:
 
     def __len__(self) -> int:
         return len(self.frame)
+
+    def __repr__(self) -> str:
+        """The measurements as a table of text: what a summary shows of `frame`."""
+        return f"{_count(self)}\n{presented(self.frame).to_string(index=False, max_rows=_MOST_SHOWN)}"
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        table = presented(self.frame).to_html(index=False, border=0, max_rows=_MOST_SHOWN, notebook=True)
+        return f"<p>{_count(self)}</p>{table}"
+
+
+def _count(runs: Runs) -> str:
+    return "1 measurement" if len(runs) == 1 else f"{len(runs):,} measurements"
 
 
 @dataclass(frozen=True)

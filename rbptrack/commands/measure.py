@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.commands.runner import HydraCommand, load_plugins
 from rbptrack.commands.usage import STORE_OPTIONS, Help, entries, write
 from rbptrack.config.compose import Composer, Request, measuring
@@ -12,7 +13,6 @@ from rbptrack.reporting.runner import choose
 from rbptrack.sweep import preflight
 from rbptrack.sweep.launch import Sweep, without_secrets
 from rbptrack.sweep.resolve import process_resolver
-from rbptrack.tracking.schema import HEADLINE_KS
 
 HELP = Help(
     "[measure] [-m] model=NAME,... dataset=NAME,... [k=1,10,100] [KEY=VALUE ...]",

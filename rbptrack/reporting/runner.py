@@ -11,8 +11,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rbptrack.analysis import counted
 from rbptrack.analysis.contract import Analyzer, Report, Runs, question
 from rbptrack.console import complain, say_wrapped
@@ -20,6 +18,7 @@ from rbptrack.errors import RbptrackError
 from rbptrack.names import metric_name
 from rbptrack.redaction import redact
 from rbptrack.reporting.discovery import Plugins
+from rbptrack.reporting.faults import AnalyzerFault, computed
 from rbptrack.reporting.files import DrawingProcess, ReportFiles
 from rbptrack.reporting.page import InlineFigure, Section, render
 from rbptrack.reporting.terminal import show_short
@@ -91,10 +90,11 @@ def analyze(writer: Writer, runs: Runs, analyzer: Analyzer, *, folder: Path, swe
         The section of the page, and the run's id; empty where the store cannot be written.
 
     Raises:
-        RbptrackError: what the analyzer says of its input; anything else it raises is its own bug and passes through.
+        AnalyzerFault: the analyzer has a fault of its own.
+        RbptrackError: what it says of its input.
 
     """
-    report = _compute(analyzer, runs)
+    report = computed(analyzer, runs)
     return _log(writer, runs, _PendingReport(analyzer, report, folder, ReportFiles(report, folder)), sweep)
 
 
@@ -113,7 +113,7 @@ def analyze_all(
     with DrawingProcess() as drawer:
         for analyzer in analyzers:
             with _caught(found, analyzer):
-                report = _compute(analyzer, runs)
+                report = computed(analyzer, runs)
                 show_short(analyzer, report, whole=not shown)
                 shown = True
                 own = folder / analyzer.name
@@ -131,11 +131,6 @@ class _PendingReport:
     report: Report
     folder: Path
     files: ReportFiles
-
-
-def _compute(analyzer: Analyzer, runs: Runs) -> Report:
-    with np.errstate(divide="ignore", invalid="ignore"):  # an RBP_k of 0 is a finding, not a warning on the terminal
-        return analyzer.analyze(runs)
 
 
 def _log(writer: Writer, runs: Runs, pending: _PendingReport, sweep: str) -> tuple[Section, str]:
@@ -168,6 +163,10 @@ def _caught(found: Findings, analyzer: Analyzer, *, logging: bool = False) -> It
     """Keep and print why an analyzer came to nothing; what it found and the store did not take is a failure."""
     try:
         yield
+    except AnalyzerFault as error:  # a plugin's bug must not cost the sweep its report
+        found.failed += 1
+        found.silent.append((analyzer.name, f"failed: {' '.join(str(error).split())}"))
+        complain(f"analyzer {analyzer.name} failed: {error}")
     except RbptrackError as error:
         reason = redact(" ".join(str(error).split()))
         if logging:
@@ -177,7 +176,7 @@ def _caught(found: Findings, analyzer: Analyzer, *, logging: bool = False) -> It
             return
         found.silent.append((analyzer.name, reason))
         say_wrapped(f"{analyzer.name}: {reason}", lines=2)
-    except Exception as error:  # a plugin's bug must not cost the sweep its report
+    except Exception as error:  # of drawing or of writing what it found
         found.failed += 1
         found.silent.append((analyzer.name, redact(f"failed: {type(error).__name__}: {error}")))
         complain(f"analyzer {analyzer.name} failed: {type(error).__name__}: {error}")

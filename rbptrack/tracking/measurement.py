@@ -6,25 +6,30 @@ import hashlib
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from html import escape
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
+from rbptrack.analysis.display import HEADLINE_KS, cell, title
 from rbptrack.config.schema import TrackingConfig
+from rbptrack.console import compact
 from rbptrack.measurement import Measurement
-from rbptrack.ranks import DocumentCounts
+from rbptrack.ranks import DocumentCounts, se_name
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.local import TemporaryFolder
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import Record, add_artifacts, k_metrics
-from rbptrack.tracking.schema import HEADLINE_KS, MeasurementParams, MeasurementTags, software_versions
+from rbptrack.tracking.schema import MeasurementParams, MeasurementTags, software_versions
 from rbptrack.tracking.writer import Writer
 
 DEFAULT_KS = (1, 3, 10, 30, 100)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class LoggableMeasurement(Measurement):
     """A measurement that knows which model and texts it is of, so that it can be logged.
 
@@ -108,6 +113,26 @@ class LoggableMeasurement(Measurement):
         return fingerprint(
             {"model": self.model, "measured": content.hexdigest(), "scoring": SCORING_VERSION, **settings}
         )
+
+    def __repr__(self) -> str:
+        """CE and RBP_k with their standard errors as a table of text."""
+        return f"{self._about}\n{self._table.to_string(index=False)}"
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        return f"<p>{escape(self._about)}</p>{self._table.to_html(index=False, border=0)}"
+
+    @property
+    def _about(self) -> str:
+        size = compact(self.non_embedding_params)
+        return f"{self.model} / {self.dataset}: {self.num_tokens:,} scored tokens, S = {size}"
+
+    @cached_property
+    def _table(self) -> pd.DataFrame:
+        found = self.metrics(HEADLINE_KS)
+        names = [name for name in found if not name.endswith("_se")]
+        rows = [(title(name), cell(name, found[name]), cell(name, found.get(se_name(name)))) for name in names]
+        return pd.DataFrame(rows, columns=["metric", "value", "± se"], dtype=str)
 
     def __str__(self) -> str:
         shown = ", ".join(f"RBP_{k} {self.rbp(k):.4f}" for k in HEADLINE_KS if k <= self.histogram.vocab_size)

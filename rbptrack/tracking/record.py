@@ -20,10 +20,11 @@ import matplotlib as mpl
 import numpy as np
 
 from rbptrack.analysis import figures
+from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.measurement import Measurement
 from rbptrack.ranks import DocumentCounts, RankHistogram, log_grid, rbp_name, se_name
 from rbptrack.stats.bootstrap import bootstrap_metrics, document_weights
-from rbptrack.tracking.schema import HEADLINE_KS, LAW_METRICS, MeasurementParams, Metric, Tag, law_name
+from rbptrack.tracking.schema import LAW_METRICS, MeasurementParams, Metric, Tag, law_name
 
 FILE = "record.json"
 RANKS = "ranks.parquet"

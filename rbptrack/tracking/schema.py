@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from importlib.metadata import version
 from typing import Annotated, Any, Self, get_args, get_type_hints
 
+from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.errors import BadInput
 from rbptrack.ranks import is_rbp_column, metric_label, rbp_name, se_name
 from rbptrack.sources.fingerprint import SCORING_VERSION
@@ -318,9 +319,6 @@ CURVES = (Metric.RBP_CURVE, Metric.NEG_LOG_RBP_CURVE)
 
 WHILE_MEASURED = (Metric.PROGRESS, Metric.SYSTEM)
 """Beginnings of metrics that a run shows while it lasts: a copy of the measurement does not take them along."""
-
-HEADLINE_KS = (1, 10, 100)
-"""The k that summaries show."""
 
 LAW_METRICS = (*map(rbp_name, HEADLINE_KS), Metric.CE)
 """The metrics whose laws the UI shows."""

@@ -16,10 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.config.schema import FilterConfig
 from rbptrack.errors import BadInput
 from rbptrack.ranks import metric_label, rbp_name
-from rbptrack.tracking.schema import HEADLINE_KS, LAW_METRICS, Kind, Metric, Tag, law_name, param_names, tag_is
+from rbptrack.tracking.schema import LAW_METRICS, Kind, Metric, Tag, law_name, param_names, tag_is
 
 TAG = "mlflow.sharedViewState."
 OLDEST, NEWEST = (3, 15), (3, 17)  # versions of MLflow that are known to open the view

@@ -1,0 +1,78 @@
+"""An analyzer with a fault of its own: two lines that name its file and the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rbptrack
+from rbptrack.analysis.testing import example_runs
+from rbptrack.reporting.discovery import discover
+from rbptrack.reporting.faults import AnalyzerFault, computed
+
+PLUGIN = '''
+from dataclasses import dataclass
+from typing import ClassVar
+import pandas as pd
+from rbptrack.analysis import Analyzer, Drawing, Report, Runs, Table
+
+@dataclass(kw_only=True)
+class Mine(Analyzer):
+    """Mine."""
+    name: ClassVar[str] = "mine"
+    def analyze(self, runs: Runs) -> Report:
+        frame = runs.frame
+        {body}
+'''
+LINE = 13  # of the body
+
+
+def plugin(folder: Path, body: str) -> Any:
+    (folder / "plugins").mkdir(exist_ok=True)
+    (folder / "plugins/mine.py").write_text(PLUGIN.format(body=body))
+    return discover().analyzers["mine"]()
+
+
+@pytest.mark.parametrize(
+    ("body", "where", "words", "remedy"),
+    [
+        (
+            "return frame",
+            "",
+            "returned a DataFrame; a Report is expected",
+            "return Report(tables={'name': Table(frame)})",
+        ),
+        ("pass", "", "returned nothing", "return Report("),
+        ("return Report(tables={'t': frame})", "", "tables['t'] is a DataFrame", "Report(tables={'t': Table(frame)})"),
+        ("return Report(drawings={'d': 1})", "", "drawings['d'] is a int", "Drawing(figure)"),
+        ("return Report(summary='t')", "", "summary names no table: 't'", "Tables: none"),
+        ("return Report(metrics={'m': 'high'})", "", "metrics['m'] is a str", "a number is expected"),
+        ("frame['datset']", f", line {LINE}", "no column datset. Did you mean dataset?", "Columns: run_id, family"),
+        ("frame[['model', 'rpb_1']]", f", line {LINE}", "no column rpb_1. Did you mean rbp_1", "Columns: run_id"),
+        ("frame[['datset']]", f", line {LINE}", "no column datset. Did you mean dataset?", "Columns: run_id"),
+        ("frame.groupby('familly')", f", line {LINE}", "no column familly. Did you mean family?", "Columns: run_id"),
+        ("frame.sort_values('rbp_77')", f", line {LINE}", "RBP_77 was not logged", "runs.histogram(run_id).rbp(77)"),
+        ("frame.datset", f", line {LINE}", "no column datset. Did you mean dataset?", "Columns: run_id"),
+        ("return 1 / 0", f", line {LINE}", "ZeroDivisionError: division by zero", "HYDRA_FULL_ERROR=1"),
+        ("return {}['a key of its own']", f", line {LINE}", "KeyError: 'a key of its own'", "HYDRA_FULL_ERROR=1"),
+    ],
+)
+def test_faults(
+    body: str, where: str, words: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AnalyzerFault) as found:
+        computed(plugin(tmp_path, body), example_runs())
+    first, second = str(found.value).splitlines()
+    assert first.startswith(f"plugins/mine.py{where}: ")
+    assert words in first
+    assert remedy in second
+
+
+def test_in_python_it_is_the_same_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    plugin(tmp_path, "return frame")
+    with pytest.raises(AnalyzerFault, match="a Report is expected"):
+        rbptrack.analyze(example_runs(), "mine")
