@@ -84,7 +84,8 @@ def program(cache: Path) -> Iterator[Program]:
     libraries read at import is started as a new process.
     """
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "HF_", "HYDRA_"))}
-    clean |= {"HF_HOME": str(cache / "hf"), "HF_HUB_OFFLINE": "1", "COLUMNS": "100"}
+    clean |= {"HF_HOME": str(cache / "hf"), "HF_HUB_OFFLINE": "1"}
+    clean.pop("COLUMNS", None)  # no terminal: nothing is left out or wrapped to fit one
     prepared: list[Prepared] = []
 
     def run(*arguments: str, cwd: Path, timeout: float = 300, **environment: str) -> subprocess.CompletedProcess[str]:
