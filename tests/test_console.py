@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rbptrack.console import CellProgress, compact, compact_bytes, table
+from rbptrack.console import CellProgress, compact, compact_bytes, complain, hush, say, say_wrapped, table
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,72 @@ def test_names_beside_a_progress_bar(capsys: pytest.CaptureFixture[str], monkeyp
     shown = capsys.readouterr().err
     assert NAME in shown
     assert "[1/2]" in shown
+
+
+HEADERS = ["model", "dataset", "S", "tokens", "CE", "± se", "RBP_1", "RBP_10", "RBP_100"]
+ROWS = [
+    ["nano-115k", "pydocs", "115k", "169,993", "4.8712", "0.0234", "0.2012", "0.4512", "0.7212"],
+    ["a-family-with-a-long-name-1.4b", "wiki", "1.4B", "1,234,567", "2.1234", "0.0012", "0.5012", "0.7512", "0.9212"],
+]
+
+
+def printed(width: int | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if width:
+        monkeypatch.setenv("COLUMNS", str(width))
+    table(HEADERS, ROWS, first_out=["tokens", "± se", "S"])
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(("width", "gone"), [(60, 5), (80, 2), (100, 0), (120, 0)])
+def test_columns_make_room_and_no_number_is_cut(
+    width: int, gone: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = printed(width, capsys, monkeypatch)
+    assert all(len(line) <= width for line in lines)
+    out = ["tokens", "± se", "S", "RBP_100", "RBP_10"][:gone]
+    kept = [i for i, name in enumerate(HEADERS) if name not in out]
+    for row, line in zip(ROWS, lines[1:], strict=False):
+        assert line.split() == [row[i] for i in kept]
+    assert lines[len(ROWS) + 1 :] == (
+        [f"not shown in {width} columns: {', '.join(sorted(out, key=HEADERS.index))}"] if gone else []
+    )
+
+
+def test_a_file_gets_every_column(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    header, *rows = printed(None, capsys, monkeypatch)
+    assert header.split() == " ".join(HEADERS).split()
+    assert [row.split() for row in rows] == ROWS
+
+
+def test_names_that_are_too_wide_alone_wrap_and_numbers_do_not(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = printed(30, capsys, monkeypatch)
+    assert all(len(line) <= 30 for line in lines)
+    assert all(row[4] in "".join(lines) for row in ROWS)  # CE, the last number that stays
+
+
+def test_sentences_wrap_between_words(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    path = "/a/path/that/is/longer/than/the/terminal/is/wide/and/stays/whole.html"
+    monkeypatch.setenv("COLUMNS", "40")
+    say(f"The report of this sweep is in the file {path}")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["The report of this sweep is in the file", f"  {path}"]
+    say("a command that is to be copied in one piece, however long", whole=True)
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    say_wrapped("word " * 40, lines=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert lines[1].endswith("...")
+    complain("word " * 12)
+    assert all(len(line) <= 40 for line in capsys.readouterr().err.splitlines())
+
+
+def test_quiet_leaves_errors(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RBPTRACK_QUIET", "")  # so that it is as it was, afterwards
+    hush()
+    say("nothing")
+    table(["model"], [["nothing"]])
+    complain("something")
+    assert capsys.readouterr() == ("", "error: something\n")

@@ -321,11 +321,17 @@ def test_a_stopped_measurement_continues_where_it_was(
             time.sleep(0.02)
         process.send_signal(stop)
         try:
-            assert process.wait(30) == (-stop if stop == signal.SIGKILL else 128 + stop)
+            said, _ = process.communicate(timeout=30)
         finally:
             process.kill()
+    assert process.returncode == (-stop if stop == signal.SIGKILL else 128 + stop)
     (run,) = runs(with_store, "measurement")
     assert run.info.status == ("RUNNING" if stop == signal.SIGKILL else "KILLED")
+    if stop != signal.SIGKILL:
+        tokens = sum(pq.read_metadata(part).num_rows for part in with_store.glob("mlruns/partial/*/part-*.parquet"))
+        assert "interrupted: 0 of 1 cells measured, 1 partly, 0 not begun" in said
+        assert f"nano-38k / stdlib: {tokens:,} scored tokens are saved" in said
+        assert said.splitlines()[-1] == f"  python -m rbptrack {' '.join(STOPPED)}"
     parts = {p.name: p.stat().st_mtime_ns for p in with_store.glob("mlruns/partial/*/part-*.parquet")}
     assert len(parts) >= 3
     done = program(*STOPPED, "engine.threads=1", cwd=with_store)

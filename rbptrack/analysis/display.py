@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
 
 import pandas as pd
 
@@ -43,13 +44,13 @@ def cell(column: str, value: object) -> str:
         return ""
     if column == "run_id":
         return str(value)[:_SHORT_ID]
-    if column in _COMPACT and isinstance(value, int | float):
+    if column in _COMPACT and isinstance(value, Real):
         return compact(float(value))
     if is_rbp_column(column) or column in ("ce", "ce_se", "bits_per_byte"):
         return f"{float(str(value)):.4f}"
-    if isinstance(value, int):
+    if isinstance(value, Integral):
         return f"{value:,}" if column != "seq_len" else str(value)
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{float(value):.4g}" if isinstance(value, Real) else str(value)
 
 
 def default_columns(columns: Iterable[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -144,23 +145,33 @@ def _measured(row: pd.Series, run: LoggedRun) -> Iterator[tuple[str, str]]:
     tokens = "" if pd.isna(row["num_tokens"]) else f"{row['num_tokens']:,} scored tokens"
     documents = "" if pd.isna(row["num_documents"]) else f" of {row['num_documents']:,} documents"
     yield "text", tokens + documents
-    rule = str(row["sequence"]) if not pd.isna(row["sequence"]) else ""
-    yield "sequences", f"{rule} of {row['seq_len']} tokens" + (f", context {row['context']}" if rule == "slide" else "")
+    long, context = cell("seq_len", row["seq_len"]), cell("context", row["context"])
+    rules = {
+        "slide": f"{long} tokens, each repeating {context} of the one before",
+        "truncate": f"the first {long} tokens of each document",
+        "pack": f"{long} tokens of documents joined",
+    }
+    yield "sequences", rules.get(cell("sequence", row["sequence"]), "")
     ties = {"paper": "ties count against the target", "strict": "ties count for the target"}
     among = {"vocabulary": "the whole vocabulary", "tokenizer": "the entries that the tokenizer can name"}
     words = [among.get(cell("candidates", row["candidates"])), ties.get(cell("rank", row["rank"]))]
     yield "ranked among", "; ".join(word for word in words if word)
     for label, column in (("S", "non_embedding_params"), ("|V|", "vocab_size"), ("dtype", "dtype")):
         yield label, cell("num_tokens", row[column])
-    yield "model", cell("commit", row["commit"])
-    yield "dataset", params.get("dataset.commit", "")
+    yield "model", _short_hash(cell("commit", row["commit"]))
+    yield "dataset", _short_hash(params.get("dataset.commit", ""))
     yield "device", params.get("model.device_used", "")
     if Metric.TOKENS_PER_SECOND in run.metrics:
         yield "speed", f"{run.metrics[Metric.TOKENS_PER_SECOND]:,.0f} tokens per second"
     yield "software", cell("software", row["software"])
     yield "sweep", cell("sweep", row["sweep"])
     yield "imported", cell("imported", row["imported"])
-    yield "fingerprint", cell("fingerprint", row["fingerprint"])
+    yield "fingerprint", _short_hash(cell("fingerprint", row["fingerprint"]))
+
+
+def _short_hash(text: str) -> str:
+    """Commits and hashes as long as git shows them; `list format=json` has them whole."""
+    return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b", r"\1", text)
 
 
 main = OptionsCommand("show", ShowConfig, HELP, _show, lists={"k": "k"}, bare_word="run")

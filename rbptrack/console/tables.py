@@ -51,7 +51,8 @@ def table(
     out.print(shown)
     left_out = [headers[i] for i in range(len(headers)) if i not in kept and headers[i]]
     if left_out:
-        say_wrapped(f"not shown in {width} columns: {', '.join(left_out)}")
+        between = "; " if any("," in name for name in left_out) else ", "
+        say_wrapped(f"not shown in {width} columns: {between.join(left_out)}")
 
 
 def _kept(
@@ -69,7 +70,7 @@ def _kept(
     numbers = [i for i in reversed(kept) if i >= text_columns]
     leaving = [headers.index(name) for name in first_out if name in headers]
     leaving += [i for i in numbers if i not in leaving]
-    while leaving and sum(each[i] for i in kept) + _GAP * (len(kept) - 1) > width and len(kept) > 2:
+    while len(leaving) > 1 and sum(each[i] for i in kept) + _GAP * (len(kept) - 1) > width:  # one number stays
         kept.remove(leaving.pop(0))
     return kept
 

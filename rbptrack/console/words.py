@@ -53,10 +53,17 @@ def console(*, stderr: bool = False) -> Console:
     return Console(highlight=False, soft_wrap=False, stderr=stderr)
 
 
-def say(text: str) -> None:
-    """Print lines on standard output; a line that is wider than the terminal is wrapped between words."""
+def say(text: str, *, whole: bool = False) -> None:
+    """Print lines on standard output; a line that is wider than the terminal is wrapped between words.
+
+    Args:
+        text: one or several lines.
+        whole: never wrap, as a command that is to be copied.
+
+    """
     if not quiet():
-        console().print(_fitted(printable(text), columns()), markup=False, emoji=False, soft_wrap=True)
+        shown = printable(text)
+        console().print(shown if whole else _fitted(shown, columns()), markup=False, emoji=False, soft_wrap=True)
 
 
 def say_wrapped(text: str, *, lines: int | None = None) -> None:

@@ -35,7 +35,8 @@ def tell_what_is_kept(cells: Sequence[Config], outcomes: Sequence[Outcome], *, f
         say(f"  {title}: {tokens:,} scored tokens are saved")
     if rest := partly[_MOST:]:
         say(f"  and {len(rest)} more: {sum(tokens for _, tokens in rest):,} scored tokens")
-    say(f"continue with: {command}")
+    say("continue with")
+    say(f"  {command}", whole=True)
 
 
 def _saved_tokens(cell: Config) -> int:

@@ -26,7 +26,7 @@ from rbptrack.config.check import typed
 from rbptrack.config.compose import Request, sweep_of
 from rbptrack.config.paths import home
 from rbptrack.config.schema import Config, SweepConfig, TrackingConfig, Where, flat
-from rbptrack.console import complain, say, short_path
+from rbptrack.console import complain, program, say, short_path
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.measurement import Shard
 from rbptrack.redaction import holds_secret, redact
@@ -121,7 +121,7 @@ class Sweep:
     @property
     def _command(self) -> str:
         """The command line as it was given, for a shell."""
-        return shlex.join(["python", "-m", "rbptrack", *self.request.typed])
+        return f"{program()} {shlex.join(self.request.typed)}".strip()
 
     def _analyze(self, outcomes: Sequence[Outcome]) -> int:
         """Run the analyzers over a sweep; returns how many failed."""

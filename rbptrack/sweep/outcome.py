@@ -13,7 +13,7 @@ import pandas as pd
 
 from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import Config
-from rbptrack.console import compact, complain, say, table
+from rbptrack.console import columns, compact, complain, say, table
 from rbptrack.measurement import Shard
 from rbptrack.ranks import rbp_name, se_name
 from rbptrack.redaction import redact
@@ -139,8 +139,11 @@ def announce(outcome: Outcome, progress_label: str) -> None:
     fresh = outcome.status == "measured" and Metric.TOKENS_PER_SECOND in numbers
     speed = f"  {numbers[Metric.TOKENS_PER_SECOND]:,.0f} tok/s" if fresh else ""
     tokens = f"{numbers.get(Metric.NUM_TOKENS, 0):,.0f} tokens"
-    line = f"{progress_label} {outcome.title:<24} {status:<8} {tokens:>16}  CE {numbers[Metric.CE]:.3f}{speed}"
-    say(line.strip())
+    width, ce = columns(), f"  CE {numbers[Metric.CE]:.3f}"
+    line = f"{progress_label} {outcome.title:<24} {status:<8} {tokens:>16}{ce}{speed}".strip()
+    if width is not None and len(line) > width:
+        line = f"{progress_label} {outcome.title}  {status}  {tokens}{ce}".strip()
+    say(line)
 
 
 def summarise(outcomes: Sequence[Outcome], *, total: int, ks: Sequence[int]) -> None:
