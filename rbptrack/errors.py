@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
+from os.path import commonprefix
 from pathlib import Path
 
 _MOST_LISTED = 12  # names in an error
@@ -48,9 +49,10 @@ def nearest(given: str, options: Iterable[str], *, most: int = 3) -> list[str]:
     word = given.lower().strip()
     if word in by_lower:
         return [by_lower[word]]
-    close = get_close_matches(word, by_lower, n=most, cutoff=_ALIKE if len(word) > _SHORT else _ALIKE_SHORT)
-    best = max((_likeness(word, name) for name in close), default=0.0)
-    found = [name for name in close if _likeness(word, name) >= best - _MARGIN]
+    cutoff = _ALIKE if len(word) > _SHORT else _ALIKE_SHORT
+    close = get_close_matches(word, by_lower, n=2 * most, cutoff=cutoff)
+    close.sort(key=lambda name: (_likeness(word, name), len(commonprefix([word, name]))), reverse=True)  # noqa: RUF071
+    found = [name for name in close if _likeness(word, name) >= _likeness(word, close[0]) - _MARGIN]
     begun = [name for name in by_lower if len(word) >= _PREFIX and name.startswith(word)]
     return [by_lower[name] for name in dict.fromkeys([*found, *begun])][:most]
 

@@ -21,10 +21,11 @@ TYPOS = {
     "model=lama3/8b": "Did you mean llama3/8b?",
     "model=qwen/7b": "Did you mean qwen2.5/7b?",
     "model=Pythia/70M": "Did you mean pythia/70m?",
-    "model=nano-6k": "Did you mean",
+    "model=nano-6k": "Did you mean nano/6k?",
     "model=nano/6q": "Did you mean nano/6k?",
     "plan model=nano/6q": "Did you mean nano/6k?",
     "bench model=pythia-14": "Did you mean pythia-14m",
+    "bench precision model=pythia-14m": "Did you mean pythia/14m?",
     # datasets
     "dataset=wikki": "Did you mean wiki? Options: auslegal, c4",
     "dataset=human_eval": "Did you mean humaneval?",

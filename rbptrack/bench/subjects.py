@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rbptrack.config.compose import Composer
-from rbptrack.config.patterns import match
+from rbptrack.config.patterns import chosen
 from rbptrack.config.schema import Config, ModelConfig
-from rbptrack.errors import unknown
 from rbptrack.sweep.resolve import Resolver
 
 if TYPE_CHECKING:  # torch loads only where a model runs
@@ -17,11 +16,7 @@ if TYPE_CHECKING:  # torch loads only where a model runs
 
 def configured(group: str, pattern: str) -> list[str]:
     """The names of a config group that match a pattern, in order of size; BadInput if none does."""
-    options = Composer("config", []).options(group)
-    found = match(pattern, options)
-    if not found:
-        raise unknown(group, pattern, options)
-    return found
+    return chosen(group, pattern, Composer("config", []).options(group))
 
 
 def load(

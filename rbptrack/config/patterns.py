@@ -77,16 +77,22 @@ def expand(arguments: Sequence[str], *, groups: Sequence[str], options: Options)
         if not equals or key not in groups or _FUNCTION.match(value):
             rewritten.append(argument)
             continue
-        chosen: list[str] = []
+        names: list[str] = []
         for element in split_list(value):
-            chosen += [name for name in _resolve(key, element, options(key)) if name not in chosen]
-        if not chosen:
+            names += [name for name in chosen(key, element, options(key)) if name not in names]
+        if not names:
             raise BadInput(f"{argument}: expected a name of the group {key}, a pattern or a list of them")
-        rewritten.append(f"{key}={','.join(chosen)}")
+        rewritten.append(f"{key}={','.join(names)}")
     return rewritten
 
 
-def _resolve(group: str, element: str, names: Sequence[str]) -> list[str]:
+def chosen(group: str, element: str, names: Sequence[str]) -> list[str]:
+    """The names of a config group that a name or a pattern stands for, in order of size.
+
+    Raises:
+        BadInput: there is none; the message gives the nearest names, then what there is.
+
+    """
     if element in names:
         return [element]
     found = match(element, names) if "*" in element or "?" in element else []
@@ -113,7 +119,8 @@ def _no_name(group: str, element: str, names: Sequence[str], folders: Mapping[st
     """The error for a name of no folder: the nearest folder with the same rest, then what there is."""
     family, _, leaf = element.partition("/")
     alike = nearest(family, folders)
-    near = [f"{name}/{leaf.lower()}" for name in alike if leaf.lower() in folders[name]]
+    near = [name for name in names if name.replace("/", "-") == element.lower()]  # as measurements are called: nano-6k
+    near = near or [f"{name}/{leaf.lower()}" for name in alike if leaf.lower() in folders[name]]
     near = near or [f"'{name}/*'" for name in alike] or nearest(element, names)
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
     plain = sorted((name for name in names if "/" not in name), key=size_key)
