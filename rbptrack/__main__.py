@@ -6,6 +6,7 @@ import os
 import sys
 from importlib import import_module
 
+from rbptrack import interrupts, temporary
 from rbptrack.commands.catalogue import COMMANDS
 from rbptrack.console import complain, hush
 from rbptrack.errors import BadInput, RbptrackError, nearest, unknown
@@ -30,19 +31,29 @@ def main() -> int:
         # Thousands of fits of ten points each: threads that share such products cost more than they save.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     guard()
+    interrupts.install()
     try:
-        return _dispatch(arguments)
+        with temporary.for_this_process():
+            return _dispatch(arguments)
     except RbptrackError as error:
         if os.environ.get("HYDRA_FULL_ERROR"):
             raise
         complain(str(error))
         return 2 if isinstance(error, BadInput) else 1
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+        return _stopped(interrupts.INTERRUPTED)
+    except SystemExit as stop:
+        if stop.code not in interrupts.CODES:
+            raise
+        return _stopped(int(stop.code or 0))
     except BrokenPipeError:  # the reader of our output has gone: `rbptrack list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+
+
+def _stopped(code: int) -> int:
+    print("interrupted: finished measurements are in the tracking store, or wait in mlruns for it", file=sys.stderr)
+    return code
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -24,8 +24,8 @@ from rbptrack.console import compact
 from rbptrack.errors import BadInput, unknown
 from rbptrack.reporting.discovery import discover
 from rbptrack.reporting.faults import computed
+from rbptrack.temporary import TemporaryFolder
 from rbptrack.tracking import Connection, Reader
-from rbptrack.tracking.local import TemporaryFolder
 from rbptrack.tracking.measurement import DEFAULT_KS, LoggableMeasurement
 from rbptrack.tracking.schema import MeasurementParams
 

@@ -20,6 +20,7 @@ import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
 
@@ -62,6 +63,7 @@ def copy_new_stores(made: Path) -> None:
 
     make = mlflow_utils._initialize_tables
 
+    @wraps(make)
     def copied(engine: Engine) -> None:
         if engine.dialect.name != "sqlite":
             make(engine)

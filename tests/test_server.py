@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import mlflow.artifacts
 import numpy as np
 import pytest
 from mlflow import MlflowClient
@@ -125,6 +126,38 @@ def test_what_is_measured_while_the_server_is_away_is_delivered_once(
     for run_id, ce in zip(table.frame["run_id"], table.frame["ce"], strict=True):
         assert np.isclose(table.ranks(run_id).ce, ce)
     assert run(f"tracking.uri={server.uri}", "tracking.experiment=away").status == "skipped"
+
+
+def test_remote_artifacts_are_downloaded_once(
+    server: Server, user: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By all readers together; nothing is left in temporary folders, and a damaged copy is downloaded again."""
+    monkeypatch.setenv("RBPTRACK_CACHE", str(tmp_path / "cache"))
+    uri, names = server.uri, list[str]()
+    assert not run(f"tracking.uri={uri}", "tracking.experiment=once").waits
+    download = mlflow.artifacts.download_artifacts
+
+    def counted(*, artifact_path: str, **options: str) -> str:
+        names.append(artifact_path)
+        return str(download(artifact_path=artifact_path, **options))
+
+    monkeypatch.setattr(mlflow.artifacts, "download_artifacts", counted)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    for _ in range(2):
+        runs = rbptrack.runs(tracking_uri=uri, experiment="once")
+        (run_id,) = runs.frame["run_id"]
+        for _ in range(2):
+            assert np.isclose(runs.ranks(run_id).ce, runs.histogram(run_id).ce)
+    assert sorted(names) == ["histogram.parquet", "ranks.parquet"]
+    assert list((tmp_path / "tmp").iterdir()) == []
+    for path in (tmp_path / "cache/artifacts").glob("*.parquet"):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    runs = rbptrack.runs(tracking_uri=uri, experiment="once")
+    assert np.isclose(runs.ranks(run_id).ce, runs.frame["ce"][0])
+    assert names.count("ranks.parquet") == 2
 
 
 def test_a_database_without_a_server(server: Server, user: Path) -> None:

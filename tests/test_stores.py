@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -40,16 +41,99 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "mlruns"
 
 
-def test_a_moved_store_is_explained_and_repaired(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    moved = shutil.move(store, store.with_name("elsewhere") / "mlruns")
-    uri = f"sqlite:///{Path(moved) / 'mlflow.db'}"
-    with pytest.raises(BadInput, match=r"was moved: .*\nRepair: python -m rbptrack sync moved=true"):
-        rbptrack.runs(tracking_uri=uri)
-    assert not store.exists()
-    assert sync.main(["moved=true", f"tracking.uri={uri}"]) == 0
-    assert "2 artifact addresses now lie under" in capsys.readouterr().out
-    runs = rbptrack.runs(tracking_uri=uri)
+def checksums(folder: Path) -> dict[str, str]:
+    return {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def import_another(folder: Path) -> None:
+    top = folder / "more/wiki/EleutherAI/pythia-160m/top1"
+    top.mkdir(parents=True)
+    (top / "metrics.json").write_text('{"mean_ce_loss": 1.75, "RBP_1": 0.5}')
+    (top / "ranks.json").write_text("[[1, 1, 0.5], [3, 2, 3.0]]")
+    assert import_.main(["more", "vocab_size=50304", "without_s=true"]) == 0
+
+
+def test_a_copied_store_is_used_and_the_original_stays_as_it_is(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = Path(shutil.copytree(store, store.parent / "else where" / "mlruns"))
+    before = checksums(store)
+    monkeypatch.chdir(copy.parent)
+    import_another(copy.parent)
+    runs = rbptrack.runs()
+    assert sorted(runs.ranks(r).strict_rank.tolist() for r in runs.frame["run_id"]) == [[1, 3], [1, 7]]
+    assert checksums(store) == before
+    assert len(list(copy.rglob("ranks.parquet"))) == 2
+    with closing(sqlite3.connect(copy / "mlflow.db")) as connection:
+        addresses = connection.execute("select artifact_location from experiments union select artifact_uri from runs")
+        assert all(address.startswith(f"{copy.as_uri()}/") for (address,) in addresses)
+    monkeypatch.chdir(store.parent)
+    assert len(rbptrack.runs()) == 1
+
+
+def test_a_copy_without_the_artifacts_is_refused_with_the_repair(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "copy/mlruns"
+    copy.mkdir(parents=True)
+    for path in store.glob("mlflow.db*"):
+        shutil.copy(path, copy)
+    before = checksums(store)
+    monkeypatch.chdir(copy.parent)
+    with pytest.raises(BadInput, match=r"copied from .* without the artifacts of 1 runs.\nRepair: cp -an ") as caught:
+        rbptrack.runs()
+    assert checksums(store) == before
+    command = str(caught.value).partition("Repair: ")[2].partition(", or")[0]
+    subprocess.run(command, shell=True, check=True)
+    assert rbptrack.runs().frame["run_id"].notna().all()
+    (other,) = rbptrack.runs().frame["run_id"]
+    assert rbptrack.runs().ranks(other).strict_rank.tolist() == [1, 7]
+
+
+def test_a_copy_may_do_without_its_artifacts(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "copy/mlruns"
+    copy.mkdir(parents=True)
+    for path in store.glob("mlflow.db*"):
+        shutil.copy(path, copy)
+    monkeypatch.chdir(copy.parent)
+    assert sync.main(["moved=true"]) == 0
+    assert "3 artifact addresses now lie beside the database" in capsys.readouterr().out
+    assert len(rbptrack.runs()) == 1
+
+
+def test_a_copy_that_cannot_be_written_is_read(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own artifacts are read, though its addresses name the original's."""
+    copy = Path(shutil.copytree(store, store.parent / "copy" / "mlruns"))
+    for path in store.rglob("ranks.parquet"):
+        path.write_bytes(b"the original has changed since")
+    monkeypatch.chdir(copy.parent)
+    monkeypatch.setattr("os.access", lambda path, mode: not str(path).startswith(str(copy)))
+    runs = rbptrack.runs()
     assert runs.ranks(runs.frame["run_id"][0]).strict_rank.tolist() == [1, 7]
+    with closing(sqlite3.connect(copy / "mlflow.db")) as connection:
+        (address,) = connection.execute("select artifact_uri from runs").fetchone()
+    assert address.startswith(store.as_uri())
+
+
+def test_a_moved_store_is_used(store: Path) -> None:
+    moved = shutil.move(store, store.with_name("elsewhere") / "mlruns")
+    runs = rbptrack.runs(tracking_uri=f"sqlite:///{Path(moved) / 'mlflow.db'}")
+    assert not store.exists()
+    assert runs.ranks(runs.frame["run_id"][0]).strict_rank.tolist() == [1, 7]
+
+
+def test_artifacts_that_were_put_elsewhere_stay_there(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`tracking.artifacts=` beside another store is no sign of a copy."""
+    other = tmp_path / "other"
+    other.mkdir()
+    config = TrackingConfig(uri=f"sqlite:///{other / 'mlflow.db'}", artifacts=(store / "shared").as_uri())
+    for _ in range(2):
+        Connection(config).open()
+    with closing(sqlite3.connect(other / "mlflow.db")) as connection:
+        query = "select artifact_location from experiments where name = 'rbptrack'"
+        assert connection.execute(query).fetchone() == ((store / "shared/rbptrack").as_uri(),)
 
 
 def test_an_experiment_that_was_deleted_in_the_ui(store: Path) -> None:

@@ -14,9 +14,10 @@ HELP = Help(
     "cache [clear]",
     """Shows where the cache is and how large; clear removes what rbptrack has put there, and nothing else.
 
-    It holds selected texts of hub datasets (documents), tokenised corpora (tokens) and the commits that revisions stood
-    for, in the folder RBPTRACK_CACHE, or else in the system's place for caches. Everything in it is made again when it
-    is needed. Weights are in the hub's own cache: hf cache ls, hf cache rm.""",
+    It holds selected texts of hub datasets (documents), tokenised corpora (tokens), the commits that revisions stood
+    for, and what was read from tracking servers (artifacts; at most RBPTRACK_CACHE_BYTES, or else 5 GB), in the folder
+    RBPTRACK_CACHE, or else in the system's place for caches. Everything in it is made again when it is needed. Weights
+    are in the hub's own cache: hf cache ls, hf cache rm.""",
     examples={"cache": "where it is, and how large", "cache clear": "remove it"},
 )
 

@@ -8,8 +8,7 @@ from rbptrack.commands.runner import OptionsCommand
 from rbptrack.commands.usage import STORE_OPTIONS, Help
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.console import say
-from rbptrack.errors import BadInput
-from rbptrack.tracking import Connection, outbox, relocate
+from rbptrack.tracking import Connection, outbox
 
 HELP = Help(
     "sync [moved=true]",
@@ -31,17 +30,18 @@ class SyncConfig:
 
 
 def _sync(config: SyncConfig) -> int:
-    """Deliver and repair; returns 1 if something still waits."""
+    """Deliver and repair; returns 1 if something still waits, or the store is away."""
     connection = Connection(config.tracking)
     if config.moved:
-        if connection.database is None or not connection.exists:
-            raise BadInput(f"moved=true repairs a local database; {connection.shown} is none")
-        changed = relocate(connection.database, connection.experiment)
-        say(f"{changed} artifact addresses now lie under {connection.database.parent}")
-    before = len(outbox.waiting())
-    left = outbox.repair_and_deliver(config.tracking, tell=say)
-    say(f"{before - left} delivered, {left} waiting" if before else "nothing waits")
-    return 1 if left else 0
+        say(f"{connection.repair_moved()} artifact addresses now lie beside the database {connection.database}")
+    done = outbox.repair_and_deliver(config.tracking, tell=say)
+    if done.runs or done.left:
+        say(f"{len(done.runs)} delivered, {done.left} waiting")
+    elif done.away:
+        say("nothing waits to be delivered to it")
+    else:
+        say("nothing waits")
+    return 1 if done.left or done.away else 0
 
 
 main = OptionsCommand("sync", SyncConfig, HELP, _sync)

@@ -31,7 +31,7 @@ from rbptrack.config import checkpoints, ladders, schema
 from rbptrack.config.check import typed, wrong_value
 from rbptrack.config.keys import Keys, no_option
 from rbptrack.config.paths import conf_folder, config_packages, working_conf
-from rbptrack.config.patterns import expand, lists_as_values, split_list
+from rbptrack.config.patterns import as_value, expand, lists_as_values, split_list
 from rbptrack.config.schema import AnalyzeConfig, Config, ReportConfig, SweepConfig
 from rbptrack.console import program
 from rbptrack.errors import BadInput, nearest, unknown
@@ -71,12 +71,15 @@ class Composer:
 
     def __init__(self, config_name: str, arguments: Sequence[str]) -> None:
         self.config_name = config_name
-        self._path = [a for a in arguments if a.startswith("hydra.searchpath=")]
-        extra = parse_flags(arguments)[0].config_dir
-        if extra and not Path(extra).is_dir():
-            raise BadInput(f"--config-dir {extra}: no such folder")
-        if extra and not self._path:
-            self._path = [f"hydra.searchpath=[{Path(extra).absolute().as_uri()}]"]
+        given = [a for a in arguments if a.startswith("hydra.searchpath=")]
+        folders = lists_as_values(given, {"hydra.searchpath": "hydra.searchpath"})
+        if extra := parse_flags(arguments)[0].config_dir:
+            if not Path(extra).is_dir():
+                raise BadInput(f"--config-dir {extra}: no such folder")
+            inside = folders[-1].partition("=[")[2].rstrip("]") if folders else ""
+            places = ",".join(filter(None, (as_value(f"file://{Path(extra).absolute()}"), inside)))
+            folders = [f"hydra.searchpath=[{places}]"]
+        self._path = folders[-1:]
         self._options: dict[str, list[str]] = {}
 
     def options(self, group: str) -> list[str]:
@@ -104,10 +107,10 @@ class Composer:
 
     def compose(self, overrides: Sequence[str]) -> DictConfig:
         """One config; BadInput (Hydra's own words, shortened) where it does not compose."""
-        extra = [p for p in self._path if p not in overrides]
+        chosen = [o for o in overrides if not o.startswith("hydra.searchpath=")]
         with _initialized():
             try:
-                return compose(self.config_name, overrides=[*overrides, *extra])
+                return compose(self.config_name, overrides=[*chosen, *self._path])
             except (HydraException, OmegaConfBaseException) as error:
                 if (of := re.match("Error merging override (.*)", str(error))) and error.__cause__ is not None:
                     raise wrong_value(of[1], error.__cause__) from error

@@ -8,15 +8,29 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from rbptrack.config.patterns import split_list
+from rbptrack.errors import BadInput
 
 PACKAGE = Path(__file__).parent.parent
 EMBEDDED = PACKAGE / "embedded"
 CONFIG_POINTS = "rbptrack.configs"  # a package with model/<family>/<size>.yaml, dataset/*.yaml, analyzer/*.yaml
 
+_SIGNS = ("${", "?", "%")
+
 
 def home() -> Path:
-    """The folder that holds everything local: ./mlruns of the working folder."""
-    return Path.cwd() / "mlruns"
+    """The folder that holds everything local: ./mlruns of the working folder; BadInput where that cannot hold it."""
+    here = Path.cwd()
+    if found := next((sign for sign in _SIGNS if sign in str(here)), ""):
+        raise BadInput(
+            f"the working folder {here} has {found} in its path, which Hydra and MLflow take for more than a name: "
+            "rename it, or work in another"
+        )
+    return here / "mlruns"
+
+
+def partial() -> Path:
+    """The folder of unfinished measurements, each in a folder named by its fingerprint."""
+    return home() / "partial"
 
 
 def builtin_folder() -> Path:

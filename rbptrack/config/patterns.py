@@ -161,3 +161,9 @@ def lists_as_values(arguments: Sequence[str], keys: Mapping[str, str]) -> list[s
             argument = f"{keys[key]}=[{quoted}]"
         rewritten.append(argument)
     return rewritten
+
+
+def as_value(text: str) -> str:
+    """A text as Hydra's grammar takes it for a value, whatever quotes and backslashes it holds."""
+    text = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + (r"\'" if found[2] else ""), text)
+    return f"'{text}'"

@@ -6,7 +6,6 @@ memory does not grow with the number of tokens.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -169,11 +168,6 @@ def measure(
         chunk_tokens=cost.chunk_tokens,
         notes=cost.notes,
     )
-
-
-def discard(folder: Path) -> None:
-    """Remove a measurement's parts and table, once they are kept elsewhere."""
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _scored(running: Engine, wanted: list[Block]) -> Iterator[tuple[Block, Stretch, Batch, Scores]]:

@@ -1,6 +1,7 @@
-"""Files that can be made again, in the user's cache folder: selected documents of hub datasets and tokenised corpora.
+"""Files that can be made again, in the user's cache folder: documents of hub datasets, tokenised corpora, artifacts.
 
-Each file ends with the SHA-256 of what stands before it, so that a damaged one is made again and never read.
+Each file that is read here ends with the SHA-256 of what stands before it, so that a damaged one is made again and
+never read. Artifacts of a remote tracking store are kept as they are; those used longest ago make room for others.
 """
 
 from __future__ import annotations
@@ -8,9 +9,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from filelock import FileLock
@@ -25,7 +29,10 @@ _NAMES = {
     "documents": re.compile(r"[0-9a-f]{64}\.parquet"),
     "tokens": re.compile(r"[0-9a-f]{64}\.parquet"),
     "commits": re.compile(r"(models|datasets)--.+@.+"),
+    "artifacts": re.compile(r"[0-9a-f]{64}(\.(?!lock$)\w{1,16})?"),
 }
+_DEAD_SECONDS = 86_400.0  # nothing takes so long to fetch
+_ARTIFACT_BYTES = 5_000_000_000
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
@@ -73,6 +80,63 @@ def cached(name: str, *, make: Callable[[], T], write: Callable[[T, Path], None]
         return value
     finally:
         lock.release()
+
+
+def fetched(address: str, fetch: Callable[[Path], Path]) -> Path:
+    """A file that is elsewhere and never changes there: a local copy, fetched once for all processes.
+
+    The copies together stay below RBPTRACK_CACHE_BYTES (5 GB if it is not set); where they exceed it, those that were
+    used longest ago are removed. A copy may be removed by another process once this one has not used it for long.
+
+    Args:
+        address: says what it is; its suffix becomes the copy's.
+        fetch: fetches it into a folder and returns its path there.
+
+    Raises:
+        OSError: the cache cannot be written.
+
+    """
+    kind = folder() / "artifacts"
+    path = kind / (hashlib.sha256(address.encode()).hexdigest() + Path(address).suffix[:17])
+    if not _use(path):
+        _prepare(kind)
+        with FileLock(path.with_name(f"{path.name}.lock")):
+            if not _use(path):
+                with TemporaryDirectory(dir=kind, prefix="fetching-") as place:
+                    fetch(Path(place)).replace(path)
+        _make_room(kind, keep=path)
+    return path
+
+
+def forget(path: Path) -> bool:
+    """Remove a file that `fetched` returned, and that turned out damaged or gone; False if it is not one of these."""
+    mine = path.parent == folder() / "artifacts"
+    if mine:
+        path.unlink(missing_ok=True)
+    return mine
+
+
+def _use(path: Path) -> bool:
+    """Whether a file is there; it was used just now then."""
+    try:
+        os.utime(path)
+    except OSError:
+        return False
+    return True
+
+
+def _make_room(kind: Path, *, keep: Path) -> None:
+    """Remove the files that were used longest ago until the others fit, and what interrupted processes left."""
+    for left in kind.glob("fetching-*"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > _DEAD_SECONDS:
+                shutil.rmtree(left)
+    room = int(os.environ.get("RBPTRACK_CACHE_BYTES") or _ARTIFACT_BYTES) - keep.stat().st_size
+    for path in sorted(_files("artifacts"), key=lambda p: p.stat().st_mtime, reverse=True):
+        room -= path.stat().st_size if path != keep else 0
+        if room < 0 and path != keep:
+            path.unlink(missing_ok=True)
+            path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
 
 
 def _prepare(kind: Path) -> None:
@@ -147,6 +211,8 @@ def clear() -> bool:
         for path in (folder() / kind).glob("*"):
             if names.fullmatch(re.sub(r"(\.lock|(\.\d+)?\.tmp)$", "", path.name)) and path.is_file():
                 path.unlink(missing_ok=True)
+            elif kind == "artifacts" and path.name.startswith("fetching-") and path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
         with suppress(OSError):  # not there, or it holds other files
             (folder() / kind).rmdir()
     marker.unlink()

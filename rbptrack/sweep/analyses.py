@@ -6,16 +6,18 @@ import shlex
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from rbptrack.analysis.contract import Analyzer
 from rbptrack.config.schema import FilterConfig, SweepConfig
 from rbptrack.console import say, short_path
+from rbptrack.errors import RbptrackError
 from rbptrack.redaction import redact
 from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import Findings, analyze_all
 from rbptrack.sweep.outcome import Outcome, cells_frame
-from rbptrack.tracking import Connection, Reader, Writer
+from rbptrack.tracking import Connection, Heartbeat, Reader, Writer
 from rbptrack.tracking.schema import sweep_tags
 
 
@@ -47,23 +49,34 @@ def analyze_sweep(
     reader, writer = Reader(connection), Writer(connection)
     run_ids = [o.run_id for o in outcomes if o.run_id and o.status in ("measured", "skipped")]
     run_id = writer.begin(f"sweep {name}", sweep_tags(name, command))  # newer than its cells: above them in the UI
-    found = Findings()
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        if run_ids:
-            runs = reader.runs(FilterConfig(), run_ids=run_ids)
-            found = analyze_all(writer, runs, analyzers, folder=folder, sweep=name)
-            facts = [("command", command), ("store", connection.shown)]
-            page = render(
-                f"Sweep {name}", runs, found.sections, facts=facts, silent=found.silent, run_page=connection.run_page
-            )
-            (folder / "report.html").write_text(page, encoding="utf-8")
-        cells_frame(outcomes).to_csv(folder / "cells.csv", index=False)
-        (folder / "command.txt").write_text(command + "\n", encoding="utf-8")
-        writer.log_folder(run_id, folder)
-    failures = sum(o.status == "failed" for o in outcomes)
-    writer.log(run_id, metrics={"cells": len(outcomes), "cells_failed": failures, "seconds": time.time() - began})
-    writer.end(run_id, "FAILED" if failures else "FINISHED")
+    status, found = "FAILED", Findings()
+    try:
+        with tempfile.TemporaryDirectory() as temporary, Heartbeat(writer, run_id):
+            folder = Path(temporary)
+            if run_ids:
+                runs = reader.runs(FilterConfig(), run_ids=run_ids)
+                found = analyze_all(writer, runs, analyzers, folder=folder, sweep=name)
+                facts = [("command", command), ("store", connection.shown)]
+                title, run_page = f"Sweep {name}", connection.run_page
+                page = render(title, runs, found.sections, facts=facts, silent=found.silent, run_page=run_page)
+                (folder / "report.html").write_text(page, encoding="utf-8")
+            cells_frame(outcomes).to_csv(folder / "cells.csv", index=False)
+            (folder / "command.txt").write_text(command + "\n", encoding="utf-8")
+            writer.log_folder(run_id, folder)
+        failures = sum(o.status == "failed" for o in outcomes)
+        spent = time.time() - began
+        writer.log(run_id, metrics={"cells": len(outcomes), "cells_failed": failures, "seconds": spent})
+        status = "FAILED" if failures else "FINISHED"
+    except (KeyboardInterrupt, SystemExit):
+        status = "KILLED"
+        say(
+            f"interrupted while the sweep was analysed: its {len(run_ids)} measurements are in the tracking store, its "
+            f"run is KILLED. The report of them: python -m rbptrack report sweep={name}"
+        )
+        raise
+    finally:
+        with suppress(RbptrackError):  # repaired at the next start
+            writer.end(run_id, status)
     if run_ids:
         say(f"report   {short_path(reader.artifact_uri(run_id))}/report.html")
     return found.failed

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from filelock import FileLock
 
 from rbptrack.console import CellProgress, say
 from rbptrack.errors import BadInput, RbptrackError, StoreAway, disk_trouble
@@ -47,19 +46,18 @@ def run(cell: Resolved, delivery: Delivery, shard: Shard = WHOLE) -> Outcome | N
     if delivery.connection.database is not None:
         delivery.connection.check_writable()
     corpus = cell.load_corpus()  # all that can be wrong with the input is found before a run begins
-    delivery.folder.parent.mkdir(parents=True, exist_ok=True)
     alone = shard.count == 1
     if not alone:
         _measure_shard(cell, corpus, delivery, shard)
     # Two processes that are asked for the same cell: one measures, the other waits and then finds it measured.
-    lock = delivery.folder.with_suffix(".lock")
-    with FileLock(lock):
-        try:
-            if not alone and not _complete_on_disk(corpus, delivery.folder):
-                return None
-            return _known(cell, delivery) or _measure(cell, corpus, cell.load_model(), delivery)
-        finally:
-            lock.unlink(missing_ok=True)
+    with outbox.locked(delivery.folder, wait=-1):
+        if not alone and not _complete_on_disk(corpus, delivery.folder):
+            return None
+        if known := _known(cell, delivery):
+            if alone:
+                discard(delivery.folder)  # what is left there was measured by a process that died, or elsewhere
+            return known
+        return _measure(cell, corpus, cell.load_model(), delivery)
 
 
 def _measure_shard(cell: Resolved, corpus: Corpus, delivery: Delivery, shard: Shard) -> None:
@@ -85,13 +83,18 @@ def _complete_on_disk(corpus: Corpus, folder: Path) -> bool:
     return complete(corpus, folder)
 
 
+def discard(folder: Path) -> None:
+    """Remove a measurement's parts and table, once they are kept elsewhere."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def _known(cell: Resolved, delivery: Delivery) -> Outcome | None:
     """What was measured before, in the store or waiting for it; a store that is away knows nothing now."""
     about = delivery.about
     if delivery.force:
         return None
-    if waiting := outbox.find(about.fingerprint):
-        outcome = Outcome(about.title, about.model, about.dataset, "skipped", numbers=waiting.metrics)
+    if waiting := outbox.find(delivery.connection, about.fingerprint):
+        outcome = delivery.outcome("skipped", numbers=waiting.metrics)
         outcome.waits = "the tracking store was away when it was measured"
         return outcome
     try:
@@ -114,7 +117,7 @@ def _skipped(cell: Resolved, delivery: Delivery, run_id: str) -> Outcome:
         added = k_metrics(ranks.histogram(), ranks.document_counts(lacking))
         Writer(delivery.connection).log(run_id, metrics={k: v for k, v in added.items() if is_rbp_column(k)})
         metrics |= added
-    outcome = Outcome(about.title, about.model, about.dataset, "skipped", run_id, numbers=metrics, notes=notes)
+    outcome = delivery.outcome("skipped", run_id, numbers=metrics, notes=notes)
     outcome.added_ks = list(lacking)
     return outcome
 
@@ -130,7 +133,7 @@ def _usable_ks(ks: tuple[int, ...], vocab_size: int, model: str) -> tuple[tuple[
 
 def _measure(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Delivery) -> Outcome:
     """Measure in a run of the cell's own, and deliver it; a store that is away gets it later."""
-    from rbptrack.engine.measure import discard, measure
+    from rbptrack.engine.measure import measure
 
     about, folder = delivery.about, delivery.folder
     ks, notes = _usable_ks(cell.ks, cell.candidates, about.model)
@@ -141,30 +144,51 @@ def _measure(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Deliv
     if done:
         return _skipped(cell, delivery, run_id)
     writer = Writer(delivery.connection)
-    with _closed(writer, run_id, folder):
-        with (
-            _progress(about.title, corpus.num_targets, delivery) as progress,
-            Live(writer, run_id, every=delivery.every) as live,
-        ):
-            result = measure(
-                model,
-                corpus,
-                ks=ks,
-                engine=cell.engine,
-                folder=folder,
-                strict=cell.strict,
-                progress=progress,
-                on_part=live.add,
-            )
+    with (
+        _closed(writer, run_id, folder),
+        _progress(about.title, corpus.num_targets, delivery) as progress,
+        Live(writer, run_id, every=delivery.every) as live,
+    ):
+        result = measure(
+            model,
+            corpus,
+            ks=ks,
+            engine=cell.engine,
+            folder=folder,
+            strict=cell.strict,
+            progress=progress,
+            on_part=live.add,
+        )
         made = _complete(record, result, model, delivery)
         corpus.document_table().to_csv(made / "documents.csv", index=False)
         write_token_texts(made, corpus.token_texts(cell.tokenizer))
-        run_id, waits = outbox.deliver_or_keep(writer, record, made, run_id)
-    discard(folder)
+    sent = _sent(writer, record, made, run_id, delivery)
     notes += [f"{about.title}: {note}" for note in result.notes] + [f"{about.model}: {note}" for note in model.notes]
-    outcome = Outcome(about.title, about.model, about.dataset, "measured", run_id, numbers=record.metrics, notes=notes)
-    outcome.waits = waits
+    outcome = delivery.outcome("measured", sent.run_id, numbers=record.metrics, notes=notes)
+    outcome.waits = sent.waits
     return outcome
+
+
+def _sent(writer: Writer, record: Record, made: Path, run_id: str, delivery: Delivery) -> outbox.Sent:
+    """Deliver a complete measurement; whatever stops that, the outbox keeps it."""
+    status = "FAILED"
+    try:
+        sent = outbox.send(writer.connection, record, made, run_id, discard=lambda: discard(delivery.folder), tell=say)
+        status = ""
+    except (KeyboardInterrupt, SystemExit):
+        status = "KILLED"
+        raise
+    except Exception as error:
+        raise CellFailed(run_id, disk_trouble(error, made) or error) from error
+    finally:
+        _end(writer, run_id, status)
+    return sent
+
+
+def _end(writer: Writer, run_id: str, status: str) -> None:
+    if run_id and status:
+        with suppress(RbptrackError):  # repaired at the next start
+            writer.end(run_id, status)
 
 
 @contextmanager
@@ -180,14 +204,13 @@ def _closed(writer: Writer, run_id: str, folder: Path) -> Iterator[None]:
     except Exception as error:
         raise CellFailed(run_id, disk_trouble(error, folder) or error) from error
     finally:
-        if run_id and status:
-            with suppress(RbptrackError):  # repaired at the next start
-                writer.end(run_id, status)
+        _end(writer, run_id, status)
 
 
 def _begin(record: Record, delivery: Delivery) -> tuple[str, bool]:
     """The cell's run, and whether another has finished it meanwhile; no run where the store is away."""
     writer = Writer(delivery.connection)
+    delivery.connection.wait()  # before hours are spent: a moment's silence must not hide that it was measured
     try:
         if delivery.force:
             run_id, done = writer.begin(record.name, record.tags, started=record.started), False

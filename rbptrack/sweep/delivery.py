@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from rbptrack.config.paths import home
+from rbptrack.config.paths import partial
 from rbptrack.config.schema import Config, flat
+from rbptrack.sweep.outcome import Outcome
 from rbptrack.sweep.resolve import Resolved
 from rbptrack.tracking import Connection, MeasurementTags
 
@@ -45,7 +46,23 @@ class Delivery:
     def folder(self) -> Path:
         """Where the unfinished measurement is kept; what the shards of a forced one share is their sweep's own."""
         forced = f"-{self.about.sweep or 'forced'}" if self.force and self.shards > 1 else ""
-        return home() / "partial" / f"{self.about.fingerprint}{forced}"
+        return partial() / f"{self.about.fingerprint}{forced}"
+
+    def outcome(
+        self, status: str, run_id: str = "", *, numbers: Mapping[str, float], notes: Sequence[str] = ()
+    ) -> Outcome:
+        """How the cell ended."""
+        about = self.about
+        return Outcome(
+            about.title,
+            about.model,
+            about.dataset,
+            status,
+            run_id,
+            fingerprint=about.fingerprint,
+            numbers=dict(numbers),
+            notes=list(notes),
+        )
 
     @classmethod
     def of(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rbptrack.config.paths import home
+from rbptrack.config.paths import partial
 from rbptrack.config.schema import Config
 from rbptrack.console import say
 from rbptrack.errors import RbptrackError
 from rbptrack.sweep.outcome import OUTCOME, Outcome
 from rbptrack.sweep.resolve import process_resolver
+from rbptrack.tracking import Connection, outbox
 
 _MOST = 12  # cells that are named
 
@@ -25,12 +26,18 @@ def tell_what_is_kept(cells: Sequence[Config], outcomes: Sequence[Outcome], *, f
         command: the command line that was interrupted.
 
     """
+    from rbptrack.engine.parts import saved_tokens
+
     left = [cell for number, cell in enumerate(cells) if not (folder / str(number) / OUTCOME).exists()]
-    saved = [(cell.title, _saved_tokens(cell)) for cell in left]
-    partly = [(title, tokens) for title, tokens in saved if tokens]
-    kept = sum(o.status in ("measured", "skipped") for o in outcomes)
-    untouched = len(left) - len(partly)
+    fingerprints = {cell.title: _fingerprint(cell) for cell in left}
+    complete = [cell.title for cell in left if outbox.find(Connection(cell.tracking), fingerprints[cell.title])]
+    saved = [(cell.title, saved_tokens(partial() / fingerprints[cell.title])) for cell in left]
+    partly = [(title, tokens) for title, tokens in saved if tokens and title not in complete]
+    kept = sum(o.status in ("measured", "skipped") for o in outcomes) + len(complete)
+    untouched = len(left) - len(partly) - len(complete)
     say(f"interrupted: {kept} of {len(cells)} cells measured, {len(partly)} partly, {untouched} not begun")
+    for title in complete:
+        say(f"  {title}: measured, and not in the tracking store yet; the next command delivers it")
     for title, tokens in partly[:_MOST]:
         say(f"  {title}: {tokens:,} scored tokens are saved")
     if rest := partly[_MOST:]:
@@ -39,11 +46,9 @@ def tell_what_is_kept(cells: Sequence[Config], outcomes: Sequence[Outcome], *, f
     say(f"  {command}", whole=True)
 
 
-def _saved_tokens(cell: Config) -> int:
-    """Scored tokens of an unfinished measurement that are on disk."""
-    from rbptrack.engine.parts import saved_tokens
-
+def _fingerprint(cell: Config) -> str:
+    """A cell's fingerprint; what cannot be resolved has none, and nothing is saved of it."""
     try:
-        return saved_tokens(home() / "partial" / process_resolver().resolve(cell).fingerprint)
+        return process_resolver().resolve(cell).fingerprint
     except RbptrackError:
-        return 0
+        return "unknown"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from rbptrack import interrupts, temporary
 from rbptrack.config.schema import Config, Group
 from rbptrack.measurement import Shard
 from rbptrack.sweep.outcome import OUTCOME, shard_folder
@@ -86,9 +86,13 @@ def run(composed: DictConfig, measure: Measure) -> None:
     file = Path(composed.launch.job)
     said: Any = OmegaConf.load(file)
     os.chdir(said.cwd)  # Ray's workers begin elsewhere
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _terminate)
-    with file.with_suffix(".log").open("a", buffering=1) as log, redirect_stdout(log), redirect_stderr(log):
+    interrupts.install()
+    with (
+        temporary.for_this_process(),
+        file.with_suffix(".log").open("a", buffering=1) as log,
+        redirect_stdout(log),
+        redirect_stderr(log),
+    ):
         for cell in said.cells:
             task = Task(cell.number, Shard(**cell.shard))
             folder = file.parent / str(task.number)
@@ -97,7 +101,3 @@ def run(composed: DictConfig, measure: Measure) -> None:
                 config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), cell.config))
                 assert isinstance(config, Config)  # noqa: S101
                 measure(config, folder, f"[{task.number + 1}/{said.total}]", task.shard)
-
-
-def _terminate(number: int, frame: object) -> None:
-    raise SystemExit(128 + signal.SIGTERM)  # unwinds, so that the run in progress is closed as KILLED

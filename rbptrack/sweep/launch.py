@@ -7,7 +7,6 @@ import os
 import secrets
 import shlex
 import shutil
-import signal
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -15,16 +14,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from rbptrack import interrupts
 from rbptrack.analysis import counted
 from rbptrack.analysis.contract import Analyzer
 from rbptrack.config.check import typed
 from rbptrack.config.compose import Request, sweep_of
 from rbptrack.config.paths import home
+from rbptrack.config.patterns import as_value
 from rbptrack.config.schema import Config, SweepConfig, TrackingConfig, Where, flat
 from rbptrack.console import complain, program, say, short_path
 from rbptrack.errors import BadInput, RbptrackError
@@ -37,10 +37,8 @@ from rbptrack.sweep.interrupted import tell_what_is_kept
 from rbptrack.sweep.outcome import CellFailed, Outcome, announce, collect, shard_folder, summarise
 from rbptrack.sweep.resolve import process_resolver
 from rbptrack.sweep.watch import Watch
-from rbptrack.tracking import outbox, resolve_uri, without_password
+from rbptrack.tracking import Connection, Reader, outbox, resolve_uri, without_password
 
-_TERMINATED = 128 + signal.SIGTERM
-_INTERRUPTED = 128 + signal.SIGINT
 _ROUNDS = 2  # of a launcher; the second takes what was lost in the first
 _CELLS = "RBPTRACK_CELLS"  # how many cells the sweep has, for workers that other launchers start
 
@@ -98,12 +96,13 @@ class Sweep:
         outcomes = collect(self.folder, self.cells, all_ended=launched and not interrupted)
         if not launched and not interrupted and not any(o.run_id or o.status != "failed" for o in outcomes):
             return _nothing_ran(outcomes, self.folder)
-        waiting = outbox.repair_and_deliver(self.settings.tracking, tell=say) if any(o.waits for o in outcomes) else 0
+        if not interrupted:
+            self._deliver_waiting(outcomes)
         summarise(outcomes, total=len(self.cells), ks=self.ks)
         if interrupted:
             tell_what_is_kept(self.cells, outcomes, folder=self.folder, command=self._command)
             return interrupted
-        if waiting:
+        if waiting := sum(bool(o.waits) for o in outcomes):
             complain(
                 f"the tracking store is away: {waiting} measurements wait, complete, in "
                 f"{short_path(str(outbox.folder()))}. Once it answers: python -m rbptrack sync, then analyze"
@@ -113,8 +112,7 @@ class Sweep:
         try:
             failed += self._analyze(outcomes)
         except KeyboardInterrupt:
-            say("interrupted while analysing: every measurement is kept; python -m rbptrack report analyses them")
-            return _INTERRUPTED
+            return interrupts.INTERRUPTED
         say("compare  python -m rbptrack ui")
         return 1 if failed else 0
 
@@ -122,6 +120,18 @@ class Sweep:
     def _command(self) -> str:
         """The command line as it was given, for a shell."""
         return f"{program()} {shlex.join(self.request.typed)}".strip()
+
+    def _deliver_waiting(self, outcomes: Sequence[Outcome]) -> None:
+        """Deliver what waited; an outcome whose measurement has arrived, by whomever delivered, waits no more."""
+        if not any(o.waits for o in outcomes):
+            return
+        delivered = outbox.repair_and_deliver(self.settings.tracking, tell=say).runs
+        connection = Connection(self.settings.tracking)
+        for outcome in outcomes:
+            if outcome.waits and outbox.find(connection, outcome.fingerprint) is None:
+                with suppress(RbptrackError):
+                    found = delivered.get(outcome.fingerprint) or Reader(connection).find(outcome.fingerprint)
+                    outcome.run_id, outcome.waits = (found, "") if found else (outcome.run_id, outcome.waits)
 
     def _analyze(self, outcomes: Sequence[Outcome]) -> int:
         """Run the analyzers over a sweep; returns how many failed."""
@@ -165,9 +175,9 @@ class Sweep:
         files = jobs.write(self.folder, cells, todo)
         watch.expect(files, todo)
         extra = [
-            f"hydra.sweep.dir='{self.folder}/jobs'",
+            f"hydra.sweep.dir={as_value(f'{self.folder}/jobs')}",
             "hydra.sweep.subdir=${hydra.job.num}",
-            "launch.job=" + ",".join(f"'{file}'" for file in files),
+            "launch.job=" + ",".join(as_value(str(file)) for file in files),
             *launchers.overrides(launch, name=name),
         ]
         words = ["--multirun", *(w for w in self.request.words if w not in ("-m", "--multirun"))]
@@ -190,30 +200,25 @@ class Sweep:
         os.environ[_CELLS] = str(len(self.cells))
         uri = resolve_uri(self.settings.tracking)
         extra = [
-            f"hydra.run.dir='{self.folder}/0'",
-            f"hydra.sweep.dir='{self.folder}'",
+            f"hydra.run.dir={as_value(f'{self.folder}/0')}",
+            f"hydra.sweep.dir={as_value(str(self.folder))}",
             "hydra.sweep.subdir=${hydra.job.num}",
             # Workers get the absolute URI; one that holds a password stays in the environment, never in a file.
-            *([f"tracking.uri='{uri}'"] if without_password(uri) == uri else []),
+            *([f"tracking.uri={as_value(uri)}"] if without_password(uri) == uri else []),
             *([f"sweep={self.id}"] if self.request.multirun and not self.settings.sweep else []),
         ]
         return self._handed(self.request, job, extra)
 
     def _handed(self, request: Request, task: Callable[[DictConfig], None], extra: Sequence[str]) -> int:
         """Let Hydra run its jobs; returns 0, or the exit code of an interrupt."""
-        signal.signal(signal.SIGTERM, _terminate)
         try:
             request.hand_to_hydra(task, extra=extra)
         except KeyboardInterrupt:
-            return _INTERRUPTED
+            return interrupts.INTERRUPTED
         except SystemExit as stop:  # also how Hydra ends after a job that failed, which the outcomes say better
-            if stop.code == _TERMINATED:
-                return _TERMINATED
+            if isinstance(stop.code, int) and stop.code in interrupts.CODES:
+                return stop.code
         return 0
-
-
-def _terminate(number: int, frame: object) -> NoReturn:
-    raise SystemExit(_TERMINATED)  # unwinds, so that the run in progress is closed as KILLED
 
 
 def without_secrets(request: Request) -> tuple[Request, SweepConfig, list[Config]]:

@@ -32,6 +32,7 @@ class Outcome:
         dataset: the dataset's name.
         status: measured, skipped (measured before) or failed.
         run_id: of its MLflow run; empty if none began.
+        fingerprint: of the measurement; empty where the cell failed.
         message: why it failed.
         bad_input: whether the failure is the user's to set right.
         waits: why the measurement waits on disk and is not in the tracking store yet.
@@ -46,6 +47,7 @@ class Outcome:
     dataset: str
     status: str
     run_id: str = ""
+    fingerprint: str = ""
     message: str = ""
     bad_input: bool = False
     waits: str = ""

@@ -11,8 +11,7 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 
 from rbptrack.tracking.claim import claim, repair
 from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.live import Live
-from rbptrack.tracking.local import relocate
+from rbptrack.tracking.live import Heartbeat, Live
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import MeasurementTags
 from rbptrack.tracking.uri import resolve_uri, without_password
@@ -20,12 +19,12 @@ from rbptrack.tracking.writer import Writer
 
 __all__ = [
     "Connection",
+    "Heartbeat",
     "Live",
     "MeasurementTags",
     "Reader",
     "Writer",
     "claim",
-    "relocate",
     "repair",
     "resolve_uri",
     "without_password",

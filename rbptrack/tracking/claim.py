@@ -10,67 +10,102 @@ from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.process import alive, where
 from rbptrack.tracking.reader import Reader
-from rbptrack.tracking.record import Record
-from rbptrack.tracking.schema import Tag
+from rbptrack.tracking.record import RUN_FILE, Record
+from rbptrack.tracking.schema import Tag, tag_is
 from rbptrack.tracking.writer import Writer
 
 _CONTEST_SECONDS = 15.0
 _POLL_SECONDS = 2.0
-_RUN_FILE = "run_id"
 _PENDING, _HELD = "pending", "held"
 
 
 def claim(connection: Connection, record: Record, folder: Path, *, tell: Callable[[str], None]) -> tuple[str, bool]:
-    """Begin a measurement's run, or continue the one that this folder's unfinished measurement began.
+    """Begin a measurement's run, or continue the one that this folder's measurement began.
 
     If another process is at work on the same fingerprint, this one waits until it has ended. There is no lock that all
     stores offer for two that begin at once; so each first writes that it wants to measure (claim: pending), then looks
-    for others. A process whose claim is held wins; of two pending ones, the one with the smaller run id wins.
+    for others. A process whose claim is held wins; of two pending ones, the one with the smaller run id wins. One that
+    finds the measurement finished gives up its own run.
 
     Args:
         connection: to the store.
         record: of the measurement; its tags become the run's.
-        folder: of the unfinished measurement; remembers the run.
+        folder: of the measurement; remembers the run.
         tell: shows a line while another process's measurement is waited for.
 
     Returns:
-        The run's id, and whether another process has finished it already.
+        The run's id, and whether the measurement is finished there already.
 
     """
     reader, writer = Reader(connection), Writer(connection)
     while True:
-        others = _at_work(reader, record.fingerprint)
-        if others:
+        mine = begun(folder)
+        held = bool(mine) and writer.holds(mine, claim=_HELD)
+        if others := _before(reader, record, mine, held=held):
             tell(f"{record.name}: {where(others[0].tags)} is measuring it; waiting until it has ended")
-            while _at_work(reader, record.fingerprint):
+            while _before(reader, record, mine, held=held):
                 time.sleep(_POLL_SECONDS)
-            if found := reader.find(record.fingerprint):
-                return found, True
+        if found := reader.find(record.fingerprint):
+            if found != mine:
+                _give_up(writer, folder)
+            return found, True
+        if held:
+            return mine, False
         run_id = _begin(writer, record, folder)
-        if _wins(reader, record.fingerprint, run_id):
+        if _wins(reader, record, run_id):
+            if found := reader.find(record.fingerprint):  # in the moment before the claim
+                _give_up(writer, folder)
+                return found, True
             writer.log(run_id, tags={Tag.CLAIM: _HELD})
+            for run in reader.search(tag_is(Tag.RECORD, record.tags[Tag.RECORD])):
+                if run.run_id != run_id:  # begun twice, because the server's first answer was lost
+                    writer.withdraw(run.run_id)
             return run_id, False
-        writer.withdraw(run_id)
-        (folder / _RUN_FILE).unlink(missing_ok=True)
+        _give_up(writer, folder)
+
+
+def _before(reader: Reader, record: Record, mine: str, *, held: bool) -> list[LoggedRun]:
+    """Other living processes' runs that this one waits for.
+
+    Where two hold the claim, because one was silent for so long that it looked dead, the smaller run id goes first.
+    """
+    others = _at_work(reader, record, but=mine)
+    if not held:
+        return others
+    return [run for run in others if run.tags.get(Tag.CLAIM) == _HELD and run.run_id < mine]
+
+
+def begun(folder: Path) -> str:
+    """The id of the run that a folder's measurement began; empty if it began none."""
+    file = folder / RUN_FILE
+    return file.read_text(encoding="utf-8").strip() if file.exists() else ""
 
 
 def _begin(writer: Writer, record: Record, folder: Path) -> str:
     """The id of the folder's run, resumed, or of a new one."""
-    file = folder / _RUN_FILE
-    before = file.read_text(encoding="utf-8") if file.exists() else ""
-    if before and writer.resume(before):
+    before, pending = begun(folder), record.tags | {Tag.CLAIM: _PENDING}
+    if before and writer.resume(before, tags=pending):
         return before
-    run_id = writer.begin(record.name, record.tags | {Tag.CLAIM: _PENDING}, started=record.started)
+    run_id = writer.begin(record.name, pending, started=record.started)
     folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(run_id, encoding="utf-8")
+    unfinished = folder / f"{RUN_FILE}.tmp"
+    unfinished.write_text(run_id, encoding="utf-8")
+    unfinished.replace(folder / RUN_FILE)
     return run_id
 
 
-def _wins(reader: Reader, fingerprint: str, run_id: str) -> bool:
+def _give_up(writer: Writer, folder: Path) -> None:
+    """Delete the folder's unfinished run, which another made superfluous."""
+    if mine := begun(folder):
+        writer.withdraw(mine)
+    (folder / RUN_FILE).unlink(missing_ok=True)
+
+
+def _wins(reader: Reader, record: Record, run_id: str) -> bool:
     """Whether this run, and no other process's, is the one to measure the fingerprint."""
     deadline = time.monotonic() + _CONTEST_SECONDS
     while time.monotonic() < deadline:
-        others = [run for run in _at_work(reader, fingerprint) if run.run_id != run_id]
+        others = _at_work(reader, record, but=run_id)
         if not others:
             return True
         if any(run.tags.get(Tag.CLAIM) == _HELD or run.run_id < run_id for run in others):
@@ -79,19 +114,21 @@ def _wins(reader: Reader, fingerprint: str, run_id: str) -> bool:
     return True  # a process whose claim stays pending, and that does not withdraw, has died
 
 
-def _at_work(reader: Reader, fingerprint: str) -> list[LoggedRun]:
-    """Runs in which a living process measures this fingerprint now."""
-    return [run for run in reader.measurements(fingerprint, status="RUNNING") if alive(run.tags)]
+def _at_work(reader: Reader, record: Record, *, but: str) -> list[LoggedRun]:
+    """Runs in which another living process measures this fingerprint now."""
+    running = reader.measurements(record.fingerprint, status="RUNNING")
+    others = [run for run in running if run.run_id != but and run.tags.get(Tag.RECORD) != record.tags[Tag.RECORD]]
+    return [run for run in others if alive(run.tags)]
 
 
 def repair(connection: Connection) -> list[str]:
     """Mark as KILLED what processes that no longer live left RUNNING; returns the names of those runs."""
     if not connection.exists:
         return []
-    running = Reader(connection).search("attributes.status = 'RUNNING'")
-    # Another program's runs in the same experiment are its own affair.
-    dead = [run for run in running if Tag.KIND in run.tags and not alive(run.tags)]
-    writer = Writer(connection)
-    for run in dead:
-        writer.end(run.run_id, "KILLED")
-    return [run.name for run in dead]
+    reader, writer, dead = Reader(connection), Writer(connection), list[str]()
+    for run in reader.search("attributes.status = 'RUNNING'"):
+        # Another program's runs in the same experiment are its own affair. A dead one may have been resumed since.
+        if Tag.KIND in run.tags and not alive(run.tags) and not alive(reader.run(run.run_id).tags):
+            writer.end(run.run_id, "KILLED")
+            dead.append(run.name)
+    return dead

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import tenacity
 from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.entities import Experiment
@@ -20,8 +21,8 @@ from rbptrack.config.paths import home
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import BadInput, StoreAway
 from rbptrack.names import file_name
-from rbptrack.tracking import faults, local
-from rbptrack.tracking.local import TemporaryFolder
+from rbptrack.temporary import TemporaryFolder
+from rbptrack.tracking import faults, local, moved, new_store
 from rbptrack.tracking.uri import DATABASES, is_server, resolve_uri, scheme, without_password
 
 os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # else two lines for each run of a server
@@ -29,6 +30,10 @@ os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # else 
 _TRAINING = {"mlflow.experimentKind": "custom_model_development"}  # else the UI opens its pages for LLM applications
 _AWAY_SECONDS = 30.0  # how long a store that did not answer is not asked again
 _REACH_SECONDS = 5
+_PATIENCE_SECONDS = 20.0  # how long a store that was there is waited for before a measurement begins without it
+_GIVEN_UP: set[str] = set()  # stores that this process waited for in vain
+
+log = logging.getLogger(__name__)
 
 
 class Connection:
@@ -60,15 +65,38 @@ class Connection:
         self.experiment = config.experiment
         self.database = local.database_of(self.uri)
         self.tables = self.database
-        self._artifacts, self._create_missing = config.artifacts, create
+        self._config, self._create_missing = config, create
         self._client: MlflowClient | None = None
         self._experiment_id = ""
+        self._stood_in: Path | None = None
         self._away_until = 0.0
+
+    def wait(self) -> None:
+        """Wait a little for a store that does not answer; not again while it stays away."""
+        waits = tenacity.wait_exponential(multiplier=1, max=8)
+        patience = 0.0 if self.uri in _GIVEN_UP else _PATIENCE_SECONDS
+        attempts = tenacity.Retrying(
+            stop=tenacity.stop_after_delay(patience), wait=waits, retry=tenacity.retry_if_exception_type(StoreAway)
+        )
+        try:
+            for attempt in attempts:
+                with attempt:
+                    self._away_until = 0.0
+                    client = self.open()
+                    with self.explained():
+                        client.get_experiment(self._experiment_id)
+            _GIVEN_UP.discard(self.uri)
+        except tenacity.RetryError:
+            _GIVEN_UP.add(self.uri)
+
+    def another(self) -> Connection:
+        """A connection of its own to the same place, for another thread: what it waits for, this one does not."""
+        return Connection(self._config, create=self._create_missing)
 
     @property
     def exists(self) -> bool:
         """False for a local database that has not been made yet; True for every other store, reachable or not."""
-        return self.database is None or self.database.exists()
+        return self.database is None or local.is_made(self.database)
 
     @property
     def read_only(self) -> bool:
@@ -118,10 +146,7 @@ class Connection:
                 self._client = self._connect()
             else:
                 local.check_writable(self.database)
-                with self.explained():
-                    self.database.parent.mkdir(parents=True, exist_ok=True)
-                # Several processes that make the database at once break it, sometimes for good.
-                with FileLock(self.database.with_name(self.database.name + ".lock")):
+                with self._alone(self.database):
                     self._client = self._connect()
         return self._client
 
@@ -131,6 +156,36 @@ class Connection:
         with self.explained():
             self.tables = local.copied(database, self._copy.path)
         self.uri, self._create_missing = f"sqlite:///{self.tables}", False
+
+    @contextmanager
+    def _alone(self, database: Path) -> Iterator[None]:
+        """Hold the store's lock: several processes that make or relocate it at once would break it."""
+        with self.explained():
+            database.parent.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(database.with_name(f"{database.name}.lock"))
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def repair_moved(self) -> int:
+        """Relocate a local store that was moved, even if artifacts did not come along; returns how many addresses.
+
+        Raises:
+            BadInput: the store is none that can be moved, or has no such experiment.
+
+        """
+        if self.database is None or not self.exists:
+            raise BadInput(f"moved=true repairs a local database; {self.shown} is none")
+        with self._alone(self.database), self.explained():
+            return moved.repair(self.database, self.experiment)
+
+    def located(self, address: str) -> str:
+        """Where an artifact lies: as its address says, but beside the database in a copy that cannot be written."""
+        if self._stood_in is None or self.database is None:
+            return address
+        return moved.located(address, self.database, self._stood_in)
 
     @contextmanager
     def explained(self) -> Iterator[None]:
@@ -151,7 +206,8 @@ class Connection:
     def _connect(self) -> MlflowClient:
         with self.explained():
             _reach(self.uri)
-            fresh = not self.exists
+            if self.database is not None and not self.exists and self._create_missing:
+                new_store.make(self.database, self.experiment, lambda uri: self._create(MlflowClient(uri)))
             client = MlflowClient(self.uri)
             found = client.get_experiment_by_name(self.experiment) or self._create(client)
             if found.lifecycle_stage == "deleted":
@@ -160,12 +216,27 @@ class Connection:
                     f"experiments restore -x {found.experiment_id}`), or choose another: tracking.experiment=NAME"
                 )
             if self.database is not None:
-                local.check_not_moved(self.database, found.artifact_location, self.experiment)
-                if fresh:
-                    local.allow_concurrent_writers(self.database)
+                self._settle(self.database, found.artifact_location)
                 local.index_tags(self.database)
             self._experiment_id = found.experiment_id
         return client
+
+    def _settle(self, database: Path, artifacts: str) -> None:
+        """Make a store that was copied or moved its own: what is written to it must never reach the original.
+
+        Raises:
+            BadInput: artifacts are lacking that the original has.
+
+        """
+        old = moved.stood_in(database, artifacts, self.experiment)
+        if old is None:
+            return
+        moved.check_files(database, old, self.tables or database)
+        if local.writable(database):
+            changed = moved.relocate(database, old)
+            log.warning("%s came from %s: its %d artifact addresses now lie here", database, old, changed)
+        else:
+            self._stood_in = old
 
     def _create(self, client: MlflowClient) -> Experiment:
         """Make the experiment. Where no server stands between, the client says where the artifacts go."""
@@ -176,8 +247,8 @@ class Connection:
                 "choose one: tracking.experiment=NAME"
             )
         location = None
-        if self._artifacts:
-            location = f"{self._artifacts.rstrip('/')}/{file_name(self.experiment)}"
+        if self._config.artifacts:
+            location = f"{self._config.artifacts.rstrip('/')}/{file_name(self.experiment)}"
         elif self.database is not None:
             location = local.artifact_folder(self.database, self.experiment).as_uri()
         elif not is_server(self.uri):

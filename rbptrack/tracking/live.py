@@ -1,4 +1,4 @@
-"""Reports into a run while its cell is measured: progress, the machine's load, and that the process still lives."""
+"""Reports into a run while a process works on it: that the process lives, how far it is, and the machine's load."""
 
 from __future__ import annotations
 
@@ -13,32 +13,35 @@ from mlflow.system_metrics.metrics.cpu_monitor import CPUMonitor
 from mlflow.system_metrics.metrics.disk_monitor import DiskMonitor
 from mlflow.system_metrics.metrics.network_monitor import NetworkMonitor
 
-from rbptrack.errors import RbptrackError
 from rbptrack.ranks import RankTable, rbp_name
-from rbptrack.tracking.process import heartbeat
+from rbptrack.tracking.process import STALE_SECONDS, heartbeat
 from rbptrack.tracking.schema import Metric
 from rbptrack.tracking.writer import Writer
 
+EVERY_SECONDS = 10.0
+LONGEST_PAUSE = STALE_SECONDS / 10
+MOST_SECONDS = STALE_SECONDS / 5  # whatever tracking.every says, a living run must not look dead
 
-class Live:
-    """Reports about a running cell from a thread of its own, so that a slow server does not hold up the model.
 
-    It logs `progress/tokens`, and with scored tokens as step `progress/ce` and `progress/rbp_1`, both over what was
-    measured so far; and MLflow's system metrics (`system/...`).
+class Heartbeat:
+    """Says every so often, into a run that this process works on, that the process lives; a context manager.
+
+    It does so from a thread and over a connection of its own, so that neither holds up the other. A store that does not
+    answer, for a moment or for hours, is asked again, less and less often, for as long as the process works.
 
     Args:
         writer: of the store where the run is.
         run_id: the run; empty where the store was away when it should have begun: nothing is reported then.
         every: seconds between two reports.
 
+    Attributes:
+        away: why the last report did not arrive; empty if it did.
+
     """
 
-    def __init__(self, writer: Writer, run_id: str, *, every: float) -> None:
-        self._writer, self._run_id, self._every = writer, run_id, every
-        self._lock, self._stop = threading.Lock(), threading.Event()
-        self._tokens, self._nats, self._hits, self._reported = 0, 0.0, 0, 0
-        self._began = time.time()
-        self._monitors = _monitors()
+    def __init__(self, writer: Writer, run_id: str, *, every: float = EVERY_SECONDS) -> None:
+        self._writer, self._run_id, self._every = Writer(writer.connection.another()), run_id, every
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._report_until_stopped, name="rbptrack-live", daemon=True)
         self.away = ""
 
@@ -54,6 +57,39 @@ class Live:
         if self._thread.is_alive():
             self._thread.join(timeout=5.0)
 
+    def _report_until_stopped(self) -> None:
+        pause = self._every
+        while not self._stop.wait(pause):
+            try:
+                self._report()
+                pause, self.away = self._every, ""
+            except Exception as error:  # whatever it was, a run whose process lives must not look dead
+                pause, self.away = min(2 * pause, max(self._every, LONGEST_PAUSE)), str(error)
+
+    def _report(self) -> None:
+        self._writer.log(self._run_id, tags=heartbeat())
+
+
+class Live(Heartbeat):
+    """Reports about a cell that is measured: a heartbeat, its progress, and the machine's load.
+
+    It logs `progress/tokens`, and with scored tokens as step `progress/ce` and `progress/rbp_1`, both over what was
+    measured so far; and MLflow's system metrics (`system/...`).
+
+    Args:
+        writer: of the store where the run is.
+        run_id: the run; empty if there is none.
+        every: seconds between two reports.
+
+    """
+
+    def __init__(self, writer: Writer, run_id: str, *, every: float) -> None:
+        super().__init__(writer, run_id, every=min(every, MOST_SECONDS))
+        self._lock = threading.Lock()
+        self._tokens, self._nats, self._hits, self._reported = 0, 0.0, 0, 0
+        self._began = time.time()
+        self._monitors = _monitors()
+
     def add(self, part: RankTable) -> None:
         """Count a part that was measured or found on disk."""
         with self._lock:
@@ -61,16 +97,9 @@ class Live:
             self._nats -= float(part.column("logprob").astype(np.float64).sum())
             self._hits += int(np.count_nonzero(part.rank == 1))
 
-    def _report_until_stopped(self) -> None:
-        while not self._stop.wait(self._every):
-            try:
-                self._report()
-            except RbptrackError as error:  # the store went away; the cell goes on, and is delivered whole at its end
-                self.away = str(error)
-                return
-
     def _report(self) -> None:
-        self._writer.log(self._run_id, metrics=self._load(), tags=heartbeat(), step=int(time.time() - self._began))
+        super()._report()
+        self._writer.log(self._run_id, metrics=self._load(), step=int(time.time() - self._began))
         with self._lock:
             tokens, nats, hits = self._tokens, self._nats, self._hits
         if tokens > self._reported:

@@ -6,21 +6,12 @@ import os
 import shutil
 import sqlite3
 import tempfile
-import weakref
 from contextlib import closing, suppress
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from rbptrack.errors import BadInput
 from rbptrack.names import file_name
-
-
-class TemporaryFolder:
-    """A temporary folder that is removed when nothing refers to it any more."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="rbptrack-"))
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 def database_of(uri: str) -> Path | None:
@@ -31,6 +22,17 @@ def database_of(uri: str) -> Path | None:
 def artifact_folder(database: Path, experiment: str) -> Path:
     """The folder of an experiment's artifacts, beside the database."""
     return database.parent / "artifacts" / file_name(experiment)
+
+
+def is_made(database: Path) -> bool:
+    """Whether there is a store; an empty file is none."""
+    return database.exists() and database.stat().st_size > 0
+
+
+def reading(database: Path, *, untouched: bool = False) -> sqlite3.Connection:
+    """A connection that cannot write; `untouched`: nothing is made beside the database either, not for a moment."""
+    options = "mode=ro&immutable=1" if untouched else "mode=ro"
+    return sqlite3.connect(f"file:{quote(str(database))}?{options}", uri=True)
 
 
 def writable(database: Path) -> bool:
@@ -65,41 +67,10 @@ def check_writable(database: Path) -> None:
             raise BadInput(f"the tracking store {database} cannot be made: {error.strerror} in {folder}") from error
     else:
         try:
-            with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+            with closing(reading(database)) as connection:
                 connection.execute("select count(*) from sqlite_master").fetchone()
         except sqlite3.DatabaseError as error:
             raise BadInput(f"the tracking store {database} is not a readable database: {error}") from error
-
-
-def check_not_moved(database: Path, artifacts: str, experiment: str) -> None:
-    """BadInput if a local store was moved: MLflow keeps absolute paths to the artifacts."""
-    here = artifact_folder(database, experiment)
-    there = Path(unquote(urlsplit(artifacts).path))
-    if artifacts.startswith("file:") and here != there and here.is_dir() and not there.exists():
-        raise BadInput(
-            f"the tracking store {database} was moved: its runs look for artifacts under {there}, which is gone.\n"
-            f"Repair: python -m rbptrack sync moved=true tracking.uri=sqlite:///{database}"
-        )
-
-
-def relocate(database: Path, experiment: str) -> int:
-    """Point a moved store's artifact addresses at the folder beside its database; returns how many changed.
-
-    All addresses change in one transaction, and only those under the experiment's old folder.
-    """
-    new = artifact_folder(database, experiment).as_uri()
-    with closing(sqlite3.connect(database)) as connection, connection:
-        rows = connection.execute("select artifact_location from experiments where name = ?", (experiment,)).fetchone()
-        if rows is None:
-            raise BadInput(f"{database} has no experiment {experiment!r}; choose one: tracking.experiment=NAME")
-        old = rows[0]
-        changed = 0
-        for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
-            changed += connection.execute(
-                f"update {table} set {column} = ? || substr({column}, ?) where {column} = ? or {column} like ? || '/%'",  # noqa: S608
-                (new, len(old) + 1, old, old),
-            ).rowcount
-    return changed
 
 
 def index_tags(database: Path) -> None:
@@ -109,9 +80,3 @@ def index_tags(database: Path) -> None:
     """
     with suppress(sqlite3.OperationalError), closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("create index if not exists rbptrack_tags on tags (key, value)")
-
-
-def allow_concurrent_writers(database: Path) -> None:
-    """Switch a new database to write-ahead logging, in which concurrent writers wait a third of the time."""
-    with closing(sqlite3.connect(database)) as connection:
-        connection.execute("pragma journal_mode=WAL")

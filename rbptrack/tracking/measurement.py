@@ -19,8 +19,8 @@ from rbptrack.console import compact
 from rbptrack.measurement import Measurement
 from rbptrack.ranks import DocumentCounts, se_name
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
+from rbptrack.temporary import TemporaryFolder
 from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.local import TemporaryFolder
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import Record, add_artifacts, k_metrics
 from rbptrack.tracking.schema import MeasurementParams, MeasurementTags, software_versions

@@ -1,21 +1,33 @@
-"""The outbox: measurements that wait in ./mlruns/spool, a record's folder each, until their tracking store answers."""
+"""The outbox: finished measurements in ./mlruns/spool, each a record's folder, until their tracking store has them.
+
+Every measurement goes through it: it is complete on disk before a store hears of it, and what a killed process or a
+store that is away leaves there, the next command delivers, once.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from rbptrack.config.paths import home
+from rbptrack.config.paths import home, partial
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import RbptrackError, StoreAway
-from rbptrack.tracking import Connection, Writer, repair, resolve_uri, without_password
-from rbptrack.tracking.record import FILE, Record
+from rbptrack.tracking.claim import begun, claim, repair
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.live import Heartbeat
+from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.record import FILE, RUN_FILE, Record
 from rbptrack.tracking.schema import Tag
+from rbptrack.tracking.uri import resolve_uri, without_password
+from rbptrack.tracking.writer import Writer
+
+Tell = Callable[[str], None]
 
 
 def folder() -> Path:
@@ -23,79 +35,193 @@ def folder() -> Path:
     return home() / "spool"
 
 
-def waiting() -> list[Path]:
-    """The folders of the complete records that wait, oldest first."""
-    found = [path.parent for path in folder().glob(f"*/{FILE}")]
-    return sorted(found, key=lambda path: path.stat().st_mtime)
+def waiting(connection: Connection | None = None) -> list[Path]:
+    """The folders of the complete records that wait, for one store or for any, oldest first."""
+    places = [_folder_of(connection)] if connection else folder().glob("*")
+    found = [path.parent for place in places for path in place.glob(f"*/{FILE}")]
+    return sorted(found, key=lambda path: (path / FILE).stat().st_mtime)
 
 
-def find(fingerprint: str) -> Record | None:
-    """The waiting record of this fingerprint, if there is one."""
-    path = folder() / fingerprint
-    return Record.read(path) if (path / FILE).exists() else None
+def find(connection: Connection, fingerprint: str) -> Record | None:
+    """The record of this fingerprint that waits for a store, if there is one."""
+    found = sorted(_folder_of(connection).glob(f"{fingerprint}.*/{FILE}"))
+    return Record.read(found[-1].parent) if found else None
 
 
-def deliver_or_keep(writer: Writer, record: Record, measured: Path, run_id: str) -> tuple[str, str]:
-    """Log a finished measurement; where that fails, keep it in the outbox.
+def _address(connection: Connection) -> str:
+    """A store's address as it is kept: no password; of one below ./mlruns the relative path, which its copy has too."""
+    database = connection.database
+    if database is not None and database.is_relative_to(home()):
+        return f"sqlite:///{database.relative_to(home().parent)}"
+    return connection.shown
+
+
+def _folder_of(connection: Connection) -> Path:
+    """Where the records of a store wait."""
+    name = f"{_address(connection)}\n{connection.experiment}"
+    return folder() / hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What became of a measurement.
+
+    Attributes:
+        run_id: of its run; empty where none could begin.
+        waits: why it waits in the outbox; empty where it was delivered.
+
+    """
+
+    run_id: str
+    waits: str
+
+
+def send(
+    connection: Connection, record: Record, measured: Path, run_id: str, *, discard: Callable[[], None], tell: Tell
+) -> Sent:
+    """Put a finished measurement into the outbox, and deliver it.
 
     Args:
-        writer: of the store where it belongs.
+        connection: to the store where it belongs.
         record: complete; its artifacts are in `measured`.
         measured: the record's folder, on the disk of ./mlruns.
         run_id: the run that it began; empty if none.
-
-    Returns:
-        The run's id, empty where it could not begin; and why the measurement waits, empty where it was delivered.
+        discard: removes what the measurement was made from; called when the outbox has it.
+        tell: shows a line.
 
     """
+    record.tags |= {Tag.STORE: _address(connection), Tag.EXPERIMENT: connection.experiment}
+    if run_id:
+        (measured / RUN_FILE).write_text(run_id, encoding="utf-8")
     record.write(measured)
-    try:
-        return writer.deliver(record, measured, run_id), ""
-    except RbptrackError as error:
-        record.tags |= {Tag.STORE: writer.connection.shown, Tag.EXPERIMENT: writer.connection.experiment}
-        record.write(measured)
-        target = folder() / record.fingerprint
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(target, ignore_errors=True)  # an older one of the same fingerprint: this one was forced
-        measured.rename(target)
-        return run_id, str(error)
+    path = _folder_of(connection) / f"{record.fingerprint}.{record.tags[Tag.RECORD]}"
+    with locked(path):
+        measured.rename(path)
+        discard()
+        try:
+            run_id, _ = _deliver(connection, Record.read(path), path, tell=tell)
+        except RbptrackError as error:
+            return Sent(begun(path), str(error))
+        except (KeyboardInterrupt, SystemExit):
+            tell(f"interrupted: {record.name} is measured, complete, and kept in {path}; the next command delivers it")
+            raise
+    _tidy()
+    return Sent(run_id, "")
 
 
-def deliver_all(tracking: TrackingConfig, *, tell: Callable[[str], None]) -> int:
-    """Deliver what waits, each record to the store that it was measured for; returns how many still wait.
+def _deliver(connection: Connection, record: Record, path: Path, *, tell: Tell) -> tuple[str, bool]:
+    """Deliver a record whose lock the caller holds; returns the run's id, and whether it was finished there already."""
+    del record.tags[Tag.STORE], record.tags[Tag.EXPERIMENT]
+    writer, run_id, done = Writer(connection), begun(path), False
+    if Tag.FORCED not in record.tags:
+        run_id, done = claim(connection, record, path, tell=tell)
+    elif run_id and not writer.holds(run_id):
+        writer.resume(run_id)
+    if not done:
+        with Heartbeat(writer, run_id):
+            run_id = writer.deliver(record, path, run_id)
+    (path / FILE).unlink()  # first: a folder without it is no record
+    shutil.rmtree(path, ignore_errors=True)
+    return run_id, done
+
+
+@dataclass
+class Delivered:
+    """What a delivery did.
+
+    Attributes:
+        runs: fingerprint -> run id of what was delivered.
+        left: number of measurements that still wait, for whatever store.
+        away: why the store of the call could not be reached; empty where it was.
+
+    """
+
+    runs: dict[str, str] = field(default_factory=dict)
+    left: int = 0
+    away: str = ""
+
+
+def repair_and_deliver(tracking: TrackingConfig, *, tell: Tell) -> Delivered:
+    """Bring a store up to date before new work: close the runs of dead processes, deliver what waits, tidy up.
 
     Args:
         tracking: of the call; a store with a password is the one given here, because no password is kept on disk.
-        tell: shows a line per record.
+        tell: shows a line per run that was closed, and per record.
 
     """
-    left = 0
+    done, connection = Delivered(), Connection(tracking)
+    try:
+        for name in repair(connection):
+            tell(f"{name} was left running by a process that is gone: now KILLED; measured again, it continues")
+    except StoreAway as error:
+        done.away = str(error)
+        tell(done.away)
+    known: dict[tuple[str, str], Connection] = {}
     for path in waiting():
-        with _locked(path) as mine:
-            if not mine or not (path / FILE).exists():  # another process delivers it
-                continue
-            record = Record.read(path)
-            try:
-                connection = _connection(record, tracking)
-                run_id = Writer(connection).deliver(record, path)
-                shutil.rmtree(path)
-                tell(f"delivered {record.name} to {connection.shown} (run {run_id})")
-            except RbptrackError as error:
-                left += 1
-                tell(f"{record.name} waits in {path}: {error}")
-    return left
+        with locked(path) as mine:
+            if mine and (path / FILE).exists():  # else another process delivers it
+                _deliver_waiting(path, tracking, known, done, tell)
+    if not done.away:
+        _discard_finished(connection)
+    _tidy()
+    return done
+
+
+def _deliver_waiting(
+    path: Path, tracking: TrackingConfig, known: dict[tuple[str, str], Connection], done: Delivered, tell: Tell
+) -> None:
+    name = path.name[:12]
+    try:
+        record = Record.read(path)
+        name, address = record.name, (record.tags[Tag.STORE], record.tags[Tag.EXPERIMENT])
+        connection = known[address] = known.get(address) or _connection(*address, record, tracking)
+        run_id, there = _deliver(connection, record, path, tell=tell)
+        done.runs[record.fingerprint] = run_id
+        how = "not delivered again: finished in" if there else "delivered to"
+        tell(f"{name}: {how} {connection.shown} (run {run_id})")
+    except RbptrackError as error:
+        done.left += 1
+        tell(f"{name} waits in {path}: {error}")
+    except (KeyError, TypeError, ValueError) as error:
+        done.left += 1
+        tell(f"{name} waits in {path}, whose {FILE} is damaged: {error}")
+
+
+def _connection(address: str, experiment: str, record: Record, tracking: TrackingConfig) -> Connection:
+    """The connection to the store that a record was measured for."""
+    given = resolve_uri(tracking)
+    if without_password(given) == address:
+        address = given
+    elif "***" in address:
+        raise RbptrackError(f"it belongs to {address}: give that address, with its password, as tracking.uri=...")
+    artifacts = record.params.get("tracking.artifacts", "")
+    return Connection(replace(tracking, uri=address, experiment=experiment, artifacts=artifacts))
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[bool]:
-    """Lock one waiting record; False where another process holds the lock."""
+def locked(path: Path, *, wait: float = 0) -> Iterator[bool]:
+    """Lock a folder of the outbox, or of an unfinished measurement, there or not.
+
+    Args:
+        path: the folder.
+        wait: seconds to wait for another process that holds the lock; -1: until it has it.
+
+    Yields:
+        False where another process holds the lock.
+
+    """
     file = path.with_name(f"{path.name}.lock")
     lock = FileLock(file)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        yield False
-        return
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=wait)
+            break
+        except FileNotFoundError:  # another process has just removed the folder because it was empty
+            continue
+        except Timeout:
+            yield False
+            return
     try:
         yield True
     finally:
@@ -103,32 +229,29 @@ def _locked(path: Path) -> Iterator[bool]:
         lock.release()
 
 
-def _connection(record: Record, tracking: TrackingConfig) -> Connection:
-    """The connection to the store that a record was measured for; takes that store's tags off the record."""
-    uri, experiment = record.tags.pop(Tag.STORE), record.tags.pop(Tag.EXPERIMENT)
-    given = resolve_uri(tracking)
-    if without_password(given) == uri:
-        uri = given
-    elif "***" in uri:
-        raise RbptrackError(f"it belongs to {uri}: give that address, with its password, as tracking.uri=...")
-    return Connection(replace(tracking, uri=uri, experiment=experiment))
+def _discard_finished(connection: Connection) -> None:
+    """Remove parts of measurements that are finished in the store: their process died before it could."""
+    if not connection.exists:
+        return
+    reader = Reader(connection)
+    for parts in (path for path in partial().glob("*") if path.is_dir()):
+        with locked(parts) as mine, suppress(RbptrackError):
+            began = begun(parts)
+            if mine and reader.find(parts.name) and (not began or reader.knows(began)):
+                shutil.rmtree(parts, ignore_errors=True)
 
 
-def repair_and_deliver(tracking: TrackingConfig, *, tell: Callable[[str], None]) -> int:
-    """Bring a store up to date before new work: close the runs of dead processes, and deliver what waits.
-
-    Args:
-        tracking: of the call.
-        tell: shows a line per run that was closed and per record.
-
-    Returns:
-        How many measurements still wait.
-
-    """
-    try:
-        for name in repair(Connection(tracking)):
-            tell(f"{name} was left running by a process that is gone: now KILLED; measured again, it continues")
-    except StoreAway as error:
-        tell(str(error))
-        return len(waiting())
-    return deliver_all(tracking, tell=tell)
+def _tidy() -> None:
+    """Remove what dead processes left here: folders without a record, locks of nothing, empty folders."""
+    for path in [*folder().glob("*/*"), *partial().glob("*.lock")]:
+        if path.suffix == ".lock":
+            if not path.with_suffix("").exists():
+                with locked(path.with_suffix("")):
+                    pass
+        elif not (path / FILE).exists():
+            with locked(path) as mine:
+                if mine and not (path / FILE).exists():
+                    shutil.rmtree(path, ignore_errors=True)
+    for place in (*folder().glob("*"), folder(), partial()):
+        with suppress(OSError):  # not there, or not empty
+            place.rmdir()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import mlflow.artifacts
@@ -19,12 +21,16 @@ from rbptrack.analysis.contract import COLUMNS, Runs
 from rbptrack.config.schema import FilterConfig
 from rbptrack.console import complain
 from rbptrack.errors import BadInput, MissingArtifact, RbptrackError, first_line
+from rbptrack.parquet import Damaged
 from rbptrack.ranks import RankHistogram, RankTable
+from rbptrack.sources.cache import fetched, forget
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.frame import LoggedRun, Unusable, from_database, newest, passing, row
 from rbptrack.tracking.record import HISTOGRAM, RANKS, TOKENS, Record, read_token_texts
 from rbptrack.tracking.schema import CURVES, OF_THE_PROCESS, WHILE_MEASURED, Kind, Tag, tag_is
 from rbptrack.tracking.uri import DATABASES, scheme
+
+T = TypeVar("T")
 
 _PAGE = 1000
 
@@ -79,6 +85,10 @@ class Reader:
         with self.connection.explained():
             return LoggedRun.of(client.get_run(run_id))
 
+    def knows(self, run_id: str) -> bool:
+        """Whether there is a run of this id in the experiment."""
+        return bool(self.search(f"attributes.run_id = '{run_id}'", limit=1))
+
     def runs(self, chosen: FilterConfig, *, run_ids: Sequence[str] = ()) -> Runs:
         """Read finished measurements as a table: those of run_ids, or all that pass the filters.
 
@@ -99,7 +109,7 @@ class Reader:
         frame = frame.sort_values(["family", "non_embedding_params", "dataset"]) if len(frame) else frame
         return Runs(
             frame,
-            histogram=lambda run_id: RankHistogram.read(self.artifact(run_id, HISTOGRAM)),
+            histogram=lambda run_id: self._read(run_id, HISTOGRAM, RankHistogram.read),
             ranks=self.ranks,
             pieces=lambda run_id: RankTable.read_pieces(self.artifact(run_id, RANKS)),
             token_texts=self.token_texts,
@@ -160,7 +170,17 @@ class Reader:
 
     def ranks(self, run_id: str) -> RankTable:
         """Read the rank table of a measurement."""
-        return RankTable.read(self.artifact(run_id, RANKS))
+        return self._read(run_id, RANKS, RankTable.read)
+
+    def _read(self, run_id: str, name: str, read: Callable[[Path], T]) -> T:
+        """Read an artifact; a copy in the cache that is damaged, or was removed a moment ago, is fetched again."""
+        path = self.artifact(run_id, name)
+        try:
+            return read(path)
+        except (Damaged, FileNotFoundError):
+            if not forget(path):
+                raise
+            return read(self.artifact(run_id, name))
 
     def token_texts(self, run_id: str) -> dict[int, str]:
         """The texts of a measurement's tokens by id; empty where they were not kept."""
@@ -178,26 +198,45 @@ class Reader:
         return names
 
     def artifact(self, run_id: str, path: str) -> Path:
-        """Fetch an artifact: a local copy, or the file itself where the store is local."""
+        """An artifact as a file: a copy in the cache, or the file itself where the store is local."""
         here = Path(self.artifact_uri(run_id), path)
         if here.is_absolute() and here.exists():
             return here  # MLflow's own way asks the database several times for each file
         try:
-            found = mlflow.artifacts.download_artifacts(
-                run_id=run_id, artifact_path=path, tracking_uri=self.connection.uri
+            return fetched(
+                f"{self.connection.shown} {run_id} {path}", lambda place: self._download(run_id, path, place)
+            )
+        except OSError:  # the cache cannot be written
+            place = Path(self._uncached.name, run_id)
+            if not (place / path).exists():
+                place.mkdir(exist_ok=True)
+                self._download(run_id, path, place)
+            return place / path
+
+    def _download(self, run_id: str, path: str, place: Path) -> Path:
+        """Download an artifact into a folder."""
+        try:
+            return Path(
+                mlflow.artifacts.download_artifacts(
+                    run_id=run_id, artifact_path=path, tracking_uri=self.connection.uri, dst_path=str(place)
+                )
             )
         except (MlflowException, OSError) as error:
-            if here.is_absolute() or path not in self.artifact_names(run_id):
+            if Path(self.artifact_uri(run_id)).is_absolute() or path not in self.artifact_names(run_id):
                 raise MissingArtifact(f"run {run_id} lacks its artifact {path}") from error
             with self.connection.explained():
                 raise
-        return Path(found)
+
+    @cached_property
+    def _uncached(self) -> TemporaryDirectory[str]:
+        """Holds what was fetched and could not be cached, for as long as this reader lives."""
+        return TemporaryDirectory()
 
     def artifact_uri(self, run_id: str) -> str:
         """Where the run's artifacts lie; a plain path where the store is local."""
         if run_id not in self._locations:
             try:
-                uri = str(self.connection.open().get_run(run_id).info.artifact_uri)
+                uri = self.connection.located(str(self.connection.open().get_run(run_id).info.artifact_uri))
             except MlflowException as error:
                 raise RbptrackError(f"the store knows no run {run_id}: {first_line(error)}") from error
             self._locations[run_id] = unquote(urlsplit(uri).path) if uri.startswith("file:") else uri

@@ -27,6 +27,7 @@ from rbptrack.stats.bootstrap import bootstrap_metrics, document_weights
 from rbptrack.tracking.schema import LAW_METRICS, MeasurementParams, Metric, Tag, law_name
 
 FILE = "record.json"
+RUN_FILE = "run_id"  # beside it: the id of the run that the measurement began
 RANKS = "ranks.parquet"
 HISTOGRAM = "histogram.parquet"
 FIGURE = "figures/rank_distribution.png"
@@ -110,7 +111,8 @@ class Record:
 
 def artifacts(folder: Path) -> list[Path]:
     """The files of a record's folder that become artifacts of its run."""
-    return sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in (FILE, f"{FILE}.tmp"))
+    others = (FILE, f"{FILE}.tmp", RUN_FILE)
+    return sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in others)
 
 
 def add_artifacts(folder: Path, *, ranks: Path, histogram: RankHistogram, title: str) -> None:

@@ -37,8 +37,11 @@ def resolve_uri(config: TrackingConfig) -> str:
 
     """
     uri = config.uri or os.environ.get("MLFLOW_TRACKING_URI", "") or f"sqlite:///{home() / 'mlflow.db'}"
-    if uri.startswith("sqlite:///") and not uri.startswith("sqlite:////"):
-        uri = f"sqlite:///{Path(uri.removeprefix('sqlite:///')).absolute()}"
+    if uri.startswith("sqlite:///"):
+        path, mark, query = uri.removeprefix("sqlite:///").partition("?")
+        if "%" in unquote(path) or "%3F" in path.upper():
+            raise BadInput(f"tracking.uri={uri}: MLflow cannot keep a database at a path with ? or % in it")
+        uri = f"sqlite:///{Path(unquote(path)).absolute()}{mark}{query}"
     if scheme(uri) in ("", "file"):
         raise BadInput(
             f"tracking.uri={uri}: MLflow no longer keeps runs in plain files; "

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
@@ -53,15 +54,23 @@ class Writer:
             )
             return str(run.info.run_id)
 
-    def resume(self, run_id: str) -> bool:
+    def resume(self, run_id: str, *, tags: Mapping[str, str] = MappingProxyType({})) -> bool:
         """Make an unfinished run this process's own and RUNNING again; False if there is no such run here."""
-        run = self._reopened(run_id)
+        run = self._unfinished(run_id)
         if run is not None:
             times = int(run.data.tags.get(Tag.RESUMED, "0")) + 1
-            self.log(run_id, tags=marks() | {Tag.RESUMED: str(times)})
+            self.log(run_id, tags=marks() | {Tag.RESUMED: str(times)} | dict(tags))
+            self._reopen(run)
         return run is not None
 
-    def _reopened(self, run_id: str) -> Run | None:
+    def holds(self, run_id: str, *, claim: str = "") -> bool:
+        """Whether a run is this process's own and RUNNING, and its claim is as said."""
+        run = self._unfinished(run_id)
+        wanted = {Tag.PROCESS: marks()[Tag.PROCESS]} | ({Tag.CLAIM: claim} if claim else {})
+        return run is not None and run.info.status == "RUNNING" and wanted.items() <= run.data.tags.items()
+
+    def _unfinished(self, run_id: str) -> Run | None:
+        """A run of this experiment that has not FINISHED and was not deleted, if there is one of this id."""
         client = self.connection.open()
         with self.connection.explained():
             try:
@@ -70,12 +79,14 @@ class Writer:
                 if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                     raise
                 return None
-            mine = run.info.experiment_id == self.connection.experiment_id and run.info.lifecycle_stage == "active"
-            if not mine or run.info.status == "FINISHED":
-                return None
+        mine = run.info.experiment_id == self.connection.experiment_id and run.info.lifecycle_stage == "active"
+        return run if mine and run.info.status != "FINISHED" else None
+
+    def _reopen(self, run: Run) -> None:
+        client = self.connection.open()
+        with self.connection.explained():
             if run.info.status != "RUNNING":
-                client.update_run(run_id, status="RUNNING")
-            return run
+                client.update_run(run.info.run_id, status="RUNNING")
 
     def end(self, run_id: str, status: str = "FINISHED") -> None:
         """Close a run: FINISHED, FAILED or KILLED."""
@@ -84,10 +95,11 @@ class Writer:
             client.set_terminated(run_id, status)
 
     def withdraw(self, run_id: str) -> None:
-        """Delete a run that another made superfluous."""
+        """Delete an unfinished run that another made superfluous; nothing if there is none of this id here."""
         client = self.connection.open()
-        with self.connection.explained():
-            client.delete_run(run_id)
+        if self._unfinished(run_id) is not None:
+            with self.connection.explained():
+                client.delete_run(run_id)
 
     def log(
         self,
@@ -160,8 +172,10 @@ class Writer:
         if delivered := search(f"{same} and attributes.status = 'FINISHED'", limit=1):
             return delivered[0].run_id
         begun = [run_id] if run_id else [r.run_id for r in search(same)]
-        run_id = next((r for r in begun if self._reopened(r)), "")
-        run_id = run_id or self.begin(record.name, record.tags, started=record.started)
+        found = next(filter(None, map(self._unfinished, begun)), None)
+        if found is not None:
+            self._reopen(found)
+        run_id = str(found.info.run_id) if found else self.begin(record.name, record.tags, started=record.started)
         tags = record.tags | color(record) | {Tag.NOTE: describe(record)}
         metrics = record.metrics | for_charts(record.metrics, record.tags[Tag.DATASET])
         self.log(run_id, params=record.params, metrics=metrics, curves=record.curves, tags=tags, at=record.ended)

@@ -1,0 +1,114 @@
+"""A local store that was copied or moved: MLflow keeps the absolute address of each artifact."""
+
+from __future__ import annotations
+
+import shlex
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from rbptrack.errors import BadInput
+from rbptrack.tracking.local import artifact_folder, reading
+
+
+def stood_in(database: Path, artifacts: str, experiment: str, *, surely: bool = False) -> Path | None:
+    """The folder in which a store stood when its artifact addresses were written; None if it stands there still.
+
+    Args:
+        database: of the store.
+        artifacts: the address of an experiment's artifacts.
+        experiment: its name.
+        surely: whether it is known to have moved, so that the artifacts need not have come along.
+
+    """
+    there, beside = _path(artifacts), artifact_folder(database, experiment)
+    if there is None or there.resolve() == beside.resolve():
+        return None
+    for folder in there.parents:
+        if folder.resolve() == database.parent.resolve():
+            return None
+        if _holds(folder / database.name, artifacts):  # it was copied, and the original is there
+            return folder
+    usual = there.parts[-2:] == ("artifacts", beside.name)
+    return there.parents[1] if usual and (surely or beside.is_dir()) else None  # else tracking.artifacts=... said where
+
+
+def _path(address: str) -> Path | None:
+    """The path of an artifact address; None if it is no local one."""
+    if not address.startswith(("file:", "/")):
+        return None
+    return Path(unquote(urlsplit(address).path) if address.startswith("file:") else address)
+
+
+def _holds(database: Path, artifacts: str) -> bool:
+    """Whether another store's database has this artifact address; nothing is changed there, not even for a moment."""
+    if not database.is_file():
+        return False
+    try:
+        with closing(reading(database, untouched=True)) as connection:
+            query = "select 1 from experiments where artifact_location = ?"
+            return connection.execute(query, (artifacts,)).fetchone() is not None
+    except sqlite3.Error:
+        return False
+
+
+def check_files(database: Path, old: Path, tables: Path) -> None:
+    """BadInput if a copied store lacks artifacts that are still where it was copied from.
+
+    Args:
+        database: of the store.
+        old: the folder where it stood.
+        tables: the database that is read: itself, or its copy where it cannot be written.
+
+    """
+    with closing(reading(tables)) as connection:
+        addresses = [row[0] for row in connection.execute("select artifact_uri from runs where artifact_uri != ''")]
+    lacking = 0
+    for there in filter(None, map(_path, addresses)):
+        if there.is_relative_to(old) and there.exists():
+            lacking += not (database.parent / there.relative_to(old)).exists()
+    if lacking:
+        source, target = shlex.quote(str(old / "artifacts")), shlex.quote(str(database.parent))
+        raise BadInput(
+            f"the tracking store {database} was copied from {old} without the artifacts of {lacking} runs.\n"
+            f"Repair: cp -an {source} {target}/, or go on without them: "
+            f"python -m rbptrack sync moved=true tracking.uri=sqlite:///{database}"
+        )
+
+
+def relocate(database: Path, old: Path) -> int:
+    """Point the artifact addresses that lie under a store's old folder at its present one; returns how many.
+
+    All of them change in one transaction, and no others.
+    """
+    changed = 0
+    with closing(sqlite3.connect(database, timeout=60)) as connection, connection:
+        connection.execute("begin immediate")
+        for before, after in ((old.as_uri(), database.parent.as_uri()), (str(old), str(database.parent))):
+            for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
+                query = (
+                    f"update {table} set {column} = ? || substr({column}, ?) where substr({column}, 1, ?) = ? || '/'"  # noqa: S608
+                )
+                values = (after, len(before) + 1, len(before) + 1, before)
+                changed += connection.execute(query, values).rowcount
+    return changed
+
+
+def repair(database: Path, experiment: str) -> int:
+    """Relocate a store of which the user says that it was moved, with its artifacts or without; returns how many."""
+    with closing(reading(database)) as connection:
+        query = "select artifact_location from experiments where name = ?"
+        row = connection.execute(query, (experiment,)).fetchone()
+    if row is None:
+        raise BadInput(f"{database} has no experiment {experiment!r}; choose one: tracking.experiment=NAME")
+    old = stood_in(database, row[0], experiment, surely=True)
+    return relocate(database, old) if old else 0
+
+
+def located(address: str, database: Path, old: Path) -> str:
+    """Where an artifact of a copied store lies that cannot be written, and so keeps its addresses."""
+    there = _path(address)
+    if there is None or not there.is_relative_to(old):
+        return address
+    return (database.parent / there.relative_to(old)).as_uri()

@@ -1,0 +1,77 @@
+"""Making a local store: under another name, and renamed into place when it is whole."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from rbptrack.tracking.local import artifact_folder
+
+
+def make(database: Path, experiment: str, fill: Callable[[str], object]) -> None:
+    """Make a store under another name and rename it into place: an interrupt leaves none, or a whole one.
+
+    The caller holds the store's lock, so that what stands under the other name was left by a dead process.
+
+    Args:
+        database: the file; its folder exists.
+        experiment: the experiment that it begins with.
+        fill: makes tables and experiment in the database at a tracking URI.
+
+    """
+    unfinished = database.with_name(f"{database.name}.unfinished")
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        unfinished.with_name(unfinished.name + suffix).unlink(missing_ok=True)
+    artifact_folder(database, experiment).mkdir(parents=True, exist_ok=True)
+    # Tables are made in a temporary folder, because MLflow fails to make them in one with quotes in its path.
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder, "mlflow.db")
+        # No pool, so that MLflow's connections are closed after each use and not when the process ends.
+        settings = {"MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool", "_MLFLOW_SERVER_ARTIFACT_ROOT": folder}
+        with _loggers_kept(), _environment(**settings):
+            fill(f"sqlite:///{made}")
+        with closing(sqlite3.connect(made)) as source, closing(sqlite3.connect(unfinished)) as target:
+            source.backup(target)
+            others = artifact_folder(database, "Default").as_uri()  # MLflow's own experiment
+            target.execute("update experiments set artifact_location = ? where name = 'Default'", (others,))
+            target.commit()
+            # Write-ahead logging: concurrent writers wait a third of the time.
+            target.execute("pragma journal_mode=WAL")
+    with unfinished.open("rb") as file:
+        os.fsync(file.fileno())
+    unfinished.replace(database)
+
+
+@contextmanager
+def _loggers_kept() -> Iterator[None]:
+    """Undo what migrations do to loggers: some versions of alembic's set-up disable all that exist."""
+    known = [each for each in logging.Logger.manager.loggerDict.values() if isinstance(each, logging.Logger)]
+    before, root = [(each, each.disabled) for each in known], logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    try:
+        yield
+    finally:
+        for each, disabled in before:
+            each.disabled = disabled
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
+@contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+    """Set environment variables for a while."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

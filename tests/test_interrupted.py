@@ -1,0 +1,84 @@
+"""Cells and sweeps that something goes wrong around: a store that is silent for a moment, a signal in the analyses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from rbptrack import interrupts
+from rbptrack.config.schema import SweepConfig, TrackingConfig
+from rbptrack.errors import StoreAway
+from rbptrack.sweep import analyses
+from rbptrack.sweep.outcome import Outcome
+from rbptrack.tracking import Connection, Reader, outbox
+from tests.cells import run
+
+
+@pytest.fixture
+def here(with_store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(with_store)
+    return with_store
+
+
+def statuses(kind: str) -> list[str]:
+    connection = Connection(TrackingConfig())
+    client = connection.open()
+    found = client.search_runs([connection.experiment_id], f"tags.`rbptrack.kind` = '{kind}'")
+    return [r.info.status for r in found]
+
+
+def silent(times: int) -> Callable[[Reader, str], str | None]:
+    """`Reader.find` of a store that does not answer the first times."""
+    find, left = Reader.find, [times]
+
+    def found(self: Reader, fingerprint: str) -> str | None:
+        if left[0]:
+            left[0] -= 1
+            raise StoreAway("the store cannot be reached")
+        return find(self, fingerprint)
+
+    return found
+
+
+def test_a_store_that_is_silent_for_a_moment_hides_no_measurement(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = run()
+    assert first.status == "measured"
+    monkeypatch.setattr(Reader, "find", silent(2))
+    monkeypatch.setattr("rbptrack.engine.measure.measure", lambda *a, **b: pytest.fail("measured twice"))
+    again = run()
+    assert (again.status, again.run_id) == ("skipped", first.run_id)
+    assert statuses("measurement") == ["FINISHED"]
+    assert not (here / "mlruns/partial").exists() or not list((here / "mlruns/partial").iterdir())
+
+
+def test_what_was_measured_though_it_was_there_is_not_delivered(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store was away from the check until the delivery."""
+    first = run()
+    monkeypatch.setattr(Reader, "find", silent(3))
+    again = run()
+    assert (again.status, again.run_id, again.waits) == ("measured", first.run_id, "")
+    assert statuses("measurement") == ["FINISHED"]
+    assert not outbox.folder().exists()
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), *map(SystemExit, interrupts.CODES[1:])], ids=repr)
+def test_a_signal_during_the_analyses_ends_the_sweep_s_run(
+    stop: BaseException, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*arguments: object, **options: object) -> None:
+        assert statuses("sweep") == ["RUNNING"]
+        raise stop
+
+    monkeypatch.setattr(analyses, "analyze_all", stopped)
+    monkeypatch.setattr(Reader, "runs", lambda *a, **b: SimpleNamespace())
+    outcome = Outcome("nano-6k / wiki", "nano-6k", "wiki", "measured", "0" * 32)
+    with pytest.raises(type(stop)):
+        analyses.analyze_sweep(SweepConfig(), "mine", [outcome], analyzers=[], overrides=[], began=time.time())
+    assert statuses("sweep") == ["KILLED"]
+    out = capsys.readouterr().out
+    assert "interrupted while the sweep was analysed: its 1 measurements are in the tracking store" in out
+    assert "python -m rbptrack report sweep=mine" in out

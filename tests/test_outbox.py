@@ -1,0 +1,258 @@
+"""Finished measurements on their way to a store: each arrives there once, whatever stops it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from rbptrack.commands import sync
+from rbptrack.config.paths import partial
+from rbptrack.config.schema import TrackingConfig
+from rbptrack.errors import StoreAway
+from rbptrack.tracking import Connection, Heartbeat, Reader, Writer, claim, outbox, repair, writer
+from rbptrack.tracking.process import marks
+from rbptrack.tracking.record import Record
+from rbptrack.tracking.schema import MeasurementTags, Tag
+
+FINGERPRINT = "ab" * 32
+KS = range(1, 40)
+
+
+@pytest.fixture
+def here(with_store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a store, and a second store, b.db."""
+    monkeypatch.chdir(with_store)
+    with sqlite3.connect("mlruns/mlflow.db") as source, sqlite3.connect("b.db") as target:
+        source.backup(target)
+    return with_store
+
+
+@pytest.fixture
+def a(here: Path) -> Connection:
+    return Connection(TrackingConfig())
+
+
+@pytest.fixture
+def b(here: Path) -> Connection:
+    return Connection(TrackingConfig(uri=f"sqlite:///{here / 'b.db'}"))
+
+
+def a_record(fingerprint: str = FINGERPRINT, **tags: str) -> Record:
+    about = MeasurementTags(fingerprint, "nano", "6k", "nano-6k", "wiki", "")
+    record = Record(about.title, about.tags() | tags, {"model.dtype": "float32"}, {"ce": 1.0, "rbp_1": 0.5})
+    record.curves = {"rbp_curve": {k: k / 40 for k in KS}}
+    record.ended = time.time()
+    return record
+
+
+def send(connection: Connection, record: Record, run_id: str = "") -> outbox.Sent:
+    measured = partial() / record.fingerprint / "record"
+    measured.mkdir(parents=True)
+    (measured / "ranks.parquet").write_text("ranks")
+
+    def discard() -> None:
+        shutil.rmtree(measured.parent)
+
+    return outbox.send(connection, record, measured, run_id, discard=discard, tell=print)
+
+
+def deliver() -> outbox.Delivered:
+    return outbox.repair_and_deliver(TrackingConfig(), tell=print)
+
+
+@contextmanager
+def away(monkeypatch: pytest.MonkeyPatch, uri: str) -> Iterator[None]:
+    """Nothing answers at an address."""
+    open_ = Connection.open
+
+    def opened(self: Connection) -> MlflowClient:
+        if self.uri == uri:
+            raise StoreAway(f"the tracking store {uri} cannot be reached")
+        return open_(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Connection, "open", opened)
+        yield
+
+
+def runs(connection: Connection) -> list[Run]:
+    client = connection.open()
+    return list(client.search_runs([connection.experiment_id], "tags.`rbptrack.kind` = 'measurement'"))
+
+
+def check_delivered_once(connection: Connection) -> None:
+    (run,) = runs(connection)
+    assert run.info.status == "FINISHED"
+    history = connection.open().get_metric_history(run.info.run_id, "rbp_curve")
+    assert [m.step for m in history] == list(KS)
+    assert Reader(connection).artifact(run.info.run_id, "ranks.parquet").read_text() == "ranks"
+    assert not outbox.folder().exists()
+    assert not partial().exists()
+
+
+def test_what_waits_for_one_store_is_not_another_s(
+    a: Connection, b: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with away(monkeypatch, a.uri):
+        assert "cannot be reached" in send(a, a_record()).waits
+        assert outbox.find(a, FINGERPRINT)
+        assert outbox.find(b, FINGERPRINT) is None
+        assert send(b, a_record()) == outbox.Sent(runs(b)[0].info.run_id, "")
+        forced = a_record(**{Tag.FORCED: "yes"})
+        assert send(a, forced).waits
+        assert len(outbox.waiting(a)) == 2
+    assert list(deliver().runs) == [FINGERPRINT]
+    assert [run.info.status for run in runs(a)] == ["FINISHED"] * 2  # a forced one replaces nothing
+    check_delivered_once(b)
+
+
+def test_sync_says_what_waits_while_the_store_is_away(
+    a: Connection, monkeypatch: pytest.MonkeyPatch, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with away(monkeypatch, a.uri):
+        assert sync.main([]) == 1
+        assert "cannot be reached\nnothing waits to be delivered to it" in capsys.readouterr().out
+        send(a, a_record())
+        assert sync.main([]) == 1
+        out = capsys.readouterr().out
+        assert "nano-6k / wiki waits in " in out
+        assert "0 delivered, 1 waiting" in out
+    assert sync.main([]) == 0
+    assert "1 delivered, 0 waiting" in capsys.readouterr().out
+    check_delivered_once(a)
+
+
+def test_two_that_were_measured_while_the_store_was_away_are_one(
+    a: Connection, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with away(monkeypatch, a.uri):
+        send(a, a_record())
+        send(a, a_record())
+        assert len(outbox.waiting(a)) == 2
+    deliver()
+    assert "nano-6k / wiki: not delivered again: finished in" in capsys.readouterr().out
+    check_delivered_once(a)
+
+
+@pytest.mark.parametrize("stopped", ["_log_artifacts", "describe"])
+def test_a_delivery_that_was_stopped_is_completed(
+    stopped: str, a: Connection, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Into the run that the measurement began; its curves are not logged twice."""
+    record = a_record()
+    run_id, _ = claim(a, record, partial() / FINGERPRINT, tell=print)
+    assert run_id == runs(a)[0].info.run_id
+
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, stopped, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            send(a, record, run_id)
+    assert "interrupted: nano-6k / wiki is measured, complete, and kept in" in capsys.readouterr().out
+    assert not list(partial().iterdir())
+    assert deliver().runs == {FINGERPRINT: run_id}
+    check_delivered_once(a)
+    assert deliver() == outbox.Delivered()
+
+
+def test_a_run_that_a_lost_answer_began_twice_is_deleted(a: Connection, here: Path) -> None:
+    record = a_record()
+    lost = Writer(a).begin(record.name, record.tags | {Tag.CLAIM: "pending"})
+    run_id, done = claim(a, record, partial() / FINGERPRINT, tell=print)
+    assert (run_id != lost, done) == (True, False)
+    send(a, record, run_id)
+    check_delivered_once(a)
+
+
+def test_a_run_that_another_host_took_for_dead_gives_way_to_what_it_measured(a: Connection, here: Path) -> None:
+    record = a_record()
+    run_id, _ = claim(a, record, partial() / FINGERPRINT, tell=print)
+    Writer(a).end(run_id, "KILLED")
+    other = Writer(a).deliver(a_record(), here)
+    assert send(a, record, run_id).run_id == other
+    assert [run.info.run_id for run in runs(a)] == [other]
+
+
+def test_of_two_that_hold_the_claim_the_first_goes_on(a: Connection, here: Path) -> None:
+    """One was silent for so long that another host began to measure, and now both live."""
+    record = a_record()
+    mine, _ = claim(a, record, partial() / FINGERPRINT, tell=print)
+    while (other := Writer(a).begin("other", a_record().tags | marks() | {Tag.CLAIM: "held"})) < mine:
+        Writer(a).withdraw(other)
+    assert send(a, record, mine).run_id == mine
+    assert Reader(a).find(FINGERPRINT) == mine
+
+
+def test_a_copied_folder_delivers_to_its_own_store(a: Connection, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with away(monkeypatch, a.uri):
+        send(a, a_record())
+    copy = Path(shutil.copytree(here / "mlruns", here / "copy/mlruns"))
+    monkeypatch.chdir(copy.parent)
+    assert list(deliver().runs) == [FINGERPRINT]
+    assert not runs(a)
+    check_delivered_once(Connection(TrackingConfig()))
+
+
+def test_what_dead_processes_left_is_cleared(a: Connection, here: Path) -> None:
+    """Parts of what is finished, half-removed records, locks; the parts of what is not finished stay."""
+    send(a, a_record())
+    for place in (partial() / FINGERPRINT, partial() / ("cd" * 32), outbox.folder() / "0123456789abcdef/half"):
+        place.mkdir(parents=True)
+        (place / "part.parquet").touch()
+        place.with_name(f"{place.name}.lock").touch()
+    (partial() / f"{'ef' * 32}.lock").touch()
+    deliver()
+    assert [path.name for path in partial().iterdir() if path.is_dir()] == ["cd" * 32]
+    assert not (partial() / f"{'ef' * 32}.lock").exists()
+    assert not outbox.folder().exists()
+
+
+def test_a_damaged_record_is_named_and_stops_nothing(
+    a: Connection, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with away(monkeypatch, a.uri):
+        send(a, a_record("cd" * 32))
+        send(a, a_record())
+    (damaged,) = here.glob(f"mlruns/spool/*/{'cd' * 32}.*/record.json")
+    damaged.write_text(damaged.read_text()[:99])
+    done = deliver()
+    assert (list(done.runs), done.left) == ([FINGERPRINT], 1)
+    assert "record.json is damaged" in capsys.readouterr().out
+
+
+def test_a_heartbeat_survives_a_store_that_is_away_for_a_moment(a: Connection, here: Path) -> None:
+    run_id = Writer(a).begin("sweep x", {Tag.KIND: "sweep", Tag.HEARTBEAT: "0"})
+    with Heartbeat(Writer(a), run_id, every=0.05) as beating:
+        log, failures = beating._writer.log, iter([StoreAway("gone"), OSError("gone"), ValueError("garbage")])
+
+        def hiccup(*arguments: object, **options: object) -> None:
+            for failure in failures:
+                raise failure
+            log(*arguments, **options)  # type: ignore[arg-type]
+
+        beating._writer.log = hiccup  # type: ignore[assignment]
+        deadline = time.monotonic() + 20
+        while Reader(a).run(run_id).tags[Tag.HEARTBEAT] == "0":
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    assert float(Reader(a).run(run_id).tags[Tag.HEARTBEAT]) > time.time() - 60
+
+
+def test_a_living_run_of_another_host_is_left_alone(a: Connection, here: Path) -> None:
+    """Until it has been silent for 300 s."""
+    owner = json.dumps(json.loads(marks()[Tag.PROCESS]) | {"host": "elsewhere"})
+    for name, silent in (("young", 290), ("old", 310)):
+        tags = {Tag.KIND: "sweep", Tag.PROCESS: owner, Tag.HEARTBEAT: f"{time.time() - silent:.0f}"}
+        Writer(a).begin(name, tags)
+    assert repair(a) == ["old"]
