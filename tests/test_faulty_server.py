@@ -167,7 +167,9 @@ def test_a_server_that_is_killed_and_restarted(server: Restartable, tmp_path: Pa
         assert first.waits
         assert second.waits
         told: list[str] = []
-        assert outbox.repair_and_deliver(TrackingConfig(uri=proxy.uri, experiment="restarted"), tell=told.append) == 0
+        assert (
+            outbox.repair_and_deliver(TrackingConfig(uri=proxy.uri, experiment="restarted"), tell=told.append).left == 0
+        )
         assert sum(line.startswith("delivered") for line in told) == 2
         assert len(arrived(proxy.uri, "restarted")) == 2
         assert len(rbptrack.runs(tracking_uri=proxy.uri, experiment="restarted")) == 2
@@ -212,7 +214,7 @@ def test_a_locked_database(seconds: float, when: str, with_store: Path) -> None:
         watch.join()
     holding[0].join()
     assert outcome.status == "measured"
-    assert outbox.repair_and_deliver(TrackingConfig(), tell=print) == 0
+    assert outbox.repair_and_deliver(TrackingConfig(), tell=print).left == 0
     assert run("dataset.documents=30").status == "skipped"
     uri = f"sqlite:///{with_store / 'mlruns/mlflow.db'}"
     assert len(arrived(uri, "rbptrack")) == 2

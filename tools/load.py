@@ -162,8 +162,9 @@ def write(numbers: list[int], writers: int, work: Path, out: Path, gate: Path) -
                     writer = Writer(connection)
                     writer.log(run_id, params=record.params)
                     writer.log(run_id, metrics={"progress/tokens": 2500.0}, step=2500)
-                    _, waits = outbox.deliver_or_keep(writer, record, folder / "record", run_id)
-                    faults.extend([waits] if waits else [])
+                    made = folder / "record"
+                    sent = outbox.send(connection, record, made, run_id, discard=lambda: None, tell=told.append)
+                    faults.extend([sent.waits] if sent.waits else [])
             except Exception as error:
                 faults.append(f"{number}: {type(error).__name__}: {error}")
             shutil.rmtree(folder, ignore_errors=True)

@@ -30,7 +30,7 @@ os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # else 
 _TRAINING = {"mlflow.experimentKind": "custom_model_development"}  # else the UI opens its pages for LLM applications
 _AWAY_SECONDS = 30.0  # how long a store that did not answer is not asked again
 _REACH_SECONDS = 5
-_PATIENCE_SECONDS = 20.0  # how long a store that was there is waited for before a measurement begins without it
+_PATIENCE_SECONDS = 15.0  # how long a store that was there is waited for before a measurement begins without it
 _GIVEN_UP: set[str] = set()  # stores that this process waited for in vain
 
 log = logging.getLogger(__name__)

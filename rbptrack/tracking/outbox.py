@@ -177,8 +177,10 @@ def _deliver_waiting(
         connection = known[address] = known.get(address) or _connection(*address, record, tracking)
         run_id, there = _deliver(connection, record, path, tell=tell)
         done.runs[record.fingerprint] = run_id
-        how = "not delivered again: finished in" if there else "delivered to"
-        tell(f"{name}: {how} {connection.shown} (run {run_id})")
+        if there:
+            tell(f"{name} is finished in {connection.shown} already (run {run_id}): not delivered again")
+        else:
+            tell(f"delivered {name} to {connection.shown} (run {run_id})")
     except RbptrackError as error:
         done.left += 1
         tell(f"{name} waits in {path}: {error}")
