@@ -6,6 +6,8 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +16,7 @@ from matplotlib.figure import Figure
 
 from plugins.power_law import PowerLaw
 from rbptrack.analysis import Drawing, Report, Table, grid
+from rbptrack.commands.report import _address, _read
 from rbptrack.reporting.files import DrawingProcess, ReportFiles
 from rbptrack.reporting.page import InlineFigure, Section, render, svg
 from tests.synthetic import family_runs
@@ -160,3 +163,23 @@ def test_figures_are_drawn_in_a_second_process_and_here_where_that_fails(tmp_pat
     assert found["plain"] == here["plain"], "byte for byte"
     assert set(found) == {"plain", "odd", "local"}
     assert len(list((tmp_path / "there/figures").iterdir())) == 9
+
+
+@pytest.mark.parametrize(
+    ("out", "server", "opened"),
+    [
+        ("/tmp/a b.html", "http://s/#/experiments/1/runs/", "file:///tmp/a%20b.html"),
+        ("", "http://s/#/experiments/1/runs/", "http://s/#/experiments/1/runs/r7/artifacts/report.html"),
+        ("", "", "file:///store/artifacts/report.html"),
+    ],
+)
+def test_open_shows_the_file_the_server_or_the_store(out: str, server: str, opened: str) -> None:
+    reader: Any = SimpleNamespace(
+        connection=SimpleNamespace(run_page=server), artifact_uri=lambda _: "file:///store/artifacts"
+    )
+    assert _address(reader, "r7", Path(out) if out else None) == opened
+
+
+def test_open_is_an_option_of_the_command() -> None:
+    request = _read(["--open", "dataset=wiki"])
+    assert request.composer.compose_typed(request.overrides).open

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import webbrowser
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
@@ -14,7 +15,7 @@ from rbptrack.commands.usage import FILTER_OPTIONS, FILTERS_IN_WORDS, STORE_OPTI
 from rbptrack.config.compose import Request
 from rbptrack.config.paths import plugin_folders
 from rbptrack.config.schema import FILTERS, ReportConfig
-from rbptrack.console import say, short_path
+from rbptrack.console import complain, say, short_path
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.redaction import redact
 from rbptrack.reporting.page import render
@@ -23,13 +24,14 @@ from rbptrack.tracking import Connection, Reader, Writer
 from rbptrack.tracking.schema import report_tags
 
 HELP = Help(
-    "report [FILTERS] [analyzers=NAME,...] [out=FILE.html]",
+    "report [FILTERS] [analyzers=NAME,...] [out=FILE.html] [--open]",
     f"""Runs every analyzer over the measurements in the tracking store and writes one page, report.html, into the
     store. Nothing is measured. {FILTERS_IN_WORDS}""",
     {
         **FILTER_OPTIONS,
         "analyzers=NAME,...": "only these analyzers (rbptrack plugins lists them)",
         "out=FILE.html": "also write the page to this file",
+        "--open": "show the page in the browser",
         **STORE_OPTIONS,
         "plugins.path=FOLDER,...": "more folders of analyzers",
     },
@@ -42,6 +44,7 @@ HELP = Help(
 
 
 def _read(arguments: Sequence[str]) -> Request:
+    arguments = ["open=true" if word == "--open" else word for word in arguments]
     return Request.read("report", arguments, groups=(), lists={**FILTERS, "analyzers": "analyzers"})
 
 
@@ -64,7 +67,18 @@ def _report(request: Request) -> int:
     if out:
         out.write_text(page, encoding="utf-8")
     say(f"report   {out or f'{short_path(reader.artifact_uri(run_id))}/report.html'}")
+    if config.open and not webbrowser.open(_address(reader, run_id, out)):
+        complain("no browser could be started here; open the file above")
     return 1 if found.failed else 0
+
+
+def _address(reader: Reader, run_id: str, out: Path | None) -> str:
+    """Where a browser finds the page: the file of the user, the one in a local store, or the server's page of it."""
+    if out:
+        return out.absolute().as_uri()
+    if server := reader.connection.run_page:
+        return f"{server}{run_id}/artifacts/report.html"
+    return f"{reader.artifact_uri(run_id)}/report.html"
 
 
 def _free_name(wanted: Path) -> Path:

@@ -268,6 +268,7 @@ class ReportConfig:
 
     analyzers: list[str] = field(default_factory=lambda: ["*"])
     out: str = ""  # also write the page to this file
+    open: bool = False  # show it in the browser
     filter: FilterConfig = field(default_factory=FilterConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
