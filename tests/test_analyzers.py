@@ -14,11 +14,12 @@ from tests.synthetic import family_runs, together
 
 SIZES = np.geomspace(1e4, 1e7, 6)
 FOUND = discover()
-CHECKPOINTS = {"training"}  # needs several checkpoints of each size: tests/test_training.py
+# Several checkpoints of each size: tests/test_training.py; the texts of tokens: tests/test_words.py.
+ELSEWHERE = {"training", "words"}
 BUILTIN = [
     cls
     for name, cls in FOUND.analyzers.items()
-    if FOUND.origin[name].startswith(str(builtin_folder())) and name not in CHECKPOINTS
+    if FOUND.origin[name].startswith(str(builtin_folder())) and name not in ELSEWHERE
 ]
 LAWS = {
     "contrasts",

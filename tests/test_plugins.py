@@ -56,7 +56,16 @@ class OnAnswers(AnalyzerContract):
         return Runs(whole.frame, histogram=whole.histogram, ranks=ranks)
 
 
-SPECIAL = {"reproduction": OnPublished, "answers": OnAnswers, "training": OnCheckpoints}
+class OnTexts(AnalyzerContract):
+    """For analyzers that need the texts of tokens: here every word is one token."""
+
+    def runs(self) -> Runs:
+        whole = example_runs()
+        texts = dict.fromkeys(range(256), " word")
+        return Runs(whole.frame, histogram=whole.histogram, ranks=whole.ranks, token_texts=lambda _: texts)
+
+
+SPECIAL = {"reproduction": OnPublished, "answers": OnAnswers, "training": OnCheckpoints, "words": OnTexts}
 
 for _name, _class in BUILT_IN.items():  # every analyzer that ships with rbptrack
     _test = f"Test_{_name}"

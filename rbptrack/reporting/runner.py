@@ -37,6 +37,7 @@ ORDER = (
     "position",
     "rank_and_ce",
     "tokens",
+    "words",
     "reproduction",
     "compare",
 )

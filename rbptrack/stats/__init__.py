@@ -125,6 +125,7 @@ if TYPE_CHECKING:
         starts_word,
     )
     from rbptrack.stats.training_law import TrainingLaw, fit_training_law
+    from rbptrack.stats.words import TokenShapes, WordCounts
 
 __all__ = [
     "BOOTSTRAP_REPLICATES",
@@ -174,9 +175,11 @@ __all__ = [
     "Support",
     "Surface",
     "Threshold",
+    "TokenShapes",
     "TrainingLaw",
     "Verdict",
     "WindowCounts",
+    "WordCounts",
     "WorthOfDoubling",
     "alphas_without_documents",
     "beta_interval",
@@ -295,6 +298,7 @@ _MODULES = (
     "thresholds",
     "token_classes",
     "training_law",
+    "words",
 )
 
 
