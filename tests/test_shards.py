@@ -150,13 +150,13 @@ def test_two_that_end_together_deliver_once(with_store: Path, monkeypatch: pytes
     monkeypatch.chdir(with_store)
     config = asked("shards=2")
     resolved = process_resolver().resolve(config)
-    both, measured = threading.Barrier(2, timeout=60), cell._measure_shard
+    both, measured = threading.Barrier(2, timeout=60), cell._measure_share
 
     def together(*arguments: object) -> None:
         measured(*arguments)  # type: ignore[arg-type]
         both.wait()
 
-    monkeypatch.setattr(cell, "_measure_shard", together)
+    monkeypatch.setattr(cell, "_measure_share", together)
     resolved.load_model()
     ended: list[Outcome | None] = []
 
@@ -169,9 +169,9 @@ def test_two_that_end_together_deliver_once(with_store: Path, monkeypatch: pytes
         thread.start()
     for thread in threads:
         thread.join(120)
-    done = [outcome for outcome in ended if outcome]
-    assert [o.status for o in done] == ["measured"]
-    assert len(ended) == 2
+    done = sorted((outcome for outcome in ended if outcome), key=lambda outcome: outcome.status)
+    assert [o.status for o in done] == ["measured", "skipped"]
+    assert done[1].run_id == done[0].run_id
     assert finished(config) == [done[0].run_id]
     assert not list(with_store.glob("mlruns/partial/*"))
     run = Reader(Connection(config.tracking)).run(done[0].run_id)
@@ -182,6 +182,32 @@ def test_two_that_end_together_deliver_once(with_store: Path, monkeypatch: pytes
         again = cell.run(resolved, Delivery.of(asked(), resolved), other)
         assert again
         assert (again.status, again.run_id) == ("skipped", done[0].run_id)
+
+
+def test_a_second_sweep_in_the_same_folder_finds_what_the_first_delivers(
+    with_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for a shard that the first measures; when it may go on, the cell is delivered and its folder gone."""
+    monkeypatch.chdir(with_store)
+    config = asked("shards=2")
+    resolved = process_resolver().resolve(config)
+    measured, outcomes = cell._measure_share, list[Outcome | None]()
+
+    def meanwhile(*arguments: object) -> None:
+        monkeypatch.setattr(cell, "_measure_share", measured)
+        for number in range(2):  # the first sweep, from beginning to end
+            outcomes.append(cell.run(resolved, Delivery.of(config, resolved), Shard(number, 2)))
+        measured(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(cell, "_measure_share", meanwhile)
+    second = cell.run(resolved, Delivery.of(config, resolved), Shard(0, 2))
+    assert outcomes[0] is None
+    assert outcomes[1]
+    assert outcomes[1].status == "measured"
+    assert second
+    assert (second.status, second.run_id) == ("skipped", outcomes[1].run_id)
+    assert finished(config) == [second.run_id]
+    assert not list(with_store.glob("mlruns/partial/*"))
 
 
 def test_forced_shards_do_not_remove_each_others_work(with_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from filelock import FileLock
 
 from rbptrack import parquet
 from rbptrack.config.schema import EngineConfig
@@ -95,7 +94,9 @@ class Share:
         ):
             for number in self._division.numbers(self._shard):
                 asked = time.perf_counter()
-                with FileLock(self._folder / f"shard-{number}.lock"):  # another process may be at work on it
+                with self._division.alone(self._folder, number) as there:
+                    if not there:
+                        return
                     wanted = self._division.blocks(self._corpus, self._folder, number)
                     for block in wanted:
                         for part in block.read_saved():

@@ -11,6 +11,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
@@ -92,6 +93,16 @@ class Division:
     def numbers(self, shard: Shard) -> range:
         """The stretches that are a job's, also where the division was made for another number of jobs."""
         return range(shard.number, len(self.shards), shard.count)
+
+    @contextmanager
+    def alone(self, folder: Path, number: int) -> Iterator[bool]:
+        """Be the only process at work on a stretch; whether there is still something to do, or all was delivered."""
+        lock = folder.with_name(f"{folder.name}.shard-{number}.lock")  # beside the folder, which another may remove
+        with FileLock(lock):
+            try:
+                yield (folder / _DIVISION).exists()
+            finally:
+                lock.unlink(missing_ok=True)
 
     def blocks(self, corpus: Corpus, folder: Path, number: int) -> list[Block]:
         """The blocks of one stretch of work, each cut to it, with what the folder keeps of them."""

@@ -22,6 +22,7 @@ from rbptrack.tracking.schema import ResolvedParams, Tag, software_versions
 
 if TYPE_CHECKING:  # torch, transformers and datasets load only where a model runs
     from rbptrack.corpus.sequences import Corpus
+    from rbptrack.engine.measure import Share
     from rbptrack.models.loading import CausalModel
 
 
@@ -34,7 +35,7 @@ def run(cell: Resolved, delivery: Delivery, shard: Shard = WHOLE) -> Outcome | N
         shard: which share of the cell is this job's.
 
     Returns:
-        How the cell ended; None for a shard whose cell another one delivers, or has delivered meanwhile.
+        How the cell ended; None for a shard whose cell another one will deliver.
 
     Raises:
         BadInput: something is wrong with what was asked; no run began.
@@ -46,25 +47,37 @@ def run(cell: Resolved, delivery: Delivery, shard: Shard = WHOLE) -> Outcome | N
     if delivery.connection.database is not None:
         delivery.connection.check_writable()
     corpus = cell.load_corpus()  # all that can be wrong with the input is found before a run begins
-    alone = shard.count == 1
-    if not alone:
-        _measure_shard(cell, corpus, delivery, shard)
+    if shard.count > 1:
+        return _run_shard(cell, corpus, delivery, shard)
     # Two processes that are asked for the same cell: one measures, the other waits and then finds it measured.
     with outbox.locked(delivery.folder, wait=-1):
-        if not alone and not _complete_on_disk(corpus, delivery.folder):
-            return None
         if known := _known(cell, delivery):
-            if alone:
-                discard(delivery.folder)  # what is left there was measured by a process that died, or elsewhere
+            discard(delivery.folder)  # what is left there was measured by a process that died, or elsewhere
             return known
         return _measure(cell, corpus, cell.load_model(), delivery)
 
 
-def _measure_shard(cell: Resolved, corpus: Corpus, delivery: Delivery, shard: Shard) -> None:
-    """Measure a shard's share into the cell's folder; the run begins when all shares are there, and finds them."""
+def _run_shard(cell: Resolved, corpus: Corpus, delivery: Delivery, shard: Shard) -> Outcome | None:
+    """Measure a shard's share; whoever then finds every share on disk delivers the cell, as if it had measured it."""
     from rbptrack.engine.measure import Share
+    from rbptrack.engine.shards import complete
 
-    share = Share(cell.load_model(), corpus, engine=cell.engine, folder=delivery.folder, shard=shard)
+    model = cell.load_model()
+    with outbox.locked(delivery.folder, wait=-1):  # else the folder may be one that is just being delivered and removed
+        if known := _known(cell, delivery):
+            return known
+        share = Share(model, corpus, engine=cell.engine, folder=delivery.folder, shard=shard)
+    _measure_share(cell, share, delivery, shard)
+    with outbox.locked(delivery.folder, wait=-1):
+        ended = _known(cell, delivery)
+        if complete(corpus, delivery.folder):
+            if ended is None:
+                return _measure(cell, corpus, model, delivery)
+            discard(delivery.folder)  # measured elsewhere meanwhile, by somebody with a folder of their own
+        return ended
+
+
+def _measure_share(cell: Resolved, share: Share, delivery: Delivery, shard: Shard) -> None:
     title = f"{delivery.about.title}, {shard}"
     with (
         _closed(Writer(delivery.connection), "", delivery.folder),
@@ -75,12 +88,6 @@ def _measure_shard(cell: Resolved, corpus: Corpus, delivery: Delivery, shard: Sh
 
 def _progress(title: str, total: int, delivery: Delivery) -> CellProgress:
     return CellProgress(title, total=total, progress_label=delivery.progress_label, folder=delivery.progress_folder)
-
-
-def _complete_on_disk(corpus: Corpus, folder: Path) -> bool:
-    from rbptrack.engine.shards import complete
-
-    return complete(corpus, folder)
 
 
 def discard(folder: Path) -> None:

@@ -34,7 +34,7 @@ from rbptrack.sweep import cell, jobs, launchers
 from rbptrack.sweep.analyses import analyze_sweep
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.interrupted import tell_what_is_kept
-from rbptrack.sweep.outcome import CellFailed, Outcome, announce, collect, shard_folder, summarise
+from rbptrack.sweep.outcome import OUTCOME, CellFailed, Outcome, announce, collect, shard_folder, summarise
 from rbptrack.sweep.resolve import process_resolver
 from rbptrack.sweep.watch import Watch
 from rbptrack.tracking import Connection, Reader, outbox, resolve_uri, without_password
@@ -256,8 +256,10 @@ def job(composed: DictConfig) -> None:
     total = int(os.environ.get(_CELLS, "1"))
     label = f"[{runtime.job.num + 1}/{total}]" if total > 1 else ""
     config: Config = typed(composed)
+    folder = Path(runtime.runtime.output_dir)
     for shard in jobs.shards(config):
-        measure(config, Path(runtime.runtime.output_dir), label, shard)
+        if not (folder / OUTCOME).exists():
+            measure(config, folder, label, shard)
 
 
 def launched_job(composed: DictConfig) -> None:
@@ -284,6 +286,8 @@ def measure(config: Config, folder: Path, progress_label: str, shard: Shard) -> 
         outcome.run_id, outcome.message = failure.run_id, _in_a_line(failure.cause)
     except Exception as error:
         outcome.message = _in_a_line(error)
+    if outcome.status == "skipped" and (mine / OUTCOME).exists():
+        return  # another shard has measured the cell, and says so
     mine.mkdir(exist_ok=True)
     outcome.write(mine)
     announce(outcome, progress_label)
