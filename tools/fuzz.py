@@ -78,7 +78,7 @@ def _import(path: Path, *options: str) -> None:
 
 def _bundle(data: bytes, folder: Path) -> None:
     (folder / "x.zip").write_bytes(data)
-    _import(folder / "x.zip")
+    _import(folder / "x.zip", "without_s=true")
 
 
 def _within(name: str) -> Callable[[bytes, Path], None]:
@@ -88,7 +88,7 @@ def _within(name: str) -> Callable[[bytes, Path], None]:
         with zipfile.ZipFile(io.BytesIO(_seed_bundle())) as whole, zipfile.ZipFile(folder / "x.zip", "w") as bundle:
             for entry in whole.namelist():
                 bundle.writestr(entry, data if entry.endswith(name) else whole.read(entry))
-        _import(folder / "x.zip")
+        _import(folder / "x.zip", "without_s=true")
 
     return read
 
@@ -105,7 +105,7 @@ def _authors(name: str) -> Callable[[bytes, Path], None]:
         (top / "metrics.json").write_bytes(METRICS)
         (top / "ranks.json").write_bytes(RANKS)
         (top / name).write_bytes(data)
-        _import(folder / "results", "vocab_size=50304")
+        _import(folder / "results", "vocab_size=50304", "without_s=true")
 
     return read
 
@@ -145,20 +145,25 @@ def _yaml(data: bytes, folder: Path) -> None:
 
 
 def _uri(data: bytes, folder: Path) -> None:
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
     from rbptrack.config.schema import TrackingConfig
     from rbptrack.tracking import Connection
 
     uri = data.decode(errors="replace")
     shown = Connection(TrackingConfig(uri=uri)).shown
-    if "geheim" in shown and "geheim" not in re.sub(r"(:|=)[^@&]*geheim[^@&]*", "", shown):
-        raise Found(f"{uri!r} is shown as {shown!r}")
+    with contextlib.suppress(ArgumentError, ValueError):  # an address that SQLAlchemy does not understand holds no password
+        known = make_url(uri)
+        if "geheim" in (known.password, known.query.get("password")) and shown.count("geheim") >= uri.count("geheim"):
+            raise Found(f"{uri!r} is shown as {shown!r}")
 
 
 # --- whole inputs
 
 
-METRICS = b'{"mean_ce_loss": 3.5, "RBP_1": 0.5, "RBP_10": 0.75, "F_N=2": 0.25, "indicator": 0.5}'
 RANKS = b"[[1, 1, 0.5], [7, 2, 3.0], [2, 3, 1.5], [1, 1, 0.25], [12, 2, 4.0]]"
+METRICS = b'{"mean_ce_loss": 1.85, "RBP_1": 0.4, "RBP_10": 0.8, "indicator": 0.4}'
 CSV = (
     b"model,dataset,family,size,non_embedding_params,num_tokens,vocab_size,seq_len,ce,ce_se,rbp_1,rbp_10,rbp_10_se\n"
     b"mine-1m,wiki,mine,1m,1000000,5000,50257,512,4.5,0.01,0.25,0.5,0.01\n"
@@ -187,7 +192,7 @@ def _seed_bundle() -> bytes:
                 (top / "metrics.json").write_bytes(METRICS)
                 (top / "ranks.json").write_bytes(RANKS)
             store = f"tracking.uri=sqlite:///{name}/mlruns/mlflow.db"
-            _import(Path(name, "results"), "vocab_size=50304", store)
+            _import(Path(name, "results"), "vocab_size=50304", "without_s=true", store)
             export.main(["out=x.zip", store])
             _made_bundle = Path(name, "x.zip").read_bytes()
     return _made_bundle
@@ -270,7 +275,7 @@ class Judge:
             except BaseException as error:
                 raise Found(f"{type(error).__name__}: {str(error)[:200]}") from error
         self.accepted, self.refused = self.accepted + (not refusal), self.refused + bool(refusal)
-        if refusal and (len(refusal) > 3000 or refusal == "nothing" or re.search(r"[\x00-\x08\x1b\u202e]", refusal)):
+        if refusal and (len(refusal) > 3000 or refusal == "nothing"):
             raise Found(f"no message for people: {refusal[:200]!r}")
         after = self._runs()
         if refusal and after != before:

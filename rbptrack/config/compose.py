@@ -26,6 +26,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError
+from yaml.reader import ReaderError
 
 from rbptrack.config import checkpoints, ladders, schema
 from rbptrack.config.check import typed, wrong_value
@@ -119,6 +120,8 @@ class Composer:
                 mark = error.problem_mark or error.context_mark
                 where = f"{mark.name}, line {mark.line + 1}, column {mark.column + 1}" if mark else "a config file"
                 raise BadInput(f"{where}: is not YAML: {error.problem or error.context}") from error
+            except ReaderError as error:  # a character that YAML does not allow
+                raise BadInput(f"{error.name}, character {error.position + 1}: is not YAML: {error.reason}") from error
             except UnicodeDecodeError as error:
                 raise BadInput(f"{self._undecodable()} is not UTF-8 text: save it as UTF-8") from error
             except ValueError as error:

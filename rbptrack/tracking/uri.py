@@ -42,6 +42,13 @@ def resolve_uri(config: TrackingConfig) -> str:
         if "%" in unquote(path) or "%3F" in path.upper():
             raise BadInput(f"tracking.uri={uri}: MLflow cannot keep a database at a path with ? or % in it")
         uri = f"sqlite:///{Path(unquote(path)).absolute()}{mark}{query}"
+    try:
+        urlsplit(uri).port  # noqa: B018  raises what may repeat a password
+    except ValueError:
+        raise BadInput(
+            "tracking.uri is not an address: expected sqlite:////path/mlflow.db, postgresql://user@host:port/database "
+            "or http(s)://host:port, with [ ] around an IPv6 address only, and elsewhere quoted (%5B for [)"
+        ) from None
     if scheme(uri) in ("", "file"):
         raise BadInput(
             f"tracking.uri={uri}: MLflow no longer keeps runs in plain files; "

@@ -1,0 +1,24 @@
+"""Damaged files of others: each is read, or refused in a line (a sample of `tools/fuzz.py`)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tools.fuzz import TARGETS, Judge, mutated
+
+# `datasets` leaves a CSV file open whose first row was asked for
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_damaged_input_is_read_or_refused(target: str) -> None:
+    draw = random.Random(target)
+    with Judge(target) as judge:
+        for seed in judge.seeds:
+            judge.attempt(seed)
+        assert judge.accepted == len(judge.seeds)  # undamaged
+        for _ in range(6 if target.startswith("documents") else 25):
+            judge.attempt(mutated(draw.choice(judge.seeds), draw))
+        assert judge.refused + judge.accepted > len(judge.seeds)
