@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import shutil
 import zipfile
@@ -134,6 +135,10 @@ class Bundle:
                 shutil.copyfileobj(source, out)  # never more than the size that was checked
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
             raise BadInput(f"{target.name} is damaged: {first_line(error)}") from error
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # such as a full disk
+                raise
+            raise BadInput(f"{target.name} is damaged: its place in the file cannot be") from error
 
     def _checked_entries(self) -> dict[str, zipfile.ZipInfo]:
         """The entries by name; BadInput for one that no bundle has, or for more than one may hold."""
