@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rbptrack.commands.usage import entries
 from rbptrack.console import CellProgress, compact, compact_bytes, complain, hush, say, say_wrapped, table
 
 
@@ -37,6 +38,15 @@ def test_names_beside_a_progress_bar(capsys: pytest.CaptureFixture[str], monkeyp
     shown = capsys.readouterr().err
     assert NAME in shown
     assert "[1/2]" in shown
+
+
+def test_control_characters_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Names come from others' bundles and stores."""
+    table(["model"], [["a\x1b[2Jb"]], title="t\x1b[2Jt", text_columns=1)
+    entries("Files", {"f\x1b[2J": "m\x1b[2J"})
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert shown.count("?[2J") == 4
 
 
 HEADERS = ["model", "dataset", "S", "tokens", "CE", "± se", "RBP_1", "RBP_10", "RBP_100"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import wrap
 
-from rbptrack.console import console, program, sentence_width
+from rbptrack.console import console, printable, program, sentence_width
 
 FILTER_OPTIONS: Mapping[str, str] = {
     "family=NAME,...": "only these model families",
@@ -98,4 +98,4 @@ def entries(title: str, rows: Mapping[str, str], *, stacked: bool = False, word_
 
 
 def _print(line: str, style: str = "") -> None:
-    console().print(line, style=style, markup=False, emoji=False, soft_wrap=True)
+    console().print(printable(line), style=style, markup=False, emoji=False, soft_wrap=True)

@@ -27,6 +27,7 @@ __all__ = [
     "console",
     "duration",
     "hush",
+    "printable",
     "program",
     "quiet",
     "say",

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from rbptrack.console.words import columns, console, quiet, say_wrapped
+from rbptrack.console.words import columns, console, printable, quiet, say_wrapped
 
 _GAP = 2  # columns of the terminal between two of the table
 
@@ -36,6 +36,7 @@ def table(
     """
     if quiet():
         return
+    headers, rows = list(map(printable, headers)), [list(map(printable, row)) for row in rows]
     width = columns()
     kept = _kept(headers, rows, width, text_columns, first_out)
     shown = Table(box=None, pad_edge=False, header_style="bold")
@@ -47,7 +48,7 @@ def table(
     out = console()
     out.width = width or max(1, *(_width(headers, rows, i) + _GAP for i in kept)) * len(kept)
     if title:
-        out.print(title, markup=False, emoji=False, style="bold", soft_wrap=width is None)
+        out.print(printable(title), markup=False, emoji=False, style="bold", soft_wrap=width is None)
     out.print(shown)
     left_out = [headers[i] for i in range(len(headers)) if i not in kept and headers[i]]
     if left_out:
