@@ -9,6 +9,7 @@ from rbptrack.console.words import (
     complain,
     console,
     hush,
+    printable,
     program,
     quiet,
     say,
