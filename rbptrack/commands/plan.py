@@ -158,9 +158,7 @@ def _show(plans: Sequence[Plan]) -> None:
     rows.append(
         [
             f"{len(ahead)} to measure",
-            "",
-            "",
-            "",
+            *[""] * 4,
             _total(p.tokens for p in ahead),
             _flops(sum(p.flops or 0.0 for p in ahead)),
             duration(sum((p.seconds or 0.0) / (p.gpus or 1) for p in ahead)),
@@ -169,7 +167,7 @@ def _show(plans: Sequence[Plan]) -> None:
             "",
         ]
     )
-    table(headers, rows, first_out=["params", "FLOPs", "docs", "download", "S", "memory", "tokens"])
+    table(headers, rows, first_out=["params", "FLOPs", "docs", "download", "S", "memory", "tokens", "time"])
     free = next((p.device_bytes for p in plans if p.device_bytes), None)
     if free:
         say(f"memory of the device: {_bytes(free)}; ~ estimated, exact once the texts were tokenised")
