@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rbptrack import temporary
 from tests.conftest import Program
 from tools import kills
 from tools.whole_store import Cell, cells, faults
@@ -27,7 +28,9 @@ def undisturbed(program: Program, tmp_path_factory: pytest.TempPathFactory) -> S
     return folder, cells(folder)
 
 
-def test_one_of_two_sweeps_on_a_store_is_killed(undisturbed: Swept, program: Program, with_store: Path) -> None:
+def test_one_of_two_sweeps_on_a_store_is_killed(
+    undisturbed: Swept, program: Program, with_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The other one, and the same command afterwards, leave what one undisturbed sweep leaves."""
     victim, other = (kills.Life(with_store, with_store, name, SMALL) for name in ("victim", "other"))
     assert victim.until(lambda: "measured" in victim.said.read_text())  # its first cell
@@ -36,6 +39,8 @@ def test_one_of_two_sweeps_on_a_store_is_killed(undisturbed: Swept, program: Pro
     assert victim.process.wait(30) == -signal.SIGKILL
     done = program(*SMALL, cwd=with_store)
     assert "0 measured, 3 skipped as already measured" in done.stdout, done.stderr
+    monkeypatch.setattr("tempfile.tempdir", str(with_store / "tmp"))  # the last command had another
+    temporary.clear()
     assert faults(with_store, undisturbed[1], temporary=with_store / "tmp", sweeps=2) == []
 
 
