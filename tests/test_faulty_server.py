@@ -167,9 +167,8 @@ def test_a_server_that_is_killed_and_restarted(server: Restartable, tmp_path: Pa
         assert first.waits
         assert second.waits
         told: list[str] = []
-        assert (
-            outbox.repair_and_deliver(TrackingConfig(uri=proxy.uri, experiment="restarted"), tell=told.append).left == 0
-        )
+        tracking = TrackingConfig(uri=proxy.uri, experiment="restarted")
+        assert outbox.repair_and_deliver(tracking, tell=told.append).left == 0
         assert sum(line.startswith("delivered") for line in told) == 2
         assert len(arrived(proxy.uri, "restarted")) == 2
         assert len(rbptrack.runs(tracking_uri=proxy.uri, experiment="restarted")) == 2

@@ -195,6 +195,15 @@ def test_of_two_that_hold_the_claim_the_first_goes_on(a: Connection, here: Path)
     assert Reader(a).find(FINGERPRINT) == mine
 
 
+@pytest.mark.parametrize(("state", "silent"), [("pending", 70), ("held", 310)])
+def test_a_claim_that_nobody_renews_is_not_waited_for(state: str, silent: float, a: Connection, here: Path) -> None:
+    """Its process lives, but lost the run on its way, or waits for this one itself."""
+    tags = a_record().tags | marks() | {Tag.CLAIM: state, Tag.HEARTBEAT: f"{time.time() - silent:.0f}"}
+    Writer(a).begin("lost", tags)
+    _, done = claim(a, a_record(), partial() / FINGERPRINT, tell=lambda line: pytest.fail(line))
+    assert not done
+
+
 def test_a_copied_folder_delivers_to_its_own_store(a: Connection, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with away(monkeypatch, a.uri):
         send(a, a_record())

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.frame import LoggedRun
-from rbptrack.tracking.process import alive, where
+from rbptrack.tracking.process import STALE_SECONDS, alive, seconds_silent, where
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import RUN_FILE, Record
 from rbptrack.tracking.schema import Tag, tag_is
 from rbptrack.tracking.writer import Writer
 
 _CONTEST_SECONDS = 15.0
+_PENDING_SECONDS = 4 * _CONTEST_SECONDS  # a claim that is pending for longer was lost on its way
 _POLL_SECONDS = 2.0
 _PENDING, _HELD = "pending", "held"
 
@@ -118,7 +119,13 @@ def _at_work(reader: Reader, record: Record, *, but: str) -> list[LoggedRun]:
     """Runs in which another living process measures this fingerprint now."""
     running = reader.measurements(record.fingerprint, status="RUNNING")
     others = [run for run in running if run.run_id != but and run.tags.get(Tag.RECORD) != record.tags[Tag.RECORD]]
-    return [run for run in others if alive(run.tags)]
+    return [run for run in others if _is_fresh(run) and alive(run.tags)]
+
+
+def _is_fresh(run: LoggedRun) -> bool:
+    """Whether a run's process was heard of lately: one that lives may have lost it, or wait for another's itself."""
+    limit = STALE_SECONDS if run.tags.get(Tag.CLAIM) == _HELD else _PENDING_SECONDS
+    return seconds_silent(run.tags) < limit
 
 
 def repair(connection: Connection) -> list[str]:

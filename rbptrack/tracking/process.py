@@ -54,7 +54,12 @@ def alive(tags: Mapping[str, str]) -> bool:
             return _lives(owner["pid"], owner["created"])
         if not same_boot and here["machine"] and owner.get("machine") == here["machine"]:
             return False
-    return time.time() - float(tags.get(Tag.HEARTBEAT, 0)) < STALE_SECONDS
+    return seconds_silent(tags) < STALE_SECONDS
+
+
+def seconds_silent(tags: Mapping[str, str]) -> float:
+    """Seconds since the last heartbeat."""
+    return time.time() - float(tags.get(Tag.HEARTBEAT, 0))
 
 
 def _owner(tags: Mapping[str, str]) -> dict[str, Any]:
