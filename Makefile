@@ -14,13 +14,15 @@ demo: $(STAMP)
 test: lint
 	$(RUN) -m pytest
 
-# What takes hours: kills, fuzzing, full disks, bad servers, endurance (docs/reliability.md). Continues where it stopped.
+# What takes hours: kills, lost nodes, fuzzing, full disks, bad servers, endurance (docs/reliability.md). Continues where it stopped.
 test-long: $(STAMP)
 	RBPTRACK_RESULTS=$(RESULTS) $(RUN) -m pytest -n 1 -m long
 	RBPTRACK_RESULTS=$(RESULTS) $(RUN) -m pytest -n 1 tests/test_flipped_bits.py
 	$(RUN) -m pytest -n 1 --hypothesis-profile=long tests/test_properties.py
 	$(RUN) -m tools.kills $(RESULTS)
 	$(RUN) -m tools.fuzz $(RESULTS)
+	$(RUN) -m tools.faults $(RESULTS)
+	$(RUN) -m tools.cluster_walk
 	$(RUN) -m tools.endurance $(RESULTS)
 	$(RUN) -m tools.reliability $(RESULTS)
 

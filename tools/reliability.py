@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tools.faults import FAULTS
 from tools.recorded import ROOT, recorded
 
 PAGE = ROOT / "docs/reliability.md"
@@ -89,6 +90,8 @@ ROWS = (
           times=lambda trial: int(trial["inputs"]), more=_fuzzed)
       for target in ("bundle", "bundle.json", "record.json", "csv", "ranks.json", "metrics.json", "sizes.csv",
                      "documents .jsonl", "documents .jsonl.gz", "documents .csv", "documents .parquet", "yaml", "uri")),
+    *(Row(f"launched by {name}", " ".join((fault.__doc__ or "").split()), _is(name), times=lambda trial: 1)
+      for name, fault in FAULTS.items()),
     Row("500 cells in one process", "memory, threads, handles, files after the tenth cell and after the last",
         _is("endurance"), times=lambda trial: int(trial["cells"]),
         more=lambda trials: f"memory {trials[-1]['samples'].get('grown', {}).get('memory', '?')} MB more"),
