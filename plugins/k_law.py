@@ -83,6 +83,9 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
 Curves = tuple[Family, KCurves]
 
 
+_FEW_DOCUMENTS = 200  # below it no bootstrap knows a skewed tail (docs/validity.md)
+
+
 @dataclass(kw_only=True)
 class KLaw(Analyzer):
     """-ln RBP_k = B k^-beta at fixed model, and what a larger k is worth in model size.
@@ -107,6 +110,7 @@ class KLaw(Analyzer):
         found: list[Curves] = []
         slopes: list[dict[str, Any]] = []
         worth: list[dict[str, Any]] = []
+        few: list[str] = []
 
         def load(family: Family, run_id: str) -> DocumentCounts:
             return runs.document_counts(run_id, self._every_k(family))
@@ -119,12 +123,19 @@ class KLaw(Analyzer):
                 )
                 continue
             found.append((family, curves))
+            if 1 < len(counts[0].document) < _FEW_DOCUMENTS:
+                few.append(f"{family} ({len(counts[0].document)})")
             slopes += _slope_rows(family, curves, counts)
             here = self._worth_rows(family, curves)
             worth += here
             report.notes.append(" ".join([self._about_slopes(family, curves.fit), *self._about_worth(here)]))
         if not found:
             raise report.nothing_found("no measurement to fit")
+        if few:
+            report.notes.append(
+                f"Fewer than {_FEW_DOCUMENTS} documents: {', '.join(few)}. Where their difficulty is skewed, "
+                "95 % intervals of beta cover 82 to 93 % in simulation."
+            )
         self._write(report, found, slopes, worth)
         return report
 

@@ -36,6 +36,7 @@ def families(rng: np.random.Generator, alphas: Array, design: Design) -> list[tu
 @experiment(
     "pool",
     truth="exponents of families are 0.1 + between z, over the same documents",
+    remark="With 3 families that do not differ too wide: t with 2 degrees of freedom stands for their unknown spread.",
     claims={"95 % interval of the mean covers": 0.95},
     designs=grid(m=(6,), families=(3, 6), between=(0.0, 0.01)),
 )

@@ -34,27 +34,28 @@ class Design:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A simulation and the claims that it tests: claim -> nominal probability."""
+    """A simulation and the claims that it tests: claim -> nominal probability; remark: why some are not met."""
 
     name: str
     truth: str
     claims: Mapping[str, float]
     designs: Sequence[Design]
     draw: Callable[[np.random.Generator, Design], Outcome]
+    remark: str = ""
 
 
 EXPERIMENTS: dict[str, Experiment] = {}
 
 
 def experiment(
-    name: str, *, truth: str, claims: Mapping[str, float], designs: Sequence[Design]
+    name: str, *, truth: str, claims: Mapping[str, float], designs: Sequence[Design], remark: str = ""
 ) -> Callable[[Callable[[np.random.Generator, Design], Outcome]], Callable[[np.random.Generator, Design], Outcome]]:
     """Register a simulation; see the module's docstring."""
 
     def register(
         draw: Callable[[np.random.Generator, Design], Outcome],
     ) -> Callable[[np.random.Generator, Design], Outcome]:
-        EXPERIMENTS[name] = Experiment(name, truth, claims, designs, draw)
+        EXPERIMENTS[name] = Experiment(name, truth, claims, designs, draw, remark)
         return draw
 
     return register

@@ -94,6 +94,7 @@ def table(results: Path) -> str:
         missing[one.name] = len(one.designs) - len(found)
         if found:
             lines += [f"\n## {one.name}\n", f"{(one.draw.__doc__ or '').strip()} Truth: {one.truth}.\n"]
+            lines += [f"{one.remark}\n"] if one.remark else []
             lines += [
                 "| m | documents | tails | tau | setting | claim | replicates | nominal | found |",
                 "|---|---|---|---|---|---|---|---|---|",
