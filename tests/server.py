@@ -55,6 +55,15 @@ def free_port() -> int:
 
 
 @contextmanager
+def databases() -> Iterator[Server]:
+    """Start PostgreSQL alone on loopback, and end it."""
+    server = Server(free_port(), free_port())
+    with tempfile.TemporaryDirectory(prefix="rbptrack-server-") as name, _postgres(Path(name), server.database_port):
+        _sql(server, "create database direct")
+        yield server
+
+
+@contextmanager
 def running() -> Iterator[Server]:
     """Start all of it on loopback, and end all of it."""
     server = Server(free_port(), free_port())
