@@ -10,7 +10,7 @@ from rbptrack import interrupts, temporary
 from rbptrack.commands.catalogue import COMMANDS
 from rbptrack.console import complain, hush
 from rbptrack.errors import BadInput, RbptrackError, nearest, unknown
-from rbptrack.redaction import guard
+from rbptrack.redaction import guard, in_addresses
 from rbptrack.version import __version__
 
 _QUIET = ("-q", "--quiet")
@@ -18,6 +18,7 @@ _QUIET = ("-q", "--quiet")
 
 def main() -> int:
     """Run a command; returns the exit code: 0, 1 for a failure, 2 for bad input."""
+    _hide_password(sys.argv[1:])
     arguments = [word for word in sys.argv[1:] if word not in _QUIET]
     if len(arguments) < len(sys.argv) - 1:
         hush()
@@ -54,6 +55,22 @@ def main() -> int:
 def _stopped(code: int) -> int:
     print("interrupted: finished measurements are in the tracking store, or wait in mlruns for it", file=sys.stderr)
     return code
+
+
+def _hide_password(arguments: list[str]) -> None:
+    """Start anew without a tracking address that holds a password: every user of the machine sees a command's words.
+
+    The address moves into the environment, which only its owner sees.
+    """
+    secret = [word for word in arguments if word.lstrip("+").startswith("tracking.uri=") and in_addresses(word)]
+    if not secret or os.name != "posix":
+        return
+    # Where a config file may give another address, an empty one stays, so that the environment's is taken.
+    others = any(word.startswith(("--config-dir", "-cd", "hydra.searchpath")) for word in arguments)
+    kept = [word for word in arguments if word not in secret] + ["tracking.uri=''"] * others
+    os.environ["MLFLOW_TRACKING_URI"] = secret[-1].partition("=")[2].strip("'\"")
+    started = sys.orig_argv[: len(sys.orig_argv) - len(arguments)]
+    os.execv(sys.executable, [*started, *kept])  # noqa: S606 - this program itself
 
 
 def _dispatch(arguments: list[str]) -> int:

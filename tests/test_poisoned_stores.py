@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from mlflow import MlflowClient
 
 import rbptrack
 from rbptrack.commands import analyze, export, import_, list_, report
+from rbptrack.errors import BadInput
+from rbptrack.tracking import Writer
 
 FAMILIES = ("nano (v2)", "C++", "a/b")
 NAMES = {"{x}": "2", "../up": "3"}
@@ -190,3 +193,19 @@ except Exception as error: print(type(error).__name__, error)
     assert sorted(p.name for p in work.iterdir()) == ["b.zip", "rbptrack-report.html"]
     after = {p: p.stat().st_mtime_ns for p in store.rglob("*")}
     assert all(before[path] == time for path, time in after.items() if path.is_file() and "-" not in path.name)
+
+
+def test_an_analysis_that_the_store_does_not_take_is_a_failure(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = Writer.log
+
+    def refuse(self: Writer, run_id: str, **given: Any) -> None:
+        if any(name.startswith("alpha/") for name in given.get("metrics") or {}):
+            raise BadInput("the tracking store refuses these metrics")
+        real(self, run_id, **given)
+
+    monkeypatch.setattr(Writer, "log", refuse)
+    assert report.main(["analyzers=power_law,compare", "out=r.html"]) == 1
+    assert "analyzer power_law could not be logged: the tracking store refuses" in capsys.readouterr().err
+    assert "power_law: could not be logged" in Path("r.html").read_text()

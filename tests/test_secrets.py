@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from mlflow import MlflowClient
 
 from rbptrack.commands import export, measure, report
 from rbptrack.errors import BadInput
-from tests.server import QUOTED, Server, databases, postgres_binaries
+from tests.server import QUOTED, Server, databases, free_port, postgres_binaries
 
 pytestmark = [
     pytest.mark.skipif(postgres_binaries() is None, reason="PostgreSQL is not installed: apt-get install postgresql"),
@@ -70,7 +69,7 @@ def test_no_secret_is_written_or_shown(
 
     said = program("-m", "model=nano/6k,nano/15k", *CELL, f"++tracking.uri='{address}'", place, "analyzers=compare")
     said += program("model=nano/38k", *CELL, place, "--config-dir", "mine", "protocol=team")
-    assert report.main([f"tracking.uri={in_query}", "analyzers=power_law", "out=r.html"]) == 0
+    assert report.main([f"tracking.uri='{in_query}'", "analyzers=power_law", "out=r.html"]) == 0
     assert export.main([f"tracking.uri={address}", "out=b.zip"]) == 0
     with pytest.raises(BadInput, match="database"):
         measure.main(["model=nano/6k", *CELL, f"tracking.uri={address.replace('/direct', '/nope')}"])
@@ -93,9 +92,8 @@ def test_no_secret_is_written_or_shown(
 
 def pages(address: str) -> str:
     """Start `ui`, look at the words of every process that it starts, and end it; returns what it printed."""
-    command = [sys.executable, "-m", "rbptrack", "ui", "port=5700"]
-    environment = os.environ | {"MLFLOW_TRACKING_URI": address}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    command = [sys.executable, "-m", "rbptrack", "ui", f"port={free_port()}", f"tracking.uri={address}"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout
     said = ""
     while "compare" not in said and process.poll() is None:
