@@ -22,6 +22,7 @@ from rbptrack.tracking.schema import is_result
 
 _NEEDED = ("model", "dataset")
 _MOST_ROWS = 100_000
+_MOST_BYTES = 256 << 20
 _LONGEST_COLUMN = 100  # characters of its name
 _IDENTITY = ("dataset", "model", "family", "size", "dtype", "sequence", "seq_len", "context", "training_tokens")
 """Two rows that agree in these are the same measurement twice."""
@@ -92,6 +93,8 @@ def _named(cells: Mapping[str, Any], models: KnownModels) -> dict[str, Any]:
 
 
 def _csv(path: Path, found: Faults) -> tuple[list[str], Iterator[Row]]:
+    if (size := path.stat().st_size) > _MOST_BYTES:
+        raise BadInput(f"{path} has {size:,} bytes; a table has at most {_MOST_BYTES:,}")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -127,8 +130,12 @@ def _csv(path: Path, found: Faults) -> tuple[list[str], Iterator[Row]]:
 def _parquet(path: Path, found: Faults) -> tuple[list[str], Iterator[Row]]:
     try:
         with pq.ParquetFile(path) as file:
-            if file.metadata.num_rows > _MOST_ROWS:
+            about = file.metadata
+            if about.num_rows > _MOST_ROWS:
                 raise BadInput(f"{path} has more than {_MOST_ROWS:,} rows")
+            unpacked = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+            if unpacked > _MOST_BYTES:
+                raise BadInput(f"{path} would unpack to {unpacked:,} bytes; a table has at most {_MOST_BYTES:,}")
             table = file.read()
     except (OSError, ValueError, pa.ArrowException) as error:
         raise BadInput(f"{path} cannot be read as a table: {first_line(error)[:200]}") from error
