@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 from matplotlib.figure import Figure
 
@@ -163,6 +168,28 @@ def test_figures_are_drawn_in_a_second_process_and_here_where_that_fails(tmp_pat
     assert found["plain"] == here["plain"], "byte for byte"
     assert set(found) == {"plain", "odd", "local"}
     assert len(list((tmp_path / "there/figures").iterdir())) == 9
+
+
+def test_the_drawing_process_ends_with_a_killed_first_process() -> None:
+    code = (
+        "import os, signal\n"
+        "os.sched_getaffinity = lambda pid: {0, 1}\n"
+        "from matplotlib.figure import Figure\n"
+        "from pathlib import Path\n"
+        "from rbptrack.reporting.files import DrawingProcess\n"
+        "if __name__ == '__main__':\n"
+        "    drawer = DrawingProcess()\n"
+        "    drawer._pool.submit(os.getpid).result()\n"
+        "    print(*drawer._pool._processes, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == -signal.SIGKILL
+    (left,) = map(int, run.stdout.split())
+    deadline = time.monotonic() + 20
+    while psutil.pid_exists(left) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not psutil.pid_exists(left)
 
 
 @pytest.mark.parametrize(

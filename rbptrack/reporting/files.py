@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import threading
 from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -62,7 +64,7 @@ class DrawingProcess:
     def __init__(self) -> None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         # spawn: a fork would inherit the threads' locks of BLAS, torch and the tracking client
-        self._pool = ProcessPoolExecutor(1, get_context("spawn"), _ignore_interrupts) if cores > 1 else None
+        self._pool = ProcessPoolExecutor(1, get_context("spawn"), _follow_the_first_process) if cores > 1 else None
 
     def __enter__(self) -> Self:
         return self
@@ -87,5 +89,15 @@ def _draw(pickled: bytes, path: str) -> None:
     draw(pickle.loads(pickled), Path(path))  # noqa: S301 - made by this program a moment ago
 
 
-def _ignore_interrupts() -> None:
+def _follow_the_first_process() -> None:
+    """Live exactly as long as the process that draws are for, however that one ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which then ends this one
+    threading.Thread(target=_end_with_the_first, name="rbptrack-first-process", daemon=True).start()
+
+
+def _end_with_the_first() -> None:
+    """A pool's worker waits for work for ever, also when nobody is left (SIGKILL) who could send any."""
+    first = parent_process()
+    if first is not None:
+        wait([first.sentinel])
+    os._exit(1)
