@@ -150,7 +150,7 @@ class RankAndCe(Analyzer):
     name: ClassVar[str] = "rank_and_ce"
     ks: list[int] = field(default_factory=lambda: [1, 10, 100])
     shown: int = 10
-    lengths: list[int] = field(default_factory=lambda: [1, 2, 4, 8, 16, 32])
+    lengths: list[int] = field(default_factory=lambda: [1, 2, 4, 8, 16])
     predicted: int = 8
     level: float = 0.95
     replicates: int = 1000

@@ -270,7 +270,7 @@ def _classes(table: RankTable, texts: Mapping[int, str]) -> Iterator[tuple[str, 
     known = token.min() >= 0 if len(token) else False
     if known and texts:
         kind, start = np.full(int(token.max()) + 1, len(KINDS) - 1), np.ones(int(token.max()) + 1, dtype=np.int64)
-        for i in np.unique(token):
+        for i in np.flatnonzero(np.bincount(token)):
             text = texts.get(int(i), "")
             kind[i], start[i] = kind_of(text), 0 if starts_word(text) else 1
         yield "kind", (kind[token], list(KINDS))

@@ -108,11 +108,15 @@ class Words(Analyzer):
         report = Report(summary="summary")
         ks = sorted(self.ks)
 
-        def load(_: Family, run_id: str) -> WordCounts:
+        shapes: dict[str, TokenShapes] = {}  # by family: its models share a vocabulary
+
+        def load(family: Family, run_id: str) -> WordCounts:
             table, texts = runs.ranks(run_id), runs.vocabulary(run_id)
             if not texts or not len(table) or int(table.column("token").min()) < 0:
                 raise Unreadable("the texts of its tokens were not kept")
-            return WordCounts.of(table, TokenShapes.of(texts), ks)
+            if family.path not in shapes:
+                shapes[family.path] = TokenShapes.of(texts)
+            return WordCounts.of(table, shapes[family.path], ks)
 
         measured = [
             Measured(f, counts, self._values(counts, ks)) for f, counts in read_families(runs, load, report.notes)
