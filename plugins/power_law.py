@@ -259,6 +259,8 @@ class PowerLaw(Analyzer):
         report.drawings["law_in_size"] = Drawing(draw_laws(laws, metrics, xlabel=self._unit.label), LAWS)
         report.drawings["exponents"] = Drawing(draw_exponents(laws, metrics), EXPONENTS.format(level=self.level))
         report.overview = ["by_family", "law_in_size"]
+        if all(one.metric == CE for one in laws):
+            return  # imports of CE alone have no k
         alphas, r2s = [one.law.alpha for one in laws], [one.law.r2 for one in laws]
         figure, axes = draw_against_k(laws, "alpha", ylabel="α")
         axes[0].set_ylim(min(0.0, *alphas) * 1.1, max(alphas) * 1.25)  # intervals that explode near |V| are cut off

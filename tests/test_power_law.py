@@ -202,3 +202,12 @@ def test_seeds_are_fitted_not_averaged() -> None:
     assert fit["alpha_low"] < 0.2 < fit["alpha_high"]
     assert any("their scatter is fitted" in note for note in report.notes)
     assert any(f"{3 * len(SIZES)} runs of {len(SIZES)} sizes" in note for note in report.notes)
+
+
+def test_imports_of_cross_entropy_alone_have_a_law() -> None:
+    whole = family_runs(SIZES, alpha=0.1, a=3.0)
+    rbp = [name for name in whole.frame.columns if name.startswith("rbp_")]
+    frame = whole.frame.drop(columns=rbp).assign(vocab_size=None, imported="table: t.csv")
+    report = PowerLaw().analyze(Runs(frame, histogram=whole.histogram, ranks=whole.ranks))
+    assert report.metrics["alpha/toy/text/ce"] == pytest.approx(0.1, abs=1e-6)
+    assert "law_in_size" in report.drawings
