@@ -1,7 +1,4 @@
-"""A store is made whole or not at all, whatever stops the process that makes it, and by however many at once.
-
-`RBPTRACK_KILLS=60 python -m pytest tests/test_new_store.py` kills at more moments.
-"""
+"""A store is made whole or not at all, whatever stops the process that makes it, and by however many at once."""
 
 from __future__ import annotations
 
@@ -26,8 +23,8 @@ from rbptrack import interrupts, temporary
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import BadInput
 from rbptrack.tracking import Connection
+from tools.recorded import note
 
-KILLS = int(os.environ.get("RBPTRACK_KILLS", "4"))
 SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -81,8 +78,9 @@ def temporaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
+@pytest.mark.parametrize("kills", [4, pytest.param(64, marks=pytest.mark.long)])
 def test_a_process_stopped_while_it_makes_a_store_leaves_none_or_a_whole_one(
-    tmp_path: Path, temporaries: Path, monkeypatch: pytest.MonkeyPatch
+    kills: int, tmp_path: Path, temporaries: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     undisturbed = tmp_path / "undisturbed"
     undisturbed.mkdir()
@@ -90,11 +88,11 @@ def test_a_process_stopped_while_it_makes_a_store_leaves_none_or_a_whole_one(
     assert os.waitpid(forked(make, undisturbed), 0)[1] == 0
     lasts = time.monotonic() - began
     assert whole(undisturbed / "mlruns/mlflow.db")
-    for number in range(KILLS):
+    for number in range(kills):
         place = tmp_path / str(number)
         place.mkdir()
         pid = forked(make, place)
-        time.sleep(lasts * (number + 0.5) / KILLS)
+        time.sleep(lasts * (number + 0.5) / kills)
         os.kill(pid, SIGNALS[number % len(SIGNALS)])
         os.waitpid(pid, 0)
         database = place / "mlruns/mlflow.db"
@@ -105,6 +103,7 @@ def test_a_process_stopped_while_it_makes_a_store_leaves_none_or_a_whole_one(
         left = {p.name for p in (place / "mlruns").iterdir()} - {"mlflow.db-wal", "mlflow.db-shm"}
         assert left <= {"mlflow.db", "mlflow.db.lock", "artifacts"}, number
         assert list(temporaries.iterdir()) == [], number
+    note("making a store", times=kills)
 
 
 def test_a_full_disk_leaves_no_store(tmp_path: Path, temporaries: Path, capfd: pytest.CaptureFixture[str]) -> None:

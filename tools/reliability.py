@@ -73,6 +73,8 @@ ROWS = (
     *(Row(f"{name}, a sweep alone", KILLED, _killed("alone", name), more=_phases) for name in ("SIGTERM", "SIGINT")),
     *(Row(f"{name} while the store is made", STORE, _killed("making the store", name), more=_phases)
       for name in ("SIGKILL", "SIGTERM", "SIGINT")),
+    Row("a process that only makes a store is stopped",
+        "SIGKILL, SIGINT, SIGTERM and SIGHUP in turn, at moments spread evenly over the making", _is("making a store")),
     Row("four processes on one cell", "two in one folder, two in others, one store; one of them is killed (SIGKILL)",
         _killed("four on one cell", "SIGKILL"), more=_phases),
     Row("the disk is full", "a small disk in memory with so many bytes left that each write in turn finds no room",
