@@ -19,7 +19,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def spread(values: npt.ArrayLike, form: str, names: Sequence[str] = ()) -> str:
-    """Several values in a few words: `0.112`, `0.112 (wiki) and 0.157 (c4)`, `from 0.112 to 0.157 (24 values)`.
+    """Several values in a few words: `0.112`, `0.112 (wiki) and 0.157 (c4)`, `between 0.112 and 0.157 (24 values)`.
 
     Up to three values are listed, and more are counted: `0.112 to 0.157` alone would read as an interval.
 
@@ -36,7 +36,7 @@ def spread(values: npt.ArrayLike, form: str, names: Sequence[str] = ()) -> str:
             return texts[0]
         return listed([f"{text} ({name})" for text, name in zip(texts, names, strict=True)] if names else texts)
     low, high = format(float(every.min()), form), format(float(every.max()), form)
-    return low if low == high else f"from {low} to {high} ({len(every)} values)"
+    return low if low == high else f"between {low} and {high} ({len(every)} values)"
 
 
 _LISTED = 3  # values
