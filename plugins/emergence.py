@@ -218,7 +218,7 @@ class Emergence(Analyzer):
             return f": too few runs of more than 2 successes to compare {size} with independence."
         row = [r for r in mine if r["k"] == min(r["k"] for r in mine)][-1]
         text = (
-            f", {size}, k = {row['k']}: all of {row['N']} tokens in a row have R <= k in a share p = {row['p']:.2g} of "
+            f", {size}, k = {row['k']}: all {row['N']} tokens of a window have R <= k in a share p = {row['p']:.2g} of "
             f"windows ({self.level:.0%} interval {row['p_low']:.2g} to {row['p_high']:.2g}; {row['runs']} runs in "
             f"{row['documents']} documents), where independence predicts {row['p_independent']:.2g}. The {row['N']} "
             f"tokens count as {row['n_eff']:.1f} ({row['n_eff_low']:.1f} to {row['n_eff_high']:.1f}) independent ones."

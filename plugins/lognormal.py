@@ -230,8 +230,8 @@ class Lognormal(Analyzer):
         report.headline = (
             f"of {len(CANDIDATES)} candidate distributions of the rank, {nearest} describes {names.count(nearest)} of "
             f"{counted(len(every), 'measurement')} best (AIC); the lognormal misses RBP_k by up to "
-            f"{max(size.fits['lognormal'].ks for size in every):.3f}, and in {sum(size.limit for size in every)} is "
-            "not distinguishable from Zipf's law, or worse"
+            f"{max(size.fits['lognormal'].ks for size in every):.3f}, and in {sum(size.limit for size in every)} of "
+            "them its gamma may be 0, so that it is Zipf's law"
         )
         for quantity in ("beta", "gamma", "mu_over_sigma"):
             report.add_metrics(f"lognormal_{quantity}/{{family}}/{{dataset}}/{{size}}", rows, quantity)
