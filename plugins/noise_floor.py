@@ -169,7 +169,7 @@ class NoiseFloor(Analyzer):
         report.metrics = {f"k_star/{j.family.path}": float(j.k_star) for j in judged}
         stars, names = [j.k_star for j in judged], [str(j.family) for j in judged]
         report.headline = (
-            f"alpha is distinguishable from 0 at every k up to k*, which is {spread(stars, ',.0f', names)} where |V| is "
+            f"alpha is distinguishable from 0 at every k up to k*, {spread(stars, ',.0f', names)}, where |V| is "
             f"{spread([j.family.vocab_size for j in judged], ',.0f', names)}"
         )
         report.notes += map(self._sentence, judged)
