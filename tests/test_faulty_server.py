@@ -132,6 +132,7 @@ def test_each_measurement_arrives_once(
     with Proxy(server.port) as proxy:
         for length in (1, 5):
             assert one_bad_day(proxy, fault, draw.randrange(requests), length, expected) == ""
+    note(f"server: {fault.value}", times=2)
 
 
 @pytest.mark.long

@@ -84,6 +84,7 @@ def test_a_full_disk_at_some_writes(disk: Path, with_store: Path, monkeypatch: p
     assert found[0][0] == "measured"
     refused = sum(first != "measured" for first, _ in found)
     assert refused >= 2
+    note("full disk", times=len(steps) - 1, refused=refused)
 
 
 @pytest.mark.long

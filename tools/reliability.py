@@ -54,12 +54,16 @@ def _phases(trials: Sequence[Trial]) -> str:
 
 
 def _counts(*names: str) -> Callable[[Sequence[Trial]], str]:
-    return lambda trials: ", ".join(f"{trials[-1][name]:,} {name.replace('_', ' ')}" for name in names)
+    def told(trials: Sequence[Trial]) -> str:
+        return ", ".join(f"{sum(trial[name] for trial in trials):,} {name.replace('_', ' ')}" for name in names)
+
+    return told
 
 
 def _fuzzed(trials: Sequence[Trial]) -> str:
     minutes = sum(trial["seconds"] for trial in trials) / 60
-    return f"{minutes:.0f} minutes, {sum(t['refused'] for t in trials):,} refused, {sum(t['accepted'] for t in trials):,} read"
+    how = f"{minutes:.0f} minutes" if minutes else "a sample in `make test`"
+    return f"{how}, {sum(t['refused'] for t in trials):,} refused, {sum(t['accepted'] for t in trials):,} read"
 
 
 KILLED = "a real sweep of 3 models, killed up to 3 times at random moments of its work, then run to its end"
