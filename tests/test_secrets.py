@@ -1,0 +1,126 @@
+"""Planted secrets are searched for in everything that is written and shown: none is found."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from mlflow import MlflowClient
+
+from rbptrack.commands import export, import_, measure, report
+from rbptrack.errors import BadInput
+from tests.server import QUOTED, Server, databases, free_port, postgres_binaries
+
+pytestmark = [
+    pytest.mark.skipif(postgres_binaries() is None, reason="PostgreSQL is not installed: apt-get install postgresql"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # MLflow's pool of connections
+]
+
+PLANTED = {
+    "HF_TOKEN": "hf_canaryhf1",
+    "AWS_ACCESS_KEY_ID": "AKIACANARYAWS2",
+    "AWS_SECRET_ACCESS_KEY": "canary/aws+3",
+    "AWS_SESSION_TOKEN": "canaryaws4==",
+    "MLFLOW_TRACKING_USERNAME": "canaryuser5",
+    "MLFLOW_TRACKING_PASSWORD": "canarypassword6",
+    "MLFLOW_TRACKING_TOKEN": "canarytoken7",
+}
+SECRET = re.compile("hunter2|canary", re.IGNORECASE)
+CELL = ("dataset=pydocs", "dataset.documents=3")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with databases() as started:
+        yield started
+
+
+def found(text: str) -> list[str]:
+    """The secrets in a text, with what stands around them."""
+    return [text[max(0, m.start() - 60) : m.end() + 20] for m in SECRET.finditer(text)]
+
+
+@pytest.fixture
+def planted(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A working folder with secrets in the environment; what it holds at the end, and the database, hold none."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in PLANTED.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    yield server.database()
+    (tmp_path / "mine/protocol/team.yaml").unlink(missing_ok=True)
+    leaks = {path: found(path.read_bytes().decode("latin-1")) for path in tmp_path.rglob("*") if path.is_file()}
+    assert not {path: leak for path, leak in leaks.items() if leak}
+    client = MlflowClient(server.database())
+    runs = client.search_runs([e.experiment_id for e in client.search_experiments()])
+    assert runs
+    assert not found(repr([(r.info, r.data.params, r.data.tags, r.inputs) for r in runs]))
+
+
+def in_query(server: Server) -> str:
+    return f"postgresql://127.0.0.1:{server.database_port}/direct?user=tester&password={QUOTED}"
+
+
+def test_a_report_an_export_and_mlflows_pages(
+    server: Server, planted: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of imported measurements, with errors on the way; and the words of all processes that `ui` starts."""
+    rows = [f"a-{i},w,{10**i},{9 * 10 ** (-0.06 * i)}" for i in range(4, 9)]
+    (tmp_path / "t.csv").write_text("\n".join(["model,dataset,non_embedding_params,ce", *rows]))
+    place = f"tracking.artifacts={tmp_path / 'shared'}"
+    assert import_.main(["t.csv", f"tracking.uri={planted}", place]) == 0
+    assert report.main([f"tracking.uri='{in_query(server)}'", "analyzers=power_law", "out=r.html"]) == 0
+    assert export.main([f"tracking.uri={planted}", "out=b.zip"]) == 0
+    with pytest.raises(BadInput, match="database"):
+        import_.main(["t.csv", f"tracking.uri={planted.replace('/direct', '/nope')}"])
+    with pytest.raises(BadInput, match=r"model.revision=\*\*\* holds a secret"):
+        measure.main(["model=nano/6k", *CELL, f"model.revision={PLANTED['HF_TOKEN']}"])
+    said = pages(planted)
+    shown = capfd.readouterr()
+    assert not found(said + shown.out + shown.err)
+
+
+def test_a_sweep_and_a_cell_whose_address_stands_in_a_file(server: Server, planted: str, tmp_path: Path) -> None:
+    file, place = tmp_path / "mine/protocol/team.yaml", f"tracking.artifacts={tmp_path / 'shared'}"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"# @package _global_\ntracking:\n  uri: {in_query(server)}\n")
+
+    def program(*words: str) -> str:
+        command = [sys.executable, "-m", "rbptrack", *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    said = program("-m", "model=nano/6k,nano/15k", *CELL, f"++tracking.uri='{planted}'", place, "analyzers=compare")
+    said += program("model=nano/38k", *CELL, place, "--config-dir", "mine", "protocol=team")
+    assert not found(said)
+    names = {path.name for path in tmp_path.rglob("*")}
+    assert {"multirun.yaml", "overrides.yaml", "command.txt", "cells.csv"} <= names
+
+
+def pages(address: str) -> str:
+    """Start `ui`, look at the words of every process that it starts, and end it; returns what it printed."""
+    command = [sys.executable, "-m", "rbptrack", "ui", f"port={free_port()}", f"tracking.uri={address}"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout
+    said = ""
+    while "compare" not in said and process.poll() is None:
+        said += process.stdout.readline()
+    below = psutil.Process(process.pid).children(recursive=True)
+    words = " ".join(" ".join(one.cmdline()) for one in [psutil.Process(process.pid), *below])
+    assert len(below) >= 1
+    process.terminate()
+    said += process.communicate(timeout=60)[0]
+    assert not found(words)
+    assert "mlflow" in words
+    deadline = time.monotonic() + 10
+    while any(one.is_running() for one in below) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return said
