@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator
 from scipy import stats
 
 from rbptrack.analysis.family_figures import Curve, curve_panels, dataset_panels, family_styles
@@ -72,9 +72,12 @@ def draw_laws(laws: Sequence[FamilyLaw], metrics: Sequence[str], *, xlabel: str)
                     if len(styles) == 1:
                         ax.text(0.96, 0.93, f"α = {law.alpha:.3f}", transform=ax.transAxes, ha="right", va="top")
             log_axis(ax.xaxis, low=s.min() / 1.6, high=s.max() * 1.6)
+            if s.max() / s.min() > 1e3:  # a label per decade would run into the next one
+                ax.xaxis.set_major_locator(LogLocator(base=100))
             if (dataset, metric) in spans:
                 middle = np.sqrt(np.prod(spans[dataset, metric]))
                 log_axis(ax.yaxis, low=middle / factor, high=middle * factor)
+                ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         for dataset, row in zip(datasets, axes, strict=True):
             box = row[0].get_position()
             figure.text(0.008, (box.y0 + box.y1) / 2, dataset, rotation=90, va="center", weight="bold")
