@@ -199,7 +199,7 @@ class PowerLaw(Analyzer):
     def _tables(self, report: Report, laws: list[FamilyLaw], forms: Mapping[str, Verdict]) -> None:
         shown = [one for one in laws if one.path in forms]
         metrics = self._overview_metrics(shown)
-        titles = {metric: metric_label(metric) for metric in metrics}
+        titles = {f"alpha_{metric}": metric_label(metric) for metric in metrics}
         caption = f"Exponent alpha of -ln RBP_k = A S^-alpha, and of CE = A S^-alpha, with {self.level:.0%} intervals."
         report.add_table("by_family", *self._by_family(shown, metrics), caption=caption, titles=titles)
         report.add_table("laws", (_rounded(one, forms[one.path]) for one in shown), COLUMNS["laws"])
@@ -285,14 +285,15 @@ class PowerLaw(Analyzer):
         columns = shared_columns("dataset", "family") | {"sizes": "number of sizes m"}
         for metric in metrics:
             label = metric_label(metric)
-            columns |= {metric: f"exponent alpha of {label}", f"{metric}_low": "lower end of its interval"}
-            columns |= {f"{metric}_high": "upper end"}
+            columns |= {f"alpha_{metric}": f"exponent of {label}", f"alpha_{metric}_low": "lower end of its interval"}
+            columns |= {f"alpha_{metric}_high": "upper end"}
         rows = []
         for path in dict.fromkeys(one.family.path for one in laws):
             mine = {one.metric: one for one in laws if one.family.path == path and one.metric in metrics}
             row = next(iter(mine.values())).family.keys | {"sizes": max(one.law.points for one in mine.values())}
             for metric, one in mine.items():
-                row |= {metric: one.law.alpha, f"{metric}_low": one.law.low, f"{metric}_high": one.law.high}
+                cells = {"": one.law.alpha, "_low": one.law.low, "_high": one.law.high}
+                row |= {f"alpha_{metric}{end}": value for end, value in cells.items()}
             rows.append(row)
         return pd.DataFrame(rows), columns
 

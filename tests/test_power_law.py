@@ -65,7 +65,7 @@ def test_the_report() -> None:
     assert all(ax.get_xlabel() for drawing in report.drawings.values() for ax in drawing.figure.axes)
     assert all(drawing.caption.endswith(".") for drawing in report.drawings.values())
     row = report.tables["by_family"].frame.query("dataset == 'text'").iloc[0]
-    assert row["rbp_1_low"] < row["rbp_1"] < row["rbp_1_high"]
+    assert row["alpha_rbp_1_low"] < row["alpha_rbp_1"] < row["alpha_rbp_1_high"]
     assert len(report.notes) == 4
     assert "an irreducible term is not identifiable from 4 sizes" in report.notes[1]
     assert list(report.tables) == ["by_family", "laws", "forms", "points", "fits"]

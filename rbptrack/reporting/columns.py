@@ -113,8 +113,8 @@ SHARES = {
 }  # fmt: skip
 """Columns of fractions that are written in per cent."""
 
-EXPONENTS = {"alpha", "alpha_A", "alpha_B", "alpha_a", "alpha_b", "beta"}
-"""Columns of exponents, of which more than three decimals say nothing."""
+EXPONENTS = ("alpha", "beta")
+"""Beginnings of columns of exponents, of which more than three decimals say nothing."""
 
 HASHES = {"fingerprint", "documents_hash", "run_id", "commit"}
 """Columns whose first letters are enough."""
@@ -219,7 +219,7 @@ def _writer(values: pd.Series, name: str) -> Callable[[Any], str]:
         return lambda v: _or_empty(v, lambda x: _minus(f"{x:,.0f}"))
     if name.startswith("p_") or name == "p" or not len(size) or size.max() / np.quantile(size, 0.05) > 1e4:
         return lambda v: _or_empty(v, _three_digits)
-    most = 3 if name in EXPONENTS else 6
+    most = 3 if name.startswith(EXPONENTS) else 6
     decimals = int(np.clip(2 - np.floor(np.log10(np.median(size))), 0, most))
     return lambda v: _or_empty(v, lambda x: _minus(f"{x:,.{decimals}f}"))
 
