@@ -19,7 +19,7 @@ import rbptrack
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import RbptrackError
 from rbptrack.sweep.outcome import CellFailed
-from rbptrack.tracking import outbox
+from rbptrack.tracking import local, outbox
 from tests.cells import run
 from tests.faulty import Fault, Proxy
 from tests.server import free_port, wait_until_healthy
@@ -220,3 +220,11 @@ def test_a_locked_database(seconds: float, when: str, with_store: Path) -> None:
     assert len(arrived(uri, "rbptrack")) == 2
     if seconds == 30:
         note("locked", times=1)
+
+
+def test_a_database_that_another_program_holds_is_writable_later(with_store: Path) -> None:
+    database = with_store / "mlruns/mlflow.db"
+    holding = locked_for(database, 6)  # SQLite gives up after five
+    local.check_writable(database)
+    assert holding.is_alive()
+    holding.join()

@@ -70,6 +70,8 @@ def check_writable(database: Path) -> None:
             with closing(reading(database)) as connection:
                 connection.execute("select count(*) from sqlite_master").fetchone()
         except sqlite3.DatabaseError as error:
+            if "locked" in str(error):  # another program is at work in it: what is measured waits until it has ended
+                return
             raise BadInput(f"the tracking store {database} is not a readable database: {error}") from error
 
 
