@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
-import time
 from importlib import import_module
 from pathlib import Path
 
@@ -127,12 +127,10 @@ def test_zsh(command: Path) -> None:
 
 def test_an_answer_takes_less_than_half_a_second(command: Path) -> None:
     words = [command / "rbptrack", "completion", "query", "rbptrack model=nano/"]
-    seconds = []
-    for _ in range(3):
-        began = time.monotonic()
-        subprocess.run(words, check=True, capture_output=True)
-        seconds.append(time.monotonic() - began)
-    assert min(seconds) < 0.5
+    before = os.times()
+    subprocess.run(words, check=True, capture_output=True)
+    after = os.times()  # of the processor: a machine under load takes longer by the clock
+    assert (after.children_user - before.children_user) + (after.children_system - before.children_system) < 0.5
 
 
 def test_scripts_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
