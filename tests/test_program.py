@@ -84,9 +84,8 @@ def test_nothing_lands_outside_mlruns(swept: Swept) -> None:
         "mlflow.db-shm",
         "mlflow.db-wal",
         "mlflow.db.lock",
-        "partial",
-    }
-    assert not [p for p in (folder / "mlruns/partial").iterdir() if p.suffix != ".lock"]
+        "ui.log",  # of the tests of `ui`, which share the store
+    }  # partial/, too, went when nothing was unfinished any more
 
 
 def test_the_store_reads_well_with_plain_mlflow(swept: Swept) -> None:
