@@ -167,6 +167,7 @@ def _become(arguments: list[str], cwd: str, environment: dict[str, str], said: l
         os.close(opened)
     sys.path[0] = cwd
     sys.argv = ["rbptrack", *arguments]
+    sys.orig_argv = [sys.executable, "-m", "rbptrack", *arguments]  # what the program starts anew with
 
 
 def _run() -> int:
