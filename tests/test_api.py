@@ -110,7 +110,9 @@ def test_its_runs_join_those_of_the_command_line(
     runs = rbptrack.runs()
     found = families(runs, notes)
     assert [(f.name, f.labels) for f in found] == [(f"nano {rule}", ["6k", "15k"]) for rule in ("slide", "truncate")]
-    assert notes == ["nano on two: its runs mix sequence (slide: 2 runs, truncate: 2 runs). Laws are fitted to each kind apart."]
+    assert notes == [
+        "nano on two: its runs mix sequence (slide: 2 runs, truncate: 2 runs). Laws are fitted to each kind apart."
+    ]
     assert runs.frame.notna().all()[["revision", "candidates", "rank", "dtype", "context", "software"]].all()
 
 

@@ -90,7 +90,7 @@ def test_a_damaged_artifact_is_named_and_left_out() -> None:
     ((family, counts),) = read_families(runs, lambda _, run_id: runs.document_counts(run_id, [1]), notes)
     assert (len(family.s), len(counts)) == (5, 5)
     assert notes == [
-        "toy-158489 on text is left out: an artifact of run toy-text-2 is missing or damaged: "
+        "toy-158489 on text is left out: an artifact of run toy-text-2 is damaged or cannot be reached: "
         "Parquet magic bytes not found in footer"
     ]
     assert not list(read_families(runs, lambda _, run_id: runs.document_counts(run_id, [1]), notes, least=6))

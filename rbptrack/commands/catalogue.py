@@ -47,7 +47,9 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
         "plugins": Command("plugins", "the analyzers there are, and their options", ("plugins.path",)),
         "export": Command("export", "measurements as one file for others", ("out", "tokens", *_FILTERS, *_STORE)),
         "import": Command(
-            "import_", "measurements of others: bundles, tables, the authors' results", ("sizes", "vocab_size", *_STORE)
+            "import_",
+            "measurements of others: bundles, tables, the authors' results",
+            ("sizes", "vocab_size", "without_s", *_STORE),
         ),
     },
     "Housekeeping": {
