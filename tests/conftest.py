@@ -71,6 +71,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Caches of the tests' own: nothing of the user's is read or written."""
     folder = tmp_path_factory.mktemp("cache")
     os.environ["RBPTRACK_CACHE"] = str(folder / "rbptrack")
+    os.environ.pop("COLUMNS", None)  # xdist sets it for its workers: what is printed would be wrapped to fit
     os.environ[EMPTY_STORE] = str(shared(tmp_path_factory) / "empty.db")
     copy_new_stores(Path(os.environ[EMPTY_STORE]))
     return folder

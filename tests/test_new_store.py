@@ -142,7 +142,7 @@ def test_loggers_work_after_a_store_was_made(
     tmp_path: Path, temporaries: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Migrations of MLflow's database may disable them, as alembic's `fileConfig` does in several versions."""
-    from rbptrack.tracking import local
+    from rbptrack.tracking import new_store
 
     monkeypatch.chdir(tmp_path)
     logger = logging.getLogger("rbptrack.engine.parts")
@@ -153,5 +153,5 @@ def test_loggers_work_after_a_store_was_made(
         logging.config.dictConfig({"version": 1, "disable_existing_loggers": True})
         assert logger.disabled
 
-    local.make(tmp_path / "mlflow.db", "rbptrack", disabling)
+    new_store.make(tmp_path / "mlflow.db", "rbptrack", disabling)
     assert not logger.disabled
