@@ -88,7 +88,8 @@ def test_a_report_an_export_and_mlflows_pages(
 
 
 def test_a_sweep_and_a_cell_whose_address_stands_in_a_file(server: Server, planted: str, tmp_path: Path) -> None:
-    file, place = tmp_path / "mine/protocol/team.yaml", f"tracking.artifacts={tmp_path / 'shared'}"
+    file = tmp_path / "mine/protocol/team.yaml"
+    place = [f"tracking.artifacts={tmp_path / 'shared'}", "tracking.experiment=sweeps"]
     file.parent.mkdir(parents=True)
     file.write_text(f"# @package _global_\ntracking:\n  uri: {in_query(server)}\n")
 
@@ -98,8 +99,8 @@ def test_a_sweep_and_a_cell_whose_address_stands_in_a_file(server: Server, plant
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    said = program("-m", "model=nano/6k,nano/15k", *CELL, f"++tracking.uri='{planted}'", place, "analyzers=compare")
-    said += program("model=nano/38k", *CELL, place, "--config-dir", "mine", "protocol=team")
+    said = program("-m", "model=nano/6k,nano/15k", *CELL, f"++tracking.uri='{planted}'", *place, "analyzers=compare")
+    said += program("model=nano/38k", *CELL, *place, "--config-dir", "mine", "protocol=team")
     assert not found(said)
     names = {path.name for path in tmp_path.rglob("*")}
     assert {"multirun.yaml", "overrides.yaml", "command.txt", "cells.csv"} <= names

@@ -101,7 +101,7 @@ def _taken_back(reader: Reader, writer: Writer, made: list[Record]) -> int:
     for record in made:
         try:
             for run in reader.search(tag_is(Tag.RECORD, record.tags[Tag.RECORD])):
-                writer.withdraw(run.run_id)
+                writer.delete(run.run_id)
         except RbptrackError:
             left += 1
     return left

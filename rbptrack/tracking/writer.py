@@ -96,10 +96,14 @@ class Writer:
 
     def withdraw(self, run_id: str) -> None:
         """Delete an unfinished run that another made superfluous; nothing if there is none of this id here."""
-        client = self.connection.open()
         if self._unfinished(run_id) is not None:
-            with self.connection.explained():
-                client.delete_run(run_id)
+            self.delete(run_id)
+
+    def delete(self, run_id: str) -> None:
+        """Delete a run, whatever its state; MLflow keeps it among the deleted until `mlflow gc`."""
+        client = self.connection.open()
+        with self.connection.explained():
+            client.delete_run(run_id)
 
     def log(
         self,
