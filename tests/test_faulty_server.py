@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -41,16 +43,23 @@ class Restartable:
         command += ["--backend-store-uri", f"sqlite:///{self._folder}/server.db", "--workers", "1"]
         command += ["--artifacts-destination", str(self._folder / "artifacts")]
         with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, cwd=self._folder)
+            self._process = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd=self._folder,
+                env=os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
+            )
         wait_until_healthy(f"http://127.0.0.1:{self.port}", self._process, self._folder / "log")
 
     def kill(self) -> None:
         """As when its machine loses power."""
-        import os
-        import signal
-
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(30)
+
+
+SAMPLE = (Fault.error, Fault.lost)  # the others: make test-long
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +131,7 @@ def one_bad_day(proxy: Proxy, fault: Fault, first: int, length: int, healthy: li
     return "" if found == healthy and not outbox.waiting() else f"{experiment}: {ends}; {len(found)} runs: {found}"
 
 
-@pytest.mark.parametrize("fault", list(Fault))
+@pytest.mark.parametrize("fault", [pytest.param(f, marks=[] if f in SAMPLE else pytest.mark.long) for f in Fault])
 def test_each_measurement_arrives_once(
     fault: Fault, server: Restartable, healthy: tuple[list[dict[str, object]], int]
 ) -> None:
@@ -148,6 +157,7 @@ def test_any_request_may_go_wrong(
     assert wrong == []
 
 
+@pytest.mark.long
 def test_a_server_that_is_killed_and_restarted(server: Restartable, tmp_path: Path) -> None:
     """In the middle of a cell, while another waits for the next one: both arrive once."""
     with Proxy(server.port) as proxy:
@@ -194,7 +204,7 @@ def locked_for(database: Path, seconds: float) -> threading.Thread:
 
 
 @pytest.mark.parametrize("seconds", [7, pytest.param(30, marks=pytest.mark.long)])  # SQLite waits for five
-@pytest.mark.parametrize("when", ["at its begin", "at its end"])
+@pytest.mark.parametrize("when", ["at its begin", pytest.param("at its end", marks=pytest.mark.long)])
 def test_a_locked_database(seconds: float, when: str, with_store: Path) -> None:
     run("model=nano/15k")  # makes the experiment
     holding: list[threading.Thread] = []

@@ -402,6 +402,7 @@ def test_outcomes_are_left_in_the_job_folders(swept: Swept) -> None:
     assert all((folder / str(i) / ".hydra/overrides.yaml").exists() for i in range(8))
 
 
+@pytest.mark.long  # tests/test_launch.py runs the launchers of the presets
 def test_another_launcher(program: Program, with_store: Path) -> None:
     """Worker processes measure, the driver collects, and the analyzers run over all cells."""
     done = program(
