@@ -101,7 +101,8 @@ def _charts(page: Any, address: str, shots: Path) -> None:
     ticks = {tick.strip() for tick in card.nth(8).locator(".xtick").all_text_contents()}
     assert {"1", "10", "100", "1000"} <= ticks  # decades: a log axis
     page.screenshot(path=shots / "charts.png")
-    card.last.scroll_into_view_if_needed()
+    for i in (10, 11):  # charts are drawn when they come into view
+        card.nth(i).scroll_into_view_if_needed()
     page.wait_for_function(
         "[...document.images].filter(i => !i.src.startsWith('data:') && i.naturalWidth > 100).length >= 2"
     )
