@@ -166,11 +166,12 @@ class Position(Analyzer):
             return ""
         clear = [row for row in rows if row["low"] > 0 or row["high"] < 0]
         steeper = sum(row["difference"] > 0 for row in clear)
-        return (
-            f"the exponent of {label} differs between early and late positions in {len(clear)} of "
-            f"{counted(len(rows), 'comparison')} (larger late in {steeper}, smaller in {len(clear) - steeper}; each a "
-            "family on a dataset)"
-        )
+        of = f"{counted(len(rows), 'comparison')} (each a family on a dataset)"
+        if not clear:
+            return f"whether the exponent of {label} differs between early and late positions is undecided in {of}"
+        counts = {"larger": steeper, "smaller": len(clear) - steeper, "undecided": len(rows) - len(clear)}
+        found = ", ".join(f"{word} in {number}" for word, number in counts.items() if number)
+        return f"the exponent of {label} at late positions against early ones is {found} of {of}"
 
     def _draw(self, report: Report, found: list[tuple[Family, PositionCurves]], laws: list[dict[str, Any]]) -> None:
         caption = (

@@ -101,11 +101,14 @@ def _charts(page: Any, address: str, shots: Path) -> None:
     ticks = {tick.strip() for tick in card.nth(8).locator(".xtick").all_text_contents()}
     assert {"1", "10", "100", "1000"} <= ticks  # decades: a log axis
     page.screenshot(path=shots / "charts.png")
-    for i in (10, 11):  # charts are drawn when they come into view
-        card.nth(i).scroll_into_view_if_needed()
-    page.wait_for_function(
-        "[...document.images].filter(i => !i.src.startsWith('data:') && i.naturalWidth > 100).length >= 2"
-    )
+    images = "[...document.images].filter(i => !i.src.startsWith('data:') && i.naturalWidth > 100).length >= 2"
+    card.nth(8).hover()
+    for _ in range(20):  # charts are drawn when they come into view; MLflow's own follow those of the view
+        if page.evaluate(images):
+            break
+        page.mouse.wheel(0, 200)
+        page.wait_for_timeout(500)
+    page.wait_for_function(images)
     page.screenshot(path=shots / "images.png")
 
 
