@@ -24,6 +24,7 @@ from rbptrack.exchange import delivery
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.tracking import Writer
 from rbptrack.tracking.record import Record
+from rbptrack.tracking.schema import Tag
 
 START = "model,dataset,non_embedding_params,"
 DIGITS = "9" * 400
@@ -423,6 +424,23 @@ def test_an_import_that_fails_midway_leaves_nothing(bundle: Path, store: Path, m
     assert statuses(store) == []
     assert import_.main([str(bundle)]) == 0
     assert statuses(store) == ["FINISHED"] * 2
+
+
+def test_an_import_that_fails_leaves_what_another_process_imported(
+    bundle: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Writer.deliver
+
+    def other_then_full(self: Writer, found: Record, folder: Path, run_id: str = "") -> str:
+        run_id = real(self, found, folder, run_id)
+        self.connection.open().set_tag(run_id, Tag.PROCESS, "{}")  # as if another process had delivered it just before
+        raise RbptrackError("the disk of the tracking store is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "deliver", other_then_full)
+        with pytest.raises(RbptrackError, match=r"is full\. 0 of the measurements are imported"):
+            import_.main([str(bundle)])
+    assert statuses(store) == ["FINISHED"]
 
 
 def test_a_store_that_goes_away_midway_is_waited_for(

@@ -11,7 +11,7 @@ from pathlib import Path
 from rbptrack.errors import RbptrackError, StoreAway
 from rbptrack.tracking import Connection, Reader, Writer
 from rbptrack.tracking.record import RANKS, Record
-from rbptrack.tracking.schema import MeasurementParams, Metric, Tag, tag_is
+from rbptrack.tracking.schema import MeasurementParams, Metric, Tag
 
 _PATIENCE_SECONDS = 90.0  # for a store that goes away midway
 _PAUSE_SECONDS = 3.0
@@ -68,7 +68,7 @@ def deliver(connection: Connection, source: Source, *, tell: Callable[[str], Non
                 if Metric.NON_EMBEDDING_PARAMS not in record.metrics:
                     done.without_size.append(MeasurementParams.read(record.params).repo or record.tags[Tag.MODEL])
     except BaseException as error:
-        left = _taken_back(reader, writer, made)
+        left = _taken_back(writer, made)
         if not isinstance(error, (RbptrackError, OSError)):
             raise
         if not left:
@@ -95,13 +95,12 @@ def _patiently(call: Callable[[], object], tell: Callable[[str], None]) -> objec
             time.sleep(_PAUSE_SECONDS)
 
 
-def _taken_back(reader: Reader, writer: Writer, made: list[Record]) -> int:
+def _taken_back(writer: Writer, made: list[Record]) -> int:
     """Delete the runs of these records; returns how many could not be."""
     left = 0
     for record in made:
         try:
-            for run in reader.search(tag_is(Tag.RECORD, record.tags[Tag.RECORD])):
-                writer.delete(run.run_id)
+            left += not writer.take_back(record)
         except RbptrackError:
             left += 1
     return left

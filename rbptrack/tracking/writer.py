@@ -99,6 +99,16 @@ class Writer:
         if self._unfinished(run_id) is not None:
             self.delete(run_id)
 
+    def take_back(self, record: Record) -> bool:
+        """Delete the runs of a record that this process made, finished or not; whether none of another is left."""
+        mine, none_left = marks()[Tag.PROCESS], True
+        for run in Reader(self.connection).search(tag_is(Tag.RECORD, record.tags[Tag.RECORD])):
+            if run.tags.get(Tag.PROCESS) == mine:
+                self.delete(run.run_id)
+            else:  # of another import of the same measurement, at the same time or before
+                none_left = False
+        return none_left
+
     def delete(self, run_id: str) -> None:
         """Delete a run, whatever its state; MLflow keeps it among the deleted until `mlflow gc`."""
         client = self.connection.open()
