@@ -146,6 +146,7 @@ def test_loggers_work_after_a_store_was_made(
 
     monkeypatch.chdir(tmp_path)
     logger = logging.getLogger("rbptrack.engine.parts")
+    monkeypatch.setattr(logger, "disabled", False)  # another test's migrations may have disabled it
 
     def disabling(uri: str) -> None:
         with closing(sqlite3.connect(uri.removeprefix("sqlite:///"))) as database:
