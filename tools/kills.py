@@ -252,7 +252,7 @@ def undisturbed_sweep(home: Path) -> tuple[dict[str, list[Cell]], tuple[float, f
     if not (home / "cost").exists():
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True)
-        Life(home, home / "warm", "warm", ("models",)).finish()  # files that are read for the first time take longer
+        Life(home, home / "warm", "warm", ("plugins",)).finish()  # files that are read for the first time take longer
         life = Life(home, home / "work", "undisturbed")
         process = psutil.Process(life.process.pid)
         life.until((home / "work/mlruns").exists)
