@@ -254,7 +254,7 @@ class ErrorEntropy(Analyzer):
         shares = "The fall of CE is within its sampling error, so its shares are undecided."
         if parts.shares:
             each = [(word, *_percent(parts.shares[part])) for part, word in words]
-            of_each = ", ".join(f"{word} {value} % ({low} to {high})" for word, value, low, high in each)
+            of_each = ", ".join(f"{word} {value}% ({low} to {high})" for word, value, low, high in each)
             shares = f"Of that change, over all sizes: {of_each}."
         bias = parts.values["self_alignment"] / parts.values["self_alignment_corrected"]
         return (

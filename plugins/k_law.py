@@ -43,7 +43,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     "summary": {
         **KEYS,
         "beta": "of -ln RBP_k = B k^-beta, over k even in ln k",
-        "95 % over documents": "its interval, by studentized document bootstrap",
+        "interval": "of beta, 95% unless the options say otherwise, by studentized document bootstrap",
         "R^2": "of ln(-ln RBP_k) against ln k",
         "largest deviation": "of -ln RBP_k from the line",
     },
@@ -134,7 +134,7 @@ class KLaw(Analyzer):
         if few:
             report.notes.append(
                 f"Fewer than {_FEW_DOCUMENTS} documents: {', '.join(few)}. Where their difficulty is skewed, "
-                "95 % intervals of beta cover 82 to 93 % in simulation."
+                "95% intervals of beta cover 82 to 93% in simulation."
             )
         self._write(report, found, slopes, worth)
         return report
@@ -314,7 +314,7 @@ def _summary(table: pd.DataFrame) -> pd.DataFrame:
             **table[["dataset", "family", "size"]],
             "S": [short_number(s) for s in table["S"]],
             "beta": [f"{v:.4f}" for v in table["beta"]],
-            "95 % over documents": [f"{a:.3f} .. {b:.3f}" if a == a else "" for a, b in ends],
+            "interval": [f"{a:.3f} .. {b:.3f}" if a == a else "" for a, b in ends],
             "R^2": [f"{v:.4f}" for v in table["r2"]],
             "largest deviation": [f"{v:.1%}" for v in table["largest_deviation"]],
         }

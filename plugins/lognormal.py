@@ -67,7 +67,8 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "KL, 1e-3": "KL divergence of the observed ranks from it beyond sampling noise, 1e-3 nats per token",
         "lognormal": "the same from the pmf-lognormal",
         "Zipf": "the same from the truncated Zipf law",
-        "gamma, 95 %": "interval of gamma in ln P(k) = const - beta ln k - gamma ln^2 k; below 0: convex, no lognormal",
+        "interval of gamma": "95% unless the options say otherwise; of gamma in ln P(k) = const - beta ln k - gamma "
+        "ln^2 k; below 0: convex, no lognormal",
         "mu/sigma": "of the lognormal; `limit`: gamma's interval touches 0, Zipf's law, mu and sigma not identifiable",
     },
     "lognormal": {
@@ -567,7 +568,7 @@ def _summary(table: pd.DataFrame, found: list[tuple[Family, list[Size]]]) -> pd.
             "KL, 1e-3": [f"{1e3 * (size.best.kl - size.floor):.1f}" for size in sizes],
             "lognormal": kl("lognormal"),
             "Zipf": kl("zipf"),
-            "gamma, 95 %": interval,
+            "interval of gamma": interval,
             "mu/sigma": ["limit" if at else f"{v:.2f}" for at, v in zip(limit, table["mu_over_sigma"], strict=True)],
         }
     )

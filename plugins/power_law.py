@@ -54,11 +54,12 @@ COLUMNS = {
     "laws": KEY
     | {
         "alpha": "exponent",
-        "95 % interval": "of alpha: sampling error over documents, and scatter between models",
+        "interval": "of alpha, 95% unless the options say otherwise: sampling error over documents, and scatter "
+        "between models",
         "R^2": "of the fit on logarithms",
         "sizes": "number of sizes m",
         "largest, left out": "error at the largest size of the law fitted without it",
-        "form": "plain: an irreducible share above 10 % at the largest size is excluded; E > 0: an irreducible term is "
+        "form": "plain: an irreducible share above 10% at the largest size is excluded; E > 0: an irreducible term is "
         "supported (p < 0.05); broken; or undecided",
     },
     "forms": KEY
@@ -301,7 +302,7 @@ class PowerLaw(Analyzer):
 def _rounded(one: FamilyLaw, form: Verdict) -> dict[str, Any]:
     """The row for the terminal: texts, rounded."""
     law, left_out = one.law, leave_largest_out(one.law.s, one.law.y)
-    row = {"alpha": f"{law.alpha:.4f}", "95 % interval": f"{law.low:.3f} .. {law.high:.3f}", "R^2": f"{law.r2:.4f}"}
+    row = {"alpha": f"{law.alpha:.4f}", "interval": f"{law.low:.3f} .. {law.high:.3f}", "R^2": f"{law.r2:.4f}"}
     shown = "" if np.isnan(left_out) else f"{left_out:+.1%}"
     return one.keys | row | {"sizes": law.points, "largest, left out": shown, "form": form.known}
 
@@ -344,7 +345,7 @@ def _seeds_in_words(mine: list[FamilyLaw], size: float) -> str:
     seeds = found[0][1]
     text = f"no power law fits {', '.join(rejected)}" if rejected else "power laws fit every metric"
     return (
-        f"{mine[0].family}: {seeds.runs} runs of {seeds.sizes} sizes; runs of one size scatter by {low} to {high} % in "
+        f"{mine[0].family}: {seeds.runs} runs of {seeds.sizes} sizes; runs of one size scatter by {low} to {high}% in "
         f"y beyond sampling error. Within what seeds scatter, {text} (lack of fit against pure error, p < {size:g})."
     )
 
@@ -371,7 +372,7 @@ def _headline(shown: list[FamilyLaw], forms: Mapping[str, Verdict]) -> str:
 
 
 def _influence(mine: list[FamilyLaw]) -> str:
-    """The size that moves an exponent most, if one does by more than 2 %."""
+    """The size that moves an exponent most, if one does by more than 2%."""
     points = [(one, row) for one in mine for row in _points(one)]
     moved = [(one, row) for one, row in points if abs(row["alpha_without"] / one.law.alpha - 1) > _NOTABLE]
     if moved:

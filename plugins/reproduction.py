@@ -50,7 +50,7 @@ _COMPARED = {
     "se": "its standard error",
     "r2": "your R^2",
     "difference": "yours - published",
-    "low": "lower end of the difference's 95 % interval, both uncertainties taken together",
+    "low": "lower end of the difference's 95% interval, both uncertainties taken together",
     "high": "upper end",
     "verdict": "agrees, differs, or undecided: the interval is wider than the tolerance",
 }
@@ -114,7 +114,7 @@ class Reproduction(Analyzer):
         for name, table in tables.items():
             report.add_table(name, table, COLUMNS[name])
         report.add_metrics("alpha_minus_published/{family}/{dataset}/{metric}", sizes, "difference")
-        caption = f"Your exponents against the published ones ({PUBLISHED_IN}). Bars: 95 % intervals. Line: equality."
+        caption = f"Your exponents against the published ones ({PUBLISHED_IN}). Bars: 95% intervals. Line: equality."
         report.drawings["yours_against_published"] = Drawing(_draw(tables), caption)
         report.headline = _counts(sizes + models)
         report.notes.insert(0, f"{report.headline[0].upper()}{report.headline[1:]} ({PUBLISHED_IN}).")

@@ -34,7 +34,7 @@ COLUMNS = {
         "sizes": "number of sizes m",
         "p": "of one test over all k: no k departs from a power law",
         "k*": "largest k up to which the estimated departure stays within the margin",
-        "shown to": "largest k up to which it is shown to (95 % over all k); 0: at none",
+        "shown to": "largest k up to which it is shown to (95% over all k); 0: at none",
         "exceeded from": "smallest k at which it is shown to exceed it; 0: at none",
         "scatter": "between models: standard deviation of ln S, how far a model is ahead of its size",
         "scatter fits": "which rule of scatter fits better: proportional to alpha, or equal in ln y at every k",

@@ -3,7 +3,7 @@
 A sequence succeeds where every token has R <= k; k = 1 is the greedy exact match. By the law -ln p = A S^-alpha success
 is an S-shaped curve over ln S whatever the task, steep in no special place (arXiv 2510.20387). S_50 is the size at
 which half of the windows of N tokens (or of the whole answers) succeed; the width is how many decades of S lie between
-10 and 90 %.
+10 and 90%.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ COLUMNS = {
         "k": "a token succeeds where R <= k; 1 is the greedy exact match",
         "N": "tokens in a row, or answer",
         "S_50": "size at which half of the windows succeed, and its interval",
-        "decades": "of S from 10 to 90 %",
+        "decades": "of S from 10 to 90%",
     },
     "thresholds": {
         **shared_columns("dataset", "family"),
@@ -58,7 +58,7 @@ COLUMNS = {
         **interval_columns("s_50", "size at which half succeed, by the law", "scatter between models and documents"),
         "read_off": "the same, read off between the two sizes measured",
         "what": "measured: within the sizes; forecast: beyond the largest; refused, and why",
-        **interval_columns("decades", "decades of S from 10 to 90 %: 1.34 / alpha", "that of alpha"),
+        **interval_columns("decades", "decades of S from 10 to 90%: 1.34 / alpha", "that of alpha"),
         **interval_columns("alpha", "exponent of -ln p", "scatter between models and documents"),
     },
     "success": {

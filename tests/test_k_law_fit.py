@@ -104,7 +104,7 @@ def heavy(rng: np.random.Generator, documents: int) -> DocumentCounts:
 
 
 def test_documents_with_heavy_tails_are_covered() -> None:
-    """Percentiles of the same bootstrap cover 86 % of 300 draws (and 87 % of these), this interval 92 % (93)."""
+    """Percentiles of the same bootstrap cover 86% of 300 draws (and 87% of these), this interval 92% (93)."""
     rng = np.random.default_rng(1)
     tokens = heavy(np.random.default_rng(0), 400_000)
     p = tokens.hits.sum(axis=0) / tokens.tokens.sum()

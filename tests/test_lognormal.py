@@ -61,7 +61,7 @@ def test_the_tables(planted: Report) -> None:
 def test_a_truncated_zipf_law_is_the_power_law_limit_and_never_a_huge_mu() -> None:
     report = Lognormal(replicates=100).analyze(runs_of(SIZES, [pmf("zipf", [1.3])] * 4, documents=50, tokens=2000))
     table = report.tables["lognormal"].frame
-    assert table["power_law_limit"].sum() >= 3  # gamma is 0: a 95 % interval may miss it now and then
+    assert table["power_law_limit"].sum() >= 3  # gamma is 0: a 95% interval may miss it now and then
     limited = table[table["power_law_limit"]]
     assert limited[["mu", "sigma", "mu_over_sigma", "entropy_integral"]].isna().all(axis=None)
     assert (table["beta"] - 1.3).abs().max() < 0.05

@@ -35,7 +35,7 @@ def test_without_sampling_error_it_is_ordinary_least_squares(m: int) -> None:
 @pytest.mark.parametrize("m", [4, 6, 10])
 @pytest.mark.parametrize("scatter", [0.01, 0.03])
 def test_nominal_95_percent_intervals_cover(m: int, scatter: float) -> None:
-    """Scatter between models and shared-text sampling noise drawn: 92 to 98 % of intervals hold the true exponent."""
+    """Scatter between models and shared-text sampling noise drawn: 92 to 98% of intervals hold the true exponent."""
     rng = np.random.default_rng(m)
     s = np.geomspace(1e5, 1e10, m)
     sampling = 0.002**2 * (0.8 * np.ones((m, m)) + 0.2 * np.eye(m))  # shared texts: noise correlated at 0.8

@@ -55,7 +55,7 @@ def test_no_error_at_all() -> None:
     ("m", "tau", "low", "high"), [(4, 0.0, 0.96, 0.995), (4, 2.0, 0.94, 0.98), (6, 0.0, 0.95, 0.99)]
 )
 def test_known_noise_narrows_intervals_of_few_sizes(m: int, tau: float, low: float, high: float) -> None:
-    """With t for all of it 4 sizes without scatter were covered in 100 %; noise that tilts the line is known."""
+    """With t for all of it 4 sizes without scatter were covered in 100%; noise that tilts the line is known."""
     rng = np.random.default_rng(m)
     s, x = np.geomspace(1e5, 1e9, m), np.linspace(-1, 1, m)
     noise = 0.01**2 * (np.eye(m) + 0.5 * np.outer(x, x))

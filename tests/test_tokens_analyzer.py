@@ -116,7 +116,7 @@ def test_without_texts_frequency_is_left(runs: Runs) -> None:
 
 
 def test_classes_that_are_alike_are_rarely_called_different() -> None:
-    """Two classes with the same law: 95 % intervals of their exponents lie apart in few draws."""
+    """Two classes with the same law: 95% intervals of their exponents lie apart in few draws."""
     wrong = 0
 
     def alike(_: str) -> dict[int, str]:

@@ -281,7 +281,7 @@ def run(uri: str, work: Path, options: argparse.Namespace) -> dict[str, Any]:
         "measurements per second": options.measurements / seconds,
         "calls": len(calls),
         "median call": float(np.median(times)),
-        "99 % of calls below": float(np.quantile(times, 0.99)),
+        "99% of calls below": float(np.quantile(times, 0.99)),
         "worst call": worst[1],
         "worst call was": worst[0],
         "faults": [fault for out in outs for fault in out["faults"]],

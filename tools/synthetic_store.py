@@ -4,7 +4,7 @@
 
 writes FOLDER/mlruns; `cd FOLDER && python -m rbptrack report` then analyses it. By default 24 models (the sizes of
 Pythia, GPT-2, OPT and Qwen2.5) x 6 datasets of 500,000 tokens. -ln RBP_k = A_k S^-alpha_k with alpha_k = 0.06 + 0.012
-ln k (+ 0.003 per family), a scatter of 1 % between models, documents that differ in difficulty, and tokens that all
+ln k (+ 0.003 per family), a scatter of 1% between models, documents that differ in difficulty, and tokens that all
 models find hard or easy.
 """
 

@@ -16,7 +16,7 @@ to zero, weight decay 0.1 on matrices, gradients clipped at 1, 8 x 256 tokens a 
 grow as S^(2/3), from 0.25 million (6k) to 12.5 million (2m): between equal tokens (exponent 0) and tokens in
 proportion to size (1). More, and what other exponents gave: docs/nano.md.
 
-Held-out CE (nats, a sample of 256 windows of `stdlib`) at 25, 50, 75 and 100 % of training:
+Held-out CE (nats, a sample of 256 windows of `stdlib`) at 25, 50, 75 and 100% of training:
 
        6k   0.25 M tokens                    5.55
       15k   0.48 M tokens              4.91  4.87

@@ -94,7 +94,7 @@ def ratio_law(
 def contrast(difference: float, spread: Spread, *, margin: float, level: float = 0.95) -> Contrast:
     """Test alpha_a - alpha_b for difference from 0 and for equivalence with 0.
 
-    The equivalence test is two one-sided tests (Schuirmann 1987): equivalent at 5 % exactly where the 90 % interval of
+    The equivalence test is two one-sided tests (Schuirmann 1987): equivalent at 5% exactly where the 90% interval of
     alpha_a - alpha_b lies within -margin..margin.
 
     Args:

@@ -200,7 +200,7 @@ class Profile:
 
     @property
     def critical(self) -> float:
-        """The likelihood ratio of a 95 % profile interval: exact for a linear model whose variance is not known."""
+        """The likelihood ratio of a 95% profile interval: exact for a linear model whose variance is not known."""
         m = len(self.x)
         return m * float(np.log1p(stats.t.ppf(0.975, m - 3) ** 2 / (m - 3)))
 

@@ -140,7 +140,7 @@ def forms_in_words(verdicts: Mapping[str, Verdict]) -> str:
         return texts.pop()
     spoken = [f"{label}: {v.text}" for label, v in verdicts.items() if v.preferred != "M0"]
     for known, text in (
-        ("plain", "a plain power law suffices (more than 10 % irreducible at the largest size is excluded)"),
+        ("plain", "a plain power law suffices (more than 10% irreducible at the largest size is excluded)"),
         ("undecided", "the sizes do not decide whether there is an irreducible term"),
     ):
         labels = [label for label, v in verdicts.items() if v.preferred == "M0" and v.known == known]

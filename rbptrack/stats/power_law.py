@@ -81,7 +81,7 @@ def fit_power_law(
     The point estimate is ordinary least squares on (ln S, ln y): what the paper (arXiv 2510.20387) reports, and equal
     to `scipy.stats.linregress`. Its error is taken under Cov(e) = covariance + tau^2 I: what the covariance says of the
     slope is known, scatter is estimated from m - 2 residuals (`Spread`; without a covariance it is the textbook's t
-    interval). Token error alone is far too narrow (coverage 9-32 % at a nominal 95 %).
+    interval). Token error alone is far too narrow (coverage 9-32% at a nominal 95%).
 
     Args:
         s: sizes S, (m,), m >= 3, at least two of them different.

@@ -49,7 +49,7 @@ class Spread:
         """Half the width of the interval of nominal coverage `level`.
 
         Source: the sum of a known and an estimated variance (Satterthwaite, Biometrics Bulletin 2, 1946), each with its
-        own quantile, and never below the known part. Simulated coverage of 95 %: 95 to 99 % for 3 to 10 sizes, whatever
+        own quantile, and never below the known part. Simulated coverage of 95%: 95 to 99% for 3 to 10 sizes, whatever
         the scatter (docs/validity.md).
         """
         return self._half(1 - level)

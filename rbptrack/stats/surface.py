@@ -3,7 +3,7 @@
     ln y_ik = a_k - alpha_k x_i + q_k c(x_i) + e_ik,   y = -ln RBP_k, x = ln S
 
 c is the part of x^2 that no line explains, scaled to a largest absolute value of 1 over the sizes measured: q_k is then
-the curve's largest departure from a straight line within the range, in ln y (0.05 is 5 %), positive where the law
+the curve's largest departure from a straight line within the range, in ln y (0.05 is 5%), positive where the law
 flattens. A power law at every k is q = 0 for all k: one hypothesis, tested once.
 
 The errors are those of the paired document bootstrap, over sizes and k together, and scatter between models whose

@@ -22,7 +22,7 @@ from rbptrack.stats.success_runs import Segments, count_runs
 FARTHEST = 10.0
 """No size beyond so many times the largest is given: farther, forecasts were not checked (docs/validity.md)."""
 
-_DECADES = np.log10(np.log(10) / np.log(1 / 0.9))  # of y from p = 10 % to p = 90 %
+_DECADES = np.log10(np.log(10) / np.log(1 / 0.9))  # of y from p = 10% to p = 90%
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def threshold(law: PowerLawFit, share: float) -> Threshold:
 
 
 def width_in_decades(law: PowerLawFit) -> Interval:
-    """Decades of S over which p rises from 10 to 90 %: log10[ln 10 / ln(1/0.9)] / alpha = 1.34 / alpha.
+    """Decades of S over which p rises from 10 to 90%: log10[ln 10 / ln(1/0.9)] / alpha = 1.34 / alpha.
 
     Source: exp(-A S^-alpha) of arXiv 2510.20387, eqs. 6 to 8.
     """
