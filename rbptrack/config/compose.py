@@ -8,11 +8,12 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 from urllib.parse import unquote
 
 import hydra
 from hydra import compose, initialize_config_dir
+from hydra._internal.config_repository import IConfigRepository
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.utils import get_args_parser
 from hydra.core.config_search_path import ConfigSearchPath
@@ -86,25 +87,22 @@ class Composer:
     def options(self, group: str) -> list[str]:
         """Every name in a config group, subfolders included: `pythia/70m`."""
         if group not in self._options:
-            with _initialized():
-                self._options[group] = list(self._walk(group, ""))
+            self._options[group] = list(_walk(self._repository(), group, ""))
             self._options[group] += ladders.names() if group == "model" else ()
         return self._options[group]
 
     def groups(self) -> list[str]:
         """The config groups that the command line can choose from, `hydra` and those below it left out."""
+        return [name for name in self._repository().get_group_options("", ObjectType.GROUP) if name != "hydra"]
+
+    def _repository(self) -> IConfigRepository:
+        """The config files on the search path; Hydra's own listing reads the primary config anew for each folder."""
         with _initialized():
-            return [name for name in self._listed("", ObjectType.GROUP) if name != "hydra"]
-
-    def _listed(self, group: str, kind: ObjectType) -> list[str]:
-        loader = GlobalHydra.instance().config_loader()
-        return loader.get_group_options(group, kind, config_name=self.config_name, overrides=list(self._path))
-
-    def _walk(self, group: str, prefix: str) -> list[str]:
-        names = [prefix + name for name in self._listed(group, ObjectType.CONFIG)]
-        for folder in self._listed(group, ObjectType.GROUP):
-            names += self._walk(f"{group}/{folder}", f"{prefix}{folder}/")
-        return names
+            loader: Any = GlobalHydra.instance().config_loader()
+            return cast(
+                "IConfigRepository",
+                loader._parse_overrides_and_create_caching_repo(self.config_name, list(self._path))[1],
+            )
 
     def compose(self, overrides: Sequence[str]) -> DictConfig:
         """One config; BadInput (Hydra's own words, shortened) where it does not compose."""
@@ -140,6 +138,14 @@ class Composer:
     def compose_typed(self, overrides: Sequence[str]) -> Any:
         """One config as its dataclass."""
         return typed(self.compose(overrides))
+
+
+def _walk(repository: IConfigRepository, group: str, prefix: str) -> list[str]:
+    """Every config below a group, subfolders included."""
+    names = [prefix + name for name in repository.get_group_options(group, ObjectType.CONFIG)]
+    for folder in repository.get_group_options(group, ObjectType.GROUP):
+        names += _walk(repository, f"{group}/{folder}", f"{prefix}{folder}/")
+    return names
 
 
 @dataclass(frozen=True)
