@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from rbptrack.stats import document_weights
+
 BOOTSTRAPS = 300
 Array = np.ndarray[Any, Any]
 Outcome = Mapping[str, bool | None]
@@ -109,7 +111,7 @@ def texts(rng: np.random.Generator, truth: Array, design: Design) -> tuple[Array
     difficulty, slope = np.maximum(1 + difficulty, 0.02), np.maximum(slope, -0.9)  # no document has y below 0
     relative = difficulty[:, None, None] * (1 + slope[:, None, None] * x[None, :, None]) * np.maximum(1 + own, 0.1)
     length = np.exp(0.7 * rng.standard_normal(count))
-    weights = rng.multinomial(count, np.full(count, 1 / count), size=BOOTSTRAPS) * length
+    weights = document_weights(count, replicates=BOOTSTRAPS) * length
     drawn = np.tensordot(weights / weights.sum(axis=1, keepdims=True), relative, axes=1)  # (bootstraps, m, metrics)
     once = np.tensordot(length / length.sum(), relative, axes=1)
     return truth * once, truth[:, None, :] * np.moveaxis(drawn, 0, 1)

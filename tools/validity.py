@@ -6,7 +6,7 @@
     python -m tools.validity --replicates 100 ...   # fewer draws per row than a row asks for
     python -m tools.validity --table                # write the table from what was simulated so far
 
-Results are kept in docs/validity.json after every 20 replicates. Each replicate has its own seed, made of the row's
+Results are kept in docs/validity.json every few seconds. Each replicate has its own seed, made of the row's
 name and its number, so that stopping and continuing changes nothing and a row gives the same numbers on every machine.
 
 To add a row, write a function that draws one replicate and says of each claim whether it was right, in a module that
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -37,6 +38,8 @@ MODULES = ("tools.simulated_laws", "tools.simulated_families", "tools.simulated_
 
 DOCS = Path(__file__).parent.parent / "docs"
 REPLICATES = 1000
+SECONDS = 5.0
+"""How much work may be lost, about."""
 
 for _module in MODULES:
     import_module(_module)
@@ -64,15 +67,16 @@ def simulate(name: str, one: Experiment, design: Design, first: int, last: int) 
 
 
 def run(results: Path, patterns: Sequence[str], replicates: int) -> None:
-    """Simulate what is missing, and keep it every 20 replicates."""
+    """Simulate what is missing, and keep it every few seconds."""
     for name, one, design in rows(patterns):
+        several = 20
         while True:
             kept = json.loads(results.read_text()) if results.exists() else {}
             row = kept.get(name, {"replicates": 0, "claims": {}})
             done = row["replicates"]
             if done >= replicates:
                 break
-            upto = min(done + 20, replicates)
+            upto, began = min(done + several, replicates), time.monotonic()
             for claim, (true, made) in simulate(name, one, design, done, upto).items():
                 before = row["claims"].get(claim, [0, 0])
                 row["claims"][claim] = [before[0] + true, before[1] + made]
@@ -81,6 +85,7 @@ def run(results: Path, patterns: Sequence[str], replicates: int) -> None:
             partial = results.with_suffix(".tmp")
             partial.write_text(json.dumps(kept, indent=0, sort_keys=True) + "\n")
             partial.replace(results)
+            several = max(20, int((upto - done) * SECONDS / (time.monotonic() - began)))
         print(f"{name}: {row['replicates']} replicates {row['claims']}", flush=True)
 
 

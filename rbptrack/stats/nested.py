@@ -119,13 +119,14 @@ def _reml(
     parts = [contrasts @ part @ contrasts.T for part in (sampling, same, np.eye(len(logs)))]
     floor = 1e-9 * spread * np.eye(len(z))
 
-    def minus_twice(log_variances: FloatArray) -> float:
-        v = parts[0] + np.exp(log_variances[0]) * parts[1] + floor
-        if repeated:
-            v = v + np.exp(log_variances[1]) * parts[2]
-        factor = np.linalg.cholesky(v)
-        w = np.linalg.solve(factor, z)
-        return float(2 * np.log(np.diag(factor)).sum() + w @ w)
+    def minus_twice(log_variances: FloatArray) -> tuple[float, FloatArray]:
+        """Minus twice the restricted log-likelihood, ln|V| + z' V^-1 z, and its gradient."""
+        scatter = [np.exp(v) * part for v, part in zip(log_variances, parts[1:], strict=False)]
+        v = parts[0] + floor + sum(scatter)
+        inverse = np.linalg.inv(v)
+        w = inverse @ z
+        gradient = np.array([float(np.sum(inverse * part)) - float(w @ part @ w) for part in scatter])
+        return float(np.linalg.slogdet(v)[1]) + float(z @ w), gradient
 
     low, high = np.log(spread) - 18, np.log(spread) + 4
     starts = [np.full(1 + repeated, np.log(spread) - d) for d in (0.7,)]
@@ -133,7 +134,7 @@ def _reml(
         starts += [np.log(spread) - np.array(d) for d in ((0.7, 6.0), (6.0, 0.7))]
     bounds = [(low, high)] * (1 + repeated)
     best = min(
-        (optimize.minimize(minus_twice, start, method="L-BFGS-B", bounds=bounds) for start in starts),
+        (optimize.minimize(minus_twice, start, jac=True, method="L-BFGS-B", bounds=bounds) for start in starts),
         key=lambda found: float(found.fun),
     )
     variances = np.where(best.x <= low + 1.0, 0.0, np.exp(best.x))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize, special
 
 _SMALLEST = 1e-15  # of p: below it is 0
 
@@ -83,6 +83,6 @@ class Spread:
         return Spread(self.known + other.known, self.beyond + other.beyond, residual, freedom)
 
     def _half(self, size: float) -> float:
-        z2 = float(stats.norm.isf(size / 2)) ** 2
-        t2 = float(stats.t.isf(size / 2, self.freedom)) ** 2 if self.residual > 0 else 0.0
+        z2 = float(special.ndtri(size / 2)) ** 2
+        t2 = float(special.stdtrit(self.freedom, size / 2)) ** 2 if self.residual > 0 else 0.0
         return float(np.sqrt(max(z2 * self.known, z2 * self.beyond + t2 * self.residual, 0.0)))

@@ -15,7 +15,7 @@ estimated from its own residuals, a systematic bend is taken for scatter.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -86,14 +86,13 @@ class Surface:
     @cached_property
     def _largest(self) -> tuple[FloatArray, FloatArray]:
         """Draws of the largest |t| over k, of alpha and of bend, (draws,) each, sorted."""
-        rng = np.random.default_rng(20251020)
+        scale = np.sqrt(np.random.default_rng(20251020).chisquare(self.freedom, _DRAWS) / self.freedom)
+        normal = _normal(len(self.ks))
         found = []
         for correlation in (self.alpha_correlation, self.bend_correlation):
             values, vectors = np.linalg.eigh(correlation)
             root = vectors * np.sqrt(np.clip(values, 0, None))
-            normal = rng.standard_normal((_DRAWS, len(values))) @ root.T
-            scale = np.sqrt(rng.chisquare(self.freedom, _DRAWS) / self.freedom)
-            found.append(np.sort(np.abs(normal).max(axis=1) / scale))
+            found.append(np.sort(np.abs(normal @ root.T).max(axis=1) / scale))
         return found[0], found[1]
 
     @property
@@ -211,6 +210,12 @@ def fit_surface(
         offset=offset,
         level=level,
     )
+
+
+@lru_cache(maxsize=2)  # every surface of a report has the same k
+def _normal(count: int) -> FloatArray:
+    """Standard normal numbers, (draws, count)."""
+    return np.random.default_rng(20251021).standard_normal((_DRAWS, count))
 
 
 def _contrasts(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
