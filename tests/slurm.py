@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -13,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import psutil
 
 from tests.server import free_port
 
@@ -87,15 +88,18 @@ class Cluster:
 
     def kill_node(self, name: str) -> None:
         """As when the machine loses its power: slurmd and everything of its jobs, at once."""
-        spool = str(self.folder / name)
-        for entry in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError, ProcessLookupError):
-                environment = (entry / "environ").read_bytes()
-                line = (entry / "cmdline").read_bytes().decode(errors="replace")
-                if f"SLURMD_NODENAME={name}".encode() in environment or (spool in line and "slurmstepd" in line):
-                    os.kill(int(entry.name), signal.SIGKILL)
+        mine = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get("SLURMD_NODENAME") == name:
+                    mine.append(process)
+        keepers = {p for each in mine for p in each.parents() if p.name().startswith("slurmstepd")}
+        # Those that would tell of a job's end go first: a machine without power tells nothing.
+        self.processes[name].kill()
+        for victim in [*keepers, *mine]:
+            with suppress(psutil.Error):
+                victim.kill()
         process = self.processes.pop(name)
-        process.kill()
         process.wait()
 
 

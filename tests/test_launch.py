@@ -19,6 +19,7 @@ from rbptrack.config.compose import measuring, sweep_of
 from rbptrack.config.schema import Config, FilterConfig, Group, LaunchConfig, TrackingConfig, Where
 from rbptrack.errors import BadInput
 from rbptrack.sweep import jobs, launchers
+from rbptrack.sweep import slurm as slurm_preset
 from rbptrack.tracking import Connection, Reader
 from tests import slurm
 from tests.conftest import Program
@@ -156,14 +157,51 @@ def test_what_can_never_be_had_is_said_at_once() -> None:
 
 
 def test_limits_of_slurm_are_read() -> None:
-    assert [launchers._gres_gpus(g) for g in ("gpu:2", "gpu:a100:4(S:0-1)", "(null)", "gpu:2,gpu:mig:3")] == [
+    assert [slurm_preset.gpus_of(g) for g in ("gpu:2", "gpu:a100:4(S:0-1)", "(null)", "gpu:2,gpu:mig:3")] == [
         2,
         4,
         0,
         5,
     ]
-    assert [launchers._minutes(t) for t in ("30:00", "2:00:00", "1-12:00:00")] == [30, 120, 2160]
-    assert launchers._minutes("infinite") == float("inf")
+    assert [slurm_preset.minutes(t) for t in ("30:00", "2:00:00", "1-12:00:00")] == [30, 120, 2160]
+    assert slurm_preset.minutes("infinite") == float("inf")
+
+
+def test_a_job_that_slurm_no_longer_lists_has_ended() -> None:
+    """So that a job that was killed is not waited for: where no accounts are kept, nothing else tells of it."""
+    listed = "5_0|RUNNING\n5_1|FAILED\n5_2|PENDING\n7|RUNNING\n"
+    found = slurm_preset.states(listed, ["5_0", "5_1", "5_2", "5_3"])
+    assert {job: info["State"] for job, info in found.items()} == {
+        "5_0": "RUNNING", "5_1": "FAILED", "5_2": "PENDING", "5_3": "ENDED"
+    }  # fmt: skip
+    assert slurm_preset.states("", []) == {}
+
+
+@pytest.mark.skipif(not SUBMITIT, reason="needs rbptrack[slurm]")
+def test_submitit_looks_in_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from submitit.core.logger import get_logger
+    from submitit.slurm.slurm import SlurmJob
+
+    monkeypatch.setattr(SlurmJob, "watcher", SlurmJob.watcher)
+    (tmp_path / "squeue").write_text('#!/bin/sh\necho "$@" >> asked; cat listed\n')
+    (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    slurm_preset.prepare("rbptrack-1")
+    (tmp_path / "listed").write_text("5_0|RUNNING\n5_1|PENDING\n")
+    lost = [SlurmJob(tmp_path, "5_0"), SlurmJob(tmp_path, "5_1")]
+    assert [job.state for job in lost] == ["RUNNING", "PENDING"]
+    assert "--name=rbptrack-1" in (tmp_path / "asked").read_text()
+    (tmp_path / "listed").write_text("5_1|PENDING\n")
+    SlurmJob.watcher.update()
+    assert [SlurmJob.watcher.is_done(job.job_id, mode="cache") for job in lost] == [True, False]
+    (tmp_path / "listed").unlink()  # a controller that does not answer tells nothing
+    SlurmJob.watcher.update()
+    assert not SlurmJob.watcher.is_done("5_1", mode="cache")
+    get_logger().warning("nothing of this is printed")
+    assert capfd.readouterr().out == capfd.readouterr().err == ""
 
 
 @needs_ray

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import shlex
@@ -171,7 +170,7 @@ class Sweep:
     def _launch_round(self, cells: Sequence[Config], todo: Sequence[Sequence[jobs.Task]], watch: Watch) -> int:
         """Launch jobs of some cells and wait until they have ended; returns 0, or the exit code of an interrupt."""
         launch, name = self.settings.launch, f"rbptrack-{self.id}"
-        logging.getLogger("submitit").setLevel(logging.ERROR)  # it warns each time a cluster keeps no accounts
+        launchers.prepare(launch, name=name)
         files = jobs.write(self.folder, cells, todo)
         watch.expect(files, todo)
         extra = [

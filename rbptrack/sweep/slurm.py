@@ -1,0 +1,154 @@
+"""SLURM behind `launch=slurm`: what a cluster can give, what its launcher is told, and when a job has ended."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from rbptrack.config.schema import LaunchConfig
+from rbptrack.errors import BadInput
+
+_POLL_SECONDS = 2.0
+_LOOK_SECONDS = 30  # at most between two looks at the queue
+_SIGNAL_SECONDS = 60  # before a job's time is over: long enough to write what was measured
+
+
+def check(launch: LaunchConfig) -> str:
+    """Check that the cluster answers and has what each job asks for.
+
+    Returns:
+        A line that says what was found.
+
+    Raises:
+        BadInput: no cluster answers, or no node could ever run such a job.
+
+    """
+    if shutil.which("sbatch") is None or shutil.which("sinfo") is None:
+        raise BadInput("launch=slurm: there is no sbatch here; run it on a login node of the cluster")
+    named = [f"--partition={launch.partition}"] if launch.partition else []
+    command = ["sinfo", "--noheader", "--Node", "--format=%N|%G|%c|%l", *named]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)  # noqa: S603
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["no answer"])[-1]
+        raise BadInput(f"launch=slurm: the cluster does not answer: {said}")
+    nodes = [line.split("|") for line in done.stdout.splitlines() if line.strip()]
+    if not nodes:
+        what = f"has no partition {launch.partition}" if launch.partition else "has no nodes"
+        raise BadInput(f"launch=slurm: the cluster {what}; sinfo lists what there is")
+    _check_had("gpus", launch.gpus, max(gpus_of(gres) for _, gres, _, _ in nodes), "GPUs on a node")
+    _check_had("cpus", launch.cpus, max(int(cpus.rstrip("+")) for _, _, cpus, _ in nodes), "CPUs on a node")
+    _check_had("time", launch.time, max(minutes(limit) for *_, limit in nodes), "minutes for a job")
+    return f"jobs are queued in SLURM ({len({name for name, *_ in nodes})} nodes)"
+
+
+def _check_had(option: str, wanted: int, most: float, what: str) -> None:
+    """BadInput where a job would wait in the queue for ever."""
+    if wanted > most:
+        raise BadInput(
+            f"launch=slurm: launch.{option}={wanted}, but the partition has at most {most:g} {what}; ask for "
+            f"{'launch.gpus=0 to measure on CPUs' if option == 'gpus' and not most else 'less'}, or name another "
+            "launch.partition"
+        )
+
+
+def minutes(limit: str) -> float:
+    """SLURM's time limits in minutes: `infinite`, `30:00`, `2:00:00`, `1-00:00:00`."""
+    if limit == "infinite":
+        return float("inf")
+    days, _, clock = limit.rpartition("-")
+    parts = [int(part) for part in clock.split(":")]
+    hours, minutes = ([0] * (3 - len(parts)) + parts)[:2]
+    return int(days or 0) * 1440 + hours * 60 + minutes
+
+
+def gpus_of(gres: str) -> int:
+    """GPUs of a node: `gpu:2`, `gpu:a100:4(S:0-1)`, `(null)`."""
+    return sum(int(n) for n in re.findall(r"gpu(?::[^:,(]+)?:(\d+)", gres))
+
+
+def overrides(launch: LaunchConfig, name: str) -> list[str]:
+    """What Hydra is told of SLURM's jobs, which have this name in the queue."""
+    settings: dict[str, object] = {
+        "name": name,
+        "timeout_min": launch.time,
+        "cpus_per_task": launch.cpus,
+        "array_parallelism": launch.jobs,
+        "max_num_timeout": launch.retries,  # a job that is over its time is requeued as often
+        "signal_delay_s": min(_SIGNAL_SECONDS, launch.time * 30),
+    }
+    settings |= {"gres": f"gpu:{launch.gpus}"} if launch.gpus else {}
+    settings |= {"partition": launch.partition} if launch.partition else {}
+    settings |= {"account": launch.account} if launch.account else {}
+    settings |= {"mem_gb": launch.memory} if launch.memory else {}
+    lines = [f"hydra.launcher.{key}={_quoted(value)}" for key, value in settings.items()]
+    setup = ",".join(_quoted(line) for line in launch.setup)
+    lines += [f"hydra.launcher.setup=[{setup}]"] if launch.setup else []
+    return ["hydra/launcher=submitit_slurm", *lines, "+hydra.launcher.additional_parameters.requeue=true"]
+
+
+def _quoted(value: object) -> str:
+    if isinstance(value, int):
+        return str(value)
+    escaped = str(value).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def prepare(name: str) -> None:
+    """Let submitit look for a sweep's jobs in the queue, and be silent.
+
+    It asks the cluster's accounts (sacct), which many clusters do not keep; there it would wait for ever for a job that
+    was killed. The queue lists every job that has not ended, and for some minutes those that have.
+
+    Args:
+        name: of the jobs.
+
+    """
+    from submitit.slurm.slurm import SlurmInfoWatcher, SlurmJob
+
+    class QueueWatcher(SlurmInfoWatcher):  # type: ignore[misc]
+        """The state of each job from squeue; what is no longer listed has ended."""
+
+        def _make_command(self) -> list[str] | None:
+            command = ["squeue", "--noheader", "--array", "--me", f"--name={name}", "--states=all", "--format=%i|%T"]
+            return command if self._registered - self._finished else None
+
+        def read_info(self, string: bytes | str) -> dict[str, dict[str, str]]:
+            return states(string if isinstance(string, str) else string.decode(), self._registered)
+
+    SlurmJob.watcher = QueueWatcher(delay_s=_LOOK_SECONDS)
+    logging.getLogger("submitit").setLevel(logging.CRITICAL)  # after the import, which sets it
+
+
+def states(listed: str, jobs: Iterable[str]) -> dict[str, dict[str, str]]:
+    """The state of each job, from what squeue lists as `ID|STATE`.
+
+    Examples:
+        >>> states("5_0|RUNNING", ["5_0", "5_1"])
+        {'5_0': {'State': 'RUNNING'}, '5_1': {'State': 'ENDED'}}
+
+    """
+    found = dict(line.split("|", 1) for line in listed.split())
+    return {job: {"State": found.get(job, "ENDED")} for job in jobs}
+
+
+def wait(name: str) -> None:
+    """Wait until no job of this name is in the queue."""
+    while _lines(["squeue", "--noheader", "--me", f"--name={name}", "--format=%i"]):
+        time.sleep(_POLL_SECONDS)
+
+
+def cancel(name: str) -> None:
+    """End all jobs of this name."""
+    _lines(["scancel", "--me", f"--name={name}"])
+
+
+def _lines(command: Sequence[str]) -> list[str]:
+    with suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+        return done.stdout.split()
+    return []
