@@ -70,7 +70,8 @@ class WholeAnswers(Analyzer):
         def load(family: Family, run_id: str) -> Answers:
             truncated = str(family.rows.iloc[0]["sequence"]) == "truncate"  # an import may not say
             cut = int(family.rows.iloc[0]["seq_len"]) if truncated else None
-            return read_answers(runs.ranks(run_id), self._ks(family), cut_at=cut)
+            ks = self._ks(family)
+            return Answers.concatenate([read_answers(p, ks, cut_at=cut) for p in runs.rank_pieces(run_id)])
 
         for family, answers in read_families(runs, load, report.notes):
             if not any(len(one.length) for one in answers):

@@ -38,7 +38,6 @@ from rbptrack.analysis import (
 )
 from rbptrack.stats import (
     PositionBins,
-    Segments,
     SuccessByLength,
     WindowCounts,
     count_windows,
@@ -144,12 +143,11 @@ class Emergence(Analyzer):
         bins: dict[str, PositionBins] = {}  # by family: all of its models read the same text
 
         def load(family: Family, run_id: str) -> Loaded:
-            table = runs.ranks(run_id)
-            segments = Segments.of(table)
             if str(family) not in bins:
-                bins[str(family)] = PositionBins.of(table, segments, lengths)
-            at = bins[str(family)]
-            return Loaded(tuple(count_windows(table, segments, at, k=k, lengths=lengths) for k in self._ks(family)))
+                bins[str(family)] = PositionBins.of(lambda: runs.rank_pieces(run_id), lengths)
+            at, ks = bins[str(family)], self._ks(family)
+            parts = [count_windows(piece, at, ks=ks, lengths=lengths) for piece in runs.rank_pieces(run_id)]
+            return Loaded(tuple(map(WindowCounts.concatenate, zip(*parts, strict=True))))
 
         for family, loaded in read_families(runs, load, report.notes):
             if not self._ks(family):

@@ -24,6 +24,7 @@ from rbptrack.analysis import (
     Analyzer,
     Drawing,
     Family,
+    RbptrackError,
     Report,
     Runs,
     Unreadable,
@@ -45,7 +46,7 @@ from rbptrack.stats import (
     Interval,
     PowerLawFit,
     contrast,
-    decompose_table,
+    decompose_pieces,
     fit_power_law,
     part_covariance,
     positive,
@@ -159,12 +160,12 @@ class ErrorEntropy(Analyzer):
         report = Report()
 
         def load(_: Family, run_id: str) -> Decomposition:
-            table, histogram = runs.ranks(run_id), runs.histogram(run_id)
-            if not abs(table.ce - histogram.ce) < 1e-6:
-                raise Unreadable(
-                    f"run {run_id}: CE is {table.ce:.6f} by its ranks, {histogram.ce:.6f} by its histogram."
-                )
-            return decompose_table(table, histogram)
+            try:
+                return decompose_pieces(runs.rank_pieces(run_id), runs.histogram(run_id))
+            except Unreadable:
+                raise
+            except RbptrackError as error:
+                raise Unreadable(f"run {run_id}: {error}") from error
 
         found = [self._parts(family, loaded) for family, loaded in read_families(runs, load, report.notes)]
         if not found:

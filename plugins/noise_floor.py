@@ -237,14 +237,15 @@ class NoiseFloor(Analyzer):
 
     def _tokens(self, family: Family, runs: Runs, k: int) -> Iterator[dict[str, Any]]:
         """The right tokens that the largest model most often ranks above k."""
-        table = runs.ranks(family.run_ids[-1][0])
-        token = table.column("token")
-        missed, misses = np.unique(token[table.rank > k], return_counts=True)
-        most = np.argsort(-misses, kind="stable")[: self.top]
-        for i, text in zip(most, runs.token_texts(family.run_ids[-1][0], missed[most]), strict=True):
-            row = family.keys | {"k": k, "token": text, "id": int(missed[i]), "misses": int(misses[i])}
-            share, occurrences = float(misses[i] / misses.sum()), int(np.count_nonzero(token == missed[i]))
-            yield row | {"share": share, "occurrences": occurrences}
+        run_id, occurrences, misses = family.run_ids[-1][0], pd.Series(dtype=int), pd.Series(dtype=int)
+        for piece in runs.rank_pieces(run_id):
+            token = pd.Series(piece.column("token"))
+            occurrences = occurrences.add(token.value_counts(), fill_value=0)
+            misses = misses.add(token[piece.rank > k].value_counts(), fill_value=0)
+        most = misses.sort_index().sort_values(ascending=False, kind="stable")[: self.top]
+        for i, text in zip(most.index.tolist(), runs.token_texts(run_id, most.index), strict=True):
+            row = family.keys | {"k": k, "token": text, "id": int(i), "misses": int(most[i])}
+            yield row | {"share": float(most[i] / misses.sum()), "occurrences": int(occurrences[i])}
 
     def _sentence(self, judged: Judged) -> str:
         family, table, star = judged.family, judged.table, judged.k_star

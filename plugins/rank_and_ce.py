@@ -161,11 +161,13 @@ class RankAndCe(Analyzer):
         report, everything = Report(summary="summary"), list[tuple[Family, list[Counts]]]()
 
         def load(family: Family, run_id: str) -> Counts:
-            table = runs.ranks(run_id)
             truncated = str(family.rows.iloc[0]["sequence"]) == "truncate"
             cut = int(family.rows.iloc[0]["seq_len"]) if truncated else None
-            joint = RankAndProbability.of(table, lengths=self._lengths, ks=self._windows_ks)
-            return Counts(joint, read_answers(table, self.ks, cut_at=cut))
+            joint, answers = list[RankAndProbability](), list[Answers]()
+            for piece in runs.rank_pieces(run_id):
+                joint.append(RankAndProbability.of(piece, lengths=self._lengths, ks=self._windows_ks))
+                answers.append(read_answers(piece, self.ks, cut_at=cut))
+            return Counts(RankAndProbability.concatenate(joint), Answers.concatenate(answers))
 
         everything = list(read_families(runs, load, report.notes))
         if not everything:

@@ -194,7 +194,7 @@ def _published_runs(runs: Runs, in_size: pd.DataFrame) -> Runs:
     if not any(wanted):
         held, texts = (", ".join(sorted(set(in_size[column]))) for column in ("family", "dataset"))
         raise RbptrackError(f"nothing published to compare with: the authors' tables hold {held} on {texts}")
-    return Runs(runs.frame[wanted], histogram=runs.histogram, ranks=runs.ranks)
+    return Runs(runs.frame[wanted], histogram=runs.histogram, ranks=runs.ranks, pieces=runs.rank_pieces)
 
 
 def _counts(rows: list[dict[str, Any]]) -> str:

@@ -101,7 +101,8 @@ class Thresholds(Analyzer):
             ks = [k for k in self.ks if k < family.vocab_size]
             truncated = str(family.rows.iloc[0]["sequence"]) == "truncate"
             cut = int(family.rows.iloc[0]["seq_len"]) if truncated else None
-            return RunSuccess.of(runs.ranks(run_id), ks=ks, lengths=self.lengths, cut_at=cut)
+            pieces = runs.rank_pieces(run_id)
+            return RunSuccess.concatenate([RunSuccess.of(p, ks=ks, lengths=self.lengths, cut_at=cut) for p in pieces])
 
         for family, counts in read_families(runs, load, report.notes, least=3):
             here = []

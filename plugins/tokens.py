@@ -6,7 +6,8 @@ for every size. The exponent of RBP_k is a weighted sum of those of the classes;
 misses lie in other classes (mix) or because the classes' own exponents change (within).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -35,6 +36,7 @@ from rbptrack.stats import (
     KINDS,
     ClassCounts,
     FloatArray,
+    IntArray,
     PowerLawFit,
     class_weights,
     document_weights,
@@ -99,6 +101,24 @@ class Classed:
         return Classed({name: counts + other.by[name] for name, counts in self.by.items()})
 
 
+@dataclass(frozen=True)
+class Way:
+    """A way of classing tokens.
+
+    Attributes:
+        name: of the way, as in `BY`.
+        column: of the rank table that tells the class.
+        place: the class of each value of that column.
+        names: of the classes.
+
+    """
+
+    name: str
+    column: str
+    place: IntArray
+    names: Sequence[str]
+
+
 @dataclass(kw_only=True)
 class Tokens(Analyzer):
     """Which tokens follow the law: exponents by kind, place in the word, frequency and field; what drives alpha(k).
@@ -124,12 +144,17 @@ class Tokens(Analyzer):
         report, without = Report(summary="summary"), dict[str, None]()
 
         def load(family: Family, run_id: str) -> Classed:
-            table, texts = runs.ranks(run_id), runs.vocabulary(run_id)
+            texts = runs.vocabulary(run_id)
             if not texts:
                 without[str(family)] = None
             ks = [k for k in sorted(self.ks) if k < family.vocab_size]
-            members = dict(_classes(table, texts))
-            return Classed({by: ClassCounts.of(table, place, names, ks) for by, (place, names) in members.items()})
+            ways = list(_ways(runs.rank_pieces(run_id), texts))
+            parts: dict[str, list[ClassCounts]] = {way.name: [] for way in ways}
+            for piece in runs.rank_pieces(run_id):
+                for way in ways:
+                    member = way.place[piece.column(way.column)]
+                    parts[way.name].append(ClassCounts.of(piece, member, way.names, ks))
+            return Classed({by: ClassCounts.concatenate(counted) for by, counted in parts.items()})
 
         laws, exponents, drawn = list[dict[str, Any]](), list[dict[str, Any]](), list[dict[str, Any]]()
         for family, loaded in read_families(runs, load, report.notes, least=3):
@@ -264,23 +289,28 @@ def _headline(rows: list[dict[str, Any]], exponents: list[dict[str, Any]]) -> st
     return text
 
 
-def _classes(table: RankTable, texts: Mapping[int, str]) -> Iterator[tuple[str, tuple[FloatArray, list[str]]]]:
-    """Each way of classing tokens: the class of every token, (tokens,), and the names; only ways with two classes."""
-    token = table.column("token").astype(np.int64)
-    known = token.min() >= 0 if len(token) else False
+def _ways(pieces: Iterable[RankTable], texts: Mapping[int, str]) -> Iterator[Way]:
+    """Each way of classing the tokens of a rank table that gives more than one class."""
+    occurrences: dict[str, Counter[int]] = {"token": Counter(), "field": Counter()}
+    for piece in pieces:
+        for column, total in occurrences.items():
+            values, counts = np.unique(piece.column(column), return_counts=True)
+            total.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+    ids, last_field = sorted(occurrences["token"]), max(occurrences["field"], default=0)
+    known = bool(ids) and ids[0] >= 0
     if known and texts:
-        kind, start = np.full(int(token.max()) + 1, len(KINDS) - 1), np.ones(int(token.max()) + 1, dtype=np.int64)
-        for i in np.flatnonzero(np.bincount(token)):
-            text = texts.get(int(i), "")
+        kind, start = np.full(ids[-1] + 1, len(KINDS) - 1), np.ones(ids[-1] + 1, dtype=np.int64)
+        for i in ids:
+            text = texts.get(i, "")
             kind[i], start[i] = kind_of(text), 0 if starts_word(text) else 1
-        yield "kind", (kind[token], list(KINDS))
-        yield "word", (start[token], ["begins a word", "inside a word"])
+        yield Way("kind", "token", kind, KINDS)
+        yield Way("word", "token", start, ("begins a word", "inside a word"))
     if known:
-        place, names = frequency_bins(token)
-        yield "frequency", (place[token], names)
-    fields = table.column("field").astype(np.int64)
-    if len(fields) and fields.max() > 0:
-        yield "field", (fields, [f"field {i}" for i in range(int(fields.max()) + 1)])
+        times = np.array([occurrences["token"][i] for i in range(ids[-1] + 1)])
+        yield Way("frequency", "token", *frequency_bins(times))
+    if last_field > 0:
+        fields = range(last_field + 1)
+        yield Way("field", "field", np.array(fields), [f"field {i}" for i in fields])
 
 
 def _alpha(row: Mapping[str, Any]) -> str:

@@ -111,12 +111,14 @@ class Words(Analyzer):
         shapes: dict[str, TokenShapes] = {}  # by family: its models share a vocabulary
 
         def load(family: Family, run_id: str) -> WordCounts:
-            table, texts = runs.ranks(run_id), runs.vocabulary(run_id)
-            if not texts or not len(table) or int(table.column("token").min()) < 0:
-                raise Unreadable("the texts of its tokens were not kept")
-            if family.path not in shapes:
-                shapes[family.path] = TokenShapes.of(texts)
-            return WordCounts.of(table, shapes[family.path], ks)
+            texts, parts = runs.vocabulary(run_id), list[WordCounts]()
+            for piece in runs.rank_pieces(run_id):
+                if not texts or not len(piece) or int(piece.column("token").min()) < 0:
+                    raise Unreadable("the texts of its tokens were not kept")
+                if family.path not in shapes:
+                    shapes[family.path] = TokenShapes.of(texts)
+                parts.append(WordCounts.of(piece, shapes[family.path], ks))
+            return WordCounts.concatenate(parts)
 
         measured = [
             Measured(f, counts, self._values(counts, ks)) for f, counts in read_families(runs, load, report.notes)

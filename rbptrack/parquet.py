@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -115,6 +116,26 @@ def read_groups(path: Path) -> Iterator[pa.Table]:
             raise
         except Exception as error:
             raise _damaged(path, error) from error
+
+
+def ascending(path: Path, column: str) -> bool:
+    """Whether no row group has a value below one of an earlier group's in this column; False where it is not known.
+
+    Raises:
+        Damaged: the footer is not what was written.
+        OSError: the file does not exist or cannot be opened.
+
+    """
+    with path.open("rb") as file:
+        try:
+            opened = pq.ParquetFile(file)
+            place, groups = opened.schema_arrow.get_field_index(column), range(opened.num_row_groups)
+            known = [opened.metadata.row_group(number).column(place).statistics for number in groups]
+        except Exception as error:
+            raise _damaged(path, error) from error
+    if not all(one is not None and one.has_min_max for one in known):
+        return len(known) == 1
+    return all(before.max <= after.min for before, after in pairwise(known))
 
 
 def _damaged(path: Path, error: Exception) -> Damaged:

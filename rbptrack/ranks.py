@@ -202,6 +202,9 @@ class RankTable:
             RbptrackError: the file is damaged or no rank table.
 
         """
+        if not parquet.ascending(path, "document"):
+            yield cls.read(path)
+            return
         kept: pa.Table | None = None
         for group in parquet.read_groups(path):
             metadata = group.schema.metadata or {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -123,3 +124,24 @@ def together(*runs: Runs) -> Runs:
         return next(r for r in runs if run_id in set(r.frame["run_id"]))
 
     return Runs(frame, histogram=lambda r: owner(r).histogram(r), ranks=lambda r: owner(r).ranks(r))
+
+
+def in_pieces(runs: Runs, *, documents: int = 15) -> Runs:
+    """The same measurements, whose rank tables are there in pieces only; two pieces at once are too many."""
+
+    def pieces(run_id: str) -> Iterator[RankTable]:
+        whole = runs.ranks(run_id)
+        numbers = whole.documents[0]
+        alive = list[weakref.ref[RankTable]]()
+        for first in range(0, len(numbers), documents):
+            assert sum(piece() is not None for piece in alive) <= 1, "pieces are kept"
+            mine = np.isin(whole.column("document"), numbers[first : first + documents])
+            piece = RankTable(whole.table.filter(mine), whole.vocab_size, whole.strict)
+            alive.append(weakref.ref(piece))
+            yield piece
+
+    def whole_table(run_id: str) -> RankTable:
+        raise AssertionError(f"the whole rank table of {run_id} was read")
+
+    texts = runs.vocabulary
+    return Runs(runs.frame, histogram=runs.histogram, ranks=whole_table, pieces=pieces, token_texts=texts)

@@ -9,7 +9,7 @@ from plugins.error_entropy import COLUMNS, ErrorEntropy
 from rbptrack.analysis import Runs
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import RankHistogram, RankTable
-from rbptrack.stats.error_entropy import decompose, decompose_table, part_covariance, shares_of_fall
+from rbptrack.stats.error_entropy import decompose, decompose_pieces, part_covariance, shares_of_fall
 from tests.synthetic import family_runs, runs_of
 
 
@@ -51,7 +51,7 @@ def test_parts_by_hand() -> None:
 
 def test_standard_errors_are_those_of_a_document_bootstrap() -> None:
     table = random_table(1)
-    parts = decompose_table(table, table.histogram())
+    parts = decompose_pieces([table], table.histogram())
     np.testing.assert_allclose(parts.influence.sum(axis=0), 0, atol=1e-12)
     rng = np.random.default_rng(0)
     document = table.column("document")
@@ -66,8 +66,8 @@ def test_standard_errors_are_those_of_a_document_bootstrap() -> None:
 
 def test_ranks_and_histogram_that_disagree_are_refused() -> None:
     table, other = random_table(1), random_table(2)
-    with pytest.raises(RbptrackError, match="more than 1e-6 apart"):
-        decompose_table(table, other.histogram())
+    with pytest.raises(RbptrackError, match="over 1e-6 apart"):
+        decompose_pieces([table], other.histogram())
 
 
 def test_a_run_whose_histogram_is_not_of_its_ranks_is_named_and_left_out() -> None:

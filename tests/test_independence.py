@@ -5,7 +5,7 @@ import pytest
 
 from rbptrack.stats.bootstrap import document_weights
 from rbptrack.stats.independence import SuccessByLength, fit_length_laws, success_by_length
-from rbptrack.stats.success_runs import PositionBins, Segments, count_windows
+from rbptrack.stats.success_runs import PositionBins, count_windows
 from tests.test_success_runs import table
 
 LENGTHS = [1, 2, 4]
@@ -14,8 +14,7 @@ LENGTHS = [1, 2, 4]
 def success(hits: np.ndarray, *, least_runs: int = 1, least_documents: int = 1) -> SuccessByLength:
     """Hits of (documents, tokens)."""
     ranks = table([list(row) for row in hits])
-    segments = Segments.of(ranks)
-    counts = count_windows(ranks, segments, PositionBins.of(ranks, segments, LENGTHS), k=1, lengths=LENGTHS)
+    (counts,) = count_windows(ranks, PositionBins.of(lambda: [ranks], LENGTHS), ks=[1], lengths=LENGTHS)
     weights = document_weights(len(hits), replicates=200)
     return success_by_length(counts, weights, least_runs=least_runs, least_documents=least_documents, level=0.95)
 

@@ -23,7 +23,7 @@ from rbptrack.corpus.documents import Document
 from rbptrack.corpus.sequences import build_corpus
 from rbptrack.errors import BadInput
 from rbptrack.ranks import SCHEMA, RankHistogram, RankTable
-from rbptrack.stats.success_runs import PositionBins, Segments, count_windows
+from rbptrack.stats.success_runs import PositionBins, count_windows
 from tests.test_sequences import byte_tokenizer
 
 V = 30
@@ -123,8 +123,8 @@ def test_windows_are_those_of_a_brute_force_count(
     documents: list[list[tuple[int, int, float, bool]]], k: int, n: int
 ) -> None:
     t = table(documents)
-    segments, lengths = Segments.of(t), [1, n] if n > 1 else [1]
-    counted = count_windows(t, segments, PositionBins.of(t, segments, lengths), k=k, lengths=lengths)
+    lengths = [1, n] if n > 1 else [1]
+    (counted,) = count_windows(t, PositionBins.of(lambda: [t], lengths), ks=[k], lengths=lengths)
     rank, number, position = t.rank, t.column("document"), t.column("position")
     windows, successes = [0] * len(documents), [0] * len(documents)
     for start in range(len(t) - n + 1):

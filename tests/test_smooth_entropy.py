@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rbptrack.ranks import RankTable
+from rbptrack.ranks import FloatArray, RankTable
 from rbptrack.stats.error_entropy import decompose
-from rbptrack.stats.smooth_entropy import rank_bins, smooth_parts
+from rbptrack.stats.smooth_entropy import BinnedRanks, rank_bins, smooth_parts
 
 V = 4096
 RANKS = np.arange(1, V + 1)
@@ -36,12 +36,16 @@ def drawn(seed: int, *, documents: int, tokens: int = 300) -> RankTable:
     )
 
 
+def smoothed(table: RankTable) -> tuple[FloatArray, FloatArray]:
+    return smooth_parts(BinnedRanks.of(table, rank_bins(table.histogram())))
+
+
 @pytest.mark.parametrize("documents", [50, 200])
 def test_the_truth_is_recovered_where_plug_in_parts_are_far_off(documents: int) -> None:
     true, plug_in, corrected, se = truth()[2], [], [], []
     for seed in range(20):
         table = drawn(seed, documents=documents)
-        parts, influence = smooth_parts(table)
+        parts, influence = smoothed(table)
         assert parts[1:].sum() == pytest.approx(parts[0], abs=1e-9)
         np.testing.assert_allclose(influence.sum(axis=0), 0, atol=1e-9)
         plug_in.append(decompose(table.histogram()))
@@ -57,12 +61,12 @@ def test_the_truth_is_recovered_where_plug_in_parts_are_far_off(documents: int) 
 def test_a_quarter_of_the_documents_gives_the_same_parts() -> None:
     whole, quarter = drawn(3, documents=400), drawn(5, documents=100)
     assert decompose(quarter.histogram())[2] > 1.2 * decompose(whole.histogram())[2]  # plug-in KL
-    assert smooth_parts(quarter)[0][2] == pytest.approx(smooth_parts(whole)[0][2], abs=0.002)
+    assert smoothed(quarter)[0][2] == pytest.approx(smoothed(whole)[0][2], abs=0.002)
 
 
 def test_bins_hold_every_rank_and_enough_tokens() -> None:
-    rank = drawn(0, documents=50).rank
-    edges = rank_bins(rank, V)
+    table = drawn(0, documents=50)
+    rank, edges = table.rank, rank_bins(table.histogram())
     assert edges[0] == 1
     assert edges[-1] == V + 1
     assert (np.diff(edges) > 0).all()
@@ -71,5 +75,5 @@ def test_bins_hold_every_rank_and_enough_tokens() -> None:
 
 
 def test_what_cannot_be_told_is_not_a_number() -> None:
-    assert np.isnan(smooth_parts(drawn(0, documents=1))[0]).all()
-    assert np.isnan(smooth_parts(drawn(0, documents=2, tokens=30))[0]).all()
+    assert np.isnan(smoothed(drawn(0, documents=1))[0]).all()
+    assert np.isnan(smoothed(drawn(0, documents=2, tokens=30))[0]).all()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rbptrack.ranks import RankTable
-from rbptrack.stats.success_runs import PositionBins, Segments, count_windows, ladder
+from rbptrack.stats.success_runs import PositionBins, count_windows, ladder
 
 
 def table(documents: list[list[bool]], *, gaps: dict[int, int] | None = None) -> RankTable:
@@ -26,8 +26,7 @@ def table(documents: list[list[bool]], *, gaps: dict[int, int] | None = None) ->
 
 
 def counted(t: RankTable, lengths: list[int]):  # type: ignore[no-untyped-def]
-    segments = Segments.of(t)
-    return count_windows(t, segments, PositionBins.of(t, segments, lengths), k=1, lengths=lengths)
+    return count_windows(t, PositionBins.of(lambda: [t], lengths), ks=[1], lengths=lengths)[0]
 
 
 def test_windows_by_hand() -> None:

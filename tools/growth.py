@@ -33,6 +33,7 @@ LIMIT = 900.0  # seconds of one figure
 MEMORY = 8 << 30  # bytes of address space beyond which a process is refused more
 SIZES, DATASETS = 10, 5  # of each family
 FAMILY = SIZES * DATASETS
+ANALYZERS = "power_law,k_law,error_entropy,lognormal,emergence,position,noise_floor,thresholds,rank_and_ce,tokens"
 
 
 class Results:
@@ -388,7 +389,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("growth"))
     parser.add_argument("--sizes", default="")
     parser.add_argument("--backends", default="sqlite,postgresql")
-    parser.add_argument("--analyzers", default="power_law,k_law,error_entropy,lognormal,emergence,position,noise_floor")
+    parser.add_argument("--analyzers", default=ANALYZERS)
     options = parser.parse_args()
     results = Results(options.results)
     sizes = [int(float(n)) for n in (options.sizes or {"store": "1e3,1e4,1e5"}.get(options.what, "1e6,1e7")).split(",")]

@@ -8,13 +8,14 @@ import numpy as np
 
 from rbptrack.ranks import DocumentCounts, RankTable, log_grid
 from rbptrack.stats import (
+    BinnedRanks,
     PositionBins,
-    Segments,
     beta_interval,
     count_windows,
     document_weights,
     fit_k_law,
     lognormal_trend,
+    rank_bins,
     smooth_parts,
     success_by_length,
 )
@@ -98,8 +99,7 @@ def verdicts(rng: np.random.Generator, design: Design) -> Outcome:
     share = 0.35 + 0.35 * np.minimum(position / 600, 1) if design["drift"] else np.full(len(position), 0.55)
     rank = np.where(rng.random(len(position)) < share, 1, 9)
     table = ranks_table(document, position, rank, np.full(len(rank), -1.0))
-    segments = Segments.of(table)
-    counts = count_windows(table, segments, PositionBins.of(table, segments, LENGTHS), k=1, lengths=LENGTHS)
+    (counts,) = count_windows(table, PositionBins.of(lambda: [table], LENGTHS), ks=[1], lengths=LENGTHS)
     weights = document_weights(len(tokens), replicates=2 * BOOTSTRAPS)
     found = success_by_length(counts, weights, least_runs=10, least_documents=5, level=0.95)
     null = "position" if design["drift"] else "independent"
@@ -156,7 +156,8 @@ def parts(rng: np.random.Generator, design: Design) -> Outcome:
     rank = np.minimum(rank, VOCABULARY)
     logprob = mean[np.repeat(level, tokens), rank - 1] + 0.5 * rng.standard_normal(len(rank))
     document = np.repeat(np.arange(len(tokens)), tokens)
-    found, influence = smooth_parts(ranks_table(document, np.arange(len(rank)), rank, logprob))
+    table = ranks_table(document, np.arange(len(rank)), rank, logprob)
+    found, influence = smooth_parts(BinnedRanks.of(table, rank_bins(table.histogram())))
     half = 1.96 * np.sqrt((influence**2).sum(axis=0) * len(tokens) / (len(tokens) - 1))
     inside = np.abs(found - true_parts(design.tails)) <= half
     return dict(zip(("2 standard errors of H(P) cover", "of KL", "of -ln Z"), map(bool, inside[1:]), strict=True))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rbptrack.stats.error_entropy import (
         Decomposition,
         decompose,
-        decompose_table,
+        decompose_pieces,
         part_covariance,
         shares_of_fall,
     )
@@ -101,7 +101,7 @@ if TYPE_CHECKING:
         log_sums,
     )
     from rbptrack.stats.size_laws import LawValues, fit_law, law_values, positive
-    from rbptrack.stats.smooth_entropy import rank_bins, smooth_parts
+    from rbptrack.stats.smooth_entropy import BinnedRanks, rank_bins, smooth_parts
     from rbptrack.stats.spread import Spread
     from rbptrack.stats.success_runs import (
         Ladder,
@@ -140,6 +140,7 @@ __all__ = [
     "SCATTERS",
     "Answers",
     "Apart",
+    "BinnedRanks",
     "Candidate",
     "ClassCounts",
     "Contrast",
@@ -191,7 +192,7 @@ __all__ = [
     "count_windows",
     "countable_ks",
     "decompose",
-    "decompose_table",
+    "decompose_pieces",
     "design_effect",
     "document_weights",
     "expected_r2",

@@ -19,6 +19,7 @@ class Answers:
         length: tokens of each answer, (answers,).
         hits: tokens of it with R <= k, for each k, (answers, len(ks)); a mean over runs where several were pooled.
         whole: whether all of them have, (answers, len(ks)); likewise.
+        field: which of the dataset's fields they come from.
         runs: how many runs were pooled.
 
     """
@@ -26,13 +27,22 @@ class Answers:
     length: IntArray
     hits: FloatArray
     whole: FloatArray
+    field: int
     runs: int = 1
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Answers]) -> Answers:
+        """Join the answers of disjoint documents, given in their order."""
+        field = max(part.field for part in parts)
+        last = [part for part in parts if part.field == field]  # the others' documents were cut before their answers
+        length, hits, whole = (np.concatenate([getattr(p, name) for p in last]) for name in ("length", "hits", "whole"))
+        return cls(length, hits, whole, field)
 
     def __add__(self, other: Answers) -> Answers:
         """The mean over the runs of both (of one size, over the same answers)."""
         runs = self.runs + other.runs
         a, b = self.runs / runs, other.runs / runs
-        return Answers(self.length, a * self.hits + b * other.hits, a * self.whole + b * other.whole, runs)
+        return Answers(self.length, a * self.hits + b * other.hits, a * self.whole + b * other.whole, self.field, runs)
 
 
 def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = None) -> Answers:
@@ -43,7 +53,7 @@ def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = No
     Source: arXiv 2510.20387, eq. 6, with a whole answer as the window.
 
     Args:
-        table: ranks, rows in text order.
+        table: a rank table or a piece of whole documents, rows in text order.
         ks: the k.
         cut_at: where sequences were cut after so many tokens, an answer that reaches the cut is left out: its rest may
             be missing.
@@ -53,7 +63,7 @@ def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = No
     last = field.max()
     if (field == last).all():
         none = np.empty((0, len(ks)))
-        return Answers(np.empty(0, dtype=np.int64), none, none)
+        return Answers(np.empty(0, dtype=np.int64), none, none, int(last))
     segments = Segments.of(table)
     mine = field == last
     document = segments.document[mine]
@@ -66,7 +76,8 @@ def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = No
         whole &= end < cut_at - 1
     ranks = table.rank[mine]
     hits = np.column_stack([np.bincount(document, weights=ranks <= k, minlength=segments.documents) for k in ks])
-    return Answers(length[whole], hits[whole], (hits[whole] == length[whole, None]).astype(np.float64))
+    succeeded = (hits[whole] == length[whole, None]).astype(np.float64)
+    return Answers(length[whole], hits[whole], succeeded, int(last))
 
 
 def independent_share(length: IntArray, neg_log_rbp: float) -> float:

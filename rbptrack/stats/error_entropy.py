@@ -6,6 +6,7 @@ Q(e) over the observed e, and Q^ = Q/Z_Q. The parts are error entropy, self-alig
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ from rbptrack.errors import RbptrackError
 from rbptrack.ranks import FloatArray, RankHistogram, RankTable
 from rbptrack.stats.intervals import Interval
 from rbptrack.stats.power_law import fit_power_law
-from rbptrack.stats.smooth_entropy import smooth_parts
+from rbptrack.stats.smooth_entropy import BinnedRanks, rank_bins, smooth_parts
 
 
 @dataclass(frozen=True)
@@ -63,34 +64,39 @@ def decompose(histogram: RankHistogram) -> FloatArray:
     return np.array([histogram.ce, entropy, alignment, -log_z])
 
 
-def decompose_table(table: RankTable, histogram: RankHistogram) -> Decomposition:
+def decompose_pieces(pieces: Iterable[RankTable], histogram: RankHistogram) -> Decomposition:
     """The parts, and each document's influence on them (the infinitesimal jackknife, Efron 1982, chapter 6).
 
     Args:
-        table: ranks and log-probabilities by token.
+        pieces: a rank table in pieces of whole documents, in order.
         histogram: of the same ranks.
 
     Raises:
-        RbptrackError: the parts do not add up to the cross-entropy of the ranks within 1e-6 nats.
+        RbptrackError: the cross-entropy of the ranks is not the histogram's within 1e-6 nats.
 
     """
     parts = decompose(histogram)
-    if not abs(parts[1:].sum() - table.ce) < 1e-6:
-        raise RbptrackError(f"CE is {table.ce:.9f}, the sum of its parts {parts[1:].sum():.9f}: more than 1e-6 apart")
     n = histogram.num_tokens
     log_q = histogram.logprob / histogram.count
     by_rank = np.zeros((histogram.vocab_size + 1, 3))
     by_rank[histogram.rank, 0] = -np.log(histogram.count / n)
     by_rank[histogram.rank, 1] = log_q
     by_rank[histogram.rank, 2] = np.exp(log_q + parts[3]) / histogram.count  # Q^(e) / count
-    rank, logprob = table.rank, table.column("logprob").astype(np.float64)
-    _, document = np.unique(table.column("document"), return_inverse=True)
-    tokens = np.bincount(document)
-    ce = (np.bincount(document, weights=-logprob) - tokens * parts[0]) / n
-    entropy = (np.bincount(document, weights=by_rank[rank, 0]) - tokens * parts[1]) / n
-    confidence = -np.bincount(document, weights=by_rank[rank, 2] * (logprob - by_rank[rank, 1]))
-    influence = np.column_stack([ce, entropy, ce - entropy - confidence, confidence])
-    return Decomposition(parts, influence, *smooth_parts(table))
+    influence, edges, binned = [], rank_bins(histogram), list[BinnedRanks]()
+    nats = 0.0
+    for piece in pieces:
+        rank, logprob = piece.rank, piece.column("logprob").astype(np.float64)
+        present, document = piece.documents
+        tokens = np.bincount(document, minlength=len(present))
+        nats -= float(logprob.sum())
+        ce = (np.bincount(document, weights=-logprob) - tokens * parts[0]) / n
+        entropy = (np.bincount(document, weights=by_rank[rank, 0]) - tokens * parts[1]) / n
+        confidence = -np.bincount(document, weights=by_rank[rank, 2] * (logprob - by_rank[rank, 1]))
+        influence.append(np.column_stack([ce, entropy, ce - entropy - confidence, confidence]))
+        binned.append(BinnedRanks.of(piece, edges))
+    if not abs(parts[1:].sum() - nats / n) < 1e-6:
+        raise RbptrackError(f"CE is {nats / n:.9f} by its ranks, {parts[0]:.9f} by its histogram: over 1e-6 apart")
+    return Decomposition(parts, np.concatenate(influence), *smooth_parts(BinnedRanks.concatenate(binned)))
 
 
 def part_covariance(influence: FloatArray) -> FloatArray:

@@ -8,10 +8,13 @@ tokens fall. Within a bin P and Q follow a parabola in ln e, and what bias is le
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from scipy import special
 
-from rbptrack.ranks import FloatArray, IntArray, RankTable
+from rbptrack.ranks import FloatArray, IntArray, RankHistogram, RankTable
 
 _EVERY_RANK = 64
 _PER_DOUBLING = 8
@@ -19,11 +22,42 @@ _LEAST_TOKENS = 50
 _LEAST_BINS = 8
 
 
-def smooth_parts(table: RankTable) -> tuple[FloatArray, FloatArray]:
+@dataclass(frozen=True)
+class BinnedRanks:
+    """Tokens and their nats by document and bin of ranks.
+
+    Attributes:
+        edges: of the bins, the last one |V| + 1, (bins + 1,).
+        count: tokens, (documents, bins).
+        cost: sum of -ln p(target), nats, (documents, bins).
+
+    """
+
+    edges: IntArray
+    count: IntArray
+    cost: FloatArray
+
+    @classmethod
+    def of(cls, table: RankTable, edges: IntArray) -> BinnedRanks:
+        """Count a rank table, or a piece of whole documents. Source: the bins of `rank_bins`."""
+        present, document = table.documents
+        shape = (len(present), len(edges) - 1)
+        cell = document * shape[1] + np.searchsorted(edges, table.rank, side="right") - 1
+        nats = -table.column("logprob").astype(np.float64)
+        count, cost = (np.bincount(cell, weights=w, minlength=shape[0] * shape[1]).reshape(shape) for w in (None, nats))
+        return cls(edges, count, cost)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[BinnedRanks]) -> BinnedRanks:
+        """Join the counts of disjoint documents, given in their order."""
+        return cls(parts[0].edges, *(np.concatenate([getattr(p, name) for p in parts]) for name in ("count", "cost")))
+
+
+def smooth_parts(ranks: BinnedRanks) -> tuple[FloatArray, FloatArray]:
     """CE, H(P), KL(P || Q^) and -ln Z_Q of a model on unlimited text like this, nats, and documents' influences.
 
     Args:
-        table: ranks and log-probabilities by token.
+        ranks: tokens and nats, in the bins of `rank_bins`.
 
     Returns:
         The parts, (4,), with the jackknife's correction of bias (Quenouille 1956), the first the sum of the others;
@@ -31,34 +65,29 @@ def smooth_parts(table: RankTable) -> tuple[FloatArray, FloatArray]:
         bins, too few to take them for smooth, or where there is one document.
 
     """
-    present, document = table.documents
-    edges = rank_bins(table.rank, table.vocab_size)
-    documents, bins = len(present), len(edges) - 1
+    count, cost = ranks.count, ranks.cost
+    documents, bins = count.shape
     if bins < _LEAST_BINS or documents < 2:
         return np.full(4, np.nan), np.full((documents, 4), np.nan)
-    cell = document * bins + np.searchsorted(edges, table.rank, side="right") - 1
-    nats = -table.column("logprob").astype(np.float64)
-    count, cost = (
-        np.bincount(cell, weights=w, minlength=documents * bins).reshape(documents, bins) for w in (None, nats)
-    )
     total, total_cost = count.sum(axis=0).astype(np.float64), cost.sum(axis=0)
-    within = _within(edges, total, -total_cost / total)
+    within = _within(ranks.edges, total, -total_cost / total)
     whole = _parts(total, total_cost, -total_cost / total, *within)
     without = _parts(total - count, total_cost - cost, -total_cost / total, *within)  # (documents, 4)
     mean = without.mean(axis=0)
     return whole - (documents - 1) * (mean - whole), (documents - 1) / documents * (mean - without)
 
 
-def rank_bins(rank: IntArray, vocab_size: int) -> IntArray:
+def rank_bins(histogram: RankHistogram) -> IntArray:
     """Edges of bins of ranks, the last one |V| + 1: each rank up to 64, then even in ln e, with 50 tokens or more.
 
     Source: this module's smoothing of the parts of arXiv 2510.04067.
     """
+    vocab_size = histogram.vocab_size
     steps = max(1, int(_PER_DOUBLING * np.log2(max((vocab_size + 1) / _EVERY_RANK, 1))))
     near = np.arange(1.0, min(_EVERY_RANK, vocab_size) + 1)
     far = np.rint(np.geomspace(near[-1], vocab_size + 1, steps + 1))
     edges = np.unique(np.concatenate([near, far]))
-    count = np.histogram(rank, bins=edges)[0]
+    count = np.histogram(histogram.rank, bins=edges, weights=histogram.count)[0]
     kept, inside = [1], 0
     for edge, tokens in zip(edges[1:], count, strict=True):
         inside += int(tokens)

@@ -6,7 +6,7 @@ positions tell. Everything is counted per document, the unit that bootstraps res
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -38,8 +38,14 @@ class Segments:
         change = np.diff(document) != 0
         begins = np.ones(len(table), dtype=bool)
         begins[1:] = change | (np.diff(position) != 1)
-        _, index = np.unique(document, return_inverse=True)
-        return cls(begins, index, int(index.max()) + 1)
+        present, index = table.documents
+        return cls(begins, index, len(present))
+
+    @property
+    def left(self) -> IntArray:
+        """How many tokens there are from each to its segment's end, itself included, (tokens,)."""
+        first = np.append(np.flatnonzero(self.begins), len(self.begins))
+        return np.repeat(first[1:], np.diff(first)) - np.arange(len(self.begins))
 
 
 @dataclass(frozen=True)
@@ -49,41 +55,42 @@ class PositionBins:
     Source: the null beside arXiv 2510.20387, eqs. 6 to 8.
 
     Attributes:
-        bin: of each token, (tokens,).
+        edges: the first position of each bin, (bins,).
         tokens: scored tokens by document and bin, (documents, bins).
         starts: windows of each N by the bin that they start in, (documents, lengths, bins).
         inside: tokens in each bin of a window of N that starts in a bin, the mean over windows, (lengths, bins, bins).
 
     """
 
-    bin: IntArray
+    edges: IntArray
     tokens: IntArray
     starts: IntArray
     inside: FloatArray
 
     @classmethod
-    def of(cls, table: RankTable, segments: Segments, lengths: Sequence[int]) -> PositionBins:
-        """Bins that begin at 0, 1, 2, 4, 8 and 16 tokens, and where every sixteenth of the tokens is passed."""
-        position, document = table.column("position"), segments.document
-        passed = np.quantile(position, np.arange(1, 16) / 16).astype(np.int64) + 1
+    def of(cls, pieces: Callable[[], Iterable[RankTable]], lengths: Sequence[int]) -> PositionBins:
+        """Bins that begin at 0, 1, 2, 4, 8 and 16 tokens, and where every sixteenth of the tokens is passed.
+
+        Args:
+            pieces: begins to read a rank table anew, in pieces of whole documents; it is read twice.
+            lengths: the N of windows.
+
+        """
+        at_position = _sum_of_counts([np.bincount(piece.column("position"))] for piece in pieces())[0]
+        passed = _quantiles(at_position, np.arange(1, 16) / 16).astype(np.int64) + 1
         edges = np.unique(np.concatenate([[0, 1, 2, 4, 8, 16], passed]))
-        place = np.searchsorted(edges, position, side="right") - 1
-        bins, cell = len(edges), document * len(edges) + place
-        ends = np.append(np.flatnonzero(segments.begins)[1:], len(position))
-        lengths_of = np.diff(np.append(np.flatnonzero(segments.begins), len(position)))
-        left = np.repeat(ends, lengths_of) - np.arange(len(place))  # tokens from each to its segment's end
-        at = np.arange(int(position.max()) + 1)
-        last = np.append(edges[1:], np.iinfo(np.int64).max)
-        starts, inside = [], []
-        for n in lengths:
-            begin = left >= n
-            starts.append(np.bincount(cell[begin], minlength=segments.documents * bins).reshape(-1, bins))
-            windows = np.bincount(position[begin], minlength=len(at))
-            overlap = np.minimum(at[:, None] + n, last) - np.maximum(at[:, None], edges)
-            total = np.add.reduceat(windows[:, None] * np.clip(overlap, 0, None), np.minimum(edges, len(at) - 1))
-            inside.append(total / np.maximum(np.add.reduceat(windows, np.minimum(edges, len(at) - 1)), 1)[:, None])
-        tokens = np.bincount(cell, minlength=segments.documents * bins).reshape(-1, bins)
-        return cls(place, tokens, np.stack(starts, axis=1), np.stack(inside))
+        tokens, starts, windows = [], [], []
+        for piece in pieces():
+            segments = Segments.of(piece)
+            position, left, shape = piece.column("position"), segments.left, (segments.documents, len(edges))
+            cell = segments.document * shape[1] + _bin_of(position, edges)
+            begins = [left >= n for n in lengths]
+            tokens.append(np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape))
+            each = [np.bincount(cell[begin], minlength=shape[0] * shape[1]).reshape(shape) for begin in begins]
+            starts.append(np.stack(each, axis=1))
+            windows.append([np.bincount(position[begin], minlength=int(position.max()) + 1) for begin in begins])
+        inside = [_tokens_inside(begun, n, edges) for n, begun in zip(lengths, _sum_of_counts(windows), strict=True)]
+        return cls(edges, np.concatenate(tokens), np.concatenate(starts), np.stack(inside))
 
     def log_shares(self, weights: FloatArray, hits: FloatArray, tokens: FloatArray) -> FloatArray:
         """Ln p_N if tokens hit independently, as often as tokens of their bin do, (replicates, lengths).
@@ -140,6 +147,13 @@ class WindowCounts:
         sums = {n: getattr(self, n) + getattr(other, n) for n in names}
         return WindowCounts(self.lengths, positions=self.positions, **sums)
 
+    @classmethod
+    def concatenate(cls, parts: Sequence[WindowCounts]) -> WindowCounts:
+        """Join the counts of disjoint documents, given in their order."""
+        names = [f.name for f in fields(cls) if f.name not in ("lengths", "positions")]
+        joined = {n: np.concatenate([getattr(part, n) for part in parts]) for n in names}
+        return cls(parts[0].lengths, positions=parts[0].positions, **joined)
+
     @property
     def shuffled(self) -> FloatArray:
         """Successes if each document's hits fell anywhere in it, C(h_d, N)/C(n_d, N) a window: (documents, lengths)."""
@@ -190,30 +204,45 @@ def count_runs(table: RankTable, segments: Segments, *, k: int, lengths: Sequenc
 
 
 def count_windows(
-    table: RankTable, segments: Segments, positions: PositionBins, *, k: int, lengths: Sequence[int]
-) -> WindowCounts:
-    """`count_runs`, and what the nulls of `ladder` need.
+    table: RankTable, positions: PositionBins, *, ks: Sequence[int], lengths: Sequence[int]
+) -> list[WindowCounts]:
+    """`count_runs` for each k, and what the nulls of `ladder` need.
 
     Source: arXiv 2510.20387, eqs. 6 to 8.
+
+    Args:
+        table: a rank table or a piece of whole documents, rows in text order.
+        positions: of the whole text.
+        ks: the k.
+        lengths: the N of windows.
+
     """
-    hit, document, size = table.rank <= k, segments.document, segments.documents
-    ends = np.append(segments.begins[1:], True)
-    counted = count_runs(table, segments, k=k, lengths=lengths)
-    hits = np.bincount(document, weights=hit, minlength=size)
-    cell = document * positions.tokens.shape[1] + positions.bin
-    return WindowCounts(
-        lengths=tuple(lengths),
-        windows=counted.windows,
-        successes=counted.successes,
-        tokens=np.bincount(document, minlength=size),
-        hits=hits,
-        followed=hits - np.bincount(document[hit & ends], minlength=size),
-        both=counted.both,
-        runs=counted.runs,
-        position_hits=np.bincount(cell, weights=hit, minlength=positions.tokens.size).reshape(positions.tokens.shape),
-        position_tokens=positions.tokens,
-        positions=positions,
-    )
+    segments = Segments.of(table)
+    document, size = segments.document, segments.documents
+    ends, tokens = np.append(segments.begins[1:], True), np.bincount(document, minlength=size)
+    shape = (size, len(positions.edges))
+    cell = document * shape[1] + _bin_of(table.column("position"), positions.edges)
+    position_tokens = np.bincount(cell, minlength=size * shape[1]).reshape(shape)
+    found = []
+    for k in ks:
+        hit, counted = table.rank <= k, count_runs(table, segments, k=k, lengths=lengths)
+        hits = np.bincount(document, weights=hit, minlength=size)
+        found.append(
+            WindowCounts(
+                lengths=tuple(lengths),
+                windows=counted.windows,
+                successes=counted.successes,
+                tokens=tokens,
+                hits=hits,
+                followed=hits - np.bincount(document[hit & ends], minlength=size),
+                both=counted.both,
+                runs=counted.runs,
+                position_hits=np.bincount(cell, weights=hit, minlength=size * shape[1]).reshape(shape),
+                position_tokens=position_tokens,
+                positions=positions,
+            )
+        )
+    return found
 
 
 @dataclass(frozen=True)
@@ -260,6 +289,50 @@ def ladder(counts: WindowCounts, weights: FloatArray) -> Ladder:
             documents=np.log(shuffled / windows),
             markov=log_p + np.where(n > 1, (n - 1) * log_q, 0.0),
         )
+
+
+def _sum_of_counts(parts: Iterable[Sequence[IntArray]]) -> list[IntArray]:
+    """Counts by value of several quantities, each array as long as its part needs, added up over the parts."""
+    total: list[IntArray] = []
+    for part in parts:
+        if not total:
+            total = list(part)
+            continue
+        for i, counts in enumerate(part):
+            longer, shorter = sorted((total[i], counts), key=len, reverse=True)
+            longer[: len(shorter)] += shorter
+            total[i] = longer
+    return total
+
+
+def _quantiles(counts: IntArray, levels: FloatArray) -> FloatArray:
+    """What `np.quantile` gives of whole numbers, from how often 0, 1, ... occur."""
+    passed, place = np.cumsum(counts), levels * (counts.sum() - 1)
+    share = place - np.floor(place)
+    low, high = (np.searchsorted(passed, np.floor(place) + i, side="right") for i in (0, 1))
+    return np.asarray(np.where(share < 0.5, low + (high - low) * share, high - (high - low) * (1 - share)))
+
+
+def _bin_of(position: IntArray, edges: IntArray) -> IntArray:
+    """The bin of each position, (tokens,): looked up, which is faster than searching."""
+    every = np.arange(int(position.max(initial=0)) + 1)
+    return np.asarray((np.searchsorted(edges, every, side="right") - 1)[position])
+
+
+def _tokens_inside(windows: IntArray, n: int, edges: IntArray) -> FloatArray:
+    """Tokens in each bin of a window of N that starts in a bin, the mean over windows, (bins, bins).
+
+    Args:
+        windows: how many start at each position, (positions,).
+        n: tokens of a window.
+        edges: the first position of each bin, (bins,).
+
+    """
+    start = np.arange(len(windows))
+    last, begin = np.append(edges[1:], np.iinfo(np.int64).max), np.minimum(edges, len(start) - 1)
+    overlap = np.minimum(start[:, None] + n, last) - np.maximum(start[:, None], edges)
+    total = np.add.reduceat(windows[:, None] * np.clip(overlap, 0, None), begin)
+    return np.asarray(total / np.maximum(np.add.reduceat(windows, begin), 1)[:, None])
 
 
 def _per_document(document: IntArray, length: IntArray, lengths: Sequence[int], size: int) -> IntArray:

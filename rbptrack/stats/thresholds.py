@@ -50,7 +50,7 @@ class RunSuccess:
     def of(
         cls, table: RankTable, *, ks: Sequence[int], lengths: Sequence[int], cut_at: int | None = None
     ) -> RunSuccess:
-        """Count a rank table, rows in text order.
+        """Count a rank table or a piece of whole documents, rows in text order.
 
         Source: arXiv 2510.20387, eqs. 6 to 8.
         """
@@ -63,6 +63,17 @@ class RunSuccess:
             successes=np.stack([one.successes for one in counts], axis=2),
             runs=np.stack([one.runs.sum(axis=0) for one in counts], axis=1),
             answers=read_answers(table, ks, cut_at=cut_at),
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[RunSuccess]) -> RunSuccess:
+        """Join the counts of disjoint documents, given in their order."""
+        return replace(
+            parts[0],
+            windows=np.concatenate([part.windows for part in parts]),
+            successes=np.concatenate([part.successes for part in parts]),
+            runs=np.sum([part.runs for part in parts], axis=0),
+            answers=Answers.concatenate([part.answers for part in parts]),
         )
 
     def __add__(self, other: RunSuccess) -> RunSuccess:

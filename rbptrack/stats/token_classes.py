@@ -52,16 +52,16 @@ def starts_word(text: str) -> bool:
     return bool(text) and text[0].isspace()
 
 
-def frequency_bins(tokens: IntArray) -> tuple[IntArray, list[str]]:
+def frequency_bins(occurrences: IntArray) -> tuple[IntArray, list[str]]:
     """The class of every id 0..max by its share of the corpus: per decade, the most frequent first; and their names.
 
     Source: Zipf's ordering of types by frequency.
 
     Args:
-        tokens: ids of the corpus's scored tokens, (tokens,).
+        occurrences: how many scored tokens of the corpus have each id, (ids,).
 
     """
-    share = np.bincount(tokens) / len(tokens)
+    share = occurrences / occurrences.sum()
     place = np.digitize(-np.log10(np.maximum(share, 1e-12)), [-np.log10(f) for f in _FREQUENCIES])
     names = ["1e-2 and more", "1e-3 to 1e-2", "1e-4 to 1e-3", "1e-5 to 1e-4", "below 1e-5"]
     return place, names
@@ -88,7 +88,7 @@ class ClassCounts:
 
     @classmethod
     def of(cls, table: RankTable, member: IntArray, names: Sequence[str], ks: Sequence[int]) -> ClassCounts:
-        """Count a rank table whose tokens belong to classes `member`, (tokens,), places in names."""
+        """Count a rank table or a piece of whole documents; its tokens are of classes `member`, (tokens,)."""
         documents, document = table.documents
         shape = (len(documents), len(names))
         cell, size = document * shape[1] + member, shape[0] * shape[1]
@@ -96,6 +96,12 @@ class ClassCounts:
         nats = np.bincount(cell, weights=-table.column("logprob").astype(np.float64), minlength=size)
         tokens = np.bincount(cell, minlength=size).reshape(shape)
         return cls(tuple(names), tuple(ks), tokens, nats.reshape(shape), np.stack(hits, axis=2))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[ClassCounts]) -> ClassCounts:
+        """Join the counts of disjoint documents, given in their order."""
+        tokens, nats, hits = (np.concatenate([getattr(p, name) for p in parts]) for name in ("tokens", "nats", "hits"))
+        return replace(parts[0], tokens=tokens, nats=nats, hits=hits)
 
     def __add__(self, other: ClassCounts) -> ClassCounts:
         """Two runs over the same documents, pooled."""

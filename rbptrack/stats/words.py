@@ -71,7 +71,9 @@ class WordCounts:
 
     @classmethod
     def of(cls, table: RankTable, shapes: TokenShapes, ks: Sequence[int]) -> WordCounts:
-        """Count a rank table, rows in text order. Words at the edge of a stretch of scored tokens are left out.
+        """Count a rank table or a piece of whole documents, rows in text order.
+
+        Words at the edge of a stretch of scored tokens are left out.
 
         Source: arXiv 2510.20387, eq. 6, with a whole word as the window.
         """
@@ -106,6 +108,12 @@ class WordCounts:
             nats=np.bincount(document, weights=-table.column("logprob").astype(np.float64), minlength=size),
             num_bytes=np.bincount(document, weights=shapes.num_bytes[token], minlength=size).astype(np.int64),
         )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[WordCounts]) -> WordCounts:
+        """Join the counts of disjoint documents, given in their order."""
+        names = ("document", "words", "whole", "tokens", "nats", "num_bytes")
+        return cls(parts[0].ks, *(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def __add__(self, other: WordCounts) -> WordCounts:
         """Two runs over the same documents, pooled."""
