@@ -25,6 +25,7 @@ from rbptrack.analysis import (
     colour_and_marker,
     counted,
     legend_of_all,
+    listed,
     metric_label,
     metric_part,
     panel_per,
@@ -208,10 +209,13 @@ def _counts(rows: list[dict[str, Any]], margin: str) -> str:
         return sum(r["verdict"] in verdicts for r in rows)
 
     same, different = of("equivalent", "different, but within the margin"), of("different")
+    said = [
+        f"{same} {'is' if same == 1 else 'are'} equivalent (within {margin})" if same else "",
+        f"{different} {'differs' if different == 1 else 'differ'}" if different else "",
+        f"{of('undecided')} {'is' if of('undecided') == 1 else 'are'} undecided" if of("undecided") else "",
+    ]
     return (
-        f"of {counted(len(rows), 'pair')} of exponents, {same} {'is' if same == 1 else 'are'} equivalent (within "
-        f"{margin}), {different} {'differs' if different == 1 else 'differ'} and {of('undecided')} "
-        f"{'is' if of('undecided') == 1 else 'are'} undecided; the difference is "
+        f"of {counted(len(rows), 'pair')} of exponents, {listed([text for text in said if text])}; the difference is "
         f"{spread([r['difference'] for r in rows], '+.3f', [r['on'] for r in rows])}."
     )
 

@@ -34,6 +34,7 @@ from rbptrack.analysis import (
     panel_per,
     read_families,
     size_axis,
+    some_of,
     style,
 )
 from rbptrack.stats import (
@@ -188,8 +189,9 @@ class Emergence(Analyzer):
         if tested:
             failing, more = sum(v != "independent" for v in tested), tested.count("more than any one")
             report.headline = (
-                f"successes in a row are not independent in {failing} of {len(tested)} cases (each a model, dataset, k "
-                f"and N > 2); in {more} of them neither position, document nor the token before is enough to explain it"
+                f"successes in a row are not independent in {some_of(failing, len(tested), 'case')} (each a model, "
+                f"dataset, k and N > 2); in {more:,} of them neither position, document nor the token before is enough "
+                "to explain it"
             )
         report.add_metrics("alpha_n{N}/{family}/{dataset}/rbp_{k}", laws, "alpha")
         largest = {(r["family"], r["dataset"]): r["size"] for r in rows}  # rows ascend in S

@@ -330,7 +330,7 @@ def _headline(found: list[Parts]) -> str:
         return "which part of CE scales is undecided: that takes 3 sizes and enough ranks to correct the parts for bias"
     shares = [parts.shares["error_entropy_corrected"].value for parts in of]
     said = spread(shares, ".0%", [str(parts.family) for parts in of])
-    return f"of the fall of CE over all sizes, error entropy makes up {said}, corrected for bias"
+    return f"of the fall of CE from the smallest size to the largest, error entropy makes up {said}, corrected for bias"
 
 
 def _draw_parts(found: list[Parts]) -> Figure:

@@ -30,6 +30,7 @@ from rbptrack.analysis import (
     log_axis,
     log_grid,
     panel_per,
+    published_beta,
     read_families,
     short_number,
     size_axis,
@@ -38,6 +39,7 @@ from rbptrack.analysis import (
 )
 from rbptrack.stats import KCurves, KLawFit, k_curves, worth_of_doubling
 
+_DOTTED = (0, (1, 1.5))
 _LARGEST_FACTOR = 1e6  # a factor in S that may be larger is not known, and not shown
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     "summary": {
@@ -162,11 +164,13 @@ class KLaw(Analyzer):
         for name in sorted({family.name for family, _ in found}):
             report.drawings[f"against_k_{name}"] = Drawing(
                 _draw_against_k([one for one in found if one[0].name == name]),
-                "Points: measured -ln RBP_k at the k of the fit. Lines: B k^-beta, fitted to each size.",
+                "Points: measured -ln RBP_k at the k of the fit. Lines: B k^-beta, fitted to each size. Dotted, where "
+                "there is one: the authors' published exponent, through the middle of the points.",
             )
         report.drawings["beta_against_size"] = Drawing(
             self._draw_beta(table),
-            f"Exponent of the law in k of each model, with its {self.level:.0%} interval (documents resampled).",
+            f"Exponent of the law in k of each model, with its {self.level:.0%} interval (documents resampled). "
+            "Hollow, where there is one: the authors' published exponent.",
         )
         if worth:
             report.drawings["worth_of_k"] = Drawing(_draw_worth(pd.DataFrame(worth)), worth_caption)
@@ -235,6 +239,8 @@ class KLaw(Analyzer):
                     colour, marker = colour_and_marker(names.index(name))
                     drawn = {"fmt": f"{marker}-", "lw": 1.0, "ms": 4.5, "color": colour, "label": name}
                     error_bars(ax, rows["S"], rows["beta"], rows["beta_low"], rows["beta_high"], **drawn)
+                    theirs = [published_beta(str(name), dataset, size) for size in rows["size"]]
+                    ax.plot(rows["S"], theirs, marker, ms=8, mfc="none", mec="black", mew=0.8)
                 size_axis(ax, here["S"])
                 ax.set(ylabel=f"β over k = 1 to {self.largest}")
                 ax.legend()
@@ -276,6 +282,10 @@ def _draw_against_k(found: list[Curves]) -> Figure:
                 label = f"{family.labels[i]}: β = {fit.beta[i]:.3f}"
                 ax.plot(ks, y[i], MARKERS[i % len(MARKERS)], ms=3.5, color=colour, label=label)
                 ax.plot(ks, fit.fitted[i], "-", lw=1.1, color=colour)
+                beta = published_beta(family.name, family.dataset, family.labels[i])
+                if np.isfinite(beta):  # through the middle of the points: they print no B
+                    middle, level = np.exp(np.log(ks).mean()), np.exp(np.log(y[i]).mean())
+                    ax.plot(ks, level * (ks / middle) ** -beta, ls=_DOTTED, lw=1.3, color=colour)
             low, high = y.min() / 1.3, y.max() * 1.3
             ax.set(xlabel="k", ylabel="−ln RBP$_k$")
             log_axis(ax.xaxis, low=ks[0] / 1.15, high=ks[-1] * 1.15)

@@ -35,6 +35,7 @@ from rbptrack.analysis import (
     log_axis,
     read_families,
     shared_columns,
+    some_of,
     spread,
     style,
 )
@@ -229,10 +230,10 @@ class Lognormal(Analyzer):
         names = [size.best.candidate.label for size in every]
         nearest = max(dict.fromkeys(names), key=names.count)
         report.headline = (
-            f"of {len(CANDIDATES)} candidate distributions of the rank, {nearest} describes {names.count(nearest)} of "
-            f"{counted(len(every), 'measurement')} best (AIC); the lognormal misses RBP_k by up to "
-            f"{max(size.fits['lognormal'].ks for size in every):.3f}, and in {sum(size.limit for size in every)} of "
-            "them its gamma may be 0, so that it is Zipf's law"
+            f"of {len(CANDIDATES)} candidate distributions of the rank, the best (by AIC) is the {nearest} in "
+            f"{some_of(names.count(nearest), len(every), 'measurement')}; the lognormal misses RBP_k by up to "
+            f"{max(size.fits['lognormal'].ks for size in every):.3f}, and may be Zipf's law (gamma = 0) in "
+            f"{some_of(sum(size.limit for size in every), len(every), 'measurement')}"
         )
         for quantity in ("beta", "gamma", "mu_over_sigma"):
             report.add_metrics(f"lognormal_{quantity}/{{family}}/{{dataset}}/{{size}}", rows, quantity)
@@ -364,7 +365,7 @@ class Lognormal(Analyzer):
 
         ks = max((s.fits["lognormal"].ks, s.fits["lognormal"].ks_at) for s in sizes)
         text = (
-            f"of {len(CANDIDATES)} candidates, {label} describes the ranks best (AIC) at {names.count(best)} of "
+            f"of {len(CANDIDATES)} candidates, the {label} describes the ranks best (by AIC) at {names.count(best)} of "
             f"{counted(m, 'size')}. Its KL divergence from the ranks beyond sampling noise is {beyond(best)} (in "
             f"10^-3 nats per token), the lognormal's {beyond('lognormal')} and Zipf's {beyond('zipf')}. The lognormal "
             f"misses RBP_k by up to {ks[0]:.3f} (at k = {ks[1]})"
@@ -373,7 +374,9 @@ class Lognormal(Analyzer):
         if best == "lognormal":
             text += "."
         elif scores and min(scores) > 2:
-            text += f"; {label} fits better at every size also when documents are compared one by one (Vuong's z is at "
+            text += (
+                f"; the {label} fits better at every size also when documents are compared one by one (Vuong's z is at "
+            )
             text += f"least {min(scores):.1f})."
         else:
             text += "; compared document by document (Vuong's test), not every size prefers one of the two."

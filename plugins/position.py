@@ -31,7 +31,9 @@ from rbptrack.analysis import (
     read_families,
     shared_columns,
     short_number,
+    some_of,
     style,
+    tallied,
 )
 from rbptrack.stats import FloatArray, PositionCurves, position_curves, position_sums, ratio_law
 
@@ -166,12 +168,17 @@ class Position(Analyzer):
             return ""
         clear = [row for row in rows if row["low"] > 0 or row["high"] < 0]
         steeper = sum(row["difference"] > 0 for row in clear)
-        of = f"{counted(len(rows), 'comparison')} (each a family on a dataset)"
         if not clear:
-            return f"whether the exponent of {label} differs between early and late positions is undecided in {of}"
+            of = some_of(len(rows), len(rows), "comparison")
+            return (
+                f"whether the exponent of {label} differs between early and late positions is undecided in {of} (each "
+                "a family on a dataset)"
+            )
         counts = {"larger": steeper, "smaller": len(clear) - steeper, "undecided": len(rows) - len(clear)}
-        found = ", ".join(f"{word} in {number}" for word, number in counts.items() if number)
-        return f"the exponent of {label} at late positions against early ones is {found} of {of}"
+        return (
+            f"late in the sequence, the exponent of {label} is compared with the one early in it: of "
+            f"{counted(len(rows), 'comparison')} (each a family on a dataset) it is {tallied(counts)}"
+        )
 
     def _draw(self, report: Report, found: list[tuple[Family, PositionCurves]], laws: list[dict[str, Any]]) -> None:
         caption = (

@@ -35,6 +35,7 @@ from rbptrack.analysis import (
     rbp_name,
     shared_columns,
     short_number,
+    tallied,
 )
 from rbptrack.stats import (
     NestedFit,
@@ -134,12 +135,16 @@ COLUMNS = {
 LAWS = (
     "The law in size: a row per dataset, a column per metric. Points: models, with 95% sampling intervals (documents "
     "resampled), often smaller than the marker. Lines: least squares on both logarithms. Every panel spans the same "
-    "factor, so that equal exponents have equal slopes."
+    "factor, so that equal exponents have equal slopes. Dotted, where there is one: the authors' published exponent, "
+    "through the middle of the points."
 )
-EXPONENTS = "Exponent of every family, with its {level:.0%} interval. Hollow: published by the authors."
+EXPONENTS = (
+    "Exponent of every family on every dataset, with its {level:.0%} interval. Hollow, where there is one: the "
+    "authors' published exponent."
+)
 ALPHA_AGAINST_K = (
-    "Exponent of the law in size against k, with its interval. Thin lines: the exponent of CE. Hollow: published by "
-    "the authors."
+    "Exponent of the law in size against k, with its interval. Thin lines: the exponent of CE. Hollow, where there "
+    "is one: the authors' published exponent."
 )
 CE_AGAINST_RBP = "A point per model and a straight line per family, as in figure 8a of the paper."
 _NOTABLE = 0.02  # relative change of alpha by one size that is worth a sentence
@@ -259,7 +264,8 @@ class PowerLaw(Analyzer):
         metrics = self._overview_metrics(laws)
         report.drawings["law_in_size"] = Drawing(draw_laws(laws, metrics, xlabel=self._unit.label), LAWS)
         report.drawings["exponents"] = Drawing(draw_exponents(laws, metrics), EXPONENTS.format(level=self.level))
-        report.overview = ["by_family", "law_in_size"]
+        several = len({one.family.name for one in laws}) > 1  # they are compared before each law is shown
+        report.overview = ["by_family", *(["exponents"] if several else []), "law_in_size"]
         if all(one.metric == CE for one in laws):
             return  # imports of CE alone have no k
         alphas, r2s = [one.law.alpha for one in laws], [one.law.r2 for one in laws]
@@ -289,7 +295,7 @@ class PowerLaw(Analyzer):
             columns |= {f"alpha_{metric}": f"exponent of {label}", f"alpha_{metric}_low": "lower end of its interval"}
             columns |= {f"alpha_{metric}_high": "upper end"}
         rows = []
-        for path in dict.fromkeys(one.family.path for one in laws):
+        for path in dict.fromkeys(one.family.path for one in sorted(laws, key=lambda one: one.family.dataset)):
             mine = {one.metric: one for one in laws if one.family.path == path and one.metric in metrics}
             row = next(iter(mine.values())).family.keys | {"sizes": max(one.law.points for one in mine.values())}
             for metric, one in mine.items():
@@ -365,9 +371,9 @@ def _headline(shown: list[FamilyLaw], forms: Mapping[str, Verdict]) -> str:
         text += f"; fitted without the largest model, the law misses it by {np.nanmax(missed):.1%} at most"
     known = [forms[one.path].known for one in shown]
     words = {"supported": "E > 0", "excluded": "plain", "undecided": "undecided"}
-    parts = [f"{word} in {known.count(form)}" for word, form in words.items() if form in known]
-    if parts:
-        text += f". Tested one by one, an irreducible term is {listed(parts)}"
+    counts = {word: known.count(form) for word, form in words.items()}
+    if tested := sum(counts.values()):
+        text += f". Of {counted(tested, 'fit')} to 6 sizes or more, an irreducible term is {tallied(counts)}"
     return text
 
 

@@ -51,6 +51,7 @@ from rbptrack.stats import (
 )
 
 TAILS = (0.05, 0.5, 0.95)
+_NOTHING = 0.005  # a share of a gain that is printed as 0%
 DOCUMENTS = "documents resampled"
 COLUMNS = {
     "summary": {
@@ -319,8 +320,8 @@ class RankAndCe(Analyzer):
                 else "whether larger models rank better at equal p cannot be told"
             )
             yield (
-                f"{text} Of the gain in {label} ({row['gain']:+.3f}, {row['sizes']}) {share:.1%} ({low:.1%} to "
-                f"{high:.1%}) is at equal p: {says}."
+                f"{text} Of the gain in {label} ({row['gain']:+.3f}, {row['sizes']}) ranks at equal p make up "
+                f"{share:.1%} ({low:.1%} to {high:.1%}): {says}."
             )
 
 
@@ -331,13 +332,20 @@ def _headline(summary: list[dict[str, Any]], predictions: list[dict[str, Any]]) 
         span = spread(
             shares, ".0%", [f"{row['family']} on {row['dataset']}" for row in summary if "within_share" in row]
         )
-        gain = f"of the gain in {metric_label(rbp_name(summary[0]['k']))} with size"
-        parts.append(f"{gain}, {span} is at equal p of the right token, unseen by CE")
+        label, other = (
+            metric_label(rbp_name(summary[0]["k"])),
+            "ranks at equal p of the right token, which CE cannot see,",
+        )
+        parts.append(
+            f"{label} grows with size only as p of the right token grows: better {other} add nothing ({span})"
+            if max(shares) < _NOTHING
+            else f"of the gain in {label} with size, better {other} make up {span}"
+        )
     if predictions:
         counts = {n: sum(row["better"] == n for row in predictions) for n in ("RBP_k", "CE", "undecided")}
         parts.append(
             f"the success of whole sequences, left out of the fit, is predicted better by RBP_k in {counts['RBP_k']} "
-            f"and by CE in {counts['CE']} of {counted(len(predictions), 'case')}; {counts['undecided']} are undecided"
+            f"and by CE in {counts['CE']} of {counted(len(predictions), 'case')} ({counts['undecided']} undecided)"
         )
     return "; ".join(parts)
 

@@ -201,7 +201,7 @@ def _counts(rows: list[dict[str, Any]]) -> str:
     verdicts = [row["verdict"] for row in rows]
     agree, differ, unsure = (verdicts.count(v) for v in (AGREES, DIFFERS, UNSURE))
     there = counted(len(rows), "published exponent")
-    return f"of {there}, {agree} agree with yours, {differ} differ and {unsure} are undecided"
+    return f"of {there}, {agree} agree with yours, {differ} differ from yours and {unsure} are undecided"
 
 
 def _verdict_rows(tables: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:

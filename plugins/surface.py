@@ -15,12 +15,12 @@ from rbptrack.analysis import (
     Family,
     Report,
     Runs,
-    counted,
     curve_panels,
     log_grid,
     rbp_name,
     read_families,
     shared_columns,
+    some_of,
     spread,
     style,
 )
@@ -108,8 +108,8 @@ class JointSurface(Analyzer):
         report.notes[:0] = map(self._sentence, found)
         rejected, p = sum(f.fit.p < 1 - self.level for f in found), [f.fit.p for f in found]
         report.headline = (
-            f"tested together, all k reject a power law in {rejected} of {counted(len(found), 'case')}, each a "
-            f"family on a dataset (p = {spread(p, '.2g', [str(f.family) for f in found])})"
+            f"tested at all k together, a power law is rejected in {some_of(rejected, len(found), 'case')}, each a "
+            f"family on a dataset; p is {spread(p, '.2g', [str(f.family) for f in found])}"
         )
         report.add_table("summary", map(self._row, found), COLUMNS["summary"])
         report.add_table("alpha", (row for f in found for row in _alpha_rows(f)), COLUMNS["alpha"])

@@ -30,6 +30,7 @@ from rbptrack.analysis import (
     rbp_name,
     read_families,
     shared_columns,
+    spread,
     style,
 )
 from rbptrack.stats import (
@@ -282,10 +283,10 @@ def _headline(rows: list[dict[str, Any]], exponents: list[dict[str, Any]]) -> st
     """The class with the largest share of the gain, and which part of alpha's change with k lies within classes."""
     most = max(rows, key=lambda row: float(row["gain"]))
     alphas = [float(row["alpha"]) for row in rows]
-    text = f"alpha of {most['metric']} is {min(alphas):.2f} to {max(alphas):.2f} over classes of tokens"
+    text = f"alpha of {most['metric']} in each class of tokens is {spread(alphas, '.2f')}"
     change, within = (sum(float(row[name]) for row in exponents) for name in ("change", "within"))
     if exponents and abs(change) > 1e-6:
-        text += f"; {within / change:.0%} of its change with k lies within classes, the rest is where misses lie"
+        text += f"; {within / change:.0%} of its change with k lies within classes, the rest is which class misses"
     return text
 
 

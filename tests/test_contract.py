@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rbptrack.analysis import Report, Runs, interval_cells, k_ranges, law_cells, shared_columns
+from rbptrack.analysis import Report, Runs, interval_cells, k_ranges, law_cells, shared_columns, some_of, tallied
 from rbptrack.stats import fit_power_law
 from tests.synthetic import family_runs
 
@@ -40,6 +40,18 @@ def test_nothing_found_says_why() -> None:
         str(Report(notes=["One is broken.", "Two is small."]).nothing_found("none")) == "One is broken. Two is small."
     )
     assert str(Report().nothing_found("no measurement to fit")) == "no measurement to fit"
+
+
+def test_nothing_found_gives_each_reason_once() -> None:
+    notes = [f"model {i} on text is left out: no ranks." for i in range(14)] + ["Too few sizes."]
+    said = str(Report(notes=notes).nothing_found(""))
+    assert said == "model 0 on text is left out: no ranks (13 more likewise). Too few sizes."
+
+
+def test_counts_in_words() -> None:
+    assert [some_of(n, 3, "case") for n in (0, 2, 3)] == ["none of 3 cases", "2 of 3 cases", "all 3 cases"]
+    assert [some_of(n, 1, "case") for n in (0, 1)] == ["none of 1 case", "the one case"]
+    assert tallied({"larger": 2, "smaller": 0, "undecided": 1200}) == "larger in 2 and undecided in 1,200"
 
 
 def test_ranges_of_k_join_neighbours_on_the_grid() -> None:

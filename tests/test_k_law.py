@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from plugins.k_law import KLaw
-from rbptrack.analysis import Report, Runs, Unreadable
+from rbptrack.analysis import Report, Runs, Unreadable, published_in_k
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import log_grid
 from tests.synthetic import family_runs, runs_of
@@ -75,3 +75,15 @@ def test_imported_numbers_without_ranks_are_fitted_at_the_k_they_have() -> None:
         y = frame.loc[frame["size"] == row.size, ["rbp_1", "rbp_3", "rbp_10", "rbp_30"]].to_numpy(dtype=float)[0]
         assert row.beta == pytest.approx(-stats.linregress(np.log([1, 3, 10, 30]), np.log(-np.log(y))).slope)
     assert table[["beta_low", "beta_high", "beta_every_k"]].isna().all(axis=None)
+
+
+def test_published_exponents_are_drawn_beside_the_measured_ones() -> None:
+    table = published_in_k().query("family == 'pythia' and dataset == 'wiki'")
+    runs = family_runs(np.geomspace(1e7, 1e9, len(table)), alpha=0.1, a=3.0, family="pythia", dataset="wiki")
+    runs.frame["size"] = list(table["size"])
+    drawings = KLaw(replicates=20).analyze(runs).drawings
+    dotted = [line for line in drawings["against_k_pythia"].figure.axes[0].lines if line.get_lw() == 1.3]
+    slopes = [-np.polyfit(np.log(line.get_xdata()), np.log(line.get_ydata()), 1)[0] for line in dotted]
+    assert slopes == pytest.approx(list(table["beta"]))
+    hollow = [line for line in drawings["beta_against_size"].figure.axes[0].lines if line.get_mfc() == "none"]
+    assert list(hollow[0].get_ydata()) == pytest.approx(list(table["beta"]))

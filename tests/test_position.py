@@ -47,12 +47,12 @@ def test_a_law_that_differs_late_is_found() -> None:
     assert laws[32] == pytest.approx(0.05, abs=0.02)
     assert laws[128] == pytest.approx(0.15, abs=0.02)
     assert report.metrics["alpha_late_minus_early/toy/text/rbp_1"] == row["difference"]
-    assert "at late positions against early ones is larger in 1 of 1 comparison (" in report.headline
+    assert "of 1 comparison (each a family on a dataset) it is larger in 1" in report.headline
 
 
 def test_one_law_at_every_position_is_not_told_apart() -> None:
     report = Position(ks=[1], shown=1).analyze(improving(0.05))
-    assert "differs between early and late positions is undecided in 1 comparison" in report.headline
+    assert "differs between early and late positions is undecided in the one comparison" in report.headline
 
 
 def test_every_bin_reads_the_same_documents() -> None:

@@ -211,3 +211,19 @@ def test_imports_of_cross_entropy_alone_have_a_law() -> None:
     report = PowerLaw().analyze(Runs(frame, histogram=whole.histogram, ranks=whole.ranks))
     assert report.metrics["alpha/toy/text/ce"] == pytest.approx(0.1, abs=1e-6)
     assert "law_in_size" in report.drawings
+
+
+def test_the_headline_counts_every_fit_that_was_tested_for_an_irreducible_term() -> None:
+    """It said nothing of those where E > 0 is supported or excluded."""
+    report = PowerLaw(ks=[1, 10]).analyze(family_runs(SIZES, alpha=0.1, a=3.0, tokens=2000))
+    known = list(report.tables["laws"].frame["form"])
+    assert known.count("plain")
+    assert f"Of {len(known)} fits to 6 sizes or more, an irreducible term is " in report.headline
+    assert f"excluded in {known.count('plain')}" in report.headline
+
+
+def test_published_exponents_are_drawn_in_the_colour_of_their_family() -> None:
+    runs = family_runs(SIZES, alpha=0.1, a=3.0, family="pythia", dataset="wiki")
+    axes = PowerLaw(ks=[1], replicates=20).analyze(runs).drawings["law_in_size"].figure.axes[0]
+    mine, theirs = (line.get_color() for line in axes.lines if len(line.get_xdata()) == 2)
+    assert mine == theirs

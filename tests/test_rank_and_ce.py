@@ -125,7 +125,7 @@ def test_the_report(two_families: Runs) -> None:
     windows = report.tables["windows"].frame.query("N == 4")
     np.testing.assert_allclose(windows["measured"], windows["independent"], rtol=0.35, atol=2e-3)
     assert "is predicted better by" in report.headline
-    assert any("is at equal p" in note for note in report.notes)
+    assert any("ranks at equal p make up" in note for note in report.notes)
     assert set(report.drawings) == {"rank_and_probability", "windows"}
 
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,11 +19,12 @@ import pytest
 from matplotlib.figure import Figure
 
 from plugins.power_law import PowerLaw
-from rbptrack.analysis import Drawing, Report, Table, grid
+from rbptrack.analysis import Drawing, Report, Table, grid, style
 from rbptrack.commands.report import _address, _read
 from rbptrack.reporting.files import DrawingProcess, ReportFiles
+from rbptrack.reporting.inline_svg import inline_svg
 from rbptrack.reporting.page import InlineFigure, Section, render, svg
-from tests.synthetic import family_runs
+from tests.synthetic import family_runs, together
 
 RUNS = family_runs(np.geomspace(1e4, 1e7, 4), alpha=0.1, a=3.0)
 
@@ -116,6 +116,7 @@ def test_what_the_page_holds() -> None:
     assert seen.index("It is so.") < seen.index("At the top.") < seen.index("Said <first>.")
     assert "<td>&lt;b&gt;</td>" in page
     assert page.count("shared") == 1, "what several analyzers say of the measurements stands once"
+    assert "In words: 9 findings, one by one" in page
     for folded in ("note 1", "shared", "What it shows.", "What it holds.", "too few sizes"):
         assert folded not in seen
     assert all(f"<li>note {i}</li>" in page for i in range(9)), "every sentence is there once the section is open"
@@ -129,16 +130,62 @@ def test_what_the_page_holds() -> None:
         assert f'<a href="http://127.0.0.1:5000/#/experiments/1/runs/{run_id}">{model}</a>' in page
 
 
-def test_24_laws_leave_room_for_a_sentence_of_every_analyzer() -> None:
-    """A row per law at the top of the page in 1,700 words, so that 13 more analyzers have 60 words each."""
-    report = PowerLaw(ks=[1, 3, 10, 30], curve_points=1, replicates=20).analyze(RUNS)
-    table = report.tables["by_family"]
-    report.tables["by_family"] = replace(table, frame=pd.concat([table.frame] * 24))
-    figures = {"law_in_size": InlineFigure(svg(report.drawings["law_in_size"].figure), "A caption.")}
-    sections = [Section("power_law", "", "", report, figures), section(Report(notes=["Said."]), name="other")]
-    words = unfolded(render("t", RUNS, sections))
-    assert words.count("toy") > 24
+def test_a_hundred_measurements_leave_room_for_a_sentence_of_every_analyzer() -> None:
+    """4 families on 6 datasets: 1,700 words, so that 13 more analyzers have 60 words each; and not a megabyte."""
+    sizes = np.geomspace(1e4, 1e7, 4)
+    runs = together(
+        *(
+            family_runs(sizes * (1 + f), alpha=0.1, a=3.0, family=name, dataset=dataset, seed=f, tokens=50)
+            for f, name in enumerate(("gpt2", "opt", "pythia", "qwen2.5"))
+            for dataset in ("auslegal", "c4", "hotpotqa", "humaneval", "pile_github", "wiki")
+        )
+    )
+    report = PowerLaw(ks=[1, 10, 30], curve_points=1, replicates=20).analyze(runs)
+    drawn = {name: svg(report.drawings[name].figure) for name in report.overview if name in report.drawings}
+    figures = {name: InlineFigure(text, report.drawings[name].caption) for name, text in drawn.items()}
+    figures["other"] = InlineFigure("<svg/>", "")
+    page = render("t", runs, [Section("power_law", "", "", report, figures), section(Report(notes=["Said."]), "other")])
+    words = unfolded(page)
+    assert words.count("pythia") > 6
     assert 500 < len(words) < 1700
+    assert len(page) < 400_000
+    shown = [page.index(f"<figcaption>{word}") for word in ("Exponent of every family", "The law in size")]
+    assert shown == sorted(shown), "families are compared before each law is shown"
+    assert shown[1] < page.index('<details class="part"')
+    inside = page[page.index('id="power_law"') :]
+    assert inside.index("<figure>") < inside.index("In words: 48 findings, one by one"), "figures before a wall of text"
+
+
+def test_a_drawing_on_the_page_is_the_same_picture_in_a_third_of_the_characters() -> None:
+    report = PowerLaw(ks=[1], curve_points=4, replicates=20).analyze(RUNS)
+    with style():
+        text = svg(report.drawings["alpha_against_k"].figure)
+    small = inline_svg(text, "f1")
+    assert len(small) < 0.4 * len(text)
+    kinds = ("path", "use", "text", "clipPath")
+    assert [small.count(f"<{kind}") for kind in kinds] == [text.count(f"<{kind}") for kind in kinds]
+    names = set(re.findall(r' id="(\w+)"', small))
+    assert names == set(re.findall(r"(?:href=\"|url\()#(\w+)", small)), "every name is used, and is there"
+    assert set(re.findall(r'class="(\w+)"', small)) == set(re.findall(r"\.(\w+)\{", small))
+
+
+@pytest.mark.parametrize(
+    ("path", "short"),
+    [
+        ("M 57.60 164.76 \nL 57.6 23.04 \nL 60.04 23.04 \nL 61 22.5 \nz\n", "M57.6 164.8v-141.8h2.4l1-.5z"),
+        ("M 0 1.5 \nC 0.4 1.5 0.78 1.34 1.06 1.06 \nz\n", "M0 1.5C.4 1.5 .8 1.3 1.1 1.1z"),
+        ("M 1 2 \nL 3 2 \nM 5 6 \nL 5 7 \n", "M1 2h2M5 6v1"),
+    ],
+)
+def test_paths_go_from_point_to_point_in_tenths(path: str, short: str) -> None:
+    drawing = f'<svg xmlns="http://www.w3.org/2000/svg"><path d="{path}"/></svg>'
+    assert f'd="{short}"' in inline_svg(drawing, "f")
+
+
+def test_glyphs_keep_their_scale() -> None:
+    assert 'transform="scale(0.015625)"' in inline_svg(
+        '<svg><g transform="scale(0.015625)"><path d="M 1 2"/></g></svg>', "f"
+    )
 
 
 def test_a_page_needs_no_network(tmp_path: Path) -> None:

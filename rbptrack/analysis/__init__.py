@@ -11,7 +11,7 @@ from rbptrack.analysis.contract import COLUMNS, Analyzer, Drawing, Report, Runs,
 from rbptrack.analysis.families import KEYS, Family, families, interval_columns, read_families
 from rbptrack.analysis.sizes import SizeUnit
 from rbptrack.analysis.tables import LAW_COLUMNS, interval_cells, k_ranges, law_cells, shared_columns
-from rbptrack.analysis.words import counted, listed, spread
+from rbptrack.analysis.words import counted, listed, some_of, spread, tallied
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.names import metric_part
 from rbptrack.ranks import (
@@ -117,6 +117,7 @@ __all__ = [
     "panels",
     "parse_rbp_name",
     "pooled_families",
+    "published_beta",
     "published_in_k",
     "published_in_size",
     "rbp_ks",
@@ -126,8 +127,10 @@ __all__ = [
     "shared_columns",
     "short_number",
     "size_axis",
+    "some_of",
     "spread",
     "style",
+    "tallied",
 ]
 
 

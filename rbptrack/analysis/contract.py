@@ -318,8 +318,17 @@ class Report:
             self.metrics[name.format_map(parts)] = float(row[column])
 
     def nothing_found(self, otherwise: str) -> RbptrackError:
-        """The error to raise where nothing could be analysed: the notes say why; `otherwise` where there are none."""
-        return RbptrackError(" ".join(self.notes) or otherwise)
+        """The error to raise where nothing could be analysed: the notes say why; `otherwise` where there are none.
+
+        Of notes that give one reason (the text after the first colon) for several models, one is kept and the others
+        are counted.
+        """
+        same: dict[str, list[str]] = {}
+        for note in dict.fromkeys(self.notes):
+            same.setdefault(note.partition(": ")[2] or note, []).append(note)
+        more = {reason: f" ({len(notes) - 1} more likewise)" * (len(notes) > 1) for reason, notes in same.items()}
+        said = [notes[0].rstrip(".") + more[reason] for reason, notes in same.items()]
+        return RbptrackError(f"{'. '.join(said)}." if said else otherwise)
 
 
 @dataclass(kw_only=True)

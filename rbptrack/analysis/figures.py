@@ -171,6 +171,8 @@ def log_axis(axis: Any, *, low: float, high: float) -> None:
     """A log10 axis from low to high whose labels are plain numbers, also where the range is below a decade."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log", f"{axis.axis_name}lim": (low, high)})
     decades = np.log10(high / low)
+    box, inches = axis.axes.get_position(), axis.axes.figure.get_size_inches()
+    room = box.width * inches[0] / 0.45 if axis.axis_name == "x" else box.height * inches[1] / 0.3  # for so many labels
     subs = (
         (1.0,)
         if decades > 2.5
@@ -180,7 +182,10 @@ def log_axis(axis: Any, *, low: float, high: float) -> None:
         if decades > 0.5
         else tuple(np.arange(1.0, 10, 0.5 if decades < 0.25 else 1.0))
     )
-    axis.set_major_locator(LogLocator(subs=subs, numticks=12))
+    if len(subs) < 4 and decades * len(subs) > room:
+        subs = (1.0,) if decades >= 1 or len(subs) < 3 else (1.0, 3.0)
+    base = 10.0 if decades <= room or decades < 3 else 100.0
+    axis.set_major_locator(LogLocator(base=base, subs=subs, numticks=12))
     axis.set_major_formatter(FuncFormatter(short_number))
     axis.set_minor_formatter(NullFormatter())
     if decades > 2.5:

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator
 from scipy import stats
 
-from rbptrack.analysis.family_figures import Curve, curve_panels, dataset_panels, family_styles
+from rbptrack.analysis.family_figures import Curve, FamilyStyle, curve_panels, dataset_panels, family_styles
 from rbptrack.analysis.figures import WIDTH, error_bars, grid, log_axis, style
 from rbptrack.analysis.laws import FamilyLaw
 from rbptrack.analysis.published import published_alpha
@@ -20,6 +20,7 @@ from rbptrack.ranks import CE, parse_rbp_name, rbp_ks, rbp_name
 from rbptrack.stats import PowerLawFit
 
 _GREY = "#57606a"
+_DOTTED = (0, (1, 1.5))  # published
 
 
 def law_axis_label(metric: str) -> str:
@@ -68,12 +69,10 @@ def draw_laws(laws: Sequence[FamilyLaw], metrics: Sequence[str], *, xlabel: str)
                     error_bars(ax, law.s, law.y, law.y - error, law.y + error, capsize=0, **drawn)
                     line = np.array([law.s.min(), law.s.max()])
                     ax.plot(line, law.predict(line), ls=one.line, lw=1.2, color=one.colour)
-                    published |= _draw_published(ax, one.name, dataset, metric, law.s, law.y)
+                    published |= _draw_published(ax, one, dataset, metric, law.s, law.y)
                     if len(styles) == 1:
                         ax.text(0.96, 0.93, f"α = {law.alpha:.3f}", transform=ax.transAxes, ha="right", va="top")
             log_axis(ax.xaxis, low=s.min() / 1.6, high=s.max() * 1.6)
-            if s.max() / s.min() > 1e3:  # a label per decade would run into the next one
-                ax.xaxis.set_major_locator(LogLocator(base=100))
             if (dataset, metric) in spans:
                 middle = np.sqrt(np.prod(spans[dataset, metric]))
                 log_axis(ax.yaxis, low=middle / factor, high=middle * factor)
@@ -88,13 +87,13 @@ def draw_laws(laws: Sequence[FamilyLaw], metrics: Sequence[str], *, xlabel: str)
         return figure
 
 
-def _draw_published(ax: Any, family: str, dataset: str, metric: str, s: Any, y: Any) -> bool:
+def _draw_published(ax: Any, one: FamilyStyle, dataset: str, metric: str, s: Any, y: Any) -> bool:
     """The published slope through the middle of the points, if there is one."""
-    alpha = published_alpha(family, dataset, metric)
+    alpha = published_alpha(one.name, dataset, metric)
     if not np.isfinite(alpha):
         return False
     line, middle = np.array([s.min(), s.max()]), np.exp(np.log(s).mean())
-    ax.plot(line, np.exp(np.log(y).mean()) * (line / middle) ** -alpha, ls=(0, (1, 1.5)), lw=1.6, color=_GREY)
+    ax.plot(line, np.exp(np.log(y).mean()) * (line / middle) ** -alpha, ls=_DOTTED, lw=1.6, color=one.colour)
     return True
 
 
@@ -110,7 +109,7 @@ def _legend_above(figure: Figure, styles: Sequence[Any], *, published: bool) -> 
         text.set_position((x, y * down / grown))
     handles = [Line2D([], [], marker=s.marker, ls=s.line, color=s.colour, label=s.name, ms=4.5) for s in styles]
     if published:
-        handles.append(Line2D([], [], ls=(0, (1, 1.5)), lw=1.6, color=_GREY, label="published exponent"))
+        handles.append(Line2D([], [], ls=_DOTTED, lw=1.6, color=_GREY, label="published exponent"))
     figure.legend(handles=handles, loc="upper center", ncols=len(handles), bbox_to_anchor=(0.5, 1.0))
 
 

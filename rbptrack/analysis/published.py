@@ -32,6 +32,13 @@ def published_alpha(family: str, dataset: str, metric: str) -> float:
     return float(found.iloc[0]) if len(found) else float("nan")
 
 
+def published_beta(family: str, dataset: str, size: str) -> float:
+    """The published exponent of one law in k; NaN where there is none."""
+    table = published_in_k()
+    found = table.loc[(table["family"] == family) & (table["dataset"] == dataset) & (table["size"] == size), "beta"]
+    return float(found.iloc[0]) if len(found) else float("nan")
+
+
 def _read(name: str) -> pd.DataFrame:
     table = pd.read_csv(builtin_folder() / "reference" / name, dtype={"size": str})
     return table.assign(slope=-table["slope"])  # they print slopes; a law's exponent is minus its slope

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,18 @@ import numpy.typing as npt
 def counted(number: int, noun: str) -> str:
     """`1 size`, `1,200 sizes`."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def some_of(number: int, total: int, noun: str) -> str:
+    """`none of 24 cases`, `3 of 24 cases`, `all 24 cases`; `the one case` where there is no other."""
+    if number == total:
+        return f"all {counted(total, noun)}" if total > 1 else f"the one {noun}"
+    return f"{f'{number:,}' if number else 'none'} of {counted(total, noun)}"
+
+
+def tallied(counts: Mapping[str, int]) -> str:
+    """`larger in 1 and undecided in 2`: what occurs, without what does not."""
+    return listed([f"{word} in {number:,}" for word, number in counts.items() if number])
 
 
 def listed(words: Sequence[str]) -> str:

@@ -23,11 +23,14 @@ from rbptrack.analysis import counted
 from rbptrack.analysis.contract import Report, Runs, Table
 from rbptrack.ranks import parse_rbp_name
 from rbptrack.reporting.columns import JOINED, Column, readable
+from rbptrack.reporting.inline_svg import inline_svg
 from rbptrack.reporting.overview import measured_in_words, title_in_words
 from rbptrack.reporting.typeset import typeset
 from rbptrack.version import __version__
 
 _MOST_ROWS = 60  # of a table on the page; all of them are in its CSV file
+_MOST_SENTENCES = 8  # of a section before they fold, below its figures
+_MOST_OPEN_ROWS = 16  # of a section's summary table before it folds with the other tables
 _SOFTWARE = ("numpy", "scipy", "pandas", "lmfit", "matplotlib", "mlflow")
 
 
@@ -92,6 +95,7 @@ def render(
     said = Counter(note for s in sections for note in dict.fromkeys(s.report.notes))
     common = [note for note, times in said.items() if times > 1]  # of the measurements, not of one analyzer
     links = [f"{run_page}{run_id}" for run_id in runs.frame["run_id"]] if run_page else []
+    drawn = _drawn(sections)
     every = len(runs)
     return _template().render(
         title=title_in_words(runs),
@@ -102,13 +106,13 @@ def render(
         facts=[*facts, ("analysed with", software())],
         measured=measured_in_words(runs),
         first=[_headline(s, common) for s in sections if s.report.overview],
-        overview=[_overview(s, name) for s in sections for name in s.report.overview],
+        overview=[_overview(s, name, drawn) for s in sections for name in s.report.overview],
         common=common,
         runs=counted(every, "measurement"),
         measurements=_shown("measurements", Table(runs.frame[shown]), most=every, links=links),
         identity=_shown("identity", Table(runs.frame[identity]), most=every),
         silent=silent,
-        sections=[_section(s, common) for s in sections],
+        sections=[_section(s, common, drawn) for s in sections],
     )
 
 
@@ -149,9 +153,21 @@ class _Figure:
     caption: str
 
 
-def _section(section: Section, common: Sequence[str]) -> dict[str, object]:
+def _drawn(sections: Sequence[Section]) -> dict[tuple[str, str], _Figure]:
+    """Every figure of the page, by analyzer and name."""
+    every = [(section.name, name, figure) for section in sections for name, figure in section.figures.items()]
+    return {
+        (section, name): _Figure(Markup(inline_svg(figure.svg, f"f{number}")), figure.caption)  # noqa: S704 - escaped
+        for number, (section, name, figure) in enumerate(every)
+    }
+
+
+def _section(section: Section, common: Sequence[str], drawn: Mapping[tuple[str, str], _Figure]) -> dict[str, object]:
     report = section.report
-    summary = report.tables.get(report.summary)
+    notes = [note for note in report.notes if note not in common]
+    first = report.tables.get(report.summary)
+    opens = first is not None and len(first.frame) <= _MOST_OPEN_ROWS and report.summary not in report.overview
+    folded = [name for name in report.tables if name not in report.overview and not (opens and name == report.summary)]
     return {
         "name": section.name,
         "title": _spaced(section.name),
@@ -159,14 +175,11 @@ def _section(section: Section, common: Sequence[str]) -> dict[str, object]:
         # What stands at the top of the page already is not said twice.
         "headline": section.about if report.overview else _headline(section, common),
         "options": section.options,
-        "notes": [note for note in report.notes if note not in common],
-        "summary": _shown(report.summary, summary) if summary and report.summary not in report.overview else None,
-        "figures": [_figure(f) for name, f in section.figures.items() if name not in report.overview],
-        "tables": [
-            _shown(name, table)
-            for name, table in report.tables.items()
-            if name != report.summary and name not in report.overview
-        ],
+        "notes": notes,
+        "folds": len(notes) > _MOST_SENTENCES,
+        "summary": _shown(report.summary, first) if first and opens else None,
+        "figures": [drawn[section.name, name] for name in section.figures if name not in report.overview],
+        "tables": [_shown(name, report.tables[name]) for name in folded],
     }
 
 
@@ -176,21 +189,8 @@ def _headline(section: Section, common: Sequence[str]) -> str:
     return said[:1].upper() + said[1:].rstrip(".") + "."
 
 
-def _overview(section: Section, name: str) -> _Shown | _Figure:
-    if name in section.figures:
-        return _figure(section.figures[name])
-    return _shown(name, section.report.tables[name])
-
-
-def _figure(figure: InlineFigure) -> _Figure:
-    return _Figure(Markup(_lighter(figure.svg)), figure.caption)  # noqa: S704 - matplotlib escapes
-
-
-def _lighter(text: str) -> str:
-    """An SVG with its coordinates to a hundredth of a point: half the size, and no eye sees it."""
-    return re.sub(
-        r' (?:d|x|y|points|transform)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found.group()), text
-    )
+def _overview(section: Section, name: str, drawn: Mapping[tuple[str, str], _Figure]) -> _Shown | _Figure:
+    return drawn.get((section.name, name)) or _shown(name, section.report.tables[name])
 
 
 def _shown(name: str, table: Table, *, most: int = _MOST_ROWS, links: Sequence[str] = ()) -> _Shown:

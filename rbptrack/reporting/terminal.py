@@ -19,14 +19,16 @@ def show(section: Section) -> None:
 
 
 def show_short(analyzer: Analyzer, report: Report, *, whole: bool) -> None:
-    """The first analyzer's table; a line or two of every other."""
+    """The first analyzer's table; of every other its headline, or two lines of its first note."""
     if whole and report.summary:
         _show_table(question(type(analyzer)), report)
         say("")
     else:
+        if report.headline:
+            say_wrapped(f"{analyzer.name}: {report.headline}")
+            return
         counts = f"{len(report.tables)} tables, {len(report.drawings)} figures"
-        line = report.headline or next(iter(report.notes), counts)
-        say_wrapped(f"{analyzer.name}: {line}", lines=2)
+        say_wrapped(f"{analyzer.name}: {next(iter(report.notes), counts)}", lines=2)
 
 
 def _show_table(title: str, report: Report) -> None:
