@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         law_axis_label,
     )
     from rbptrack.analysis.laws import FamilyLaw, LawReader, equally_trained, pooled_families
-    from rbptrack.analysis.published import PUBLISHED_IN, published_in_k, published_in_size
+    from rbptrack.analysis.published import PUBLISHED_IN, published_beta, published_in_k, published_in_size
 
 __all__ = [
     "CE",
