@@ -367,6 +367,7 @@ class Campaign:
                 "-rss_limit_mb=0",
                 "-max_len=60000",
                 "-verbosity=0",
+                f"-artifact_prefix={self._kept}/",
             ]
             # What libFuzzer does to text is seldom still text: every second input is damaged as text would be.
             draw = random.Random(0)
