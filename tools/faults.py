@@ -143,7 +143,7 @@ def two_drivers(trial: Trial, engine: Any) -> int:
 
 
 def over_time(trial: Trial, engine: Any) -> int:
-    """Jobs of one minute that need more: requeued, they continue."""
+    """Jobs of two minutes that need more: requeued, they continue."""
     trial.words = LONG
     return trial.end(trial.start())
 
@@ -182,7 +182,7 @@ def slurm_cluster() -> Iterator[tuple[tuple[str, ...], dict[str, str], Any]]:
     if lacking := slurm.missing():
         raise SystemExit(f"no SLURM here: {lacking}")
     with slurm.running() as cluster:
-        yield ("launch=slurm", "launch.time=1"), cluster.environment, cluster
+        yield ("launch=slurm", "launch.time=2"), cluster.environment, cluster
 
 
 def undisturbed(words: tuple[str, ...], folder: Path) -> dict[str, Any]:
