@@ -58,11 +58,7 @@ def send(connection: Connection, record: Record, run_id: str = "") -> outbox.Sen
     measured = partial() / record.fingerprint / "record"
     measured.mkdir(parents=True)
     (measured / "ranks.parquet").write_text("ranks")
-
-    def discard() -> None:
-        shutil.rmtree(measured.parent)
-
-    return outbox.send(connection, record, measured, run_id, discard=discard, tell=print)
+    return outbox.send(connection, record, measured, run_id, made_from=measured.parent, tell=print)
 
 
 def deliver() -> outbox.Delivered:

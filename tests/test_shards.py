@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.launch import measure as measure_cell
 from rbptrack.sweep.outcome import Outcome, collect
 from rbptrack.sweep.resolve import process_resolver
-from rbptrack.tracking import Connection, Reader
+from rbptrack.tracking import Connection, Reader, outbox
 from tests.conftest import EMBEDDED
 
 DATASET = DatasetConfig(
@@ -211,6 +212,43 @@ def test_a_second_sweep_in_the_same_folder_finds_what_the_first_delivers(
     assert second
     assert (second.status, second.run_id) == ("skipped", outcomes[1].run_id)
     assert finished(config) == [second.run_id]
+    assert not list(with_store.glob("mlruns/partial/*"))
+
+
+def test_a_run_that_finds_its_cell_known_leaves_shards_at_work_alone(
+    with_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shard of another sweep writes in the cell's folder; the last to end there removes it."""
+    monkeypatch.chdir(with_store)
+    config = asked("shards=2")
+    resolved = process_resolver().resolve(config)
+    delivery = Delivery.of(config, resolved)
+    first = cell.run(resolved, delivery)  # the cell is known from here on
+    assert first
+    known, share, asked_for, sizes = cell._known, Share.measure, list[str](), list[int]()
+
+    def unknown_at_first(*arguments: object) -> Outcome | None:
+        asked_for.append("asked")
+        return known(*arguments) if len(asked_for) > 3 else None  # type: ignore[arg-type]
+
+    def meanwhile(self: Share, **options: Any) -> None:
+        def progress(tokens: int) -> None:
+            if not sizes:  # in the middle of the shard's work two other commands find the cell known
+                again = cell.run(resolved, Delivery.of(config, resolved))
+                assert again
+                assert again.status == "skipped"
+                outbox.repair_and_deliver(config.tracking, tell=print)
+            sizes.append(tokens)
+
+        share(self, **options | {"progress": progress})
+
+    monkeypatch.setattr(cell, "_known", unknown_at_first)
+    monkeypatch.setattr(Share, "measure", meanwhile)
+    ended = cell.run(resolved, delivery, Shard(0, 2))
+    assert sizes
+    assert ended
+    assert (ended.status, ended.run_id) == ("skipped", first.run_id)
+    assert finished(config) == [first.run_id]
     assert not list(with_store.glob("mlruns/partial/*"))
 
 

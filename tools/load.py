@@ -163,7 +163,7 @@ def write(numbers: list[int], writers: int, work: Path, out: Path, gate: Path) -
                     writer.log(run_id, params=record.params)
                     writer.log(run_id, metrics={"progress/tokens": 2500.0}, step=2500)
                     made = folder / "record"
-                    sent = outbox.send(connection, record, made, run_id, discard=lambda: None, tell=told.append)
+                    sent = outbox.send(connection, record, made, run_id, made_from=folder, tell=told.append)
                     faults.extend([sent.waits] if sent.waits else [])
             except Exception as error:
                 faults.append(f"{number}: {type(error).__name__}: {error}")

@@ -17,6 +17,7 @@ import numpy as np
 from rbptrack import parquet
 from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
+from rbptrack.engine.at_work import alone
 from rbptrack.engine.batches import Batch
 from rbptrack.engine.executor import Engine
 from rbptrack.engine.memory import PeakMemory
@@ -94,7 +95,7 @@ class Share:
         ):
             for number in self._division.numbers(self._shard):
                 asked = time.perf_counter()
-                with self._division.alone(self._folder, number) as there:
+                with alone(self._folder, number) as there:
                     if not there:
                         return
                     wanted = self._division.blocks(self._corpus, self._folder, number)

@@ -11,7 +11,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
@@ -19,12 +19,11 @@ from typing import Self
 from filelock import FileLock
 
 from rbptrack.corpus.sequences import Corpus
+from rbptrack.engine.at_work import DIVISION
 from rbptrack.engine.batches import by_length, compose
 from rbptrack.engine.parts import Block, Stretch, blocks
 from rbptrack.errors import MeasurementError
 from rbptrack.measurement import Shard
-
-_DIVISION = "division.json"
 
 
 @dataclass(frozen=True)
@@ -73,10 +72,10 @@ class Division:
             MeasurementError: the folder's is of another corpus.
 
         """
-        file = folder / _DIVISION
-        with FileLock(folder / f"{_DIVISION}.lock"):
+        file = folder / DIVISION
+        with FileLock(folder / f"{DIVISION}.lock"):
             if not file.exists():
-                unfinished = folder / f"{_DIVISION}.tmp"
+                unfinished = folder / f"{DIVISION}.tmp"
                 unfinished.write_text(json.dumps(asdict(divide())), encoding="utf-8")
                 unfinished.replace(file)
         found = cls.read(folder)
@@ -87,22 +86,12 @@ class Division:
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Read what `agreed` wrote."""
-        said = json.loads((folder / _DIVISION).read_text(encoding="utf-8"))
+        said = json.loads((folder / DIVISION).read_text(encoding="utf-8"))
         return cls(**said | {"shards": tuple(tuple(tuple(piece) for piece in shard) for shard in said["shards"])})
 
     def numbers(self, shard: Shard) -> range:
         """The stretches that are a job's, also where the division was made for another number of jobs."""
         return range(shard.number, len(self.shards), shard.count)
-
-    @contextmanager
-    def alone(self, folder: Path, number: int) -> Iterator[bool]:
-        """Be the only process at work on a stretch; whether there is still something to do, or all was delivered."""
-        lock = folder.with_name(f"{folder.name}.shard-{number}.lock")  # beside the folder, which another may remove
-        with FileLock(lock):
-            try:
-                yield (folder / _DIVISION).exists()
-            finally:
-                lock.unlink(missing_ok=True)
 
     def blocks(self, corpus: Corpus, folder: Path, number: int) -> list[Block]:
         """The blocks of one stretch of work, each cut to it, with what the folder keeps of them."""
@@ -150,11 +139,12 @@ class Cost:
     notes: tuple[str, ...]
 
     def write(self, folder: Path) -> None:
-        """Leave it in the cell's folder."""
+        """Leave it in the cell's folder, unless another process has delivered the cell and removed it."""
         file = folder / f"cost-{time.time_ns()}-{secrets.token_hex(2)}.json"
         unfinished = file.with_suffix(".tmp")
-        unfinished.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        unfinished.replace(file)
+        with suppress(FileNotFoundError):
+            unfinished.write_text(json.dumps(asdict(self)), encoding="utf-8")
+            unfinished.replace(file)
 
     @classmethod
     def take(cls, folder: Path) -> Cost:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rbptrack.console import CellProgress, say
+from rbptrack.engine.at_work import discard
 from rbptrack.errors import BadInput, RbptrackError, StoreAway, disk_trouble
 from rbptrack.measurement import WHOLE, Measurement, Shard
 from rbptrack.ranks import is_rbp_column, rbp_name
@@ -70,9 +70,9 @@ def _run_shard(cell: Resolved, corpus: Corpus, delivery: Delivery, shard: Shard)
     _measure_share(cell, share, delivery, shard)
     with outbox.locked(delivery.folder, wait=-1):
         ended = _known(cell, delivery)
-        if complete(corpus, delivery.folder):
-            if ended is None:
-                return _measure(cell, corpus, model, delivery)
+        if ended is None and complete(corpus, delivery.folder):
+            return _measure(cell, corpus, model, delivery)
+        if ended:
             discard(delivery.folder)  # measured elsewhere meanwhile, by somebody with a folder of their own
         return ended
 
@@ -88,11 +88,6 @@ def _measure_share(cell: Resolved, share: Share, delivery: Delivery, shard: Shar
 
 def _progress(title: str, total: int, delivery: Delivery) -> CellProgress:
     return CellProgress(title, total=total, progress_label=delivery.progress_label, folder=delivery.progress_folder)
-
-
-def discard(folder: Path) -> None:
-    """Remove a measurement's parts and table, once they are kept elsewhere."""
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _known(cell: Resolved, delivery: Delivery) -> Outcome | None:
@@ -180,7 +175,7 @@ def _sent(writer: Writer, record: Record, made: Path, run_id: str, delivery: Del
     """Deliver a complete measurement; whatever stops that, the outbox keeps it."""
     status = "FAILED"
     try:
-        sent = outbox.send(writer.connection, record, made, run_id, discard=lambda: discard(delivery.folder), tell=say)
+        sent = outbox.send(writer.connection, record, made, run_id, made_from=delivery.folder, tell=say)
         status = ""
     except (KeyboardInterrupt, SystemExit):
         status = "KILLED"

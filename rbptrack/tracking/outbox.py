@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 
 from rbptrack.config.paths import home, partial
 from rbptrack.config.schema import TrackingConfig
+from rbptrack.engine.at_work import discard
 from rbptrack.errors import RbptrackError, StoreAway
 from rbptrack.tracking.claim import begun, claim, repair
 from rbptrack.tracking.connection import Connection
@@ -76,9 +77,7 @@ class Sent:
     waits: str
 
 
-def send(
-    connection: Connection, record: Record, measured: Path, run_id: str, *, discard: Callable[[], None], tell: Tell
-) -> Sent:
+def send(connection: Connection, record: Record, measured: Path, run_id: str, *, made_from: Path, tell: Tell) -> Sent:
     """Put a finished measurement into the outbox, and deliver it.
 
     Args:
@@ -86,7 +85,7 @@ def send(
         record: complete; its artifacts are in `measured`.
         measured: the record's folder, on the disk of ./mlruns.
         run_id: the run that it began; empty if none.
-        discard: removes what the measurement was made from; called when the outbox has it.
+        made_from: the folder of the unfinished measurement; removed when the outbox has what it gave.
         tell: shows a line.
 
     """
@@ -97,7 +96,7 @@ def send(
     path = _folder_of(connection) / f"{record.fingerprint}.{record.tags[Tag.RECORD]}"
     with locked(path):
         measured.rename(path)
-        discard()
+        discard(made_from)
         try:
             run_id, _ = _deliver(connection, Record.read(path), path, tell=tell)
         except RbptrackError as error:
@@ -240,7 +239,7 @@ def _discard_finished(connection: Connection) -> None:
         with locked(parts) as mine, suppress(RbptrackError):
             began = begun(parts)
             if mine and reader.find(parts.name) and (not began or reader.knows(began)):
-                shutil.rmtree(parts, ignore_errors=True)
+                discard(parts)
 
 
 def _tidy() -> None:
