@@ -85,7 +85,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
 Curves = tuple[Family, KCurves]
 
 
-_FEW_DOCUMENTS = 200  # below it no bootstrap knows a skewed tail (docs/validity.md)
+_FEW_DOCUMENTS = 100  # below it no bootstrap knows a skewed tail (docs/validity.md)
 
 
 @dataclass(kw_only=True)

@@ -12,6 +12,8 @@ from rbptrack.stats import (
     share_interval,
     simultaneous,
     studentized,
+    widening,
+    worth,
 )
 
 
@@ -61,9 +63,34 @@ def test_a_studentized_interval_by_hand() -> None:
 
 
 def test_intervals_of_several_numbers_hold_all_at_once() -> None:
-    draws = np.random.default_rng(0).normal(size=(4000, 5))
-    low, high = simultaneous(draws, level=0.9)
-    assert ((low <= draws) & (draws <= high)).all(axis=1).mean() == pytest.approx(0.9, abs=0.005)
-    assert high == pytest.approx(stats.norm.ppf((1 + 0.9 ** (1 / 5)) / 2), abs=0.15)
+    draws, value = np.random.default_rng(0).normal(size=(4000, 5)), np.full(5, 0.2)
+    half = simultaneous(value, draws, level=0.9)
+    assert (np.abs(draws - value) <= half).all(axis=1).mean() == pytest.approx(0.9, abs=0.005)
+    assert simultaneous(np.zeros(5), draws, level=0.9) == pytest.approx(
+        stats.norm.ppf((1 + 0.9 ** (1 / 5)) / 2), abs=0.15
+    )
     same = np.repeat(draws[:, :1], 5, axis=1)
-    np.testing.assert_allclose(simultaneous(same, level=0.9)[1], percentiles(draws[:, 0], level=0.9)[1], atol=0.01)
+    np.testing.assert_allclose(simultaneous(np.zeros(5), same, level=0.9), stats.norm.ppf(0.95), atol=0.05)
+
+
+def test_some_replicates_without_success_widen_an_interval_and_many_leave_none() -> None:
+    draws = np.random.default_rng(0).normal(size=(1000, 2))
+    exact = simultaneous(np.zeros(2), draws, level=0.95)
+    draws[:20, 0] = -np.inf
+    some = simultaneous(np.zeros(2), draws, level=0.95)
+    assert np.isfinite(some).all()
+    assert (some > exact).all()
+    draws[:60, 0] = -np.inf
+    many = simultaneous(np.zeros(2), draws, level=0.95)
+    assert np.isinf(many[0])
+    assert many[1] < some[1]  # a number that cannot be told does not widen the others' intervals
+
+
+def test_documents_that_weigh_unequally_count_as_fewer() -> None:
+    assert worth(np.ones(20)) == pytest.approx(20)
+    assert worth(np.array([1.0, -1, 0, 0])) == pytest.approx(2)
+    assert worth(np.array([1.0, 1, 1e6])) == pytest.approx(1)
+    assert worth(np.zeros(7)) == 7
+    assert widening(10, 0.95) == pytest.approx(2.262157 / 1.959964 * np.sqrt(10 / 9))
+    assert widening(1e6, 0.95) == pytest.approx(1, abs=1e-5)
+    assert widening(1, 0.95) == widening(2, 0.95)

@@ -33,7 +33,7 @@ def test_a_known_surface_is_recovered_and_a_doubling_of_k_is_worth_what_it_is_wo
     assert worth["factor_measured"].to_numpy() == pytest.approx(2 ** (0.4 / 0.25), rel=0.1)
     assert ((worth["factor_low"] < 2**1.6) & (worth["factor_high"] > 2**1.6)).mean() >= 0.8
     assert any("Doubling k from 10 raises RBP" in note for note in report.notes)
-    assert any("Fewer than 200 documents: " in note for note in report.notes)
+    assert any("Fewer than 100 documents: " in note for note in report.notes)
 
 
 def test_slopes_are_plain_least_squares_on_both_grids() -> None:

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
         share_interval,
         simultaneous,
         studentized,
+        widening,
+        worth,
     )
     from rbptrack.stats.irreducible import Forecast, Irreducible, forecast, irreducible_term
     from rbptrack.stats.k_law import (
@@ -265,8 +267,10 @@ __all__ = [
     "threshold",
     "unpaired_differences",
     "vuong",
+    "widening",
     "width_in_decades",
     "without_each",
+    "worth",
     "worth_of_doubling",
 ]
 

@@ -11,11 +11,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.bootstrap import paired_covariance
-from rbptrack.stats.intervals import Interval, percentiles, simultaneous
+from rbptrack.stats.intervals import Interval, percentiles, simultaneous, widening, worth
 from rbptrack.stats.power_law import PowerLawFit, fit_power_law
 from rbptrack.stats.success_runs import Ladder, WindowCounts, ladder
 
@@ -107,11 +106,9 @@ class SuccessByLength:
         for null in NULLS if tested else ():
             value = (self.point.measured - getattr(self.point, null))[0, tested]
             draws = (self.draws.measured - getattr(self.draws, null))[:, tested]
-            low, high = simultaneous(draws, level=self.level)
+            half = self.widening * simultaneous(value, draws, level=self.level)
             inside = np.zeros(len(self.lengths), dtype=bool)
-            inside[tested] = (value + self.widening * (low - value) <= 0) & (
-                value + self.widening * (high - value) >= 0
-            )
+            inside[tested] = np.abs(value) <= half
             found[null] = inside
         return found
 
@@ -169,15 +166,8 @@ def success_by_length(
         point=ladder(counts, np.ones((1, len(counts.tokens)))),
         draws=ladder(counts, weights),
         level=level,
-        widening=_widening(counts.tokens, level),
+        widening=widening(worth(np.sqrt(counts.tokens)), level),
     )
-
-
-def _widening(tokens: FloatArray, level: float) -> float:
-    """T over normal quantile for (sum n)^2 / sum n^2 documents of n tokens, and their variance's n/(n - 1)."""
-    worth = max(float(tokens.sum()) ** 2 / float((tokens.astype(np.float64) ** 2).sum()), 2.0)
-    quantile = 0.5 + level / 2
-    return float(stats.t.ppf(quantile, worth - 1) / stats.norm.ppf(quantile) * np.sqrt(worth / (worth - 1)))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from scipy import stats
 
 from rbptrack.ranks import DocumentCounts, FloatArray
 from rbptrack.stats.bootstrap import document_weights, paired_covariance
-from rbptrack.stats.intervals import Interval, fieller, studentized
+from rbptrack.stats.intervals import Interval, fieller, studentized, worth
 from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.size_laws import law_values, positive
 
@@ -174,7 +174,8 @@ def beta_interval(counts: DocumentCounts, *, replicates: int, level: float) -> I
 
     The standard error is the infinitesimal jackknife's (Efron 1982, chapter 6): with c_k the slope's weight of ln y_k,
     document d moves beta by I_d = sum_k c_k (h_dk - p_k n_d) / (y_k p_k n), h hits, n tokens, p_k = RBP_k; se^2 =
-    sum_d I_d^2 D/(D - 1).
+    sum_d I_d^2 D/(D - 1). The interval is as wide as the documents that decide allow (`worth` of the I_d): of 20 with a
+    skewed difficulty some 3 do.
 
     Args:
         counts: per document, with 0 < RBP_k < 1 in every replicate.
@@ -185,20 +186,20 @@ def beta_interval(counts: DocumentCounts, *, replicates: int, level: float) -> I
     ks, tokens, hits = np.asarray(counts.ks), counts.tokens.astype(np.float64), counts.hits.astype(np.float64)
     slope = _line(np.log(ks))[1]
 
-    def estimate(weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def estimate(weights: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         n = weights @ tokens
         p = weights @ hits / n[:, None]
         y = -np.log(p)
         per_hit = slope / (y * p * n[:, None])  # (replicates, ks)
         influence = hits @ per_hit.T - tokens[:, None] * (per_hit * p).sum(axis=1)  # (documents, replicates)
         variance = np.einsum("bd,db->b", weights, influence**2) * len(tokens) / (len(tokens) - 1)
-        return k_slopes(ks, y), np.sqrt(variance)
+        return k_slopes(ks, y), np.sqrt(variance), influence
 
     weights = document_weights(len(tokens), replicates=replicates)
     pieces = [estimate(weights[i : i + _AT_ONCE]) for i in range(0, replicates, _AT_ONCE)]
-    draws, draw_se = (np.concatenate(one) for one in zip(*pieces, strict=True))
-    value, se = estimate(np.ones((1, len(tokens))))
-    return studentized(float(value[0]), float(se[0]), draws, draw_se, level=level)
+    draws, draw_se = (np.concatenate([one[i] for one in pieces]) for i in (0, 1))
+    value, se, influence = estimate(np.ones((1, len(tokens))))
+    return studentized(float(value[0]), float(se[0]), draws, draw_se, documents=worth(influence), level=level)
 
 
 @dataclass(frozen=True)

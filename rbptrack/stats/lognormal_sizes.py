@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.intervals import Interval
-
-_DRAWS = 4000
+from rbptrack.stats.spread import Spread, centred, line_spread
 
 
 @dataclass(frozen=True)
@@ -20,8 +18,8 @@ class LognormalTrend:
     Attributes:
         beta: change of beta per unit of ln S.
         gamma: likewise.
-        mu_over_sigma: change of mu/sigma at the geometric mean of the sizes; None where gamma may be 0 there, Zipf's
-            law, which has no mu and sigma.
+        mu_over_sigma: change of mu/sigma at the geometric mean of the sizes; None where gamma may be near 0 there (its
+            interval reaches below half of it): Zipf's law has no mu and sigma.
         r2: of both lines, (2,).
 
     """
@@ -40,10 +38,10 @@ def mu_over_sigma(theta: FloatArray) -> FloatArray:
 def lognormal_trend(s: FloatArray, theta: FloatArray, draws: FloatArray, *, level: float) -> LognormalTrend:
     """Fit beta and gamma as lines in ln S to every size, identified or not.
 
-    To leave some out would select by the answer. Least squares; the coefficients' covariance holds the sampling
-    covariance of all sizes (paired by document) and the scatter between models, a 2 x 2 matrix by the method of
-    moments; t with m - 2 degrees of freedom. mu/sigma's change, -beta'/sqrt(2 gamma) - (1 - beta) gamma'/(2
-    gamma)^(3/2), is taken over draws of the coefficients.
+    To leave some out would select by the answer. Least squares; what the sampling covariance of all sizes (paired by
+    document) says of a slope is known, scatter between models is estimated from m - 2 residuals (`Spread`). mu/sigma's
+    change, -beta'/sqrt(2 gamma) - (1 - beta) gamma'/(2 gamma)^(3/2), is linearised at the middle of the lines: it is
+    the slope of one combination of (beta, gamma), moved by the error of another there.
     Source: the lognormal of arXiv 2510.20387, eq. 9, in natural parameters.
 
     Args:
@@ -54,32 +52,40 @@ def lognormal_trend(s: FloatArray, theta: FloatArray, draws: FloatArray, *, leve
 
     """
     m = len(s)
-    x = np.log(s) - np.log(s).mean()
-    design = np.column_stack([np.ones(m), x])
-    inverse = np.linalg.pinv(design)  # (2, m)
-    coefficients = inverse @ theta  # (intercept and slope, beta and gamma)
-    residual = theta - design @ coefficients
+    x = np.log(s)
+    design = centred(x)
+    middle, slope = np.linalg.pinv(design) @ theta  # beta and gamma each
     sampling = np.cov(np.moveaxis(draws, 1, 0).reshape(draws.shape[1], -1).T).reshape(m, 2, m, 2)
-    free = np.eye(m) - design @ inverse
-    between = (residual.T @ residual - np.einsum("ij,jaib->ab", free, sampling)) / (m - 2)
-    values, vectors = np.linalg.eigh((between + between.T) / 2)
-    between = (vectors * np.clip(values, 0, None)) @ vectors.T
-    covariance = np.einsum("ci,iajb,dj->cadb", inverse, sampling, inverse)
-    covariance = (covariance + np.einsum("cd,ab->cadb", inverse @ inverse.T, between)).reshape(4, 4)
-    quantile = float(stats.t.ppf(0.5 + level / 2, m - 2))
-    half = (quantile * np.sqrt(np.diag(covariance))).reshape(2, 2)
-    slopes = [Interval(float(b), float(b - h), float(b + h)) for b, h in zip(coefficients[1], half[1], strict=True)]
+
+    def error(at: FloatArray, of: FloatArray) -> Spread:
+        """Of at @ (intercept, slope) of the line through the combination theta @ of."""
+        return line_spread(at, x, theta @ of, np.einsum("iajb,a,b->ij", sampling, of, of))
+
+    level_at, slope_at = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    halves = [error(slope_at, of).half(level) for of in np.eye(2)]
+    slopes = [Interval(float(b), float(b - h), float(b + h)) for b, h in zip(slope, halves, strict=True)]
     ratio = None
-    if coefficients[0, 1] - half[0, 1] > 0:
-        found = stats.multivariate_t(coefficients.ravel(), covariance, df=m - 2, allow_singular=True, seed=0)
-        several = found.rvs(_DRAWS).reshape(-1, 2, 2)
-        low, high = np.quantile(_change(several[several[:, 0, 1] > 0]), [(1 - level) / 2, (1 + level) / 2])
-        ratio = Interval(float(_change(coefficients[None])[0]), float(low), float(high))
+    if middle[1] > 2 * error(level_at, np.eye(2)[1]).half(level):  # else it is too crooked for a straight line
+        value, by_slope, by_middle = _change(middle, slope)
+        inverse = np.linalg.pinv(design)
+        shared = np.einsum("i,iajb,j,a,b->", inverse[0], sampling, inverse[1], by_middle, by_slope)
+        whole = (error(slope_at, by_slope) + error(level_at, by_middle)).minus_shared(-float(shared))
+        ratio = Interval(value, value - whole.half(level), value + whole.half(level))
+    residual = theta - design @ np.stack([middle, slope])
     total = ((theta - theta.mean(axis=0)) ** 2).sum(axis=0)
     return LognormalTrend(slopes[0], slopes[1], ratio, 1 - (residual**2).sum(axis=0) / total)
 
 
-def _change(coefficients: FloatArray) -> FloatArray:
-    """d(mu/sigma)/d ln S at the middle of lines, (n, intercept and slope, beta and gamma) to (n,)."""
-    (beta, gamma), (beta_slope, gamma_slope) = coefficients[:, 0].T, coefficients[:, 1].T
-    return np.asarray(-beta_slope / np.sqrt(2 * gamma) - (1 - beta) * gamma_slope / (2 * gamma) ** 1.5)
+def _change(middle: FloatArray, slope: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+    """d(mu/sigma)/d ln S at the middle of lines, and its derivatives by the lines' slopes and by their middles.
+
+    Args:
+        middle: (beta, gamma), (2,).
+        slope: of each in ln S, (2,).
+
+    """
+    (beta, gamma), (beta_slope, gamma_slope) = middle, slope
+    root = np.sqrt(2 * gamma)
+    by_slope = np.array([-1 / root, -(1 - beta) / root**3])
+    by_middle = np.array([gamma_slope / root**3, beta_slope / root**3 + 3 * (1 - beta) * gamma_slope / root**5])
+    return float(by_slope @ slope), by_slope, by_middle

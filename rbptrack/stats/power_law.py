@@ -10,7 +10,7 @@ from scipy import optimize, stats
 
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import FloatArray
-from rbptrack.stats.spread import Spread
+from rbptrack.stats.spread import Spread, centred, line_spread
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class PowerLawFit:
     def spread_at(self, s: float, *, models: int = 0) -> Spread:
         """The error of the law's ln y at size s, and with it the scatter of so many more models' mean (0: none)."""
         x = np.log(self.s)
-        return _spread(np.array([1.0, np.log(s) - x.mean()]), x, np.log(self.y), self.covariance, models=models)
+        return line_spread(np.array([1.0, np.log(s) - x.mean()]), x, np.log(self.y), self.covariance, models=models)
 
     def forecast(self, s: float) -> tuple[float, float, float]:
         """Predict y of one more model of size s, with the ends of its interval: the law's uncertainty and scatter.
@@ -100,13 +100,13 @@ def fit_power_law(
         raise RbptrackError(f"a law needs at least 3 sizes that differ; got {m}")
     if not np.all(np.isfinite(target) & (target > 0)):
         raise RbptrackError("a power law needs positive, finite values")
-    design = _centred(x)
+    design = centred(x)
     logs = np.log(target)
     intercept, slope = np.linalg.pinv(design) @ logs
     residual = logs - design @ (intercept, slope)
     total = float(((logs - logs.mean()) ** 2).sum())
     sampling = np.zeros((m, m)) if covariance is None else np.asarray(covariance)
-    spread = _spread(np.array([0.0, 1.0]), x, logs, sampling)
+    spread = line_spread(np.array([0.0, 1.0]), x, logs, sampling)
     alpha, half = -float(slope), spread.half(level)
     return PowerLawFit(
         alpha=alpha,
@@ -121,32 +121,6 @@ def fit_power_law(
         y=target,
         covariance=sampling,
     )
-
-
-def _centred(x: FloatArray) -> FloatArray:
-    """Columns 1 and ln S, (m, 2), centred, so that they are orthogonal."""
-    return np.column_stack([np.ones(len(x)), x - x.mean()])
-
-
-def _spread(at: FloatArray, x: FloatArray, logs: FloatArray, sampling: FloatArray, *, models: int = 0) -> Spread:
-    """The error of at @ (intercept, slope) of the line through logs, (m,), over x, and of the mean of further models.
-
-    The residuals' mean square estimates tau^2 plus the mean sampling variance of what a line leaves free; their degrees
-    of freedom are Satterthwaite's for sampling variances that differ.
-    """
-    design = _centred(x)
-    weights = at @ np.linalg.pinv(design)  # (m,): the estimate is weights @ logs
-    contrasts = np.linalg.svd(design)[0][:, 2:].T  # (m - 2, m), free of any line
-    noise = contrasts @ sampling @ contrasts.T
-    freedom = len(x) - 2
-    mean_noise = float(np.trace(noise)) / freedom
-    square = float(np.mean((contrasts @ logs) ** 2))
-    tau2 = max(0.0, square - mean_noise)
-    whole = noise + tau2 * np.eye(freedom)
-    squares = float(np.sum(whole**2))
-    known, share = float(weights @ sampling @ weights), float(weights @ weights) + (1 / models if models else 0)
-    effective = float(np.trace(whole)) ** 2 / squares if squares > 0 else float(freedom)
-    return Spread(known, known - share * mean_noise, share * square, effective)
 
 
 def _reml(sampling: FloatArray, design: FloatArray, logs: FloatArray) -> float:
