@@ -402,7 +402,7 @@ class Lognormal(Analyzer):
             )
         else:
             notes.append(
-                "How mu/sigma changes with S is not identifiable, because gamma may be near 0 in the middle of the sizes."
+                "How mu/sigma changes with S is not identifiable: gamma may be near 0 in the middle of the sizes."
             )
         off_h = mine["entropy_implied"] - mine["entropy"]
         off_p = mine["neg_log_p1_implied"] / mine["neg_log_p1"] - 1

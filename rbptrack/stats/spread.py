@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, special
 
+from rbptrack.ranks import FloatArray
+
 _SMALLEST = 1e-15  # of p: below it is 0
 
 
