@@ -37,19 +37,25 @@ def main() -> int:
         with temporary.for_this_process():
             return _dispatch(arguments)
     except RbptrackError as error:
+        if code := interrupts.received():
+            return _stopped(code)
         if os.environ.get("HYDRA_FULL_ERROR"):
             raise
         complain(str(error))
         return 2 if isinstance(error, BadInput) else 1
     except KeyboardInterrupt:
         return _stopped(interrupts.INTERRUPTED)
-    except SystemExit as stop:
-        if stop.code not in interrupts.CODES:
-            raise
-        return _stopped(int(stop.code or 0))
+    except SystemExit:
+        if code := interrupts.received():
+            return _stopped(code)
+        raise
     except BrokenPipeError:  # the reader of our output has gone: `rbptrack list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except Exception:
+        if code := interrupts.received():
+            return _stopped(code)
+        raise
 
 
 def _stopped(code: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rbptrack import interrupts
+from rbptrack import __main__, interrupts
 from rbptrack.config.schema import SweepConfig, TrackingConfig
 from rbptrack.errors import StoreAway
 from rbptrack.sweep import analyses
@@ -82,3 +84,55 @@ def test_a_signal_during_the_analyses_ends_the_sweep_s_run(
     out = capsys.readouterr().out
     assert "interrupted while the sweep was analysed: its 1 measurements are in the tracking store" in out
     assert "python -m rbptrack report sweep=mine" in out
+
+
+DROPPED = """
+import gc, os, signal, sys, time, weakref
+from rbptrack import interrupts
+
+class Held: pass
+
+interrupts.install()
+held = Held()
+callback = weakref.ref(held, lambda gone: os.kill(os.getpid(), signal.{name}))
+del held  # Python drops what the callback raises
+try:
+    time.sleep(20)
+except BaseException as stop:
+    print(type(stop).__name__, interrupts.received())
+"""
+
+
+@pytest.mark.parametrize(("name", "said"), [("SIGTERM", "SystemExit 143"), ("SIGINT", "KeyboardInterrupt 130")])
+def test_a_signal_that_comes_in_a_callback_still_stops_the_program(name: str, said: str) -> None:
+    done = subprocess.run([sys.executable, "-c", DROPPED.format(name=name)], capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == (said, "")
+
+
+@pytest.fixture
+def turned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Raises what became of a SIGTERM that came while a library tidied up."""
+
+    def fail(*arguments: object, **options: object) -> None:
+        monkeypatch.setattr(interrupts, "_received", 143)
+        raise AttributeError("'NoneType' object has no attribute '_invalidate_flags_cache'")
+
+    return fail
+
+
+def test_an_interrupt_that_became_an_error_ends_the_command(
+    turned: Callable[..., None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("rbptrack.commands.list_.main", turned)
+    monkeypatch.setattr(sys, "argv", ["rbptrack", "list"])
+    assert __main__.main() == 143
+    assert capsys.readouterr().err.startswith("interrupted: ")
+
+
+def test_an_interrupt_that_became_an_error_is_no_failed_cell(
+    turned: Callable[..., None], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "send", turned)
+    with pytest.raises(SystemExit):
+        run()
+    assert statuses("measurement") == ["KILLED"]

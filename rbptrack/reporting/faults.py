@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rbptrack import interrupts
 from rbptrack.analysis.contract import Analyzer, Drawing, Report, Runs, Table
 from rbptrack.console import short_path
 from rbptrack.errors import RbptrackError, nearest, shortened
@@ -35,6 +36,7 @@ def computed(analyzer: Analyzer, runs: Runs) -> Report:
     except RbptrackError:
         raise
     except Exception as error:
+        interrupts.again()
         if os.environ.get("HYDRA_FULL_ERROR"):
             traceback.print_exception(error)
         raise AnalyzerFault(f"{_place(analyzer, error)}: {_words(error, runs)}") from error

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from rbptrack import interrupts
 from rbptrack.analysis import counted
 from rbptrack.analysis.contract import Analyzer, Report, Runs, question
 from rbptrack.console import complain, say_wrapped
@@ -179,6 +180,7 @@ def _caught(found: Findings, analyzer: Analyzer, *, logging: bool = False) -> It
         found.silent.append((analyzer.name, reason))
         say_wrapped(f"{analyzer.name}: {reason}", lines=2)
     except Exception as error:  # of drawing or of writing what it found
+        interrupts.again()
         found.failed += 1
         found.silent.append((analyzer.name, redact(f"failed: {type(error).__name__}: {error}")))
         complain(f"analyzer {analyzer.name} failed: {type(error).__name__}: {error}")

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rbptrack import interrupts
 from rbptrack.console import CellProgress, say
 from rbptrack.engine.at_work import discard
 from rbptrack.errors import BadInput, RbptrackError, StoreAway, disk_trouble
@@ -173,18 +174,8 @@ def _measure(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Deliv
 
 def _sent(writer: Writer, record: Record, made: Path, run_id: str, delivery: Delivery) -> outbox.Sent:
     """Deliver a complete measurement; whatever stops that, the outbox keeps it."""
-    status = "FAILED"
-    try:
-        sent = outbox.send(writer.connection, record, made, run_id, made_from=delivery.folder, tell=say)
-        status = ""
-    except (KeyboardInterrupt, SystemExit):
-        status = "KILLED"
-        raise
-    except Exception as error:
-        raise CellFailed(run_id, disk_trouble(error, made) or error) from error
-    finally:
-        _end(writer, run_id, status)
-    return sent
+    with _closed(writer, run_id, made):
+        return outbox.send(writer.connection, record, made, run_id, made_from=delivery.folder, tell=say)
 
 
 def _end(writer: Writer, run_id: str, status: str) -> None:
@@ -204,6 +195,8 @@ def _closed(writer: Writer, run_id: str, folder: Path) -> Iterator[None]:
         status = "KILLED"
         raise
     except Exception as error:
+        status = "KILLED" if interrupts.received() else status
+        interrupts.again()
         raise CellFailed(run_id, disk_trouble(error, folder) or error) from error
     finally:
         _end(writer, run_id, status)

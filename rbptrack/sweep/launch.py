@@ -214,10 +214,9 @@ class Sweep:
             request.hand_to_hydra(task, extra=extra)
         except KeyboardInterrupt:
             return interrupts.INTERRUPTED
-        except SystemExit as stop:  # also how Hydra ends after a job that failed, which the outcomes say better
-            if isinstance(stop.code, int) and stop.code in interrupts.CODES:
-                return stop.code
-        return 0
+        except SystemExit:  # also how Hydra ends after a job that failed, which the outcomes say better
+            pass
+        return interrupts.received()
 
 
 def without_secrets(request: Request) -> tuple[Request, SweepConfig, list[Config]]:
@@ -280,10 +279,12 @@ def measure(config: Config, folder: Path, progress_label: str, shard: Shard) -> 
         else:
             outcome.status = "measured"  # this shard; the cell is delivered with its last one
     except RbptrackError as error:
+        interrupts.again()
         outcome.message, outcome.bad_input = str(error), isinstance(error, BadInput)
     except CellFailed as failure:
         outcome.run_id, outcome.message = failure.run_id, _in_a_line(failure.cause)
     except Exception as error:
+        interrupts.again()
         outcome.message = _in_a_line(error)
     if outcome.status == "skipped" and (mine / OUTCOME).exists():
         return  # another shard has measured the cell, and says so
