@@ -78,5 +78,7 @@ def test_what_was_assumed_is_said(
     assert "shards=3 brings each job of that cell under four hours" in said
     assert "one GPU a job: launch=gpus, ray or slurm: nano-6k" in said
     assert "2 GPUs a job: launch=gpus, ray or slurm launch.gpus=2 model.parallel=tensor: nano-2m" in said
+    command._show_time([one], cells[:1], data_sheet("h100"), elsewhere=True)
+    assert "time: 0:01:40 on h100, of which" in " ".join(capsys.readouterr().out.split())
     command._show_time([replace(one, seconds=None)], cells[:1], data_sheet("h100"), elsewhere=True)
     assert not capsys.readouterr().out  # nothing is known, so nothing is said

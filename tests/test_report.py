@@ -20,10 +20,11 @@ from matplotlib.figure import Figure
 
 from plugins.power_law import PowerLaw
 from rbptrack.analysis import Drawing, Report, Table, grid, style
-from rbptrack.commands.report import _address, _read
+from rbptrack.commands.report import _read
 from rbptrack.reporting.files import DrawingProcess, ReportFiles
 from rbptrack.reporting.inline_svg import inline_svg
 from rbptrack.reporting.page import InlineFigure, Section, render, svg
+from rbptrack.tracking import Reader
 from tests.synthetic import family_runs, together
 
 RUNS = family_runs(np.geomspace(1e4, 1e7, 4), alpha=0.1, a=3.0)
@@ -240,18 +241,17 @@ def test_the_drawing_process_ends_with_a_killed_first_process() -> None:
 
 
 @pytest.mark.parametrize(
-    ("out", "server", "opened"),
+    ("server", "page"),
     [
-        ("/tmp/a b.html", "http://s/#/experiments/1/runs/", "file:///tmp/a%20b.html"),
-        ("", "http://s/#/experiments/1/runs/", "http://s/#/experiments/1/runs/r7/artifacts/report.html"),
-        ("", "", "file:///store/artifacts/report.html"),
+        ("http://s/#/experiments/1/runs/", "http://s/#/experiments/1/runs/r7/artifacts/report.html"),
+        ("", "/store/artifacts/report.html"),
     ],
 )
-def test_open_shows_the_file_the_server_or_the_store(out: str, server: str, opened: str) -> None:
+def test_the_page_is_where_a_person_finds_it(server: str, page: str) -> None:
     reader: Any = SimpleNamespace(
-        connection=SimpleNamespace(run_page=server), artifact_uri=lambda _: "file:///store/artifacts"
+        connection=SimpleNamespace(run_page=server), artifact_uri=lambda _: "/store/artifacts"
     )
-    assert _address(reader, "r7", Path(out) if out else None) == opened
+    assert Reader.report_page(reader, "r7") == page
 
 
 def test_open_is_an_option_of_the_command() -> None:

@@ -15,7 +15,7 @@ from rbptrack.config.keys import no_option
 from rbptrack.config.paths import plugin_folders
 from rbptrack.config.patterns import match, split_list
 from rbptrack.config.schema import FILTERS, AnalyzeConfig
-from rbptrack.console import complain, program, say
+from rbptrack.console import complain, program, say, short_path
 from rbptrack.errors import RbptrackError
 from rbptrack.reporting.discovery import Plugins
 from rbptrack.reporting.runner import analyze
@@ -93,7 +93,7 @@ def _run(config: AnalyzeConfig) -> None:
         section, run_id = analyze(writer, runs, analyzer, folder=Path(folder), sweep=sweep)
     show(section)
     if run_id:
-        say(f"report   {reader.artifact_uri(run_id)}/report.html")
+        say(f"report   {short_path(reader.report_page(run_id))}")
     else:
         say(f"not logged: the tracking store {connection.shown} cannot be written")
 

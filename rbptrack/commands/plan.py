@@ -46,7 +46,8 @@ HELP = Help(
         "plan 'model=nano/*' dataset=stdlib output=csv > plan.csv": "into a file",
     },
 )
-_LONG_SECONDS = 4 * 3600.0  # of one job
+_HOUR = 3600.0  # seconds
+_LONG_SECONDS = 4 * _HOUR  # of one job
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -102,13 +103,14 @@ def _show_time(plans: Sequence[Plan], cells: Sequence[Config], device: Device, *
     ahead = [(p, c) for p, c in zip(plans, cells, strict=True) if p.status == "to measure" and p.seconds is not None]
     if not ahead:
         return
-    unit = "hours on this machine's CPU" if device.name.startswith("this") else f"GPU-hours on {device.name}"
     longest, cell = max((((p.seconds or 0.0) / (p.gpus or 1), c) for p, c in ahead), key=lambda each: each[0])
     rates = ", ".join(f"{device.rates[k] / 1e12:.3g} TFLOP/s in {k}" for k in {precision(c.model) for _, c in ahead})
-    hours = sum(p.seconds or 0.0 for p, _ in ahead) / 3600
+    whole = sum(p.seconds or 0.0 for p, _ in ahead)
+    hours = "hours" if device.name.startswith("this") else "GPU-hours"
+    spent = f"{whole / _HOUR:.2g} {hours}" if whole >= _HOUR else duration(whole)
     say_wrapped(
-        f"time: {hours:.2g} {unit}, of which {cell.title} takes {duration(longest)}; from {rates} ({device.source}), "
-        f"of which {device.share:.0%} is assumed to be reached"
+        f"time: {spent} on {device.name}, of which {cell.title} takes {duration(longest)}; from {rates} "
+        f"({device.source}), of which {device.share:.0%} is assumed to be reached"
     )
     if longest > _LONG_SECONDS:
         say_wrapped(f"shards={math.ceil(longest / _LONG_SECONDS)} brings each job of that cell under four hours")

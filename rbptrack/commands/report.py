@@ -66,19 +66,10 @@ def _report(request: Request) -> int:
     found, page, run_id = _write(reader, writer, runs, analyzers, sweep=sweep, command=command)
     if out:
         out.write_text(page, encoding="utf-8")
-    say(f"report   {out or f'{short_path(reader.artifact_uri(run_id))}/report.html'}")
-    if config.open and not webbrowser.open(_address(reader, run_id, out)):
+    say(f"report   {out or short_path(reader.report_page(run_id))}")
+    if config.open and not webbrowser.open(out.absolute().as_uri() if out else reader.report_page(run_id)):
         complain("no browser could be started here; open the file above")
     return 1 if found.failed else 0
-
-
-def _address(reader: Reader, run_id: str, out: Path | None) -> str:
-    """Where a browser finds the page: the file of the user, the one in a local store, or the server's page of it."""
-    if out:
-        return out.absolute().as_uri()
-    if server := reader.connection.run_page:
-        return f"{server}{run_id}/artifacts/report.html"
-    return f"{reader.artifact_uri(run_id)}/report.html"
 
 
 def _free_name(wanted: Path) -> Path:

@@ -78,5 +78,5 @@ def analyze_sweep(
         with suppress(RbptrackError):  # repaired at the next start
             writer.end(run_id, status)
     if run_ids:
-        say(f"report   {short_path(reader.artifact_uri(run_id))}/report.html")
+        say(f"report   {short_path(reader.report_page(run_id))}")
     return found.failed

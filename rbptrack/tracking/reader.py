@@ -242,6 +242,11 @@ class Reader:
             self._locations[run_id] = unquote(urlsplit(uri).path) if uri.startswith("file:") else uri
         return self._locations[run_id]
 
+    def report_page(self, run_id: str) -> str:
+        """Where a person finds the page of a run: the file in a local store, or the server's own page of it."""
+        server = self.connection.run_page
+        return f"{server}{run_id}/artifacts/report.html" if server else f"{self.artifact_uri(run_id)}/report.html"
+
 
 def _usable(found: Iterable[LoggedRun]) -> Iterator[dict[str, Any]]:
     """The rows of the runs that hold a measurement; the others are named on standard error and left out."""
