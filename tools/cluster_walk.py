@@ -63,7 +63,7 @@ def here(command: str, section: str, ports: dict[str, str]) -> str:
         (r"mlflow server --host 0.0.0.0", f"{sys.executable} -m mlflow server --port {ports['server']}"),
         (r'--allowed-hosts "\$HOSTNAME:5000"', f"--allowed-hosts 127.0.0.1:{ports['server']}"),
         (r"^python ", f"{sys.executable} "),
-        (r"^ray ", f"{Path(sys.executable).with_name('ray')} "),
+        (r"(?<![\w/])ray (?=start|stop)", f"{Path(sys.executable).with_name('ray')} "),
     ]
     for wanted, instead in changes:
         command = re.sub(wanted, lambda _, instead=instead: instead, command)  # type: ignore[misc]

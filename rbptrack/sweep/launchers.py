@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 from contextlib import suppress
 from importlib.util import find_spec
@@ -106,6 +107,7 @@ def _gpus_here() -> list[int]:
 
 def _ray_nodes(launch: LaunchConfig) -> list[int]:
     """The GPUs of each node of the cluster."""
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")  # else a line a second while it is refused
     import ray
 
     host, _, port = launch.address.rpartition(":")
@@ -118,6 +120,11 @@ def _ray_nodes(launch: LaunchConfig) -> list[int]:
         ray.init(address=launch.address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
         nodes: list[dict[str, Any]] = ray.nodes()
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        if launch.address != "auto":  # something answers there
+            raise BadInput(
+                f"launch.address={launch.address}: the Ray cluster there does not let this machine in; it may ask for "
+                "its token: RAY_AUTH_MODE=token, and the head's ~/.ray/auth_token here"
+            ) from error
         raise BadInput(
             f"launch=ray: no Ray cluster found (launch.address={launch.address}); on its head `ray start --head`, on "
             "each other node `ray start --address=HEAD:6379`; launch=gpus needs no cluster"
