@@ -311,7 +311,8 @@ def _draw_worth(table: pd.DataFrame) -> Figure:
             ax.axhline(1, color="0.4", lw=0.8, ls=":")
             ax.set(xlabel="k", ylabel="factor in S that 2k is worth over k")
             log_axis(ax.xaxis, low=table["k"].min() / 1.2, high=table["k"].max() * 1.2)
-            ax.legend(fontsize=8.5)
+            if len(here):
+                ax.legend(fontsize=8.5)
         log_axis(axes[0].yaxis, low=max(min(finite.min(), 1) / 1.15, 0.2), high=min(finite.max() * 1.3, 100))
         return figure
 

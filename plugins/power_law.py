@@ -380,7 +380,7 @@ def _headline(shown: list[FamilyLaw], forms: Mapping[str, Verdict]) -> str:
 def _influence(mine: list[FamilyLaw]) -> str:
     """The size that moves an exponent most, if one does by more than 2%."""
     points = [(one, row) for one in mine for row in _points(one)]
-    moved = [(one, row) for one, row in points if abs(row["alpha_without"] / one.law.alpha - 1) > _NOTABLE]
+    moved = [p for p in points if abs(p[1]["alpha_without"] - p[0].law.alpha) > _NOTABLE * abs(p[0].law.alpha)]
     if moved:
         one, row = max(moved, key=lambda pair: float(abs(pair[1]["influence"])))
         return (

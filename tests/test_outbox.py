@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow import MlflowClient
@@ -18,7 +20,7 @@ from rbptrack.commands import sync
 from rbptrack.config.paths import partial
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import StoreAway
-from rbptrack.tracking import Connection, Heartbeat, Reader, Writer, claim, outbox, repair, writer
+from rbptrack.tracking import Connection, Heartbeat, Reader, Writer, claim, outbox, repair, working, writer
 from rbptrack.tracking.process import marks
 from rbptrack.tracking.record import Record
 from rbptrack.tracking.schema import MeasurementTags, Tag
@@ -198,6 +200,43 @@ def test_a_claim_that_nobody_renews_is_not_waited_for(state: str, silent: float,
     Writer(a).begin("lost", tags)
     _, done = claim(a, a_record(), partial() / FINGERPRINT, tell=lambda line: pytest.fail(line))
     assert not done
+
+
+def test_a_run_whose_id_a_killed_process_could_not_note_is_continued(
+    a: Connection, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between making the run and writing its id beside the measurement: no second run, none left KILLED."""
+    begin = Writer.begin
+
+    def killed(self: Writer, *arguments: Any, **options: Any) -> str:
+        run_id = begin(self, *arguments, **options)
+        self.connection.open().set_tag(run_id, Tag.PROCESS, "{}")  # of a process that is gone
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "begin", killed)
+        with pytest.raises(SystemExit):
+            claim(a, a_record(), partial() / FINGERPRINT, tell=print)
+    assert len(repair(a)) == 1
+    record = a_record()
+    run_id, done = claim(a, record, partial() / FINGERPRINT, tell=print)
+    assert not done
+    assert [run.info.run_id for run in runs(a)] == [run_id]
+    assert send(a, record, run_id).run_id == run_id
+    check_delivered_once(a)
+
+
+def test_a_run_of_ones_own_beats_and_ends_as_its_block_does(a: Connection, here: Path) -> None:
+    ended = {}
+    for error in (None, ValueError("x"), KeyboardInterrupt()):
+        with suppress(ValueError, KeyboardInterrupt), working(Writer(a), "report", {Tag.KIND: "analysis"}) as run_id:
+            assert Reader(a).search(f"attributes.run_id = '{run_id}' and attributes.status = 'RUNNING'")
+            assert any(thread.name == "rbptrack-live" for thread in threading.enumerate())
+            ended[run_id] = error
+            if error:
+                raise error
+    status = {run.info.run_id: run.info.status for run in a.open().search_runs([a.experiment_id])}
+    assert [status[run_id] for run_id in ended] == ["FINISHED", "FAILED", "KILLED"]
 
 
 def test_a_copied_folder_delivers_to_its_own_store(a: Connection, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 import torch
+import torch.distributed as distributed
 import torch.multiprocessing as multiprocessing
 
 from rbptrack.bench.shapes import random_corpus
@@ -18,6 +21,7 @@ from rbptrack.config.schema import EngineConfig, ModelConfig, Parallel
 from rbptrack.engine.measure import measure
 from rbptrack.errors import BadInput, MeasurementError
 from rbptrack.models.loading import CausalModel, load_model
+from rbptrack.models.tensor_parallel import load_share
 from rbptrack.scoring.scorer import Scorer, Scores
 from rbptrack.sources.pin import of_model
 from tests.architectures import build
@@ -105,6 +109,23 @@ def test_a_lost_process_ends_the_measurement_in_seconds(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
     _, left = psutil.wait_procs(workers, timeout=10)
     assert not left
+
+
+@pytest.fixture
+def a_group_of_one() -> Iterator[None]:
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
+
+
+def test_a_share_of_a_model_is_checked_for_causality(tmp_path: Path, a_group_of_one: None) -> None:
+    """As a model in one process is: what an embedding model made of Llama ranks looks good and is wrong."""
+    for causal in (True, False):
+        build("llama3", tmp_path / f"{causal}", is_causal=causal)
+        wanted = config(tmp_path / f"{causal}")
+        loading = pytest.raises(BadInput, match="its states at a token depend on later tokens")
+        with nullcontext() if causal else loading:
+            assert load_share(wanted, of_model(wanted), torch.device("cpu"), candidates=None)[1] < 1e-5
 
 
 def test_what_cannot_be_split_is_refused_with_the_remedy(tmp_path: Path) -> None:

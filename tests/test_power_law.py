@@ -9,7 +9,7 @@ from plugins.power_law import PowerLaw
 from rbptrack.analysis import Runs
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.ranks import RankTable
-from tests.synthetic import family_runs, one_law, runs_from, together
+from tests.synthetic import family_runs, one_law, runs_from, runs_of_tables, together
 
 SIZES = np.geomspace(1e4, 1e7, 6)
 
@@ -227,3 +227,11 @@ def test_published_exponents_are_drawn_in_the_colour_of_their_family() -> None:
     axes = PowerLaw(ks=[1], replicates=20).analyze(runs).drawings["law_in_size"].figure.axes[0]
     mine, theirs = (line.get_color() for line in axes.lines if len(line.get_xdata()) == 2)
     assert mine == theirs
+
+
+def test_sizes_that_all_have_the_same_ranks_are_a_flat_law() -> None:
+    """As of imported shares of few digits: no line of CE against -ln RBP_k is defined."""
+    one = family_runs(SIZES[:1], alpha=0.1, a=3.0).ranks("toy-text-0")
+    report = PowerLaw().analyze(runs_of_tables(SIZES, {f"toy-text-{i}": one for i in range(len(SIZES))}))
+    assert report.tables["fits"].frame["alpha"].abs().max() < 1e-9
+    assert "ce_against_rbp_1" in report.drawings

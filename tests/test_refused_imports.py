@@ -19,10 +19,11 @@ import pytest
 
 import rbptrack
 from rbptrack.commands import export, import_
+from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import BadInput, RbptrackError, StoreAway
-from rbptrack.exchange import delivery
+from rbptrack.exchange import authors, delivery
 from rbptrack.ranks import RankHistogram, RankTable
-from rbptrack.tracking import Writer
+from rbptrack.tracking import Connection, Writer
 from rbptrack.tracking.record import Record
 from rbptrack.tracking.schema import Tag
 
@@ -154,6 +155,21 @@ WITH_RANKS = ("sizes=a/sizes.csv", "vocab_size=1000")
 def test_bad_authors_files(file: str, text: str, words: str, here: Path) -> None:
     authors_folder(here / "a")
     (here / "a/wiki/EleutherAI/pythia-70m" / file).write_text(text)
+    refused("a", words, also=WITH_RANKS)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("metrics.json", "top1/metrics.json: has 36 bytes, and at most 20 are read"),
+        ("ranks.json", "ranks.json: has 54 bytes, and at most 20 are read; without vocab_size=... the metrics are"),
+    ],
+)
+def test_authors_files_that_would_fill_the_memory(
+    name: str, words: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authors_folder(here / "a")
+    monkeypatch.setitem(authors._MOST_BYTES, name, 20)
     refused("a", words, also=WITH_RANKS)
 
 
@@ -441,6 +457,13 @@ def test_an_import_that_fails_leaves_what_another_process_imported(
         with pytest.raises(RbptrackError, match=r"is full\. 0 of the measurements are imported"):
             import_.main([str(bundle)])
     assert statuses(store) == ["FINISHED"]
+
+
+def test_what_an_import_that_was_killed_left_running_is_closed_by_the_next(bundle: Path, store: Path) -> None:
+    run_id = Writer(Connection(TrackingConfig())).begin("half", {Tag.KIND: "measurement"})
+    Connection(TrackingConfig()).open().set_tag(run_id, Tag.PROCESS, "{}")  # of a process that is gone
+    assert import_.main([str(bundle)]) == 0
+    assert sorted(statuses(store)) == ["FINISHED", "FINISHED", "KILLED"]
 
 
 def test_a_store_that_goes_away_midway_is_waited_for(

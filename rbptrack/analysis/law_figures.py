@@ -197,11 +197,13 @@ def draw_ce_against_rbp(laws: Sequence[FamilyLaw], k: int) -> tuple[Figure, dict
             for one in styles:
                 pair = both[dataset, one.name]
                 x, y = pair[rbp_name(k)].y, pair[CE].y
-                line = stats.linregress(x, y)
-                r2[dataset, one.name] = float(line.rvalue**2)
-                ends = np.array([x.min(), x.max()])
-                ax.plot(ends, line.intercept + line.slope * ends, ls=one.line, lw=1.2, color=one.colour)
-                label = f"{one.name}: R² = {r2[dataset, one.name]:.4f}"
+                label = one.name
+                if np.ptp(x) > 0:  # else no line is defined: imported shares of few digits may all be equal
+                    line = stats.linregress(x, y)
+                    r2[dataset, one.name] = float(line.rvalue**2)
+                    ends = np.array([x.min(), x.max()])
+                    ax.plot(ends, line.intercept + line.slope * ends, ls=one.line, lw=1.2, color=one.colour)
+                    label = f"{one.name}: R² = {r2[dataset, one.name]:.4f}"
                 ax.plot(x, y, one.marker, ms=4.5, color=one.colour, label=label)
             ax.set(xlabel=law_axis_label(rbp_name(k)), ylabel=law_axis_label(CE))
             ax.legend(loc="upper left")

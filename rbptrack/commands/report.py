@@ -20,7 +20,7 @@ from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.redaction import redact
 from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import Findings, analyze_all, choose
-from rbptrack.tracking import Connection, Reader, Writer
+from rbptrack.tracking import Connection, Reader, Writer, working
 from rbptrack.tracking.schema import report_tags
 
 HELP = Help(
@@ -95,12 +95,11 @@ def _write(
         (folder / "report.html").write_text(page, encoding="utf-8")
         if writer.connection.read_only:
             return found, page, ""
-        run_id = of_sweep or writer.begin(f"report / {scope}", report_tags(sweep))
-        try:
+        if of_sweep:
+            writer.log_folder(of_sweep, folder)
+            return found, page, of_sweep
+        with working(writer, f"report / {scope}", report_tags(sweep)) as run_id:
             writer.log_folder(run_id, folder)
-        finally:
-            if not of_sweep:
-                writer.end(run_id)
     return found, page, run_id
 
 

@@ -23,6 +23,7 @@ from rbptrack.tracking.schema import sequence_success_name
 
 _SAME_CE = 1e-6
 _ROUNDED = 1e-3  # of a share that was written with few digits
+_MOST_BYTES = {"metrics.json": 16 << 20, "ranks.json": 1 << 30}  # in memory JSON takes some eight times as much
 _BATCHED = 0.02  # of CE: a mean over batches weighs tokens unevenly
 
 
@@ -203,7 +204,12 @@ def _differs(value: object, before: object) -> bool:
 
 
 def _json(path: Path, where: str, found: Faults) -> Any:
+    most = _MOST_BYTES[path.name]
     try:
+        if (size := path.stat().st_size) > most:
+            remedy = "; without vocab_size=... the metrics are imported alone" * (path.name == "ranks.json")
+            found.add(where, f"has {size:,} bytes, and at most {most:,} are read{remedy}")
+            return None
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         found.add(where, f"is not JSON: {error}")

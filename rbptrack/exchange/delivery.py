@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rbptrack.errors import RbptrackError, StoreAway
-from rbptrack.tracking import Connection, Reader, Writer
+from rbptrack.tracking import Connection, Reader, Writer, repair
 from rbptrack.tracking.record import RANKS, Record
 from rbptrack.tracking.schema import MeasurementParams, Metric, Tag
 
@@ -53,6 +53,7 @@ def deliver(connection: Connection, source: Source, *, tell: Callable[[str], Non
         RbptrackError: the store could not take everything; says what is there now.
 
     """
+    _patiently(lambda: repair(connection), tell)  # an import that was killed left its last run RUNNING
     reader, writer, done = Reader(connection), Writer(connection), Delivered()
     made: list[Record] = []
     try:

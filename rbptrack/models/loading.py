@@ -196,7 +196,7 @@ def of_module(module: Any, name: str, *, candidates: int | None = None) -> Causa
     """
     module.eval()
     try:
-        draws = _probes(module)
+        draws = probe_tokens(module)
         model, whole = _split(module, draws[0][:1], candidates=candidates)
         with torch.inference_mode():
             check_states(name, model.backbone, iter(draws))
@@ -216,7 +216,7 @@ def of_module(module: Any, name: str, *, candidates: int | None = None) -> Causa
 
 def split(module: Any, *, candidates: int | None = None) -> CausalModel:
     """Split a transformers causal LM into backbone and head, the head cut to its first `candidates` rows, unchecked."""
-    return _split(module, _probes(module)[0][:1], candidates=candidates)[0]
+    return _split(module, probe_tokens(module)[0][:1], candidates=candidates)[0]
 
 
 def _readers(module: Any) -> list[Any]:
@@ -257,7 +257,7 @@ def _weight(part: Any) -> Tensor | None:
     return None if output is None else resident(output, "weight")
 
 
-def _probes(module: Any) -> list[Tensor]:
+def probe_tokens(module: Any) -> list[Tensor]:
     """Token ids (2, length) for a few probes, on the head's device."""
     weight = next((w for part in _readers(module) if (w := _weight(part)) is not None), None)
     if weight is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,8 @@ from rbptrack.config.schema import Dtype, ModelConfig, Parallel
 from rbptrack.errors import BadInput
 from rbptrack.models.architecture import count_parameters
 from rbptrack.models.device import set_precision
-from rbptrack.models.loading import CausalModel, load_module, split
+from rbptrack.models.loading import CausalModel, load_module, probe_tokens, split
+from rbptrack.models.probe import check_states
 from rbptrack.scoring.parallel import Shard
 from rbptrack.sources.pin import Source
 
@@ -106,7 +108,7 @@ def load_share(
         model's own forward pass, relative to the largest logit.
 
     Raises:
-        BadInput: it cannot be loaded, or does something to its logits that the split misses.
+        BadInput: it cannot be loaded, is not causal, or does something to its logits that the split misses.
 
     """
     from transformers.distributed.configuration_utils import DistributedConfig
@@ -123,7 +125,20 @@ def load_share(
     kept = max(0, min(weight.shape[0], total - first))
     head = replace(model.head, weight=weight[:kept], bias=None if bias is None else bias[:kept])
     model = replace(model, head=head, device=device, shard=Shard(first, total))
+    _check_causal(model, config.name, iter(probe_tokens(module)))
     return model, _verified(model, config.name)
+
+
+@torch.inference_mode()
+def _check_causal(model: CausalModel, name: str, draws: Iterator[Tensor]) -> None:
+    """BadInput where states depend on later tokens, as for a model in one process; every process comes to the same."""
+
+    def agreed(tokens: Tensor) -> Tensor:
+        states = model.backbone(tokens).contiguous()
+        dist.broadcast(states, src=0)  # else a rounding error could send the processes on different ways
+        return states
+
+    check_states(name, agreed, draws)
 
 
 @torch.inference_mode()

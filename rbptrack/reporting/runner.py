@@ -23,7 +23,7 @@ from rbptrack.reporting.faults import AnalyzerFault, computed
 from rbptrack.reporting.files import DrawingProcess, ReportFiles
 from rbptrack.reporting.page import InlineFigure, Section, render
 from rbptrack.reporting.terminal import show_short
-from rbptrack.tracking import Heartbeat, Writer
+from rbptrack.tracking import Writer, working
 from rbptrack.tracking.schema import analysis_tags
 
 ORDER = (
@@ -145,19 +145,13 @@ def _log(writer: Writer, runs: Runs, pending: _PendingReport, sweep: str) -> tup
     if writer.connection.read_only:
         return section, ""
     tags = analysis_tags(analyzer.name, sweep, list(runs.frame["run_id"]))
-    run_id = writer.begin(f"{analyzer.name} / {sweep or scope}", tags)
-    try:
-        with Heartbeat(writer, run_id):
-            writer.log(run_id, params={f.name: getattr(analyzer, f.name) for f in fields(analyzer)})
-            writer.log(run_id, metrics={metric_name(name): value for name, value in report.metrics.items()})
-            facts, run_page = [("store", writer.connection.shown)], writer.connection.run_page
-            page = render(f"{analyzer.name}, {scope}", runs, [section], facts=facts, run_page=run_page)
-            (pending.folder / "report.html").write_text(page, encoding="utf-8")
-            writer.log_folder(run_id, pending.folder)
-    except BaseException as error:
-        writer.end(run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
-        raise
-    writer.end(run_id)
+    with working(writer, f"{analyzer.name} / {sweep or scope}", tags) as run_id:
+        writer.log(run_id, params={f.name: getattr(analyzer, f.name) for f in fields(analyzer)})
+        writer.log(run_id, metrics={metric_name(name): value for name, value in report.metrics.items()})
+        facts, run_page = [("store", writer.connection.shown)], writer.connection.run_page
+        page = render(f"{analyzer.name}, {scope}", runs, [section], facts=facts, run_page=run_page)
+        (pending.folder / "report.html").write_text(page, encoding="utf-8")
+        writer.log_folder(run_id, pending.folder)
     return section, run_id
 
 

@@ -130,7 +130,8 @@ def threshold(law: PowerLawFit, share: float) -> Threshold:
     nothing, read_off = Interval(np.nan, np.nan, np.nan), _read_off(law.s, law.y, y)
     if law.low <= 0:
         return Threshold(nothing, read_off, refused="success is not shown to rise with size")
-    size = float(np.exp((law.log_a - np.log(y)) / law.alpha))
+    with np.errstate(over="ignore"):  # of an exponent of all but 0
+        size = float(np.exp((law.log_a - np.log(y)) / law.alpha))
     if size > FARTHEST * law.s.max():
         text = f"beyond {FARTHEST:g} times the largest size"
         return Threshold(nothing, read_off, forecast=True, refused=text)

@@ -11,7 +11,7 @@ os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 
 from rbptrack.tracking.claim import claim, repair
 from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.live import Heartbeat, Live
+from rbptrack.tracking.live import Heartbeat, Live, working
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import MeasurementTags
 from rbptrack.tracking.uri import resolve_uri, without_password
@@ -28,4 +28,5 @@ __all__ = [
     "repair",
     "resolve_uri",
     "without_password",
+    "working",
 ]

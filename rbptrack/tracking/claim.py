@@ -10,7 +10,7 @@ from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.process import STALE_SECONDS, alive, seconds_silent, where
 from rbptrack.tracking.reader import Reader
-from rbptrack.tracking.record import RUN_FILE, Record
+from rbptrack.tracking.record import RECORD_FILE, RUN_FILE, Record
 from rbptrack.tracking.schema import Tag, tag_is
 from rbptrack.tracking.writer import Writer
 
@@ -48,21 +48,21 @@ def claim(connection: Connection, record: Record, folder: Path, *, tell: Callabl
                 time.sleep(_POLL_SECONDS)
         if found := reader.find(record.fingerprint):
             if found != mine:
-                _give_up(writer, folder)
+                _give_up(reader, writer, folder)
             return found, True
         if held:
             return mine, False
-        run_id = _begin(writer, record, folder)
+        run_id = _begin(reader, writer, record, folder)
         if _wins(reader, record, run_id):
             if found := reader.find(record.fingerprint):  # in the moment before the claim
-                _give_up(writer, folder)
+                _give_up(reader, writer, folder)
                 return found, True
             writer.log(run_id, tags={Tag.CLAIM: _HELD})
             for run in reader.search(tag_is(Tag.RECORD, record.tags[Tag.RECORD])):
                 if run.run_id != run_id:  # begun twice, because the server's first answer was lost
                     writer.withdraw(run.run_id)
             return run_id, False
-        _give_up(writer, folder)
+        _give_up(reader, writer, folder)
 
 
 def _before(reader: Reader, record: Record, mine: str, *, held: bool) -> list[LoggedRun]:
@@ -82,24 +82,41 @@ def begun(folder: Path) -> str:
     return file.read_text(encoding="utf-8").strip() if file.exists() else ""
 
 
-def _begin(writer: Writer, record: Record, folder: Path) -> str:
+def _begin(reader: Reader, writer: Writer, record: Record, folder: Path) -> str:
     """The id of the folder's run, resumed, or of a new one."""
-    before, pending = begun(folder), record.tags | {Tag.CLAIM: _PENDING}
+    before, pending = begun(folder) or _unnoted(reader, folder), record.tags | {Tag.CLAIM: _PENDING}
     if before and writer.resume(before, tags=pending):
+        _note(folder, RUN_FILE, before)
         return before
+    _note(folder, RECORD_FILE, record.tags[Tag.RECORD])
     run_id = writer.begin(record.name, pending, started=record.started)
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = folder / f"{RUN_FILE}.tmp"
-    unfinished.write_text(run_id, encoding="utf-8")
-    unfinished.replace(folder / RUN_FILE)
+    _note(folder, RUN_FILE, run_id)
     return run_id
 
 
-def _give_up(writer: Writer, folder: Path) -> None:
+def _unnoted(reader: Reader, folder: Path) -> str:
+    """The id of a run that the folder's measurement began in a process that was killed before it could note it."""
+    file = folder / RECORD_FILE
+    if not file.exists():
+        return ""
+    found = reader.search(tag_is(Tag.RECORD, file.read_text(encoding="utf-8").strip()), limit=1)
+    return found[0].run_id if found else ""
+
+
+def _note(folder: Path, name: str, text: str) -> None:
+    """Write a file of the folder, whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = folder / f"{name}.tmp"
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(folder / name)
+
+
+def _give_up(reader: Reader, writer: Writer, folder: Path) -> None:
     """Delete the folder's unfinished run, which another made superfluous."""
-    if mine := begun(folder):
+    if mine := begun(folder) or _unnoted(reader, folder):
         writer.withdraw(mine)
-    (folder / RUN_FILE).unlink(missing_ok=True)
+    for name in (RUN_FILE, RECORD_FILE):
+        (folder / name).unlink(missing_ok=True)
 
 
 def _wins(reader: Reader, record: Record, run_id: str) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,6 +14,7 @@ from mlflow.system_metrics.metrics.cpu_monitor import CPUMonitor
 from mlflow.system_metrics.metrics.disk_monitor import DiskMonitor
 from mlflow.system_metrics.metrics.network_monitor import NetworkMonitor
 
+from rbptrack.errors import RbptrackError
 from rbptrack.ranks import RankTable, rbp_name
 from rbptrack.tracking.process import STALE_SECONDS, heartbeat
 from rbptrack.tracking.schema import Metric
@@ -68,6 +70,23 @@ class Heartbeat:
 
     def _report(self) -> None:
         self._writer.log(self._run_id, tags=heartbeat())
+
+
+@contextmanager
+def working(writer: Writer, name: str, tags: Mapping[str, str]) -> Iterator[str]:
+    """A run of its own, for as long as the block works on it; yields its id.
+
+    It ends FINISHED, or FAILED where the block raises, or KILLED where that is an interrupt.
+    """
+    run_id = writer.begin(name, tags)
+    try:
+        with Heartbeat(writer, run_id):
+            yield run_id
+    except BaseException as error:
+        with suppress(RbptrackError):  # repaired at the next start
+            writer.end(run_id, "FAILED" if isinstance(error, Exception) else "KILLED")
+        raise
+    writer.end(run_id)
 
 
 class Live(Heartbeat):

@@ -28,6 +28,7 @@ from rbptrack.tracking.schema import LAW_METRICS, MeasurementParams, Metric, Tag
 
 FILE = "record.json"
 RUN_FILE = "run_id"  # beside it: the id of the run that the measurement began
+RECORD_FILE = "record_id"  # beside it: the tag by which that run is found where its id was not noted
 RANKS = "ranks.parquet"
 HISTOGRAM = "histogram.parquet"
 FIGURE = "figures/rank_distribution.png"
@@ -111,7 +112,7 @@ class Record:
 
 def artifacts(folder: Path) -> list[Path]:
     """The files of a record's folder that become artifacts of its run."""
-    others = (FILE, f"{FILE}.tmp", RUN_FILE)
+    others = (FILE, f"{FILE}.tmp", RUN_FILE, RECORD_FILE)
     return sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in others)
 
 
