@@ -114,7 +114,7 @@ COLUMNS = {
     | {
         "S": "size asked for",
         "predicted": "-ln RBP_k or CE at S: M0 and M1, weighted by their error at the largest size when it is left out",
-        "low": "lower end of its interval, for one more model of that size: every M1 that the points do not exclude",
+        "low": "lower end of its interval, for one more model of that size: every form that the points do not exclude",
         "high": "upper end",
         "irreducible_weight": "weight of M1 in the prediction",
         "refused": "why no number is given",

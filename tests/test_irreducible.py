@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from rbptrack.errors import RbptrackError
-from rbptrack.stats.irreducible import SHARES, Profile, forecast, irreducible_term
-from rbptrack.stats.power_law import fit_power_law
+from rbptrack.stats.irreducible import SHARES, Profile, irreducible_term
 
 S = np.geomspace(1e6, 1e9, 7)
 NOISE = np.full((7, 7), 0.02**2) + np.eye(7) * 1e-6  # documents move all sizes together
@@ -62,29 +61,6 @@ def test_shapes_have_the_slope_and_share_they_are_named_by():
         (shape[..., 0] - shape[..., 1])[:-2] / (2 * h), np.tile(profile.slopes, (len(SHARES) - 2, 1)), rtol=1e-3
     )
     np.testing.assert_allclose(shape[..., 2], 0, atol=1e-12)
-
-
-def test_forecasts_cover_an_irreducible_share():
-    covered = []
-    for seed in range(40):
-        y = law(0.5, alpha=0.1, tau=0.005, seed=seed)
-        truth = 0.5 + 0.5 * 10**-0.1
-        found = forecast(S, y, NOISE, S.max() * 10)
-        covered.append(bool(found.refused) or found.low <= truth <= found.high)
-    assert np.mean(covered) >= 0.9
-    plain = fit_power_law(S, law(0.5, tau=0.001), covariance=NOISE).forecast(S.max() * 10)
-    assert plain[2] < 0.5 + 0.5 * 10**-0.3  # what the plain law says is too low
-
-
-def test_forecasts_are_refused_where_forms_lie_far_apart():
-    assert "factor" in forecast(S, law(0.3, alpha=0.6, tau=0.1), NOISE, S.max() * 1e4).refused
-    assert "4 sizes" not in forecast(S[:4], law(0.0, s=S[:4]), NOISE[:4, :4], 2e9).refused
-    assert "3 sizes" in forecast(S[:3], law(0.0, s=S[:3]), NOISE[:3, :3], 2e9).refused
-
-
-def test_forecasts_are_refused_where_points_steepen():
-    x = np.log(S / S[0])
-    assert "steepen" in forecast(S, np.exp(-0.01 * x**2), NOISE, S.max() * 10).refused
 
 
 def test_too_few_sizes():

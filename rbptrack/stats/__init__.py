@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         part_covariance,
         shares_of_fall,
     )
+    from rbptrack.stats.forecasts import Forecast, forecast
     from rbptrack.stats.independence import (
         NULLS,
         LengthLaw,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
         widening,
         worth,
     )
-    from rbptrack.stats.irreducible import Forecast, Irreducible, forecast, irreducible_term
+    from rbptrack.stats.irreducible import Irreducible, irreducible_term
     from rbptrack.stats.k_law import (
         KCurves,
         KLawFit,
@@ -298,6 +299,7 @@ _MODULES = (
     "law_forms",
     "contrasts",
     "irreducible",
+    "forecasts",
     "nested",
     "surface",
     "thresholds",

@@ -1,4 +1,4 @@
-"""Does a law flatten? Tests and intervals for an irreducible term, and forecasts that allow for one.
+"""Does a law flatten? Tests and intervals for an irreducible term.
 
     M0   y = A S^-alpha
     M1   y = E + A S^-alpha, E >= 0
@@ -67,26 +67,6 @@ class Irreducible:
         if self.p < self.size:
             return "supported"
         return "rejected" if self.share_high <= self.margin else "undecided"
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """y of one more model at a size that was not measured.
-
-    Attributes:
-        y: predicted, forms averaged by their error at the largest size when it is left out; NaN where refused.
-        low: lower end of the interval: every M1 (M0 among them) that the points do not exclude, and scatter.
-        high: upper end.
-        weight: of M1 in the average.
-        refused: why no number is given; empty where one is.
-
-    """
-
-    y: float
-    low: float
-    high: float
-    weight: float
-    refused: str = ""
 
 
 @dataclass(frozen=True)
@@ -285,101 +265,3 @@ def _ends(grid: FloatArray, excess: FloatArray, inside: FloatArray) -> tuple[flo
     if last < len(grid) - 1:
         high = float(np.interp(0.0, [excess[last], excess[last + 1]], [grid[last], grid[last + 1]]))
     return low, 1.0 if high >= SHARES[-1] else high
-
-
-def forecast(
-    s: npt.ArrayLike,
-    y: npt.ArrayLike,
-    covariance: FloatArray,
-    at: float,
-    *,
-    widest: float = 2.0,
-    level: float = 0.95,
-) -> Forecast:
-    """Predict y of one more model of size `at`, allowing for an irreducible term that the points do not exclude.
-
-    Forms are averaged with weights 1 / (squared error at the largest size when it is left out + residual variance).
-    The interval is the hull of M1's predictions over every parameter within the profile-likelihood region, widened by
-    the scatter between models. It holds if the law is M0 or M1: a law that bends otherwise beyond the largest size is
-    not covered, so points that steepen are refused.
-
-    Source: the profile-likelihood region of Venzon and Moolgavkar, Applied Statistics 37, 1988.
-
-    Args:
-        s: sizes S, (m,).
-        y: positive values, (m,).
-        covariance: sampling covariance of ln y, (m, m).
-        at: the size to predict.
-        widest: no number is given where high / low exceeds it.
-        level: nominal coverage.
-
-    """
-    nothing = float("nan")
-    m = len(np.asarray(s))
-    if m < 4:
-        return Forecast(nothing, nothing, nothing, nothing, f"{m} sizes cannot tell whether the law flattens")
-    profile = Profile.of(s, y, covariance)
-    if _steepens(profile, 1 - level):
-        return Forecast(nothing, nothing, nothing, nothing, "the points steepen: neither form holds")
-    deviance, top = profile.own
-    x = float(np.log(at)) - float(np.log(np.asarray(s, dtype=np.float64)).max())
-    predicted = top + profile.shape(np.array([x]))[..., 0][..., None]  # (shares, slopes, scatters)
-    inside = _with_neighbours(deviance <= profile.over_shares(deviance).min() + profile.critical)
-    law = fit_power_law(s, y, covariance=covariance, level=level)
-    plain = float(np.log(law.predict(at)))
-    best = np.unravel_index(int(deviance.argmin()), deviance.shape)
-    flat = float(predicted[best])
-    errors = _held_out(np.asarray(s, dtype=np.float64), np.asarray(y, dtype=np.float64), np.asarray(covariance))
-    noise = law.tau**2 + float(np.trace(covariance)) / m + 1e-12
-    weights = 1 / (errors**2 + noise)
-    weight = float(weights[1] / weights.sum())
-    centre = (1 - weight) * plain + weight * flat
-    scatter = float(stats.t.ppf(0.5 + level / 2, m - 2)) * law.tau
-    _, of_plain, _ = law.forecast(at)
-    low = min(float(predicted[inside].min()), centre, float(np.log(of_plain)))
-    high = max(float(predicted[inside].max()), centre, float(np.log(law.forecast(at)[2])))
-    low, high = centre - np.hypot(centre - low, scatter), centre + np.hypot(high - centre, scatter)
-    if high - low > np.log(widest):
-        text = f"the forms that fit lie up to a factor {np.exp(high - low):.3g} apart there"
-        return Forecast(nothing, nothing, nothing, weight, text)
-    return Forecast(float(np.exp(centre)), float(np.exp(low)), float(np.exp(high)), weight)
-
-
-def _with_neighbours(inside: FloatArray) -> FloatArray:
-    """Grid cells inside the region or next to it in share or slope: the region's edge lies between cells."""
-    wide = inside.copy()
-    wide[:, 1:] |= inside[:, :-1]
-    wide[:, :-1] |= inside[:, 1:]
-    wide[1:] |= inside[:-1]
-    wide[:-1] |= inside[1:]
-    return wide
-
-
-def _held_out(s: FloatArray, y: FloatArray, covariance: FloatArray) -> FloatArray:
-    """Error in ln y of M0 and M1 at the largest size, fitted without it, (2,)."""
-    kept = s < s.max()
-    target = float(np.log(y[~kept]).mean())
-    law = fit_power_law(s[kept], y[kept])
-    plain = float(np.log(law.predict(s.max()))) - target
-    if kept.sum() < 4:
-        return np.array([plain, plain])
-    profile = Profile.of(s[kept], y[kept], covariance[np.ix_(kept, kept)])
-    deviance, top = profile.own
-    best = np.unravel_index(int(deviance.argmin()), deviance.shape)
-    x = np.array([np.log(s.max() / s[kept].max())])
-    return np.array([plain, float(top[best] + profile.shape(x)[best[0], best[1], 0]) - target])
-
-
-def _steepens(profile: Profile, size: float) -> bool:
-    """Whether ln y bends downwards in ln S: a one-sided t test of the quadratic term."""
-    x = profile.x - profile.x.mean()
-    design = np.column_stack([np.ones(len(x)), x, x**2])
-    pinv = np.linalg.pinv(design)
-    bend = pinv @ profile.values
-    residual = profile.values - design @ bend
-    freedom = len(x) - 3
-    eigenvalues, vectors = profile.spectrum
-    sampling = (vectors * eigenvalues) @ vectors.T
-    scatter = max(0.0, (float(residual @ residual) - float(np.trace(sampling - design @ pinv @ sampling))) / freedom)
-    variance = float((pinv @ (sampling + scatter * np.eye(len(x))) @ pinv.T)[2, 2])
-    return bool(bend[2] < 0 and bend[2] / np.sqrt(max(variance, 1e-300)) < stats.t.ppf(size, freedom))

@@ -14,8 +14,8 @@ from scipy import optimize
 
 from rbptrack.ranks import FloatArray, IntArray, RankTable
 from rbptrack.stats.answers import Answers, read_answers
+from rbptrack.stats.forecasts import forecast
 from rbptrack.stats.intervals import Interval
-from rbptrack.stats.irreducible import forecast
 from rbptrack.stats.power_law import PowerLawFit
 from rbptrack.stats.success_runs import Segments, count_runs
 
