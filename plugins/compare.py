@@ -26,6 +26,7 @@ from rbptrack.analysis import (
     Report,
     Runs,
     colour_and_marker,
+    counted,
     error_bars,
     families,
     legend_of_all,
@@ -332,9 +333,9 @@ class Compare(Analyzer):
         sure, pairs = int(mine["A better"].sum() + mine["B better"].sum()), int(mine["pairs"].sum())
         apart, steeper = (int((mine[name] == "differ").sum()) for name in ("families", "exponents"))
         return (
-            f"{self._label} of models of equal S differs on these texts in {some_of(sure, pairs, 'pair')}; between "
-            f"families or datasets, the laws lie apart in {some_of(apart, len(mine), 'comparison')} and the exponents "
-            f"differ in {steeper or 'none'}"
+            f"{self._label} of models of equal S differs on these texts in {some_of(sure, pairs, 'pair')}; of "
+            f"{counted(len(mine), 'comparison')} between families or datasets, the laws lie apart in {apart or 'none'} "
+            f"and the exponents differ in {steeper or 'none'}"
         )
 
     def _sentences(self, summary: pd.DataFrame, laws: pd.DataFrame) -> Iterator[str]:

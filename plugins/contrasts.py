@@ -245,6 +245,7 @@ def _forest(pairs: list[tuple[Pair, Contrast]]) -> Figure:
                 ax.barh(at, 2 * t.margin, left=-t.margin, height=0.8, color="#d9d9d9", lw=0)
                 bars = [[max(t.difference - t.low, 0)], [max(t.high - t.difference, 0)]]
                 ax.errorbar(t.difference, at, xerr=bars, fmt=marker, ms=4.5, color=colour, label=labels[at])
+            ax.use_sticky_edges = False  # so that the grey bars' ends are seen
             ax.axvline(0, lw=0.9, color="#57606a")
             ax.set(xlabel="difference of exponents", yticks=[], ylim=(len(labels) - 0.4, -0.6))
             ax.set_ylabel("contrast")

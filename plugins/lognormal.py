@@ -241,7 +241,8 @@ class Lognormal(Analyzer):
         report.drawings = {
             "distribution": Drawing(
                 self._distribution(found),
-                "Largest model of each family. Points: observed shares in bins even in ln k. Lines: fits.",
+                "Largest model of each family. Points: observed shares in bins even in ln k. Lines: the best of the "
+                "candidates, the lognormal and Zipf's law, fitted to all ranks.",
             ),
             "misfit": Drawing(
                 self._misfit(found),
@@ -422,7 +423,7 @@ class Lognormal(Analyzer):
 
     def _distribution(self, found: list[tuple[Family, list[Size]]]) -> Figure:
         """The paper's figure 8 for the largest size of each family: observed shares in bins even in ln k, and fits."""
-        return _grid(found, self._draw_distribution, ylabel="P(R = k)", height=3.2)
+        return _grid(found, self._draw_distribution, ylabel="P(R = k)", height=3.2, legend=2.4)
 
     def _draw_distribution(self, ax: Any, family: Family, sizes: list[Size]) -> None:
         size = sizes[-1]
@@ -434,19 +435,19 @@ class Lognormal(Analyzer):
         ax.plot(centre[seen], (mass / width)[seen], "o", ms=3, color="0.35", label="observed")
         grid = np.unique(np.rint(np.geomspace(1, v, 120)).astype(np.int64))
         shown = dict.fromkeys([size.best.candidate.name, "lognormal", "zipf"])
-        for (name, dash), colour in zip(zip(shown, ("-", "--", ":"), strict=False), COLOURS, strict=False):
-            fit = size.fits[name]
-            label = f"{CANDIDATES[name].label}, KL {1e3 * fit.kl:.2f}"
-            ax.plot(grid, np.exp(fit.log_pmf[grid - 1]), dash, lw=1.4, color=colour, label=label)
+        for name in shown:
+            colour, _ = colour_and_marker(list(CANDIDATES).index(name))
+            dash = {"lognormal": "--", "zipf": ":"}.get(name, "-")
+            fitted = np.exp(size.fits[name].log_pmf[grid - 1])
+            ax.plot(grid, fitted, ls=dash, lw=1.4, color=colour, label=CANDIDATES[name].label)
         ax.set(title=f"{family}, {family.labels[-1]}", xlabel="rank k")
         shares = (mass / width)[seen]
         log_axis(ax.xaxis, low=0.8, high=v * 1.25)
         log_axis(ax.yaxis, low=float(shares.min()) / 3, high=float(shares.max()) * 2)
-        ax.legend(fontsize=7.5, loc="lower left", title="KL in 10$^{-3}$ nats per token", title_fontsize=7.5)
 
     def _misfit(self, found: list[tuple[Family, list[Size]]]) -> Figure:
         """KL per token of every candidate against S."""
-        return _grid(found, self._draw_misfit, ylabel="KL, nats per token", height=3.0, legend=2.0)
+        return _grid(found, self._draw_misfit, ylabel="KL, nats per token", height=3.0, legend=2.4)
 
     def _draw_misfit(self, ax: Any, family: Family, sizes: list[Size]) -> None:
         values = {name: np.array([size.fits[name].kl for size in sizes]) for name in CANDIDATES}

@@ -174,10 +174,12 @@ class Position(Analyzer):
                 f"whether the exponent of {label} differs between early and late positions is undecided in {of} (each "
                 "a family on a dataset)"
             )
-        counts = {"larger": steeper, "smaller": len(clear) - steeper, "undecided": len(rows) - len(clear)}
+        counts = {"larger": steeper, "smaller": len(clear) - steeper}
+        left = len(rows) - len(clear)
         return (
-            f"late in the sequence, the exponent of {label} is compared with the one early in it: of "
-            f"{counted(len(rows), 'comparison')} (each a family on a dataset) it is {tallied(counts)}"
+            f"compared with early positions, the exponent of {label} at late ones is {tallied(counts)} of "
+            f"{counted(len(rows), 'comparison')} (each a family on a dataset)"
+            + (f"; {left} {'is' if left == 1 else 'are'} undecided" if left else "")
         )
 
     def _draw(self, report: Report, found: list[tuple[Family, PositionCurves]], laws: list[dict[str, Any]]) -> None:

@@ -152,7 +152,7 @@ _NOTABLE = 0.02  # relative change of alpha by one size that is worth a sentence
 
 @dataclass(kw_only=True)
 class PowerLaw(Analyzer):
-    """-ln RBP_k = A S^-alpha (and CE): exponents, intervals, R^2.
+    """Fits -ln RBP_k = A S^-alpha, and the same for CE: exponents, intervals, R^2.
 
     Attributes:
         ks: the k of the tables and of the figures' panels.

@@ -27,6 +27,7 @@ from rbptrack.analysis import (
     grid_of,
     interval_columns,
     length_axis,
+    log_axis,
     metric_label,
     rbp_name,
     read_families,
@@ -337,15 +338,17 @@ def _headline(summary: list[dict[str, Any]], predictions: list[dict[str, Any]]) 
             "ranks at equal p of the right token, which CE cannot see,",
         )
         parts.append(
-            f"{label} grows with size only as p of the right token grows: better {other} add nothing ({span})"
+            f"{label} grows with size only as p of the right token grows: better {other} add nothing: {span}"
             if max(shares) < _NOTHING
             else f"of the gain in {label} with size, better {other} make up {span}"
         )
     if predictions:
         counts = {n: sum(row["better"] == n for row in predictions) for n in ("RBP_k", "CE", "undecided")}
         parts.append(
-            f"the success of whole sequences, left out of the fit, is predicted better by RBP_k in {counts['RBP_k']} "
-            f"and by CE in {counts['CE']} of {counted(len(predictions), 'case')} ({counts['undecided']} undecided)"
+            f"the success of whole sequences, left out of the fit, is predicted better by RBP_k in "
+            f"{counts['RBP_k'] or 'none'} "
+            f"and by CE in {counts['CE'] or 'none'} of {counted(len(predictions), 'case')}; {counts['undecided']} "
+            f"{'is' if counts['undecided'] == 1 else 'are'} undecided"
         )
     return "; ".join(parts)
 
@@ -414,8 +417,9 @@ def _draw_spread(everything: list[tuple[Family, list[Counts]]]) -> Figure:
             x = np.geomspace(1e-6, 1, 50)
             ax.fill_between(x, 1 / x, 1e6, color="0.85", lw=0)
             top = max(row["rank_high"] for row in _p_rows(family, counts))
-            ax.set(xscale="log", yscale="log", xlabel="p(target)", ylabel="rank", title=str(family))
-            ax.set(xlim=(1e-6, 1.2), ylim=(0.8, top * 4))
+            ax.set(xlabel="p(target)", ylabel="rank", title=str(family))
+            log_axis(ax.xaxis, low=1e-6, high=1.2)
+            log_axis(ax.yaxis, low=0.8, high=top * 4)
             ax.legend(loc="lower left", fontsize=8)
         return figure
 
@@ -438,7 +442,7 @@ def _draw_windows(everything: list[tuple[Family, list[Counts]]]) -> Figure:
                 ax.plot(*zip(*points, strict=True), line, ms=3.5, lw=1.3, color=colour, label=label)
             floor = min((r["measured"] for r in rows if r["measured"] > 0), default=1e-6)
             length_axis(ax)
-            ax.set(yscale="log", ylabel="probability of the window")
-            ax.set(title=f"{family}, {family.labels[-1]}", ylim=(floor / 1e3, 1.5))
+            log_axis(ax.yaxis, low=floor / 1e3, high=1.5)
+            ax.set(title=f"{family}, {family.labels[-1]}", ylabel="probability of the window")
             ax.legend(loc="lower left", fontsize=8)
         return figure

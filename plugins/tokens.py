@@ -286,7 +286,8 @@ def _headline(rows: list[dict[str, Any]], exponents: list[dict[str, Any]]) -> st
     text = f"alpha of {most['metric']} in each class of tokens is {spread(alphas, '.2f')}"
     change, within = (sum(float(row[name]) for row in exponents) for name in ("change", "within"))
     if exponents and abs(change) > 1e-6:
-        text += f"; {within / change:.0%} of its change with k lies within classes, the rest is which class misses"
+        text += f"; {within / change:.0%} of its change with k lies within classes, "
+        text += "the rest comes from which classes the misses are in"
     return text
 
 

@@ -27,6 +27,7 @@ from rbptrack.analysis import (
     shared_columns,
     short_number,
     size_axis,
+    spread,
     style,
 )
 from rbptrack.stats import (
@@ -133,7 +134,7 @@ class Words(Analyzer):
         report.add_metrics("alpha_of_words/{family}/{dataset}/{metric}", laws, "alpha")
         sentences = [*self._pairs_in_words(pairs), *(self._in_words(one, ks[0]) for one in measured)]
         report.notes[:0] = sentences
-        report.headline = sentences[0].removesuffix(".")
+        report.headline = self._headline(laws, ks[0]) or sentences[0].removesuffix(".")
         caption = f"Words whose every token has R <= {ks[0]}, whatever the tokenizer; lines: -ln share = A S^-alpha."
         report.drawings["whole_words"] = Drawing(self._draw(measured, f"words_{ks[0]}"), caption)
         return report
@@ -196,6 +197,13 @@ class Words(Analyzer):
         row |= {BITS: f"{one.values.of(BITS)[0][-1]:.3f}"}
         row |= {"whole words": f"{np.exp(-one.values.of(f'words_{k}')[0][-1]):.1%}"}
         return row | {"alpha": f"{law.alpha:.3f} ({law.low:.3f} to {law.high:.3f})" if law else ""}
+
+    def _headline(self, laws: list[dict[str, Any]], k: int) -> str:
+        mine = [row for row in laws if row["metric"] == f"words_{k}"]
+        if not mine:
+            return ""
+        said = spread([row["alpha"] for row in mine], ".3f", [f"{row['family']} on {row['dataset']}" for row in mine])
+        return f"-ln of the share of words whose every token has R <= {k} falls with S by an exponent of {said}"
 
     def _in_words(self, one: Measured, k: int) -> str:
         share = np.exp(-one.values.of(f"words_{k}")[0])

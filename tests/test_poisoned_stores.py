@@ -62,7 +62,7 @@ def test_strange_names_keep_their_laws(here: Path, capsys: pytest.CaptureFixture
     client = MlflowClient(f"sqlite:///{here}/mlruns/mlflow.db")
     metrics = {
         name: value
-        for run in client.search_runs(["1"], "tags.`rbptrack.analyzer` = 'power_law'")
+        for run in client.search_runs(["1", "2"], "tags.`rbptrack.analyzer` = 'power_law'")
         for name, value in run.data.metrics.items()
     }
     for family in ("nano :28v2:29", "C:2b:2b", "a:2fb"):

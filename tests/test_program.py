@@ -32,7 +32,7 @@ def client(folder: Path) -> MlflowClient:
 
 def runs(folder: Path, kind: str) -> list[Run]:
     c = client(folder)
-    experiment = c.get_experiment_by_name("rbptrack")
+    experiment = c.get_experiment_by_name("rbptrack-analyses" if kind == "analysis" else "rbptrack")
     assert experiment is not None
     return list(c.search_runs([experiment.experiment_id], f"tags.`rbptrack.kind` = '{kind}'"))
 

@@ -19,7 +19,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from plugins.power_law import PowerLaw
-from rbptrack.analysis import Drawing, Report, Table, grid, style
+from rbptrack.analysis import Drawing, Report, Table, grid, log_axis, style
+from rbptrack.analysis.figures import draw
 from rbptrack.commands.report import _read
 from rbptrack.reporting.files import DrawingProcess, ReportFiles
 from rbptrack.reporting.inline_svg import inline_svg
@@ -57,6 +58,24 @@ def test_a_pdf_has_a_page_per_panel_as_wide_as_a_column(tmp_path: Path) -> None:
     sizes = re.findall(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", (tmp_path / "figures/six.pdf").read_bytes())
     assert len(sizes) == 6
     assert all(float(width) == pytest.approx(3.3 * 72) for width, _ in sizes)
+
+
+def test_titles_do_not_meet_and_numbers_of_k_stand_below_the_line(tmp_path: Path) -> None:
+    figure, axes = grid(1, 4)
+    for ax in axes.flat:
+        ax.set(title="qwen2.5 14b on pile_github, k = 1", ylabel="difference in RBP_10")
+    draw(figure, tmp_path / "f")
+    assert {ax.get_title() for ax in axes.flat} == {"qwen2.5 14b\non pile_github, k = 1"}
+    assert axes[0, 0].get_ylabel() == "difference in RBP$_{10}$"
+
+
+@pytest.mark.parametrize("panels", [1, 2, 5])
+def test_labels_of_a_log_axis_have_room(panels: int) -> None:
+    ax = grid(1, panels)[1][0, 0]
+    for low, high in ((8e7, 9e9), (1e6, 2e10), (5e3, 3e6)):
+        log_axis(ax.xaxis, low=low, high=high)
+        labels = [at for at in ax.get_xticks() if low <= at <= high]
+        assert 2 <= len(labels) <= 0.5 + ax.get_position().width * 10 / 0.45
 
 
 class Shown(HTMLParser):

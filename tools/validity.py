@@ -121,6 +121,9 @@ def table(results: Path) -> str:
 
 _HEAD = """# Do the intervals and tests hold?
 
+After this page you know how far to trust the intervals and tests of a report: which of them hold what they promise, and
+where they promise too much or too little.
+
 Made by `python -m tools.validity`: data are drawn from a known truth, analysed as a report analyses them, and each
 claim is checked. *Coverage* should be near its nominal 95 %; a *false positive* should be no more frequent than its
 nominal 5 %. m is the number of sizes; documents have heavy tails (t3: t with 3 degrees of freedom; skewed: lognormal)

@@ -11,7 +11,16 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from rbptrack.analysis.figures import LINES, colour_and_marker, legend_of_all, log_axis, panel_per, panels, style
+from rbptrack.analysis.figures import (
+    LINES,
+    colour_and_marker,
+    k_axis,
+    legend_of_all,
+    log_axis,
+    panel_per,
+    panels,
+    style,
+)
 
 
 class FamilyStyle(NamedTuple):
@@ -140,7 +149,9 @@ def draw_verdicts(
                 ax.barh(row, right - left, left=left, height=0.72, color=colour, hatch=hatch, lw=0, edgecolor="white")
         ax.set_yticks(range(len(rows)), list(rows))
         ax.invert_yaxis()
-        ax.set(xscale="log", xlabel="k", ylabel=ylabel)
+        every = np.concatenate([np.asarray(ks, dtype=np.float64) for ks, _ in rows.values()])
+        k_axis(ax, every)
+        ax.set_ylabel(ylabel)
         ax.grid(visible=False)
         seen = {verdict for _, verdicts in rows.values() for verdict in verdicts}
         shown = [(name, *fill) for name, fill in fills.items() if name in seen]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from cycler import cycler
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from rbptrack.analysis.pages import draw_pages
@@ -58,10 +60,29 @@ def style() -> Iterator[None]:
 def draw(figure: Figure, path: Path) -> None:
     """Write a figure as path.png and path.svg, as wide as a page, and as path.pdf for the column of a paper."""
     with style():
+        for text in figure.findobj(Text):
+            text.set_text(_typeset(text.get_text()))
+        for ax in figure.axes:
+            _fit_title(ax)
         figure.savefig(f"{path}.png")
         figure.set_layout_engine("none")  # laid out by now; doing it again would take as long as drawing
         figure.savefig(f"{path}.svg", metadata={"Date": None})
         draw_pages(figure, Path(f"{path}.pdf"))
+
+
+def _typeset(text: str) -> str:
+    """`RBP_10` and `S_50` with the number below the line, as matplotlib sets formulas."""
+    return text if "$" in text else re.sub(r"\b(RBP|S)_(\d+)", r"\1$_{\2}$", text)
+
+
+def _fit_title(ax: Any) -> None:
+    """Break a title that would run into its neighbour's, and make its letters smaller where that is not enough."""
+    room = ax.get_position().width * ax.figure.get_size_inches()[0] + 0.25  # inches, the gap to the next panel included
+    letter = 0.55 * ax.title.get_fontsize() / 72
+    if len(ax.get_title()) * letter > room:
+        ax.set_title(ax.get_title().replace(" on ", "\non "))
+        longest = max(map(len, ax.get_title().splitlines()))
+        ax.title.set_fontsize(max(7.0, min(1.0, room / (longest * letter)) * ax.title.get_fontsize()))
 
 
 def panels(rows: int, columns: int, *, height: float = 3.2, **options: Any) -> tuple[Figure, Any]:

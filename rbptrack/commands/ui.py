@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -21,8 +22,9 @@ from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console import say
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.tracking import Connection, Reader, Writer
+from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.outbox import repair_and_deliver
-from rbptrack.tracking.schema import Tag
+from rbptrack.tracking.schema import Kind, Tag
 from rbptrack.tracking.view import PAGE, Shown, knows_view, search_filter
 
 _START_SECONDS = 180.0  # it takes some ten, and minutes on a machine under load
@@ -69,20 +71,32 @@ def _ui(config: UiConfig) -> int:
         say(f"the tracking store {connection.shown} cannot be written: changes in this copy are lost")
     else:
         repair_and_deliver(config.tracking, tell=say)
-    view = Writer(connection).save_view(_shown(connection, wanted)) if knows_view(_mlflow_version(remote)) else ""
-    address = link(connection.experiment_id, view, wanted)
-    if remote:
-        say(f"compare  {remote}/{address}")
-        return 0
-    return _serve(connection, config.host, _free_port(config.host, config.port), address)
-
-
-def _shown(connection: Connection, wanted: str) -> Shown:
-    """What the view shows: the runs, and a section for each of their datasets."""
     runs = Reader(connection).search(wanted)
+    view = Writer(connection).save_view(_shown(runs, wanted)) if knows_view(_mlflow_version(remote)) else ""
+    pages = {"compare": link(connection.experiment_id, view, wanted)}
+    if newest := next((run for run in runs if run.tags.get(Tag.KIND) in (Kind.SWEEP, Kind.REPORT)), None):
+        page = f"#/experiments/{connection.experiment_id}/runs/{newest.run_id}"
+        pages["report"] = f"{page}/artifacts/report.html"
+    if remote:
+        _say_pages(remote, pages)
+        return 0
+    return _serve(connection, config.host, _free_port(config.host, config.port), pages)
+
+
+def _say_pages(server: str, pages: Mapping[str, str]) -> None:
+    for name, address in pages.items():
+        say(f"{name:<8} {server}/{address}")
+
+
+def _shown(runs: Sequence[LoggedRun], wanted: str) -> Shown:
+    """What the view shows: the runs, and a section for each of their datasets."""
     if len(runs) > PAGE:
         say(f"{len(runs):,} runs fit; MLflow loads {PAGE} at a time. To see all of fewer: ui family=NAME dataset=NAME")
-    return Shown(wanted, sorted({run.tags[Tag.DATASET] for run in runs if Tag.DATASET in run.tags}))
+    return Shown(
+        wanted,
+        sorted({run.tags[Tag.DATASET] for run in runs if Tag.DATASET in run.tags}),
+        metrics=sorted({name for run in runs for name in run.metrics}),
+    )
 
 
 def _mlflow_version(remote: str) -> str:
@@ -111,7 +125,7 @@ def link(experiment: str, view: str, wanted: str) -> str:
     return f"{page}&searchFilter={quote(wanted, safe='')}&orderByKey=attributes.start_time&orderByAsc=false"
 
 
-def _serve(connection: Connection, host: str, port: int, address: str) -> int:
+def _serve(connection: Connection, host: str, port: int, pages: Mapping[str, str]) -> int:
     server = f"http://{host}:{port}"
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
     # Without MLflow's seven workers for jobs that nothing here asks for: they take a third of a core while idle.
@@ -126,7 +140,7 @@ def _serve(connection: Connection, host: str, port: int, address: str) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stopped either way, the server goes too
     try:
         _wait(process, server)
-        say(f"compare  {server}/{address}")
+        _say_pages(server, pages)
         say("Ctrl-C stops the server.")
         return process.wait()
     except KeyboardInterrupt:

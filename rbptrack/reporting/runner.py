@@ -145,10 +145,11 @@ def _log(writer: Writer, runs: Runs, pending: _PendingReport, sweep: str) -> tup
     if writer.connection.read_only:
         return section, ""
     tags = analysis_tags(analyzer.name, sweep, list(runs.frame["run_id"]))
+    measured, writer = writer.connection, Writer(writer.connection.analyses())
     with working(writer, f"{analyzer.name} / {sweep or scope}", tags) as run_id:
         writer.log(run_id, params={f.name: getattr(analyzer, f.name) for f in fields(analyzer)})
         writer.log(run_id, metrics={metric_name(name): value for name, value in report.metrics.items()})
-        facts, run_page = [("store", writer.connection.shown)], writer.connection.run_page
+        facts, run_page = [("store", measured.shown)], measured.run_page
         page = render(f"{analyzer.name}, {scope}", runs, [section], facts=facts, run_page=run_page)
         (pending.folder / "report.html").write_text(page, encoding="utf-8")
         writer.log_folder(run_id, pending.folder)

@@ -10,7 +10,7 @@ _GREEK = {
     "alpha": "α", "beta": "β", "gamma": "γ", "eta": "η", "mu": "μ", "sigma": "σ", "tau": "τ", "psi": "ψ", "pi": "π",
 }  # fmt: skip
 _RAISED = re.compile(r"\^(\([^)]*\)|-?\w+)")
-_LOWERED = re.compile(r"\b(RBP|α|β|N|C|Q|Z|p|y)_(\{[^}]*\}|\d+|eff|[A-Za-z])(?!\w)")
+_LOWERED = re.compile(r"\b(RBP|α|β|N|C|Q|S|Z|p|y)_(\{[^}]*\}|\d+|eff|[A-Za-z])(?!\w)")
 _LETTER = re.compile(rf"(?<![A-Za-z])({'|'.join(_GREEK)})(?![a-z])", re.IGNORECASE)
 _MINUS = re.compile(r"(?<![\w)])-(?=ln\b|\d|α|β)")
 

@@ -150,7 +150,7 @@ def repair(connection: Connection) -> list[str]:
     if not connection.exists:
         return []
     reader, writer, dead = Reader(connection), Writer(connection), list[str]()
-    for run in reader.search("attributes.status = 'RUNNING'"):
+    for run in reader.search("attributes.status = 'RUNNING'", analyses=True):
         # Another program's runs in the same experiment are its own affair. A dead one may have been resumed since.
         if Tag.KIND in run.tags and not alive(run.tags) and not alive(reader.run(run.run_id).tags):
             writer.end(run.run_id, "KILLED")

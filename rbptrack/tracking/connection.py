@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import tenacity
@@ -28,6 +29,7 @@ from rbptrack.tracking.uri import DATABASES, is_server, resolve_uri, scheme, wit
 os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # else two lines for each run of a server
 
 _TRAINING = {"mlflow.experimentKind": "custom_model_development"}  # else the UI opens its pages for LLM applications
+_ANALYSES = "-analyses"
 _AWAY_SECONDS = 30.0  # how long a store that did not answer is not asked again
 _REACH_SECONDS = 5
 _PATIENCE_SECONDS = 15.0  # how long a store that was there is waited for before a measurement begins without it
@@ -67,6 +69,7 @@ class Connection:
         self.tables = self.database
         self._config, self._create_missing = config, create
         self._client: MlflowClient | None = None
+        self._analyses: Connection | None = None
         self._experiment_id = ""
         self._stood_in: Path | None = None
         self._away_until = 0.0
@@ -92,6 +95,20 @@ class Connection:
     def another(self) -> Connection:
         """A connection of its own to the same place, for another thread: what it waits for, this one does not."""
         return Connection(self._config, create=self._create_missing)
+
+    def analyses(self) -> Connection:
+        """The experiment `<name>-analyses` of the same store: its hundreds of metrics would be columns of this one."""
+        if self._analyses is None:
+            self._analyses = Connection(replace(self._config, experiment=f"{self.experiment}{_ANALYSES}"))
+        return self._analyses
+
+    @property
+    def experiment_ids(self) -> list[str]:
+        """MLflow's ids of the experiment and of the one of its analyses, where there is one; opens the store."""
+        client, found = self.open(), [self._experiment_id]
+        with self.explained():
+            analyses = client.get_experiment_by_name(f"{self.experiment}{_ANALYSES}")
+        return [*found, analyses.experiment_id] if analyses else found
 
     @property
     def exists(self) -> bool:

@@ -61,14 +61,22 @@ class Reader:
         # Only measurements have a fingerprint; to ask for their kind too would make the search read all of them.
         return self.search(f"{tag_is(Tag.FINGERPRINT, fingerprint)} and attributes.status = '{status}'", limit=limit)
 
-    def search(self, wanted: str, *, limit: int | None = None) -> list[LoggedRun]:
-        """Find the runs of the experiment that pass a filter in MLflow's search syntax, newest first."""
+    def search(self, wanted: str, *, limit: int | None = None, analyses: bool = False) -> list[LoggedRun]:
+        """Find the runs of the experiment that pass a filter in MLflow's search syntax, newest first.
+
+        Args:
+            wanted: the filter.
+            limit: how many runs at most.
+            analyses: whether runs in the experiment of its analyses are found, too.
+
+        """
         client, token = self.connection.open(), None
+        experiments = self.connection.experiment_ids if analyses else [self.connection.experiment_id]
         runs: list[LoggedRun] = []
         with self.connection.explained():
             while True:
                 page = client.search_runs(
-                    [self.connection.experiment_id],
+                    experiments,
                     filter_string=wanted,
                     run_view_type=ViewType.ACTIVE_ONLY,
                     max_results=limit or _PAGE,

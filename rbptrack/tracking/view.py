@@ -62,11 +62,13 @@ class Shown:
     Attributes:
         wanted: the runs, of `search_filter`.
         datasets: those of the runs; each has a section of its own, in which families differ in colour.
+        metrics: names of all metrics of the runs; those without a chart here get none of MLflow's own either.
 
     """
 
     wanted: str
     datasets: Sequence[str] = ()
+    metrics: Sequence[str] = ()
 
 
 def preset(shown: Shown) -> tuple[str, str]:
@@ -119,8 +121,15 @@ def _state(shown: Shown) -> dict[str, Any]:
                 "step": 0,
                 "showRunParams": False,
             },
+            *map(_without_chart, sorted({*shown.metrics} - {Metric.RBP_CURVE, Metric.NEG_LOG_RBP_CURVE})),
         ],
     }
+
+
+def _without_chart(metric: str) -> dict[str, Any]:
+    """A chart that MLflow takes for one of its own that the user has removed; else it adds one below ours."""
+    chart = {"type": "BAR", "uuid": f"rbptrack-none-{metric}", "metricSectionId": _RUNS, "metricKey": metric}
+    return chart | {"runsCountToCompare": 10, "deleted": True, "isGenerated": True}
 
 
 def _uuid(dataset: str) -> str:
