@@ -119,6 +119,10 @@ def test_the_store_reads_well_with_plain_mlflow(swept: Swept) -> None:
         assert artifact(run, path).stat().st_size > 0
     names = {r.info.run_name for r in runs(folder, "analysis")}
     assert any(name and name.startswith("power_law / ") for name in names)
+    columns = {
+        name for kind in ("measurement", "sweep", "report") for r in runs(folder, kind) for name in r.data.metrics
+    }
+    assert len(columns) < 80, "analyses, with hundreds of metrics, are in an experiment of their own"
     (sweep,) = runs(folder, "sweep")
     assert sweep.data.tags["rbptrack.sweep"] == tags["rbptrack.sweep"]
     assert "dataset=stdlib,pydocs" in artifact(sweep, "command.txt").read_text()

@@ -102,7 +102,7 @@ def test_exponents_of_classes_are_found(runs: Runs) -> None:
     change = report.tables["exponents"].frame
     np.testing.assert_allclose(change["mix"] + change["within"], change["change"])
     assert any("by kind of token: alpha of RBP_1 is" in note for note in report.notes)
-    assert "over classes of tokens" in report.headline
+    assert "alpha of RBP_1 in each class of tokens is between" in report.headline
 
 
 def test_without_texts_frequency_is_left(runs: Runs) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
 import shutil
@@ -9,6 +11,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +23,7 @@ from rbptrack.commands.ui import link
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.errors import BadInput
 from rbptrack.tracking import Connection, Reader
-from rbptrack.tracking.view import OLDEST, knows_view, search_filter
+from rbptrack.tracking.view import OLDEST, Shown, knows_view, preset, search_filter
 from tests.conftest import ROOT, Program
 from tests.test_program import Swept, runs
 
@@ -109,6 +112,7 @@ def _charts(page: Any, address: str, shots: Path) -> None:
         page.mouse.wheel(0, 200)
         page.wait_for_timeout(500)
     page.wait_for_function(images)
+    assert page.get_by_text("Add chart").count() == 4, "two datasets, ranks, all runs, and no section of MLflow's"
     page.screenshot(path=shots / "images.png")
 
 
@@ -152,6 +156,14 @@ def test_filters_choose_what_the_page_shows(swept: Swept) -> None:
     assert len(Reader(connection).search(chosen)) == 4
     with pytest.raises(BadInput, match="family=a,b: MLflow's page takes one name"):
         search_filter(FilterConfig(family=["a", "b"]))
+
+
+def test_mlflow_adds_no_chart_of_its_own() -> None:
+    """It takes every metric for charted that has one of its own, also a removed one."""
+    _, value = preset(Shown("", ["wiki"], metrics=["ce", "rbp_curve", "progress/ce"]))
+    state = json.loads(zlib.decompress(base64.b64decode(value.removeprefix("deflate;"))))
+    removed = {c["metricKey"]: c["isGenerated"] for c in state["compareRunCharts"] if c.get("deleted")}
+    assert removed == {"ce": True, "progress/ce": True}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any, get_origin, get_type_hints
 from rbptrack.errors import BadInput, nearest, shortened
 
 _MOST = 16  # options in an error
+_FEW = 5  # options that are listed where the nearest are named already: the error fits two lines
 
 
 @dataclass(frozen=True)
@@ -72,5 +73,5 @@ def no_option(key: str, known: Collection[str], *, shown: Collection[str], more:
         near = [by_leaf[name] for name in nearest(leaf, by_leaf)]
     meant = f" Did you mean {' or '.join(f'{name}=' for name in near)}?" if near else ""
     siblings = [name for name in known if folder and name.startswith(folder + ".")]
-    listed = shortened(list(dict.fromkeys(siblings or shown)), most=_MOST)
+    listed = shortened(list(dict.fromkeys(siblings or shown)), most=_FEW if near else _MOST)
     return BadInput(f"no option {key}.{meant}\nOptions: {listed}. More: {more}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import unescape
 
+from rbptrack.analysis import counted, listed
 from rbptrack.analysis.contract import Analyzer, Report, question
 from rbptrack.console import say, say_wrapped, table
 from rbptrack.reporting.page import Section
@@ -27,8 +28,8 @@ def show_short(analyzer: Analyzer, report: Report, *, whole: bool) -> None:
         if report.headline:
             say_wrapped(f"{analyzer.name}: {report.headline}")
             return
-        counts = f"{len(report.tables)} tables, {len(report.drawings)} figures"
-        say_wrapped(f"{analyzer.name}: {next(iter(report.notes), counts)}", lines=2)
+        made = listed([counted(len(report.tables), "table"), counted(len(report.drawings), "figure")])
+        say_wrapped(f"{analyzer.name}: {next(iter(report.notes), made)}", lines=2)
 
 
 def _show_table(title: str, report: Report) -> None:
