@@ -180,6 +180,9 @@ def test_ui_makes_no_experiment_and_takes_no_port_that_browsers_refuse(swept: Sw
     assert "has no experiment 'nope'. Experiments: rbptrack" in done.stderr
     connection = Connection(TrackingConfig(uri=f"sqlite:///{swept[0]}/mlruns/mlflow.db"))
     assert connection.open().get_experiment_by_name("nope") is None
+    done = program("ui", "dataset=stdlb", cwd=swept[0])
+    assert done.returncode == 2
+    assert "no measurement has dataset=stdlb. Did you mean stdlib?" in done.stderr
     with serving(swept[0], "port=5060") as address:
         assert re.match(r"http://127\.0\.0\.1:50(6[2-9]|[7-9]\d)/", address)
 

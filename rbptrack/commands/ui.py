@@ -72,6 +72,8 @@ def _ui(config: UiConfig) -> int:
     else:
         repair_and_deliver(config.tracking, tell=say)
     runs = Reader(connection).search(wanted)
+    if not runs:
+        Reader(connection).runs(config.filter)  # raises, with the names nearest to what was asked for
     view = Writer(connection).save_view(_shown(runs, wanted)) if knows_view(_mlflow_version(remote)) else ""
     pages = {"compare": link(connection.experiment_id, view, wanted)}
     if newest := next((run for run in runs if run.tags.get(Tag.KIND) in (Kind.SWEEP, Kind.REPORT)), None):
