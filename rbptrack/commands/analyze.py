@@ -93,7 +93,7 @@ def _run(config: AnalyzeConfig) -> None:
         section, run_id = analyze(writer, runs, analyzer, folder=Path(folder), sweep=sweep)
     show(section)
     if run_id:
-        say(f"report   {short_path(reader.report_page(run_id))}")
+        say(f"report   {short_path(Reader(connection.analyses()).report_page(run_id))}")
     else:
         say(f"not logged: the tracking store {connection.shown} cannot be written")
 
