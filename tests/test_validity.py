@@ -42,5 +42,5 @@ def test_a_stopped_simulation_continues_to_the_same_numbers(tmp_path):
 def test_the_table_says_what_was_run_and_what_was_not(tmp_path):
     run(tmp_path / "some.json", ["alpha/m=4 D=50 t3 tau=0"], 20)
     text = table(tmp_path / "some.json")
-    assert "| 4 | 50 | t3 | 0 | – | 95 % interval of alpha covers | 20 | 95 |" in text
+    assert "| 4 | 50 | t3 | 0 | – | 95% interval of alpha covers | 20 | 95 |" in text
     assert f"training ({len(EXPERIMENTS['training'].designs)} rows)" in text

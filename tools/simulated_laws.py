@@ -95,7 +95,7 @@ def irreducible(rng: np.random.Generator, design: Design) -> Outcome:
     "forecast",
     truth="y = E + A S^-0.1, E / y at the largest size = share; at 10 times the largest size",
     remark=(
-        "Wider than 95 % needs: the interval allows for every irreducible term and every break that the points do not "
+        "Wider than 95% needs: the interval allows for every irreducible term and every break that the points do not "
         "exclude, and holds whichever of them is true. Below 6 sizes there is none."
     ),
     claims={"95 % interval covers, where given": 0.95},

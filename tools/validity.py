@@ -112,7 +112,7 @@ def table(results: Path) -> str:
                     error = 100 * np.sqrt(max(true / made * (1 - true / made), 1e-9) / made)
                     lines.append(
                         f"| {design.m} | {design.documents or '–'} | {design.tails} | {design.tau:g} | {setting} | "
-                        f"{claim} | {made} | {100 * one.claims[claim]:g} | {share:.1f} ± {error:.1f} |"
+                        f"{claim.replace(' %', '%')} | {made} | {100 * one.claims[claim]:g} | {share:.1f} ± {error:.1f} |"
                     )
     left = ", ".join(f"{name} ({n} rows)" for name, n in missing.items() if n)
     lines.append(f"\nNot simulated yet: {left or 'nothing'}.")
@@ -125,8 +125,8 @@ After this page you know how far to trust the intervals and tests of a report: w
 where they promise too much or too little.
 
 Made by `python -m tools.validity`: data are drawn from a known truth, analysed as a report analyses them, and each
-claim is checked. *Coverage* should be near its nominal 95 %; a *false positive* should be no more frequent than its
-nominal 5 %. m is the number of sizes; documents have heavy tails (t3: t with 3 degrees of freedom; skewed: lognormal)
+claim is checked. *Coverage* should be near its nominal 95%; a *false positive* should be no more frequent than its
+nominal 5%. m is the number of sizes; documents have heavy tails (t3: t with 3 degrees of freedom; skewed: lognormal)
 in a difficulty that all sizes share; tau is the scatter between models in ln y. A claim that is not always made (a
 refused forecast) counts where it is made: the column replicates says how often. ± is one binomial standard error."""
 
