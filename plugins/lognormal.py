@@ -35,6 +35,7 @@ from rbptrack.analysis import (
     log_axis,
     read_families,
     shared_columns,
+    size_axis,
     some_of,
     spread,
     style,
@@ -61,6 +62,7 @@ from rbptrack.stats import (
 NESTED = ("zipf", "point_mass_lognormal", "two_lognormals")
 """Candidates that a lognormal is a case of, or the other way round: Vuong's z is not normal for them."""
 LEAST_DOCUMENTS = 10
+APPENDIX_TERMS = ("square_term", "log_c", "log_c_integral")
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     "summary": {
         **shared_columns("dataset", "family", "size"),
@@ -89,6 +91,9 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "neg_log_p1_implied": "of the fitted lognormal, exact sum",
         "neg_log_p1_integral": "the appendix's integral approximation: for comparison only; below 0 means p_1 > 1",
         "neg_log_p1_corrected": "the same with the terms at k = 1 that the integral drops",
+        "square_term": "mu^2/(2 sigma^2): with ln c it is -ln p_1 in the paper's appendix B.4",
+        "log_c": "ln c, c the sum over 1..|V| of exp(-(ln k - mu)^2/(2 sigma^2))/k: exact",
+        "log_c_integral": "ln[sigma sqrt(2 pi) Phi(mu/sigma)]: the appendix's integral in place of that sum",
         "kl_floor": "KL per token that as many independent tokens drawn from the best candidate would show",
     },
     "candidates": {
@@ -260,6 +265,12 @@ class Lognormal(Analyzer):
                 "the paper's appendix, which also ignore that ranks end at |V|.",
             ),
         }
+        if table["square_term"].notna().any():
+            report.drawings["appendix_terms"] = Drawing(
+                _draw_terms(table[table["square_term"].notna()]),
+                "-ln p_1 = ln c + mu^2/(2 sigma^2), the terms of appendix B.4 of arXiv 2510.20387, where mu and sigma "
+                "are identified. Where the terms nearly cancel, neither alone shows how -ln p_1 falls.",
+            )
         for one_family, several in found:
             report.notes.append(f"{one_family}: {self._sentences(one_family, several, table, trends)}")
         return report
@@ -306,7 +317,7 @@ class Lognormal(Analyzer):
             row |= {"entropy": entropy, "entropy_miller_madow": entropy + (len(h.rank) - 1) / (2 * h.num_tokens)}
             row |= {"entropy_implied": implied.entropy, "entropy_integral": np.nan}
             row |= {"neg_log_p1": -float(np.log(h.rbp(1))), "neg_log_p1_implied": -float(implied.log_pmf[0])}
-            row |= {"neg_log_p1_integral": np.nan, "neg_log_p1_corrected": np.nan}
+            row |= dict.fromkeys(("neg_log_p1_integral", "neg_log_p1_corrected", *APPENDIX_TERMS), np.nan)
             if not size.limit:
                 sigma = float(1 / np.sqrt(2 * size.free[1]))
                 mu = float((1 - size.free[0]) * sigma**2)
@@ -315,6 +326,9 @@ class Lognormal(Analyzer):
                 row |= {"mu_over_sigma_low": size.ratio[0], "mu_over_sigma_high": size.ratio[1]}
                 row |= {"entropy_integral": about.entropy, "neg_log_p1_integral": about.neg_log_p1}
                 row["neg_log_p1_corrected"] = about.neg_log_p1_corrected
+                square = mu**2 / (2 * sigma**2)
+                both = (row["neg_log_p1_implied"] - square, about.neg_log_p1 - square)
+                row |= dict(zip(APPENDIX_TERMS, (square, *both), strict=True))
             row["kl_floor"] = size.floor
             rows.append(row)
         return rows
@@ -419,7 +433,7 @@ class Lognormal(Analyzer):
             text += (
                 f"; the integral in the paper's appendix differs from the exact sum by up to {about:.2f} in -ln RBP_1"
             )
-        return " ".join([*notes, text + "."])
+        return " ".join([*notes, text + ".", *_about_terms(mine)])
 
     def _distribution(self, found: list[tuple[Family, list[Size]]]) -> Figure:
         """The paper's figure 8 for the largest size of each family: observed shares in bins even in ln k, and fits."""
@@ -487,6 +501,46 @@ class Lognormal(Analyzer):
 
         words = {"entropy": "entropy of ranks, nats", "neg_log_p1": "−ln RBP$_1$"}
         return _against_size(table, words, draw, legend=1.9)
+
+
+def _about_terms(mine: pd.DataFrame) -> list[str]:
+    """How the appendix's two terms of -ln p_1 move from the smallest size to the largest; nothing below two sizes."""
+    known = mine[mine["square_term"].notna()].sort_values("S")
+    if len(known) < 2:
+        return []
+    first, last = known.iloc[0], known.iloc[-1]
+    square, log_c, both = (last[c] - first[c] for c in ("square_term", "log_c", "neg_log_p1_implied"))
+    against = ": the two work against each other, and neither is the law by itself." if square * log_c < 0 else "."
+    return [
+        f"Of -ln p_1 = ln c + mu^2/(2 sigma^2) (appendix B.4), from {first['size']} to {last['size']} the second term "
+        f"changes by {square:+.2f} and ln c by {log_c:+.2f}, together by {both:+.2f}{against}"
+    ]
+
+
+def _draw_terms(table: pd.DataFrame) -> Figure:
+    """The appendix's terms of -ln p_1 against S, a panel per family and dataset: side by side, and their sum."""
+    datasets, names = sorted(set(table["dataset"])), sorted(set(table["family"]))
+    lines = {
+        "square_term": ("μ²/(2σ²)", "-", COLOURS[1]),
+        "log_c": ("ln c, exact sum", "-", COLOURS[2]),
+        "log_c_integral": ("ln c, appendix's integral", ":", COLOURS[2]),
+        "neg_log_p1_implied": ("their sum, −ln p$_1$", "--", COLOURS[0]),
+    }
+    with style():
+        figure, axes = grid_of(datasets, names, legend=1.9)
+        for (dataset, name), ax in axes.items():
+            rows = table[(table["dataset"] == dataset) & (table["family"] == name)].sort_values("S")
+            if not len(rows):
+                ax.remove()
+                continue
+            for column, (label, line, colour) in lines.items():
+                ax.plot(rows["S"], rows[column], line, marker="o", ms=3, lw=1.3, color=colour, label=label)
+            ax.plot(rows["S"], rows["neg_log_p1"], "s", ms=4.5, mfc="none", color="0.2", label="−ln RBP$_1$ observed")
+            ax.axhline(0, color="0.6", lw=0.8)
+            size_axis(ax, rows["S"])
+            ax.set(title=f"{name} on {dataset}", ylabel="nats")
+        legend_of_all(figure, legend=1.9)
+        return figure
 
 
 def _best(fits: dict[str, RankFit]) -> RankFit:

@@ -20,6 +20,7 @@ from rbptrack.exchange.bundle import without_tokens
 from rbptrack.ranks import RankTable
 from rbptrack.tracking import Connection, Reader
 from rbptrack.tracking.frame import from_database
+from rbptrack.tracking.record import write_token_texts
 from tests.conftest import EMBEDDED
 
 TEXTS = [
@@ -39,6 +40,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
             patch.chdir(folder)
             found = rbptrack.measure(model, tokenizer, TEXTS, family="nano", size=size, dataset="two", seq_len=64)
             found.log(sweep="s")
+    for ranks in folder.glob("mlruns/artifacts/**/ranks.parquet"):  # as a sweep keeps them
+        write_token_texts(ranks.parent, {token: tokenizer.decode([token]) for token in range(len(tokenizer))})
     return folder
 
 
@@ -67,6 +70,8 @@ def test_there_and_back(tokens: bool, measured: Path, elsewhere: Path, capsys: p
         assert a.drop(["token"]).equals(b.drop(["token"]))
         assert (b.column("token").to_numpy() == (a.column("token").to_numpy() if tokens else -1)).all()
         assert np.array_equal(before.histogram(old).count, after.histogram(new).count)
+        assert after.vocabulary(new) == (before.vocabulary(old) if tokens else {})
+    assert before.vocabulary(before.frame["run_id"].iloc[0])
     with zipfile.ZipFile(out) as bundle:
         text = b"".join(bundle.read(n) for n in bundle.namelist() if n.endswith(".json")).decode()
         assert str(measured) not in text
@@ -99,7 +104,7 @@ def rewritten(source: Path, target: Path, change: dict[str, bytes | None]) -> Pa
         ({"ranks.parquet": b"PAR1 nonsense"}, "is damaged"),
         ({"record.json": b"{}"}, "record.json, key name: is missing"),
         ({"record.json": b"{"}, "record.json: Invalid JSON"),
-        ({"bundle.json": b'{"format": 2, "rbptrack": "9.9"}'}, "was written by rbptrack 9.9, in a newer format"),
+        ({"bundle.json": b'{"format": 3, "rbptrack": "9.9"}'}, "was written by rbptrack 9.9, in a newer format"),
         ({"bundle.json": b"{}"}, "is not a bundle of rbptrack, or damaged"),
         ({"extra": b""}, "which no bundle does"),
     ],
@@ -111,6 +116,30 @@ def test_bad_bundles_are_refused(
     with pytest.raises(BadInput, match=words):
         import_.main([str(rewritten(elsewhere / "b.zip", elsewhere / "c.zip", change))])
     assert not (elsewhere / "mlruns").exists()
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (b"[1, 2]", "must be a JSON object of texts by token id"),
+        (b'{"one": "a"}', "must be a JSON object of texts by token id"),
+        (b'{"1": "a"}', "tokens of its ranks have no text, the first"),
+        (b'{"1": 5}', "text must be a string of at most 10,000 characters; got 5"),
+        (b'{"4096": "a"}', "a token id must be from 0 to 4,095; got 4096"),
+    ],
+)
+def test_texts_of_tokens_are_checked(texts: bytes, words: str, measured: Path, elsewhere: Path) -> None:
+    export.main([f"out={elsewhere / 'b.zip'}", uri(measured), "tokens=true"])
+    with pytest.raises(BadInput, match=words):
+        import_.main([str(rewritten(elsewhere / "b.zip", elsewhere / "c.zip", {"tokens.json": texts}))])
+    assert not (elsewhere / "mlruns").exists()
+
+
+def test_bundles_without_texts_of_tokens_are_read_by_every_version(measured: Path, elsewhere: Path) -> None:
+    export.main([f"out={elsewhere / 'b.zip'}", uri(measured)])
+    with zipfile.ZipFile(elsewhere / "b.zip") as bundle:
+        assert json.loads(bundle.read("bundle.json"))["format"] == 1
+        assert not [name for name in bundle.namelist() if name.endswith("tokens.json")]
 
 
 def test_without_tokens_a_strict_rank_stays_strict() -> None:

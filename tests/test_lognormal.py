@@ -47,6 +47,17 @@ def test_a_true_lognormal_is_recovered_with_what_it_implies(planted: Report) -> 
     assert (own["kl"].to_numpy() < 1.3 * table["kl_floor"].to_numpy()).all()
 
 
+def test_the_appendix_s_terms_add_up_and_work_against_each_other(planted: Report) -> None:
+    table = planted.tables["lognormal"].frame
+    assert table["square_term"].iloc[0] == pytest.approx(1.5**2 / 2, rel=0.1)  # mu/sigma = 1.5 at the smallest size
+    assert (table["square_term"] + table["log_c"]).to_numpy() == pytest.approx(table["neg_log_p1_implied"].to_numpy())
+    c = np.exp(-((np.log(np.arange(1, V + 1)) - 1.5 * 2.5) ** 2) / (2 * 2.5**2)) / np.arange(1, V + 1)
+    assert table["log_c"].iloc[0] == pytest.approx(np.log(c.sum()), abs=0.1)
+    assert table["square_term"].iloc[1] < table["square_term"].iloc[0]
+    assert "appendix_terms" in planted.drawings
+    assert any("(appendix B.4)" in note for note in planted.notes)
+
+
 def test_mu_over_sigma_is_a_line_in_ln_s(planted: Report) -> None:
     trend = planted.tables["trends"].frame.set_index("quantity").loc["mu_over_sigma"]
     assert trend["slope_low"] < -0.3 < trend["slope_high"]

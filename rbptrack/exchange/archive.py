@@ -21,9 +21,13 @@ from rbptrack.tracking.record import Record
 from rbptrack.tracking.rules import MeasurementRow, OrNone, faults, shown
 from rbptrack.tracking.schema import Tag
 
-FORMAT = 1
+FORMAT = 2
+"""1: without the texts of tokens, which every version reads; 2: with them."""
+
 MANIFEST = "bundle.json"
-NAMES = re.compile(r"[0-9a-f]{64}/(record\.json|ranks\.parquet|histogram\.parquet|figures/[\w-][\w.-]{0,100}\.png)")
+NAMES = re.compile(
+    r"[0-9a-f]{64}/(record\.json|tokens\.json|ranks\.parquet|histogram\.parquet|figures/[\w-][\w.-]{0,100}\.png)"
+)
 
 _MOST_ENTRIES = 100_000
 _MOST_OF_ONE = 32  # entries of one measurement

@@ -16,7 +16,7 @@ from rbptrack.errors import MissingArtifact, RbptrackError
 from rbptrack.exchange.archive import FORMAT, MANIFEST, NAMES
 from rbptrack.ranks import RankTable
 from rbptrack.tracking import Reader
-from rbptrack.tracking.record import FILE, RANKS, Record, artifacts
+from rbptrack.tracking.record import FILE, RANKS, TOKENS, Record, artifacts
 from rbptrack.tracking.schema import PRIVATE_PARAMS, WITHOUT, Tag
 from rbptrack.version import __version__
 
@@ -30,7 +30,8 @@ def write(reader: Reader, run_ids: Sequence[str], out: Path, *, tokens: bool) ->
         reader: of the store where they are.
         run_ids: which.
         out: the file.
-        tokens: whether the rank tables keep the ids of the target tokens, from which the text can be read.
+        tokens: whether the rank tables keep the ids of the target tokens, and measurements the texts of tokens, which
+            the analyzers `words` and `tokens` need: the documents can be read from them.
 
     Raises:
         RbptrackError: none can be read.
@@ -51,7 +52,12 @@ def write(reader: Reader, run_ids: Sequence[str], out: Path, *, tokens: bool) ->
                     written += 1
             if not written:
                 raise RbptrackError("none of these measurements can be read: no bundle was written")
-            about = {"format": FORMAT, "rbptrack": __version__, "measurements": written, "tokens": tokens}
+            about = {
+                "format": FORMAT if tokens else 1,
+                "rbptrack": __version__,
+                "measurements": written,
+                "tokens": tokens,
+            }
             bundle.writestr(MANIFEST, json.dumps(about, indent=1))
         unfinished.replace(out)
         return written
@@ -73,7 +79,7 @@ def _collect(reader: Reader, run_id: str, folder: Path, *, tokens: bool) -> Reco
         if name == RANKS:
             table = reader.ranks(run_id)
             (table if tokens else without_tokens(table)).write(folder / name)
-        elif NAMES.fullmatch(f"{'0' * 64}/{name}"):
+        elif NAMES.fullmatch(f"{'0' * 64}/{name}") and (tokens or name != TOKENS):
             (folder / name).write_bytes(reader.artifact(run_id, name).read_bytes())
     if not tokens:
         record.tags[Tag.TOKENS] = "left out"

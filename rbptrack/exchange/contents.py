@@ -18,7 +18,7 @@ from rbptrack.exchange.faults import Faults
 from rbptrack.names import name_fault
 from rbptrack.ranks import RankHistogram, RankTable, parse_rbp_name
 from rbptrack.tracking.frame import came_without_ranks, columns_of
-from rbptrack.tracking.record import FILE, HISTOGRAM, RANKS, Record
+from rbptrack.tracking.record import FILE, HISTOGRAM, RANKS, TOKENS, Record, read_token_texts
 from rbptrack.tracking.rules import MeasurementRow, Number, OrNone, fault, faults, shown
 from rbptrack.tracking.schema import Kind, MeasurementParams, Metric, Tag, param_names
 
@@ -28,6 +28,7 @@ _LARGEST_TIME = 4102444800  # the year 2100
 _MOST_ROWS = 1 << 31
 _ROWS_PER_BYTE = 10  # of a rank table; ours has about 0.2
 _MOST_PIXELS = 50_000_000
+_LONGEST_TOKEN = 10_000  # characters
 _KEY = re.compile(r"[/\w.\- :]{1,250}")
 
 
@@ -159,6 +160,8 @@ def _files(record: Record, folder: Path) -> Iterator[tuple[str, str]]:
         yield RANKS, str(error).replace(f"{folder}/", "")
         return
     yield from ((RANKS, text) for text in _ranks(table))
+    if (folder / TOKENS).exists() and (text := _token_texts(folder / TOKENS, table)):
+        yield TOKENS, text
     if not (folder / HISTOGRAM).exists():
         yield HISTOGRAM, "its histogram is missing"
         return
@@ -211,6 +214,22 @@ def _ranks(table: RankTable) -> Iterator[str]:
     logprob = table.column("logprob")
     if not (np.isfinite(logprob) & (logprob <= _EXACT)).all():
         yield "column logprob must be finite and at most 0"
+
+
+def _token_texts(path: Path, table: RankTable) -> str:
+    """What is wrong with the texts of tokens; empty where nothing is and every token of the ranks has one."""
+    try:
+        texts = read_token_texts(path)
+    except (ValueError, AttributeError, RecursionError) as error:
+        return f"must be a JSON object of texts by token id: {str(error)[:100]}"
+    foreign = next((t for t in texts.values() if not isinstance(t, str) or len(t) > _LONGEST_TOKEN), None)
+    if foreign is not None:
+        return f"a token's text must be a string of at most {_LONGEST_TOKEN:,} characters; got {shown(foreign)}"
+    outside = next((token for token in texts if not 0 <= token < table.vocab_size), None)
+    if outside is not None:
+        return f"a token id must be from 0 to {table.vocab_size - 1:,}; got {shown(outside)}"
+    lacking = np.setdiff1d(table.column("token"), np.fromiter(texts, dtype=np.int64, count=len(texts)))
+    return f"{len(lacking):,} tokens of its ranks have no text, the first {lacking[0]}" if len(lacking) else ""
 
 
 def _histogram(told: RankHistogram) -> str:

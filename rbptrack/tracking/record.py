@@ -32,7 +32,7 @@ RECORD_FILE = "record_id"  # beside it: the tag by which that run is found where
 RANKS = "ranks.parquet"
 HISTOGRAM = "histogram.parquet"
 FIGURE = "figures/rank_distribution.png"
-TOKENS = "tokens.json"  # the texts of the tokens that occur; it stays out of bundles, whose tables may lack the ids
+TOKENS = "tokens.json"  # the texts of the tokens that occur; in bundles where their tables keep the ids
 
 
 @dataclass
