@@ -313,7 +313,7 @@ def _draw_worth(table: pd.DataFrame) -> Figure:
             log_axis(ax.xaxis, low=table["k"].min() / 1.2, high=table["k"].max() * 1.2)
             if len(here):
                 ax.legend(fontsize=8.5)
-        log_axis(axes[0].yaxis, low=max(min(finite.min(), 1) / 1.15, 0.2), high=min(finite.max() * 1.3, 100))
+        log_axis(axes[0].yaxis, low=max(min(finite.min(), 1) / 1.15, 0.2), high=max(min(finite.max() * 1.3, 100), 1.15))
         return figure
 
 

@@ -346,7 +346,7 @@ def tables(results: Results, work: Path, sizes: Iterable[int], analyzers: Iterab
 
 
 def show(results: Results) -> None:
-    """A row per figure and backend: the seconds and peak memory at each size, and the exponent at the end."""
+    """A row per figure and backend: seconds (see `_spent`) and peak memory at each size, and the exponent."""
     for kind in (("sqlite", "postgresql"), ("",)):
         rows = [r for r in results.rows if r["backend"] in kind]
         sizes = sorted({r["n"] for r in rows})
@@ -368,14 +368,19 @@ def _cell(row: dict[str, Any] | None) -> str:
         return "not measured"
     if "failed" in row:
         return str(row["failed"])
-    seconds = row.get("each", row["seconds"])
+    seconds = _spent(row)
     said = f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
     return said + (f", {row['peak'] / 1e9:.2f} GB" if row.get("peak") else "")
 
 
+def _spent(row: dict[str, Any]) -> float:
+    """Seconds of one call where these were taken, else of the processor: wall time is the other work's, too."""
+    return float(row.get("each") or row.get("cpu") or row["seconds"])
+
+
 def _exponent(rows: dict[int, dict[str, Any]]) -> str:
     """D ln(seconds) / d ln(n) between the last two sizes."""
-    good = sorted((n, r.get("each", r["seconds"])) for n, r in rows.items() if "failed" not in r)
+    good = sorted((n, _spent(r)) for n, r in rows.items() if "failed" not in r)
     if len(good) < 2:
         return ""
     (n0, t0), (n1, t1) = good[-2:]
