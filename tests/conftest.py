@@ -16,7 +16,7 @@ from filelock import FileLock
 from hypothesis import settings
 from mlflow import MlflowClient
 
-from tests.prepared import EMPTY_STORE, READ_AT_IMPORT, Prepared, copy_new_stores
+from tests.prepared import EMPTY_STORE, READ_AT_IMPORT, Prepared, Running, copy_new_stores
 
 # Without a GPU, Triton's kernels run in its interpreter, which must be chosen before anything imports Triton.
 if shutil.which("nvidia-smi") is None:
@@ -25,6 +25,7 @@ if shutil.which("nvidia-smi") is None:
 ROOT = Path(__file__).parent.parent
 EMBEDDED = ROOT / "rbptrack" / "embedded"
 Program = Callable[..., subprocess.CompletedProcess[str]]
+Start = Callable[..., Running]
 
 
 # Few examples with every run of the tests; `make test-long` asks for the profile `long`.
@@ -40,8 +41,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files in the order of how long they take, so that the workers (one file each at a time) end together."""
     longest = (
-        "launch", "readme", "hub", "program", "ui", "server", "faulty_server", "survey", "parallel", "kills", "api",
-        "plugins", "examples", "shards",
+        "launch", "program", "readme", "hub", "ui", "server", "faulty_server", "secrets", "survey", "kills", "parallel",
+        "full_disk", "api", "examples", "plugins", "poisoned_stores", "shards", "fuzz", "architectures",
     )  # fmt: skip
 
     def rank(item: pytest.Item) -> int:
@@ -78,29 +79,50 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def program(cache: Path) -> Iterator[Program]:
+def clean(cache: Path) -> dict[str, str]:
+    """The environment of a program that is told nothing of where its store is, and has no network."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "HF_", "HYDRA_", "SLURM_"))}
+    kept.pop("COLUMNS", None)  # no terminal: nothing is left out or wrapped to fit one
+    return kept | {"HF_HOME": str(cache / "hf"), "HF_HUB_OFFLINE": "1"}
+
+
+@pytest.fixture(scope="session")
+def prepared(clean: dict[str, str]) -> Iterator[Prepared]:
+    """The process whose forks are programs."""
+    process = Prepared(clean)
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="session")
+def start(clean: dict[str, str], prepared: Prepared) -> Start:
+    """Start `python -m rbptrack ...` in a folder; returns it while it runs. It is ended with the tests' process."""
+
+    def run(*arguments: str, cwd: Path, said: tuple[Path, Path] | None = None, **environment: str) -> Running:
+        return prepared.start(arguments, cwd=cwd, environment=clean | environment, said=said)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def program(clean: dict[str, str], request: pytest.FixtureRequest) -> Program:
     """Run `python -m rbptrack ...` in a folder; returns the completed process.
 
-    A prepared process becomes the program, which saves the seconds that imports take; what is given variables that
-    libraries read at import is started as a new process.
+    A prepared process becomes the program, which saves the seconds that imports take. One that is given variables that
+    libraries read at import, or other libraries, is started as a new process.
     """
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "HF_", "HYDRA_"))}
-    clean |= {"HF_HOME": str(cache / "hf"), "HF_HUB_OFFLINE": "1"}
-    clean.pop("COLUMNS", None)  # no terminal: nothing is left out or wrapped to fit one
-    prepared: list[Prepared] = []
 
-    def run(*arguments: str, cwd: Path, timeout: float = 300, **environment: str) -> subprocess.CompletedProcess[str]:
-        if any(name.startswith(READ_AT_IMPORT) for name in environment):
+    def run(
+        *arguments: str, cwd: Path, timeout: float = 900, fresh: bool = False, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        whole = clean | environment
+        if fresh or any(name.startswith(READ_AT_IMPORT) for name in environment):
             command = [sys.executable, "-m", "rbptrack", *arguments]
-            whole = clean | environment
             return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout, env=whole)
-        if not prepared or prepared[0].ended:
-            prepared[:] = [Prepared(clean)]
-        return prepared[0].run(arguments, cwd=cwd, timeout=timeout, environment=clean | environment)
+        forking: Prepared = request.getfixturevalue("prepared")
+        return forking.run(arguments, cwd=cwd, timeout=timeout, environment=whole)
 
-    yield run
-    for each in prepared:
-        each.close()
+    return run
 
 
 @pytest.fixture(scope="session")

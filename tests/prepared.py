@@ -12,11 +12,13 @@ import json
 import os
 import runpy
 import selectors
+import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -47,7 +49,8 @@ IMPORTS = (
     "rbptrack.engine.measure",
 )
 # Variables that libraries read while they are imported: a program that is given one needs imports of its own.
-READ_AT_IMPORT = ("HF_", "LD_", "OMP_", "OPENBLAS_", "PYTHON", "TRITON_", "XDG_")
+READ_AT_IMPORT = ("HF_DATASETS_", "HF_ENDPOINT", "HF_HOME", "HF_HUB_", "LD_", "OMP_", "OPENBLAS_", "PYTHONHASHSEED",
+                  "TRITON_", "XDG_")  # fmt: skip
 
 
 EMPTY_STORE = "RBPTRACK_TESTS_EMPTY_STORE"  # a variable: where the database lies that `copy_new_stores` copies
@@ -82,8 +85,71 @@ def copy_new_stores(made: Path) -> None:
     mlflow_utils._initialize_tables = copied
 
 
+class Running:
+    """A program that has been started: what a `subprocess.Popen` says of one.
+
+    Attributes:
+        pid: of its process.
+        returncode: None as long as it has not been waited for until its end.
+
+    """
+
+    def __init__(self, arguments: Sequence[str], said: tuple[Path, Path], answers: int) -> None:
+        self.arguments, self._said, self._answers, self._read = [*arguments], said, answers, b""
+        self.returncode: int | None = None
+        pid = self._answer(120)
+        assert pid is not None, "the prepared process does not answer"
+        self.pid = pid
+
+    def poll(self) -> int | None:
+        """The exit code, or None if it still runs."""
+        if self.returncode is None and (code := self._answer(0)) is not None:
+            self.returncode = code
+            os.close(self._answers)
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        """The exit code, once it has ended; minus the signal's number where a signal ended it."""
+        deadline = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise subprocess.TimeoutExpired(self.arguments, timeout, *self.said)
+            with selectors.DefaultSelector() as ready:
+                ready.register(self._answers, selectors.EVENT_READ)
+                ready.select(left)
+        return code
+
+    @property
+    def said(self) -> tuple[str, str]:
+        """What it has written so far to its standard output and its standard error."""
+        out, error = (path.read_text() if path.exists() else "" for path in self._said)
+        return out, error
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal to its process, if that still runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it at once, whatever it does."""
+        self.send_signal(signal.SIGKILL)
+        self.wait(30)
+
+    def _answer(self, timeout: float) -> int | None:
+        """The next number that the prepared process says of it; None: it has said none in so many seconds."""
+        with selectors.DefaultSelector() as ready:
+            ready.register(self._answers, selectors.EVENT_READ)
+            while b"\n" not in self._read:
+                if not ready.select(timeout):
+                    return None
+                self._read += os.read(self._answers, 100)
+        line, _, self._read = self._read.partition(b"\n")
+        return int(line)
+
+
 class Prepared:
-    """A process that has imported everything, and runs programs as forks of itself, one at a time.
+    """A process that has imported everything, and runs programs as forks of itself.
 
     Args:
         environment: of the process, and what every program gets beside its own.
@@ -93,33 +159,56 @@ class Prepared:
     def __init__(self, environment: Mapping[str, str]) -> None:
         here = str(Path(__file__).parent.parent)
         paths = [here, *filter(None, [environment.get("PYTHONPATH")])]
+        self._place = tempfile.TemporaryDirectory(prefix="prepared-")
+        self._started: list[Running] = []
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.prepared"],
             env={**environment, "GOMP_SPINCOUNT": "10000", "PYTHONPATH": os.pathsep.join(paths)},
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
             text=True,
             cwd=here,
         )
 
+    def start(
+        self,
+        arguments: Sequence[str],
+        *,
+        cwd: Path,
+        environment: Mapping[str, str],
+        said: tuple[Path, Path] | None = None,
+    ) -> Running:
+        """Start `python -m rbptrack` with these arguments in a folder.
+
+        Args:
+            arguments: of the program.
+            cwd: the folder.
+            environment: all of its variables.
+            said: the files to which its standard output and its standard error are appended.
+
+        """
+        assert self._process.stdin
+        place = Path(self._place.name, str(len(self._started)))
+        place.mkdir()
+        said = said or (place / "stdout", place / "stderr")
+        os.mkfifo(place / "answers")
+        answers = os.open(place / "answers", os.O_RDWR)
+        call = {"arguments": [*arguments], "cwd": str(cwd), "environment": dict(environment)}
+        call |= {"said": [str(path) for path in said], "answers": str(place / "answers")}
+        print(json.dumps(call), file=self._process.stdin, flush=True)
+        self._started.append(Running(arguments, said, answers))
+        return self._started[-1]
+
     def run(
         self, arguments: Sequence[str], *, cwd: Path, timeout: float, environment: Mapping[str, str]
     ) -> subprocess.CompletedProcess[str]:
-        """Run `python -m rbptrack` with these arguments in a folder."""
-        assert self._process.stdin
-        assert self._process.stdout
-        with tempfile.TemporaryDirectory() as place:
-            said = [Path(place, name) for name in ("stdout", "stderr")]
-            call = {"arguments": [*arguments], "cwd": str(cwd), "environment": dict(environment)}
-            print(json.dumps(call | {"said": [str(path) for path in said]}), file=self._process.stdin, flush=True)
-            with selectors.DefaultSelector() as ready:
-                ready.register(self._process.stdout, selectors.EVENT_READ)
-                answer = self._process.stdout.readline() if ready.select(timeout) else ""
-            out, error = (path.read_text() if path.exists() else "" for path in said)
-        if not answer:
-            self.close()
-            raise subprocess.TimeoutExpired([*arguments], timeout, out, error)
-        return subprocess.CompletedProcess([*arguments], int(answer), out, error)
+        """Run `python -m rbptrack` with these arguments in a folder, to its end."""
+        running = self.start(arguments, cwd=cwd, environment=environment)
+        try:
+            code = running.wait(timeout)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            raise
+        return subprocess.CompletedProcess([*arguments], code, *running.said)
 
     @property
     def ended(self) -> bool:
@@ -127,13 +216,14 @@ class Prepared:
         return self._process.poll() is not None
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, and every program that still runs."""
         assert self._process.stdin
-        assert self._process.stdout
+        for running in self._started:
+            running.kill()
         self._process.kill()
         self._process.wait()
         self._process.stdin.close()
-        self._process.stdout.close()
+        self._place.cleanup()
 
 
 def _serve() -> None:
@@ -145,14 +235,19 @@ def _serve() -> None:
     if EMPTY_STORE in os.environ:
         copy_new_stores(Path(os.environ[EMPTY_STORE]))
     made = {k: v for k, v in os.environ.items() if k not in before}  # by imports
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who wait for a program
     for line in sys.stdin:
         call = json.loads(line)
-        child = os.fork()
-        if not child:
-            _become(call["arguments"], call["cwd"], made | call["environment"], call["said"])
-            return
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        if os.fork():
+            continue
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        if program := os.fork():
+            with open(call["answers"], "w") as answers:  # noqa: PTH123 - nothing more is imported here
+                print(program, file=answers, flush=True)
+                print(os.waitstatus_to_exitcode(os.waitpid(program, 0)[1]), file=answers, flush=True)
+            os._exit(0)
+        _become(call["arguments"], call["cwd"], made | call["environment"], call["said"])
+        return
     sys.exit(0)
 
 
@@ -162,10 +257,11 @@ def _become(arguments: list[str], cwd: str, environment: dict[str, str], said: l
     os.environ.clear()
     os.environ.update(environment)
     for number, path in enumerate([os.devnull, *said]):
-        opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(opened, number)
         os.close(opened)
     sys.path[0] = cwd
+    sys.path[1:1] = [p for p in environment.get("PYTHONPATH", "").split(os.pathsep) if p and p not in sys.path]
     sys.argv = ["rbptrack", *arguments]
     sys.orig_argv = [sys.executable, "-m", "rbptrack", *arguments]  # what the program starts anew with
 

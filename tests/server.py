@@ -70,26 +70,37 @@ def running() -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="rbptrack-server-") as name, _postgres(Path(name), server.database_port):
         for database in ("tracking", "direct"):
             _sql(server, f"create database {database}")
-        environment = os.environ | {
-            "MLFLOW_AUTH_CONFIG_PATH": str(_auth_config(Path(name))),
-            "MLFLOW_FLASK_SERVER_SECRET_KEY": "tests",
-            "MLFLOW_DISABLE_TELEMETRY": "true",
-            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-        }
-        command = [sys.executable, "-m", "mlflow", "server", "--app-name", "basic-auth", "--host", "127.0.0.1"]
-        command += ["--backend-store-uri", server.database(name="tracking"), "--port", str(server.port)]
-        command += ["--artifacts-destination", str(Path(name, "artifacts")), "--workers", "2"]
-        with Path(name, "mlflow.log").open("w") as log:
-            process = subprocess.Popen(
-                command, env=environment, stdout=log, stderr=log, start_new_session=True, cwd=name
-            )
+        told = {"MLFLOW_AUTH_CONFIG_PATH": str(_auth_config(Path(name))), "MLFLOW_FLASK_SERVER_SECRET_KEY": "tests"}
+        words = ["--app-name", "basic-auth", "--workers", "2"]
+        process = start_mlflow(Path(name), server.database(name="tracking"), server.port, *words, **told)
         try:
-            wait_until_healthy(server.uri, process, Path(name, "mlflow.log"))
             yield server
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(30)
+            kill_mlflow(process)
+
+
+def start_mlflow(folder: Path, store: str, port: int, *words: str, **environment: str) -> subprocess.Popen[bytes]:
+    """Start `mlflow server` on loopback, with its artifacts and its log in a folder, and wait until it answers."""
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--backend-store-uri", store, "--artifacts-destination", str(folder / "artifacts"), *words]
+    quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    with (folder / "mlflow.log").open("ab") as log:
+        process = subprocess.Popen(
+            command, env=os.environ | quiet | environment, stdout=log, stderr=log, start_new_session=True, cwd=folder
+        )
+    try:
+        wait_until_healthy(f"http://127.0.0.1:{port}", process, folder / "mlflow.log")
+    except BaseException:
+        kill_mlflow(process)
+        raise
+    return process
+
+
+def kill_mlflow(process: subprocess.Popen[bytes]) -> None:
+    """End a server and its workers, as when its machine loses power."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(30)
 
 
 def _auth_config(folder: Path) -> Path:

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from omegaconf import OmegaConf
 
 from rbptrack.config.compose import Composer
+from rbptrack.config.paths import conf_folder
 from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import Candidates, DatasetConfig, EngineConfig, ModelConfig
 from rbptrack.corpus.documents import Document
@@ -159,8 +161,14 @@ def test_every_config_composes_and_families_are_in_order() -> None:
         assert sorted((n for n in names if n.startswith(f"{family}/")), key=size_key) == [
             f"{family}/{size}" for size in sizes.split()
         ]
-    shown = ("nano-seeds/", "nano-checkpoints/", "pythia-checkpoints/")  # 1,566 names; test_checkpoints has them
-    for name in (n for n in names if not n.startswith(shown)):
+    elsewhere = ("nano-seeds/", "nano-checkpoints/", "pythia-checkpoints/")  # 1,566 names; test_checkpoints has them
+    names = [n for n in names if not n.startswith(elsewhere)]
+    models = conf_folder() / "model"
+    for name in (n for n in names if n != "hf"):
+        config = OmegaConf.merge(OmegaConf.structured(ModelConfig), OmegaConf.load(models / f"{name}.yaml"))
+        assert (config.family, config.size) == tuple(name.split("/"))
+    firsts = {n.partition("/")[0]: n for n in sorted(names, key=size_key, reverse=True)}  # they differ in values only
+    for name in firsts.values():
         extra = ["model.repo=org/Name-1.4B-base"] if name == "hf" else []
         config = composer.compose_typed([f"model={name}", *extra])
         wanted = ("name-base", "1.4b") if name == "hf" else tuple(name.split("/"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -73,12 +72,14 @@ def test_the_catalogue_knows_the_options_of_every_command(name: str) -> None:
 
 
 def test_nothing_heavy_is_imported() -> None:
+    """An answer takes 0.2 s where 380 modules are imported; a command that measures imports 4,000."""
     code = (
         "import sys; from rbptrack.__main__ import main; sys.argv = ['rbptrack', 'completion', 'query', 'rbptrack mo'];"
-        "main(); print(sorted({'torch', 'mlflow', 'hydra', 'pandas', 'numpy', 'transformers'} & set(sys.modules)))"
+        "main(); print(len(sys.modules) < 500)\n"
+        "print(sorted({'torch', 'mlflow', 'hydra', 'pandas', 'numpy', 'transformers'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout == "model=\n[]\n"
+    assert done.stdout == "model=\nTrue\n[]\n"
 
 
 @pytest.fixture
@@ -123,14 +124,6 @@ def test_zsh(command: Path) -> None:
         'eval "$(rbptrack completion zsh)"; words=(rbptrack model=nano/1); CURRENT=2; PREFIX=model=nano/1; _rbptrack'
     )
     assert in_shell("zsh", script, command) == ["model=nano/15k", "model=nano/115k"]
-
-
-def test_an_answer_takes_less_than_half_a_second(command: Path) -> None:
-    words = [command / "rbptrack", "completion", "query", "rbptrack model=nano/"]
-    before = os.times()
-    subprocess.run(words, check=True, capture_output=True)
-    after = os.times()  # of the processor: a machine under load takes longer by the clock
-    assert (after.children_user - before.children_user) + (after.children_system - before.children_system) < 0.5
 
 
 def test_scripts_are_printed(capsys: pytest.CaptureFixture[str]) -> None:

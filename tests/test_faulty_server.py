@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
+import shutil
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -24,7 +21,7 @@ from rbptrack.sweep.outcome import CellFailed
 from rbptrack.tracking import local, outbox
 from tests.cells import run
 from tests.faulty import Fault, Proxy
-from tests.server import free_port, wait_until_healthy
+from tests.server import free_port, kill_mlflow, start_mlflow
 from tools.recorded import note
 
 # MLflow's pool of database connections is closed by the interpreter's end only.
@@ -39,32 +36,21 @@ class Restartable:
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
-        command += ["--backend-store-uri", f"sqlite:///{self._folder}/server.db", "--workers", "1"]
-        command += ["--artifacts-destination", str(self._folder / "artifacts")]
-        with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                cwd=self._folder,
-                env=os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
-            )
-        wait_until_healthy(f"http://127.0.0.1:{self.port}", self._process, self._folder / "log")
+        store = f"sqlite:///{self._folder}/server.db"
+        self._process = start_mlflow(self._folder, store, self.port, "--workers", "1")
 
     def kill(self) -> None:
-        """As when its machine loses power."""
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(30)
+        kill_mlflow(self._process)
 
 
 SAMPLE = (Fault.error, Fault.lost)  # the others: make test-long
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restartable]:
-    started = Restartable(tmp_path_factory.mktemp("server"))
+def server(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restartable]:
+    folder = tmp_path_factory.mktemp("server")
+    shutil.copy2(empty_store, folder / "server.db")
+    started = Restartable(folder)
     yield started
     started.kill()
 

@@ -77,7 +77,7 @@ def lives(disk: Path, store: Path, steps: Iterator[int], monkeypatch: pytest.Mon
 
 
 def test_a_full_disk_at_some_writes(disk: Path, with_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = [8 * MEGABYTE, *range(0, 480_000, 120_000)]
+    steps = [8 * MEGABYTE, *range(0, 480_000, 160_000)]
     found = list(lives(disk, with_store / "mlruns", iter(steps), monkeypatch))
     wrong = [text for _, text in found if text]
     assert wrong == [], "\n".join(wrong)

@@ -31,7 +31,8 @@ from tests.shares import CASES, case, score_share
 @pytest.mark.parametrize("processes", [2, 4])
 def test_a_split_head_ranks_as_a_whole_one(processes: int, tmp_path: Path) -> None:
     """Byte-equal counts, in every process; log-probabilities to float32 rounding."""
-    multiprocessing.spawn(score_share, (processes, tmp_path), nprocs=processes)
+    multiprocessing.set_forkserver_preload(["tests.shares"])  # imported once, for all of them
+    multiprocessing.start_processes(score_share, (processes, tmp_path), processes, start_method="forkserver")
     for number in range(len(CASES)):
         head, hidden, targets, chunk = case(number)
         want = Scorer(head, chunk_tokens=chunk)(hidden, targets)
@@ -46,6 +47,7 @@ def test_a_split_head_ranks_as_a_whole_one(processes: int, tmp_path: Path) -> No
     assert not torch.isfinite(want.logprob).all() or number > 0
 
 
+MORE = (("qwen3", 2), ("pythia", 4))
 CORPUS = random_corpus(tokens=3000, seq_len=128, vocab_size=500)
 
 
@@ -60,7 +62,9 @@ def load(folder: Path, processes: int = 1, **options: object) -> CausalModel:
     return load_model(wanted, of_model(wanted), candidates=500)
 
 
-@pytest.mark.parametrize(("name", "processes"), [("llama3", 2), ("qwen3", 2), ("pythia", 4)])
+@pytest.mark.parametrize(
+    ("name", "processes"), [("llama3", 2), ("pythia", 2), *(pytest.param(*p, marks=pytest.mark.long) for p in MORE)]
+)
 def test_a_split_model_measures_what_a_whole_one_does(name: str, processes: int, tmp_path: Path) -> None:
     heads = {} if name == "pythia" else {"num_key_value_heads": 4}
     build(name, tmp_path / "model", **heads)

@@ -116,7 +116,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder into which pip has installed the example package."""
     folder = tmp_path_factory.mktemp("package")
     shutil.copytree(PACKAGE, folder / "source")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--no-build-isolation",
+    ]
     subprocess.run([*pip, "--target", folder / "site", folder / "source"], check=True, timeout=300)
     return folder / "site"
 

@@ -7,8 +7,6 @@ import re
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -20,7 +18,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 from scipy import stats
 
-from tests.conftest import EMBEDDED, SWEEP, Program
+from tests.conftest import EMBEDDED, SWEEP, Program, Start
 from tests.test_report import unfolded
 
 Swept = tuple[Path, str]
@@ -171,7 +169,7 @@ def test_the_law_equals_a_least_squares_fit_of_the_logged_metrics(swept: Swept) 
 
 def test_again_measures_nothing_and_adds_new_k_from_the_ranks(swept: Swept, program: Program, tmp_path: Path) -> None:
     folder = swept[0]
-    done = program(*SWEEP, "k=1,7", cwd=folder)
+    done = program(*SWEEP, "k=1,7", "analyzers=power_law,k_law", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "0 measured, 8 skipped as already measured" in done.stdout
     assert "added to 8 finished measurements from stored ranks: RBP_7" in done.stdout
@@ -312,23 +310,21 @@ def uninterrupted(program: Program, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_stopped_measurement_continues_where_it_was(
-    stop: signal.Signals, uninterrupted: bytes, program: Program, with_store: Path
+    stop: signal.Signals, uninterrupted: bytes, program: Program, start: Start, with_store: Path
 ) -> None:
     """In the same run, and to the same table, byte for byte."""
-    command = [sys.executable, "-m", "rbptrack", *STOPPED]
-    with subprocess.Popen(
-        command, cwd=with_store, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    process = start(*STOPPED, cwd=with_store)
+    try:
         deadline = time.monotonic() + 120
         while len(list(with_store.glob("mlruns/partial/*/part-*.parquet"))) < 3:
             assert time.monotonic() < deadline
             assert process.poll() is None
             time.sleep(0.02)
         process.send_signal(stop)
-        try:
-            said, _ = process.communicate(timeout=30)
-        finally:
-            process.kill()
+        process.wait(60)
+    finally:
+        process.kill()
+    said, _ = process.said
     assert process.returncode == (-stop if stop == signal.SIGKILL else 128 + stop)
     (run,) = runs(with_store, "measurement")
     assert run.info.status == ("RUNNING" if stop == signal.SIGKILL else "KILLED")

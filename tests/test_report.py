@@ -229,7 +229,7 @@ def test_figures_are_drawn_in_a_second_process_and_here_where_that_fails(tmp_pat
     odd.subplots().plot([1, 2], [3, 4])
     report = Report(drawings={"plain": Drawing(drawn()), "odd": Drawing(odd), "local": Drawing(drawn())})
     report.drawings["local"].figure.axes[0].xaxis.set_major_formatter(lambda value, _: f"{value}")  # does not pickle
-    with DrawingProcess() as drawer:
+    with DrawingProcess(3) as drawer:
         found = ReportFiles(report, tmp_path / "there", drawer=drawer).svgs()
     here = ReportFiles(Report(drawings={"plain": Drawing(drawn())}), tmp_path / "here").svgs()
     assert found["plain"] == here["plain"], "byte for byte"
@@ -245,7 +245,7 @@ def test_the_drawing_process_ends_with_a_killed_first_process() -> None:
         "from pathlib import Path\n"
         "from rbptrack.reporting.files import DrawingProcess\n"
         "if __name__ == '__main__':\n"
-        "    drawer = DrawingProcess()\n"
+        "    drawer = DrawingProcess(3)\n"
         "    drawer._pool.submit(os.getpid).result()\n"
         "    print(*drawer._pool._processes, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

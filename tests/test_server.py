@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +19,7 @@ from rbptrack.errors import BadInput, StoreAway
 from rbptrack.tracking import Connection, Reader, outbox
 from rbptrack.tracking.frame import from_database
 from tests.cells import run
+from tests.conftest import Start
 from tests.server import PASSWORD, QUOTED, Door, Server, free_port, postgres_binaries, running
 
 pytestmark = [
@@ -53,24 +51,18 @@ def measurements(server: Server, experiment: str) -> list[object]:
     return list(client.search_runs([found.experiment_id], "tags.`rbptrack.kind` = 'measurement'"))
 
 
-def test_four_sweeps_at_once_measure_everything_once(server: Server, user: Path, cache: Path) -> None:
+def test_four_sweeps_at_once_measure_everything_once(server: Server, user: Path, start: Start) -> None:
     """Two pairs of users who ask for the same: every cell is measured by one, and all four have it."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "HF_"))}
-    environment |= {"HF_HOME": str(cache), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    environment["MLFLOW_TRACKING_URI"] = server.with_password()
     words = ["-m", "model=nano/6k,nano/15k", "dataset.documents=3", "analyzers=[]", "tracking.experiment=four"]
     processes = []
     for i in range(4):
         folder = user / f"user{i}"
         folder.mkdir()
-        command = [sys.executable, "-m", "rbptrack", *words, f"dataset={('pydocs', 'stdlib')[i % 2]}"]
-        processes.append(
-            subprocess.Popen(
-                command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-            )
-        )
-    out = [p.communicate(timeout=600)[0] for p in processes]
-    assert [p.returncode for p in processes] == [0] * 4, "\n".join(out)
+        dataset = f"dataset={('pydocs', 'stdlib')[i % 2]}"
+        processes.append(start(*words, dataset, cwd=folder, MLFLOW_TRACKING_URI=server.with_password()))
+    codes = [p.wait(600) for p in processes]
+    out = ["".join(p.said) for p in processes]
+    assert codes == [0] * 4, "\n".join(out)
     runs = measurements(server, "four")
     assert sorted(r.info.run_name for r in runs) == [  # type: ignore[attr-defined]
         f"nano-{s} / {d}" for s in ("15k", "6k") for d in ("pydocs", "stdlib")

@@ -188,6 +188,7 @@ def test_ui_makes_no_experiment_and_takes_no_port_that_browsers_refuse(swept: Sw
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt-get install chromium")
+@pytest.mark.long  # installs it, and starts it twice
 def test_the_oldest_mlflow_opens_the_view(tmp_path: Path, program: Program) -> None:
     """The oldest version that pyproject.toml allows measures, serves and shows the charts."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install '.[dev]'")
@@ -200,7 +201,7 @@ def test_the_oldest_mlflow_opens_the_view(tmp_path: Path, program: Program) -> N
     folder = tmp_path / "work"
     folder.mkdir()
     arguments = ("model=nano/6k,nano/15k", "dataset=pydocs", "dataset.documents=5", "analyzers=[]")
-    done = program(*arguments, cwd=folder, PYTHONPATH=path)
+    done = program(*arguments, cwd=folder, fresh=True, PYTHONPATH=path)
     assert done.returncode == 0, done.stderr
     with serving(folder, "port=5795", PYTHONPATH=path) as address, sync_api.sync_playwright() as playwright:
         assert "viewStateShareKey" in address

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -71,6 +73,11 @@ def plugin_folders(arguments: Sequence[str]) -> list[str]:
 
 def config_packages() -> tuple[dict[str, str], list[str]]:
     """Packages of configs that installed distributions offer, by whom; and a line for each that is broken."""
+    return _config_packages(tuple(sys.path))
+
+
+@lru_cache(maxsize=1)  # Hydra asks for the search path at each composition
+def _config_packages(places: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
     found, broken = dict[str, str](), list[str]()
     for point in entry_points(group=CONFIG_POINTS):
         package = f"{point.dist.name} {point.dist.version}" if point.dist else "package"

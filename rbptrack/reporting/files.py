@@ -19,6 +19,8 @@ from rbptrack.analysis.contract import Report
 from rbptrack.analysis.figures import draw
 from rbptrack.names import file_name
 
+_FEW = 2
+
 
 class ReportFiles:
     """A report's files under a folder: tables/*.csv at once, figures/*.png and *.svg when `svgs` returns.
@@ -59,12 +61,21 @@ class ReportFiles:
 
 
 class DrawingProcess:
-    """A second process that draws figures while this one goes on computing: drawing is half of an analysis's time."""
+    """A second process that draws figures while this one goes on computing: drawing is half of an analysis's time.
 
-    def __init__(self) -> None:
+    Args:
+        analyzers: how many analyzers draw; for few, starting the process would take longer than drawing.
+
+    """
+
+    def __init__(self, analyzers: int) -> None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         # spawn: a fork would inherit the threads' locks of BLAS, torch and the tracking client
-        self._pool = ProcessPoolExecutor(1, get_context("spawn"), _follow_the_first_process) if cores > 1 else None
+        self._pool = (
+            ProcessPoolExecutor(1, get_context("spawn"), _follow_the_first_process)
+            if cores > 1 and analyzers > _FEW
+            else None
+        )
 
     def __enter__(self) -> Self:
         return self

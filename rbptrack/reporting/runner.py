@@ -112,7 +112,7 @@ def analyze_all(
             with _caught(found, pending.analyzer, logging=True):
                 found.sections.append(_log(writer, runs, pending, sweep)[0])
 
-    with DrawingProcess() as drawer:
+    with DrawingProcess(len(analyzers)) as drawer:
         for analyzer in analyzers:
             with _caught(found, analyzer):
                 report = computed(analyzer, runs)

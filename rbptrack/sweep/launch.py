@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
@@ -30,7 +31,6 @@ from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.measurement import Shard
 from rbptrack.redaction import holds_secret, redact
 from rbptrack.sweep import cell, jobs, launchers
-from rbptrack.sweep.analyses import analyze_sweep
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.interrupted import tell_what_is_kept
 from rbptrack.sweep.outcome import OUTCOME, CellFailed, Outcome, announce, collect, shard_folder, summarise
@@ -90,6 +90,9 @@ class Sweep:
         if self.settings.shards > 1 and self.settings.launch.where is Where.local:
             say("the shards of a cell run here, one after the other; launch=gpus, ray or slurm runs them side by side")
         outbox.repair_and_deliver(self.settings.tracking, tell=say)
+        # Not above: a cluster's job, which imports this module, needs no analyzers. Not at the sweep's end: after hours
+        # of measuring, the code on the disk may be another.
+        import_module("rbptrack.sweep.analyses")
         launched = self.settings.launch.where is not Where.local
         interrupted = self._launch_jobs() if launched else self._run_jobs()
         outcomes = collect(self.folder, self.cells, all_ended=launched and not interrupted)
@@ -135,6 +138,8 @@ class Sweep:
     def _analyze(self, outcomes: Sequence[Outcome]) -> int:
         """Run the analyzers over a sweep; returns how many failed."""
         if self.request.multirun:
+            from rbptrack.sweep.analyses import analyze_sweep
+
             return analyze_sweep(
                 self.settings,
                 self.name,
