@@ -106,14 +106,16 @@ def table(results: Path) -> str:
             ]
         for design, row in sorted(found, key=lambda f: str(f[0])):
             for claim, (true, made) in row["claims"].items():
-                if made:
-                    setting = ", ".join(f"{n} {v:g}" for n, v in design.more) or "–"
-                    share = 100 * true / made
-                    error = 100 * np.sqrt(max(true / made * (1 - true / made), 1e-9) / made)
-                    lines.append(
-                        f"| {design.m} | {design.documents or '–'} | {design.tails} | {design.tau:g} | {setting} | "
-                        f"{claim.replace(' %', '%')} | {made} | {100 * one.claims[claim]:g} | {share:.1f} ± {error:.1f} |"
-                    )
+                if not made and len(row["claims"]) > 1:
+                    continue  # a claim that is about other settings
+                setting = ", ".join(f"{n} {v:g}" for n, v in design.more) or "–"
+                share = true / max(made, 1)
+                error = np.sqrt(max(share * (1 - share), 1e-9) / max(made, 1))
+                found_here = f"{100 * share:.1f} ± {100 * error:.1f}" if made else "never made"
+                lines.append(
+                    f"| {design.m} | {design.documents or '–'} | {design.tails} | {design.tau:g} | {setting} | "
+                    f"{claim.replace(' %', '%')} | {made} | {100 * one.claims[claim]:g} | {found_here} |"
+                )
     left = ", ".join(f"{name} ({n} rows)" for name, n in missing.items() if n)
     lines.append(f"\nNot simulated yet: {left or 'nothing'}.")
     return "\n".join(lines) + "\n"
