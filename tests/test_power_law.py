@@ -235,3 +235,14 @@ def test_sizes_that_all_have_the_same_ranks_are_a_flat_law() -> None:
     report = PowerLaw().analyze(runs_of_tables(SIZES, {f"toy-text-{i}": one for i in range(len(SIZES))}))
     assert report.tables["fits"].frame["alpha"].abs().max() < 1e-9
     assert "ce_against_rbp_1" in report.drawings
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.1, 0.4])
+def test_every_panel_of_the_law_has_labels_that_are_short(alpha: float) -> None:
+    """Steep laws and flat ones; matplotlib's own choice over less than a decade was 2.25, 2.5, 2.75 or one label."""
+    report = PowerLaw(ks=[1], curve_points=1, replicates=20).analyze(family_runs(SIZES, alpha=alpha, a=3.0))
+    for ax in report.drawings["law_in_size"].figure.axes:
+        low, high = ax.get_ylim()
+        shown = [at for at in ax.get_yticks() if low <= at <= high]
+        assert 2 <= len(shown) <= 8
+        assert all(len(ax.yaxis.get_major_formatter()(at)) <= 6 for at in shown)

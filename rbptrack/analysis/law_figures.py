@@ -20,6 +20,7 @@ from rbptrack.ranks import CE, parse_rbp_name, rbp_ks, rbp_name
 from rbptrack.stats import PowerLawFit
 
 _GREY = "#57606a"
+_WIDE, _FINE = 2.5, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)  # ticks where a panel spans less than that squared
 _DOTTED = (0, (1, 1.5))  # published
 
 
@@ -76,7 +77,7 @@ def draw_laws(laws: Sequence[FamilyLaw], metrics: Sequence[str], *, xlabel: str)
             if (dataset, metric) in spans:
                 middle = np.sqrt(np.prod(spans[dataset, metric]))
                 log_axis(ax.yaxis, low=middle / factor, high=middle * factor)
-                ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+                ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if factor > _WIDE else _FINE))
         for dataset, row in zip(datasets, axes, strict=True):
             box = row[0].get_position()
             figure.text(0.008, (box.y0 + box.y1) / 2, dataset, rotation=90, va="center", weight="bold")
