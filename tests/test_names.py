@@ -14,6 +14,7 @@ from mlflow.utils.validation import _validate_metric_name
 from rbptrack.console import complain, say
 from rbptrack.names import file_name, metric_name, metric_part
 from rbptrack.redaction import guard, redact
+from rbptrack.tracking.schema import law_name
 
 STRANGE = [
     "nano (v2)",
@@ -38,6 +39,7 @@ STRANGE = [
 def test_mlflow_takes_the_name(name: str) -> None:
     _validate_metric_name(f"alpha/{metric_part(name)}/{metric_part(name)}/rbp_10")
     _validate_metric_name(metric_name(f"alpha/{name}/wiki/ce"))
+    _validate_metric_name(law_name(name, "rbp_10"))
 
 
 def test_ordinary_names_stay_as_they_are() -> None:

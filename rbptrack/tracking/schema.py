@@ -7,7 +7,6 @@ one of them writes every other one finds.
 from __future__ import annotations
 
 import platform
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib.metadata import version
@@ -15,6 +14,7 @@ from typing import Annotated, Any, Self, get_args, get_type_hints
 
 from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.errors import BadInput
+from rbptrack.names import metric_part
 from rbptrack.ranks import is_rbp_column, metric_label, rbp_name, se_name
 from rbptrack.sources.fingerprint import SCORING_VERSION
 from rbptrack.version import __version__
@@ -305,8 +305,7 @@ class Metric:
 
 def law_name(dataset: str, metric: str) -> str:
     """The metric of log10 of CE, or of -ln RBP_k, of the runs on one dataset: a chart of it shows that dataset only."""
-    safe = re.sub(r"[^\w\-./ ]", "_", dataset)
-    return f"{Metric.LAW}{safe}/log10 {'CE' if metric == Metric.CE else f'-ln {metric_label(metric)}'}"
+    return f"{Metric.LAW}{metric_part(dataset)}/log10 {'CE' if metric == Metric.CE else f'-ln {metric_label(metric)}'}"
 
 
 def sequence_success_name(k: int, n: int) -> str:
