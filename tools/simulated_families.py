@@ -36,7 +36,10 @@ def families(rng: np.random.Generator, alphas: Array, design: Design) -> list[tu
 @experiment(
     "pool",
     truth="exponents of families are 0.1 + between z, over the same documents",
-    remark="With 3 families that do not differ too wide: t with 2 degrees of freedom stands for their unknown spread.",
+    remark=(
+        "Where families do not differ too wide, most of all with 3: t with as many degrees of freedom as families less 1 "
+        "stands for their unknown spread."
+    ),
     claims={"95 % interval of the mean covers": 0.95},
     designs=grid(m=(6,), families=(3, 6), between=(0.0, 0.01)),
 )

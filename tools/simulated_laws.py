@@ -37,7 +37,7 @@ def alpha_interval(rng: np.random.Generator, design: Design) -> Outcome:
 @experiment(
     "contrast",
     truth="alpha_a - alpha_b = 0.01",
-    remark="With 4 sizes and no scatter too wide, as alpha's.",
+    remark="Without scatter too wide, as alpha's, most of all with 4 sizes.",
     claims={"95 % interval of the difference covers": 0.95, "equivalent, margin 0.01 (false positive)": 0.05},
     designs=grid(),
 )
