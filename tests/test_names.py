@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mlflow.utils.validation import _validate_metric_name
 
+from rbptrack.config.compose import measuring, sweep_of
 from rbptrack.console import complain, say
+from rbptrack.errors import BadInput
 from rbptrack.names import file_name, metric_name, metric_part
 from rbptrack.redaction import guard, redact
 from rbptrack.tracking.schema import law_name
@@ -109,3 +111,10 @@ def test_logs_and_tracebacks_hold_no_secret(monkeypatch: pytest.MonkeyPatch, cap
         logging.setLogRecordFactory(before)
     assert "planted" not in caplog.text
     assert "failed ***" in caplog.text
+
+
+@pytest.mark.parametrize("key", ["model.family", "model.size", "dataset.name"])
+def test_names_that_the_store_would_refuse_are_refused_before_anything_is_measured(key: str) -> None:
+    for name, rule in (("a\u202eb", "must not hold control characters"), ("a" * 201, "at most 200 characters")):
+        with pytest.raises(BadInput, match=f"{key} must .*{rule.removeprefix('must ')}"):
+            sweep_of(measuring(["model=nano/6k", "dataset=pydocs", f"{key}='{name}'"]))

@@ -56,7 +56,7 @@ def test_an_analysis_names_what_it_read_as_far_as_a_tag_holds() -> None:
 def test_charts_get_the_laws_coordinates_by_dataset() -> None:
     metrics = {"ce": 10.0, "rbp_1": float(np.exp(-100)), "rbp_10": 1.0, "log10_non_embedding_params": 6.0}
     assert for_charts(metrics, "my@set") == pytest.approx(
-        {"law/log10 S": 6.0, "law/my_set/log10 CE": 1.0, "law/my_set/log10 -ln RBP_1": 2.0}
+        {"law/log10 S": 6.0, "law/my:40set/log10 CE": 1.0, "law/my:40set/log10 -ln RBP_1": 2.0}
     )
 
 

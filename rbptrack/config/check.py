@@ -20,6 +20,7 @@ from rbptrack.config.schema import (
     TrackingConfig,
 )
 from rbptrack.errors import BadInput, nearest
+from rbptrack.names import name_fault
 
 _MAX_THREADS = 1024  # far more than helps, and as many as systems let a process start
 _LEAST_EVERY = 0.1  # seconds between two reports to the tracking store
@@ -66,7 +67,15 @@ def wrong_value(given: str, error: BaseException) -> BadInput:
     return BadInput(f"{given}: {reason}" if given and given not in reason else reason)
 
 
+def _check_name(key: str, name: str) -> None:
+    """BadInput for a name that the store's rules would refuse when the measurement is read again."""
+    if name and (rule := name_fault(name)):
+        raise BadInput(f"{key} {rule}; got {name[:60]!r}")
+
+
 def _check_model(model: ModelConfig) -> None:
+    _check_name("model.family", model.family)
+    _check_name("model.size", model.size)
     if bool(model.repo) == bool(model.path):
         raise BadInput(
             "model: give either model.repo (a hub id) or model.path (a folder); "
@@ -80,6 +89,7 @@ def _check_model(model: ModelConfig) -> None:
 
 
 def _check_dataset(dataset: DatasetConfig) -> None:
+    _check_name("dataset.name", dataset.name)
     if sum(map(bool, (dataset.repo, dataset.path, dataset.files))) != 1 and not (dataset.repo and dataset.files):
         raise BadInput(
             "dataset: give dataset.repo (a hub id), dataset.path (a folder) or dataset.files (files or patterns); "
