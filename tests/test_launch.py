@@ -5,11 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -22,7 +20,7 @@ from rbptrack.sweep import jobs, launchers
 from rbptrack.sweep import slurm as slurm_preset
 from rbptrack.tracking import Connection, Reader
 from tests import slurm
-from tests.conftest import Program
+from tests.conftest import Program, Start
 from tests.server import free_port
 
 RAY = importlib.util.find_spec("ray") is not None and importlib.util.find_spec("hydra_plugins.hydra_ray_launcher")
@@ -32,13 +30,15 @@ needs_slurm = pytest.mark.skipif(
     not SUBMITIT or bool(slurm.missing()), reason=slurm.missing() or "needs rbptrack[slurm]"
 )
 # Slow enough to be interrupted: small parts of small batches.
-CELLS = ("model=nano/38k,nano/115k", "dataset=stdlib,pydocs", "dataset.documents=15", "engine.part_tokens=1000")
-QUICK = (*CELLS, "engine.threads=1", "analyzers=[]")
-ONE_MODEL = ("model=nano/38k", *QUICK[1:])
+ONE_MODEL = ("model=nano/38k", "dataset=stdlib,pydocs", "dataset.documents=12", "engine.part_tokens=500")
+CELLS = ("model=nano/38k,nano/15k", *ONE_MODEL[1:])
+QUICK = ("-m", "engine.threads=1", "analyzers=[]")
+
+Measured = dict[str, tuple[float, float]]  # number of tokens and CE, by the names of model and dataset
 
 
-def finished(folder: Path) -> dict[str, tuple[float, float]]:
-    """S and CE of each finished measurement, by name; fails where there are two of one name."""
+def finished(folder: Path) -> Measured:
+    """What each finished measurement holds; fails where there are two of one name."""
     runs = Reader(Connection(TrackingConfig(uri=f"sqlite:///{folder}/mlruns/mlflow.db"))).runs(FilterConfig())
     names = [f"{m} / {d}" for m, d in zip(runs.frame["model"], runs.frame["dataset"], strict=True)]
     assert len(set(names)) == len(names)
@@ -50,21 +50,6 @@ def all_finished(folder: Path) -> int:
     connection = Connection(TrackingConfig(uri=f"sqlite:///{folder}/mlruns/mlflow.db"))
     wanted = "tags.`rbptrack.kind` = 'measurement' and attributes.status = 'FINISHED'"
     return len(Reader(connection).search(wanted))
-
-
-@contextmanager
-def driver(folder: Path, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """A sweep that runs while the test does something to it."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "HF_", "HYDRA_", "SLURM_"))}
-    clean |= {"HF_HUB_OFFLINE": "1", "COLUMNS": "100", **environment}
-    command = [sys.executable, "-m", "rbptrack", "-m", *arguments]
-    with (folder / "said.txt").open("a") as said:
-        process = subprocess.Popen(command, cwd=folder, env=clean, stdout=said, stderr=said, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 def until(ready: Callable[[], object], what: str, *, seconds: float = 300) -> None:
@@ -91,10 +76,10 @@ def parts(folder: Path) -> int:
 
 
 @pytest.fixture(scope="module")
-def local(program: Program, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[float, float]]:
+def local(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Measured:
     """What the cells measure in one process."""
     folder = tmp_path_factory.mktemp("local")
-    done = program("-m", *QUICK, cwd=folder)
+    done = program(*QUICK, *CELLS, cwd=folder)
     assert done.returncode == 0, done.stderr
     return finished(folder)
 
@@ -206,24 +191,27 @@ def test_submitit_looks_in_the_queue(
 
 
 @needs_ray
-def test_a_killed_ray_worker_loses_nothing(with_store: Path, local: dict[str, tuple[float, float]]) -> None:
+def test_a_killed_ray_worker_loses_nothing(start: Start, with_store: Path, local: Measured) -> None:
     """Of cells that are measured in two shards, each of which is a job's."""
-    with driver(with_store, "launch=gpus", "launch.gpus=0", "shards=2", *ONE_MODEL) as process:
+    process = start(*QUICK, *ONE_MODEL, "launch=gpus", "launch.gpus=0", "shards=2", cwd=with_store)
+    try:
         until(lambda: parts(with_store) or process.poll() is not None, "part of a cell")
         victims = measuring_now(with_store)
         assert victims
         os.kill(victims[0].pid, signal.SIGKILL)
-        assert process.wait(timeout=480) == 0, (with_store / "said.txt").read_text()
+        assert process.wait(480) == 0, process.said
+    finally:
+        process.kill()
     measured = {name: numbers for name, numbers in local.items() if name.startswith("nano-38k /")}
     assert finished(with_store) == measured
     assert all_finished(with_store) == len(measured) == 2
-    said = (with_store / "said.txt").read_text()
+    said = process.said[0]
     assert all(said.count(f"[{n}/2]") == 1 for n in (1, 2)), said  # each cell ends once
     assert "2 measured" in said
 
 
 @needs_slurm
-def test_slurm_measures_what_one_process_does(tmp_path: Path, local: dict[str, tuple[float, float]]) -> None:
+def test_slurm_measures_what_one_process_does(start: Start, with_store: Path, local: Measured) -> None:
     with slurm.running() as cluster:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SLURM_CONF", cluster.environment["SLURM_CONF"])
@@ -231,9 +219,12 @@ def test_slurm_measures_what_one_process_does(tmp_path: Path, local: dict[str, t
                 launchers.check(LaunchConfig(where=Where.slurm, cpus=1, time=100), 1)
             with pytest.raises(BadInput, match=r"launch\.gpus=2, but the partition has at most 1 GPUs on a node"):
                 launchers.check(LaunchConfig(where=Where.slurm, gpus=2, cpus=1, time=1), 1)
-        words = ("launch=slurm", "launch.gpus=1", "launch.cpus=1", "launch.time=10", *QUICK)
-        with driver(tmp_path, *words, **cluster.environment) as process:
-            assert process.wait(timeout=480) == 0, (tmp_path / "said.txt").read_text()
-    assert finished(tmp_path) == local
-    assert all_finished(tmp_path) == len(local)
-    assert len(list(tmp_path.glob("mlruns/hydra/*/job-*.log"))) == 2  # a job is a model
+        words = ("launch=slurm", "launch.gpus=1", "launch.cpus=1", "launch.time=10")
+        process = start(*QUICK, *CELLS, *words, cwd=with_store, **cluster.environment)
+        try:
+            assert process.wait(480) == 0, process.said
+        finally:
+            process.kill()
+    assert finished(with_store) == local
+    assert all_finished(with_store) == len(local) == 4
+    assert len(list(with_store.glob("mlruns/hydra/*/job-*.log"))) == 2  # a job is a model
