@@ -104,20 +104,31 @@ ROWS = (
 )  # fmt: skip
 
 
-def table(trials: Sequence[Trial]) -> str:
-    """The table in Markdown; the newest commit's trials count where an older one's went wrong."""
+def table(trials: Sequence[Trial], page: str = "") -> str:
+    """The table in Markdown; a row of which nothing new was recorded stays as the page has it."""
+    known = {line.split(" | ")[0].removeprefix("| "): line for line in page.splitlines() if line.startswith("| ")}
     lines = ["| fault | how it is injected | times | lost | tried |", "|---|---|---:|---|---|"]
     for row in ROWS:
         mine = [trial for trial in trials if row.mine(trial)]
         if not mine:
-            lines.append(f"| {row.fault} | {row.how} | 0 | not run | |")
+            lines.append(known.get(row.fault) or f"| {row.fault} | {row.how} | 0 | not run | |")
             continue
-        wrong = list(dict.fromkeys(text for trial in mine for text in _wrong(trial)))
-        lost = f"nothing{f' ({row.more(mine)})' if row.more(mine) else ''}" if not wrong else "; ".join(wrong[:3])
+        more = row.more(mine)
         commits = list(dict.fromkeys(trial["commit"] for trial in mine))
         tried = f"{mine[-1]['date']}, {commits[0]}" + (f" to {commits[-1]}" if len(commits) > 1 else "")
+        lost = _lost(mine) + (f" ({more})" if more else "")
         lines.append(f"| {row.fault} | {row.how} | {sum(map(row.times, mine)):,} | {lost} | {tried} |")
     return "\n".join(lines)
+
+
+def _lost(mine: Sequence[Trial]) -> str:
+    """What went wrong, and whether it still does: trials of a later commit tell."""
+    last = max((i for i, trial in enumerate(mine) if _wrong(trial)), default=-1)
+    if last < 0:
+        return "nothing"
+    wrong = "; ".join(list(dict.fromkeys(text for trial in mine for text in _wrong(trial)))[:3])
+    later = [trial["commit"] for trial in mine[last + 1 :] if trial["commit"] != mine[last]["commit"]]
+    return f"nothing since {later[0]}; before: {wrong}" if later else wrong
 
 
 def _wrong(trial: Trial) -> list[str]:
@@ -130,7 +141,7 @@ def main() -> None:
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{table(trials)}\n\n{END}{after}", encoding="utf-8")
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table(trials, text)}\n\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":
