@@ -88,10 +88,11 @@ class Cluster:
 
     def kill_node(self, name: str) -> None:
         """As when the machine loses its power: slurmd and everything of its jobs, at once."""
-        mine = []
+        mine, conf = [], self.environment["SLURM_CONF"]
         for process in psutil.process_iter():
             with suppress(psutil.Error):
-                if process.environ().get("SLURMD_NODENAME") == name:
+                environment = process.environ()
+                if (environment.get("SLURMD_NODENAME"), environment.get("SLURM_CONF")) == (name, conf):
                     mine.append(process)
         keepers = {p for each in mine for p in each.parents() if p.name().startswith("slurmstepd")}
         # Those that would tell of a job's end go first: a machine without power tells nothing.
@@ -113,6 +114,8 @@ def running() -> Iterator[Cluster]:
             yield cluster
         finally:
             cluster.ask("scancel", "--state=RUNNING", "--me")
+            for node in [name for name in ("n1", "n2") if name in cluster.processes]:
+                cluster.kill_node(node)  # else what keeps a job's record outlives the cluster
             for process in reversed(cluster.processes.values()):
                 process.kill()
                 process.wait()
