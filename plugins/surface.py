@@ -108,8 +108,8 @@ class JointSurface(Analyzer):
         report.notes[:0] = map(self._sentence, found)
         rejected, p = sum(f.fit.p < 1 - self.level for f in found), [f.fit.p for f in found]
         report.headline = (
-            f"tested at all k together, a power law is rejected in {some_of(rejected, len(found), 'case')}, each a "
-            f"family on a dataset; p is {spread(p, '.2g', [str(f.family) for f in found])}"
+            f"tested at all k together, a power law is {_rejected(rejected, len(found))}; p is "
+            f"{spread(p, '.2g', [str(f.family) for f in found])}"
         )
         report.add_table("summary", map(self._row, found), COLUMNS["summary"])
         report.add_table("alpha", (row for f in found for row in _alpha_rows(f)), COLUMNS["alpha"])
@@ -164,6 +164,12 @@ def _verdict(p: float, level: float) -> str:
     return (
         f"the data show no departure from a power law (one test over all k, p = {p:.2g}; a single k may still show one)"
     )
+
+
+def _rejected(rejected: int, cases: int) -> str:
+    if cases == 1:
+        return "rejected" if rejected else "not rejected"
+    return f"rejected in {some_of(rejected, cases, 'case')}, each a family on a dataset"
 
 
 def _alpha_rows(found: Found) -> Iterator[dict[str, Any]]:

@@ -31,4 +31,4 @@ def test_a_bend_is_one_verdict_with_a_k_from_which_it_is_sure() -> None:
     assert row["p"] < 0.01
     assert 0 < row["exceeded from"] <= 40
     assert row["shown to"] < row["exceeded from"]
-    assert "reject a power law in 1 of 1 case" in report.headline
+    assert "a power law is rejected; p is" in report.headline

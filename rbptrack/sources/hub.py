@@ -6,6 +6,7 @@ import http.client
 import logging
 import os
 import ssl
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import cache as once
@@ -31,22 +32,30 @@ _BUSY = (408, 429, 500, 502, 503, 504)
 
 @once
 def online() -> bool:
-    """Whether the hub answers; asked once per process, before huggingface_hub is imported.
+    """Whether the hub answers; asked once per process.
 
-    Where it does not (no network, or a server that accepts and hangs), HF_HUB_OFFLINE is set: without that, every
-    cached file costs half a minute to minutes.
+    Where it does not (no network, or a server that accepts and hangs), the libraries are told to stay offline: else
+    every cached file costs half a minute to minutes.
     """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         return False
     endpoint = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
     proxied = any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))
     if not (proxied and endpoint.hostname not in ("127.0.0.1", "localhost")) and not _answers(endpoint):
-        os.environ["HF_HUB_OFFLINE"] = "1"
+        _stay_offline()
         return False
     # How long a request may take before it is tried again; the library's own defaults, unless the user says otherwise.
     os.environ.setdefault("HF_HUB_ETAG_TIMEOUT", "10")
     os.environ.setdefault("HF_HUB_DOWNLOAD_TIMEOUT", "10")
     return True
+
+
+def _stay_offline() -> None:
+    """For libraries that are imported later the variable is enough; a notebook may have imported them before."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    for module in ("huggingface_hub.constants", "datasets.config"):
+        if module in sys.modules:
+            sys.modules[module].__dict__["HF_HUB_OFFLINE"] = True
 
 
 def _answers(endpoint: SplitResult) -> bool:
