@@ -4,6 +4,7 @@ import copy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -133,6 +134,18 @@ def test_load_selects_with_a_seed(tmp_path: Path) -> None:
     assert {d.id for d in first} != {d.id for d in other}
     assert texts_hash(first) == texts_hash(again) != texts_hash(other)
     assert [d.id for d in load_documents(replace(config, documents=0), source)] == [f"k{i}" for i in range(50)]
+
+
+def test_local_documents_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`datasets` sleeps 5 s after each selection, for connections of a hub to end."""
+    from datasets import config, iterable_dataset
+
+    slept: list[float] = []
+    monkeypatch.setattr(iterable_dataset, "time", SimpleNamespace(sleep=slept.append))
+    before = config.SLEEP_TIME_ON_THREADS_SHUTDOWN
+    load_documents(replace(CONFIG, documents=10), dataset(tmp_path / "d", {"text": [f"text {i}" for i in range(50)]}))
+    assert 0 < sum(slept) < 1
+    assert before == config.SLEEP_TIME_ON_THREADS_SHUTDOWN
 
 
 @pytest.mark.parametrize(

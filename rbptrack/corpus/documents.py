@@ -25,6 +25,7 @@ _SHUFFLE_BUFFER = 10_000  # documents; a constant, because it decides which docu
 _ID = "__rbptrack_id__"
 # What `datasets` and the libraries below it raise for data that is damaged or of another kind.
 _READING = (OSError, ValueError, EOFError, StopIteration, RuntimeError, zlib.error, pa.ArrowException)
+_SHUTDOWN_SECONDS = 0.2  # that reads ahead in a local file need to end, once enough was taken; the library waits 5 s
 _FORMAT = 1  # raised when the same selection gives other documents, so that nothing cached before is taken for it
 
 Row = dict[str, Any]
@@ -83,8 +84,11 @@ def read_documents(config: DatasetConfig, source: Source) -> list[Document]:
         rows = _select(_rows(config, source), config)
         return [_document(i, row, config) for i, row in enumerate(rows)]
 
+    local = source.revision is None
+    patience = datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN
     try:
-        local = source.revision is None
+        if local:
+            datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN = _SHUTDOWN_SECONDS
         documents = read() if local else hub.call("dataset", source.location, config.revision, read)
     except (*_READING, datasets.exceptions.DatasetsError) as error:
         place = source.location or ", ".join(map(str, source.files[:3]))
@@ -92,6 +96,8 @@ def read_documents(config: DatasetConfig, source: Source) -> list[Document]:
         if isinstance(error, UnicodeDecodeError):
             reason = f"it is not UTF-8 text ({reason}); convert it, for example with iconv -f latin1 -t utf-8"
         raise BadInput(f"dataset {config.name} cannot be read from {place}: {reason}") from error
+    finally:
+        datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN = patience
     if not any(any(d.fields) for d in documents):
         asked = f"; where={dict(config.where)}" if config.where else ""
         raise BadInput(
