@@ -88,13 +88,13 @@ class Cluster:
 
     def kill_node(self, name: str) -> None:
         """As when the machine loses its power: slurmd and everything of its jobs, at once."""
-        mine, conf = [], self.environment["SLURM_CONF"]
+        mine, keepers, conf = [], set(), self.environment["SLURM_CONF"]
         for process in psutil.process_iter():
-            with suppress(psutil.Error):
+            with suppress(psutil.Error):  # it has just ended
                 environment = process.environ()
                 if (environment.get("SLURMD_NODENAME"), environment.get("SLURM_CONF")) == (name, conf):
                     mine.append(process)
-        keepers = {p for each in mine for p in each.parents() if p.name().startswith("slurmstepd")}
+                    keepers |= {p for p in process.parents() if p.name().startswith("slurmstepd")}
         # Those that would tell of a job's end go first: a machine without power tells nothing.
         self.processes[name].kill()
         for victim in [*keepers, *mine]:
