@@ -133,7 +133,10 @@ def _lost(mine: Sequence[Trial]) -> str:
 
 def _wrong(trial: Trial) -> list[str]:
     found = trial.get("wrong") or trial.get("finds") or []
-    return [str(text).replace("|", "\\|") for text in (found.values() if isinstance(found, dict) else found)]
+    return [
+        ascii(str(text))[1:-1].replace("|", "\\|")[:160]
+        for text in (found.values() if isinstance(found, dict) else found)
+    ]
 
 
 def main() -> None:
