@@ -45,14 +45,10 @@ def main() -> int:
         return 2 if isinstance(error, BadInput) else 1
     except KeyboardInterrupt:
         return _stopped(interrupts.INTERRUPTED)
-    except SystemExit:
-        if code := interrupts.received():
-            return _stopped(code)
-        raise
     except BrokenPipeError:  # the reader of our output has gone: `rbptrack list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except Exception:
+    except (Exception, SystemExit):
         if code := interrupts.received():
             return _stopped(code)
         raise

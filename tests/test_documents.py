@@ -188,6 +188,7 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     ),
     "latin.txt": (b"caf\xe9", r"latin\.txt: it is not UTF-8 text"),
     "latin.csv": (b"text\ncaf\xe9\n", r"latin\.csv: it is not UTF-8 text"),
+    "long.csv": (b"text,b\na," + b"9" * 24 + b"\n", r"long\.csv: "),
     "ragged.csv": (b"text,b\na,1\nb,2,3\n", r"ragged\.csv: Error tokenizing data"),
     "cut.parquet": (b"PAR1", r"cut\.parquet: Parquet file size is 4 bytes"),
     "list.jsonl": (b'{"text": ["a", "b"]}\n', "field text holds a list, not text; dataset.fields must name"),

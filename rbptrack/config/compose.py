@@ -122,6 +122,8 @@ class Composer:
                 raise BadInput(f"{error.name}, character {error.position + 1}: is not YAML: {error.reason}") from error
             except UnicodeDecodeError as error:
                 raise BadInput(f"{self._undecodable()} is not UTF-8 text: save it as UTF-8") from error
+            except OSError as error:  # as OmegaConf says of a file that holds a number
+                raise BadInput(f"a config file cannot be read, or holds no keys: {_short(error)}") from error
             except ValueError as error:
                 raise BadInput(_short(error)) from error
 

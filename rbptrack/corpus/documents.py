@@ -24,7 +24,7 @@ from rbptrack.sources.pin import FILE_KINDS, Source, check_file, file_kind
 _SHUFFLE_BUFFER = 10_000  # documents; a constant, because it decides which documents a seed selects
 _ID = "__rbptrack_id__"
 # What `datasets` and the libraries below it raise for data that is damaged or of another kind.
-_READING = (OSError, ValueError, EOFError, StopIteration, RuntimeError, zlib.error, pa.ArrowException)
+_READING = (OSError, ValueError, OverflowError, EOFError, StopIteration, RuntimeError, zlib.error, pa.ArrowException)
 _SHUTDOWN_SECONDS = 0.2  # that reads ahead in a local file need to end, once enough was taken; the library waits 5 s
 _FORMAT = 1  # raised when the same selection gives other documents, so that nothing cached before is taken for it
 

@@ -44,6 +44,8 @@ def resolve_uri(config: TrackingConfig) -> str:
         uri = f"sqlite:///{Path(unquote(path)).absolute()}{mark}{query}"
     try:
         urlsplit(uri).port  # noqa: B018  raises what may repeat a password
+        if not unquote(uri).isprintable() or (is_server(uri) and not urlsplit(uri).hostname):
+            raise ValueError("control characters, or no host")
     except ValueError:
         raise BadInput(
             "tracking.uri is not an address: expected sqlite:////path/mlflow.db, postgresql://user@host:port/database "
