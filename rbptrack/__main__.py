@@ -10,7 +10,7 @@ from rbptrack import interrupts, temporary
 from rbptrack.commands.catalogue import COMMANDS
 from rbptrack.console import complain, hush
 from rbptrack.errors import BadInput, RbptrackError, nearest, unknown
-from rbptrack.redaction import guard, in_addresses
+from rbptrack.redaction import guard, passwords
 from rbptrack.version import __version__
 
 _QUIET = ("-q", "--quiet")
@@ -64,15 +64,19 @@ def _hide_password(arguments: list[str]) -> None:
 
     The address moves into the environment, which only its owner sees.
     """
-    secret = [word for word in arguments if word.lstrip("+").startswith("tracking.uri=") and in_addresses(word)]
+    secret = [word for word in arguments if word.lstrip("+").startswith("tracking.uri=") and passwords(_address(word))]
     if not secret or os.name != "posix":
         return
     # Where a config file may give another address, an empty one stays, so that the environment's is taken.
     others = any(word.startswith(("--config-dir", "-cd", "hydra.searchpath")) for word in arguments)
     kept = [word for word in arguments if word not in secret] + ["tracking.uri=''"] * others
-    os.environ["MLFLOW_TRACKING_URI"] = secret[-1].partition("=")[2].strip("'\"")
+    os.environ["MLFLOW_TRACKING_URI"] = _address(secret[-1])
     started = sys.orig_argv[: len(sys.orig_argv) - len(arguments)]
     os.execv(sys.executable, [*started, *kept])  # noqa: S606 - this program itself
+
+
+def _address(word: str) -> str:
+    return word.partition("=")[2].strip("'\"")
 
 
 def _dispatch(arguments: list[str]) -> int:

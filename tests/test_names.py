@@ -83,7 +83,10 @@ def test_secrets_are_not_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     for name, value in planted.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
-    text = " ".join(planted.values()) + " aws%2Fplanted%2B2 planted6%20pass ?password=planted10 http://u:planted11@h/x"
+    text = (
+        " ".join(planted.values())
+        + " aws%2Fplanted%2B2 planted6%20pass ?password=planted10 http://u:planted11@h/x postgresql://u:/planted12?@h/x"
+    )
     say(text)
     complain(text)
     shown = capsys.readouterr()

@@ -23,7 +23,8 @@ from rbptrack.commands import import_, sync
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import BadInput, disk_trouble
 from rbptrack.ranks import RankTable
-from rbptrack.tracking import Connection, without_password
+from rbptrack.redaction import without_password
+from rbptrack.tracking import Connection
 from rbptrack.tracking.faults import explained
 from rbptrack.tracking.process import alive, marks
 from rbptrack.tracking.schema import Tag
@@ -219,6 +220,10 @@ def test_a_store_of_another_mlflow_says_which_command_migrates_it(store: Path) -
         ),
         ("http://me:geheim@host:5000/prefix", "http://me:***@host:5000/prefix"),
         ("http://me@host:5000", "http://me@host:5000"),
+        ("http://host:5000/a@b", "http://host:5000/a@b"),
+        ("postgresql://me:ge/heim@host/db", "postgresql://me:***@host/db"),
+        ('postgresql://m?[e":geheim@host/db', 'postgresql://m?[e":***@host/db'),
+        ("postgresql://host/db?user=me&passwor%64=geheim", "postgresql://host/db?user=me&passwor%64=***"),
         ("sqlite:////home/me/a%20b/mlflow.db", "sqlite:////home/me/a%20b/mlflow.db"),
     ],
 )
@@ -227,8 +232,8 @@ def test_a_password_is_never_shown(uri: str, shown: str) -> None:
     assert without_password(shown) == shown
     if uri != shown:
         with pytest.raises(BadInput) as caught, explained(uri):
-            raise OSError(f"{uri}: ge heim, geheim and ge%40heim are wrong")
-        given = next(p for p in ("geheim", "ge%40heim", "ge@heim", "ge%20heim") if p in uri)
+            raise OSError(f"{uri}: ge heim, geheim, ge/heim and ge%40heim are wrong")
+        given = next(p for p in ("geheim", "ge%40heim", "ge@heim", "ge%20heim", "ge/heim") if p in uri)
         assert given not in str(caught.value)
         assert unquote(given) not in str(caught.value)
 

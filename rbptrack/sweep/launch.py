@@ -29,14 +29,14 @@ from rbptrack.config.schema import Config, SweepConfig, TrackingConfig, Where, f
 from rbptrack.console import complain, program, say, short_path
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.measurement import Shard
-from rbptrack.redaction import holds_secret, redact
+from rbptrack.redaction import holds_secret, redact, without_password
 from rbptrack.sweep import cell, jobs, launchers
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.interrupted import tell_what_is_kept
 from rbptrack.sweep.outcome import OUTCOME, CellFailed, Outcome, announce, collect, shard_folder, summarise
 from rbptrack.sweep.resolve import process_resolver
 from rbptrack.sweep.watch import Watch
-from rbptrack.tracking import Connection, Reader, outbox, resolve_uri, without_password
+from rbptrack.tracking import Connection, Reader, outbox, resolve_uri
 
 _ROUNDS = 2  # of a launcher; the second takes what was lost in the first
 _CELLS = "RBPTRACK_CELLS"  # how many cells the sweep has, for workers that other launchers start

@@ -14,7 +14,7 @@ from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.live import Heartbeat, Live, working
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import MeasurementTags
-from rbptrack.tracking.uri import resolve_uri, without_password
+from rbptrack.tracking.uri import resolve_uri
 from rbptrack.tracking.writer import Writer
 
 __all__ = [
@@ -27,6 +27,5 @@ __all__ = [
     "claim",
     "repair",
     "resolve_uri",
-    "without_password",
     "working",
 ]

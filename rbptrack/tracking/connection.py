@@ -22,9 +22,10 @@ from rbptrack.config.paths import home
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import BadInput, StoreAway
 from rbptrack.names import file_name
+from rbptrack.redaction import without_password
 from rbptrack.temporary import TemporaryFolder
 from rbptrack.tracking import faults, local, moved, new_store
-from rbptrack.tracking.uri import DATABASES, is_server, resolve_uri, scheme, without_password
+from rbptrack.tracking.uri import DATABASES, is_server, resolve_uri, scheme
 
 os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # else two lines for each run of a server
 

@@ -13,8 +13,8 @@ from urllib.parse import quote
 from mlflow.exceptions import MlflowException
 
 from rbptrack.errors import BadInput, RbptrackError, StoreAway
-from rbptrack.redaction import redact
-from rbptrack.tracking.uri import is_server, passwords, without_password
+from rbptrack.redaction import passwords, redact, without_password
+from rbptrack.tracking.uri import is_server
 
 _NO_ANSWER = re.compile(
     r"Max retries exceeded|Connection refused|Connection aborted|timed? ?out|error code 50\d|50\d error responses"

@@ -19,13 +19,14 @@ from rbptrack.config.paths import home, partial
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.engine.at_work import discard
 from rbptrack.errors import RbptrackError, StoreAway
+from rbptrack.redaction import without_password
 from rbptrack.tracking.claim import begun, claim, repair
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.live import Heartbeat
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import FILE, RUN_FILE, Record
 from rbptrack.tracking.schema import Tag
-from rbptrack.tracking.uri import resolve_uri, without_password
+from rbptrack.tracking.uri import resolve_uri
 from rbptrack.tracking.writer import Writer
 
 Tell = Callable[[str], None]

@@ -1,20 +1,18 @@
-"""Addresses of tracking stores: which one is meant, and how it is shown without its password."""
+"""Addresses of tracking stores: which one is meant."""
 
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from rbptrack.config.paths import home
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import BadInput
-from rbptrack.redaction import remember
+from rbptrack.redaction import passwords, remember, without_password
 
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 _SERVERS = ("http", "https")
-_PASSWORD = re.compile(r"(?i)(?<=[?&;])((?:ssl)?password|passwd|pwd|odbc_connect)=([^&#]*)")
 
 
 def scheme(uri: str) -> str:
@@ -68,24 +66,3 @@ def resolve_uri(config: TrackingConfig) -> str:
         os.environ["MLFLOW_TRACKING_PASSWORD"] = unquote(parts.password or "")
         uri = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     return uri
-
-
-def without_password(uri: str) -> str:
-    """The URI with `***` for a password before the host or in the query, and otherwise unchanged.
-
-    SQLAlchemy's own `render_as_string(hide_password=True)` leaves `?password=...` as it is, shows what follows an `@`
-    that was not quoted in a password, and quotes paths anew, by which runs would name another file than the user did.
-    """
-    netloc = urlsplit(uri).netloc
-    login, at, host = netloc.rpartition("@")
-    user, colon, password = login.partition(":")
-    if password:
-        uri = uri.replace(netloc, f"{user}{colon}***{at}{host}", 1)
-    return _PASSWORD.sub(r"\1=***", uri)
-
-
-def passwords(uri: str) -> set[str]:
-    """The passwords in a URI, as given and unquoted."""
-    _, _, password = urlsplit(uri).netloc.rpartition("@")[0].partition(":")
-    found = {password, *(match[1] for match in _PASSWORD.findall(uri))} - {""}
-    return found | {unquote(one) for one in found}
