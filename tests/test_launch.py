@@ -16,7 +16,7 @@ import pytest
 from rbptrack.config.compose import measuring, sweep_of
 from rbptrack.config.schema import Config, FilterConfig, Group, LaunchConfig, TrackingConfig, Where
 from rbptrack.errors import BadInput
-from rbptrack.sweep import jobs, launchers
+from rbptrack.sweep import jobs, launch, launchers
 from rbptrack.sweep import slurm as slurm_preset
 from rbptrack.tracking import Connection, Reader
 from tests import slurm
@@ -228,3 +228,35 @@ def test_slurm_measures_what_one_process_does(start: Start, with_store: Path, lo
     assert finished(with_store) == local
     assert all_finished(with_store) == len(local) == 4
     assert len(list(with_store.glob("mlruns/hydra/*/job-*.log"))) == 2  # a job is a model
+
+
+class RayletDied(Exception):
+    """As Ray raises one."""
+
+
+def test_a_launcher_that_gives_up_is_told_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def dies(composed: object) -> None:
+        raise RayletDied("The task's local raylet died.\nCheck raylet.out.")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(launchers, "check", lambda launch, jobs: "jobs run on 2 nodes of Ray")
+    monkeypatch.setattr(launchers, "overrides", lambda launch, name: [])  # Hydra's own launcher
+    monkeypatch.setattr(launch, "launched_job", dies)
+    request = measuring(["-m", "model=nano/6k", "dataset=pydocs", "launch=ray"])
+    sweep = launch.Sweep(request, *sweep_of(request), [], [])
+    assert sweep._launch_jobs() == 0
+    said = capfd.readouterr()
+    line = "error: launch=ray: a job was lost: RayletDied: The task's local raylet died. Check raylet.out."
+    assert [text for text in said.err.splitlines() if text and not text.startswith("Error executing job")] == [
+        line,
+        "error: not ended: 1 job; launched once more",
+        line,
+    ]
+
+
+def test_of_a_worker_s_traceback_the_error_is_told() -> None:
+    said = "ray::run()\n  File x\nModuleNotFoundError: No module named 'rbptrack'\nsee the log"
+    line = launchers.lost(LaunchConfig(where=Where.ray), RuntimeError(said))
+    assert line == "launch=ray: a job was lost: ModuleNotFoundError: No module named 'rbptrack'"

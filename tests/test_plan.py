@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rbptrack.commands import plan as command
 from rbptrack.config.compose import measuring, sweep_of
-from rbptrack.config.schema import Config, Dtype, ModelConfig
+from rbptrack.config.schema import Config, Dtype, Group, ModelConfig, Where
 from rbptrack.errors import BadInput
 from rbptrack.sweep.devices import Device, data_sheet, precision
 from rbptrack.sweep.plan import Plan, plan
@@ -82,3 +83,28 @@ def test_what_was_assumed_is_said(
     assert "time: 0:01:40 on h100, of which" in " ".join(capsys.readouterr().out.split())
     command._show_time([replace(one, seconds=None)], cells[:1], data_sheet("h100"), elsewhere=True)
     assert not capsys.readouterr().out  # nothing is known, so nothing is said
+
+
+def test_jobs_of_a_launcher_are_counted_and_their_time_is_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cells = asked("model=nano/6k,nano/2m", "dataset=stdlib,pydocs", "launch=slurm", "launch.time=30")
+    each = Plan("nano-6k", "stdlib", seconds=1200.0, gpus=1, status="to measure")
+    plans = [each, replace(each, seconds=60.0), replace(each, seconds=4000.0), replace(each, status="measured")]
+
+    def said(*, guessed: bool = False, **changed: Any) -> str:
+        command._show_jobs(plans, cells, replace(cells[0].launch, **changed), guessed=guessed)
+        return " ".join(capsys.readouterr().out.split())
+
+    assert said() == (
+        "launch=slurm: 2 jobs, the longest of 1:26:40; launch.time=30 minutes are over then, "
+        "and it is requeued 2 times: launch.retries=2 allows that"
+    )
+    assert said(time=20).endswith("it is requeued 4 times: launch.retries=2, which is not enough")
+    assert said(time=90) == "launch=slurm: 2 jobs, the longest of 1:26:40; launch.time=90 minutes are enough"
+    assert said(group=Group.cell).startswith("launch=slurm: 3 jobs, the longest of 1:06:40")
+    assert said(where=Where.ray) == "launch=ray: 2 jobs, the longest of 1:26:40"
+    assert said(guessed=True).startswith("launch=slurm: 2 jobs; on=h100 estimates")
+    plans = [replace(each, status="measured")] * 4
+    assert not said()

@@ -103,7 +103,7 @@ def test_a_sweep_and_a_cell_whose_address_stands_in_a_file(server: Server, plant
     said += program("model=nano/38k", *CELL, *place, "--config-dir", "mine", "protocol=team")
     assert not found(said)
     names = {path.name for path in tmp_path.rglob("*")}
-    assert {"multirun.yaml", "overrides.yaml", "command.txt", "cells.csv"} <= names
+    assert {"config.yaml", "overrides.yaml", "command.txt", "cells.csv"} <= names
 
 
 def pages(address: str) -> str:

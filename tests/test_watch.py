@@ -13,6 +13,7 @@ from rich.console import Console
 from rbptrack.console import CellProgress, CellState
 from rbptrack.console import progress as progress_module
 from rbptrack.measurement import Shard
+from rbptrack.sweep import watch as watch_module
 from rbptrack.sweep.jobs import Task
 from rbptrack.sweep.outcome import Outcome
 from rbptrack.sweep.watch import Watch
@@ -34,6 +35,8 @@ def test_running_cells_and_shards_are_shown_until_they_end(
     assert watch.line() == "0 of 5 cells ended, 0 running"
     tasks = [[Task(0, Shard()), Task(2, Shard())], [Task(1, Shard(3, 8))]]
     watch.expect([tmp_path / "job-4.yaml", tmp_path / "job-5.yaml"], tasks)
+    for job in (4, 5):
+        (tmp_path / f"job-{job}.log").touch()
     (tmp_path / "0").mkdir()
     with CellProgress("nano-6k / stdlib", total=2000, progress_label="", folder=tmp_path / "0") as progress:
         progress(500)
@@ -95,3 +98,17 @@ def test_a_terminal_shows_the_table_below_the_lines(tmp_path: Path, monkeypatch:
             time.sleep(0.02)
     assert "0 of 2 cells ended, 1 running" in err.getvalue()
     assert "node8" in err.getvalue()
+
+
+def test_jobs_that_wait_are_counted_and_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_module, "_POLL_SECONDS", 0.01)
+    watch = Watch(tmp_path, 4, lambda: "Priority")
+    watch.expect([tmp_path / "job-0.yaml", tmp_path / "job-1.yaml"], [[Task(0, Shard())], [Task(1, Shard())]])
+    (tmp_path / "job-0.log").touch()
+    with watch:
+        deadline = time.monotonic() + 30
+        while "Priority" not in watch.line() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert shown(watch) == ["0 of 4 cells ended, 0 running; 1 of 2 jobs waits (Priority)"]  # and no empty table
+    (tmp_path / "job-1.log").touch()
+    assert watch.line() == "0 of 4 cells ended, 0 running"

@@ -98,7 +98,7 @@ def walk(section: str) -> bool:
         work.mkdir()
         background: list[subprocess.Popen[bytes]] = []
         stack.callback(lambda: [os.killpg(process.pid, signal.SIGKILL) for process in background])
-        stack.callback(_end_ray, f"127.0.0.1:{ports['ray']}")
+        stack.callback(_end_ray, ports["ray"])
         written = commands(section)
         if section == "ray":  # "a server as above"
             written.insert(0, next(line for line in commands("slurm") if line.startswith("mlflow server")))
@@ -129,18 +129,18 @@ def walk(section: str) -> bool:
         return fine
 
 
-def _end_ray(address: str) -> None:
-    """End the processes of the Ray cluster whose head is at this address, and no other's."""
-    port = address.rpartition(":")[2]
-    mine = [p for p in psutil.process_iter(["cmdline"]) if _of(p.info["cmdline"] or [], address, port)]
+def _end_ray(port: str) -> None:
+    """End the processes of the Ray cluster whose head listens on this port, and no other's."""
+    mine = [p for p in psutil.process_iter(["cmdline"]) if _of(p.info["cmdline"] or [], port)]
     for process in mine:
         with suppress(psutil.Error):
             process.kill()
     psutil.wait_procs(mine, timeout=10)
 
 
-def _of(words: list[str], address: str, port: str) -> bool:
-    return any(word.endswith((address, f"gcs_server_port={port}")) for word in words if "=" in word)
+def _of(words: list[str], port: str) -> bool:
+    """Whether a process was told of this head, under whatever name the machine gives itself."""
+    return any(word.startswith("--") and word.endswith((f":{port}", f"gcs_server_port={port}")) for word in words)
 
 
 def _typed(line: str, typed: str, work: Path, environment: dict[str, str]) -> bool:

@@ -12,13 +12,15 @@ from functools import partial
 
 from rich.markup import escape
 
+from rbptrack.analysis import counted
 from rbptrack.commands.runner import HydraCommand
 from rbptrack.commands.usage import Help
 from rbptrack.config.compose import Request, measuring, sweep_of
-from rbptrack.config.schema import Config
+from rbptrack.config.schema import Config, LaunchConfig, Where
 from rbptrack.console import compact, compact_bytes, console, duration, say, say_wrapped, table
 from rbptrack.errors import BadInput
 from rbptrack.sweep.devices import KNOWN, MEASURED_SHARE, Device, data_sheet, precision
+from rbptrack.sweep.jobs import grouped
 from rbptrack.sweep.plan import COLUMNS, Plan, plan
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.tracking import Connection, Reader
@@ -46,7 +48,7 @@ HELP = Help(
         "plan 'model=nano/*' dataset=stdlib output=csv > plan.csv": "into a file",
     },
 )
-_HOUR = 3600.0  # seconds
+_MINUTE, _HOUR = 60.0, 3600.0  # seconds
 _LONG_SECONDS = 4 * _HOUR  # of one job
 
 
@@ -74,6 +76,8 @@ def _plan(request: Request, *, output: str, on: Device | None) -> int:
     else:
         _show(plans)
         _show_time(plans, cells, device, elsewhere=on is not None)
+        if settings.launch.where is not Where.local:
+            _show_jobs(plans, cells, settings.launch, guessed=on is None and settings.launch.gpus > 0)
     return 1 if any(p.total_params is None or p.status == "too large" for p in plans) else 0
 
 
@@ -115,6 +119,8 @@ def _show_time(plans: Sequence[Plan], cells: Sequence[Config], device: Device, *
     if longest > _LONG_SECONDS:
         say_wrapped(f"shards={math.ceil(longest / _LONG_SECONDS)} brings each job of that cell under four hours")
     if not elsewhere and device.name.startswith("this"):
+        if cells[0].launch.where is not Where.local:
+            return  # what is said of its jobs says it
         say("on=h100 estimates for a GPU: on=h100, a100, l4, ...")
         return
     by_gpus: dict[int, list[str]] = {}
@@ -127,6 +133,38 @@ def _show_time(plans: Sequence[Plan], cells: Sequence[Config], device: Device, *
     for p in plans:
         if p.status == "too large":
             say_wrapped(f"{p.model}: no {device.name}, nor 8 of them, hold it; model.dtype=bfloat16 halves it")
+
+
+def _show_jobs(plans: Sequence[Plan], cells: Sequence[Config], launch: LaunchConfig, *, guessed: bool) -> None:
+    """How many jobs a launcher would get, and how long the longest takes.
+
+    Args:
+        plans: of the cells.
+        cells: all of them.
+        launch: the preset.
+        guessed: whether time was estimated for another kind of device than the jobs have.
+
+    """
+    ahead = [number for number, p in enumerate(plans) if p.status == "to measure"]
+    todo = [[ahead[task.number] for task in job] for job in grouped([cells[n] for n in ahead], launch.group)]
+    if not todo:
+        return
+    said = f"launch={launch.where.value}: {counted(len(todo), 'job')}"
+    if guessed:
+        say(f"{said}; on=h100 estimates how long they take on a GPU: on=h100, a100, l4, ...")
+        return
+    each = [sum((plans[n].seconds or 0.0) / (plans[n].gpus or 1) / cells[n].shards for n in job) for job in todo]
+    longest = max(each)
+    said += f", the longest of {duration(longest)}"
+    if launch.where is Where.slurm:
+        begun = math.ceil(longest / _MINUTE / launch.time)
+        said += f"; launch.time={launch.time} minutes"
+        if begun > 1:
+            said += f" are over then, and it is requeued {counted(begun - 1, 'time')}: launch.retries={launch.retries}"
+            said += " allows that" if begun - 1 <= launch.retries else ", which is not enough"
+        else:
+            said += " are enough"
+    say_wrapped(said)
 
 
 def _csv(plans: Sequence[Plan]) -> str:

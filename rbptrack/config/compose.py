@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -13,6 +14,7 @@ from urllib.parse import unquote
 
 import hydra
 from hydra import compose, initialize_config_dir
+from hydra._internal import utils
 from hydra._internal.config_repository import IConfigRepository
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.utils import get_args_parser
@@ -32,6 +34,7 @@ from yaml.reader import ReaderError
 from rbptrack.config import checkpoints, ladders, schema
 from rbptrack.config.check import typed, wrong_value
 from rbptrack.config.keys import Keys, no_option
+from rbptrack.config.loader import Loader
 from rbptrack.config.paths import conf_folder, config_packages, working_conf
 from rbptrack.config.patterns import as_value, expand, lists_as_values, split_list
 from rbptrack.config.schema import AnalyzeConfig, Config, ReportConfig, SweepConfig
@@ -83,6 +86,7 @@ class Composer:
             folders = [f"hydra.searchpath=[{places}]"]
         self._path = folders[-1:]
         self._options: dict[str, list[str]] = {}
+        self._loader: Loader | None = None
 
     def options(self, group: str) -> list[str]:
         """Every name in a config group, subfolders included: `pythia/70m`."""
@@ -97,17 +101,31 @@ class Composer:
 
     def _repository(self) -> IConfigRepository:
         """The config files on the search path; Hydra's own listing reads the primary config anew for each folder."""
-        with _initialized():
+        with self._initialized():
             loader: Any = GlobalHydra.instance().config_loader()
             return cast(
                 "IConfigRepository",
                 loader._parse_overrides_and_create_caching_repo(self.config_name, list(self._path))[1],
             )
 
+    @contextmanager
+    def _initialized(self) -> Iterator[None]:
+        with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+            hydra: Any = GlobalHydra.instance().hydra
+            self._loader = self._loader or Loader(hydra.config_loader)
+            hydra.config_loader = self._loader
+            yield
+
+    def hydra_settings(self, overrides: Sequence[str]) -> DictConfig:
+        """What Hydra itself is told: its launcher, its sweeper, ..."""
+        with self._initialized():
+            settings: DictConfig = compose(self.config_name, [*overrides, *self._path], return_hydra_config=True).hydra
+            return settings
+
     def compose(self, overrides: Sequence[str]) -> DictConfig:
         """One config; BadInput (Hydra's own words, shortened) where it does not compose."""
         chosen = [o for o in overrides if not o.startswith("hydra.searchpath=")]
-        with _initialized():
+        with self._initialized():
             try:
                 return compose(self.config_name, overrides=[*chosen, *self._path])
             except (HydraException, OmegaConfBaseException) as error:
@@ -206,10 +224,12 @@ class Request:
 
     def configs(self) -> list[Any]:
         """The typed config of each job, in the order in which they run."""
-        return [self.composer.compose_typed(job) for job in (self._jobs() if self.multirun else [self.overrides])]
+        return [self.composer.compose_typed(job) for job in self.jobs()]
 
-    def _jobs(self) -> list[list[str]]:
-        """The overrides of each job that Hydra's basic sweeper would launch."""
+    def jobs(self) -> list[list[str]]:
+        """The overrides of each job, as Hydra's basic sweeper makes them."""
+        if not self.multirun:
+            return [self.overrides]
         try:
             batches = BasicSweeper.split_arguments(_parsed(self.overrides), max_batch_size=None)
         except HydraException as error:
@@ -227,6 +247,15 @@ class Request:
         name = self.composer.config_name
         sys.argv = ["python -m rbptrack" + f" {name}" * (name != "config"), *self.words, *self.overrides, *extra]
         hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name=name)(job)()
+
+    def launch(self, job: Callable[[DictConfig], None], *, extra: Sequence[str] = ()) -> None:
+        """As `hand_to_hydra`; what a launcher raises comes here, where Hydra would print a traceback and exit."""
+        report = utils.run_and_report
+        utils.run_and_report = lambda func: func()
+        try:
+            self.hand_to_hydra(job, extra=extra)
+        finally:
+            utils.run_and_report = report
 
 
 def measuring(arguments: Sequence[str]) -> Request:
@@ -319,10 +348,6 @@ def _parsed(overrides: Sequence[str]) -> list[Override]:
         return OverridesParser.create().parse_overrides(list(overrides))
     except HydraException as error:
         raise BadInput(_short(error)) from error
-
-
-def _initialized() -> Any:
-    return initialize_config_dir(str(conf_folder()), version_base="1.3")
 
 
 def parse_flags(arguments: Sequence[str]) -> tuple[Namespace, list[str], list[str]]:

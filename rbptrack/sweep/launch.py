@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from rbptrack.console import complain, program, say, short_path
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.measurement import Shard
 from rbptrack.redaction import holds_secret, redact, without_password
-from rbptrack.sweep import cell, jobs, launchers
+from rbptrack.sweep import cell, here, jobs, launchers
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.interrupted import tell_what_is_kept
 from rbptrack.sweep.outcome import OUTCOME, CellFailed, Outcome, announce, collect, shard_folder, summarise
@@ -160,11 +161,14 @@ class Sweep:
         then is launched once more.
         """
         launch = self.settings.launch
-        cells = [replace(cell, tracking=self._tracking, sweep=self.name) for cell in self.cells]
+        cells = self._own_cells
         todo = jobs.grouped(cells, launch.group)
         say(f"{launchers.check(launch, len(todo))}; what they print: {short_path(str(self.folder))}/job-*.log")
-        with Watch(self.folder, len(cells)) as watch:
-            for _ in range(_ROUNDS):
+        why = partial(launchers.reason, launch, name=self._queue_name)
+        with Watch(self.folder, len(cells), why) as watch:
+            for number in range(_ROUNDS):
+                if number:
+                    complain(f"not ended: {counted(len(todo), 'job')}; launched once more")
                 if code := self._launch_round(cells, todo, watch):
                     return code
                 todo = [left for job in todo if (left := [t for t in job if not t.ended(self.folder)])]
@@ -174,7 +178,7 @@ class Sweep:
 
     def _launch_round(self, cells: Sequence[Config], todo: Sequence[Sequence[jobs.Task]], watch: Watch) -> int:
         """Launch jobs of some cells and wait until they have ended; returns 0, or the exit code of an interrupt."""
-        launch, name = self.settings.launch, f"rbptrack-{self.id}"
+        launch, name = self.settings.launch, self._queue_name
         launchers.prepare(launch, name=name)
         files = jobs.write(self.folder, cells, todo)
         watch.expect(files, todo)
@@ -186,12 +190,31 @@ class Sweep:
         ]
         words = ["--multirun", *(w for w in self.request.words if w not in ("-m", "--multirun"))]
         own = [o for o in self.request.overrides if o.startswith("hydra.")]
-        code = self._handed(replace(self.request, words=words, overrides=own), launched_job, extra)
+        one = replace(self.request, words=words, overrides=own)
+        try:
+            code = _handed(partial(one.launch, launched_job, extra=extra))
+        except Exception as error:
+            code = interrupts.received()
+            if not code:
+                complain(launchers.lost(launch, error))
+            if os.environ.get("HYDRA_FULL_ERROR"):
+                traceback.print_exception(error)
         if code:
             launchers.cancel(launch, name=name)
         elif not all(task.ended(self.folder) for job in todo for task in job):
             launchers.wait_for_others(launch, name=name)
         return code
+
+    @property
+    def _queue_name(self) -> str:
+        """What its jobs are called in a cluster's queue."""
+        return f"rbptrack-{self.id}"
+
+    @property
+    def _own_cells(self) -> list[Config]:
+        """The cells with the absolute address of the store, and the sweep that they belong to."""
+        sweep = self.name if self.request.multirun else self.settings.sweep
+        return [replace(cell, tracking=self._tracking, sweep=sweep) for cell in self.cells]
 
     @property
     def _tracking(self) -> TrackingConfig:
@@ -200,7 +223,19 @@ class Sweep:
         return replace(self.settings.tracking, uri=uri if without_password(uri) == uri else "")
 
     def _run_jobs(self) -> int:
-        """Hand the jobs to Hydra; returns 0, or the exit code of an interrupt that stopped them."""
+        """Measure the cells here, or hand them to Hydra where it has a launcher of its own.
+
+        Returns:
+            0, or the exit code of an interrupt that stopped them.
+
+        """
+        if here.possible(self.request):
+            every = self.request.jobs()
+            words = [w for w in self.request.words if w not in ("-m", "--multirun")]
+            extra = [f"hydra.run.dir={as_value(str(self.folder))}", "hydra.output_subdir=null"]
+            one = replace(self.request, words=words, overrides=every[0])
+            every_cell = here.job(self._own_cells, every, self.folder, measure)
+            return _handed(partial(one.hand_to_hydra, every_cell, extra=extra))
         os.environ[_CELLS] = str(len(self.cells))
         uri = resolve_uri(self.settings.tracking)
         extra = [
@@ -211,17 +246,18 @@ class Sweep:
             *([f"tracking.uri={as_value(uri)}"] if without_password(uri) == uri else []),
             *([f"sweep={self.id}"] if self.request.multirun and not self.settings.sweep else []),
         ]
-        return self._handed(self.request, job, extra)
+        return _handed(partial(self.request.hand_to_hydra, job, extra=extra))
 
-    def _handed(self, request: Request, task: Callable[[DictConfig], None], extra: Sequence[str]) -> int:
-        """Let Hydra run its jobs; returns 0, or the exit code of an interrupt."""
-        try:
-            request.hand_to_hydra(task, extra=extra)
-        except KeyboardInterrupt:
-            return interrupts.INTERRUPTED
-        except SystemExit:  # also how Hydra ends after a job that failed, which the outcomes say better
-            pass
-        return interrupts.received()
+
+def _handed(run: Callable[[], None]) -> int:
+    """Let Hydra run its jobs; returns 0, or the exit code of an interrupt."""
+    try:
+        run()
+    except KeyboardInterrupt:
+        return interrupts.INTERRUPTED
+    except SystemExit:  # also how Hydra ends after a job that failed, which the outcomes say better
+        pass
+    return interrupts.received()
 
 
 def without_secrets(request: Request) -> tuple[Request, SweepConfig, list[Config]]:
@@ -254,7 +290,7 @@ def without_secrets(request: Request) -> tuple[Request, SweepConfig, list[Config
 
 
 def job(composed: DictConfig) -> None:
-    """Hydra's job in this process, or under a launcher of its own: one cell."""
+    """Hydra's job under a launcher of its own: one cell."""
     runtime = HydraConfig.get()
     total = int(os.environ.get(_CELLS, "1"))
     label = f"[{runtime.job.num + 1}/{total}]" if total > 1 else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 from contextlib import suppress
 from importlib.util import find_spec
@@ -80,6 +81,11 @@ def prepare(launch: LaunchConfig, *, name: str) -> None:
         slurm.prepare(name)
 
 
+def reason(launch: LaunchConfig, *, name: str) -> str:
+    """Why jobs wait, in the launcher's words; empty where it does not say."""
+    return slurm.reason(name) if launch.where is Where.slurm else ""
+
+
 def wait_for_others(launch: LaunchConfig, *, name: str) -> None:
     """After a job was lost and the launcher gave up: wait until the sweep's other jobs have ended."""
     if launch.where is Where.slurm:
@@ -90,6 +96,20 @@ def cancel(launch: LaunchConfig, *, name: str) -> None:
     """After an interrupt: no job goes on without its sweep."""
     if launch.where is Where.slurm:
         slurm.cancel(name)
+
+
+def lost(launch: LaunchConfig, error: Exception) -> str:
+    """What a launcher says of a job that it gave up, in a line.
+
+    Examples:
+        >>> lost(LaunchConfig(where=Where.ray), ConnectionError("no raylet"))
+        'launch=ray: a job was lost: ConnectionError: no raylet'
+
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b", line)]  # in a worker's traceback
+    said = raised[-1] if raised else f"{type(error).__name__}: {' '.join(lines[:2])}"
+    return f"launch={launch.where.value}: a job was lost: {said}"
 
 
 def _installed(module: str) -> bool:

@@ -142,13 +142,19 @@ def wait(name: str) -> None:
         time.sleep(_POLL_SECONDS)
 
 
+def reason(name: str) -> str:
+    """Why jobs of this name wait, in SLURM's words, such as `Priority`; empty where none does."""
+    said = _lines(["squeue", "--noheader", "--me", f"--name={name}", "--states=PENDING", "--format=%r"], seconds=5)
+    return max(said, key=said.count, default="")
+
+
 def cancel(name: str) -> None:
     """End all jobs of this name."""
     _lines(["scancel", "--me", f"--name={name}"])
 
 
-def _lines(command: Sequence[str]) -> list[str]:
+def _lines(command: Sequence[str], *, seconds: float = 60) -> list[str]:
     with suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
-        return done.stdout.split()
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)  # noqa: S603
+        return done.stdout.splitlines()
     return []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,11 +19,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from rbptrack.analysis import counted
 from rbptrack.console import CellState, compact, console, duration, quiet
 from rbptrack.sweep import jobs
 from rbptrack.sweep.outcome import OUTCOME, Outcome, announce
 
 _POLL_SECONDS = 1.0
+_ASK_SECONDS = 15.0  # between two questions why jobs wait
 _PLAIN_SECONDS = 20.0  # between two lines where there is no terminal
 _SILENT_SECONDS = 60.0  # after which a process is said to be silent
 _ROWS, _PLAIN_CELLS = 16, 3  # as many running cells are shown
@@ -40,11 +42,14 @@ class Watch:
     Args:
         folder: of the sweep, in which each cell leaves its progress and its outcome.
         total: how many cells there are.
+        why: what the launcher says of the jobs that wait, in a word or two; empty: nothing.
 
     """
 
-    def __init__(self, folder: Path, total: int) -> None:
-        self._folder, self._total = folder, total
+    def __init__(self, folder: Path, total: int, why: Callable[[], str] = str) -> None:
+        self._folder, self._total, self._why = folder, total, why
+        self._reason, self._asked = "", -_ASK_SECONDS
+        self._jobs: list[Path] = []  # the log of each, which it opens when it begins
         self._told: dict[Path, str] = {}  # outcome -> status
         self._logs: dict[Path, str] = {}
         self._stop = threading.Event()
@@ -72,12 +77,15 @@ class Watch:
 
     def expect(self, files: Sequence[Path], tasks: Sequence[Sequence[jobs.Task]]) -> None:
         """Take note of which job does what, by the jobs' files: the table names their logs."""
+        self._jobs = [file.with_suffix(".log") for file in files]
         for file, mine in zip(files, tasks, strict=True):
             self._logs |= {task.folder(self._folder): file.with_suffix(".log").name for task in mine}
 
     def _run(self) -> None:
         while not self._stop.wait(_POLL_SECONDS):
             self._tell()
+            if self._waiting() and time.monotonic() - self._asked > _ASK_SECONDS:
+                self._asked, self._reason = time.monotonic(), self._why()
             if self._live:
                 self._live.update(self.table(), refresh=True)
             elif time.monotonic() - self._said > _PLAIN_SECONDS and not quiet():
@@ -97,9 +105,10 @@ class Watch:
         shown.title_style = ""
         width = console(stderr=True).width
         kept = [i for i, (_, least) in enumerate(_COLUMNS) if width >= least]
+        running = list(self._running())
+        shown.show_header = bool(running)
         for i in kept:
             shown.add_column(_COLUMNS[i][0], justify="right" if _COLUMNS[i][0] in _NUMBERS else "left", no_wrap=True)
-        running = list(self._running())
         for folder, state in running[:_ROWS]:
             row = self._row(folder, state)
             shown.add_row(*(Text(row[i]) for i in kept))
@@ -122,10 +131,18 @@ class Watch:
         return [state.title, state.host, tokens, compact(state.speed), left, self._logs.get(folder, "")]
 
     def _counts(self) -> str:
-        """`3 of 8 cells ended (1 failed), 2 running`."""
+        """`3 of 8 cells ended (1 failed), 2 running; 1 of 4 jobs waits (Priority)`."""
         failed = sum(status == "failed" for status in self._told.values())
         said = f"{len(self._told)} of {self._total} cells ended" + (f" ({failed} failed)" if failed else "")
-        return f"{said}, {len({self._cell(f) for f, _ in self._running()})} running"
+        said += f", {len({self._cell(f) for f, _ in self._running()})} running"
+        if waiting := self._waiting():
+            said += f"; {waiting} of {counted(len(self._jobs), 'job')} {'waits' if waiting == 1 else 'wait'}"
+            said += f" ({self._reason})" if self._reason else ""
+        return said
+
+    def _waiting(self) -> int:
+        """How many jobs have not begun."""
+        return sum(not log.exists() for log in self._jobs)
 
     def _running(self) -> Iterator[tuple[Path, CellState]]:
         """What is being measured: the folder of each cell or shard, and how far it is."""
