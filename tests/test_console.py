@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
+from rich.console import Console
 
 from rbptrack.commands.usage import entries
-from rbptrack.console import CellProgress, compact, compact_bytes, complain, hush, say, say_wrapped, table
+from rbptrack.console import CellProgress, compact, compact_bytes, complain, drawn, hush, say, say_wrapped, table
 
 
 @pytest.mark.parametrize(
@@ -116,3 +119,24 @@ def test_quiet_leaves_errors(capsys: pytest.CaptureFixture[str], monkeypatch: py
     table(["model"], [["nothing"]])
     complain("something")
     assert capsys.readouterr() == ("", "error: something\n")
+
+
+def test_sentences_appear_above_what_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where both streams are the terminal; one that is a file gets its lines as always."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen, terminal, file = Terminal(), Terminal(), io.StringIO()
+    monkeypatch.setattr("sys.stdout", terminal)
+    with drawn(Console(file=screen, width=80)):
+        say("a cell has ended")
+        monkeypatch.setattr("sys.stdout", file)
+        say("for the file")
+    monkeypatch.setattr("sys.stdout", terminal)
+    say("afterwards")
+    assert screen.getvalue() == "a cell has ended\n"
+    assert file.getvalue() == "for the file\n"
+    assert "afterwards" in terminal.getvalue()
+    assert "ended" not in terminal.getvalue()

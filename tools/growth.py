@@ -1,6 +1,7 @@
 """How the cost of reading a store grows with the number of its measurements, and that of an analysis with its tokens.
 
     python -m tools.growth store RESULTS.jsonl --work FOLDER [--sizes 1e3,1e4,1e5] [--backends sqlite,postgresql]
+                                 [--figures "skip check,export"]
     python -m tools.growth tables RESULTS.jsonl --work FOLDER [--sizes 1e6,1e7,1e8]
     python -m tools.growth show RESULTS.jsonl
 
@@ -203,8 +204,8 @@ print(json.dumps({"each": time.monotonic() - began}))
 """
 
 
-def store_figures(results: Results, about: dict[str, Any], *, cwd: Path, uri: str) -> None:
-    """Every figure of one store."""
+def store_figures(results: Results, about: dict[str, Any], chosen: str, *, cwd: Path, uri: str) -> None:
+    """The figures of one store whose names hold one of the words that were chosen."""
     n = about["n"]
     python, program = [sys.executable, "-c"], [sys.executable, "-m", "rbptrack"]
     commands = {
@@ -219,10 +220,14 @@ def store_figures(results: Results, about: dict[str, Any], *, cwd: Path, uri: st
     for what, command in commands.items():
         for name in ("one.zip", "all.zip"):
             (cwd / name).unlink(missing_ok=True)
-        if not results.has(about | {"what": what}):
+        if _chosen(what, chosen) and not results.has(about | {"what": what}):
             results.add(about | {"what": what}, timed(command, cwd=cwd, uri=uri))
-    if not results.has(about | {"what": "the UI's first page"}):
+    if _chosen("the UI's first page", chosen) and not results.has(about | {"what": "the UI's first page"}):
         results.add(about | {"what": "the UI's first page"}, first_page(uri or f"sqlite:///{cwd}/mlruns/mlflow.db"))
+
+
+def _chosen(what: str, words: str) -> bool:
+    return any(word in what for word in words.split(","))
 
 
 def first_page(uri: str) -> dict[str, Any]:
@@ -283,7 +288,7 @@ def postgres(folder: Path) -> Iterator[str]:
         yield place.database(name="growth")
 
 
-def stores(results: Results, work: Path, sizes: Iterable[int], backends: Iterable[str]) -> None:
+def stores(results: Results, work: Path, sizes: Iterable[int], backends: Iterable[str], chosen: str) -> None:
     seed = work / "seed"
     seed_store(seed)
     if "sqlite" in backends:
@@ -294,9 +299,11 @@ def stores(results: Results, work: Path, sizes: Iterable[int], backends: Iterabl
         clear(store / "mlruns/mlflow.db")
         there = 0
         for n in sizes:
+            began = time.monotonic()
             fill_sqlite(seed / "mlruns/mlflow.db", store / "mlruns/mlflow.db", there, n)
+            print(f"{n - there:,} measurements written in {time.monotonic() - began:.0f} s", flush=True)
             there = n
-            store_figures(results, {"backend": "sqlite", "n": n}, cwd=store, uri="")
+            store_figures(results, {"backend": "sqlite", "n": n}, chosen, cwd=store, uri="")
         shutil.rmtree(store)
     if "postgresql" in backends:
         cwd, there = work / "postgresql", 0
@@ -308,9 +315,11 @@ def stores(results: Results, work: Path, sizes: Iterable[int], backends: Iterabl
 
             Connection(TrackingConfig(uri=uri, artifacts=str(cwd / "artifacts"))).open()
             for n in sizes:
+                began = time.monotonic()
                 fill_postgres(seed / "mlruns/mlflow.db", uri, there, n)
+                print(f"{n - there:,} measurements written in {time.monotonic() - began:.0f} s", flush=True)
                 there = n
-                store_figures(results, {"backend": "postgresql", "n": n}, cwd=cwd, uri=uri)
+                store_figures(results, {"backend": "postgresql", "n": n}, chosen, cwd=cwd, uri=uri)
 
 
 def clear(database: Path) -> None:
@@ -394,12 +403,13 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("growth"))
     parser.add_argument("--sizes", default="")
     parser.add_argument("--backends", default="sqlite,postgresql")
+    parser.add_argument("--figures", default="", help="words in the names of those that are measured")
     parser.add_argument("--analyzers", default=ANALYZERS)
     options = parser.parse_args()
     results = Results(options.results)
     sizes = [int(float(n)) for n in (options.sizes or {"store": "1e3,1e4,1e5"}.get(options.what, "1e6,1e7")).split(",")]
     if options.what == "store":
-        stores(results, options.work.absolute(), sizes, options.backends.split(","))
+        stores(results, options.work.absolute(), sizes, options.backends.split(","), options.figures)
     elif options.what == "tables":
         tables(results, options.work.absolute(), sizes, options.analyzers.split(","))
     else:

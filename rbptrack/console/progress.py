@@ -8,16 +8,16 @@ import socket
 import sys
 import time
 from collections import deque
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
 from rbptrack.console.numbers import compact
-from rbptrack.console.words import quiet
+from rbptrack.console.words import console, drawn, quiet
 
 _WITH_BAR, _WITH_SPEED = 96, 68  # columns of a terminal that has room for these
 _STATE_SECONDS = 1.0  # between two states that are kept for others to read
@@ -85,7 +85,8 @@ class CellProgress:
         self._done, self._began, self._said, self._kept = 0, time.monotonic(), time.monotonic(), 0.0
         self._recent = deque([(self._began, 0)])  # when so many tokens were done
         self._bar: Progress | None = None
-        shown = Console(stderr=True)
+        self._drawing = ExitStack()
+        shown = console(stderr=True)
         self._says_speed = shown.width >= _WITH_SPEED
         if shown.is_terminal and not quiet():
             parts: list[ProgressColumn] = [TextColumn("{task.description:<22.22}", markup=False)]
@@ -97,6 +98,7 @@ class CellProgress:
 
     def __enter__(self) -> Self:
         if self._bar:
+            self._drawing.enter_context(drawn(self._bar.console))
             self._bar.start()
         return self
 
@@ -105,6 +107,7 @@ class CellProgress:
     ) -> None:
         if self._bar:
             self._bar.stop()
+        self._drawing.close()
 
     def __call__(self, tokens: int) -> None:
         """Count newly finished tokens."""

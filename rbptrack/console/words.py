@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from textwrap import wrap
 
@@ -48,8 +50,23 @@ def sentence_width() -> int:
     return min(columns() or WIDTH, WIDTH)
 
 
+_LIVE: list[Console] = []  # of what is being drawn at the foot of the terminal, such as a bar
+
+
+@contextmanager
+def drawn(live: Console) -> Iterator[None]:
+    """While something is drawn at the foot of the terminal: sentences appear above it, on whichever stream."""
+    _LIVE.append(live)
+    try:
+        yield
+    finally:
+        _LIVE.remove(live)
+
+
 def console(*, stderr: bool = False) -> Console:
     """Standard output (or error) that leaves names and numbers as they are."""
+    if _LIVE and (sys.stderr if stderr else sys.stdout).isatty():
+        return _LIVE[-1]
     return Console(highlight=False, soft_wrap=False, stderr=stderr)
 
 

@@ -11,16 +11,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from rbptrack.analysis import counted
-from rbptrack.console import CellState, compact, console, duration, quiet
+from rbptrack.console import CellState, compact, console, drawn, duration, quiet
 from rbptrack.sweep import jobs
 from rbptrack.sweep.outcome import OUTCOME, Outcome, announce
 
@@ -54,6 +56,7 @@ class Watch:
         self._logs: dict[Path, str] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rbptrack-watch", daemon=True)
+        self._drawing = ExitStack()
         shown = console(stderr=True)
         self._live = (
             Live(console=shown, transient=True, auto_refresh=False) if shown.is_terminal and not quiet() else None
@@ -62,6 +65,7 @@ class Watch:
 
     def __enter__(self) -> Self:
         if self._live:
+            self._drawing.enter_context(drawn(self._live.console))
             self._live.start()
         self._thread.start()
         return self
@@ -74,6 +78,7 @@ class Watch:
         self._tell()
         if self._live:
             self._live.stop()
+        self._drawing.close()
 
     def expect(self, files: Sequence[Path], tasks: Sequence[Sequence[jobs.Task]]) -> None:
         """Take note of which job does what, by the jobs' files: the table names their logs."""
@@ -99,14 +104,12 @@ class Watch:
                 self._told[path] = outcome.status
                 announce(outcome, f"[{int(path.parent.name) + 1}/{self._total}]")
 
-    def table(self) -> Table:
-        """The cells and shards that are being measured, and how many ended how."""
-        shown = Table(box=None, pad_edge=False, header_style="bold", title=self._counts(), title_justify="left")
-        shown.title_style = ""
+    def table(self) -> Group:
+        """How many cells ended how, and the cells and shards that are being measured."""
+        shown = Table(box=None, pad_edge=False, header_style="bold")
         width = console(stderr=True).width
         kept = [i for i, (_, least) in enumerate(_COLUMNS) if width >= least]
         running = list(self._running())
-        shown.show_header = bool(running)
         for i in kept:
             shown.add_column(_COLUMNS[i][0], justify="right" if _COLUMNS[i][0] in _NUMBERS else "left", no_wrap=True)
         for folder, state in running[:_ROWS]:
@@ -114,7 +117,8 @@ class Watch:
             shown.add_row(*(Text(row[i]) for i in kept))
         if len(running) > _ROWS:
             shown.add_row(Text(f"and {len(running) - _ROWS} more"))
-        return shown
+        counts = Text(self._counts(), no_wrap=True, overflow="ellipsis")
+        return Group(counts, shown) if running else Group(counts)
 
     def line(self) -> str:
         """The same in one line."""
