@@ -23,7 +23,8 @@ def possible(request: Request) -> bool:
     if any(word.lstrip("+~").startswith(("hydra/", "hydra.")) for word in request.overrides):
         return False
     hydra = request.composer.hydra_settings(request.jobs()[0])
-    return not hydra.callbacks and all(hydra[name]["_target_"] == target for name, target in _PLAIN.items())
+    theirs = [each for each in hydra.callbacks.values() if not each["_target_"].startswith("rbptrack.")]
+    return not theirs and all(hydra[name]["_target_"] == target for name, target in _PLAIN.items())
 
 
 def job(
