@@ -24,7 +24,7 @@ from rbptrack.analysis import (
     spread,
     style,
 )
-from rbptrack.stats import Limit, fit_surface, law_values, positive
+from rbptrack.stats import Limit, fit_surface, law_values, positive, worth
 from rbptrack.stats import Surface as Fit
 
 KEY = shared_columns("dataset", "family")
@@ -139,7 +139,8 @@ class JointSurface(Analyzer):
         if not ks:
             return None
         y, draws = (np.stack([columns[k][i] for k in ks], axis=-1) for i in (0, 1))
-        return fit_surface(family.s, ks, y, draws, scatter=self.scatter, level=self.level)
+        documents = worth(np.sqrt(counts[0].tokens))
+        return fit_surface(family.s, ks, y, draws, documents=documents, scatter=self.scatter, level=self.level)
 
     def _row(self, found: Found) -> dict[str, Any]:
         fit, limit = found.fit, found.limit

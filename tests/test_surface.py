@@ -86,3 +86,12 @@ def test_what_it_cannot_take():
         fit_surface(S, KS, y, draws, scatter="none")
     with pytest.raises(RbptrackError, match="positive"):
         fit_surface(S, KS, -y, draws)
+
+
+def test_few_documents_widen_the_band():
+    """In 60 draws of 30 documents: a bootstrap of them, taken for the whole error, rejects too often."""
+    rng = np.random.default_rng(7)
+    given = [family(rng, sigma=0.02, documents=30) for _ in range(60)]
+    many, few = ([fit_surface(S, KS, *one, documents=count) for one in given] for count in (np.inf, 30))
+    assert all(b.alpha_se[0] > a.alpha_se[0] for a, b in zip(many, few, strict=True))
+    assert np.mean([one.p < 0.05 for one in few]) <= min(0.1, np.mean([one.p < 0.05 for one in many]))

@@ -16,7 +16,7 @@ from rbptrack.stats import (
     pure_error,
     ratio_law,
 )
-from tools.simulation import EXPERIMENTS, Design, Outcome, covers, experiment, grid, scatter, sizes, texts
+from tools.simulation import EXPERIMENTS, Design, Outcome, counted, covers, experiment, grid, scatter, sizes, texts
 
 
 @experiment(
@@ -163,12 +163,12 @@ def surfaces(rng: np.random.Generator, design: Design) -> Outcome:
     x = np.log(s / s.mean())
     ahead = design.tau * rng.standard_normal((design.m, 1))
     y, draws = texts(rng, np.exp(-_ALPHAS * (x[:, None] + ahead)), design)
-    found = fit_surface(s, _KS, y, draws)
+    found = fit_surface(s, _KS, y, draws, documents=counted(design))
     low, high = found.band
     curve = (x - x.mean()) ** 2
     curve = curve - np.polyval(np.polyfit(x, curve, 1), x)
     bent = np.exp(0.06 * (curve / np.abs(curve).max())[:, None] * (_KS >= 1000))
-    limit = fit_surface(s, _KS, y * bent, draws * bent[:, None, :]).limit(0.05)
+    limit = fit_surface(s, _KS, y * bent, draws * bent[:, None, :], documents=counted(design)).limit(0.05)
     last = int(_KS[_KS < 1000][-1])
     return {
         "lack of fit (false positive)": found.p < 0.05,

@@ -84,6 +84,9 @@ def sizes(m: int) -> Array:
     return np.geomspace(1e6, 1e6 * 4.0 ** (min(m, 7) - 1), m)
 
 
+_LENGTHS = 0.7  # spread of the logarithm of documents' lengths
+
+
 def texts(rng: np.random.Generator, truth: Array, design: Design) -> tuple[Array, Array]:
     """What a family measures on documents with heavy tails, and its paired bootstraps.
 
@@ -110,11 +113,16 @@ def texts(rng: np.random.Generator, truth: Array, design: Design) -> tuple[Array
     own = 0.05 * rng.standard_normal((count, m, 1)) + 0.02 * rng.standard_normal((count, m, metrics))
     difficulty, slope = np.maximum(1 + difficulty, 0.02), np.maximum(slope, -0.9)  # no document has y below 0
     relative = difficulty[:, None, None] * (1 + slope[:, None, None] * x[None, :, None]) * np.maximum(1 + own, 0.1)
-    length = np.exp(0.7 * rng.standard_normal(count))
+    length = np.exp(_LENGTHS * rng.standard_normal(count))
     weights = document_weights(count, replicates=BOOTSTRAPS) * length
     drawn = np.tensordot(weights / weights.sum(axis=1, keepdims=True), relative, axes=1)  # (bootstraps, m, metrics)
     once = np.tensordot(length / length.sum(), relative, axes=1)
     return truth * once, truth[:, None, :] * np.moveaxis(drawn, 0, 1)
+
+
+def counted(design: Design) -> float:
+    """As how many equal documents those of `texts` count, whose lengths differ."""
+    return design.documents / float(np.exp(_LENGTHS**2))
 
 
 def scatter(rng: np.random.Generator, design: Design, metrics: int = 1) -> Array:

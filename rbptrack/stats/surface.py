@@ -19,6 +19,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
+from scipy import stats
 
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import FloatArray
@@ -134,6 +135,7 @@ def fit_surface(
     y: npt.ArrayLike,
     draws: FloatArray,
     *,
+    documents: float = np.inf,
     scatter: str = "proportional",
     level: float = 0.95,
 ) -> Surface:
@@ -149,6 +151,9 @@ def fit_surface(
         ks: the k, (K,).
         y: -ln RBP_k, (m, K), positive.
         draws: document bootstraps of y, the same documents for all sizes and k, (m, replicates, K).
+        documents: as how many equal ones the documents count (`worth` of the roots of their lengths): few vary by more
+            than their bootstrap (n/(n - 1)), and the errors that they give are themselves uncertain (n - 1 degrees of
+            freedom, joined with the scatter's as Satterthwaite, Biometrics Bulletin 2, 1946).
         scatter: one of `SCATTERS`.
         level: nominal coverage.
 
@@ -166,7 +171,9 @@ def fit_surface(
     if not ((values > 0).all() and np.isfinite(values).all() and (replicates > 0).all()):
         raise RbptrackError("a surface needs positive, finite values")
     logs, noise = np.log(values), np.log(replicates)
-    noise = (noise - noise.mean(axis=1, keepdims=True)) / np.sqrt(replicates.shape[1] - 1)  # (m, replicates, K)
+    n = max(documents, 2.0)
+    few = 1.0 if np.isinf(n) else n / (n - 1)
+    noise = (noise - noise.mean(axis=1, keepdims=True)) * np.sqrt(few / (replicates.shape[1] - 1))  # (m, replicates, K)
     slope, bend, free = _contrasts(x)
     alpha = -slope @ logs
     rest = free @ logs  # (m - 3, K): neither line nor bend
@@ -174,12 +181,14 @@ def fit_surface(
     own = np.sum(rest**2, axis=0) / (m - 3)
     shared = np.sum(sampling**2, axis=(0, 1)) / (m - 3)  # sampling error within `own`
     size = {"proportional": np.abs(alpha), "equal": np.ones(len(k)), "free": np.ones(len(k))}
-    sigma2 = {rule: _common(own, shared, size[rule]) for rule in SCATTERS[:2]}
+    # Of few residuals the mean square is too small in most draws: with this factor it is so in half of them.
+    unbiased = own * (m - 3) / stats.chi2.median(m - 3)
+    sigma2 = {rule: _common(unbiased, shared, size[rule]) for rule in SCATTERS[:2]}
     fit = {
         rule: float(np.sum((m - 3) * (np.log(v := shared + sigma2[rule] * size[rule] ** 2 + 1e-16) + own / v)))
         for rule in sigma2
     }
-    tau = np.sqrt(np.maximum(own - shared, 0)) if scatter == "free" else np.sqrt(sigma2[scatter]) * size[scatter]
+    tau = np.sqrt(np.maximum(unbiased - shared, 0)) if scatter == "free" else np.sqrt(sigma2[scatter]) * size[scatter]
     gap = np.abs(np.log(k)[:, None] - np.log(k)[None, :])
     scattered = tau[:, None] * tau[None, :] * np.exp(-gap / _LENGTH)
     found = []
@@ -188,8 +197,8 @@ def fit_surface(
         found.append((drawn.T @ drawn, float(weights @ weights) * scattered))
     covariances = [a + b for a, b in found]
     errors = [np.sqrt(np.maximum(np.diag(c), 1e-30)) for c in covariances]
-    share = np.diag(found[1][1]) / np.maximum(np.diag(covariances[1]), 1e-30)  # of scatter in the variance
-    freedom = float((m - 3) / max(float(np.median(share)) ** 2, 1e-2))
+    scattering = float(np.median(np.diag(found[1][1]) / np.maximum(np.diag(covariances[1]), 1e-30)))  # of the variance
+    freedom = 1 / (max(scattering**2, 1e-2) / (m - 3) + (1 - scattering) ** 2 / (n - 1))
     weight = alpha**2 / (shared + tau**2 + 1e-16)
     line = np.column_stack([np.ones(m), x - x.mean()])
     residual = logs - line @ np.linalg.pinv(line) @ logs
