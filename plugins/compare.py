@@ -44,11 +44,13 @@ from rbptrack.stats import (
     BOOTSTRAP_SEED,
     LOG_NATS,
     Difference,
+    Drawn,
     LawValues,
     holm,
     law_values,
     laws_apart,
     logged_difference,
+    metric_draws,
     metric_errors,
     on_common_documents,
     paired_differences,
@@ -113,6 +115,13 @@ class Side:
 
     family: Family
     counts: list[DocumentCounts]
+    _drawn: dict[tuple[int, int, int], dict[str, Drawn]] = field(default_factory=dict, repr=False)
+
+    def drawn(self, i: int, replicates: int, seed: int) -> dict[str, Drawn]:
+        """The i-th model's metrics in document bootstraps; kept, because many pairs ask for the same."""
+        if (i, replicates, seed) not in self._drawn:
+            self._drawn[i, replicates, seed] = metric_draws(self.counts[i], replicates=replicates, seed=seed)
+        return self._drawn[i, replicates, seed]
 
     def model(self, i: int) -> str:
         """The i-th model: its family, whatever sets this part of it apart, and its size."""
@@ -267,8 +276,9 @@ class Compare(Analyzer):
             if not abs(a.num_bytes(i) / b.num_bytes(j) - 1) <= _SAME_BYTES:
                 del found[LOG_NATS]
         else:  # other documents are drawn independently
-            seeds = (BOOTSTRAP_SEED, BOOTSTRAP_SEED + 1)
-            found = unpaired_differences(one, two, replicates=self.replicates, seeds=seeds)
+            found = unpaired_differences(
+                a.drawn(i, self.replicates, BOOTSTRAP_SEED), b.drawn(j, self.replicates, BOOTSTRAP_SEED + 1)
+            )
         rest = {"paired": same_dataset, "documents": min(len(one.document), len(two.document))}
         rest["same_tokens"] = bool(same_dataset and one.tokens.sum() == two.tokens.sum())
         for metric, difference in found.items():

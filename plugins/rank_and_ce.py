@@ -46,11 +46,13 @@ from rbptrack.stats import (
     held_out_errors,
     percentiles,
     quantiles_by_bin,
+    rates_by_bin,
     read_answers,
     sign_flip_p,
     split_of_gain,
 )
 
+Rates = tuple[FloatArray, FloatArray]
 TAILS = (0.05, 0.5, 0.95)
 _NOTHING = 0.005  # a share of a gain that is printed as 0%
 DOCUMENTS = "documents resampled"
@@ -118,6 +120,16 @@ class Counts:
 
     joint: RankAndProbability
     answers: Answers
+    _rates: dict[tuple[int, int], tuple[Rates, Rates]] = field(default_factory=dict, repr=False)
+
+    def rates(self, k: int, replicates: int) -> tuple[Rates, Rates]:
+        """`rates_by_bin` once and in document bootstraps; kept, because neighbouring sizes share it."""
+        if (k, replicates) not in self._rates:
+            tokens = self.joint.tokens
+            weights = document_weights(len(tokens), replicates=replicates)
+            once = rates_by_bin(tokens, np.ones((1, len(tokens))), k)
+            self._rates[k, replicates] = once, rates_by_bin(tokens, weights, k)
+        return self._rates[k, replicates]
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(self.joint + other.joint, self.answers + other.answers)
@@ -218,17 +230,17 @@ class RankAndCe(Analyzer):
 
     def _split(self, first: Counts, second: Counts, k: int) -> tuple[FloatArray, FloatArray]:
         """Mix and within, (2,), and their replicates, (replicates, 2)."""
-        one, two = first.joint.tokens, second.joint.tokens
-        if len(one) != len(two):
+        if len(first.joint.nats) != len(second.joint.nats):
             return np.full(2, np.nan), np.full((1, 2), np.nan)
-        weights = document_weights(len(one), replicates=self.replicates)
-        return split_of_gain(one, two, np.ones((1, len(one))), k)[0], split_of_gain(one, two, weights, k)
+        (once, draws), (other, others) = (one.rates(k, self.replicates) for one in (first, second))
+        return split_of_gain(once, other)[0], split_of_gain(draws, others)
 
     def _gain_rows(self, family: Family, counts: Sequence[Counts]) -> Iterator[dict[str, Any]]:
+        labels = family.labels
         for i in range(1, len(counts)):
             for k in self.ks:
                 found, draws = self._split(counts[i - 1], counts[i], k)
-                row = family.keys | {"size": family.labels[i], "from_size": family.labels[i - 1], "k": k}
+                row = family.keys | {"size": labels[i], "from_size": labels[i - 1], "k": k}
                 row |= {"gain": float(found.sum())}
                 for name, value, drawn in zip(("mix", "within"), found, draws.T, strict=True):
                     low, high = percentiles(drawn, level=self.level)

@@ -6,7 +6,6 @@ for every size. The exponent of RBP_k is a weighted sum of those of the classes;
 misses lie in other classes (mix) or because the classes' own exponents change (within).
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -293,26 +292,35 @@ def _headline(rows: list[dict[str, Any]], exponents: list[dict[str, Any]]) -> st
 
 def _ways(pieces: Iterable[RankTable], texts: Mapping[int, str]) -> Iterator[Way]:
     """Each way of classing the tokens of a rank table that gives more than one class."""
-    occurrences: dict[str, Counter[int]] = {"token": Counter(), "field": Counter()}
+    occurrences: dict[str, list[IntArray]] = {"token": [], "field": []}
+    unknown = False
     for piece in pieces:
-        for column, total in occurrences.items():
-            values, counts = np.unique(piece.column(column), return_counts=True)
-            total.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
-    ids, last_field = sorted(occurrences["token"]), max(occurrences["field"], default=0)
-    known = bool(ids) and ids[0] >= 0
+        unknown |= bool(len(piece)) and int(piece.column("token").min()) < 0
+        for column, counts in occurrences.items():
+            counts.append(np.bincount(np.maximum(piece.column(column), 0)))
+    times, fields = (_added(counts) for counts in occurrences.values())
+    ids = np.flatnonzero(times).tolist()
+    last_field = len(fields) - 1
+    known = bool(ids) and not unknown
     if known and texts:
-        kind, start = np.full(ids[-1] + 1, len(KINDS) - 1), np.ones(ids[-1] + 1, dtype=np.int64)
+        kind, start = np.full(len(times), len(KINDS) - 1), np.ones(len(times), dtype=np.int64)
         for i in ids:
             text = texts.get(i, "")
             kind[i], start[i] = kind_of(text), 0 if starts_word(text) else 1
         yield Way("kind", "token", kind, KINDS)
         yield Way("word", "token", start, ("begins a word", "inside a word"))
     if known:
-        times = np.array([occurrences["token"][i] for i in range(ids[-1] + 1)])
         yield Way("frequency", "token", *frequency_bins(times))
     if last_field > 0:
-        fields = range(last_field + 1)
-        yield Way("field", "field", np.array(fields), [f"field {i}" for i in fields])
+        yield Way("field", "field", np.arange(last_field + 1), [f"field {i}" for i in range(last_field + 1)])
+
+
+def _added(parts: Sequence[IntArray]) -> IntArray:
+    """Counts of 0, 1, ... of several pieces, each as long as its largest value asks, added up."""
+    total = np.zeros(max(map(len, parts), default=0), dtype=np.int64)
+    for counts in parts:
+        total[: len(counts)] += counts
+    return total
 
 
 def _alpha(row: Mapping[str, Any]) -> str:

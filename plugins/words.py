@@ -113,8 +113,10 @@ class Words(Analyzer):
 
         def load(family: Family, run_id: str) -> WordCounts:
             texts, parts = runs.vocabulary(run_id), list[WordCounts]()
+            if not texts and runs.histogram(run_id):  # a histogram that is missing says more
+                raise Unreadable("the texts of its tokens were not kept")
             for piece in runs.rank_pieces(run_id):
-                if not texts or not len(piece) or int(piece.column("token").min()) < 0:
+                if not len(piece) or int(piece.column("token").min()) < 0:
                     raise Unreadable("the texts of its tokens were not kept")
                 if family.path not in shapes:
                     shapes[family.path] = TokenShapes.of(texts)

@@ -129,11 +129,11 @@ class RankTable:
     def documents(self) -> tuple[IntArray, IntArray]:
         """Numbers of the documents that have scored tokens, ascending, and each token's place among them, (tokens,)."""
         number = self.column("document")
-        step = np.diff(number, prepend=number[:1] - 1)
-        if (step < 0).any():
+        if (number[1:] < number[:-1]).any():
             present, place = np.unique(number, return_inverse=True)
             return present, place
-        return number[step > 0], np.cumsum(step > 0) - 1  # in order, as they are written: no need to sort
+        first = np.flatnonzero(np.append(True, number[1:] != number[:-1])[: len(number)])  # in order: no need to sort
+        return number[first], np.repeat(np.arange(len(first)), np.diff(first, append=len(number)))
 
     @property
     def num_tokens(self) -> int:

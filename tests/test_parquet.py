@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -72,3 +74,32 @@ def test_files_of_earlier_versions_and_other_programs_are_read(tmp_path: Path) -
     for read in (RankTable.read, RankHistogram.read):
         with pytest.raises(RbptrackError, match=r"other\.parquet does not hold ranks of rbptrack"):
             read(tmp_path / "other.parquet")
+
+
+def test_a_file_that_was_read_whole_is_checked_again_when_it_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, checks = tmp_path / "ranks.parquet", list[int]()
+    whole = parquet._Digest.hex
+    monkeypatch.setattr(parquet._Digest, "hex", lambda digest: (checks.append(1), whole(digest))[1])
+
+    def write(tokens: int, *, age: float) -> None:
+        ranks(tokens).write(path)
+        os.utime(path, ns=(0, time.time_ns() - round(age * 1e9)))
+        checks.clear()
+
+    def read() -> int:
+        return sum(table.num_rows for table in parquet.read_groups(path))
+
+    write(400, age=60)
+    assert (read(), read(), len(checks)) == (400, 400, 1), "once for all readings"
+    write(401, age=50)
+    assert (read(), len(checks)) == (401, 1)
+    write(402, age=0)
+    assert (read(), read(), len(checks)) == (402, 402, 2), "a file that may change within its clock's tick"
+    with monkeypatch.context() as patch:
+        patch.setattr(parquet._Digest, "hex", lambda _: "0" * 64)
+        write(402, age=40)
+    for _ in range(2):
+        with pytest.raises(parquet.Damaged, match="does not match its checksum"):
+            read()

@@ -6,8 +6,15 @@ import pytest
 from plugins.rank_and_ce import RankAndCe
 from rbptrack.analysis import Runs
 from rbptrack.errors import BadInput
-from rbptrack.ranks import RankTable
-from rbptrack.stats import RankAndProbability, held_out_errors, quantiles_by_bin, sign_flip_p, split_of_gain
+from rbptrack.ranks import FloatArray, RankTable
+from rbptrack.stats import (
+    RankAndProbability,
+    held_out_errors,
+    quantiles_by_bin,
+    rates_by_bin,
+    sign_flip_p,
+    split_of_gain,
+)
 from tests.synthetic import family_runs, runs_of_tables, together
 
 SIZES = np.geomspace(1e4, 1e7, 5)
@@ -54,18 +61,22 @@ def drawn(rng: np.random.Generator, mean: float, hit: float, tokens: int = 40_00
     return table(np.where(rng.random(tokens) < hit, 1, 30), nats, documents=40)
 
 
+def split(first: RankAndProbability, second: RankAndProbability, weights: FloatArray) -> FloatArray:
+    return split_of_gain(*(rates_by_bin(one.tokens, weights, 1) for one in (first, second)))
+
+
 def test_a_gain_is_taken_apart_into_mix_and_within() -> None:
     rng = np.random.default_rng(1)
     once = np.ones((1, 40))
     a, b, c = (RankAndProbability.of(drawn(rng, m, h), lengths=[1], ks=[1]) for m, h in ((3, 0.4), (3, 0.6), (2, 0.4)))
-    mix, within = split_of_gain(a.tokens, b.tokens, once, 1)[0]
+    mix, within = split(a, b, once)[0]
     assert (mix, within) == pytest.approx((0, 0.2), abs=0.01)
-    np.testing.assert_allclose(split_of_gain(a.tokens, c.tokens, once, 1)[0], [0, 0], atol=0.01)  # rank knows no p here
+    np.testing.assert_allclose(split(a, c, once)[0], [0, 0], atol=0.01)  # rank knows no p here
     assert mix + within == pytest.approx(b.rbp(1) - a.rbp(1))
     nats = rng.exponential(3, 40_000)
     by_p = [table(np.where(n < 1, 1, 30), n, documents=40) for n in (nats, nats * 0.8)]
     first, second = (RankAndProbability.of(t, lengths=[1], ks=[1]) for t in by_p)
-    mix, within = split_of_gain(first.tokens, second.tokens, once, 1)[0]
+    mix, within = split(first, second, once)[0]
     assert mix == pytest.approx(second.rbp(1) - first.rbp(1))
     assert within == pytest.approx(0, abs=1e-12)
 
@@ -99,9 +110,9 @@ def test_equal_ranks_at_equal_probability_are_not_called_better() -> None:
         for mean in (3.0, 2.5):
             nats = rng.exponential(mean, 4000) * np.repeat(np.exp(0.5 * rng.standard_t(3, 40).clip(-3, 3)), 100)
             rank = np.where(rng.random(4000) < np.exp(-np.floor(4 * nats) / 4), 1, 30)
-            pair.append(RankAndProbability.of(table(rank, nats, documents=40), lengths=[1], ks=[1]).tokens)
+            pair.append(RankAndProbability.of(table(rank, nats, documents=40), lengths=[1], ks=[1]))
         weights = rng.multinomial(40, np.full(40, 1 / 40), size=200).astype(float)
-        low, high = np.quantile(split_of_gain(*pair, weights, 1)[:, 1], [0.025, 0.975])
+        low, high = np.quantile(split(*pair, weights)[:, 1], [0.025, 0.975])
         wrong += not low <= 0 <= high
     assert wrong <= 8
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any, TypeVar
 
 import numpy as np
@@ -78,18 +78,18 @@ class Family:
         """What stands between the quantity and the metric in the name of a report's metric: `pythia/wiki`."""
         return f"{metric_part(self.name)}/{metric_part(self.dataset)}"
 
-    @property
+    @cached_property
     def s(self) -> npt.NDArray[Any]:
         """The distinct sizes S, ascending, (m,) float64."""
         return np.unique(self.rows["non_embedding_params"].to_numpy(dtype=np.float64))
 
-    @property
+    @cached_property
     def run_ids(self) -> list[list[str]]:
         """The runs of each size, m lists."""
         grouped = self.rows.groupby("non_embedding_params", sort=True)["run_id"]
         return [[str(run_id) for run_id in ids] for _, ids in grouped]
 
-    @property
+    @cached_property
     def labels(self) -> list[str]:
         """The published label of each size, m of them: `70m`."""
         grouped = self.rows.groupby("non_embedding_params", sort=True)["size"]
@@ -121,7 +121,7 @@ class Family:
         if not self.vocab_size:
             raise WithoutRanks
 
-    @property
+    @cached_property
     def logged_ks(self) -> list[int]:
         """The k whose RBP_k every run has logged, ascending."""
         logged = self.rows.columns[self.rows.notna().all()]

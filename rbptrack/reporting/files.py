@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from rbptrack.analysis.contract import Report
 from rbptrack.analysis.figures import draw
 from rbptrack.names import file_name
+from rbptrack.reporting.process import spare_memory_work
 
 _FEW = 2
 
@@ -71,11 +72,7 @@ class DrawingProcess:
     def __init__(self, analyzers: int) -> None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         # spawn: a fork would inherit the threads' locks of BLAS, torch and the tracking client
-        self._pool = (
-            ProcessPoolExecutor(1, get_context("spawn"), _follow_the_first_process)
-            if cores > 1 and analyzers > _FEW
-            else None
-        )
+        self._pool = ProcessPoolExecutor(1, get_context("spawn"), _begin) if cores > 1 and analyzers > _FEW else None
 
     def __enter__(self) -> Self:
         return self
@@ -100,8 +97,9 @@ def _draw(pickled: bytes, path: str) -> None:
     draw(pickle.loads(pickled), Path(path))  # noqa: S301 - made by this program a moment ago
 
 
-def _follow_the_first_process() -> None:
-    """Live exactly as long as the process that draws are for, however that one ends."""
+def _begin() -> None:
+    """Set the process up, and let it live exactly as long as the process that draws are for, however that one ends."""
+    spare_memory_work()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which then ends this one
     threading.Thread(target=_end_with_the_first, name="rbptrack-first-process", daemon=True).start()
 

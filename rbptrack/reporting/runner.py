@@ -22,6 +22,7 @@ from rbptrack.reporting.discovery import Plugins
 from rbptrack.reporting.faults import AnalyzerFault, computed
 from rbptrack.reporting.files import DrawingProcess, ReportFiles
 from rbptrack.reporting.page import InlineFigure, Section, render
+from rbptrack.reporting.process import spare_memory_work
 from rbptrack.reporting.terminal import show_short
 from rbptrack.tracking import Writer, working
 from rbptrack.tracking.schema import analysis_tags
@@ -105,6 +106,7 @@ def analyze_all(
 ) -> Findings:
     """Run several analyzers, each into folder/<its name>; prints each in short. A failure never stops the others."""
     found, waiting, shown = Findings(), list[_PendingReport](), False
+    spare_memory_work()
 
     def finish(*, only_ready: bool) -> None:
         while waiting and (not only_ready or waiting[0].files.ready()):

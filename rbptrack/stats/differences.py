@@ -90,30 +90,55 @@ def paired_differences(
     return found
 
 
-def unpaired_differences(
-    left: DocumentCounts, right: DocumentCounts, *, replicates: int, seeds: tuple[int, int]
-) -> dict[str, Difference]:
+@dataclass(frozen=True)
+class Drawn:
+    """One metric of one model, measured and in bootstrap replicates.
+
+    Attributes:
+        value: the metric's.
+        variance: of its sampling error.
+        draws: the metric in each replicate, (replicates,).
+        variances: of its sampling error there, (replicates,).
+
+    """
+
+    value: float
+    variance: float
+    draws: FloatArray
+    variances: FloatArray
+
+
+def metric_draws(counts: DocumentCounts, *, replicates: int, seed: int) -> dict[str, Drawn]:
+    """CE and RBP_k of every k of one model in document bootstraps, by metric.
+
+    Source: as `paired_differences`.
+
+    Args:
+        counts: of the model.
+        replicates: document bootstraps.
+        seed: of the draws of documents.
+
+    """
+    weights = document_weights(len(counts.document), replicates=replicates, seed=seed)
+    return {metric: Drawn(*_alone(ratio, weights)) for metric, ratio in _ratios(counts).items() if metric != LOG_NATS}
+
+
+def unpaired_differences(left: dict[str, Drawn], right: dict[str, Drawn]) -> dict[str, Difference]:
     """CE and RBP_k of every k that both have, over other documents: errors are independent and add.
 
     Args:
-        left: of model a.
-        right: of model b.
-        replicates: document bootstraps.
-        seeds: of the draws of a's and of b's documents.
+        left: `metric_draws` of model a.
+        right: of model b, with another seed.
 
     Source: as `paired_differences`.
 
     """
-    sides = [(_ratios(counts), counts, seed) for counts, seed in zip((left, right), seeds, strict=True)]
     found = {}
-    for metric in (m for m in sides[0][0] if m in sides[1][0] and m != LOG_NATS):
-        (a, var_a, draw_a, drawn_a), (b, var_b, draw_b, drawn_b) = (
-            _alone(ratios[metric], document_weights(len(counts.document), replicates=replicates, seed=seed))
-            for ratios, counts, seed in sides
-        )
-        found[metric] = Difference(
-            a, b, float(np.sqrt(var_a + var_b)), _studentized(draw_a - draw_b, a - b, drawn_a + drawn_b)
-        )
+    for metric, a in left.items():
+        if b := right.get(metric):
+            value, error = a.value - b.value, float(np.sqrt(a.variance + b.variance))
+            t = _studentized(a.draws - b.draws, value, a.variances + b.variances)
+            found[metric] = Difference(a.value, b.value, error, t)
     return found
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rbptrack.ranks import FloatArray, IntArray, RankTable
-from rbptrack.stats.success_runs import Segments
+from rbptrack.stats.success_runs import Segments, count_runs
 
 NATS_EDGES = np.concatenate([np.arange(0, 3, 0.25), np.arange(3, 8, 0.5), np.arange(8, 14.5, 1.0)])
 """Lower edges of the bins of -ln p."""
@@ -58,22 +58,19 @@ class RankAndProbability:
         tokens = np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape).astype(np.int32)
         left = segments.left
         summed = np.concatenate([[0.0], np.cumsum(nats)])
-        missed = [np.concatenate([[0], np.cumsum(table.rank > k)]) for k in ks]
-        windows, successes, likelihood = [], [], []
+        runs = [count_runs(table, segments, k=k, lengths=lengths) for k in ks]
+        likelihood = []
         for n in lengths:
-            first = np.flatnonzero(left >= n)
-            document = segments.document[first]
-            windows.append(np.bincount(document, minlength=shape[0]))
-            whole = [np.bincount(document, weights=m[first + n] == m[first], minlength=shape[0]) for m in missed]
-            successes.append(np.stack(whole, axis=1))
-            product = np.exp(summed[first] - summed[first + n])
-            likelihood.append(np.bincount(document, weights=product, minlength=shape[0]))
+            product = np.exp(summed[:-n] - summed[n:])  # (tokens - n + 1,): of all places, then of those of a window
+            product[left[: len(product)] < n] = 0.0
+            weight = segments.document[: len(product)]
+            likelihood.append(np.bincount(weight, weights=product, minlength=shape[0]))
         return cls(
             tokens=tokens,
             nats=np.bincount(segments.document, weights=nats, minlength=shape[0]),
             lengths=tuple(lengths),
-            windows=np.stack(windows, axis=1),
-            successes=np.stack(successes, axis=1).astype(np.int64),
+            windows=runs[0].windows.astype(np.int64),
+            successes=np.stack([one.successes for one in runs], axis=2).astype(np.int64),
             likelihood=np.stack(likelihood, axis=1),
             ks=tuple(ks),
         )
@@ -150,7 +147,23 @@ def quantiles_by_bin(counts: FloatArray, values: FloatArray, levels: Sequence[fl
     return found
 
 
-def split_of_gain(first: IntArray, second: IntArray, weights: FloatArray, k: int) -> FloatArray:
+def rates_by_bin(tokens: IntArray, weights: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
+    """How a model's tokens spread over the bins of -ln p, and the share of each bin with R <= k, (replicates, nats).
+
+    Source: the two factors of Kitagawa's split (`split_of_gain`); the share is NaN in a bin without tokens.
+
+    Args:
+        tokens: by document, bin of -ln p and bin of R, (documents, nats, ranks).
+        weights: of the documents, (replicates, documents).
+        k: of `countable_ks`.
+
+    """
+    every, hits = weights @ tokens.sum(axis=2), weights @ tokens[:, :, k >= RANK_EDGES].sum(axis=2)
+    rate = np.divide(hits, every, out=np.full_like(hits, np.nan, dtype=np.float64), where=every > 0)
+    return every / every.sum(axis=1, keepdims=True), rate
+
+
+def split_of_gain(first: tuple[FloatArray, FloatArray], second: tuple[FloatArray, FloatArray]) -> FloatArray:
     """What makes RBP_k of a second model higher than that of a first: (replicates, 2), mix and within.
 
     Mix: tokens move to bins of higher p(target), as cross-entropy sees. Within: at equal p more of them have R <= k,
@@ -159,20 +172,11 @@ def split_of_gain(first: IntArray, second: IntArray, weights: FloatArray, k: int
     Source: Kitagawa, Journal of the American Statistical Association 50, 1955.
 
     Args:
-        first: tokens by document, bin of -ln p and bin of R, (documents, nats, ranks).
-        second: of the other model, on the same documents.
-        weights: of the documents, (replicates, documents).
-        k: of `countable_ks`.
+        first: `rates_by_bin` of one model.
+        second: of the other, with the same weights of the same documents.
 
     """
-    inside = k >= RANK_EDGES
-
-    def shares(tokens: IntArray) -> tuple[FloatArray, FloatArray]:
-        every, hits = weights @ tokens.sum(axis=2), weights @ tokens[:, :, inside].sum(axis=2)
-        rate = np.divide(hits, every, out=np.full_like(hits, np.nan, dtype=np.float64), where=every > 0)
-        return every / every.sum(axis=1, keepdims=True), rate
-
-    (w_a, r_a), (w_b, r_b) = shares(first), shares(second)
+    (w_a, r_a), (w_b, r_b) = first, second
     r_a, r_b = np.where(np.isnan(r_a), r_b, r_a), np.where(np.isnan(r_b), r_a, r_b)  # a bin that one of them lacks
     r_a, r_b = np.nan_to_num(r_a), np.nan_to_num(r_b)
     mix, within = (w_b - w_a) * (r_a + r_b) / 2, (w_a + w_b) / 2 * (r_b - r_a)

@@ -7,7 +7,8 @@ positions tell. Everything is counted per document, the unit that bootstraps res
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -35,9 +36,8 @@ class Segments:
     def of(cls, table: RankTable) -> Segments:
         """The segments of a rank table, whose rows are in text order."""
         document, position = table.column("document"), table.column("position")
-        change = np.diff(document) != 0
         begins = np.ones(len(table), dtype=bool)
-        begins[1:] = change | (np.diff(position) != 1)
+        begins[1:] = (document[1:] != document[:-1]) | (position[1:] != position[:-1] + 1)
         present, index = table.documents
         return cls(begins, index, len(present))
 
@@ -66,6 +66,7 @@ class PositionBins:
     tokens: IntArray
     starts: IntArray
     inside: FloatArray
+    _kept: list[tuple[FloatArray, list[tuple[FloatArray, FloatArray]]]] = field(default_factory=list, repr=False)
 
     @classmethod
     def of(cls, pieces: Callable[[], Iterable[RankTable]], lengths: Sequence[int]) -> PositionBins:
@@ -104,10 +105,22 @@ class PositionBins:
         tiny = np.finfo(np.float64).tiny
         rate = np.log(np.maximum(weights @ hits, tiny) / np.maximum(weights @ tokens, tiny))  # (replicates, bins)
         found = []
-        for starts, inside in zip(np.moveaxis(self.starts, 1, 0), self.inside, strict=True):
-            windows = weights @ starts
-            found.append(np.log((windows * np.exp(rate @ inside.T)).sum(axis=1) / windows.sum(axis=1)))
+        for (windows, every), inside in zip(self._windows(weights), self.inside, strict=True):
+            found.append(np.log((windows * np.exp(rate @ inside.T)).sum(axis=1) / every))
         return np.stack(found, axis=1)
+
+    def _windows(self, weights: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
+        """Windows of each N by bin, (replicates, bins), and all of them, (replicates,); kept for the next k and model.
+
+        The same weights are asked for again and again (`document_weights` keeps them).
+        """
+        if self._kept and self._kept[0][0] is weights:
+            return self._kept[0][1]
+        each = [weights @ starts for starts in np.moveaxis(self.starts, 1, 0)]
+        found = [(windows, windows.sum(axis=1)) for windows in each]
+        if len(weights) > 1:
+            self._kept[:] = [(weights, found)]
+        return found
 
 
 @dataclass(frozen=True)
@@ -154,7 +167,7 @@ class WindowCounts:
         joined = {n: np.concatenate([getattr(part, n) for part in parts]) for n in names}
         return cls(parts[0].lengths, positions=parts[0].positions, **joined)
 
-    @property
+    @cached_property
     def shuffled(self) -> FloatArray:
         """Successes if each document's hits fell anywhere in it, C(h_d, N)/C(n_d, N) a window: (documents, lengths)."""
         n, h, length = self.tokens[:, None], self.hits[:, None], np.asarray(self.lengths)
@@ -187,18 +200,21 @@ def count_runs(table: RankTable, segments: Segments, *, k: int, lengths: Sequenc
 
     Source: arXiv 2510.20387, eqs. 6 to 8.
     """
-    hit = table.rank <= k
     begins, document, size = segments.begins, segments.document, segments.documents
-    ends = np.append(begins[1:], True)
-    run_start = np.flatnonzero(hit & (begins | ~np.append(False, hit[:-1])))
-    run_end = np.flatnonzero(hit & (ends | ~np.append(hit[1:], False)))
-    run_length, run_document = run_end - run_start + 1, document[run_start]
+    hit = table.rank <= k
+    turns = begins.copy()  # where a stretch of hits or of misses begins; segments are never joined
+    turns[1:] |= hit[1:] != hit[:-1]
+    start = np.flatnonzero(turns)
+    of_hits = hit[start]
+    run_length = np.diff(start, append=len(hit))[of_hits]
     segment_start = np.flatnonzero(begins)
-    segment_length = np.diff(np.append(segment_start, len(hit)))
+    segment_length = np.diff(segment_start, append=len(hit))
+    run_document = document[start[of_hits]]
+    successes, runs = _per_document(run_document, run_length, lengths, size)
     return RunCounts(
-        windows=_per_document(document[segment_start], segment_length, lengths, size),
-        successes=_per_document(run_document, run_length, lengths, size),
-        runs=np.column_stack([np.bincount(run_document[run_length >= n], minlength=size) for n in lengths]),
+        windows=_per_document(document[segment_start], segment_length, lengths, size)[0],
+        successes=successes,
+        runs=runs,
         both=np.bincount(run_document, weights=run_length - 1, minlength=size),
     )
 
@@ -219,14 +235,16 @@ def count_windows(
     """
     segments = Segments.of(table)
     document, size = segments.document, segments.documents
-    ends, tokens = np.append(segments.begins[1:], True), np.bincount(document, minlength=size)
+    tokens = np.bincount(document, minlength=size)
+    last = np.flatnonzero(np.append(segments.begins[1:], True))  # of each segment
     shape = (size, len(positions.edges))
     cell = document * shape[1] + _bin_of(table.column("position"), positions.edges)
     position_tokens = np.bincount(cell, minlength=size * shape[1]).reshape(shape)
     found = []
     for k in ks:
         hit, counted = table.rank <= k, count_runs(table, segments, k=k, lengths=lengths)
-        hits = np.bincount(document, weights=hit, minlength=size)
+        position_hits = np.bincount(cell[hit], minlength=size * shape[1]).reshape(shape).astype(np.float64)
+        hits = position_hits.sum(axis=1)
         found.append(
             WindowCounts(
                 lengths=tuple(lengths),
@@ -234,10 +252,10 @@ def count_windows(
                 successes=counted.successes,
                 tokens=tokens,
                 hits=hits,
-                followed=hits - np.bincount(document[hit & ends], minlength=size),
+                followed=hits - np.bincount(document[last[hit[last]]], minlength=size),
                 both=counted.both,
                 runs=counted.runs,
-                position_hits=np.bincount(cell, weights=hit, minlength=size * shape[1]).reshape(shape),
+                position_hits=position_hits,
                 position_tokens=position_tokens,
                 positions=positions,
             )
@@ -335,12 +353,20 @@ def _tokens_inside(windows: IntArray, n: int, edges: IntArray) -> FloatArray:
     return np.asarray(total / np.maximum(np.add.reduceat(windows, begin), 1)[:, None])
 
 
-def _per_document(document: IntArray, length: IntArray, lengths: Sequence[int], size: int) -> IntArray:
-    columns = []
-    for n in lengths:
-        enough = length >= n
-        columns.append(np.bincount(document[enough], weights=length[enough] - n + 1, minlength=size))
-    return np.column_stack(columns)
+def _per_document(
+    document: IntArray, length: IntArray, lengths: Sequence[int], size: int
+) -> tuple[FloatArray, IntArray]:
+    """Windows of each N inside stretches of so many tokens, and stretches of at least N, by document, (size, lengths).
+
+    The stretches of at least N tokens are sought among those of at least the next smaller N: most are short.
+    """
+    windows, stretches = np.zeros((size, len(lengths))), np.zeros((size, len(lengths)), dtype=np.int64)
+    for column in np.argsort(lengths):
+        enough = length >= lengths[column]
+        document, length = document[enough], length[enough]
+        windows[:, column] = np.bincount(document, weights=length - lengths[column] + 1, minlength=size)
+        stretches[:, column] = np.bincount(document, minlength=size)
+    return windows, stretches
 
 
 def _log_choose(n: IntArray, k: IntArray) -> FloatArray:

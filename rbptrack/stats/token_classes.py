@@ -92,10 +92,13 @@ class ClassCounts:
         documents, document = table.documents
         shape = (len(documents), len(names))
         cell, size = document * shape[1] + member, shape[0] * shape[1]
-        hits = [np.bincount(cell[table.rank <= k], minlength=size).reshape(shape) for k in ks]
+        ordered, place = np.unique(np.asarray(ks, dtype=np.int64), return_inverse=True)
+        smallest = np.searchsorted(ordered, np.arange(table.vocab_size + 1))[table.rank]  # the first k that R passes
+        width = len(ordered) + 1
+        counts = np.bincount(cell * width + smallest, minlength=size * width).reshape(*shape, width)
+        hits = np.cumsum(counts[..., :-1], axis=2)[..., place]
         nats = np.bincount(cell, weights=-table.column("logprob").astype(np.float64), minlength=size)
-        tokens = np.bincount(cell, minlength=size).reshape(shape)
-        return cls(tuple(names), tuple(ks), tokens, nats.reshape(shape), np.stack(hits, axis=2))
+        return cls(tuple(names), tuple(ks), counts.sum(axis=2), nats.reshape(shape), hits)
 
     @classmethod
     def concatenate(cls, parts: Sequence[ClassCounts]) -> ClassCounts:
@@ -116,7 +119,7 @@ class ClassCounts:
         tokens = weights @ self.tokens
         with np.errstate(divide="ignore", invalid="ignore"):
             ce = (weights @ self.nats) / tokens
-            rbp = np.einsum("rd,dck->rck", weights, self.hits) / tokens[:, :, None]
+            rbp = np.tensordot(weights, self.hits, axes=1) / tokens[:, :, None]
             return np.concatenate([ce[:, :, None], -np.log(rbp)], axis=2)
 
 

@@ -210,6 +210,8 @@ class Reader:
         here = Path(self.artifact_uri(run_id), path)
         if here.is_absolute() and here.exists():
             return here  # MLflow's own way asks the database several times for each file
+        if here.is_absolute() and Path(self.artifact_uri(run_id)).is_dir():
+            raise MissingArtifact(f"run {run_id} lacks its artifact {path}")
         try:
             return fetched(
                 f"{self.connection.shown} {run_id} {path}", lambda place: self._download(run_id, path, place)
