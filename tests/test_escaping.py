@@ -8,6 +8,7 @@ from matplotlib import pyplot
 
 from rbptrack.analysis import Drawing, Report, Runs
 from rbptrack.api import ShownReport
+from rbptrack.reporting.inline_svg import inline_svg
 from rbptrack.reporting.page import InlineFigure, Section, render, svg
 from tests.synthetic import family_runs
 
@@ -31,7 +32,7 @@ def test_the_page_of_a_report(report: Report) -> None:
     whole = family_runs([1e3, 1e4, 1e5], alpha=0.1, a=3.0)
     texts = [name for name, kind in whole.frame.dtypes.items() if kind == "string"]
     frame = whole.frame.assign(**{name: HOSTILE + whole.frame[name].fillna("") for name in texts})
-    drawn = {name: InlineFigure(svg(one.figure), one.caption) for name, one in report.drawings.items()}
+    drawn = {name: InlineFigure(inline_svg(svg(one.figure), "f"), one.caption) for name, one in report.drawings.items()}
     page = render(
         HOSTILE,
         Runs(frame, histogram=whole.histogram, ranks=whole.ranks),

@@ -44,7 +44,7 @@ def section(report: Report, name: str = "mine", svg: str = "<svg/>") -> Section:
 
 def test_every_figure_is_drawn_once_per_format(tmp_path: Path) -> None:
     report = Report(drawings={"one": Drawing(drawn())}, tables={"t": Table(pd.DataFrame({"a": [1]}))}, notes=["said"])
-    svgs = ReportFiles(report, tmp_path).svgs()
+    svgs = ReportFiles(report, tmp_path).inline_svgs()
     assert sorted(path.suffix for path in (tmp_path / "figures").iterdir()) == [".pdf", ".png", ".svg"]
     assert svgs["one"].startswith("<svg")
     assert (tmp_path / "tables/t.csv").read_text() == "a\n1\n", "machine names"
@@ -54,7 +54,7 @@ def test_a_pdf_has_a_page_per_panel_as_wide_as_a_column(tmp_path: Path) -> None:
     figure, axes = grid(2, 3)
     for ax in axes.flat:
         ax.plot([1, 2], [3, 4], label="a curve")
-    ReportFiles(Report(drawings={"six": Drawing(figure)}), tmp_path).svgs()
+    ReportFiles(Report(drawings={"six": Drawing(figure)}), tmp_path).inline_svgs()
     sizes = re.findall(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", (tmp_path / "figures/six.pdf").read_bytes())
     assert len(sizes) == 6
     assert all(float(width) == pytest.approx(3.3 * 72) for width, _ in sizes)
@@ -161,8 +161,11 @@ def test_a_hundred_measurements_leave_room_for_a_sentence_of_every_analyzer() ->
         )
     )
     report = PowerLaw(ks=[1, 10, 30], curve_points=1, replicates=20).analyze(runs)
-    drawn = {name: svg(report.drawings[name].figure) for name in report.overview if name in report.drawings}
-    figures = {name: InlineFigure(text, report.drawings[name].caption) for name, text in drawn.items()}
+    figures = {
+        name: InlineFigure(inline_svg(svg(report.drawings[name].figure), name), report.drawings[name].caption)
+        for name in report.overview
+        if name in report.drawings
+    }
     figures["other"] = InlineFigure("<svg/>", "")
     page = render("t", runs, [Section("power_law", "", "", report, figures), section(Report(notes=["Said."]), "other")])
     words = unfolded(page)
@@ -210,7 +213,7 @@ def test_glyphs_keep_their_scale() -> None:
 
 def test_a_page_needs_no_network(tmp_path: Path) -> None:
     report = PowerLaw(ks=[1]).analyze(RUNS)
-    figures = {name: InlineFigure(svg, "") for name, svg in ReportFiles(report, tmp_path).svgs().items()}
+    figures = {name: InlineFigure(svg, "") for name, svg in ReportFiles(report, tmp_path).inline_svgs().items()}
     page = render("t", RUNS, [Section("power_law", "", "", report, figures)])
     assert not re.search(r'(src|href)="https?:', page)
     assert "@import" not in page
@@ -230,8 +233,8 @@ def test_figures_are_drawn_in_a_second_process_and_here_where_that_fails(tmp_pat
     report = Report(drawings={"plain": Drawing(drawn()), "odd": Drawing(odd), "local": Drawing(drawn())})
     report.drawings["local"].figure.axes[0].xaxis.set_major_formatter(lambda value, _: f"{value}")  # does not pickle
     with DrawingProcess(3) as drawer:
-        found = ReportFiles(report, tmp_path / "there", drawer=drawer).svgs()
-    here = ReportFiles(Report(drawings={"plain": Drawing(drawn())}), tmp_path / "here").svgs()
+        found = ReportFiles(report, tmp_path / "there", drawer=drawer).inline_svgs()
+    here = ReportFiles(Report(drawings={"plain": Drawing(drawn())}), tmp_path / "here").inline_svgs()
     assert found["plain"] == here["plain"], "byte for byte"
     assert set(found) == {"plain", "odd", "local"}
     assert len(list((tmp_path / "there/figures").iterdir())) == 9

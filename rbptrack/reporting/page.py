@@ -23,7 +23,6 @@ from rbptrack.analysis import counted
 from rbptrack.analysis.contract import Report, Runs, Table
 from rbptrack.ranks import parse_rbp_name
 from rbptrack.reporting.columns import JOINED, Column, readable
-from rbptrack.reporting.inline_svg import inline_svg
 from rbptrack.reporting.overview import measured_in_words, title_in_words
 from rbptrack.reporting.typeset import typeset
 from rbptrack.version import __version__
@@ -35,7 +34,7 @@ _SOFTWARE = ("numpy", "scipy", "pandas", "lmfit", "matplotlib", "mlflow")
 
 
 class InlineFigure(NamedTuple):
-    """A figure as SVG text, and the sentences below it."""
+    """A figure as `inline_svg` makes it, its prefix unlike any other's on the page, and the sentences below it."""
 
     svg: str
     caption: str
@@ -50,7 +49,7 @@ class Section:
         about: its docstring's first line.
         options: its options as text.
         report: what it found.
-        figures: its drawings as SVG text, each with its caption, by name.
+        figures: its drawings, by name.
 
     """
 
@@ -155,10 +154,10 @@ class _Figure:
 
 def _drawn(sections: Sequence[Section]) -> dict[tuple[str, str], _Figure]:
     """Every figure of the page, by analyzer and name."""
-    every = [(section.name, name, figure) for section in sections for name, figure in section.figures.items()]
     return {
-        (section, name): _Figure(Markup(inline_svg(figure.svg, f"f{number}")), figure.caption)  # noqa: S704 - escaped
-        for number, (section, name, figure) in enumerate(every)
+        (section.name, name): _Figure(Markup(figure.svg), figure.caption)  # noqa: S704 - escaped
+        for section in sections
+        for name, figure in section.figures.items()
     }
 
 

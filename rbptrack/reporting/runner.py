@@ -140,7 +140,9 @@ class _PendingReport:
 def _log(writer: Writer, runs: Runs, pending: _PendingReport, sweep: str) -> tuple[Section, str]:
     """The analysis as a run of its own, with everything under its folder."""
     analyzer, report = pending.analyzer, pending.report
-    drawn = {name: InlineFigure(svg, report.drawings[name].caption) for name, svg in pending.files.svgs().items()}
+    drawn = {
+        name: InlineFigure(svg, report.drawings[name].caption) for name, svg in pending.files.inline_svgs().items()
+    }
     report.drawings.clear()  # megabytes each, and drawn by now
     scope = f"sweep {sweep}" if sweep else counted(len(runs), "measurement")
     section = Section(analyzer.name, question(type(analyzer)), options_text(analyzer), report, drawn)
