@@ -55,6 +55,14 @@ def uri(folder: Path) -> str:
     return f"tracking.uri=sqlite:///{folder / 'mlruns/mlflow.db'}"
 
 
+def test_more_than_a_bundle_may_hold(measured: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the file would be refused by whoever imports it."""
+    monkeypatch.setattr("rbptrack.exchange.bundle.MOST_ENTRIES", 6)
+    with pytest.raises(BadInput, match="at most 6 files, which 1 of these 2 measurements fill: export fewer at a time"):
+        export.main([f"out={elsewhere / 'b.zip'}", uri(measured)])
+    assert list(elsewhere.iterdir()) == []
+
+
 @pytest.mark.parametrize("tokens", [False, True])
 def test_there_and_back(tokens: bool, measured: Path, elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = elsewhere / "b.zip"

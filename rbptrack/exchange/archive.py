@@ -29,7 +29,7 @@ NAMES = re.compile(
     r"[0-9a-f]{64}/(record\.json|tokens\.json|ranks\.parquet|histogram\.parquet|figures/[\w-][\w.-]{0,100}\.png)"
 )
 
-_MOST_ENTRIES = 100_000
+MOST_ENTRIES = 100_000
 _MOST_OF_ONE = 32  # entries of one measurement
 _MOST_BYTES = {"json": 16 << 20, "png": 16 << 20, "parquet": 8 << 30}  # of one entry, unpacked
 _MOST_IN_ALL = 1 << 40
@@ -147,8 +147,8 @@ class Bundle:
     def _checked_entries(self) -> dict[str, zipfile.ZipInfo]:
         """The entries by name; BadInput for one that no bundle has, or for more than one may hold."""
         listed = self._zip.infolist()
-        if len(listed) > _MOST_ENTRIES:
-            raise BadInput(f"{self.path} has {len(listed):,} entries; a bundle has at most {_MOST_ENTRIES:,}")
+        if len(listed) > MOST_ENTRIES:
+            raise BadInput(f"{self.path} has {len(listed):,} entries; a bundle has at most {MOST_ENTRIES:,}")
         entries: dict[str, zipfile.ZipInfo] = {}
         of_one: dict[str, int] = {}
         for entry in listed:

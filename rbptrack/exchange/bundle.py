@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from rbptrack.console import complain
-from rbptrack.errors import MissingArtifact, RbptrackError
-from rbptrack.exchange.archive import FORMAT, MANIFEST, NAMES
+from rbptrack.errors import BadInput, MissingArtifact, RbptrackError
+from rbptrack.exchange.archive import FORMAT, MANIFEST, MOST_ENTRIES, NAMES
 from rbptrack.ranks import RankTable
 from rbptrack.tracking import Reader
 from rbptrack.tracking.record import FILE, RANKS, TOKENS, Record, artifacts
@@ -34,6 +34,7 @@ def write(reader: Reader, run_ids: Sequence[str], out: Path, *, tokens: bool) ->
             the analyzers `words` and `tokens` need: the documents can be read from them.
 
     Raises:
+        BadInput: they are more than a bundle may hold.
         RbptrackError: none can be read.
 
     """
@@ -47,7 +48,13 @@ def write(reader: Reader, run_ids: Sequence[str], out: Path, *, tokens: bool) ->
                     except (RbptrackError, OSError) as error:
                         complain(f"run {run_id} is left out: {error}")
                         continue
-                    for path in [Path(name, FILE), *artifacts(Path(name))]:
+                    files = [Path(name, FILE), *artifacts(Path(name))]
+                    if len(bundle.filelist) + len(files) >= MOST_ENTRIES:
+                        raise BadInput(
+                            f"a bundle holds at most {MOST_ENTRIES:,} files, which {written:,} of these "
+                            f"{len(run_ids):,} measurements fill: export fewer at a time, with family=..."
+                        )
+                    for path in files:
                         bundle.write(path, f"{record.fingerprint}/{path.relative_to(name).as_posix()}")
                     written += 1
             if not written:
