@@ -187,6 +187,7 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
         r"latin\.jsonl: it is not UTF-8 text .*; convert it, for example with iconv",
     ),
     "latin.txt": (b"caf\xe9", r"latin\.txt: it is not UTF-8 text"),
+    "utf16.txt": ("a text".encode("utf-16-le"), r"utf16\.txt holds NUL bytes: it is not UTF-8 text; convert it"),
     "latin.csv": (b"text\ncaf\xe9\n", r"latin\.csv: it is not UTF-8 text"),
     "long.csv": (b"text,b\na," + b"9" * 24 + b"\n", r"long\.csv: "),
     "ragged.csv": (b"text,b\na,1\nb,2,3\n", r"ragged\.csv: Error tokenizing data"),

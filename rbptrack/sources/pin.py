@@ -100,7 +100,9 @@ def file_kind(path: Path) -> str:
 
 
 def check_file(path: Path) -> None:
-    """Refuse a data file that is empty or whose compressed stream is cut off: readers would see fewer rows, or none.
+    """Refuse a data file that is empty, cut off in its compressed stream, or of another encoding.
+
+    Readers would see fewer rows, or none, or a NUL between any two letters.
 
     Raises:
         BadInput: the file is empty, or it is not what its name says, or it is damaged.
@@ -115,6 +117,14 @@ def check_file(path: Path) -> None:
                     pass
         elif path.suffix == ".zst":
             _check_zstandard(path)
+        elif path.suffix == ".txt":
+            with path.open("rb") as text:
+                binary = any(b"\0" in chunk for chunk in iter(lambda: text.read(_CHUNK_BYTES), b""))
+            if binary:
+                raise BadInput(
+                    f"dataset.files: {path} holds NUL bytes: it is not UTF-8 text; "
+                    "convert it, for example with iconv -f utf-16 -t utf-8"
+                )
     except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
         raise BadInput(f"dataset.files: {path} is damaged or not complete: {first_line(error)}") from error
 
