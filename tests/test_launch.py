@@ -6,14 +6,14 @@ import importlib.util
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from rbptrack.config.compose import measuring, sweep_of
+from rbptrack.config.compose import Request, measuring, sweep_of
 from rbptrack.config.schema import Config, FilterConfig, Group, LaunchConfig, TrackingConfig, Where
 from rbptrack.errors import BadInput
 from rbptrack.sweep import jobs, launch, launchers
@@ -254,6 +254,25 @@ def test_a_launcher_that_gives_up_is_told_in_a_line(
         "error: not ended: 1 job; launched once more",
         line,
     ]
+
+
+def test_what_else_sbatch_takes_reaches_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docs/cluster.md has it."""
+    handed: list[str] = []
+
+    def launched(request: Request, job: object, *, extra: Sequence[str]) -> None:
+        handed.extend([*request.overrides, *extra])
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(launchers, "check", lambda launch, jobs: "jobs are queued in SLURM (2 nodes)")
+    for name in ("prepare", "wait_for_others"):
+        monkeypatch.setattr(launchers, name, lambda launch, name: None)
+    monkeypatch.setattr(Request, "launch", launched)
+    more = "+hydra.launcher.additional_parameters.qos=low"
+    request = measuring(["-m", "model=nano/6k", "dataset=pydocs", "launch=slurm", "launch.partition=a100", more])
+    assert launch.Sweep(request, *sweep_of(request), [], [])._launch_jobs() == 0
+    assert {more, "hydra/launcher=submitit_slurm", "hydra.launcher.partition='a100'"} <= set(handed)
+    assert not any(word.startswith(("model=", "dataset=", "launch.partition=")) for word in handed)
 
 
 def test_of_a_worker_s_traceback_the_error_is_told() -> None:

@@ -189,7 +189,7 @@ class Sweep:
             *launchers.overrides(launch, name=name),
         ]
         words = ["--multirun", *(w for w in self.request.words if w not in ("-m", "--multirun"))]
-        own = [o for o in self.request.overrides if o.startswith("hydra.")]
+        own = [o for o in self.request.overrides if o.lstrip("+~").startswith("hydra.")]
         one = replace(self.request, words=words, overrides=own)
         try:
             code = _handed(partial(one.launch, launched_job, extra=extra))
