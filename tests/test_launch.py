@@ -248,7 +248,7 @@ def test_a_launcher_that_gives_up_is_told_in_a_line(
     sweep = launch.Sweep(request, *sweep_of(request), [], [])
     assert sweep._launch_jobs() == 0
     said = capfd.readouterr()
-    line = "error: launch=ray: a job was lost: RayletDied: The task's local raylet died. Check raylet.out."
+    line = "error: launch=ray gave up: RayletDied: The task's local raylet died. Check raylet.out."
     assert [text for text in said.err.splitlines() if text and not text.startswith("Error executing job")] == [
         line,
         "error: not ended: 1 job; launched once more",
@@ -278,4 +278,4 @@ def test_what_else_sbatch_takes_reaches_it(tmp_path: Path, monkeypatch: pytest.M
 def test_of_a_worker_s_traceback_the_error_is_told() -> None:
     said = "ray::run()\n  File x\nModuleNotFoundError: No module named 'rbptrack'\nsee the log"
     line = launchers.lost(LaunchConfig(where=Where.ray), RuntimeError(said))
-    assert line == "launch=ray: a job was lost: ModuleNotFoundError: No module named 'rbptrack'"
+    assert line == "launch=ray gave up: ModuleNotFoundError: No module named 'rbptrack'"

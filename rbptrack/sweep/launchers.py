@@ -103,13 +103,13 @@ def lost(launch: LaunchConfig, error: Exception) -> str:
 
     Examples:
         >>> lost(LaunchConfig(where=Where.ray), ConnectionError("no raylet"))
-        'launch=ray: a job was lost: ConnectionError: no raylet'
+        'launch=ray gave up: ConnectionError: no raylet'
 
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b", line)]  # in a worker's traceback
     said = raised[-1] if raised else f"{type(error).__name__}: {' '.join(lines[:2])}"
-    return f"launch={launch.where.value}: a job was lost: {said}"
+    return f"launch={launch.where.value} gave up: {said}"
 
 
 def _installed(module: str) -> bool:

@@ -137,7 +137,7 @@ class Watch:
     def _counts(self) -> str:
         """`3 of 8 cells ended (1 failed), 2 running; 1 of 4 jobs waits (Priority)`."""
         failed = sum(status == "failed" for status in self._told.values())
-        said = f"{len(self._told)} of {self._total} cells ended" + (f" ({failed} failed)" if failed else "")
+        said = f"{len(self._told)} of {counted(self._total, 'cell')} ended" + (f" ({failed} failed)" if failed else "")
         said += f", {len({self._cell(f) for f, _ in self._running()})} running"
         if waiting := self._waiting():
             said += f"; {waiting} of {counted(len(self._jobs), 'job')} {'waits' if waiting == 1 else 'wait'}"
