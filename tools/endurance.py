@@ -52,9 +52,9 @@ def endure(cells: int, home: Path) -> dict[str, Any]:
         if samples[n - 1 :]
     }
     if len(samples) > FIRST:
-        # The highest of some cells in a row: memory goes up and down within each.
+        # Of some cells in a row the highest memory, which goes up and down, and the fewest of what may be open for a moment.
         early, late = (
-            {key: max(each[key] for each in part) for key in samples[0]}
+            {key: (max if key == "memory" else min)(each[key] for each in part) for key in samples[0]}
             for part in (samples[FIRST - 1 : FIRST + 20], samples[-20:])
         )
         grown = late["memory"] - early["memory"]
