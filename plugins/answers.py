@@ -87,7 +87,7 @@ class WholeAnswers(Analyzer):
         inside = sum(row["share_low"] <= row["share_independent"] <= row["share_high"] for row in rows)
         report.headline = (
             f"RBP_k^length, as if tokens succeeded independently, predicts the share of whole answers within its "
-            f"{self.level:.0%} interval in {inside} of {counted(len(rows), 'case')} (each a model, dataset and k)"
+            f"{self.level:z.0%} interval in {inside} of {counted(len(rows), 'case')} (each a model, dataset and k)"
         )
         report.add_metrics("answers/{family}-{size}/{dataset}/rbp_{k}", rows, "share")
         caption = "Points: share of whole answers, with Wilson's intervals. Lines: what independent tokens would give."
@@ -123,8 +123,8 @@ def _sentence(family: Family, rows: Sequence[dict[str, Any]]) -> str:
     if not largest:
         return "too few whole answers were scored for a comparison."
     parts = [
-        f"in {r['share']:.1%} ({r['share_low']:.1%} to {r['share_high']:.1%}) at k = {r['k']}, where "
-        f"RBP_k^length predicts {r['share_independent']:.1%}"
+        f"in {r['share']:z.1%} ({r['share_low']:z.1%} to {r['share_high']:z.1%}) at k = {r['k']}, where "
+        f"RBP_k^length predicts {r['share_independent']:z.1%}"
         for r in largest
     ]
     some = largest[0]

@@ -343,9 +343,9 @@ class Compare(Analyzer):
         sure, pairs = int(mine["A better"].sum() + mine["B better"].sum()), int(mine["pairs"].sum())
         apart, steeper = (int((mine[name] == "differ").sum()) for name in ("families", "exponents"))
         return (
-            f"{self._label} of models of equal S differs on these texts in {some_of(sure, pairs, 'pair')}; of "
-            f"{counted(len(mine), 'comparison')} between families or datasets, the laws lie apart in {apart or 'none'} "
-            f"and the exponents differ in {steeper or 'none'}"
+            f"{self._label} differs on these texts in {some_of(sure, pairs, 'pair')} (models of equal S on one text, "
+            f"or one model on two); of {counted(len(mine), 'comparison')} between families or datasets, the laws are "
+            f"shown to lie apart in {apart or 'none'} and the exponents to differ in {steeper or 'none'}"
         )
 
     def _sentences(self, summary: pd.DataFrame, laws: pd.DataFrame) -> Iterator[str]:
@@ -366,7 +366,7 @@ class Compare(Analyzer):
                 f"{text}; the families {_verb(row['families'])}: -ln {self._label} of {row['A']} is "
                 f"{of['ratio']:.3f} ({of['ratio_low']:.3f} to {of['ratio_high']:.3f}) times the other's "
                 f"at S = {short_number(of['at S'])}; the exponents {_verb(row['exponents'])} (difference "
-                f"{of['difference']:+.3f}, {of['low']:+.3f} to {of['high']:+.3f})."
+                f"{of['difference']:+z.3f}, {of['low']:+z.3f} to {of['high']:+z.3f})."
             )
 
     def _caveats(self, models: pd.DataFrame) -> Iterator[str]:
@@ -389,7 +389,7 @@ class Compare(Analyzer):
 
     def _draw(self, report: Report, models: pd.DataFrame) -> None:
         caption = (
-            f"Difference to the first of each panel, with {self.level:.0%} intervals over documents that hold for all "
+            f"Difference to the first of each panel, with {self.level:z.0%} intervals over documents that hold for all "
             "pairs at once."
         )
         for metric in (self._label, "CE"):

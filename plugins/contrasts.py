@@ -22,6 +22,7 @@ from rbptrack.analysis import (
     Family,
     Report,
     Runs,
+    be,
     colour_and_marker,
     counted,
     legend_of_all,
@@ -194,7 +195,7 @@ class Contrasts(Analyzer):
         return CE if self.shown == 0 else rbp_name(self.shown)
 
     def _sentences(self, rows: list[dict[str, Any]]) -> Iterator[str]:
-        margin = f"{self.margin:.0%} of the larger exponent"
+        margin = f"{self.margin:z.0%} of the larger exponent"
         found = [r for r in rows if r["kind"] == "metrics"]
         for a, b in dict.fromkeys((r["a"], r["b"]) for r in found):
             yield f"{a} against {b}: {_counts([r for r in found if (r['a'], r['b']) == (a, b)], margin)}"
@@ -209,15 +210,21 @@ def _counts(rows: list[dict[str, Any]], margin: str) -> str:
         return sum(r["verdict"] in verdicts for r in rows)
 
     same, different = of("equivalent", "different, but within the margin"), of("different")
-    said = [
-        f"{same} {'is' if same == 1 else 'are'} equivalent (within {margin})" if same else "",
-        f"{different} {'differs' if different == 1 else 'differ'}" if different else "",
-        f"{of('undecided')} {'is' if of('undecided') == 1 else 'are'} undecided" if of("undecided") else "",
-    ]
-    return (
-        f"of {counted(len(rows), 'pair')} of exponents, {listed([text for text in said if text])}; the difference is "
-        f"{spread([r['difference'] for r in rows], '+.3f', [r['on'] for r in rows])}."
-    )
+    said = {
+        f"equivalent (within {margin})": same,
+        "different": different,
+        "undecided": of("undecided"),
+    }
+    found = {word: number for word, number in said.items() if number}
+    every = "both" if len(rows) == 2 else f"all {len(rows)}"
+    if len(rows) == 1:
+        text = f"the one pair of exponents is {next(iter(found))}"
+    elif len(found) == 1:
+        text = f"{every} pairs of exponents are {next(iter(found))}"
+    else:
+        each = [f"{number} {be(number)} {word}" for word, number in found.items()]
+        text = f"of {counted(len(rows), 'pair')} of exponents, {listed(each)}"
+    return f"{text}; the difference is {spread([r['difference'] for r in rows], '+.3f', [r['on'] for r in rows])}."
 
 
 def _row(pair: Pair, tested: Contrast, corrected: float) -> dict[str, Any]:

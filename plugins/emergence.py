@@ -219,15 +219,16 @@ class Emergence(Analyzer):
         row = [r for r in mine if r["k"] == min(r["k"] for r in mine)][-1]
         text = (
             f", {size}, k = {row['k']}: all {row['N']} tokens of a window have R <= k in a share p = {row['p']:.2g} of "
-            f"windows ({self.level:.0%} interval {row['p_low']:.2g} to {row['p_high']:.2g}; {row['runs']} runs in "
+            f"windows ({self.level:z.0%} interval {row['p_low']:.2g} to {row['p_high']:.2g}; {row['runs']} runs in "
             f"{row['documents']} documents), where independence predicts {row['p_independent']:.2g}. The {row['N']} "
             f"tokens count as {row['n_eff']:.1f} ({row['n_eff_low']:.1f} to {row['n_eff_high']:.1f}) independent ones."
         )
         if row["verdict"] == "independent":
             return f"{text} The data show no departure from independence. {_about_laws(family, row['k'], rows, laws)}"
         return (
-            f"{text} Of the excess in ln p, drift with position explains {row['by_position']:.0%}, differences between "
-            f"documents {row['by_documents']:.0%}, and dependence on the token before {row['by_neighbours']:.0%}; "
+            f"{text} Of the excess in ln p, each alone explains: drift with position {row['by_position']:z.0%}, "
+            f"differences between documents {row['by_documents']:z.0%}, dependence on the token before "
+            f"{row['by_neighbours']:z.0%}; "
             f"{_about_verdict(row['verdict'])} "
             f"{_about_laws(family, row['k'], rows, laws)}"
         )
@@ -253,7 +254,7 @@ def _about_laws(family: Family, k: int, rows: Sequence[dict[str, Any]], laws: Se
     return (
         f"Fitted over the sizes at N = {last['N']}, alpha_N is {last['alpha']:.3f} ({last['alpha_low']:.3f} to "
         f"{last['alpha_high']:.3f}, {last['sizes']} of {m} sizes have enough runs); its change from N = 1, "
-        f"{last['alpha_change']:+.3f} ({last['alpha_change_low']:+.3f} to {last['alpha_change_high']:+.3f}), "
+        f"{last['alpha_change']:+z.3f} ({last['alpha_change_low']:+z.3f} to {last['alpha_change_high']:+z.3f}), "
         f"{'is compatible with alpha_N = alpha' if same else 'rejects alpha_N = alpha'}; -ln p is "
         f"{last['n_eff_per_n']:.2f} ({last['n_eff_per_n_low']:.2f} to {last['n_eff_per_n_high']:.2f}) times what "
         f"{last['N']} independent tokens would give."

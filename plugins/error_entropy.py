@@ -49,6 +49,7 @@ from rbptrack.stats import (
     decompose_pieces,
     fit_power_law,
     part_covariance,
+    part_errors,
     positive,
     shares_of_fall,
 )
@@ -60,7 +61,10 @@ PARTS = {
     "confidence": "confidence",
 }
 SYMBOLS = {"ce": "CE", "error_entropy": "H(P)", "self_alignment": "KL", "confidence": "-ln Z"}
-SE, SCATTER = "its standard error over documents", "t distribution over scatter between sizes"
+SE, SCATTER = (
+    "its standard error over documents, wider where few of them decide",
+    "t distribution over scatter between sizes",
+)
 REML = "scatter between models and sampling error, t distribution"
 NATS = {
     "ce": "cross-entropy, nats per token",
@@ -120,7 +124,7 @@ class Parts:
     Attributes:
         family: the measurements.
         values: part -> nats at each size, (m,), by the names of `NATS`; the corrected ones NaN where not known.
-        covariance: part -> its sampling covariance between sizes, (m, m).
+        errors: part -> its standard error at each size, (m,).
         laws: of the parts that are positive at every size.
         against_ce: part -> whether its exponent is CE's; only of parts with a law.
         shares: part -> its share in CE's fall over all sizes; empty where CE does not fall or there are two sizes.
@@ -129,7 +133,7 @@ class Parts:
 
     family: Family
     values: dict[str, FloatArray]
-    covariance: dict[str, FloatArray]
+    errors: dict[str, FloatArray]
     laws: dict[str, PowerLawFit]
     against_ce: dict[str, Contrast]
     shares: dict[str, Interval]
@@ -192,7 +196,7 @@ class ErrorEntropy(Analyzer):
 
     def _parts(self, family: Family, loaded: list[Decomposition]) -> Parts:
         names, values, covariance = list(NATS), dict[str, FloatArray](), dict[str, FloatArray]()
-        shares = dict[str, Interval]()
+        errors, shares = dict[str, FloatArray](), dict[str, Interval]()
         of_tokens = np.stack([one.parts for one in loaded]), np.stack([one.influence for one in loaded])
         of_text = np.stack([one.corrected for one in loaded]), np.stack([one.corrected_influence for one in loaded])
         for several, (nats, influence) in ((names[:4], of_tokens), ([names[0], *names[4:]], of_text)):
@@ -200,6 +204,8 @@ class ErrorEntropy(Analyzer):
             values |= {name: y for name, y in columns.items() if name not in values}
             sampling = part_covariance(influence)
             covariance |= {name: c for name, c in zip(several, sampling, strict=True) if name not in covariance}
+            wide = part_errors(influence, level=self.level)
+            errors |= {name: se for name, se in zip(several, wide.T, strict=True) if name not in errors}
             found = shares_of_fall(nats, influence, level=self.level) if len(loaded) >= 3 else None
             shares |= dict(zip(several[1:], found or [], strict=False))
         influences = {name: of_text[1][:, :, i] for i, name in enumerate([names[0], *names[4:]])}
@@ -211,7 +217,7 @@ class ErrorEntropy(Analyzer):
                 laws[name] = fit_power_law(family.s, y, covariance=sampling, level=self.level)
         for name in (name for name in laws if name != "ce" and "ce" in laws):
             against_ce[name] = self._against_ce(family, values, influences, name, self.margin * abs(laws["ce"].alpha))
-        return Parts(family, values, covariance, laws, against_ce, shares)
+        return Parts(family, values, errors, laws, against_ce, shares)
 
     def _against_ce(
         self, family: Family, values: dict[str, FloatArray], influences: dict[str, FloatArray], name: str, margin: float
@@ -256,11 +262,11 @@ class ErrorEntropy(Analyzer):
         if parts.shares:
             each = [(word, *_percent(parts.shares[part])) for part, word in words]
             of_each = ", ".join(f"{word} {value}% ({low} to {high})" for word, value, low, high in each)
-            shares = f"Of that change, over all sizes: {of_each}."
+            shares = f"By a line through all sizes, of a fall of CE by 1 nat the parts have: {of_each}."
         bias = parts.values["self_alignment"] / parts.values["self_alignment_corrected"]
         return (
-            f"{text} {shares} {_which_scale(parts)} Without the correction, KL would be larger by a factor of "
-            f"{spread(bias, '.1f')}.{_entropy_against_ce(parts, self.margin)}"
+            f"{text} {shares} {_which_scale(parts)} Without the correction, KL would be {spread(bias, '.1f')} times as "
+            f"large.{_entropy_against_ce(parts, self.margin)}"
         )
 
 
@@ -284,15 +290,15 @@ def _entropy_against_ce(parts: Parts, margin: float) -> str:
     if found is None:
         return ""
     says = {
-        "equivalent": f"scales as CE does (exponents equal within {margin:.0%} of CE's)",
+        "equivalent": f"scales as CE does (exponents equal within {margin:z.0%} of CE's)",
         "different": f"scales {'faster' if found.difference > 0 else 'more slowly'} than CE",
         "not to be told": "may or may not scale as CE does: that cannot be told",
     }
     ce, y = parts.values["ce"], parts.values[part]
-    text = says.get(found.verdict, f"scales differently from CE, but within {margin:.0%}")
+    text = says.get(found.verdict, f"scales differently from CE, but within {margin:z.0%}")
     return (
-        f" Error entropy {text}: the exponent less CE's is {found.difference:+.3f} ({found.low:+.3f} "
-        f"to {found.high:+.3f}), its share in CE goes from {y[0] / ce[0]:.1%} to {y[-1] / ce[-1]:.1%}."
+        f" Error entropy {text}: the exponent less CE's is {found.difference:+z.3f} ({found.low:+z.3f} "
+        f"to {found.high:+z.3f}), H(P) / CE goes from {y[0] / ce[0]:.3f} to {y[-1] / ce[-1]:.3f}."
     )
 
 
@@ -303,8 +309,8 @@ def _percent(share: Interval) -> tuple[str, str, str]:
 def _part_rows(parts: Parts) -> list[dict[str, Any]]:
     rows = parts.family.size_keys
     for part, y in parts.values.items():
-        for row, value, variance in zip(rows, y, np.diagonal(parts.covariance[part]), strict=True):
-            row |= {part: value, f"{part}_se": np.sqrt(variance)}
+        for row, value, error in zip(rows, y, parts.errors[part], strict=True):
+            row |= {part: value, f"{part}_se": error}
     return rows
 
 
@@ -328,9 +334,18 @@ def _headline(found: list[Parts]) -> str:
     of = [parts for parts in found if "error_entropy_corrected" in parts.shares]
     if not of:
         return "which part of CE scales is undecided: that takes 3 sizes and enough ranks to correct the parts for bias"
-    shares = [parts.shares["error_entropy_corrected"].value for parts in of]
-    said = spread(shares, ".0%", [str(parts.family) for parts in of])
-    return f"of the fall of CE from the smallest size to the largest, error entropy makes up {said}, corrected for bias"
+    shares = [parts.shares["error_entropy_corrected"] for parts in of]
+    said = spread([one.value for one in shares], ".2f", [str(parts.family) for parts in of])
+    low, high = min(one.low for one in shares), max(one.high for one in shares)
+    whole = ": more than CE itself, so that the other parts together grow" if low > 1 else ""
+    return (
+        f"as CE falls by 1 nat over the sizes, error entropy, corrected for bias, falls by {said} nats "
+        f"({_ends(len(shares))} from {low:.2f} to {high:.2f}){whole}"
+    )
+
+
+def _ends(intervals: int) -> str:
+    return "interval" if intervals == 1 else "their intervals lie"
 
 
 def _draw_parts(found: list[Parts]) -> Figure:
@@ -341,7 +356,7 @@ def _draw_parts(found: list[Parts]) -> Figure:
             s, positive = parts.family.s, []
             line = np.geomspace(s.min(), s.max(), 40)
             for i, (part, word) in enumerate(parts.shown.items()):
-                y, half = parts.values[part], 1.96 * np.sqrt(np.diagonal(parts.covariance[part]))
+                y, half = parts.values[part], 1.96 * parts.errors[part]
                 symbol = SYMBOLS[list(PARTS)[i]].replace("-", "−")
                 label = word if part == "ce" else f"{word} {symbol}"
                 drawn = {"color": COLOURS[i], "marker": MARKERS[i], "ms": 4.5}

@@ -23,6 +23,7 @@ from rbptrack.analysis import (
     Family,
     Report,
     Runs,
+    at_least,
     colour_and_marker,
     counted,
     error_bars,
@@ -158,8 +159,8 @@ class KLaw(Analyzer):
         report.add_metrics("worth_of_double_k/{family}/{dataset}/rbp_{k}", worth, "factor_in_s")
         report.headline = (
             f"-ln RBP_k = B k^-beta holds roughly up to k = {int(table['largest_k'].max())}: R^2 is at least "
-            f"{table['r2'].min():.3f}, but points lie up to {table['largest_deviation'].max():.0%} off the line; beta "
-            f"is {spread(table['beta'], '.3f')}"
+            f"{at_least(table['r2'].min(), 3)}, but points lie up to {table['largest_deviation'].max():.0%} off the "
+            f"line; beta is {spread(table['beta'], '.3f')}"
         )
         for name in sorted({family.name for family, _ in found}):
             report.drawings[f"against_k_{name}"] = Drawing(
@@ -169,7 +170,7 @@ class KLaw(Analyzer):
             )
         report.drawings["beta_against_size"] = Drawing(
             self._draw_beta(table),
-            f"Exponent of the law in k of each model, with its {self.level:.0%} interval (documents resampled). "
+            f"Exponent of the law in k of each model, with its {self.level:z.0%} interval (documents resampled). "
             "Hollow, where there is one: the authors' published exponent.",
         )
         if worth:
@@ -198,9 +199,9 @@ class KLaw(Analyzer):
         bend = at_largest - at_1
         text = (
             f"{family}: fitted over k = {fit.ks[0]} to {largest}, beta is {sizes}. R^2 is at least "
-            f"{fit.r2.min():.4f}, but points lie up to {fit.largest_deviation.max():.1%} off the line: the local slope "
-            f"{'steepens' if bend > 0 else 'flattens'} from {at_1:.2f} at k = 1 to {at_largest:.2f} at k = {largest} "
-            "(means over sizes)" + (", a bend that R^2 hides." if abs(bend) > 0.05 else ".")
+            f"{at_least(fit.r2.min(), 4)}, but points lie up to {fit.largest_deviation.max():.1%} off the line: the "
+            f"local slope {'steepens' if bend > 0 else 'flattens'} from {at_1:.2f} at k = 1 to {at_largest:.2f} at "
+            f"k = {largest} (means over sizes)" + (", a bend that R^2 hides." if abs(bend) > 0.05 else ".")
         )
         if len(beta) < 3:
             there = counted(len(beta), "size")
@@ -209,7 +210,7 @@ class KLaw(Analyzer):
         half = float(stats.t.ppf(0.5 + self.level / 2, len(beta) - 2) * trend.stderr)
         moves = "so alpha changes by as much per factor 10 in k, and eq. 10 holds only locally."
         return (
-            f"{text} Beta changes by {trend.slope:+.3f} (± {half:.3f}) per factor 10 in S, "
+            f"{text} Beta changes by {trend.slope:+z.3f} (± {half:.3f}) per factor 10 in S, "
             f"{'which is within its scatter.' if abs(trend.slope) <= half else moves}"
         )
 
@@ -221,11 +222,11 @@ class KLaw(Analyzer):
             return ["Alpha is hardly distinguishable from 0, so what a larger k is worth in S is not identifiable."]
         row = min(known, key=lambda row: abs(row["k"] - 10))
         text = (
-            f"Doubling k from {row['k']} raises RBP as much as a model {row['factor_in_s']:.2f} times as large would "
-            f"({self.level:.0%} interval {row['factor_low']:.2f} to {row['factor_high']:.2f})"
+            f"Doubling k from {row['k']} raises RBP as much as a model {_times(row['factor_in_s'])} times as large "
+            f"would ({self.level:z.0%} interval {_times(row['factor_low'])} to {_times(row['factor_high'])})"
         )
         if row["sizes_measured"]:
-            text += f"; interpolated between the measured sizes, the factor is {row['factor_measured']:.2f}"
+            text += f"; interpolated between the measured sizes, the factor is {_times(row['factor_measured'])}"
         return [f"{text}."]
 
     def _draw_beta(self, table: pd.DataFrame) -> Figure:
@@ -327,6 +328,11 @@ def _summary(table: pd.DataFrame) -> pd.DataFrame:
             "beta": [f"{v:.4f}" for v in table["beta"]],
             "interval": [f"{a:.3f} .. {b:.3f}" if a == a else "" for a, b in ends],
             "R^2": [f"{v:.4f}" for v in table["r2"]],
-            "largest deviation": [f"{v:.1%}" for v in table["largest_deviation"]],
+            "largest deviation": [f"{v:z.1%}" for v in table["largest_deviation"]],
         }
     )
+
+
+def _times(factor: float) -> str:
+    """A factor that is known to a tenth at best: `1.4`, `27`, `1.2e+03`."""
+    return f"{factor:.2g}" if factor >= 10 else f"{factor:.2f}"

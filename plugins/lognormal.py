@@ -27,7 +27,6 @@ from rbptrack.analysis import (
     Runs,
     Unreadable,
     colour_and_marker,
-    counted,
     grid,
     grid_of,
     interval_columns,
@@ -235,7 +234,7 @@ class Lognormal(Analyzer):
         names = [size.best.candidate.label for size in every]
         nearest = max(dict.fromkeys(names), key=names.count)
         report.headline = (
-            f"of {len(CANDIDATES)} candidate distributions of the rank, the best (by AIC) is the {nearest} in "
+            f"of {len(CANDIDATES)} candidate distributions of the rank, the best (by AIC) is {nearest} in "
             f"{some_of(names.count(nearest), len(every), 'measurement')}; the lognormal misses RBP_k by up to "
             f"{max(size.fits['lognormal'].ks for size in every):.3f}, and may be Zipf's law (gamma = 0) in "
             f"{some_of(sum(size.limit for size in every), len(every), 'measurement')}"
@@ -376,22 +375,20 @@ class Lognormal(Analyzer):
 
         def beyond(name: str) -> str:
             values = 1e3 * (np.array([s.fits[name].kl for s in sizes]) - floor)
-            return f"{values.min():.1f}" + (f" to {values.max():.1f}" if m > 1 else "")
+            return spread(values, ".1f", family.labels)
 
         ks = max((s.fits["lognormal"].ks, s.fits["lognormal"].ks_at) for s in sizes)
         text = (
-            f"of {len(CANDIDATES)} candidates, the {label} describes the ranks best (by AIC) at {names.count(best)} of "
-            f"{counted(m, 'size')}. Its KL divergence from the ranks beyond sampling noise is {beyond(best)} (in "
-            f"10^-3 nats per token), the lognormal's {beyond('lognormal')} and Zipf's {beyond('zipf')}. The lognormal "
-            f"misses RBP_k by up to {ks[0]:.3f} (at k = {ks[1]})"
+            f"of {len(CANDIDATES)} candidates, {label} describes the ranks best (by AIC) at "
+            f"{some_of(names.count(best), m, 'size')}. Its KL divergence from the ranks less that of sampling noise, "
+            f"in 10^-3 nats per token, is {beyond(best)}, the lognormal's {beyond('lognormal')} and Zipf's "
+            f"{beyond('zipf')}. The lognormal misses RBP_k by up to {ks[0]:.3f} (at k = {ks[1]})"
         )
         scores = [s.vuong[best] for s in sizes if best in s.vuong]
         if best == "lognormal":
             text += "."
         elif scores and min(scores) > 2:
-            text += (
-                f"; the {label} fits better at every size also when documents are compared one by one (Vuong's z is at "
-            )
+            text += f"; {label} fits better at every size also when documents are compared one by one (Vuong's z is at "
             text += f"least {min(scores):.1f})."
         else:
             text += "; compared document by document (Vuong's test), not every size prefers one of the two."
@@ -399,21 +396,21 @@ class Lognormal(Analyzer):
         limits = [label for label, s in zip(family.labels, sizes, strict=True) if s.limit]
         text = (
             f"At {family.labels[-1]} beta = {last.free[0]:.3f} ({last.low[0]:.3f} to {last.high[0]:.3f}), "
-            f"gamma = {last.free[1]:.4f} ({last.low[1]:.4f} to {last.high[1]:.4f}), {self.level:.0%} intervals from "
+            f"gamma = {last.free[1]:.4f} ({last.low[1]:.4f} to {last.high[1]:.4f}), {self.level:z.0%} intervals from "
             f"{last.interval_from}."
         )
         if limits:
             text += (
-                f" At {len(limits)} of {m} sizes ({', '.join(limits)}) the interval of gamma includes 0 or lies below "
-                "it: that is the lognormal's power-law limit, where mu and sigma are not identifiable."
+                f" At {some_of(len(limits), m, 'size')} ({', '.join(limits)}) the interval of gamma includes 0 or lies "
+                "below it: that is the lognormal's power-law limit, where mu and sigma are not identifiable."
             )
         notes.append(text)
         here = {t["quantity"]: t for t in trends if (t["family"], t["dataset"]) == (family.name, family.dataset)}
         if "mu_over_sigma" in here:
             t = here["mu_over_sigma"]
             notes.append(
-                f"In the middle of the {t['sizes']} sizes, mu/sigma changes by {t['slope']:+.3f} "
-                f"({t['slope_low']:+.3f} to {t['slope_high']:+.3f}) per unit of ln S."
+                f"In the middle of the {t['sizes']} sizes, mu/sigma changes by {t['slope']:+z.3f} "
+                f"({t['slope_low']:+z.3f} to {t['slope_high']:+z.3f}) per unit of ln S."
             )
         else:
             notes.append(
@@ -422,8 +419,8 @@ class Lognormal(Analyzer):
         off_h = mine["entropy_implied"] - mine["entropy"]
         off_p = mine["neg_log_p1_implied"] / mine["neg_log_p1"] - 1
         text = (
-            f"The fitted lognormals imply an entropy of the ranks that is off by {spread(off_h, '+.3f')} nats, and a "
-            f"-ln RBP_1 that is off by {spread(off_p, '+.1%')}"
+            f"The fitted lognormals imply an entropy of the ranks that is off by {spread(off_h, '+.3f', unit='nats')}, "
+            f"and a -ln RBP_1 that is off by {spread(off_p, '+.1%')}"
         )
         if "neg_log_p1" in here:
             a, b = -here["neg_log_p1"]["slope"], -here["neg_log_p1_implied"]["slope"]
@@ -513,7 +510,7 @@ def _about_terms(mine: pd.DataFrame) -> list[str]:
     against = ": the two work against each other, and neither is the law by itself." if square * log_c < 0 else "."
     return [
         f"Of -ln p_1 = ln c + mu^2/(2 sigma^2) (appendix B.4), from {first['size']} to {last['size']} the second term "
-        f"changes by {square:+.2f} and ln c by {log_c:+.2f}, together by {both:+.2f}{against}"
+        f"changes by {square:+z.2f} and ln c by {log_c:+z.2f}, together by {both:+z.2f}{against}"
     ]
 
 
@@ -614,7 +611,7 @@ def _summary(table: pd.DataFrame, found: list[tuple[Family, list[Size]]]) -> pd.
     limit = table["power_law_limit"]
 
     def kl(name: str) -> list[str]:
-        return [f"{1e3 * (size.fits[name].kl - size.floor):.1f}" for size in sizes]
+        return [f"{1e3 * (size.fits[name].kl - size.floor):z.1f}" for size in sizes]
 
     interval = [f"{a:.3f} .. {b:.3f}" for a, b in zip(table["gamma_low"], table["gamma_high"], strict=True)]
     return pd.DataFrame(
@@ -623,7 +620,7 @@ def _summary(table: pd.DataFrame, found: list[tuple[Family, list[Size]]]) -> pd.
             "family": table["family"],
             "size": table["size"],
             "best of 9": [size.best.candidate.label for size in sizes],
-            "KL, 1e-3": [f"{1e3 * (size.best.kl - size.floor):.1f}" for size in sizes],
+            "KL, 1e-3": [f"{1e3 * (size.best.kl - size.floor):z.1f}" for size in sizes],
             "lognormal": kl("lognormal"),
             "Zipf": kl("zipf"),
             "interval of gamma": interval,

@@ -56,7 +56,7 @@ _EACH_K = "Verdict on the law in size at each k, from k = 1 to |V|."
 _SIGNAL = "|α| over its standard error, against k. The law is visible above {snr:g} (dashed)."
 _R2 = (
     "Lines: R² observed; bands: R² that noise and the usual scatter between models would leave if the law were true "
-    "({level:.0%})."
+    "({level:z.0%})."
 )
 KEY = shared_columns("dataset", "family", "k")
 COLUMNS = {
@@ -271,7 +271,7 @@ class NoiseFloor(Analyzer):
             )
         if judged.documents and judged.documents[0]["share"] > 0.1:
             lead = judged.documents[0]
-            text += f" At k = {lead['k']:,}, document {lead['document']} alone has {lead['share']:.0%} of the misses."
+            text += f" At k = {lead['k']:,}, document {lead['document']} alone has {lead['share']:z.0%} of the misses."
         return text
 
     def _draw_signal(self, judged: list[Judged]) -> Figure:

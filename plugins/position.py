@@ -154,9 +154,9 @@ class Position(Analyzer):
         label = metric_label(self._shown)
         y = curves.values[-1, :, curves.metrics.index(self._shown)]
         text = (
-            f"{family}: -ln {label} of the largest model goes from {y[0]:.3f} at positions {curves.span(0)} to "
-            f"{y[-1]:.3f} at {curves.span(-1)} (in the {curves.documents} of {curves.every_document} documents that "
-            f"reach position {curves.first[-1]})."
+            f"{family}: -ln {label} of the largest model goes from {y[0]:.3f} at {_positions(curves, 0)} to "
+            f"{y[-1]:.3f} at {_positions(curves, -1)} (in those documents that reach position {curves.first[-1]}: "
+            f"{some_of(curves.documents, curves.every_document, 'document')})."
         )
         mine = [row for row in contrasts if (row["family"], row["dataset"]) == (family.name, family.dataset)]
         return text + "".join(f" {_in_words(row)}" for row in mine if row["metric"] in ("CE", label))
@@ -229,8 +229,8 @@ def _in_words(row: dict[str, Any]) -> str:
     early, late = f"{row['alpha_early']:.3f} at {row['early']}", f"{row['alpha_late']:.3f} at {row['late']}"
     unsure = "" if row["low"] > 0 or row["high"] < 0 else ", which includes 0"
     return (
-        f"Alpha of {row['metric']} is {early} and {late} (interval of the difference: {row['low']:+.3f} to "
-        f"{row['high']:+.3f}{unsure})."
+        f"Alpha of {row['metric']} is {early} and {late} (interval of the difference: {row['low']:+z.3f} to "
+        f"{row['high']:+z.3f}{unsure})."
     )
 
 
@@ -259,3 +259,7 @@ def _draw_curves(found: list[tuple[Family, PositionCurves]], metric: str) -> Fig
             log_axis(ax.yaxis, low=lines.min() / 1.1, high=lines.max() * 1.1)
         legend_of_all(figure, legend=_LEGEND)
         return figure
+
+
+def _positions(curves: PositionCurves, j: int) -> str:
+    return f"position{'' if curves.first[j] == curves.last[j] else 's'} {curves.span(j)}"

@@ -139,7 +139,7 @@ LAWS = (
     "through the middle of the points."
 )
 EXPONENTS = (
-    "Exponent of every family on every dataset, with its {level:.0%} interval. Hollow, where there is one: the "
+    "Exponent of every family on every dataset, with its {level:z.0%} interval. Hollow, where there is one: the "
     "authors' published exponent."
 )
 ALPHA_AGAINST_K = (
@@ -206,7 +206,7 @@ class PowerLaw(Analyzer):
         shown = [one for one in laws if one.path in forms]
         metrics = self._overview_metrics(shown)
         titles = {f"alpha_{metric}": metric_label(metric) for metric in metrics}
-        caption = f"Exponent alpha of -ln RBP_k = A S^-alpha, and of CE = A S^-alpha, with {self.level:.0%} intervals."
+        caption = f"Exponent alpha of -ln RBP_k = A S^-alpha, and of CE = A S^-alpha, with {self.level:z.0%} intervals."
         report.add_table("by_family", *self._by_family(shown, metrics), caption=caption, titles=titles)
         report.add_table("laws", (_rounded(one, forms[one.path]) for one in shown), COLUMNS["laws"])
         report.add_table("forms", (row for one in shown for row in _forms(one, forms[one.path])), COLUMNS["forms"])
@@ -246,7 +246,7 @@ class PowerLaw(Analyzer):
         ]
         text = (
             f"{family}: fitted to {law.points} sizes (S = {short_number(law.s.min())} to {short_number(law.s.max())}), "
-            f"alpha is {listed(exponents)} ({self.level:.0%} intervals)."
+            f"alpha is {listed(exponents)} ({self.level:z.0%} intervals)."
         )
         inverse = [one.label for one in entropy + asked if one.law.high < 0]
         if inverse:
@@ -309,7 +309,7 @@ def _rounded(one: FamilyLaw, form: Verdict) -> dict[str, Any]:
     """The row for the terminal: texts, rounded."""
     law, left_out = one.law, leave_largest_out(one.law.s, one.law.y)
     row = {"alpha": f"{law.alpha:.4f}", "interval": f"{law.low:.3f} .. {law.high:.3f}", "R^2": f"{law.r2:.4f}"}
-    shown = "" if np.isnan(left_out) else f"{left_out:+.1%}"
+    shown = "" if np.isnan(left_out) else f"{left_out:+z.1%}"
     return one.keys | row | {"sizes": law.points, "largest, left out": shown, "form": form.known}
 
 
@@ -368,7 +368,7 @@ def _headline(shown: list[FamilyLaw], forms: Mapping[str, Verdict]) -> str:
     )
     missed = np.array([abs(leave_largest_out(one.law.s, one.law.y)) for one in shown])
     if np.isfinite(missed).any():
-        text += f"; fitted without the largest model, the law misses it by {np.nanmax(missed):.1%} at most"
+        text += f"; fitted without the largest model, the law misses it by {np.nanmax(missed):z.1%} at most"
     known = [forms[one.path].known for one in shown]
     words = {"supported": "E > 0", "excluded": "plain", "undecided": "undecided"}
     counts = {word: known.count(form) for word, form in words.items()}
@@ -387,4 +387,4 @@ def _influence(mine: list[FamilyLaw]) -> str:
             f" Of all sizes, {row['size']} changes the fit most: without it, alpha of {one.label} is "
             f"{row['alpha_without']:.3f} instead of {one.law.alpha:.3f}."
         )
-    return f" Leaving out any one size changes no alpha by more than {_NOTABLE:.0%}." if mine[0].law.points > 3 else ""
+    return f" Leaving out any one size changes no alpha by more than {_NOTABLE:z.0%}." if mine[0].law.points > 3 else ""

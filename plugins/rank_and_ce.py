@@ -22,6 +22,7 @@ from rbptrack.analysis import (
     Family,
     Report,
     Runs,
+    be,
     counted,
     gradient,
     grid_of,
@@ -29,6 +30,7 @@ from rbptrack.analysis import (
     length_axis,
     log_axis,
     metric_label,
+    p_in_words,
     rbp_name,
     read_families,
     shared_columns,
@@ -314,7 +316,7 @@ class RankAndCe(Analyzer):
     def _gains_in_words(self, summary: list[dict[str, Any]]) -> Iterator[str]:
         for row in summary:
             text = (
-                f"{row['family']} on {row['dataset']}: at the largest size p(target) tells {row['told_by_p']:.0%} of "
+                f"{row['family']} on {row['dataset']}: at the largest size p(target) tells {row['told_by_p']:z.0%} of "
                 f"the variance of ln R."
             )
             label = metric_label(rbp_name(row["k"]))
@@ -333,8 +335,8 @@ class RankAndCe(Analyzer):
                 else "whether larger models rank better at equal p cannot be told"
             )
             yield (
-                f"{text} Of the gain in {label} ({row['gain']:+.3f}, {row['sizes']}) ranks at equal p make up "
-                f"{share:.1%} ({low:.1%} to {high:.1%}): {says}."
+                f"{text} Of the gain in {label} ({row['gain']:+z.3f}, {row['sizes']}) ranks at equal p make up "
+                f"{share:z.1%} ({low:z.1%} to {high:z.1%}): {says}."
             )
 
 
@@ -349,9 +351,14 @@ def _headline(summary: list[dict[str, Any]], predictions: list[dict[str, Any]]) 
             metric_label(rbp_name(summary[0]["k"])),
             "ranks at equal p of the right token, which CE cannot see,",
         )
+        lows, highs = ([row[end] for row in summary if end in row] for end in ("within_share_low", "within_share_high"))
+        worse, none = max(highs) < 0, max(shares) < _NOTHING or max(lows) <= 0
         parts.append(
-            f"{label} grows with size only as p of the right token grows: better {other} add nothing: {span}"
-            if max(shares) < _NOTHING
+            f"at equal p of the right token larger models rank slightly worse, which CE cannot see: {span} of the gain "
+            f"in {label}"
+            if worse
+            else f"that better {other} add to the gain in {label} is not shown: {span} of it"
+            if none
             else f"of the gain in {label} with size, better {other} make up {span}"
         )
     if predictions:
@@ -359,8 +366,8 @@ def _headline(summary: list[dict[str, Any]], predictions: list[dict[str, Any]]) 
         parts.append(
             f"the success of whole sequences, left out of the fit, is predicted better by RBP_k in "
             f"{counts['RBP_k'] or 'none'} "
-            f"and by CE in {counts['CE'] or 'none'} of {counted(len(predictions), 'case')}; {counts['undecided']} "
-            f"{'is' if counts['undecided'] == 1 else 'are'} undecided"
+            f"and by CE in {counts['CE'] or 'none'} of {counted(len(predictions), 'case')}; "
+            f"{counts['undecided'] or 'none'} {be(counts['undecided'])} undecided"
         )
     return "; ".join(parts)
 
@@ -371,10 +378,10 @@ def _predictions_in_words(predictions: list[dict[str, Any]]) -> Iterator[str]:
         parts = [
             f"{row['outcome']} at k = {row['k']}, {row['left_out']} left out: error {row['error_ce']:.3f} by CE, "
             f"{row['error_rbp']:.3f} by RBP_k"
-            + (f" (p = {row['p']:.3f})" if row["better"] != "undecided" else " (undecided)")
+            + (f" ({p_in_words(row['p'])})" if row["better"] != "undecided" else " (undecided)")
             for row in mine
         ]
-        yield f"{dataset}, predicting the share of whole sequences: {'; '.join(parts)}."
+        yield f"{dataset}, predicting the share of whole sequences (errors are of ln(-ln share)): {'; '.join(parts)}."
 
 
 def _p_rows(family: Family, counts: Sequence[Counts]) -> Iterator[dict[str, Any]]:

@@ -213,7 +213,7 @@ def _verdict_rows(tables: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
             worst = int(np.abs(relative).argmax())
             row = {"table": number, "dataset": dataset, "family": family}
             row |= {verdict: int((group["verdict"] == verdict).sum()) for verdict in (AGREES, DIFFERS, UNSURE)}
-            yield row | {"largest difference": f"{relative[worst]:+.0%} ({group[cell].iloc[worst]})"}
+            yield row | {"largest difference": f"{relative[worst]:+z.0%} ({group[cell].iloc[worst]})"}
 
 
 def _draw(tables: dict[str, pd.DataFrame]) -> Figure:

@@ -17,11 +17,11 @@ from rbptrack.analysis import (
     Runs,
     curve_panels,
     log_grid,
+    p_in_words,
     rbp_name,
     read_families,
     shared_columns,
     some_of,
-    spread,
     style,
 )
 from rbptrack.stats import Limit, fit_surface, law_values, positive, worth
@@ -108,8 +108,8 @@ class JointSurface(Analyzer):
         report.notes[:0] = map(self._sentence, found)
         rejected, p = sum(f.fit.p < 1 - self.level for f in found), [f.fit.p for f in found]
         report.headline = (
-            f"tested at all k together, a power law is {_rejected(rejected, len(found))}; p is "
-            f"{spread(p, '.2g', [str(f.family) for f in found])}"
+            f"tested at all k together, a power law is {_rejected(rejected, len(found))}; "
+            f"{'the smallest p' if len(p) > 1 else 'p'} is {min(p):.2g}"
         )
         report.add_table("summary", map(self._row, found), COLUMNS["summary"])
         report.add_table("alpha", (row for f in found for row in _alpha_rows(f)), COLUMNS["alpha"])
@@ -119,7 +119,7 @@ class JointSurface(Analyzer):
         report.drawings = {
             "alpha_band": Drawing(
                 _draw(found, "alpha"),
-                f"Exponent at each k. The band covers all k together with {self.level:.0%} probability.",
+                f"Exponent at each k. The band covers all k together with {self.level:z.0%} probability.",
             ),
             "departure": Drawing(
                 _draw(found, "departure", margin=self.margin),
@@ -152,7 +152,7 @@ class JointSurface(Analyzer):
         fit, limit = found.fit, found.limit
         text = f"{found.family}: {_verdict(fit.p, self.level)} over k = {fit.ks[0]} to {fit.ks[-1]:,}."
         shown = f"up to k = {limit.shown:,}" if limit.shown else "at no k"
-        text += f" The law is shown to be straight within {limit.margin:.0%} {shown}"
+        text += f" The law is shown to be straight within {limit.margin:z.0%} {shown}"
         text += f", and shown not to be from k = {limit.exceeded:,}" if limit.exceeded else ""
         low, high = fit.band
         text += f"; alpha goes from {fit.alpha[0]:.3f} ({low[0]:.3f} to {high[0]:.3f}) at k = {fit.ks[0]}"
@@ -161,9 +161,10 @@ class JointSurface(Analyzer):
 
 def _verdict(p: float, level: float) -> str:
     if p < 1 - level:
-        return f"a power law does not hold at every k (one test over all k, p = {p:.2g})"
+        return f"a power law does not hold at every k (one test over all k, {p_in_words(p)})"
     return (
-        f"the data show no departure from a power law (one test over all k, p = {p:.2g}; a single k may still show one)"
+        f"the data show no departure from a power law (one test over all k, {p_in_words(p)}; a single k may still show "
+        "one)"
     )
 
 

@@ -24,6 +24,7 @@ from rbptrack.analysis import (
     grid_of,
     interval_columns,
     legend_of_all,
+    listed,
     read_families,
     shared_columns,
     short_number,
@@ -69,6 +70,7 @@ COLUMNS = {
     },
 }
 _ANSWER = "answer"
+_DECADES = "decades of S"
 
 
 @dataclass(kw_only=True)
@@ -130,7 +132,7 @@ class Thresholds(Analyzer):
         report.add_table("thresholds", rows, COLUMNS["thresholds"])
         report.add_table("success", shares, COLUMNS["success"])
         report.add_metrics("s_50/{family}/{dataset}/k{k}_n{N}", rows, "s_50")
-        report.headline = _headline(rows)
+        report.headline = _headline(rows, max(float(np.log10(law.s.max() / law.s.min())) for law in laws.values()))
         report.drawings["success"] = Drawing(
             _draw(shares, laws, self.ks[0]),
             f"Points: share of windows of N tokens whose every token has R <= {self.ks[0]}"
@@ -186,20 +188,22 @@ def _sentence(family: Family, rows: list[dict[str, Any]]) -> str:
     if not rows:
         return f"{family}: too few distinct runs of successes at 3 sizes: S_50 is not identifiable."
     k = min(row["k"] for row in rows)
-    parts = []
+    parts, refused = list[str](), dict[str, list[str]]()
     for row in (row for row in rows if row["k"] == k):
         what = "whole answers" if row["N"] == _ANSWER else f"N = {row['N']}"
         if row["what"].startswith("refused"):
-            parts.append(f"{what}: not identifiable ({row['what'].removeprefix('refused: ')})")
+            refused.setdefault(row["what"].removeprefix("refused: "), []).append(what)
         else:
-            parts.append(f"{what} {_size(row)}")
+            parts.append(f"S_50 is {_size(row)} for {what}")
+    parts += [f"S_50 is not identifiable for {listed(whats)} ({reason})" for reason, whats in refused.items()]
     widths = [row["decades"] for row in rows if row["k"] == k and np.isfinite(row["decades"])]
-    width = f" The rise from 10% to 90% takes {spread(widths, '.1f')} decades of S." if widths else ""
+    width = f" By the laws the rise from 10% to 90% takes {spread(widths, '.1f', unit=_DECADES)}." if widths else ""
     match = " (greedy exact match)" if k == 1 else ""
-    return f"{family}, k = {k}{match}: half of all windows succeed at S_50, which is {'; '.join(parts)}.{width}"
+    return f"{family}, k = {k}{match}: half of all windows succeed at S_50; {'; '.join(parts)}.{width}"
 
 
-def _headline(rows: list[dict[str, Any]]) -> str:
+def _headline(rows: list[dict[str, Any]], longest: float) -> str:
+    """In how many cases S_50 is told, and how wide the rise is, beside the decades of S of the widest family."""
     told = [row for row in rows if not row["what"].startswith("refused")]
     widths = [row["decades"] for row in rows if np.isfinite(row["decades"])]
     if not widths:
@@ -207,8 +211,9 @@ def _headline(rows: list[dict[str, Any]]) -> str:
     forecasts = sum(row["what"] == "forecast" for row in told)
     return (
         f"the size at which half of the windows succeed is identifiable in {len(told)} of "
-        f"{counted(len(rows), 'case')}, {forecasts} of them by extrapolation; the rise from 10% to 90% success takes "
-        f"{spread(widths, '.1f')} decades of S"
+        f"{counted(len(rows), 'case')}, {forecasts or 'none'} of them by extrapolation; by the fitted laws the rise "
+        f"from 10% to 90% success takes {spread(widths, '.1f', unit=_DECADES)}, where the sizes measured span at most "
+        f"{longest:.1f}"
     )
 
 

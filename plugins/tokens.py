@@ -167,8 +167,9 @@ class Tokens(Analyzer):
         if not laws:
             raise report.nothing_found("no measurement with ranks of 3 sizes")
         if without:
+            which = ", ".join(without) if len(without) <= 3 else f"{len(without)} families on their datasets"
             report.notes.append(
-                f"{', '.join(without)}: the texts of tokens were not kept (the Python API, an import, "
+                f"{which}: the texts of tokens were not kept (the Python API, an import, "
                 "an earlier version): kinds and places in words are not told."
             )
         drawn = [row for row in laws if row["metric"] == self._label]
@@ -178,7 +179,7 @@ class Tokens(Analyzer):
         report.add_metrics("alpha_of_class/{family}/{dataset}/{metric}/{by}/{class}", laws, "alpha")
         report.headline = _headline(drawn, exponents)
         report.drawings["exponents_by_class"] = Drawing(
-            _draw(drawn, self._label), f"Exponent of {self._label} in each class, with {self.level:.0%} intervals."
+            _draw(drawn, self._label), f"Exponent of {self._label} in each class, with {self.level:z.0%} intervals."
         )
         return report
 
@@ -264,16 +265,16 @@ class Tokens(Analyzer):
             sure = low["alpha_high"] < high["alpha_low"]
             most = max(mine, key=lambda r: float(r["gain"]))
             text = (
-                f"{family}, by {by}: alpha of {self._label} is {_alpha(low)} for {low['class']} and {_alpha(high)} for "
-                f"{high['class']}{'' if sure else ' (intervals overlap)'}; {most['class']} ({most['share']:.0%} of the "
-                f"tokens) accounts for {most['gain']:.0%} of the gain."
+                f"{family}, by {by}: alpha of {self._label} is {_alpha(low)} in '{low['class']}' and {_alpha(high)} "
+                f"in '{high['class']}'{'' if sure else ' (intervals overlap)'}; '{most['class']}' "
+                f"({most['share']:z.0%} of the tokens) accounts for {most['gain']:z.0%} of the gain."
             )
             found = [row for row in exponents if row["by"] == by and keys.items() <= row.items()]
             if found:
                 change, mix, within = (sum(row[name] for row in found) for name in ("change", "mix", "within"))
                 text += (
-                    f" From k = {found[0]['from_k']} to {found[-1]['k']} alpha changes by {change:+.3f}: {mix:+.3f} "
-                    f"because misses lie in other classes, {within:+.3f} within classes."
+                    f" From k = {found[0]['from_k']} to {found[-1]['k']} alpha changes by {change:+z.3f}: {mix:+z.3f} "
+                    f"because misses lie in other classes, {within:+z.3f} within classes."
                 )
             yield text
 
@@ -285,8 +286,8 @@ def _headline(rows: list[dict[str, Any]], exponents: list[dict[str, Any]]) -> st
     text = f"alpha of {most['metric']} in each class of tokens is {spread(alphas, '.2f')}"
     change, within = (sum(float(row[name]) for row in exponents) for name in ("change", "within"))
     if exponents and abs(change) > 1e-6:
-        text += f"; {within / change:.0%} of its change with k lies within classes, "
-        text += "the rest comes from which classes the misses are in"
+        text += f"; of its change with k, {within / change:z.1%} lies within classes and "
+        text += f"{1 - within / change:z.1%} comes from which classes the misses are in"
     return text
 
 
@@ -329,8 +330,8 @@ def _alpha(row: Mapping[str, Any]) -> str:
 
 def _in_words(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row for the terminal: texts, rounded."""
-    texts = {"share": f"{row['share']:.1%}", "misses": f"{1 - row['largest']:.1%}", "alpha": _alpha(row)}
-    return {n: row[n] for n in ("dataset", "family", "by", "class")} | texts | {"gain": f"{row['gain']:.0%}"}
+    texts = {"share": f"{row['share']:z.1%}", "misses": f"{1 - row['largest']:z.1%}", "alpha": _alpha(row)}
+    return {n: row[n] for n in ("dataset", "family", "by", "class")} | texts | {"gain": f"{row['gain']:z.0%}"}
 
 
 def _draw(rows: list[dict[str, Any]], label: str) -> Figure:

@@ -168,7 +168,7 @@ class Training(Analyzer):
             ]
             text = (
                 f"{keys['family']} on {keys['dataset']}: by {law.points} checkpoints of {law.models} sizes, the best "
-                f"size grows with compute as C^a, where a is {listed(optima)} ({self.level:.0%} intervals)."
+                f"size grows with compute as C^a, where a is {listed(optima)} ({self.level:z.0%} intervals)."
             )
             first, rest = mine[0].law, mine[1:]
             apart = [f.keys["metric"] for f in rest if f.law.low[2] > first.high[2] or f.law.high[2] < first.low[2]]

@@ -211,7 +211,7 @@ class Words(Analyzer):
         share = np.exp(-one.values.of(f"words_{k}")[0])
         last, law = one.counts[-1], one.law(f"words_{k}", self.level)
         text = (
-            f"{one.family}: {share[-1]:.1%} of words are ranked whole at k = {k} ({one.family.labels[-1]}; "
+            f"{one.family}: {share[-1]:z.1%} of words are ranked whole at k = {k} ({one.family.labels[-1]}; "
             f"{last.tokens.sum() / max(last.words.sum(), 1):.2f} tokens per word)"
         )
         if law is None:

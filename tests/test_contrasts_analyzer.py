@@ -16,7 +16,7 @@ def test_metrics_with_one_exponent_are_equivalent() -> None:
     assert row["verdict"] == "equivalent"
     assert row["low"] <= 0 <= row["high"]
     assert row["high"] - row["low"] < 0.01
-    assert report.headline.startswith("RBP_1 against CE: of 1 pair of exponents, 1 is equivalent")
+    assert report.headline.startswith("RBP_1 against CE: the one pair of exponents is equivalent")
 
 
 def test_other_exponents_are_different() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from rbptrack.analysis import counted, listed, spread
+from rbptrack.analysis import at_least, be, counted, listed, number, p_in_words, spread
+from rbptrack.console import say_wrapped
 from rbptrack.reporting.typeset import typeset
 
 
@@ -17,6 +21,43 @@ def test_two_values_are_not_an_interval() -> None:
     assert spread([0.157, 0.112], ".3f", ["code", "prose"]) == "0.157 (code) and 0.112 (prose)"
     assert spread([0.157, 0.1571], ".3f", ["code", "prose"]) == "0.157"
     assert spread([0.3, 0.1, 0.2, 0.2], ".1f") == "between 0.1 and 0.3 (4 values)"
+
+
+def test_zero_has_no_sign_of_its_own_and_bounds_are_rounded_to_their_safe_side() -> None:
+    assert [number(v, f) for v, f in ((-0.0004, ".1%"), (-0.0004, "+.3f"), (-0.04, ".1f"), (-0.06, ".1f"))] == [
+        "0.0%",
+        "+0.000",
+        "0.0",
+        "-0.1",
+    ]
+    assert spread([-0.0004, -0.0001], ".0%") == "0%"
+    assert [at_least(v, 3) for v in (0.99996, 1.0, 0.9876)] == ["0.999", "1.000", "0.987"]
+    assert [p_in_words(p) for p in (0.0, 0.004, 0.16, 1.0)] == ["p < 0.001", "p = 0.004", "p = 0.16", "p > 0.99"]
+    assert [be(n) for n in (0, 1, 2)] == ["are", "is", "are"]
+
+
+def test_a_unit_stands_with_its_number() -> None:
+    assert spread([11.2, 28.2, 12, 13], ".1f", unit="decades") == "between 11.2 and 28.2 decades (4 values)"
+    assert spread([0.03], "+.2f", unit="nats") == "+0.03 nats"
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[1] / "plugins").glob("*.py")), ids=lambda path: path.stem
+)
+def test_no_analyzer_can_print_a_negative_zero(path: Path) -> None:
+    """A signed number or a share is printed with `z` in its form: Python's own way to say 0 without a sign."""
+    text = path.read_text(encoding="utf-8")
+    assert not re.findall(r"\{[^{}\n]*:\+\.\d[^{}\n]*\}", text)
+
+
+def test_a_sentence_that_is_cut_leaves_no_parenthesis_open(capsys: pytest.CaptureFixture[str]) -> None:
+    say_wrapped(
+        "a sentence that is long " * 5 + "(with a parenthesis that does not end on these lines " * 2 + "at all)",
+        lines=2,
+    )
+    said = capsys.readouterr().out
+    assert said.count("(") == said.count(")") == 0
+    assert said.endswith("long ...\n")
 
 
 def test_lists_end_with_and() -> None:

@@ -11,7 +11,7 @@ from rbptrack.analysis.contract import COLUMNS, Analyzer, Drawing, Report, Runs,
 from rbptrack.analysis.families import KEYS, Family, families, interval_columns, read_families
 from rbptrack.analysis.sizes import SizeUnit
 from rbptrack.analysis.tables import LAW_COLUMNS, interval_cells, k_ranges, law_cells, shared_columns
-from rbptrack.analysis.words import counted, listed, some_of, spread, tallied
+from rbptrack.analysis.words import at_least, be, counted, listed, number, p_in_words, some_of, spread, tallied
 from rbptrack.errors import BadInput, RbptrackError
 from rbptrack.names import metric_part
 from rbptrack.ranks import (
@@ -83,6 +83,8 @@ __all__ = [
     "Table",
     "Unreadable",
     "WithoutRanks",
+    "at_least",
+    "be",
     "colour_and_line",
     "colour_and_marker",
     "counted",
@@ -113,6 +115,8 @@ __all__ = [
     "log_grid",
     "metric_label",
     "metric_part",
+    "number",
+    "p_in_words",
     "panel_per",
     "panels",
     "parse_rbp_name",

@@ -175,9 +175,9 @@ def read_families(
                 continue
         family = replace(whole, rows=whole.rows[whole.rows["run_id"].isin(list(values))])
         if len(family.s) < least:
-            notes.append(
-                f"{family}: only {len(family.s)} of {len(whole.s)} sizes can be read, and at least {least} are needed."
-            )
+            left = f"only {len(family.s)} of {len(whole.s)} sizes" if len(family.s) else "none of its sizes"
+            needed = f", and at least {least} are needed" if least > 1 else ""
+            notes.append(f"{family}: {left} can be read{needed}.")
         elif values:
             yield family, [reduce(operator.add, [values[i] for i in ids]) for ids in family.run_ids]
 

@@ -7,6 +7,31 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+_LISTED = 3  # values: so many are said one by one
+
+
+def number(value: float, form: str) -> str:
+    """The value in a form such as `.3f`, `+.3f` or `.0%`; never `-0.000`, which is no number."""
+    sign = form[:1] if form[:1] in "+- " else ""
+    return format(float(value), f"{sign}z{form[len(sign) :]}")
+
+
+def at_least(value: float, digits: int) -> str:
+    """A lower bound, rounded down: an R^2 of 0.99996 is `0.9999`, and `1.0000` only where it is 1."""
+    return f"{np.floor(float(value) * 10**digits) / 10**digits:.{digits}f}"
+
+
+def p_in_words(p: float) -> str:
+    """`p = 0.16`, `p = 0.004`; `p < 0.001` and `p > 0.99` where rounding would make it 0 or 1."""
+    if p < 0.001:
+        return "p < 0.001"
+    return "p > 0.99" if p > 0.99 else f"p = {p:.2g}"
+
+
+def be(number: int) -> str:
+    """The verb of so many: `is` or `are`."""
+    return "is" if number == 1 else "are"
+
 
 def counted(number: int, noun: str) -> str:
     """`1 size`, `1,200 sizes`."""
@@ -30,7 +55,7 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
-def spread(values: npt.ArrayLike, form: str, names: Sequence[str] = ()) -> str:
+def spread(values: npt.ArrayLike, form: str, names: Sequence[str] = (), *, unit: str = "") -> str:
     """Several values in a few words: `0.112`, `0.112 (wiki) and 0.157 (c4)`, `between 0.112 and 0.157 (24 values)`.
 
     Up to three values are listed, and more are counted: `0.112 to 0.157` alone would read as an interval.
@@ -39,16 +64,15 @@ def spread(values: npt.ArrayLike, form: str, names: Sequence[str] = ()) -> str:
         values: one or more numbers.
         form: how to print one, such as `.3f` or `.0%`.
         names: what each is of, where a reader would ask.
+        unit: said after the last of them.
 
     """
+    said = f" {unit}" if unit else ""
     every = np.asarray(values, dtype=np.float64)
     if len(every) <= _LISTED:
-        texts = [format(float(value), form) for value in every]
+        texts = [number(value, form) for value in every]
         if len(set(texts)) == 1:
-            return texts[0]
-        return listed([f"{text} ({name})" for text, name in zip(texts, names, strict=True)] if names else texts)
-    low, high = format(float(every.min()), form), format(float(every.max()), form)
-    return low if low == high else f"between {low} and {high} ({len(every)} values)"
-
-
-_LISTED = 3  # values
+            return texts[0] + said
+        return listed([f"{text} ({name})" for text, name in zip(texts, names, strict=True)] if names else texts) + said
+    low, high = number(every.min(), form), number(every.max(), form)
+    return low + said if low == high else f"between {low} and {high}{said} ({len(every)} values)"

@@ -111,12 +111,11 @@ def _wrapped(line: str, width: int, *, lines: int | None = None) -> list[str]:
     if len(line) <= width:
         return [line]
     indent = str(re.match(" *", line)[0])  # type: ignore[index]
-    return wrap(
-        line,
-        max(width, 20),
-        max_lines=lines,
-        placeholder=" ...",
-        subsequent_indent=indent + "  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    form = {"subsequent_indent": indent + "  ", "break_long_words": False, "break_on_hyphens": False}
+    found = wrap(line, max(width, 20), max_lines=lines, placeholder=" ...", **form)  # type: ignore[arg-type]
+    kept = " ".join(found).lstrip()
+    if kept.endswith(" ..."):  # half a parenthesis says nothing
+        while kept.count("(") > kept.count(")"):
+            kept = kept[: kept.rindex("(")].rstrip() + " ..."
+        found = wrap(indent + kept, max(width, 20), **form)  # type: ignore[arg-type]
+    return found

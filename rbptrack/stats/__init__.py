@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         decompose,
         decompose_pieces,
         part_covariance,
+        part_errors,
         shares_of_fall,
     )
     from rbptrack.stats.forecasts import Forecast, forecast
@@ -246,6 +247,7 @@ __all__ = [
     "paired_covariance",
     "paired_differences",
     "part_covariance",
+    "part_errors",
     "percentiles",
     "point_diagnostics",
     "pool",

@@ -121,12 +121,12 @@ def compare_forms(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray) ->
 
 
 def _in_words(found: Irreducible, m: int) -> str:
-    share = f"{found.share_low:.0%} to {found.share_high:.0%} of y at the largest size"
+    share = f"{found.share_low:z.0%} to {found.share_high:z.0%} of y at the largest size"
     if found.verdict == "supported":
         e = f"E = {found.e:.3g} ({found.e_low:.3g} to {found.e_high:.3g}, {share})"
         return f"an irreducible term is supported: {e}, p = {found.p:.2g}"
     if found.verdict == "rejected":
-        return f"an irreducible term of more than {found.margin:.0%} of y at the largest size is excluded"
+        return f"an irreducible term of more than {found.margin:z.0%} of y at the largest size is excluded"
     return f"{m} sizes do not decide whether there is an irreducible term: it may be {share} (p = {found.p:.2g})"
 
 
