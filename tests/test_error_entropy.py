@@ -9,7 +9,7 @@ from plugins.error_entropy import COLUMNS, ErrorEntropy
 from rbptrack.analysis import Runs
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import RankHistogram, RankTable
-from rbptrack.stats.error_entropy import decompose, decompose_pieces, part_covariance, shares_of_fall
+from rbptrack.stats.error_entropy import decompose, decompose_pieces, part_covariance, part_errors, shares_of_fall
 from tests.synthetic import family_runs, runs_of
 
 
@@ -143,3 +143,16 @@ def test_shares_by_hand() -> None:
 def test_covariance_by_hand() -> None:
     influence = np.array([[[0.1], [-0.1]], [[0.0], [0.0]]])  # one part, two documents, at two sizes
     np.testing.assert_allclose(part_covariance(influence)[0], [[0.04, 0], [0, 0]])
+
+
+def test_standard_errors_of_few_documents_are_wider_and_of_many_the_covariance_s() -> None:
+    rng = np.random.default_rng(0)
+    for documents, low, high in ((10, 1.1, 1.7), (4000, 1.0, 1.002)):
+        influence = rng.standard_normal((2, documents, 3)) / documents
+        plain = np.sqrt(np.diagonal(part_covariance(influence), axis1=1, axis2=2)).T
+        ratio = part_errors(influence) / plain
+        assert ratio.shape == (2, 3)
+        assert ((low < ratio) & (ratio < high)).all()
+    one = np.zeros((1, 50, 1))
+    one[0, 0] = 1.0  # a single document decides
+    assert part_errors(one)[0, 0] > 5

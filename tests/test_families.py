@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rbptrack.analysis import Runs
+from rbptrack.analysis import Family, Runs, Unreadable
 from rbptrack.analysis.families import families, read_families
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import log_grid
@@ -95,6 +95,15 @@ def test_a_damaged_artifact_is_named_and_left_out() -> None:
     ]
     assert not list(read_families(runs, lambda _, run_id: runs.document_counts(run_id, [1]), notes, least=6))
     assert notes[-1] == "toy on text: only 5 of 6 sizes can be read, and at least 6 are needed."
+
+
+def test_a_family_of_which_nothing_can_be_read_is_said_without_a_count() -> None:
+    def load(_: Family, run_id: str) -> int:
+        raise Unreadable("not kept")
+
+    notes: list[str] = []
+    assert not list(read_families(family_runs(SIZES, alpha=0.1, a=3.0), load, notes))
+    assert notes[-1] == "toy on text: none of its sizes can be read."
 
 
 def test_a_model_without_a_size_is_left_out() -> None:

@@ -61,7 +61,7 @@ def test_every_bin_reads_the_same_documents() -> None:
     width = curves["last"] - curves.index + 1
     assert (curves["tokens"] == 40 * width).all()
     assert curves["y"].tolist() == pytest.approx([1.0] * len(curves))
-    assert "in the 40 of 60 documents that reach position 128" in report.notes[0]
+    assert "documents that reach position 128: 40 of 60 documents)" in report.notes[0]
 
 
 def test_what_is_shown_must_be_asked_for() -> None:
