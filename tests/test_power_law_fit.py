@@ -4,7 +4,7 @@ from scipy import stats
 
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import DocumentCounts
-from rbptrack.stats.bootstrap import bootstrap_metrics, document_weights, paired_covariance
+from rbptrack.stats.bootstrap import BOOTSTRAP_SEED, bootstrap_metrics, document_weights, paired_covariance
 from rbptrack.stats.power_law import fit_power_law, leave_largest_out
 
 
@@ -99,6 +99,8 @@ def test_bootstrap_sees_documents_that_differ() -> None:
 def test_replicates_are_paired_and_reproducible() -> None:
     np.testing.assert_array_equal(document_weights(30), document_weights(30))
     assert (document_weights(30).sum(1) == 30).all()
+    drawn = np.random.default_rng(BOOTSTRAP_SEED).multinomial(30, np.full(30, 1 / 30), size=1000)
+    np.testing.assert_array_equal(document_weights(30), drawn)  # the same numbers as ever
     draws = np.random.default_rng(0).normal(size=200)
     covariance = paired_covariance([draws, 2 * draws])
     np.testing.assert_allclose(covariance, draws.var(ddof=1) * np.array([[1, 2], [2, 4]]))

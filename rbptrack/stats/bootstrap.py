@@ -24,7 +24,9 @@ def document_weights(
     resampled jointly.
     """
     rng = np.random.default_rng(seed)
-    weights = rng.multinomial(documents, np.full(documents, 1 / documents), size=replicates).astype(np.float64)
+    weights, shares = np.empty((replicates, documents)), np.full(documents, 1 / documents)
+    for row in weights:  # not all at once: integers beside these would take as much memory again
+        row[:] = rng.multinomial(documents, shares)
     weights.flags.writeable = False  # shared
     return weights
 
