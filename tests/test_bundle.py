@@ -19,7 +19,7 @@ from rbptrack.errors import BadInput
 from rbptrack.exchange.bundle import without_tokens
 from rbptrack.ranks import RankTable
 from rbptrack.tracking import Connection, Reader
-from rbptrack.tracking.frame import from_database
+from rbptrack.tracking.database import from_database
 from rbptrack.tracking.record import write_token_texts
 from tests.conftest import EMBEDDED
 

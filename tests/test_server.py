@@ -17,7 +17,7 @@ from rbptrack.commands import sync
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import BadInput, StoreAway
 from rbptrack.tracking import Connection, Reader, outbox
-from rbptrack.tracking.frame import from_database
+from rbptrack.tracking.database import from_database
 from tests.cells import run
 from tests.conftest import Start
 from tests.server import PASSWORD, QUOTED, Door, Server, free_port, postgres_binaries, running

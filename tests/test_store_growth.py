@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from mlflow.store.db.utils import _upgrade_db, create_sqlalchemy_engine
 
-from rbptrack.config.schema import TrackingConfig
+from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.tracking import Connection, MeasurementTags, Reader, Writer
+from rbptrack.tracking.database import from_database
+from rbptrack.tracking.schema import Kind, Tag
 
 
 def test_a_measurement_is_found_by_an_index(with_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,3 +57,32 @@ _CONNECT = sqlite3.connect
 def _read_only(database: str | Path, **options: bool) -> sqlite3.Connection:
     """As where the file's permissions forbid writing (tests may run as root, whom nothing forbids)."""
     return _CONNECT(database if options else f"file:{database}?mode=ro", uri=True)
+
+
+@pytest.fixture
+def many(with_store: Path, monkeypatch: pytest.MonkeyPatch) -> Connection:
+    """Ten families of two sizes; one measurement of `f3` was made again, as `g3`."""
+    monkeypatch.chdir(with_store)
+    connection = Connection(TrackingConfig())
+    writer = Writer(connection)
+    for family in range(10):
+        for size in ("1m", "2m"):
+            tags = MeasurementTags(f"{family}{size}", f"f{family}", size, f"f{family}-{size}", "d", "").tags()
+            writer.end(writer.begin("a / b", tags))
+    writer.end(writer.begin("a / b", MeasurementTags("31m", "g3", "1m", "g3-1m", "d", "").tags()))
+    return connection
+
+
+def test_only_what_may_pass_the_filters_is_read(many: Connection) -> None:
+    def read(*run_ids: str, **filters: list[str]) -> list[str]:
+        found = from_database(many.uri, many.experiment_id, chosen=FilterConfig(**filters), run_ids=run_ids)
+        assert all(run.tags[Tag.KIND] == Kind.MEASUREMENT for run in found)  # each is read whole
+        return sorted(f"{run.tags[Tag.FAMILY]}-{run.tags[Tag.SIZE]}" for run in found)
+
+    assert len(read()) == 21
+    assert read(family=["f1", "f2*"]) == ["f1-1m", "f1-2m", "f2-1m", "f2-2m"]
+    assert read(family=["f?"], size=["2m"]) == [f"f{n}-2m" for n in range(10)]
+    assert read(family=["f3"]) == ["f3-1m", "f3-2m", "g3-1m"], "the newer one of the same fingerprint decides"
+    assert len(read(family=["f1"], dataset=["x"])) == 21, "what there is, for the error"
+    (one, *_) = from_database(many.uri, many.experiment_id, chosen=FilterConfig(family=["f7"]))
+    assert read(one.run_id) == [f"{one.tags[Tag.FAMILY]}-{one.tags[Tag.SIZE]}"]

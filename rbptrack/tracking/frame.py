@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
-from urllib.parse import quote
 
-import sqlalchemy as sa
 from mlflow.entities import Run
 from pydantic import ValidationError
 
@@ -17,17 +14,13 @@ from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import FilterConfig
 from rbptrack.errors import BadInput, RbptrackError, first_line, nearest, shortened
 from rbptrack.ranks import is_rbp_column, se_name
-from rbptrack.tracking.local import database_of
 from rbptrack.tracking.record import Record
 from rbptrack.tracking.rules import MeasurementRow, faults
-from rbptrack.tracking.schema import VERSIONS, WITHOUT, Kind, MeasurementParams, Metric, Tag
+from rbptrack.tracking.schema import VERSIONS, WITHOUT, MeasurementParams, Metric, Tag
 
 
 class Unusable(RbptrackError):
     """A run that claims to be a measurement holds what none can; its text says what."""
-
-
-_ROWS = 10_000  # of a table at a time
 
 
 @dataclass
@@ -56,62 +49,6 @@ class LoggedRun:
         """Take over what MLflow's own object holds."""
         info, data = run.info, run.data
         return cls(info.run_id, str(info.run_name), info.start_time, data.params, data.metrics, data.tags)
-
-
-def from_database(uri: str, experiment_id: str) -> list[LoggedRun]:
-    """Read every finished measurement of a database from its tables: MLflow's own search takes ten times as long.
-
-    Args:
-        uri: of SQLite, which is opened for reading only, or of a database that several users share.
-        experiment_id: MLflow's.
-
-    Raises:
-        SQLAlchemyError: the tables are not as MLflow 3 has them.
-
-    """
-    runs = _table("runs", "run_uuid", "name", "start_time", "status", "lifecycle_stage", "experiment_id")
-    kind = _table("tags", "run_uuid", "key", "value").alias()
-    chosen = (
-        runs.join(kind, kind.c.run_uuid == runs.c.run_uuid),
-        sa.and_(
-            kind.c.key == Tag.KIND,
-            kind.c.value == Kind.MEASUREMENT,
-            runs.c.status == "FINISHED",
-            runs.c.lifecycle_stage == "active",
-            runs.c.experiment_id == int(experiment_id),
-        ),
-    )
-    engine = _engine(uri)
-    try:
-        with engine.connect() as connection:
-            begun = sa.select(runs.c.run_uuid, runs.c.name, runs.c.start_time).select_from(chosen[0]).where(chosen[1])
-            found = {i: LoggedRun(i, name, started) for i, name, started in connection.execute(begun)}
-            for name, known in (("params", "params"), ("tags", "tags"), ("latest_metrics", "metrics")):
-                rows = _table(name, "run_uuid", "key", "value").alias()
-                real = [rows.c.is_nan == sa.false()] if name == "latest_metrics" else []
-                both = chosen[0].join(rows, rows.c.run_uuid == runs.c.run_uuid)
-                query = sa.select(rows.c.run_uuid, rows.c.key, rows.c.value).select_from(both).where(chosen[1], *real)
-                for some in connection.execute(query).partitions(_ROWS):
-                    for run_id, key, value in some:
-                        if run_id in found:  # one that ended in between is not there yet
-                            getattr(found[run_id], known)[key] = value
-    finally:
-        engine.dispose()
-    return list(found.values())
-
-
-def _table(name: str, *columns: str) -> sa.TableClause:
-    """One of MLflow's tables, with the columns that are read here."""
-    flag = [sa.column("is_nan", sa.Boolean())] if name == "latest_metrics" else []
-    return sa.table(name, *map(sa.column, columns), *flag)
-
-
-def _engine(uri: str) -> sa.Engine:
-    database = database_of(uri)
-    if database is None:
-        return sa.create_engine(uri)
-    place = f"file:{quote(str(database))}?mode=ro"
-    return sa.create_engine("sqlite://", creator=lambda: sqlite3.connect(place, uri=True), poolclass=sa.NullPool)
 
 
 def row(run: LoggedRun) -> dict[str, Any]:

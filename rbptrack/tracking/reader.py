@@ -25,7 +25,8 @@ from rbptrack.parquet import Damaged
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.sources.cache import fetched, forget
 from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.frame import LoggedRun, Unusable, from_database, newest, passing, row
+from rbptrack.tracking.database import from_database
+from rbptrack.tracking.frame import LoggedRun, Unusable, newest, passing, row
 from rbptrack.tracking.record import HISTOGRAM, RANKS, TOKENS, Record, read_token_texts
 from rbptrack.tracking.schema import CURVES, OF_THE_PROCESS, WHILE_MEASURED, Kind, Tag, tag_is
 from rbptrack.tracking.uri import DATABASES, scheme
@@ -106,7 +107,7 @@ class Reader:
         """
         if not self.connection.exists:
             raise BadInput(f"there is no tracking store at {self.connection.database}: measure something first")
-        rows = list(_usable(self._finished()))
+        rows = list(_usable(self._finished(chosen, run_ids)))
         if run_ids:
             kept = [r for r in rows if r["run_id"] in set(run_ids)]
         else:
@@ -123,11 +124,12 @@ class Reader:
             token_texts=self.token_texts,
         )
 
-    def _finished(self) -> list[LoggedRun]:
+    def _finished(self, chosen: FilterConfig, run_ids: Sequence[str]) -> list[LoggedRun]:
+        """Finished measurements: at least those of run_ids, or those that may pass the filters."""
         experiment_id = self.connection.experiment_id
         if scheme(self.connection.uri) in DATABASES:
             with suppress(SQLAlchemyError):  # tables that differ from those that are known: ask MLflow
-                return from_database(self.connection.uri, experiment_id)
+                return from_database(self.connection.uri, experiment_id, chosen=chosen, run_ids=run_ids)
         return self.search(f"{tag_is(Tag.KIND, Kind.MEASUREMENT)} and attributes.status = 'FINISHED'")
 
     def sweep_run(self, sweep: str) -> str | None:
