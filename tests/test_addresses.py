@@ -19,6 +19,11 @@ def test_what_is_no_address_is_said_without_what_was_given(uri: str) -> None:
     assert "geh" not in str(refused.value)
 
 
+def test_an_address_of_thousands_of_characters_is_not_repeated() -> None:
+    with pytest.raises(BadInput, match=r"^tracking\.uri has 3,016 characters; an address has 2,000 at most$"):
+        resolve_uri(TrackingConfig(uri="postgresql://h/d" + 3000 * "x"))
+
+
 def test_a_config_that_holds_a_number_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "conf/dataset").mkdir(parents=True)
     (tmp_path / "conf/dataset/news.yaml").write_text("\n-0.0")

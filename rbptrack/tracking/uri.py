@@ -13,6 +13,7 @@ from rbptrack.redaction import passwords, remember, without_password
 
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 _SERVERS = ("http", "https")
+_LONGEST = 2000  # characters of an address
 
 
 def scheme(uri: str) -> str:
@@ -35,6 +36,8 @@ def resolve_uri(config: TrackingConfig) -> str:
 
     """
     uri = config.uri or os.environ.get("MLFLOW_TRACKING_URI", "") or f"sqlite:///{home() / 'mlflow.db'}"
+    if len(uri) > _LONGEST:
+        raise BadInput(f"tracking.uri has {len(uri):,} characters; an address has {_LONGEST:,} at most")
     if uri.startswith("sqlite:///"):
         path, mark, query = uri.removeprefix("sqlite:///").partition("?")
         if "%" in unquote(path) or "%3F" in path.upper():
