@@ -36,6 +36,7 @@ from rbptrack.stats import (
     FloatArray,
     PowerLawFit,
     RunSuccess,
+    Threshold,
     document_weights,
     fit_law,
     threshold,
@@ -72,6 +73,8 @@ COLUMNS = {
 _ANSWER = "answer"
 _DECADES = "decades of S"
 
+Laws = dict[tuple[str, int, object], tuple[PowerLawFit, Threshold]]  # by family, k and N
+
 
 @dataclass(kw_only=True)
 class Thresholds(Analyzer):
@@ -97,7 +100,7 @@ class Thresholds(Analyzer):
         """Count windows of every measurement; laws need at least 3 sizes."""
         report = Report(summary="summary")
         rows, shares = list[dict[str, Any]](), list[dict[str, Any]]()
-        laws: dict[tuple[str, int, object], PowerLawFit] = {}
+        laws: Laws = {}
 
         def load(family: Family, run_id: str) -> RunSuccess:
             ks = [k for k in self.ks if k < family.vocab_size]
@@ -122,8 +125,9 @@ class Thresholds(Analyzer):
                     enough = (distinct >= self.least_runs) & (p > 0) & (p < 1)
                     law = self._law(family.s[enough], p[enough], draws[enough])
                     if law:
-                        laws[str(family), k, n] = law
-                        here.append(family.keys | {"k": k, "N": n, "largest": p[-1]} | _cells(law))
+                        found = threshold(law, 0.5, documents=len(counts[0].windows))
+                        laws[str(family), k, n] = law, found
+                        here.append(family.keys | {"k": k, "N": n, "largest": p[-1]} | _cells(law, found))
             rows += here
             report.notes.append(_sentence(family, here))
         if not rows:
@@ -132,7 +136,7 @@ class Thresholds(Analyzer):
         report.add_table("thresholds", rows, COLUMNS["thresholds"])
         report.add_table("success", shares, COLUMNS["success"])
         report.add_metrics("s_50/{family}/{dataset}/k{k}_n{N}", rows, "s_50")
-        report.headline = _headline(rows, max(float(np.log10(law.s.max() / law.s.min())) for law in laws.values()))
+        report.headline = _headline(rows, max(float(np.log10(law.s.max() / law.s.min())) for law, _ in laws.values()))
         report.drawings["success"] = Drawing(
             _draw(shares, laws, self.ks[0]),
             f"Points: share of windows of N tokens whose every token has R <= {self.ks[0]}"
@@ -160,8 +164,8 @@ def _shares(
     return np.array(found), np.stack(draws), np.array(distinct)
 
 
-def _cells(law: PowerLawFit) -> dict[str, Any]:
-    found, width = threshold(law, 0.5), width_in_decades(law)
+def _cells(law: PowerLawFit, found: Threshold) -> dict[str, Any]:
+    width = width_in_decades(law)
     row: dict[str, Any] = {"sizes": law.points, "alpha": law.alpha, "alpha_low": law.low, "alpha_high": law.high}
     row |= found.size.columns("s_50") | width.columns("decades")
     what = f"refused: {found.refused}" if found.refused else "forecast" if found.forecast else "measured"
@@ -217,7 +221,7 @@ def _headline(rows: list[dict[str, Any]], longest: float) -> str:
     )
 
 
-def _draw(shares: list[dict[str, Any]], laws: dict[tuple[str, int, object], PowerLawFit], k: int) -> Figure:
+def _draw(shares: list[dict[str, Any]], laws: Laws, k: int) -> Figure:
     """Linear success against ln S: a panel per family and dataset, N as colour."""
     mine = [row for row in shares if row["k"] == k]
     names = list(dict.fromkeys(f"{row['family']} on {row['dataset']}" for row in mine))
@@ -236,11 +240,11 @@ def _draw(shares: list[dict[str, Any]], laws: dict[tuple[str, int, object], Powe
                 ends = [[r[end] for r in points] for end in ("share_low", "share_high")]
                 ax.vlines(sizes, *ends, colors=[colours[n]])
                 ax.plot(sizes, y, "o", ms=4, color=colours[n], label=label)
-                if law := laws.get((name, k, n)):
+                if told := laws.get((name, k, n)):
+                    law, found = told
                     for low, high, line in ((s[0], s[-1], "-"), (s[-1], 30 * s[-1], "--")):
                         x = np.geomspace(low, high, 60)
                         ax.plot(x, np.exp(-law.predict(x)), line, lw=1.2, color=colours[n])
-                    found = threshold(law, 0.5)
                     if np.isfinite(found.size.value):
                         ax.plot(found.size.value, 0.5, "x", ms=7, mew=2, color=colours[n])
             size_axis(ax, [s[0], 20 * s[-1]])

@@ -92,3 +92,11 @@ def test_the_report() -> None:
     success = report.tables["success"].frame.query("N == 1")
     assert (success["share_low"] <= success["share"]).all() & (success["share"] <= success["share_high"]).all()
     assert set(report.drawings) == {"success"}
+
+
+def test_a_size_beyond_the_largest_is_interpolated_and_needs_documents() -> None:
+    exact = fit_power_law(S, np.log(2) * (S / 4e9) ** -0.2, covariance=1e-8 * np.eye(6))
+    assert threshold(exact, 0.5).size.value == pytest.approx(4e9, rel=0.01)
+    refused = threshold(exact, 0.5, documents=99)
+    assert (refused.forecast, refused.refused) == (True, "beyond the largest size it needs 100 documents")
+    assert np.isnan(refused.size.value)

@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from rbptrack.stats import document_weights
 
@@ -84,6 +85,7 @@ def sizes(m: int) -> Array:
     return np.geomspace(1e6, 1e6 * 4.0 ** (min(m, 7) - 1), m)
 
 
+_MEAN_T3 = float(stats.t(3).expect(lambda t: max(1 + 0.25 * t, 0.02)))  # of a difficulty, cut off at its lowest
 _LENGTHS = 0.7  # spread of the logarithm of documents' lengths
 
 
@@ -107,11 +109,13 @@ def texts(rng: np.random.Generator, truth: Array, design: Design) -> tuple[Array
     x = np.linspace(-1, 1, m)
     if design.tails == "t3":
         difficulty, slope = 0.25 * rng.standard_t(3, count), 0.03 * rng.standard_t(3, count)
+        mean = _MEAN_T3
     else:
         difficulty = np.exp(0.8 * rng.standard_normal(count) - 0.32) - 1
         slope = 0.03 * (np.exp(0.8 * rng.standard_normal(count) - 0.32) - 1)
+        mean = 1.0
     own = 0.05 * rng.standard_normal((count, m, 1)) + 0.02 * rng.standard_normal((count, m, metrics))
-    difficulty, slope = np.maximum(1 + difficulty, 0.02), np.maximum(slope, -0.9)  # no document has y below 0
+    difficulty, slope = np.maximum(1 + difficulty, 0.02) / mean, np.maximum(slope, -0.9)  # no document has y below 0
     relative = difficulty[:, None, None] * (1 + slope[:, None, None] * x[None, :, None]) * np.maximum(1 + own, 0.1)
     length = np.exp(_LENGTHS * rng.standard_normal(count))
     weights = document_weights(count, replicates=BOOTSTRAPS) * length

@@ -21,6 +21,8 @@ from rbptrack.stats.success_runs import Segments, count_runs
 
 FARTHEST = 10.0
 """No size beyond so many times the largest is given: farther, forecasts were not checked (docs/validity.md)."""
+LEAST_DOCUMENTS = 100
+"""From fewer no size beyond the largest is given: where their difficulty is skewed, it is wrong as often as not."""
 
 _DECADES = np.log10(np.log(10) / np.log(1 / 0.9))  # of y from p = 10% to p = 90%
 
@@ -115,7 +117,7 @@ class Threshold:
     refused: str = ""
 
 
-def threshold(law: PowerLawFit, share: float) -> Threshold:
+def threshold(law: PowerLawFit, share: float, *, documents: float = np.inf) -> Threshold:
     """The size S at which exp(-A S^-alpha) = share, with an interval.
 
     Within the sizes it is the set of S at which the law's interval holds -ln share (Fieller 1954). Beyond the largest
@@ -124,6 +126,7 @@ def threshold(law: PowerLawFit, share: float) -> Threshold:
     Args:
         law: of y = -ln p in S.
         share: between 0 and 1.
+        documents: how many were read.
 
     """
     y = float(-np.log(share))
@@ -134,6 +137,9 @@ def threshold(law: PowerLawFit, share: float) -> Threshold:
         size = float(np.exp((law.log_a - np.log(y)) / law.alpha))
     if size > FARTHEST * law.s.max():
         text = f"beyond {FARTHEST:g} times the largest size"
+        return Threshold(nothing, read_off, forecast=True, refused=text)
+    if size > law.s.max() and documents < LEAST_DOCUMENTS:
+        text = f"beyond the largest size it needs {LEAST_DOCUMENTS} documents"
         return Threshold(nothing, read_off, forecast=True, refused=text)
     if size > law.s.max():
         return _forecast(law, y, read_off)
@@ -171,17 +177,30 @@ def _inside(law: PowerLawFit, log_y: float, centre: float) -> tuple[float, float
 
 
 def _forecast(law: PowerLawFit, y: float, read_off: float) -> Threshold:
-    """The same beyond the largest size, by forecasts at ten sizes up to the farthest."""
-    grid = np.geomspace(law.s.max(), FARTHEST * law.s.max(), 10)[1:]
+    """The same beyond the largest size: where forecasts between the largest size and the farthest reach y."""
+    grid = np.geomspace(law.s.max(), FARTHEST * law.s.max(), 7)
     made = [forecast(law.s, law.y, law.covariance, float(s), level=law.level) for s in grid]
-    refused = next((f.refused for f in made if f.refused), "")
-    usable = [(s, f) for s, f in zip(grid, made, strict=True) if not f.refused]
-    found = {end: next((float(s) for s, f in usable if getattr(f, end) <= y), np.inf) for end in ("low", "y", "high")}
     nothing = Interval(np.nan, np.nan, np.nan)
-    if not np.isfinite(found["y"]):
-        text = refused or f"beyond {FARTHEST:g} times the largest size"
+    told = [not f.refused for f in made]
+    first = told.index(True) if any(told) else len(grid)
+    last = told.index(False, first) if False in told[first:] else len(grid)
+
+    def reached(end: str) -> float:
+        """Where ln y of the forecasts, drawn in straight lines over ln S, falls to y; infinite where it does not."""
+        values = np.array([getattr(f, end) for f in made[first:last]])
+        if values.size and values[0] <= y:
+            return float(grid[first])
+        found = _read_off(grid[first:last], values, y)
+        return found if np.isfinite(found) else np.inf
+
+    size = reached("y")
+    if not np.isfinite(size):
+        text = next((f.refused for f in made if f.refused), f"beyond {FARTHEST:g} times the largest size")
         return Threshold(nothing, read_off, forecast=True, refused=text)
-    return Threshold(Interval(found["y"], min(found["low"], found["y"]), found["high"]), read_off, forecast=True)
+    low = reached("low")
+    if low <= law.s.max():  # the interval reaches into the sizes measured, where the law's own holds
+        low = min(low, _inside(law, float(np.log(y)), float(np.log(size)))[0])
+    return Threshold(Interval(size, min(low, size), reached("high")), read_off, forecast=True)
 
 
 def _read_off(s: FloatArray, y: FloatArray, target: float) -> float:
