@@ -19,8 +19,9 @@ from rbptrack.errors import BadInput
 from rbptrack.exchange.bundle import without_tokens
 from rbptrack.ranks import RankTable
 from rbptrack.tracking import Connection, Reader
-from rbptrack.tracking.database import from_database
+from rbptrack.tracking.database import curves, from_database
 from rbptrack.tracking.record import write_token_texts
+from rbptrack.tracking.schema import CURVES
 from tests.conftest import EMBEDDED
 
 TEXTS = [
@@ -291,3 +292,8 @@ def test_reading_the_tables_finds_what_mlflow_finds(measured: Path) -> None:
     fast = {found.run_id: found for found in from_database(connection.uri, connection.experiment_id)}
     assert len(fast) == 2
     assert fast == slow
+    (run_id, *_) = fast
+    read = curves(connection.uri, run_id, CURVES)
+    client = connection.open()
+    assert read == {name: {m.step: m.value for m in client.get_metric_history(run_id, name)} for name in CURVES}
+    assert all(len(each) > 10 for each in read.values())

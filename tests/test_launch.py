@@ -109,6 +109,8 @@ def test_presets_fill_in_what_was_found_necessary() -> None:
         "++hydra.launcher.ray.init.include_dashboard=false",
         "++hydra.launcher.ray.remote.num_gpus=1",
     } <= set(ray)
+    own = launchers.overrides(preset("launch=gpus"), name="x")
+    assert "++hydra.launcher.ray.init.address=local" in own, "not whatever cluster this machine belongs to"
     words = ["launch=slurm", "launch.partition=a100", "launch.account=me", "launch.setup=module load cuda,ulimit -c 0"]
     queued = launchers.overrides(preset(*words), name="rbptrack-1")
     assert {

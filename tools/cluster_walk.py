@@ -136,6 +136,9 @@ def _end_ray(port: str) -> None:
         with suppress(psutil.Error):
             process.kill()
     psutil.wait_procs(mine, timeout=10)
+    current = Path(tempfile.gettempdir(), "ray/ray_current_cluster")  # as `ray stop` removes it
+    if current.exists() and current.read_text().strip().endswith(f":{port}"):
+        current.unlink()
 
 
 def _of(words: list[str], port: str) -> bool:

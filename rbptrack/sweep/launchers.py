@@ -69,7 +69,8 @@ def overrides(launch: LaunchConfig, *, name: str) -> list[str]:
     if launch.where is Where.ray:
         init |= {"address": f"'{launch.address}'", "object_store_memory": "null"}
     else:
-        init |= {"num_gpus": str(sum(_gpus_here())), "object_store_memory": "100000000"}
+        # A cluster of its own, also where this machine belongs to another, or once did.
+        init |= {"address": "local", "num_gpus": str(sum(_gpus_here())), "object_store_memory": "100000000"}
     remote = {"num_gpus": launch.gpus, "num_cpus": launch.cpus, "max_retries": launch.retries}
     settings = [f"++hydra.launcher.ray.init.{k}={v}" for k, v in init.items()]
     return ["hydra/launcher=ray", *settings, *(f"++hydra.launcher.ray.remote.{k}={v}" for k, v in remote.items())]

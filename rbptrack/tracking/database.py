@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
@@ -63,6 +64,29 @@ def from_database(
     return list(found.values())
 
 
+def curves(uri: str, run_id: str, names: Iterable[str]) -> dict[str, dict[int, float]]:
+    """The values of some metrics of a run by their step, those of each name.
+
+    MLflow asks for one name of one run, for which SQLite reads that name's values of every run of the store.
+
+    Raises:
+        SQLAlchemyError: the tables are not as MLflow 3 has them.
+
+    """
+    rows, wanted = _table("metrics", "run_uuid", "key", "step", "value"), set(names)
+    found: dict[str, dict[int, float]] = {name: {} for name in wanted}
+    engine = _engine(uri)
+    try:
+        with engine.connect() as connection:
+            asked = sa.select(rows.c.key, rows.c.step, rows.c.value, rows.c.is_nan).where(rows.c.run_uuid == run_id)
+            for name, step, value, is_nan in connection.execute(asked):
+                if name in wanted:
+                    found[name][step] = math.nan if is_nan else value
+    finally:
+        engine.dispose()
+    return found
+
+
 def _read(connection: sa.Connection, found: dict[str, LoggedRun], some: Sequence[str] | sa.Subquery) -> None:
     """Fill in the params, tags and metrics of some of the runs."""
     for name, known in (("params", "params"), ("tags", "tags"), ("latest_metrics", "metrics")):
@@ -106,7 +130,7 @@ def _tags() -> sa.FromClause:
 
 def _table(name: str, *columns: str) -> sa.TableClause:
     """One of MLflow's tables, with the columns that are read here."""
-    flag = [sa.column("is_nan", sa.Boolean())] if name == "latest_metrics" else []
+    flag = [sa.column("is_nan", sa.Boolean())] if name.endswith("metrics") else []
     return sa.table(name, *map(sa.column, columns), *flag)
 
 

@@ -25,7 +25,7 @@ from rbptrack.parquet import Damaged
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.sources.cache import fetched, forget
 from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.database import from_database
+from rbptrack.tracking.database import curves, from_database
 from rbptrack.tracking.frame import LoggedRun, Unusable, newest, passing, row
 from rbptrack.tracking.record import HISTOGRAM, RANKS, TOKENS, Record, read_token_texts
 from rbptrack.tracking.schema import CURVES, OF_THE_PROCESS, WHILE_MEASURED, Kind, Tag, tag_is
@@ -162,17 +162,24 @@ class Reader:
         with self.connection.explained():
             run = client.get_run(run_id)
             data, inputs = run.data, run.inputs.dataset_inputs if run.inputs else []
-            found = {name: client.get_metric_history(run_id, name) for name in CURVES if name in data.metrics}
+            found = self._curves(run_id, [name for name in CURVES if name in data.metrics])
         tags = {k: v for k, v in data.tags.items() if k.startswith(Tag.PREFIX) and k not in OF_THE_PROCESS}
         metrics = {k: v for k, v in data.metrics.items() if k not in CURVES and not k.startswith(WHILE_MEASURED)}
         record = Record(str(run.info.run_name), tags, dict(data.params), metrics)
-        record.curves = {name: {m.step: m.value for m in history} for name, history in found.items()}
+        record.curves = found
         record.started = (run.info.start_time or 0) / 1000
         record.ended = (run.info.end_time or run.info.start_time or 0) / 1000
         if inputs:
             first = inputs[0].dataset
             record.dataset = {k: str(getattr(first, k) or "") for k in ("name", "digest", "source", "profile")}
         return record
+
+    def _curves(self, run_id: str, names: Sequence[str]) -> dict[str, dict[int, float]]:
+        if scheme(self.connection.uri) in DATABASES:
+            with suppress(SQLAlchemyError):  # tables that differ from those that are known: ask MLflow
+                return curves(self.connection.uri, run_id, names)
+        client = self.connection.open()
+        return {name: {m.step: m.value for m in client.get_metric_history(run_id, name)} for name in names}
 
     def came_without_ranks(self, run_id: str) -> bool:
         """Whether a measurement was imported without ranks, so that none can be missing."""
