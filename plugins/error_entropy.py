@@ -335,17 +335,17 @@ def _headline(found: list[Parts]) -> str:
     if not of:
         return "which part of CE scales is undecided: that takes 3 sizes and enough ranks to correct the parts for bias"
     shares = [parts.shares["error_entropy_corrected"] for parts in of]
-    said = spread([one.value for one in shares], ".2f", [str(parts.family) for parts in of])
+    said = spread([one.value for one in shares], ".2f", [str(parts.family) for parts in of], unit="nats")
     low, high = min(one.low for one in shares), max(one.high for one in shares)
     whole = ": more than CE itself, so that the other parts together grow" if low > 1 else ""
     return (
-        f"as CE falls by 1 nat over the sizes, error entropy, corrected for bias, falls by {said} nats "
-        f"({_ends(len(shares))} from {low:.2f} to {high:.2f}){whole}"
+        f"as CE falls by 1 nat over the sizes, error entropy, corrected for bias, falls by {said}; "
+        f"{_ends(len(shares))} from {low:.2f} to {high:.2f}{whole}"
     )
 
 
 def _ends(intervals: int) -> str:
-    return "interval" if intervals == 1 else "their intervals lie"
+    return "its interval is" if intervals == 1 else "the intervals lie"
 
 
 def _draw_parts(found: list[Parts]) -> Figure:

@@ -178,7 +178,7 @@ class Position(Analyzer):
         left = len(rows) - len(clear)
         return (
             f"compared with early positions, the exponent of {label} at late ones is {tallied(counts)} of "
-            f"{counted(len(rows), 'comparison')} (each a family on a dataset)"
+            f"{counted(len(rows), 'comparison')} (each a family on a dataset, tested alone at {1 - self.level:.0%})"
             + (f"; {left} {'is' if left == 1 else 'are'} undecided" if left else "")
         )
 
