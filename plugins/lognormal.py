@@ -5,19 +5,16 @@ Figure 8 and eqs. 9 to 21 of arXiv 2510.20387, on {1..V} with sums instead of in
 come first, and mu, sigma only where gamma's interval excludes 0.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from scipy import stats
 
 from rbptrack.analysis import (
-    COLOURS,
     KEYS,
-    MARKERS,
     Analyzer,
     Drawing,
     Family,
@@ -26,41 +23,31 @@ from rbptrack.analysis import (
     Report,
     Runs,
     Unreadable,
-    colour_and_marker,
-    grid,
-    grid_of,
+    draw_appendix_terms,
+    draw_implied,
+    draw_lognormal_parameters,
+    draw_misfit,
+    draw_rank_distributions,
     interval_columns,
-    legend_of_all,
-    log_axis,
     read_families,
     shared_columns,
-    size_axis,
     some_of,
     spread,
-    style,
 )
 from rbptrack.stats import (
     CANDIDATES,
     FloatArray,
-    RankFit,
+    RanksOfSize,
     Support,
-    document_weights,
-    fit_lognormal,
     fit_power_law,
-    fit_ranks,
+    fit_size,
     goodness_of_fit,
-    information_covariance,
     integral_approximation,
-    log_sums,
     lognormal_trend,
-    mu_over_sigma,
-    sampling_kl,
-    vuong,
 )
 
 NESTED = ("zipf", "point_mass_lognormal", "two_lognormals")
 """Candidates that a lognormal is a case of, or the other way round: Vuong's z is not normal for them."""
-LEAST_DOCUMENTS = 10
 APPENDIX_TERMS = ("square_term", "log_c", "log_c_integral")
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     "summary": {
@@ -133,46 +120,6 @@ class Loaded:
         return Loaded(self.histogram + other.histogram, self.documents + other.documents if both else None)  # type: ignore[operator]
 
 
-@dataclass(frozen=True)
-class Size:
-    """One size.
-
-    Attributes:
-        histogram: its ranks.
-        fits: of every candidate.
-        vuong: z of each candidate against the lognormal; empty without documents.
-        floor: KL that sampling alone would give, nats per token.
-        free: (beta, gamma), gamma free to be negative, (2,).
-        draws: the same in bootstrap replicates, (replicates, 2).
-        low: lower ends of their intervals, (2,).
-        high: upper ends, (2,).
-        ratio: interval of mu/sigma.
-        interval_from: where the intervals come from.
-
-    """
-
-    histogram: RankHistogram
-    fits: dict[str, RankFit]
-    vuong: dict[str, float]
-    floor: float
-    free: FloatArray
-    draws: FloatArray
-    low: FloatArray
-    high: FloatArray
-    ratio: tuple[float, float]
-    interval_from: str
-
-    @property
-    def limit(self) -> bool:
-        """Whether the lognormal is at its power-law limit, within the interval of gamma."""
-        return bool(self.low[1] <= 0)
-
-    @property
-    def best(self) -> RankFit:
-        """The candidate with the lowest AIC."""
-        return _best(self.fits)
-
-
 @dataclass(kw_only=True)
 class Lognormal(Analyzer):
     """The distribution of ranks: is it lognormal, what else, and what would a lognormal imply.
@@ -192,8 +139,29 @@ class Lognormal(Analyzer):
 
     def analyze(self, runs: Runs) -> Report:
         """Fit every measurement; trends need at least 3 sizes."""
-        report = Report()
-        found: list[tuple[Family, list[Size]]] = []
+        report = Report(summary="summary")
+        found = list(self._fitted(runs, report.notes))
+        if not found:
+            raise report.nothing_found("no measurement to fit")
+        rows = [row for f, several in found for row in self._rows(f, several)]
+        table = pd.DataFrame(rows)
+        candidates = [row for f, several in found for row in self._candidate_rows(f, several)]
+        trends = [row for f, several in found for row in self._trends(f, several, table)]
+        report.add_table("summary", _summary(table, found), COLUMNS["summary"])
+        report.add_table("lognormal", table, COLUMNS["lognormal"])
+        report.add_table("candidates", candidates, COLUMNS["candidates"])
+        report.add_table("trends", trends, COLUMNS["trends"])
+        for quantity in ("beta", "gamma", "mu_over_sigma"):
+            report.add_metrics(f"lognormal_{quantity}/{{family}}/{{dataset}}/{{size}}", rows, quantity)
+        report.add_metrics("kl_{candidate}/{family}/{dataset}/{size}", candidates, "kl")
+        report.headline = _headline([size for _, several in found for size in several])
+        report.drawings = _drawings(found, table)
+        for family, several in found:
+            report.notes.append(f"{family}: {self._sentences(family, several, table, trends)}")
+        return report
+
+    def _fitted(self, runs: Runs, notes: list[str]) -> Iterator[tuple[Family, list[RanksOfSize]]]:
+        """Each family with those of its sizes to which something can be fitted."""
 
         def load(_: Family, run_id: str) -> Loaded:
             histogram = runs.histogram(run_id)
@@ -208,100 +176,29 @@ class Lognormal(Analyzer):
                 return Loaded(histogram, None)
             return Loaded(histogram, np.concatenate(projected))
 
-        for family, loaded in read_families(runs, load, report.notes):
-            sizes: list[Size] = []
+        for family, loaded in read_families(runs, load, notes):
+            sizes: list[RanksOfSize] = []
             fitted: list[float] = []
             for one, params, label in zip(loaded, family.s, family.labels, strict=True):
                 try:
                     sizes.append(self._size(one, family.rows[family.rows["non_embedding_params"] == params]))
                     fitted.append(params)
                 except RbptrackError as error:
-                    report.notes.append(f"{family}, {label}: {error}.")
+                    notes.append(f"{family}, {label}: {error}.")
             if sizes:
-                found.append((_only(family, fitted), sizes))
-        if not found:
-            raise report.nothing_found("no measurement to fit")
-        rows = [row for f, several in found for row in self._rows(f, several)]
-        table = pd.DataFrame(rows)
-        candidates = [row for f, several in found for row in self._candidate_rows(f, several)]
-        trends = [row for f, several in found for row in self._trends(f, several, table)]
-        report.add_table("summary", _summary(table, found), COLUMNS["summary"])
-        report.add_table("lognormal", table, COLUMNS["lognormal"])
-        report.add_table("candidates", candidates, COLUMNS["candidates"])
-        report.add_table("trends", trends, COLUMNS["trends"])
-        report.summary = "summary"
-        every = [size for _, several in found for size in several]
-        names = [size.best.candidate.label for size in every]
-        nearest = max(dict.fromkeys(names), key=names.count)
-        report.headline = (
-            f"of {len(CANDIDATES)} candidate distributions of the rank, the best (by AIC) is {nearest} in "
-            f"{some_of(names.count(nearest), len(every), 'measurement')}; the lognormal misses RBP_k by up to "
-            f"{max(size.fits['lognormal'].ks for size in every):.3f}, and may be Zipf's law (gamma = 0) in "
-            f"{some_of(sum(size.limit for size in every), len(every), 'measurement')}"
+                yield _only(family, fitted), sizes
+
+    def _size(self, loaded: Loaded, rows: pd.DataFrame) -> RanksOfSize:
+        return fit_size(
+            loaded.histogram,
+            loaded.documents,
+            effect=_design_effect(rows),
+            seed=int(rows["non_embedding_params"].iloc[0]),  # sizes apart: not paired
+            level=self.level,
+            replicates=self.replicates,
         )
-        for quantity in ("beta", "gamma", "mu_over_sigma"):
-            report.add_metrics(f"lognormal_{quantity}/{{family}}/{{dataset}}/{{size}}", rows, quantity)
-        report.add_metrics("kl_{candidate}/{family}/{dataset}/{size}", candidates, "kl")
-        report.drawings = {
-            "distribution": Drawing(
-                self._distribution(found),
-                "Largest model of each family. Points: observed shares in bins even in ln k. Lines: the best of the "
-                "candidates, the lognormal and Zipf's law, fitted to all ranks.",
-            ),
-            "misfit": Drawing(
-                self._misfit(found),
-                "KL divergence of the observed ranks from each candidate. Dotted: what sampling alone would give, for "
-                "as many independent tokens drawn from the best candidate.",
-            ),
-            "parameters": Drawing(
-                self._parameters(table),
-                "Parameters of ln P(k) = const - beta ln k - gamma ln^2 k. Where the interval of gamma includes 0 "
-                "(Zipf's law), mu/sigma is not identifiable and not drawn.",
-            ),
-            "implied": Drawing(
-                self._implied(table),
-                "Solid: observed. Dashed: exact sums over the fitted lognormal. Dotted: the integral approximations of "
-                "the paper's appendix, which also ignore that ranks end at |V|.",
-            ),
-        }
-        if table["square_term"].notna().any():
-            report.drawings["appendix_terms"] = Drawing(
-                _draw_terms(table[table["square_term"].notna()]),
-                "-ln p_1 = ln c + mu^2/(2 sigma^2), the terms of appendix B.4 of arXiv 2510.20387, where mu and sigma "
-                "are identified. Where the terms nearly cancel, neither alone shows how -ln p_1 falls.",
-            )
-        for one_family, several in found:
-            report.notes.append(f"{one_family}: {self._sentences(one_family, several, table, trends)}")
-        return report
 
-    def _size(self, loaded: Loaded, rows: pd.DataFrame) -> Size:
-        histogram = loaded.histogram
-        support = Support.nodes(histogram.vocab_size)
-        fits = fit_ranks(histogram)
-        documents = loaded.documents
-        free = fit_lognormal(log_sums(support.project(histogram.rank, histogram.count), support), support)
-        tail = 50 * (1 - self.level)
-        if documents is not None and len(documents) >= LEAST_DOCUMENTS:
-            weights = document_weights(len(documents), replicates=self.replicates)
-            draws = fit_lognormal(weights @ log_sums(documents, support), support, start=free)
-            source = "documents"
-        else:
-            effect = _design_effect(rows)
-            covariance = effect * information_covariance(free, support, tokens=histogram.num_tokens)
-            rng = np.random.default_rng([0, int(rows["non_embedding_params"].iloc[0])])  # sizes apart: not paired
-            draws = rng.multivariate_normal(free, covariance, size=self.replicates)
-            source = f"likelihood, design effect {effect:.1f}"
-        low, high = np.percentile(draws, [tail, 100 - tail], axis=0)
-        ratio = mu_over_sigma(draws[draws[:, 1] > 0])
-        ends = tuple(np.percentile(ratio, [tail, 100 - tail])) if len(ratio) else (np.nan, np.nan)
-        scores = {}
-        if documents is not None:
-            reference = fits["lognormal"]
-            scores = {n: vuong(f, reference, documents, support) for n, f in fits.items() if n != "lognormal"}
-        floor = sampling_kl(_best(fits), tokens=histogram.num_tokens)
-        return Size(histogram, fits, scores, floor, free, draws, low, high, (float(ends[0]), float(ends[1])), source)
-
-    def _rows(self, family: Family, sizes: list[Size]) -> list[dict[str, Any]]:
+    def _rows(self, family: Family, sizes: list[RanksOfSize]) -> list[dict[str, Any]]:
         rows = []
         for s, label, size in zip(family.s, family.labels, sizes, strict=True):
             h, implied = size.histogram, size.fits["lognormal"]
@@ -332,7 +229,7 @@ class Lognormal(Analyzer):
             rows.append(row)
         return rows
 
-    def _candidate_rows(self, family: Family, sizes: list[Size]) -> list[dict[str, Any]]:
+    def _candidate_rows(self, family: Family, sizes: list[RanksOfSize]) -> list[dict[str, Any]]:
         rows = []
         for s, label, size in zip(family.s, family.labels, sizes, strict=True):
             for name, fit in size.fits.items():
@@ -346,7 +243,7 @@ class Lognormal(Analyzer):
                 rows.append(row)
         return rows
 
-    def _trends(self, family: Family, sizes: list[Size], table: pd.DataFrame) -> list[dict[str, Any]]:
+    def _trends(self, family: Family, sizes: list[RanksOfSize], table: pd.DataFrame) -> list[dict[str, Any]]:
         """Beta, gamma and mu/sigma against ln S, and the exponents of the measured and the implied curves."""
         mine = table[(table["dataset"] == family.dataset) & (table["family"] == family.name)]
         rows: list[dict[str, Any]] = []
@@ -365,34 +262,16 @@ class Lognormal(Analyzer):
                 rows.append(row | {"r2_in_s": np.nan})
         return rows
 
-    def _sentences(self, family: Family, sizes: list[Size], table: pd.DataFrame, trends: list[dict[str, Any]]) -> str:
-        m, last = len(sizes), sizes[-1]
+    def _sentences(
+        self, family: Family, sizes: list[RanksOfSize], table: pd.DataFrame, trends: list[dict[str, Any]]
+    ) -> str:
         mine = table[(table["dataset"] == family.dataset) & (table["family"] == family.name)]
-        names = [s.best.candidate.name for s in sizes]
-        best = max(dict.fromkeys(names), key=names.count)
-        label = CANDIDATES[best].label
-        floor = mine["kl_floor"].to_numpy(float)
+        here = {t["quantity"]: t for t in trends if (t["family"], t["dataset"]) == (family.name, family.dataset)}
+        said = [_best_in_words(family, sizes, mine), self._parameters_in_words(family, sizes), _trend_in_words(here)]
+        return " ".join([*said, _implied_in_words(mine, here), *_about_terms(mine)])
 
-        def beyond(name: str) -> str:
-            values = 1e3 * (np.array([s.fits[name].kl for s in sizes]) - floor)
-            return spread(values, ".1f", family.labels)
-
-        ks = max((s.fits["lognormal"].ks, s.fits["lognormal"].ks_at) for s in sizes)
-        text = (
-            f"of {len(CANDIDATES)} candidates, {label} describes the ranks best (by AIC) at "
-            f"{some_of(names.count(best), m, 'size')}. Its KL divergence from the ranks less that of sampling noise, "
-            f"in 10^-3 nats per token, is {beyond(best)}, the lognormal's {beyond('lognormal')} and Zipf's "
-            f"{beyond('zipf')}. The lognormal misses RBP_k by up to {ks[0]:.3f} (at k = {ks[1]})"
-        )
-        scores = [s.vuong[best] for s in sizes if best in s.vuong]
-        if best == "lognormal":
-            text += "."
-        elif scores and min(scores) > 2:
-            text += f"; {label} fits better at every size also when documents are compared one by one (Vuong's z is at "
-            text += f"least {min(scores):.1f})."
-        else:
-            text += "; compared document by document (Vuong's test), not every size prefers one of the two."
-        notes = [text]
+    def _parameters_in_words(self, family: Family, sizes: list[RanksOfSize]) -> str:
+        last = sizes[-1]
         limits = [label for label, s in zip(family.labels, sizes, strict=True) if s.limit]
         text = (
             f"At {family.labels[-1]} beta = {last.free[0]:.3f} ({last.low[0]:.3f} to {last.high[0]:.3f}), "
@@ -401,103 +280,109 @@ class Lognormal(Analyzer):
         )
         if limits:
             text += (
-                f" At {some_of(len(limits), m, 'size')} ({', '.join(limits)}) the interval of gamma includes 0 or lies "
-                "below it: that is the lognormal's power-law limit, where mu and sigma are not identifiable."
+                f" At {some_of(len(limits), len(sizes), 'size')} ({', '.join(limits)}) the interval of gamma includes 0 or "
+                "lies below it: that is the lognormal's power-law limit, where mu and sigma are not identifiable."
             )
-        notes.append(text)
-        here = {t["quantity"]: t for t in trends if (t["family"], t["dataset"]) == (family.name, family.dataset)}
-        if "mu_over_sigma" in here:
-            t = here["mu_over_sigma"]
-            notes.append(
-                f"In the middle of the {t['sizes']} sizes, mu/sigma changes by {t['slope']:+z.3f} "
-                f"({t['slope_low']:+z.3f} to {t['slope_high']:+z.3f}) per unit of ln S."
-            )
-        else:
-            notes.append(
-                "How mu/sigma changes with S is not identifiable: gamma may be near 0 in the middle of the sizes."
-            )
-        off_h = mine["entropy_implied"] - mine["entropy"]
-        off_p = mine["neg_log_p1_implied"] / mine["neg_log_p1"] - 1
-        text = (
-            f"The fitted lognormals imply an entropy of the ranks that is off by {spread(off_h, '+.3f', unit='nats')}, "
-            f"and a -ln RBP_1 that is off by {spread(off_p, '+.1%')}"
+        return text
+
+
+def _best_in_words(family: Family, sizes: list[RanksOfSize], mine: pd.DataFrame) -> str:
+    """Which candidate is nearest to the ranks, by how much, and whether documents agree."""
+    names = [s.best.candidate.name for s in sizes]
+    best = max(dict.fromkeys(names), key=names.count)
+    label = CANDIDATES[best].label
+    floor = mine["kl_floor"].to_numpy(float)
+
+    def beyond(name: str) -> str:
+        values = 1e3 * (np.array([s.fits[name].kl for s in sizes]) - floor)
+        return spread(values, ".1f", family.labels)
+
+    ks = max((s.fits["lognormal"].ks, s.fits["lognormal"].ks_at) for s in sizes)
+    text = (
+        f"of {len(CANDIDATES)} candidates, the best (by AIC) at {some_of(names.count(best), len(sizes), 'size')} is "
+        f"{label}. Its KL divergence from the ranks less that of sampling noise, in 10^-3 nats per token, is {beyond(best)}, the lognormal's {beyond('lognormal')} and Zipf's "
+        f"{beyond('zipf')}. The lognormal misses RBP_k by up to {ks[0]:.3f} (at k = {ks[1]})"
+    )
+    scores = [s.vuong[best] for s in sizes if best in s.vuong]
+    if best == "lognormal":
+        text += "."
+    elif scores and min(scores) > 2:
+        text += "; the best one fits better at every size also when documents are compared one by one (Vuong's z is at "
+        text += f"least {min(scores):.1f})."
+    else:
+        text += "; compared document by document (Vuong's test), not every size prefers one of the two."
+    return text
+
+
+def _trend_in_words(here: Mapping[str, dict[str, Any]]) -> str:
+    """How mu/sigma changes with S, from the rows of `trends` of one family."""
+    if "mu_over_sigma" in here:
+        t = here["mu_over_sigma"]
+        return (
+            f"In the middle of the {t['sizes']} sizes, mu/sigma changes by {t['slope']:+z.3f} "
+            f"({t['slope_low']:+z.3f} to {t['slope_high']:+z.3f}) per unit of ln S."
         )
-        if "neg_log_p1" in here:
-            a, b = -here["neg_log_p1"]["slope"], -here["neg_log_p1_implied"]["slope"]
-            text += f"; the exponent of -ln RBP_1 would be {b:.3f} instead of the measured {a:.3f}"
-        about = (mine["neg_log_p1_integral"] - mine["neg_log_p1_implied"]).abs().max()
-        if np.isfinite(about):
-            text += (
-                f"; the integral in the paper's appendix differs from the exact sum by up to {about:.2f} in -ln RBP_1"
-            )
-        return " ".join([*notes, text + ".", *_about_terms(mine)])
+    return "How mu/sigma changes with S is not identifiable: gamma may be near 0 in the middle of the sizes."
 
-    def _distribution(self, found: list[tuple[Family, list[Size]]]) -> Figure:
-        """The paper's figure 8 for the largest size of each family: observed shares in bins even in ln k, and fits."""
-        return _grid(found, self._draw_distribution, ylabel="P(R = k)", height=3.2, legend=2.4)
 
-    def _draw_distribution(self, ax: Any, family: Family, sizes: list[Size]) -> None:
-        size = sizes[-1]
-        h, v = size.histogram, size.histogram.vocab_size
-        edges = np.unique(np.rint(np.geomspace(1, v + 1, 48)).astype(np.int64))
-        mass, _ = np.histogram(h.rank, bins=edges, weights=h.count / h.num_tokens)
-        centre, width = np.sqrt(edges[:-1] * (edges[1:] - 1.0)), np.diff(edges)
-        seen = mass > 0
-        ax.plot(centre[seen], (mass / width)[seen], "o", ms=3, color="0.35", label="observed")
-        grid = np.unique(np.rint(np.geomspace(1, v, 120)).astype(np.int64))
-        shown = dict.fromkeys([size.best.candidate.name, "lognormal", "zipf"])
-        for name in shown:
-            colour, _ = colour_and_marker(list(CANDIDATES).index(name))
-            dash = {"lognormal": "--", "zipf": ":"}.get(name, "-")
-            fitted = np.exp(size.fits[name].log_pmf[grid - 1])
-            ax.plot(grid, fitted, ls=dash, lw=1.4, color=colour, label=CANDIDATES[name].label)
-        ax.set(title=f"{family}, {family.labels[-1]}", xlabel="rank k")
-        shares = (mass / width)[seen]
-        log_axis(ax.xaxis, low=0.8, high=v * 1.25)
-        log_axis(ax.yaxis, low=float(shares.min()) / 3, high=float(shares.max()) * 2)
+def _implied_in_words(mine: pd.DataFrame, here: Mapping[str, dict[str, Any]]) -> str:
+    """How far the entropy and -ln RBP_1 of the fitted lognormals are off."""
+    off_h = mine["entropy_implied"] - mine["entropy"]
+    off_p = mine["neg_log_p1_implied"] / mine["neg_log_p1"] - 1
+    text = (
+        f"The fitted lognormals imply an entropy of the ranks that is off by {spread(off_h, '+.3f', unit='nats')}, "
+        f"and a -ln RBP_1 that is off by {spread(off_p, '+.1%')}"
+    )
+    if "neg_log_p1" in here:
+        a, b = -here["neg_log_p1"]["slope"], -here["neg_log_p1_implied"]["slope"]
+        text += f"; the exponent of -ln RBP_1 would be {b:.3f} instead of the measured {a:.3f}"
+    about = (mine["neg_log_p1_integral"] - mine["neg_log_p1_implied"]).abs().max()
+    if np.isfinite(about):
+        text += f"; the integral in the paper's appendix differs from the exact sum by up to {about:.2f} in -ln RBP_1"
+    return text + "."
 
-    def _misfit(self, found: list[tuple[Family, list[Size]]]) -> Figure:
-        """KL per token of every candidate against S."""
-        return _grid(found, self._draw_misfit, ylabel="KL, nats per token", height=3.0, legend=2.4)
 
-    def _draw_misfit(self, ax: Any, family: Family, sizes: list[Size]) -> None:
-        values = {name: np.array([size.fits[name].kl for size in sizes]) for name in CANDIDATES}
-        for number, (name, kl) in enumerate(values.items()):
-            look = {"color": COLOURS[number % len(COLOURS)], "ls": "-" if number < len(COLOURS) else "--"}
-            ax.plot(
-                family.s, kl, marker=MARKERS[number % len(MARKERS)], ms=3.5, lw=1, label=CANDIDATES[name].label, **look
-            )
-        floor = [size.floor for size in sizes]
-        ax.plot(family.s, floor, ":", color="0.3", lw=1.4, label="sampling alone")
-        every = np.concatenate([*values.values(), floor])
-        log_axis(ax.xaxis, low=family.s.min() / 1.5, high=family.s.max() * 1.5)
-        log_axis(ax.yaxis, low=every.min() / 1.5, high=every.max() * 1.5)
-        ax.set(title=str(family), xlabel="S, non-embedding parameters")
+def _headline(every: list[RanksOfSize]) -> str:
+    names = [size.best.candidate.label for size in every]
+    nearest = max(dict.fromkeys(names), key=names.count)
+    return (
+        f"of {len(CANDIDATES)} candidate distributions of the rank, the best (by AIC) is {nearest} in "
+        f"{some_of(names.count(nearest), len(every), 'measurement')}; the lognormal misses RBP_k by up to "
+        f"{max(size.fits['lognormal'].ks for size in every):.3f}, and may be Zipf's law (gamma = 0) in "
+        f"{some_of(sum(size.limit for size in every), len(every), 'measurement')}"
+    )
 
-    def _parameters(self, table: pd.DataFrame) -> Figure:
-        """beta, gamma and, where identified, mu/sigma against S."""
 
-        def draw(ax: Any, rows: pd.DataFrame, quantity: str, looks: dict[str, Any]) -> None:
-            y, low, high = (rows[f"{quantity}{end}"] for end in ("", "_low", "_high"))
-            error = np.clip([y - low, high - y], 0, None)
-            ax.errorbar(rows["S"], y, yerr=error, capsize=2, label=" ".join(set(rows["family"])), **looks)
-            if quantity == "gamma":
-                ax.axhline(0, color="0.4", lw=0.8)
-
-        words = {"beta": "β", "gamma": "γ", "mu_over_sigma": "μ/σ, where identified"}
-        return _against_size(table, words, draw, legend=1.2)
-
-    def _implied(self, table: pd.DataFrame) -> Figure:
-        """Entropy and -ln RBP_1: observed, implied by the lognormal, and by the appendix's integrals."""
-
-        def draw(ax: Any, rows: pd.DataFrame, quantity: str, looks: dict[str, Any]) -> None:
-            name = " ".join(set(rows["family"]))
-            ax.plot(rows["S"], rows[quantity], "-", label=f"{name}, observed", **looks)
-            ax.plot(rows["S"], rows[f"{quantity}_implied"], "--", mfc="none", label=f"{name}, lognormal", **looks)
-            ax.plot(rows["S"], rows[f"{quantity}_integral"], ":", color="0.45", lw=1.2, label="appendix's integral")
-
-        words = {"entropy": "entropy of ranks, nats", "neg_log_p1": "−ln RBP$_1$"}
-        return _against_size(table, words, draw, legend=1.9)
+def _drawings(found: list[tuple[Family, list[RanksOfSize]]], table: pd.DataFrame) -> dict[str, Drawing]:
+    drawings = {
+        "distribution": Drawing(
+            draw_rank_distributions(found),
+            "Largest model of each family. Points: observed shares in bins even in ln k. Lines: the best of the "
+            "candidates, the lognormal and Zipf's law, fitted to all ranks.",
+        ),
+        "misfit": Drawing(
+            draw_misfit(found),
+            "KL divergence of the observed ranks from each candidate. Dotted: what sampling alone would give, for "
+            "as many independent tokens drawn from the best candidate.",
+        ),
+        "parameters": Drawing(
+            draw_lognormal_parameters(table),
+            "Parameters of ln P(k) = const - beta ln k - gamma ln^2 k. Where the interval of gamma includes 0 "
+            "(Zipf's law), mu/sigma is not identifiable and not drawn.",
+        ),
+        "implied": Drawing(
+            draw_implied(table),
+            "Solid: observed. Dashed: exact sums over the fitted lognormal. Dotted: the integral approximations of "
+            "the paper's appendix, which also ignore that ranks end at |V|.",
+        ),
+    }
+    if table["square_term"].notna().any():
+        drawings["appendix_terms"] = Drawing(
+            draw_appendix_terms(table[table["square_term"].notna()]),
+            "-ln p_1 = ln c + mu^2/(2 sigma^2), the terms of appendix B.4 of arXiv 2510.20387, where mu and sigma "
+            "are identified. Where the terms nearly cancel, neither alone shows how -ln p_1 falls.",
+        )
+    return drawings
 
 
 def _about_terms(mine: pd.DataFrame) -> list[str]:
@@ -512,36 +397,6 @@ def _about_terms(mine: pd.DataFrame) -> list[str]:
         f"Of -ln p_1 = ln c + mu^2/(2 sigma^2) (appendix B.4), from {first['size']} to {last['size']} the second term "
         f"changes by {square:+z.2f} and ln c by {log_c:+z.2f}, together by {both:+z.2f}{against}"
     ]
-
-
-def _draw_terms(table: pd.DataFrame) -> Figure:
-    """The appendix's terms of -ln p_1 against S, a panel per family and dataset: side by side, and their sum."""
-    datasets, names = sorted(set(table["dataset"])), sorted(set(table["family"]))
-    lines = {
-        "square_term": ("μ²/(2σ²)", "-", COLOURS[1]),
-        "log_c": ("ln c, exact sum", "-", COLOURS[2]),
-        "log_c_integral": ("ln c, appendix's integral", ":", COLOURS[2]),
-        "neg_log_p1_implied": ("their sum, −ln p$_1$", "--", COLOURS[0]),
-    }
-    with style():
-        figure, axes = grid_of(datasets, names, legend=1.9)
-        for (dataset, name), ax in axes.items():
-            rows = table[(table["dataset"] == dataset) & (table["family"] == name)].sort_values("S")
-            if not len(rows):
-                ax.remove()
-                continue
-            for column, (label, line, colour) in lines.items():
-                ax.plot(rows["S"], rows[column], line, marker="o", ms=3, lw=1.3, color=colour, label=label)
-            ax.plot(rows["S"], rows["neg_log_p1"], "s", ms=4.5, mfc="none", color="0.2", label="−ln RBP$_1$ observed")
-            ax.axhline(0, color="0.6", lw=0.8)
-            size_axis(ax, rows["S"])
-            ax.set(title=f"{name} on {dataset}", ylabel="nats")
-        legend_of_all(figure, legend=1.9)
-        return figure
-
-
-def _best(fits: dict[str, RankFit]) -> RankFit:
-    return min(fits.values(), key=lambda f: f.aic)
 
 
 def _only(family: Family, sizes: list[float]) -> Family:
@@ -567,45 +422,7 @@ def _design_effect(rows: pd.DataFrame) -> float:
     return max(1.0, float(np.mean(effects[1:] or effects)))
 
 
-def _grid(
-    found: list[tuple[Family, list[Size]]], draw: Any, *, ylabel: str, height: float, legend: float = 0.0
-) -> Figure:
-    """One panel per dataset (rows) and family (columns)."""
-    datasets, names = sorted({f.dataset for f, _ in found}), sorted({f.name for f, _ in found})
-    with style():
-        figure, axes = grid_of(datasets, names, height=height, legend=legend)
-        for family, sizes in found:
-            ax = axes.pop((family.dataset, family.name))
-            draw(ax, family, sizes)
-            ax.set_ylabel(ylabel)
-        for spare in axes.values():
-            spare.remove()
-        if legend:
-            legend_of_all(figure, legend=legend)
-        return figure
-
-
-def _against_size(table: pd.DataFrame, words: Mapping[str, str], draw: Any, *, legend: float) -> Figure:
-    """One panel per dataset (rows) and quantity (columns), families as colours."""
-    datasets, names = sorted(set(table["dataset"])), sorted(set(table["family"]))
-    with style():
-        figure, axes = grid(len(datasets), len(words), legend=legend)
-        for (i, j), ax in np.ndenumerate(axes):
-            quantity, mine = list(words)[j], table[table["dataset"] == datasets[i]]
-            for number, name in enumerate(names):
-                rows = mine[(mine["family"] == name) & mine[quantity].notna()]
-                colour, marker = colour_and_marker(number)
-                draw(ax, rows, quantity, {"color": colour, "marker": marker, "ms": 4.5, "lw": 1.1})
-            if mine[quantity].isna().all():
-                ax.text(0.5, 0.5, "not identifiable", transform=ax.transAxes, ha="center", color="0.4")
-                ax.set_yticks([])
-            log_axis(ax.xaxis, low=mine["S"].min() / 1.5, high=mine["S"].max() * 1.5)
-            ax.set(title=datasets[i], xlabel="S, non-embedding parameters", ylabel=words[quantity])
-        legend_of_all(figure, legend=legend)
-        return figure
-
-
-def _summary(table: pd.DataFrame, found: list[tuple[Family, list[Size]]]) -> pd.DataFrame:
+def _summary(table: pd.DataFrame, found: list[tuple[Family, list[RanksOfSize]]]) -> pd.DataFrame:
     """The table for the terminal: texts, rounded; KL beyond the floor in 1e-3 nats per token."""
     sizes = [size for _, several in found for size in several]
     limit = table["power_law_limit"]

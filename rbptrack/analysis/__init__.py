@@ -57,6 +57,13 @@ if TYPE_CHECKING:
     )
     from rbptrack.analysis.laws import FamilyLaw, LawReader, equally_trained, pooled_families
     from rbptrack.analysis.published import PUBLISHED_IN, published_beta, published_in_k, published_in_size
+    from rbptrack.analysis.rank_figures import (
+        draw_appendix_terms,
+        draw_implied,
+        draw_lognormal_parameters,
+        draw_misfit,
+        draw_rank_distributions,
+    )
 
 __all__ = [
     "CE",
@@ -91,9 +98,14 @@ __all__ = [
     "curve_panels",
     "dataset_panels",
     "draw_against_k",
+    "draw_appendix_terms",
     "draw_ce_against_rbp",
     "draw_exponents",
+    "draw_implied",
     "draw_laws",
+    "draw_lognormal_parameters",
+    "draw_misfit",
+    "draw_rank_distributions",
     "draw_verdicts",
     "equally_trained",
     "error_bars",
@@ -141,7 +153,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Laws and figures load when they are first used: scipy and matplotlib take half a second each."""
     if name in __all__:
-        for module in ("laws", "published", "figures", "family_figures", "law_figures"):
+        for module in ("laws", "published", "figures", "family_figures", "law_figures", "rank_figures"):
             home = import_module(f"{__name__}.{module}")
             if name in vars(home):
                 return vars(home)[name]

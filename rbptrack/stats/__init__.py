@@ -107,6 +107,7 @@ if TYPE_CHECKING:
         integral_approximation,
         log_sums,
     )
+    from rbptrack.stats.rank_sizes import RanksOfSize, fit_size
     from rbptrack.stats.size_laws import LawValues, fit_law, law_values, positive
     from rbptrack.stats.smooth_entropy import BinnedRanks, rank_bins, smooth_parts
     from rbptrack.stats.spread import Spread
@@ -176,6 +177,7 @@ __all__ = [
     "PowerLawFit",
     "RankAndProbability",
     "RankFit",
+    "RanksOfSize",
     "RunCounts",
     "RunSuccess",
     "Segments",
@@ -212,6 +214,7 @@ __all__ = [
     "fit_nested",
     "fit_power_law",
     "fit_ranks",
+    "fit_size",
     "fit_surface",
     "fit_training_law",
     "forecast",
@@ -304,6 +307,7 @@ _MODULES = (
     "rank_lognormal",
     "lognormal_sizes",
     "rank_fit",
+    "rank_sizes",
     "law_forms",
     "contrasts",
     "irreducible",

@@ -1,0 +1,159 @@
+"""Figures of the distribution of ranks: observed and fitted, misfit and parameters over sizes, the paper's appendix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from rbptrack.analysis.families import Family
+from rbptrack.analysis.figures import (
+    COLOURS,
+    MARKERS,
+    colour_and_marker,
+    grid,
+    grid_of,
+    legend_of_all,
+    log_axis,
+    size_axis,
+    style,
+)
+from rbptrack.stats import CANDIDATES, RanksOfSize
+
+Found = Sequence[tuple[Family, Sequence[RanksOfSize]]]
+
+
+def draw_rank_distributions(found: Found) -> Figure:
+    """Observed shares in bins even in ln k, and fits, of each family's largest size: figure 8 of arXiv 2510.20387."""
+    return _grid(found, _draw_distribution, ylabel="P(R = k)", height=3.2, legend=2.4)
+
+
+def _draw_distribution(ax: Any, family: Family, sizes: Sequence[RanksOfSize]) -> None:
+    size = sizes[-1]
+    h, v = size.histogram, size.histogram.vocab_size
+    edges = np.unique(np.rint(np.geomspace(1, v + 1, 48)).astype(np.int64))
+    mass, _ = np.histogram(h.rank, bins=edges, weights=h.count / h.num_tokens)
+    centre, width = np.sqrt(edges[:-1] * (edges[1:] - 1.0)), np.diff(edges)
+    seen = mass > 0
+    ax.plot(centre[seen], (mass / width)[seen], "o", ms=3, color="0.35", label="observed")
+    grid = np.unique(np.rint(np.geomspace(1, v, 120)).astype(np.int64))
+    shown = dict.fromkeys([size.best.candidate.name, "lognormal", "zipf"])
+    for name in shown:
+        colour, _ = colour_and_marker(list(CANDIDATES).index(name))
+        dash = {"lognormal": "--", "zipf": ":"}.get(name, "-")
+        fitted = np.exp(size.fits[name].log_pmf[grid - 1])
+        ax.plot(grid, fitted, ls=dash, lw=1.4, color=colour, label=CANDIDATES[name].label)
+    ax.set(title=f"{family}, {family.labels[-1]}", xlabel="rank k")
+    shares = (mass / width)[seen]
+    log_axis(ax.xaxis, low=0.8, high=v * 1.25)
+    log_axis(ax.yaxis, low=float(shares.min()) / 3, high=float(shares.max()) * 2)
+
+
+def draw_misfit(found: Found) -> Figure:
+    """KL divergence per token of every candidate against S, a panel per family and dataset."""
+    return _grid(found, _draw_misfit, ylabel="KL, nats per token", height=3.0, legend=2.4)
+
+
+def _draw_misfit(ax: Any, family: Family, sizes: Sequence[RanksOfSize]) -> None:
+    values = {name: np.array([size.fits[name].kl for size in sizes]) for name in CANDIDATES}
+    for number, (name, kl) in enumerate(values.items()):
+        look = {"color": COLOURS[number % len(COLOURS)], "ls": "-" if number < len(COLOURS) else "--"}
+        ax.plot(family.s, kl, marker=MARKERS[number % len(MARKERS)], ms=3.5, lw=1, label=CANDIDATES[name].label, **look)
+    floor = [size.floor for size in sizes]
+    ax.plot(family.s, floor, ":", color="0.3", lw=1.4, label="sampling alone")
+    every = np.concatenate([*values.values(), floor])
+    log_axis(ax.xaxis, low=family.s.min() / 1.5, high=family.s.max() * 1.5)
+    log_axis(ax.yaxis, low=every.min() / 1.5, high=every.max() * 1.5)
+    ax.set(title=str(family), xlabel="S, non-embedding parameters")
+
+
+def draw_lognormal_parameters(table: pd.DataFrame) -> Figure:
+    """beta, gamma and, where identified, mu/sigma against S."""
+
+    def draw(ax: Any, rows: pd.DataFrame, quantity: str, looks: dict[str, Any]) -> None:
+        y, low, high = (rows[f"{quantity}{end}"] for end in ("", "_low", "_high"))
+        error = np.clip([y - low, high - y], 0, None)
+        ax.errorbar(rows["S"], y, yerr=error, capsize=2, label=" ".join(set(rows["family"])), **looks)
+        if quantity == "gamma":
+            ax.axhline(0, color="0.4", lw=0.8)
+
+    words = {"beta": "β", "gamma": "γ", "mu_over_sigma": "μ/σ, where identified"}
+    return _against_size(table, words, draw, legend=1.2)
+
+
+def draw_implied(table: pd.DataFrame) -> Figure:
+    """Entropy and -ln RBP_1: observed, implied by the lognormal, and by the appendix's integrals."""
+
+    def draw(ax: Any, rows: pd.DataFrame, quantity: str, looks: dict[str, Any]) -> None:
+        name = " ".join(set(rows["family"]))
+        ax.plot(rows["S"], rows[quantity], "-", label=f"{name}, observed", **looks)
+        ax.plot(rows["S"], rows[f"{quantity}_implied"], "--", mfc="none", label=f"{name}, lognormal", **looks)
+        ax.plot(rows["S"], rows[f"{quantity}_integral"], ":", color="0.45", lw=1.2, label="appendix's integral")
+
+    words = {"entropy": "entropy of ranks, nats", "neg_log_p1": "−ln RBP$_1$"}
+    return _against_size(table, words, draw, legend=1.9)
+
+
+def draw_appendix_terms(table: pd.DataFrame) -> Figure:
+    """The appendix's terms of -ln p_1 against S, a panel per family and dataset: side by side, and their sum."""
+    datasets, names = sorted(set(table["dataset"])), sorted(set(table["family"]))
+    lines = {
+        "square_term": ("μ²/(2σ²)", "-", COLOURS[1]),
+        "log_c": ("ln c, exact sum", "-", COLOURS[2]),
+        "log_c_integral": ("ln c, appendix's integral", ":", COLOURS[2]),
+        "neg_log_p1_implied": ("their sum, −ln p$_1$", "--", COLOURS[0]),
+    }
+    with style():
+        figure, axes = grid_of(datasets, names, legend=1.9)
+        for (dataset, name), ax in axes.items():
+            rows = table[(table["dataset"] == dataset) & (table["family"] == name)].sort_values("S")
+            if not len(rows):
+                ax.remove()
+                continue
+            for column, (label, line, colour) in lines.items():
+                ax.plot(rows["S"], rows[column], line, marker="o", ms=3, lw=1.3, color=colour, label=label)
+            ax.plot(rows["S"], rows["neg_log_p1"], "s", ms=4.5, mfc="none", color="0.2", label="−ln RBP$_1$ observed")
+            ax.axhline(0, color="0.6", lw=0.8)
+            size_axis(ax, rows["S"])
+            ax.set(title=f"{name} on {dataset}", ylabel="nats")
+        legend_of_all(figure, legend=1.9)
+        return figure
+
+
+def _grid(found: Found, draw: Any, *, ylabel: str, height: float, legend: float = 0.0) -> Figure:
+    """One panel per dataset (rows) and family (columns)."""
+    datasets, names = sorted({f.dataset for f, _ in found}), sorted({f.name for f, _ in found})
+    with style():
+        figure, axes = grid_of(datasets, names, height=height, legend=legend)
+        for family, sizes in found:
+            ax = axes.pop((family.dataset, family.name))
+            draw(ax, family, sizes)
+            ax.set_ylabel(ylabel)
+        for spare in axes.values():
+            spare.remove()
+        if legend:
+            legend_of_all(figure, legend=legend)
+        return figure
+
+
+def _against_size(table: pd.DataFrame, words: Mapping[str, str], draw: Any, *, legend: float) -> Figure:
+    """One panel per dataset (rows) and quantity (columns), families as colours."""
+    datasets, names = sorted(set(table["dataset"])), sorted(set(table["family"]))
+    with style():
+        figure, axes = grid(len(datasets), len(words), legend=legend)
+        for (i, j), ax in np.ndenumerate(axes):
+            quantity, mine = list(words)[j], table[table["dataset"] == datasets[i]]
+            for number, name in enumerate(names):
+                rows = mine[(mine["family"] == name) & mine[quantity].notna()]
+                colour, marker = colour_and_marker(number)
+                draw(ax, rows, quantity, {"color": colour, "marker": marker, "ms": 4.5, "lw": 1.1})
+            if mine[quantity].isna().all():
+                ax.text(0.5, 0.5, "not identifiable", transform=ax.transAxes, ha="center", color="0.4")
+                ax.set_yticks([])
+            log_axis(ax.xaxis, low=mine["S"].min() / 1.5, high=mine["S"].max() * 1.5)
+            ax.set(title=datasets[i], xlabel="S, non-embedding parameters", ylabel=words[quantity])
+        legend_of_all(figure, legend=legend)
+        return figure
