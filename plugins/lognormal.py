@@ -280,8 +280,8 @@ class Lognormal(Analyzer):
         )
         if limits:
             text += (
-                f" At {some_of(len(limits), len(sizes), 'size')} ({', '.join(limits)}) the interval of gamma includes 0 or "
-                "lies below it: that is the lognormal's power-law limit, where mu and sigma are not identifiable."
+                f" At {some_of(len(limits), len(sizes), 'size')} ({', '.join(limits)}) the interval of gamma includes "
+                "0 or lies below it: that is the lognormal's power-law limit, where mu and sigma are not identifiable."
             )
         return text
 
@@ -300,8 +300,9 @@ def _best_in_words(family: Family, sizes: list[RanksOfSize], mine: pd.DataFrame)
     ks = max((s.fits["lognormal"].ks, s.fits["lognormal"].ks_at) for s in sizes)
     text = (
         f"of {len(CANDIDATES)} candidates, the best (by AIC) at {some_of(names.count(best), len(sizes), 'size')} is "
-        f"{label}. Its KL divergence from the ranks less that of sampling noise, in 10^-3 nats per token, is {beyond(best)}, the lognormal's {beyond('lognormal')} and Zipf's "
-        f"{beyond('zipf')}. The lognormal misses RBP_k by up to {ks[0]:.3f} (at k = {ks[1]})"
+        f"{label}. Its KL divergence from the ranks less that of sampling noise, in 10^-3 nats per token, is "
+        f"{beyond(best)}, the lognormal's {beyond('lognormal')} and Zipf's {beyond('zipf')}. The lognormal "
+        f"misses RBP_k by up to {ks[0]:.3f} (at k = {ks[1]})"
     )
     scores = [s.vuong[best] for s in sizes if best in s.vuong]
     if best == "lognormal":
@@ -367,7 +368,7 @@ def _drawings(found: list[tuple[Family, list[RanksOfSize]]], table: pd.DataFrame
         ),
         "parameters": Drawing(
             draw_lognormal_parameters(table),
-            "Parameters of ln P(k) = const - beta ln k - gamma ln^2 k. Where the interval of gamma includes 0 "
+            "Parameters of ln P(k) = const - beta ln k - gamma ln^2 k. Where the interval of gamma includes "
             "(Zipf's law), mu/sigma is not identifiable and not drawn.",
         ),
         "implied": Drawing(
