@@ -47,7 +47,10 @@ def test_a_law_that_differs_late_is_found() -> None:
     assert laws[32] == pytest.approx(0.05, abs=0.02)
     assert laws[128] == pytest.approx(0.15, abs=0.02)
     assert report.metrics["alpha_late_minus_early/toy/text/rbp_1"] == row["difference"]
-    assert "at late ones is larger in 1 of 1 comparison (each a family on a dataset)" in report.headline
+    assert (
+        "at late ones is larger in 1 of 1 comparison (each a family on a dataset, tested alone at 5%)"
+        in report.headline
+    )
 
 
 def test_one_law_at_every_position_is_not_told_apart() -> None:
