@@ -43,8 +43,8 @@ def job(
     """
 
     def run(_: DictConfig) -> None:
-        # What is loaded by now stays until the end. Python looks for objects that refer to each other (of MLflow, Hydra,
-        # matplotlib) when there are a quarter as many new ones as old: without the old it finds them sooner, and memory
+        # What is loaded by now stays until the end. Python looks for objects that refer to each other (of MLflow or Hydra,
+        # say) when there are a quarter as many new ones as old: without the old it finds them sooner, and memory
         # stays flat over hundreds of cells.
         gc.collect()
         gc.freeze()
