@@ -43,9 +43,9 @@ def job(
     """
 
     def run(_: DictConfig) -> None:
-        # What is loaded by now stays until the end. Python looks for objects that refer to each other (of MLflow or Hydra,
-        # say) when there are a quarter as many new ones as old: without the old it finds them sooner, and memory
-        # stays flat over hundreds of cells.
+        # What is loaded by now stays until the end. Python looks for objects that refer to each other, as MLflow's do,
+        # when there are a quarter as many new ones as old: without the old it finds them sooner, and memory stays flat
+        # over hundreds of cells.
         gc.collect()
         gc.freeze()
         gc.collect()  # counts what is old
