@@ -35,6 +35,7 @@ from rbptrack.analysis import (
     rbp_name,
     shared_columns,
     short_number,
+    some_of,
     tallied,
 )
 from rbptrack.stats import (
@@ -363,9 +364,8 @@ def _equal_row(one: FamilyLaw, tokens: float) -> dict[str, Any]:
 def _headline(shown: list[FamilyLaw], forms: Mapping[str, Verdict]) -> str:
     """In how many fits a law is visible, how far it misses a model that it has not seen, and what bends it."""
     clear = sum(one.law.low > 0 for one in shown)
-    text = (
-        f"RBP_k and CE improve as a power of S in {clear} of {counted(len(shown), 'fit')} (alpha's interval is above 0)"
-    )
+    of = some_of(clear, len(shown), "power law")
+    text = f"RBP_k and CE improve with S in {of} fitted (the interval of alpha is above 0)"
     missed = np.array([abs(leave_largest_out(one.law.s, one.law.y)) for one in shown])
     if np.isfinite(missed).any():
         text += f"; fitted without the largest model, the law misses it by {np.nanmax(missed):z.1%} at most"
