@@ -4,6 +4,7 @@ from scipy import stats
 
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import DocumentCounts
+from rbptrack.stats import bootstrap
 from rbptrack.stats.bootstrap import BOOTSTRAP_SEED, bootstrap_metrics, document_weights, paired_covariance
 from rbptrack.stats.power_law import fit_power_law, leave_largest_out
 
@@ -104,3 +105,12 @@ def test_replicates_are_paired_and_reproducible() -> None:
     draws = np.random.default_rng(0).normal(size=200)
     covariance = paired_covariance([draws, 2 * draws])
     np.testing.assert_allclose(covariance, draws.var(ddof=1) * np.array([[1, 2], [2, 4]]))
+
+
+def test_many_documents_are_resampled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = np.arange(1, 301)
+    counts = DocumentCounts((1,), np.arange(300), tokens, tokens * 2.0 + 1, (tokens // 2)[:, None])
+    whole = bootstrap.resampled_metrics(counts)
+    monkeypatch.setattr(bootstrap, "_MOST_WEIGHTS", 300 * 7)
+    np.testing.assert_allclose(bootstrap.resampled_metrics(counts), whole, rtol=1e-13)
+    assert whole.shape == (1000, 2)

@@ -23,7 +23,7 @@ from rbptrack.analysis import figures
 from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.measurement import Measurement
 from rbptrack.ranks import DocumentCounts, RankHistogram, log_grid, rbp_name, se_name
-from rbptrack.stats.bootstrap import bootstrap_metrics, document_weights
+from rbptrack.stats.bootstrap import resampled_metrics
 from rbptrack.tracking.schema import LAW_METRICS, MeasurementParams, Metric, Tag, law_name
 
 FILE = "record.json"
@@ -145,7 +145,7 @@ def k_metrics(histogram: RankHistogram, counts: DocumentCounts) -> dict[str, flo
     values = [histogram.ce, *(histogram.rbp(k) for k in counts.ks)]
     metrics = dict(zip(names, values, strict=True))
     if len(counts.document) > 1:
-        replicates = bootstrap_metrics(counts, document_weights(len(counts.document)))
+        replicates = resampled_metrics(counts)
         errors = replicates.std(axis=0, ddof=1)
         metrics |= {se_name(name): float(e) for name, e in zip(names, errors, strict=True)}
     return metrics
