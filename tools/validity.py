@@ -28,6 +28,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +39,7 @@ MODULES = ("tools.simulated_laws", "tools.simulated_families", "tools.simulated_
 
 DOCS = Path(__file__).parent.parent / "docs"
 REPLICATES = 1000
+_ENOUGH = 100  # draws that made a claim, for its share to be told
 SECONDS = 5.0
 """How much work may be lost, about."""
 
@@ -92,7 +94,7 @@ def run(results: Path, patterns: Sequence[str], replicates: int) -> None:
 def table(results: Path) -> str:
     """The table of what was simulated so far, and what was not."""
     kept = json.loads(results.read_text()) if results.exists() else {}
-    lines = [_HEAD]
+    lines = [_HEAD, *_glance(kept)]
     missing: dict[str, int] = {}
     for one in EXPERIMENTS.values():
         found = [(d, kept[n]) for n, e, d in rows() if e is one and n in kept]
@@ -119,6 +121,22 @@ def table(results: Path) -> str:
     left = ", ".join(f"{name} ({n} rows)" for name, n in missing.items() if n)
     lines.append(f"\nNot simulated yet: {left or 'nothing'}.")
     return "\n".join(lines) + "\n"
+
+
+def _glance(kept: dict[str, dict[str, Any]]) -> list[str]:
+    """Each claim in a line: the range over its rows that made it often enough to tell."""
+    lines = ["\n| | claim | rows | nominal | lowest | highest |", "|---|---|---:|---:|---:|---:|"]
+    for one in EXPERIMENTS.values():
+        for claim, nominal in one.claims.items():
+            made = [kept[name]["claims"].get(claim, (0, 0)) for name, e, _ in rows() if e is one and name in kept]
+            shares = [100 * true / count for true, count in made if count >= _ENOUGH]
+            if shares:
+                words = claim.replace(" %", "%")
+                lines.append(
+                    f"| [{one.name}](#{one.name}) | {words} | {len(shares)} | {100 * nominal:g} | {min(shares):.1f} | "
+                    f"{max(shares):.1f} |"
+                )
+    return lines
 
 
 _HEAD = """# Do the intervals and tests hold?
