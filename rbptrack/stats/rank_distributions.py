@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+from scipy import sparse, special
 
 from rbptrack.ranks import FloatArray
 
@@ -74,13 +74,15 @@ class Support:
         points = len(self.x)
         far = rank > points - self.spread_nodes
         near = ~far
-        cells = np.bincount(group[near] * points + rank[near] - 1, weights=count[near], minlength=groups * points)
+        small = np.bincount(group[near] * points + rank[near] - 1, weights=count[near], minlength=groups * points)
+        cells = small.astype(np.float64).reshape(groups, points)
         if far.any():
             row = rank[far] - _EXACT_UP_TO - 1
-            place = (group[far] * points + self.first[row])[:, None] + np.arange(_NODES_PER_BLOCK)
-            share = self.spread[row] * count[far, None]
-            cells = cells + np.bincount(place.ravel(), weights=share.ravel(), minlength=groups * points)
-        return np.asarray(cells.reshape(groups, points))
+            blocks = self.spread_nodes // _NODES_PER_BLOCK
+            block = group[far] * blocks + (self.first[row] - _EXACT_UP_TO) // _NODES_PER_BLOCK
+            counts = sparse.coo_array((count[far], (block, row)), shape=(groups * blocks, len(self.spread)))
+            cells[:, _EXACT_UP_TO:] += (counts.tocsr() @ self.spread).reshape(groups, -1)
+        return cells
 
     @property
     def spread_nodes(self) -> int:
