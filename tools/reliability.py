@@ -5,6 +5,7 @@ python -m tools.reliability RESULTS.jsonl ...    # writes the table into docs/re
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from tools.faults import FAULTS
 from tools.recorded import ROOT, recorded
 
 PAGE = ROOT / "docs/reliability.md"
+_REPEATED = re.compile(r"(\\u[0-9a-f]{4})\1+")
 BEGIN, END = "<!-- made by tools/reliability.py -->", "<!-- end -->"
 Trial = dict[str, Any]
 
@@ -134,7 +136,7 @@ def _lost(mine: Sequence[Trial]) -> str:
 def _wrong(trial: Trial) -> list[str]:
     found = trial.get("wrong") or trial.get("finds") or []
     return [
-        ascii(str(text))[1:-1].replace("|", "\\|")[:160]
+        _REPEATED.sub(r"\1...", ascii(str(text))[1:-1]).replace("|", "\\|")[:160]
         for text in (found.values() if isinstance(found, dict) else found)
     ]
 
