@@ -22,9 +22,11 @@ from plugins.power_law import PowerLaw
 from rbptrack.analysis import Drawing, Report, Table, grid, log_axis, style
 from rbptrack.analysis.figures import draw
 from rbptrack.commands.report import _read
+from rbptrack.errors import RbptrackError
 from rbptrack.reporting.files import DrawingProcess, ReportFiles
 from rbptrack.reporting.inline_svg import inline_svg
 from rbptrack.reporting.page import InlineFigure, Section, render, svg
+from rbptrack.reporting.runner import Findings, _caught
 from rbptrack.tracking import Reader
 from tests.synthetic import family_runs, together
 
@@ -279,3 +281,15 @@ def test_the_page_is_where_a_person_finds_it(server: str, page: str) -> None:
 def test_open_is_an_option_of_the_command() -> None:
     request = _read(["--open", "dataset=wiki"])
     assert request.composer.compose_typed(request.overrides).open
+
+
+def test_analyzers_without_a_result_for_one_reason_are_one_line() -> None:
+    found = Findings()
+    for name in ("k_law", "emergence"):
+        with _caught(found, SimpleNamespace(name=name)):  # type: ignore[arg-type]
+            raise RbptrackError("imported without ranks")
+    assert found.unsaid == {"imported without ranks": ["k_law", "emergence"]}
+    page = render("t", RUNS, [], silent=[*found.silent, ("training", "no checkpoints")])
+    assert page.count("imported without ranks") == 1
+    assert "<b>k_law, emergence</b>: imported without ranks" in page
+    assert "3 analyzers without a result" in page

@@ -54,12 +54,14 @@ class Findings:
         sections: of those that had something to say, in the report's order.
         silent: name and reason of those that had nothing to say.
         failed: how many failed by a bug of theirs.
+        unsaid: the names by reason, of those that have not been said to have nothing to say.
 
     """
 
     sections: list[Section] = field(default_factory=list)
     silent: list[tuple[str, str]] = field(default_factory=list)
     failed: int = 0
+    unsaid: dict[str, list[str]] = field(default_factory=dict)
 
 
 def choose(plugins: Plugins, patterns: Sequence[str], *, ks: Sequence[int] = ()) -> list[Analyzer]:
@@ -124,6 +126,8 @@ def analyze_all(
                 waiting.append(_PendingReport(analyzer, report, own, ReportFiles(report, own, drawer=drawer)))
             finish(only_ready=True)
         finish(only_ready=False)
+    for reason, names in found.unsaid.items():
+        say_wrapped(f"{', '.join(names)}: {reason}", lines=3)
     return found
 
 
@@ -177,7 +181,7 @@ def _caught(found: Findings, analyzer: Analyzer, *, logging: bool = False) -> It
             complain(f"analyzer {analyzer.name} could not be logged: {reason}")
             return
         found.silent.append((analyzer.name, reason))
-        say_wrapped(f"{analyzer.name}: {reason}", lines=2)
+        found.unsaid.setdefault(reason, []).append(analyzer.name)
     except Exception as error:  # of drawing or of writing what it found
         interrupts.again()
         found.failed += 1
