@@ -313,6 +313,7 @@ def run(names: list[str], kinds: dict[str, str], save: Callable[[dict[str, Any]]
 
 
 def main(arguments: list[str]) -> int:
+    """Survey every architecture, or those that are named, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
     parser.add_argument("names", nargs="*")

@@ -71,6 +71,7 @@ def endure(cells: int, home: Path) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Run the sweep, record what it held, and exit with 1 where something grew."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("results", type=Path)
     arguments.add_argument("--cells", type=int, default=500)

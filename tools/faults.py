@@ -207,6 +207,7 @@ def differences(folder: Path, wanted: dict[str, Any]) -> list[str]:
 
 
 def main() -> None:
+    """Inject the faults that are asked for, and record what was lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
     parser.add_argument("--only", choices=FAULTS)

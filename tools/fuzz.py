@@ -415,6 +415,7 @@ def _in_a_process(target: str, seconds: float, kept: Path, told: Path) -> None:
 
 
 def main() -> None:
+    """Fuzz the targets that are asked for, each in a process of its own, and record the finds."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("results", type=Path)
     arguments.add_argument("--only", default="", help=", ".join(TARGETS))

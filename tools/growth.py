@@ -149,6 +149,7 @@ def copies(seed: Path, first: int, n: int, experiment: int) -> Iterator[dict[str
 
 
 def fill_sqlite(seed: Path, target: Path, first: int, n: int) -> None:
+    """Copy the measurements of a seed store into another in bulk, numbered from `first` on."""
     import sqlite3
 
     with sqlite3.connect(target) as store:
@@ -162,6 +163,7 @@ def fill_sqlite(seed: Path, target: Path, first: int, n: int) -> None:
 
 
 def fill_postgres(seed: Path, uri: str, first: int, n: int) -> None:
+    """The same into PostgreSQL."""
     import psycopg
 
     with psycopg.connect(uri, autocommit=True) as store:
@@ -289,6 +291,7 @@ def postgres(folder: Path) -> Iterator[str]:
 
 
 def stores(results: Results, work: Path, sizes: Iterable[int], backends: Iterable[str], chosen: str) -> None:
+    """Measure every command on stores of each size and backend."""
     seed = work / "seed"
     seed_store(seed)
     if "sqlite" in backends:
@@ -397,6 +400,7 @@ def _exponent(rows: dict[int, dict[str, Any]]) -> str:
 
 
 def main() -> None:
+    """Measure stores or tables, or show what was measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["store", "tables", "show"])
     parser.add_argument("results", type=Path)

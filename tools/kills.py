@@ -273,6 +273,7 @@ def undisturbed_sweep(home: Path) -> tuple[dict[str, list[Cell]], tuple[float, f
 
 
 def main() -> None:
+    """Kill real sweeps at random moments, and record what was lost."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("results", type=Path)
     arguments.add_argument("--work", type=Path, default=Path(tempfile.gettempdir(), "rbptrack-kills"))

@@ -227,6 +227,7 @@ def _tokens(rng: np.random.Generator) -> bytes:
 
 
 def main() -> None:
+    """Start the services, let the writers deliver, count what is there, and write it down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
     parser.add_argument("--writers", type=int, default=64)

@@ -142,6 +142,7 @@ def _wrong(trial: Trial) -> list[str]:
 
 
 def main() -> None:
+    """Write the table into the page."""
     trials = [trial for path in sys.argv[1:] for trial in recorded(Path(path))]
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)

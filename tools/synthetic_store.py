@@ -161,6 +161,7 @@ def _log(
 
 
 def main() -> None:
+    """Write the store that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tokens", type=int, default=500_000, help="per measurement")
