@@ -91,6 +91,7 @@ def test_commands(command: str, workplace: Path, program: Program) -> None:
         assert "hf download EleutherAI/pythia-14m" in done.stderr
     else:
         assert done.returncode == 0, done.stdout + done.stderr
+        assert "leaked" not in done.stderr, "an extension module complains at the end"
 
 
 def test_every_kind_of_command_is_there() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 from contextlib import suppress
+
+from rbptrack.garbage import leave_out_what_is_loaded
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of mallopt in glibc's malloc.h
 _KEPT = 128 * 2**20  # bytes of freed memory that stay with the process
@@ -18,8 +19,7 @@ def spare_memory_work() -> None:
     time, and the system fills its pages with zeros anew: 40% of the time of counting. Collections look at every
     object that there is; the modules' own, hundreds of thousands, are never garbage.
     """
-    gc.collect()
-    gc.freeze()
+    leave_out_what_is_loaded()
     with suppress(OSError, AttributeError, TypeError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_TRIM_THRESHOLD, _KEPT)
