@@ -117,7 +117,7 @@ def _postgres(folder: Path, port: int) -> Iterator[None]:
     binaries = postgres_binaries()
     assert binaries
     place = folder / "postgres"
-    place.mkdir()
+    place.mkdir(exist_ok=True)
     (place / "password").write_text(PASSWORD)
     prefix: list[str] = []
     if os.geteuid() == 0:  # PostgreSQL refuses to run as root
@@ -131,7 +131,9 @@ def _postgres(folder: Path, port: int) -> Iterator[None]:
         subprocess.run(words, check=True, cwd=place, stdout=subprocess.DEVNULL, timeout=120)
 
     data = place / "data"
-    run(binaries / "initdb", "-D", data, "-U", "tester", "-A", "scram-sha-256", "--pwfile", place / "password", "-N")
+    if not data.exists():
+        users = ["-U", "tester", "-A", "scram-sha-256", "--pwfile", place / "password"]
+        run(binaries / "initdb", "-D", data, *users, "-N")
     settings = f"-p {port} -k {place} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200"
     run(binaries / "pg_ctl", "-D", data, "-l", place / "log", "-w", "-o", settings, "start")
     try:

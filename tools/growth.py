@@ -1,13 +1,13 @@
 """How the cost of reading a store grows with the number of its measurements, and that of an analysis with its tokens.
 
     python -m tools.growth store RESULTS.jsonl --work FOLDER [--sizes 1e3,1e4,1e5] [--backends sqlite,postgresql]
-                                 [--figures "skip check,export"]
+                                 [--figures "skip check,export"] [--limit 900]
     python -m tools.growth tables RESULTS.jsonl --work FOLDER [--sizes 1e6,1e7,1e8]
     python -m tools.growth show RESULTS.jsonl
 
-`store` copies the rows of one real measurement, with names, sizes and CE and RBP_k of their own, and all with the same
-artifacts. `tables` writes rank tables by streaming. Each figure is that of a process of its own; what RESULTS.jsonl
-holds is not measured again. `show` prints Markdown, with the exponent of growth between the last two sizes.
+`store` makes stores (`tools.made_stores`), which stay in the folder. `tables` writes rank tables by streaming. Each figure
+is that of a process of its own; what RESULTS.jsonl holds is not measured again. `show` prints Markdown, with the exponent
+of growth between the last two sizes.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tools import made_stores
+
 ROOT = Path(__file__).parent.parent
-LIMIT = 900.0  # seconds of one figure
+LIMIT = 900.0  # seconds of wall time of one figure, unless the command says otherwise
 MEMORY = 8 << 30  # bytes of address space beyond which a process is refused more
-SIZES, DATASETS = 10, 5  # of each family
-FAMILY = SIZES * DATASETS
 ANALYZERS = "power_law,k_law,error_entropy,lognormal,emergence,position,noise_floor,thresholds,rank_and_ce,tokens"
 
 
@@ -56,7 +56,7 @@ class Results:
         return any(about.items() <= row.items() for row in self.rows)
 
 
-def timed(command: list[str], *, cwd: Path, uri: str = "") -> dict[str, Any]:
+def timed(command: list[str], *, cwd: Path, uri: str = "", limit: float = LIMIT) -> dict[str, Any]:
     """Run a command; wall and processor seconds, peak memory, and what it said last where it failed."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "HF_"))}
     environment |= {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"} | ({"MLFLOW_TRACKING_URI": uri} if uri else {})
@@ -72,7 +72,7 @@ def timed(command: list[str], *, cwd: Path, uri: str = "") -> dict[str, Any]:
             start_new_session=True,
         )
         before = signal.signal(signal.SIGALRM, lambda *_: os.killpg(process.pid, signal.SIGKILL))
-        signal.alarm(int(LIMIT))
+        signal.alarm(int(limit))
         _, status, used = os.wait4(process.pid, 0)
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
@@ -82,102 +82,11 @@ def timed(command: list[str], *, cwd: Path, uri: str = "") -> dict[str, Any]:
     code = os.waitstatus_to_exitcode(status)
     measured: dict[str, Any] = {"seconds": seconds, "cpu": used.ru_utime + used.ru_stime, "peak": used.ru_maxrss * 1024}
     if code:
-        measured["failed"] = f"over {LIMIT:.0f} s" if seconds >= LIMIT else f"exit code {code}: {' '.join(last)[:200]}"
+        measured["failed"] = f"over {limit:.0f} s" if seconds >= limit else f"exit code {code}: {' '.join(last)[:200]}"
     else:
         with suppress(ValueError, IndexError):
             measured |= json.loads(last[0])
     return measured
-
-
-def seed_store(folder: Path) -> None:
-    """One real measurement, from which the others are copied."""
-    if not (folder / "mlruns/mlflow.db").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        words = ["-m", "rbptrack", "model=nano/6k", "dataset=pydocs", "dataset.documents=20"]
-        done = timed([sys.executable, *words], cwd=folder)
-        if "failed" in done:
-            raise SystemExit(f"no measurement to copy: {done}")
-
-
-def copies(seed: Path, first: int, n: int, experiment: int) -> Iterator[dict[str, list[tuple[Any, ...]]]]:
-    """Rows of measurements first..n-1, by table, some hundreds of measurements at a time."""
-    import sqlite3
-
-    with sqlite3.connect(seed) as found:
-        (run,) = found.execute("select run_uuid from tags where key='rbptrack.kind' and value='measurement'").fetchone()
-
-        def rows(table: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-            cursor = found.execute(f"select * from {table} where run_uuid = ?", (run,))
-            return [c[0] for c in cursor.description], cursor.fetchall()
-
-        tables = {t: rows(t) for t in ("runs", "params", "tags", "latest_metrics", "metrics")}
-    rng = np.random.default_rng(first)
-    for begin in range(first, n, 500):
-        made: dict[str, list[tuple[Any, ...]]] = {t: [] for t in tables}
-        for i in range(begin, min(n, begin + 500)):
-            size, dataset, family = i % SIZES, i // SIZES % DATASETS, i // FAMILY
-            s = 1e6 * 3.0**size
-            factor = s**-0.06 * (1 + 0.1 * dataset) * float(np.exp(rng.normal(0, 0.01)))
-            values = {
-                "rbptrack.family": f"f{family:05d}",
-                "rbptrack.size": f"{size}m",
-                "rbptrack.model": f"f{family:05d}-{size}m",
-                "rbptrack.dataset": f"d{dataset}",
-                "rbptrack.fingerprint": f"{i:032x}",
-                "rbptrack.record": f"record-{i}",
-                "mlflow.runName": f"f{family:05d}-{size}m / d{dataset}",
-                "model.non_embedding_params": str(int(s)),
-                "dataset.texts_hash": f"texts of d{dataset}",
-                "model.name": f"f{family:05d}",
-            }
-            for table, (columns, rows_) in tables.items():
-                place = {c: j for j, c in enumerate(columns)}
-                for row in rows_:
-                    new = list(row)
-                    new[place["run_uuid"]] = f"{i:032x}"
-                    if table == "runs":
-                        new[place["name"]], new[place["experiment_id"]] = values["mlflow.runName"], experiment
-                        new[place["start_time"]] += i
-                    elif row[place["key"]] in values:
-                        new[place["value"]] = values[row[place["key"]]]
-                    elif table.endswith("metrics") and row[place["key"]].startswith(("ce", "rbp_")):
-                        new[place["value"]] = 3 * factor if row[place["key"]] == "ce" else float(np.exp(-20 * factor))
-                    elif table.endswith("metrics") and row[place["key"]].endswith("non_embedding_params"):
-                        new[place["value"]] = s if row[place["key"]][0] == "n" else float(np.log10(s))
-                    made[table].append(tuple(new))
-        yield made | {f"{t} columns": [tuple(columns)] for t, (columns, _) in tables.items()}
-
-
-def fill_sqlite(seed: Path, target: Path, first: int, n: int) -> None:
-    """Copy the measurements of a seed store into another in bulk, numbered from `first` on."""
-    import sqlite3
-
-    with sqlite3.connect(target) as store:
-        store.execute("pragma synchronous=off")
-        (experiment,) = store.execute("select experiment_id from experiments where name='rbptrack'").fetchone()
-        for rows in copies(seed, first, n, experiment):
-            for table in ("runs", "params", "tags", "latest_metrics", "metrics"):
-                marks = ",".join("?" * len(rows[f"{table} columns"][0]))
-                store.executemany(f"insert into {table} values ({marks})", rows[table])
-            store.commit()
-
-
-def fill_postgres(seed: Path, uri: str, first: int, n: int) -> None:
-    """The same into PostgreSQL."""
-    import psycopg
-
-    with psycopg.connect(uri, autocommit=True) as store:
-        found = store.execute("select experiment_id from experiments where name='rbptrack'").fetchone()
-        assert found
-        for rows in copies(seed, first, n, found[0]):
-            for table in ("runs", "params", "tags", "latest_metrics", "metrics"):
-                columns = rows[f"{table} columns"][0]
-                flag = columns.index("is_nan") if "is_nan" in columns else None
-                named = ",".join(f'"{c}"' for c in columns)
-                with store.cursor().copy(f"copy {table} ({named}) from stdin") as copy:
-                    for row in rows[table]:
-                        copy.write_row(row if flag is None else (*row[:flag], bool(row[flag]), *row[flag + 1 :]))
-        store.execute("analyze")
 
 
 SKIP = """
@@ -206,7 +115,7 @@ print(json.dumps({"each": time.process_time() - began}))
 """
 
 
-def store_figures(results: Results, about: dict[str, Any], chosen: str, *, cwd: Path, uri: str) -> None:
+def store_figures(results: Results, about: dict[str, Any], chosen: str, *, cwd: Path, uri: str, limit: float) -> None:
     """The figures of one store whose names hold one of the words that were chosen."""
     n = about["n"]
     python, program = [sys.executable, "-c"], [sys.executable, "-m", "rbptrack"]
@@ -217,13 +126,14 @@ def store_figures(results: Results, about: dict[str, Any], chosen: str, *, cwd: 
         "report, one family": [*program, "report", "family=f00000"],
         "export, one family": [*program, "export", "out=one.zip", "family=f00000"],
         "analyze power_law, all": [*program, "analyze", "analyzer=power_law"],
+        "report of power_law, all": [*program, "report", "analyzers=power_law"],
         "export, all": [*program, "export", "out=all.zip"],
     }
     for what, command in commands.items():
         for name in ("one.zip", "all.zip"):
             (cwd / name).unlink(missing_ok=True)
         if _chosen(what, chosen) and not results.has(about | {"what": what}):
-            results.add(about | {"what": what}, timed(command, cwd=cwd, uri=uri))
+            results.add(about | {"what": what}, timed(command, cwd=cwd, uri=uri, limit=limit))
     if _chosen("the UI's first page", chosen) and not results.has(about | {"what": "the UI's first page"}):
         results.add(about | {"what": "the UI's first page"}, first_page(uri or f"sqlite:///{cwd}/mlruns/mlflow.db"))
 
@@ -278,60 +188,22 @@ def first_page(uri: str) -> dict[str, Any]:
         process.wait()
 
 
-@contextmanager
-def postgres(folder: Path) -> Iterator[str]:
-    """A database server of this machine, for as long as the block lasts; the address of an empty database."""
-    from tests import server
-
-    place = server.Server(0, server.free_port())
-    folder.mkdir(parents=True, exist_ok=True)
-    with server._postgres(folder, place.database_port):
-        server._sql(place, "create database growth")
-        yield place.database(name="growth")
-
-
-def stores(results: Results, work: Path, sizes: Iterable[int], backends: Iterable[str], chosen: str) -> None:
-    """Measure every command on stores of each size and backend."""
-    seed = work / "seed"
-    seed_store(seed)
+def stores(
+    results: Results, work: Path, sizes: Sequence[int], backends: Sequence[str], chosen: str, limit: float
+) -> None:
+    """Measure every command on stores of each size and backend; the stores stay in the folder."""
+    seed = made_stores.seed(work / "seed")
     if "sqlite" in backends:
-        store, there = work / "sqlite", 1
-        if store.exists():
-            shutil.rmtree(store)
-        shutil.copytree(seed, store)
-        clear(store / "mlruns/mlflow.db")
-        there = 0
         for n in sizes:
-            began = time.monotonic()
-            fill_sqlite(seed / "mlruns/mlflow.db", store / "mlruns/mlflow.db", there, n)
-            print(f"{n - there:,} measurements written in {time.monotonic() - began:.0f} s", flush=True)
-            there = n
-            store_figures(results, {"backend": "sqlite", "n": n}, chosen, cwd=store, uri="")
-        shutil.rmtree(store)
+            folder = made_stores.on_sqlite(seed, work / f"sqlite-{n}", n)
+            store_figures(results, {"backend": "sqlite", "n": n}, chosen, cwd=folder, uri="", limit=limit)
     if "postgresql" in backends:
-        cwd, there = work / "postgresql", 0
-        shutil.rmtree(cwd, ignore_errors=True)
-        cwd.mkdir(parents=True)
-        with postgres(work / "server") as uri:
-            from rbptrack.config.schema import TrackingConfig
-            from rbptrack.tracking import Connection
-
-            Connection(TrackingConfig(uri=uri, artifacts=str(cwd / "artifacts"))).open()
+        cwd = work / "postgresql"
+        cwd.mkdir(parents=True, exist_ok=True)
+        with made_stores.postgres(work / "server") as server:
             for n in sizes:
-                began = time.monotonic()
-                fill_postgres(seed / "mlruns/mlflow.db", uri, there, n)
-                print(f"{n - there:,} measurements written in {time.monotonic() - began:.0f} s", flush=True)
-                there = n
-                store_figures(results, {"backend": "postgresql", "n": n}, chosen, cwd=cwd, uri=uri)
-
-
-def clear(database: Path) -> None:
-    """Remove the measurement that was copied into a new store."""
-    import sqlite3
-
-    with sqlite3.connect(database) as store:
-        for table in ("params", "tags", "latest_metrics", "metrics", "runs"):
-            store.execute(f"delete from {table}")
+                uri = made_stores.on_postgres(seed, server, n, artifacts=cwd / "artifacts")
+                store_figures(results, {"backend": "postgresql", "n": n}, chosen, cwd=cwd, uri=uri, limit=limit)
 
 
 def tables(results: Results, work: Path, sizes: Iterable[int], analyzers: Iterable[str]) -> None:
@@ -408,12 +280,13 @@ def main() -> None:
     parser.add_argument("--sizes", default="")
     parser.add_argument("--backends", default="sqlite,postgresql")
     parser.add_argument("--figures", default="", help="words in the names of those that are measured")
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds of wall time of each figure of a store")
     parser.add_argument("--analyzers", default=ANALYZERS)
     options = parser.parse_args()
     results = Results(options.results)
     sizes = [int(float(n)) for n in (options.sizes or {"store": "1e3,1e4,1e5"}.get(options.what, "1e6,1e7")).split(",")]
     if options.what == "store":
-        stores(results, options.work.absolute(), sizes, options.backends.split(","), options.figures)
+        stores(results, options.work.absolute(), sizes, options.backends.split(","), options.figures, options.limit)
     elif options.what == "tables":
         tables(results, options.work.absolute(), sizes, options.analyzers.split(","))
     else:
