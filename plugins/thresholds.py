@@ -38,6 +38,7 @@ from rbptrack.stats import (
     RunSuccess,
     Threshold,
     document_weights,
+    drawn_sums,
     fit_law,
     threshold,
     width_in_decades,
@@ -159,7 +160,7 @@ def _shares(
         successes, windows, runs = one.of_answers(k) if n == _ANSWER else one.of_windows(k, int(n))
         weights = document_weights(len(windows), replicates=replicates)
         found.append(successes.sum() / max(windows.sum(), 1))
-        draws.append((weights @ successes) / np.maximum(weights @ windows, 1))
+        draws.append(drawn_sums(weights, successes) / np.maximum(drawn_sums(weights, windows), 1))
         distinct.append(runs)
     return np.array(found), np.stack(draws), np.array(distinct)
 

@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -5,7 +7,13 @@ from scipy import stats
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import DocumentCounts
 from rbptrack.stats import bootstrap
-from rbptrack.stats.bootstrap import BOOTSTRAP_SEED, bootstrap_metrics, document_weights, paired_covariance
+from rbptrack.stats.bootstrap import (
+    BOOTSTRAP_SEED,
+    bootstrap_metrics,
+    document_weights,
+    drawn_sums,
+    paired_covariance,
+)
 from rbptrack.stats.power_law import fit_power_law, leave_largest_out
 
 
@@ -107,10 +115,47 @@ def test_replicates_are_paired_and_reproducible() -> None:
     np.testing.assert_allclose(covariance, draws.var(ddof=1) * np.array([[1, 2], [2, 4]]))
 
 
-def test_many_documents_are_resampled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """300 documents count as many."""
+    monkeypatch.setattr(bootstrap, "_MOST_FLOATS", 300 * 7)
+    monkeypatch.setattr(bootstrap, "_AT_ONCE", 37 * 1000)
+    yield
+    bootstrap._kept_once.cache_clear()
+
+
+@pytest.mark.usefixtures("many")
+def test_weights_of_many_documents_take_a_byte_each() -> None:
+    weights = document_weights(300)
+    assert weights.nbytes == 300 * 1000
+    assert (weights.sum(1) == 300).all()
+    # multinomial: each is 1 on average, with variance 1 - 1/D, and any two have covariance -1/D
+    assert weights.mean(0).std() == pytest.approx(1 / np.sqrt(1000), rel=0.1)
+    assert weights.astype(float).var(0).mean() == pytest.approx(1 - 1 / 300, rel=0.01)
+    assert document_weights(300) is weights
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize("shape", [(300,), (300, 5), (300, 4, 3)])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float64])
+def test_sums_over_drawn_documents_need_no_copy_as_floats(shape: tuple[int, ...], dtype: type) -> None:
+    values = (np.random.default_rng(4).random(shape) * 1e5).astype(dtype)
+    weights = document_weights(300)
+    expected = np.tensordot(weights.astype(float), values, axes=1)
+    np.testing.assert_allclose(drawn_sums(weights, values), expected, rtol=1e-13)
+    np.testing.assert_allclose(drawn_sums(np.ones((1, 300)), values)[0], values.sum(0), rtol=1e-13)
+    assert drawn_sums(weights, values).dtype == np.float64
+
+
+def test_weights_of_other_documents_are_refused() -> None:
+    with pytest.raises(RbptrackError, match="weights for 30 documents, values of 29"):
+        drawn_sums(document_weights(30), np.ones(29))
+
+
+@pytest.mark.usefixtures("many")
+def test_many_documents_are_resampled_in_parts() -> None:
     tokens = np.arange(1, 301)
     counts = DocumentCounts((1,), np.arange(300), tokens, tokens * 2.0 + 1, (tokens // 2)[:, None])
-    whole = bootstrap.resampled_metrics(counts)
-    monkeypatch.setattr(bootstrap, "_MOST_WEIGHTS", 300 * 7)
-    np.testing.assert_allclose(bootstrap.resampled_metrics(counts), whole, rtol=1e-13)
-    assert whole.shape == (1000, 2)
+    found = bootstrap.resampled_metrics(counts)
+    np.testing.assert_allclose(found, bootstrap_metrics(counts, document_weights(300)), rtol=1e-13)
+    assert found.shape == (1000, 2)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         BOOTSTRAP_SEED,
         bootstrap_metrics,
         document_weights,
+        drawn_sums,
         paired_covariance,
     )
     from rbptrack.stats.contrasts import Apart, Contrast, contrast, holm, laws_apart, line_draws, ratio_law
@@ -205,6 +206,7 @@ __all__ = [
     "decompose_pieces",
     "design_effect",
     "document_weights",
+    "drawn_sums",
     "expected_r2",
     "fieller",
     "fit_k_law",

@@ -4,52 +4,97 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rbptrack.errors import RbptrackError
 from rbptrack.ranks import DocumentCounts, FloatArray
 
 BOOTSTRAP_REPLICATES = 1000
 BOOTSTRAP_SEED = 20251020
-_MOST_WEIGHTS = 16_000_000  # in memory at a time where they are used once: 128 MB
+Weights = FloatArray | npt.NDArray[np.uint8]
+
+_MOST_FLOATS = 16_000_000  # weights beyond which a byte holds each: 128 MB of floats
+_AT_ONCE = 2_000_000  # of these, turned into floats at a time: 16 MB
 
 
-@lru_cache(maxsize=8)  # every analyzer of a sweep asks for the same few, and drawing takes longer than using them
-def document_weights(
-    documents: int, *, replicates: int = BOOTSTRAP_REPLICATES, seed: int = BOOTSTRAP_SEED
-) -> FloatArray:
+def document_weights(documents: int, *, replicates: int = BOOTSTRAP_REPLICATES, seed: int = BOOTSTRAP_SEED) -> Weights:
     """How often each replicate draws each document: (replicates, documents), rows sum to `documents`.
 
     The same number of documents gives the same weights, so that sizes of a family, which read the same texts, are
-    resampled jointly.
+    resampled jointly. Of many documents they are bytes (a document is drawn once on average, and 255 times never): use
+    `drawn_sums`, which multiplies them without a copy as floats.
+
+    Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 6.
     """
+    return (_kept if documents * replicates <= _MOST_FLOATS else _kept_once)(documents, replicates, seed)
+
+
+def _drawn(documents: int, replicates: int, seed: int) -> Weights:
     (weights,) = _blocks(documents, replicates, seed, rows=replicates)
     weights.flags.writeable = False  # shared
     return weights
 
 
-def _blocks(documents: int, replicates: int, seed: int, *, rows: int) -> Iterator[FloatArray]:
+# Every analyzer asks for the same few, and drawing takes longer than using them; of many documents they are large.
+_kept, _kept_once = lru_cache(maxsize=8)(_drawn), lru_cache(maxsize=1)(_drawn)
+
+
+def _blocks(documents: int, replicates: int, seed: int, *, rows: int) -> Iterator[Weights]:
     """The weights of some replicates at a time."""
-    rng, shares = np.random.default_rng(seed), np.full(documents, 1 / documents)
+    rng, many = np.random.default_rng(seed), documents * replicates > _MOST_FLOATS
+    shares = np.full(documents, 1 / documents)
     for first in range(0, replicates, rows):
-        weights = np.empty((min(rows, replicates - first), documents))
+        weights = np.empty((min(rows, replicates - first), documents), dtype=np.uint8 if many else np.float64)
         for row in weights:  # not all at once: integers beside these would take as much memory again
-            row[:] = rng.multinomial(documents, shares)
+            # One multinomial is drawn either way; with many documents counting the draws takes a tenth of the time.
+            row[:] = (
+                np.bincount(rng.integers(documents, size=documents, dtype=np.int32), minlength=documents)
+                if many
+                else rng.multinomial(documents, shares)
+            )
         yield weights
 
 
-def bootstrap_metrics(counts: DocumentCounts, weights: FloatArray) -> FloatArray:
+def drawn_sums(weights: Weights, values: npt.NDArray[Any]) -> FloatArray:
+    """Sums over the documents that each replicate drew, (replicates, ...).
+
+    Source: `weights @ values`, the sums of a bootstrap replicate (Efron and Tibshirani, An Introduction to the
+    Bootstrap, 1993, chapter 6).
+
+    Args:
+        weights: of `document_weights`, or ones for the measurement itself, (replicates, documents).
+        values: of each document, (documents, ...).
+
+    Raises:
+        RbptrackError: other documents than there are weights of.
+
+    """
+    if weights.shape[1] != len(values):
+        raise RbptrackError(f"weights for {weights.shape[1]} documents, values of {len(values)}")
+    flat = values.reshape(len(values), -1) if values.ndim > 2 else values
+    if weights.dtype != np.uint8:
+        sums = weights @ flat
+    else:
+        sums = np.zeros((len(weights), *flat.shape[1:]))
+        step = max(1, _AT_ONCE // len(weights))
+        for first in range(0, len(flat), step):
+            part = slice(first, first + step)
+            sums += weights[:, part].astype(np.float64) @ flat[part].astype(np.float64, copy=False)
+    return np.asarray(sums.reshape(len(weights), *values.shape[1:]), dtype=np.float64)
+
+
+def bootstrap_metrics(counts: DocumentCounts, weights: Weights) -> FloatArray:
     """Metrics in each bootstrap replicate: (replicates, 1 + len(ks)): CE in nats, then RBP_k of each k.
 
     Sum, then divide: each replicate is total nats (or hits) over total tokens of the documents that it drew.
 
     Source: RBP_k and CE of arXiv 2510.20387 (R by its eq. 3), in each replicate of `document_weights`.
     """
-    if weights.shape[1] != len(counts.tokens):
-        raise RbptrackError(f"weights for {weights.shape[1]} documents, counts of {len(counts.tokens)}")
-    totals = weights @ counts.sums  # (replicates, 2 + len(ks))
-    return np.asarray(totals[:, 1:] / totals[:, :1])
+    totals = drawn_sums(weights, counts.sums)  # (replicates, 2 + len(ks))
+    return totals[:, 1:] / totals[:, :1]
 
 
 def resampled_metrics(counts: DocumentCounts) -> FloatArray:
@@ -58,9 +103,9 @@ def resampled_metrics(counts: DocumentCounts) -> FloatArray:
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 6.
     """
     documents = len(counts.document)
-    if documents * BOOTSTRAP_REPLICATES <= _MOST_WEIGHTS:
+    if documents * BOOTSTRAP_REPLICATES <= _MOST_FLOATS:
         return bootstrap_metrics(counts, document_weights(documents))
-    blocks = _blocks(documents, BOOTSTRAP_REPLICATES, BOOTSTRAP_SEED, rows=max(1, _MOST_WEIGHTS // documents))
+    blocks = _blocks(documents, BOOTSTRAP_REPLICATES, BOOTSTRAP_SEED, rows=max(1, 8 * _MOST_FLOATS // documents))
     return np.concatenate([bootstrap_metrics(counts, weights) for weights in blocks])
 
 

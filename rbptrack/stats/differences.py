@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, rbp_name
-from rbptrack.stats.bootstrap import document_weights
+from rbptrack.stats.bootstrap import Weights, document_weights, drawn_sums
 
 LOG_NATS = "log_nats"
 """The name of ln(nats of the whole text), which does not depend on how a tokenizer cuts the text."""
@@ -183,7 +183,7 @@ def _ratios(counts: DocumentCounts) -> dict[str, _Ratio]:
     return found | {LOG_NATS: (counts.nats, np.ones(len(tokens)))}
 
 
-def _alone(ratio: _Ratio, weights: FloatArray) -> tuple[float, float, FloatArray, FloatArray]:
+def _alone(ratio: _Ratio, weights: Weights) -> tuple[float, float, FloatArray, FloatArray]:
     """Value, variance, and both in every replicate."""
     nothing = (np.zeros(weights.shape[1]), np.ones(weights.shape[1]))
     once = np.ones((1, weights.shape[1]))
@@ -191,7 +191,7 @@ def _alone(ratio: _Ratio, weights: FloatArray) -> tuple[float, float, FloatArray
     return float(value), float(variance), *_values(ratio, nothing, weights, logs=False)
 
 
-def _difference(one: _Ratio, other: _Ratio, weights: FloatArray, *, logs: bool) -> Difference:
+def _difference(one: _Ratio, other: _Ratio, weights: Weights, *, logs: bool) -> Difference:
     value, variance = (float(v[0]) for v in _values(one, other, np.ones((1, weights.shape[1])), logs=logs))
     draws, variances = _values(one, other, weights, logs=logs)
     a, b = (float(x.sum() / n.sum()) for x, n in (one, other))
@@ -205,7 +205,7 @@ def _studentized(draws: FloatArray, value: float, variances: FloatArray) -> Floa
         return np.nan_to_num((draws - value) / np.sqrt(variances), nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def _values(one: _Ratio, other: _Ratio, weights: FloatArray, *, logs: bool) -> tuple[FloatArray, FloatArray]:
+def _values(one: _Ratio, other: _Ratio, weights: Weights, *, logs: bool) -> tuple[FloatArray, FloatArray]:
     """Difference of two ratios (or of their logarithms) and its variance for each row of weights, (replicates,).
 
     The variance is sum_d w_d i_d^2 with i_d = (x_d - p n_d) / sum(w n) of the one less that of the other, a quadratic
@@ -213,8 +213,8 @@ def _values(one: _Ratio, other: _Ratio, weights: FloatArray, *, logs: bool) -> t
     """
     columns = np.column_stack([*one, *other])  # (documents, 4): x, n, x', n'
     documents = len(columns)
-    totals = weights @ columns
-    products = (weights @ (columns[:, :, None] * columns[:, None, :]).reshape(documents, 16)).reshape(-1, 4, 4)
+    totals = drawn_sums(weights, columns)
+    products = drawn_sums(weights, columns[:, :, None] * columns[:, None, :])
     with np.errstate(divide="ignore", invalid="ignore"):
         p, q = totals[:, 0] / totals[:, 1], totals[:, 2] / totals[:, 3]
         a, b = (1 / totals[:, 0], 1 / totals[:, 2]) if logs else (1 / totals[:, 1], 1 / totals[:, 3])

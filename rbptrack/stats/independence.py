@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rbptrack.ranks import FloatArray
-from rbptrack.stats.bootstrap import paired_covariance
+from rbptrack.stats.bootstrap import Weights, paired_covariance
 from rbptrack.stats.intervals import Interval, percentiles, simultaneous, widening, worth
 from rbptrack.stats.power_law import PowerLawFit, fit_power_law
 from rbptrack.stats.success_runs import Ladder, WindowCounts, ladder
@@ -143,7 +143,7 @@ class SuccessByLength:
 
 
 def success_by_length(
-    counts: WindowCounts, weights: FloatArray, *, least_runs: int, least_documents: int, level: float
+    counts: WindowCounts, weights: Weights, *, least_runs: int, least_documents: int, level: float
 ) -> SuccessByLength:
     """Measured and predicted success of each N.
 

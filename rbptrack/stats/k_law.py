@@ -9,12 +9,12 @@ import numpy as np
 from scipy import stats
 
 from rbptrack.ranks import DocumentCounts, FloatArray
-from rbptrack.stats.bootstrap import document_weights, paired_covariance
+from rbptrack.stats.bootstrap import Weights, document_weights, drawn_sums, paired_covariance
 from rbptrack.stats.intervals import Interval, fieller, studentized, worth
 from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.size_laws import law_values, positive
 
-_AT_ONCE = 100  # replicates: a matrix of documents x replicates at a time
+_AT_ONCE, _ELEMENTS = 100, 4_000_000  # at most: replicates, and elements of a matrix of documents x replicates
 
 
 @dataclass(frozen=True)
@@ -186,9 +186,9 @@ def beta_interval(counts: DocumentCounts, *, replicates: int, level: float) -> I
     ks, tokens, hits = np.asarray(counts.ks), counts.tokens.astype(np.float64), counts.hits.astype(np.float64)
     slope = _line(np.log(ks))[1]
 
-    def estimate(weights: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        n = weights @ tokens
-        p = weights @ hits / n[:, None]
+    def estimate(weights: Weights) -> tuple[FloatArray, FloatArray, FloatArray]:
+        n = drawn_sums(weights, tokens)
+        p = drawn_sums(weights, hits) / n[:, None]
         y = -np.log(p)
         per_hit = slope / (y * p * n[:, None])  # (replicates, ks)
         influence = hits @ per_hit.T - tokens[:, None] * (per_hit * p).sum(axis=1)  # (documents, replicates)
@@ -196,7 +196,8 @@ def beta_interval(counts: DocumentCounts, *, replicates: int, level: float) -> I
         return k_slopes(ks, y), np.sqrt(variance), influence
 
     weights = document_weights(len(tokens), replicates=replicates)
-    pieces = [estimate(weights[i : i + _AT_ONCE]) for i in range(0, replicates, _AT_ONCE)]
+    at_once = max(1, min(_AT_ONCE, _ELEMENTS // len(tokens)))
+    pieces = [estimate(weights[i : i + at_once]) for i in range(0, replicates, at_once)]
     draws, draw_se = (np.concatenate([one[i] for one in pieces]) for i in (0, 1))
     value, se, influence = estimate(np.ones((1, len(tokens))))
     return studentized(float(value[0]), float(se[0]), draws, draw_se, documents=worth(influence), level=level)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rbptrack.ranks import CE, FloatArray, RankTable, rbp_name
-from rbptrack.stats.bootstrap import document_weights
+from rbptrack.stats.bootstrap import document_weights, drawn_sums
 from rbptrack.stats.size_laws import LawValues
 
 _BINS = 32  # bin b holds the positions 2^(b-1) .. 2^b - 1, bin 0 position 0
@@ -75,7 +75,7 @@ class PositionCurves:
         weights = document_weights(self.documents, replicates=self.draws.shape[1])
         sums = [s[:, chosen].sum(axis=1) for s in self.sums]  # (documents, 2 + ks)
         values = np.stack([_metrics_of(s.sum(axis=0)) for s in sums])
-        return LawValues(self.metrics, values, np.stack([_metrics_of(weights @ s) for s in sums]))
+        return LawValues(self.metrics, values, np.stack([_metrics_of(drawn_sums(weights, s)) for s in sums]))
 
 
 def position_curves(
@@ -113,7 +113,7 @@ def position_curves(
         every_document=len(reached),
         sums=part,
         values=np.stack([_metrics_of(s.sum(axis=0)) for s in part]),
-        draws=np.stack([_metrics_of(np.tensordot(weights, s, axes=1)) for s in part]),
+        draws=np.stack([_metrics_of(drawn_sums(weights, s)) for s in part]),
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rbptrack.ranks import FloatArray, IntArray, RankTable
+from rbptrack.stats.bootstrap import Weights, drawn_sums
 from rbptrack.stats.success_runs import Segments, count_runs
 
 NATS_EDGES = np.concatenate([np.arange(0, 3, 0.25), np.arange(3, 8, 0.5), np.arange(8, 14.5, 1.0)])
@@ -147,7 +148,7 @@ def quantiles_by_bin(counts: FloatArray, values: FloatArray, levels: Sequence[fl
     return found
 
 
-def rates_by_bin(tokens: IntArray, weights: FloatArray, k: int) -> tuple[FloatArray, FloatArray]:
+def rates_by_bin(tokens: IntArray, weights: Weights, k: int) -> tuple[FloatArray, FloatArray]:
     """How a model's tokens spread over the bins of -ln p, and the share of each bin with R <= k, (replicates, nats).
 
     Source: the two factors of Kitagawa's split (`split_of_gain`); the share is NaN in a bin without tokens.
@@ -158,7 +159,8 @@ def rates_by_bin(tokens: IntArray, weights: FloatArray, k: int) -> tuple[FloatAr
         k: of `countable_ks`.
 
     """
-    every, hits = weights @ tokens.sum(axis=2), weights @ tokens[:, :, k >= RANK_EDGES].sum(axis=2)
+    every = drawn_sums(weights, tokens.sum(axis=2))
+    hits = drawn_sums(weights, tokens[:, :, k >= RANK_EDGES].sum(axis=2))
     rate = np.divide(hits, every, out=np.full_like(hits, np.nan, dtype=np.float64), where=every > 0)
     return every / every.sum(axis=1, keepdims=True), rate
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rbptrack.ranks import FloatArray, RankHistogram
-from rbptrack.stats.bootstrap import document_weights
+from rbptrack.stats.bootstrap import document_weights, drawn_sums
 from rbptrack.stats.lognormal_sizes import mu_over_sigma
 from rbptrack.stats.rank_distributions import Support
 from rbptrack.stats.rank_fit import RankFit, fit_ranks, sampling_kl, vuong
@@ -82,7 +82,7 @@ def fit_size(
     free = fit_lognormal(log_sums(support.project(histogram.rank, histogram.count), support), support)
     if documents is not None and len(documents) >= _LEAST_DOCUMENTS:
         weights = document_weights(len(documents), replicates=replicates)
-        draws = fit_lognormal(weights @ log_sums(documents, support), support, start=free)
+        draws = fit_lognormal(drawn_sums(weights, log_sums(documents, support)), support, start=free)
         source = "documents"
     else:
         covariance = effect * information_covariance(free, support, tokens=histogram.num_tokens)

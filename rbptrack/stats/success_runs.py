@@ -15,6 +15,7 @@ import numpy.typing as npt
 from scipy import special
 
 from rbptrack.ranks import FloatArray, IntArray, RankTable
+from rbptrack.stats.bootstrap import Weights, drawn_sums
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class PositionBins:
     tokens: IntArray
     starts: IntArray
     inside: FloatArray
-    _kept: list[tuple[FloatArray, list[tuple[FloatArray, FloatArray]]]] = field(default_factory=list, repr=False)
+    _kept: list[tuple[Weights, list[tuple[FloatArray, FloatArray]]]] = field(default_factory=list, repr=False)
 
     @classmethod
     def of(cls, pieces: Callable[[], Iterable[RankTable]], lengths: Sequence[int]) -> PositionBins:
@@ -93,7 +94,7 @@ class PositionBins:
         inside = [_tokens_inside(begun, n, edges) for n, begun in zip(lengths, _sum_of_counts(windows), strict=True)]
         return cls(edges, np.concatenate(tokens), np.concatenate(starts), np.stack(inside))
 
-    def log_shares(self, weights: FloatArray, hits: FloatArray, tokens: FloatArray) -> FloatArray:
+    def log_shares(self, weights: Weights, hits: FloatArray, tokens: FloatArray) -> FloatArray:
         """Ln p_N if tokens hit independently, as often as tokens of their bin do, (replicates, lengths).
 
         Args:
@@ -103,20 +104,22 @@ class PositionBins:
 
         """
         tiny = np.finfo(np.float64).tiny
-        rate = np.log(np.maximum(weights @ hits, tiny) / np.maximum(weights @ tokens, tiny))  # (replicates, bins)
+        rate = np.log(
+            np.maximum(drawn_sums(weights, hits), tiny) / np.maximum(drawn_sums(weights, tokens), tiny)
+        )  # (replicates, bins)
         found = []
         for (windows, every), inside in zip(self._windows(weights), self.inside, strict=True):
             found.append(np.log((windows * np.exp(rate @ inside.T)).sum(axis=1) / every))
         return np.stack(found, axis=1)
 
-    def _windows(self, weights: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
+    def _windows(self, weights: Weights) -> list[tuple[FloatArray, FloatArray]]:
         """Windows of each N by bin, (replicates, bins), and all of them, (replicates,); kept for the next k and model.
 
         The same weights are asked for again and again (`document_weights` keeps them).
         """
         if self._kept and self._kept[0][0] is weights:
             return self._kept[0][1]
-        each = [weights @ starts for starts in np.moveaxis(self.starts, 1, 0)]
+        each = [drawn_sums(weights, starts) for starts in np.moveaxis(self.starts, 1, 0)]
         found = [(windows, windows.sum(axis=1)) for windows in each]
         if len(weights) > 1:
             self._kept[:] = [(weights, found)]
@@ -283,7 +286,7 @@ class Ladder:
     markov: FloatArray
 
 
-def ladder(counts: WindowCounts, weights: FloatArray) -> Ladder:
+def ladder(counts: WindowCounts, weights: Weights) -> Ladder:
     """Success probabilities of the documents as weighted, (replicates, documents): ones for the measurement itself.
 
     Source: arXiv 2510.20387, eq. 6, for independent tokens; hits within documents and a first-order Markov chain
@@ -293,7 +296,7 @@ def ladder(counts: WindowCounts, weights: FloatArray) -> Ladder:
     columns = np.column_stack(
         [counts.windows, counts.successes, counts.shuffled, counts.tokens, counts.hits, counts.followed, counts.both]
     )
-    total = weights @ columns
+    total = drawn_sums(weights, columns)
     windows, successes, shuffled = total[:, :width], total[:, width : 2 * width], total[:, 2 * width : 3 * width]
     tokens, hits, followed, both = total[:, 3 * width :].T
     n = np.asarray(counts.lengths)

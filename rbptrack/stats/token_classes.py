@@ -18,6 +18,7 @@ from itertools import pairwise
 import numpy as np
 
 from rbptrack.ranks import FloatArray, IntArray, RankTable
+from rbptrack.stats.bootstrap import Weights, drawn_sums
 
 KINDS = ("word", "identifier", "number", "punctuation", "white space", "other")
 """Kinds of token by their text, in the order of `kind_of`'s places."""
@@ -111,15 +112,15 @@ class ClassCounts:
         sums = {name: getattr(self, name) + getattr(other, name) for name in ("tokens", "nats", "hits")}
         return replace(self, **sums)
 
-    def values(self, weights: FloatArray) -> FloatArray:
+    def values(self, weights: Weights) -> FloatArray:
         """CE, then -ln RBP_k of each k, of every class, (replicates, classes, 1 + ks).
 
         Source: arXiv 2510.20387; weights (replicates, documents) as those of `document_weights`.
         """
-        tokens = weights @ self.tokens
+        tokens = drawn_sums(weights, self.tokens)
         with np.errstate(divide="ignore", invalid="ignore"):
-            ce = (weights @ self.nats) / tokens
-            rbp = np.tensordot(weights, self.hits, axes=1) / tokens[:, :, None]
+            ce = drawn_sums(weights, self.nats) / tokens
+            rbp = drawn_sums(weights, self.hits) / tokens[:, :, None]
             return np.concatenate([ce[:, :, None], -np.log(rbp)], axis=2)
 
 

@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from rbptrack.ranks import FloatArray, IntArray, RankTable
+from rbptrack.stats.bootstrap import Weights, drawn_sums
 from rbptrack.stats.success_runs import Segments
 
 
@@ -120,12 +121,12 @@ class WordCounts:
         names = ("words", "whole", "tokens", "nats", "num_bytes")
         return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in names})
 
-    def values(self, weights: FloatArray) -> FloatArray:
+    def values(self, weights: Weights) -> FloatArray:
         """Bits per byte, then -ln of the share of whole words for each k, (replicates, 1 + ks).
 
         Source: sums over documents, then divided; weights (replicates, documents) as those of `document_weights`.
         """
         with np.errstate(divide="ignore"):
-            bits = (weights @ self.nats) / (weights @ self.num_bytes) / np.log(2)
-            shares = (weights @ self.whole) / (weights @ self.words)[:, None]
+            bits = drawn_sums(weights, self.nats) / drawn_sums(weights, self.num_bytes) / np.log(2)
+            shares = drawn_sums(weights, self.whole) / drawn_sums(weights, self.words)[:, None]
             return np.concatenate([bits[:, None], -np.log(shares)], axis=1)
