@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
+from rbptrack.config import check
 from rbptrack.config.compose import Request, measuring, sweep_of
-from rbptrack.config.schema import Config, FilterConfig, Group, LaunchConfig, TrackingConfig, Where
+from rbptrack.config.schema import (
+    Config,
+    FilterConfig,
+    Group,
+    LaunchConfig,
+    ModelConfig,
+    Parallel,
+    TrackingConfig,
+    Where,
+)
 from rbptrack.errors import BadInput
 from rbptrack.sweep import jobs, launch, launchers
 from rbptrack.sweep import slurm as slurm_preset
@@ -144,6 +156,114 @@ def test_what_can_never_be_had_is_said_at_once() -> None:
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.parametrize(
+    ("launched", "message"),
+    [
+        (LaunchConfig(partition="gpu"), "launch.partition=gpu is for launch=slurm; this is launch=local"),
+        (LaunchConfig(gpus=4), "launch.gpus=4 is for launch=gpus or launch=ray or launch=slurm; this is launch=local"),
+        (LaunchConfig(where=Where.ray, setup=["x"]), r"launch.setup=\['x'\] is for launch=slurm; this is launch=ray"),
+        (
+            LaunchConfig(where=Where.slurm, address="auto"),
+            "launch.address=auto is for launch=ray; this is launch=slurm",
+        ),
+    ],
+)
+def test_an_option_of_another_preset_is_refused(launched: LaunchConfig, message: str) -> None:
+    """Else a sweep whose `launch=slurm` was forgotten would run on the login node."""
+    with pytest.raises(BadInput, match=message):
+        check._check_launch(launched)
+
+
+def test_an_address_without_a_port_is_said_at_once() -> None:
+    with pytest.raises(BadInput, match=r"launch\.address=first: expected auto .* or HOST:PORT"):
+        launchers._ray_nodes(LaunchConfig(where=Where.ray, address="first"))
+
+
+def test_a_split_model_needs_the_gpus_of_its_job() -> None:
+    launched = LaunchConfig(where=Where.slurm, gpus=2)
+
+    def model(**options: object) -> ModelConfig:
+        return ModelConfig(family="x", size="1b", parallel=Parallel.tensor, **options)  # type: ignore[arg-type]
+
+    launchers._check_split(launched, model())
+    launchers._check_split(replace(launched, gpus=0), model(device="cpu", processes=2))
+    launchers._check_split(replace(launched, gpus=1), replace(model(), parallel=Parallel.auto))
+    with pytest.raises(
+        BadInput, match=r"model x-1b .*launch\.gpus=1: give launch\.gpus=4, say; plan on=h100 says how many"
+    ):
+        launchers._check_split(replace(launched, gpus=1), model())
+    with pytest.raises(BadInput, match=r"which has launch\.gpus=2: give launch\.gpus=4$"):
+        launchers._check_split(launched, model(processes=4))
+
+
+def answering(folder: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> None:
+    """Programs of a cluster, as shell lines."""
+    for name, line in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def test_what_slurm_can_never_give_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the partition that the jobs would be in: the default one, where none is named."""
+    (tmp_path / "nodes").write_text("a1|(null)|8|infinite|64000|cpu*\nb1|gpu:4|64+|2:00:00|512000+|gpu\n")
+    answering(
+        tmp_path,
+        monkeypatch,
+        sbatch="",
+        sinfo=f"""
+        case "$*" in *partition=gpu*) grep gpu {tmp_path}/nodes;; *partition=*) ;; *) cat {tmp_path}/nodes;; esac""",
+    )
+
+    def check(**options: object) -> str:
+        return slurm_preset.check(LaunchConfig(where=Where.slurm, **options))  # type: ignore[arg-type]
+
+    assert check(partition="gpu", gpus=4, cpus=64, memory=500, time=120) == "jobs go into SLURM's queue (1 node)"
+    for options, message in (
+        (
+            {"gpus": 1},
+            "launch.gpus=1, but the default partition cpu has at most 0 GPUs on a node; ask for launch.gpus=0",
+        ),
+        ({"cpus": 9}, "launch.cpus=9, but the default partition cpu has at most 8 CPUs on a node; ask for less"),
+        ({"memory": 501, "partition": "gpu"}, "launch.memory=501, but partition gpu has at most 500 GB on a node"),
+        ({"time": 121, "partition": "gpu"}, "launch.time=121, but partition gpu has at most 120 minutes for a job"),
+        ({"partition": "none"}, "the cluster has no partition none; sinfo lists what there is"),
+    ):
+        with pytest.raises(BadInput, match=message):
+            check(**options)
+
+
+@pytest.mark.skipif(not SUBMITIT, reason="needs rbptrack[slurm]")
+def test_jobs_that_slurm_does_not_take_are_said_once_and_leave_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from submitit.slurm.slurm import SlurmJob
+
+    monkeypatch.setattr(SlurmJob, "watcher", SlurmJob.watcher)
+    programs, work = tmp_path / "bin", tmp_path / "work"
+    programs.mkdir()
+    work.mkdir()
+    monkeypatch.chdir(work)
+    refusing = "echo 'sbatch: error: Batch job submission failed: Invalid account' >&2; exit 1"
+    answering(
+        programs, monkeypatch, sbatch=refusing, sinfo="echo 'n1|gpu:1|8|infinite|64000|main*'", squeue="", srun=""
+    )
+    request = measuring(["-m", "model=nano/6k,nano/15k", "dataset=pydocs", "launch=slurm", "launch.account=nobody"])
+    with pytest.raises(BadInput, match=r"^launch=slurm: the cluster does not take these jobs: Invalid account$"):
+        launch.Sweep(request, *sweep_of(request), [], [])._launch_jobs()
+    assert capfd.readouterr().err == ""
+    assert not list(work.iterdir())
+
+
+def test_of_a_job_that_slurm_lost_its_last_words_are_told() -> None:
+    said = "Job 17_0 (task: 0) with path /x/17_0_result.pkl\nhas not produced any output (state: FAILED)"
+    lost = functools.partial(launchers.lost, LaunchConfig(where=Where.slurm))
+    assert lost(RuntimeError(said)) == "launch=slurm: job 17_0 was lost (FAILED)"
+    stream = f"{said}\nError stream produced:\n{'-' * 40}\nModules:\nslurm_script: line 18: module: command not found\n"
+    assert lost(RuntimeError(stream)).endswith("was lost (FAILED): slurm_script: line 18: module: command not found")
+    assert lost(RuntimeError("else")) == "launch=slurm gave up: RuntimeError: else"
+
+
 def test_limits_of_slurm_are_read() -> None:
     assert [slurm_preset.gpus_of(g) for g in ("gpu:2", "gpu:a100:4(S:0-1)", "(null)", "gpu:2,gpu:mig:3")] == [
         2,
@@ -173,10 +293,8 @@ def test_submitit_looks_in_the_queue(
     from submitit.slurm.slurm import SlurmJob
 
     monkeypatch.setattr(SlurmJob, "watcher", SlurmJob.watcher)
-    (tmp_path / "squeue").write_text('#!/bin/sh\necho "$@" >> asked; cat listed\n')
-    (tmp_path / "squeue").chmod(0o755)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    answering(tmp_path, monkeypatch, squeue='echo "$@" >> asked; cat listed')
     slurm_preset.prepare("rbptrack-1")
     (tmp_path / "listed").write_text("5_0|RUNNING\n5_1|PENDING\n")
     lost = [SlurmJob(tmp_path, "5_0"), SlurmJob(tmp_path, "5_1")]
@@ -217,9 +335,9 @@ def test_slurm_measures_what_one_process_does(start: Start, with_store: Path, lo
     with slurm.running() as cluster:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SLURM_CONF", cluster.environment["SLURM_CONF"])
-            with pytest.raises(BadInput, match=r"launch\.time=100, but the partition has at most 60 minutes for a job"):
+            with pytest.raises(BadInput, match=r"launch\.time=100, but the default partition main has at most 60"):
                 launchers.check(LaunchConfig(where=Where.slurm, cpus=1, time=100), 1)
-            with pytest.raises(BadInput, match=r"launch\.gpus=2, but the partition has at most 1 GPUs on a node"):
+            with pytest.raises(BadInput, match=r"launch\.gpus=2, but the default partition main has at most 1 GPU"):
                 launchers.check(LaunchConfig(where=Where.slurm, gpus=2, cpus=1, time=1), 1)
         words = ("launch=slurm", "launch.gpus=1", "launch.cpus=1", "launch.time=10")
         process = start(*QUICK, *CELLS, *words, cwd=with_store, **cluster.environment)
@@ -243,7 +361,7 @@ def test_a_launcher_that_gives_up_is_told_in_a_line(
         raise RayletDied("The task's local raylet died.\nCheck raylet.out.")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(launchers, "check", lambda launch, jobs: "jobs run on 2 nodes of Ray")
+    monkeypatch.setattr(launchers, "check", lambda *_: "jobs run on 2 nodes of Ray")
     monkeypatch.setattr(launchers, "overrides", lambda launch, name: [])  # Hydra's own launcher
     monkeypatch.setattr(launch, "launched_job", dies)
     request = measuring(["-m", "model=nano/6k", "dataset=pydocs", "launch=ray"])
@@ -266,7 +384,7 @@ def test_what_else_sbatch_takes_reaches_it(tmp_path: Path, monkeypatch: pytest.M
         handed.extend([*request.overrides, *extra])
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(launchers, "check", lambda launch, jobs: "jobs are queued in SLURM (2 nodes)")
+    monkeypatch.setattr(launchers, "check", lambda *_: "jobs go into SLURM's queue (2 nodes)")
     for name in ("prepare", "wait_for_others"):
         monkeypatch.setattr(launchers, name, lambda launch, name: None)
     monkeypatch.setattr(Request, "launch", launched)

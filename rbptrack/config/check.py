@@ -18,12 +18,22 @@ from rbptrack.config.schema import (
     SequenceRule,
     SweepConfig,
     TrackingConfig,
+    Where,
 )
 from rbptrack.errors import BadInput, nearest
 from rbptrack.names import name_fault
 
 _MAX_THREADS = 1024  # far more than helps, and as many as systems let a process start
 _LEAST_EVERY = 0.1  # seconds between two reports to the tracking store
+
+
+_ELSEWHERE = (Where.gpus, Where.ray, Where.slurm)
+_PRESETS: dict[str, tuple[Where, ...]] = {
+    **dict.fromkeys(("gpus", "cpus", "retries"), _ELSEWHERE),
+    "address": (Where.ray,),
+    **dict.fromkeys(("partition", "account", "time", "memory", "jobs", "setup"), (Where.slurm,)),
+}
+"""Which presets an option of `launch` is for: given to another, it would do nothing, and its user wait for it."""
 
 
 def typed(composed: DictConfig) -> Any:
@@ -112,6 +122,10 @@ def _check_launch(launch: LaunchConfig) -> None:
     for name, least in (("gpus", 0), ("cpus", 1), ("retries", 0), ("time", 1), ("memory", 0), ("jobs", 1)):
         if getattr(launch, name) < least:
             raise BadInput(f"launch.{name} must be at least {least}; got {getattr(launch, name)}")
+    for name, presets in _PRESETS.items():
+        if launch.where not in presets and (value := getattr(launch, name)) != getattr(LaunchConfig, name, []):
+            one_of = " or ".join(f"launch={preset.value}" for preset in presets)
+            raise BadInput(f"launch.{name}={value} is for {one_of}; this is launch={launch.where.value}")
 
 
 def _check_engine(engine: EngineConfig) -> None:

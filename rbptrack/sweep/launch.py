@@ -163,7 +163,8 @@ class Sweep:
         launch = self.settings.launch
         cells = self._own_cells
         todo = jobs.grouped(cells, launch.group)
-        say(f"{launchers.check(launch, len(todo))}; what they print: {short_path(str(self.folder))}/job-*.log")
+        found = launchers.check(launch, len(todo), [cell.model for cell in cells])
+        say(f"{found}; what they print: {short_path(str(self.folder))}/job-*.log")
         why = partial(launchers.reason, launch, name=self._queue_name)
         with Watch(self.folder, len(cells), why) as watch:
             for number in range(_ROUNDS):
@@ -195,6 +196,9 @@ class Sweep:
             code = _handed(partial(one.launch, launched_job, extra=extra))
         except Exception as error:
             code = interrupts.received()
+            if not code and (refused := launchers.refused(launch, error)) and not watch.begun:
+                _leave_nothing(self.folder)
+                raise BadInput(refused) from error
             if not code:
                 complain(launchers.lost(launch, error))
             if os.environ.get("HYDRA_FULL_ERROR"):
@@ -347,8 +351,13 @@ def _nothing_ran(outcomes: Sequence[Outcome], folder: Path) -> int:
     """No run began: say why once, and leave nothing behind but what was there before."""
     for message in dict.fromkeys(o.message for o in outcomes):
         complain(message)
+    _leave_nothing(folder)
+    return 2 if outcomes and all(o.bad_input for o in outcomes) else 1
+
+
+def _leave_nothing(folder: Path) -> None:
+    """Remove the folder of a sweep of which nothing ran, and those around it that are empty then."""
     shutil.rmtree(folder, ignore_errors=True)
     for emptied in (folder.parent, home() / "partial", home()):
         with suppress(OSError):  # not there, or not empty
             emptied.rmdir()
-    return 2 if outcomes and all(o.bad_input for o in outcomes) else 1

@@ -6,11 +6,12 @@ import logging
 import os
 import re
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
-from rbptrack.config.schema import LaunchConfig, Where
+from rbptrack.config.schema import LaunchConfig, ModelConfig, Parallel, Where
 from rbptrack.errors import BadInput
 from rbptrack.sweep import slurm
 
@@ -22,12 +23,13 @@ _EXTRAS = {  # of rbptrack, and the module that shows that it is installed
 _CONNECT_SECONDS = 5.0
 
 
-def check(launch: LaunchConfig, jobs_at_most: int) -> str:
+def check(launch: LaunchConfig, jobs_at_most: int, models: Sequence[ModelConfig] = ()) -> str:
     """Check that a preset can run here and now, and that its jobs can be had.
 
     Args:
         launch: the preset.
         jobs_at_most: how many jobs there are.
+        models: what is measured.
 
     Returns:
         A line that says what was found.
@@ -39,6 +41,8 @@ def check(launch: LaunchConfig, jobs_at_most: int) -> str:
     extra, module = _EXTRAS[launch.where]
     if not _installed(module):
         raise BadInput(f"launch={launch.where.value} needs the extra {extra}: pip install 'rbptrack[{extra}]'")
+    for model in models:
+        _check_split(launch, model)
     if launch.where is Where.slurm:
         return slurm.check(launch)
     nodes = _gpus_here() if launch.where is Where.gpus else _ray_nodes(launch)
@@ -53,6 +57,20 @@ def check(launch: LaunchConfig, jobs_at_most: int) -> str:
     together = sum(n // launch.gpus for n in nodes) if launch.gpus else 0
     told = f", {min(together, jobs_at_most)} at a time" if launch.gpus else ""
     return f"jobs run on {'this machine' if launch.where is Where.gpus else f'{len(nodes)} nodes of Ray'}{told}"
+
+
+def _check_split(launch: LaunchConfig, model: ModelConfig) -> None:
+    """BadInput where a job has not the GPUs over which its model is to be split."""
+    if model.parallel is not Parallel.tensor or (model.device == "cpu" and model.processes):
+        return
+    if launch.gpus < max(2, model.processes):
+        wanted = (
+            f"launch.gpus={model.processes}" if model.processes else "launch.gpus=4, say; plan on=h100 says how many"
+        )
+        raise BadInput(
+            f"model {model.name} is to be split over the GPUs of its job (model.parallel=tensor), which has "
+            f"launch.gpus={launch.gpus}: give {wanted}"
+        )
 
 
 def overrides(launch: LaunchConfig, *, name: str) -> list[str]:
@@ -99,6 +117,12 @@ def cancel(launch: LaunchConfig, *, name: str) -> None:
         slurm.cancel(name)
 
 
+def refused(launch: LaunchConfig, error: Exception) -> str:
+    """Why a launcher took no job at all, in a line; empty where it took them."""
+    said = slurm.refused(error) if launch.where is Where.slurm else ""
+    return f"launch=slurm: the cluster does not take these jobs: {said}" if said else ""
+
+
 def lost(launch: LaunchConfig, error: Exception) -> str:
     """What a launcher says of a job that it gave up, in a line.
 
@@ -107,6 +131,8 @@ def lost(launch: LaunchConfig, error: Exception) -> str:
         'launch=ray gave up: ConnectionError: no raylet'
 
     """
+    if launch.where is Where.slurm and (said := slurm.lost(error)):
+        return f"launch=slurm: {said}"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b", line)]  # in a worker's traceback
     said = raised[-1] if raised else f"{type(error).__name__}: {' '.join(lines[:2])}"
@@ -132,7 +158,12 @@ def _ray_nodes(launch: LaunchConfig) -> list[int]:
     import ray
 
     host, _, port = launch.address.rpartition(":")
-    if launch.address != "auto" and port.isdigit():  # Ray itself would try for a minute
+    if launch.address != "auto":  # Ray itself would try for a minute
+        if not host or not port.isdigit():
+            raise BadInput(
+                f"launch.address={launch.address}: expected auto (the cluster that this machine belongs to), or "
+                "HOST:PORT of a cluster's head, such as first:6379"
+            )
         try:
             socket.create_connection((host.removeprefix("ray://"), int(port)), timeout=_CONNECT_SECONDS).close()
         except OSError as error:

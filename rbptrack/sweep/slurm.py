@@ -9,7 +9,9 @@ import subprocess
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 
+from rbptrack.analysis import counted
 from rbptrack.config.schema import LaunchConfig
 from rbptrack.errors import BadInput
 
@@ -31,7 +33,7 @@ def check(launch: LaunchConfig) -> str:
     if shutil.which("sbatch") is None or shutil.which("sinfo") is None:
         raise BadInput("launch=slurm: there is no sbatch here; run it on a login node of the cluster")
     named = [f"--partition={launch.partition}"] if launch.partition else []
-    command = ["sinfo", "--noheader", "--Node", "--format=%N|%G|%c|%l", *named]
+    command = ["sinfo", "--noheader", "--Node", "--format=%N|%G|%c|%l|%m|%P", *named]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)  # noqa: S603
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["no answer"])[-1]
@@ -40,20 +42,31 @@ def check(launch: LaunchConfig) -> str:
     if not nodes:
         what = f"has no partition {launch.partition}" if launch.partition else "has no nodes"
         raise BadInput(f"launch=slurm: the cluster {what}; sinfo lists what there is")
-    _check_had("gpus", launch.gpus, max(gpus_of(gres) for _, gres, _, _ in nodes), "GPUs on a node")
-    _check_had("cpus", launch.cpus, max(int(cpus.rstrip("+")) for _, _, cpus, _ in nodes), "CPUs on a node")
-    _check_had("time", launch.time, max(minutes(limit) for *_, limit in nodes), "minutes for a job")
-    return f"jobs are queued in SLURM ({len({name for name, *_ in nodes})} nodes)"
+    where = f"partition {launch.partition}" if launch.partition else "the cluster"
+    if not launch.partition and (default := [node for node in nodes if node[-1].endswith("*")]):
+        nodes, where = default, f"the default partition {default[0][-1].rstrip('*')}"
+    had = partial(_check_had, where=where)
+    had("gpus", launch.gpus, max(gpus_of(gres) for _, gres, *_ in nodes), "GPU", "on a node")
+    had("cpus", launch.cpus, max(_number(cpus) for _, _, cpus, *_ in nodes), "CPU", "on a node")
+    had("memory", launch.memory, max(_number(mb) for *_, mb, _ in nodes) / 1024, "GB", "on a node")
+    had("time", launch.time, max(minutes(limit) for _, _, _, limit, *_ in nodes), "minute", "for a job")
+    return f"jobs go into SLURM's queue ({counted(len({name for name, *_ in nodes}), 'node')})"
 
 
-def _check_had(option: str, wanted: int, most: float, what: str) -> None:
+def _check_had(option: str, wanted: int, most: float, what: str, each: str, *, where: str) -> None:
     """BadInput where a job would wait in the queue for ever."""
     if wanted > most:
+        number = f"{most:.4g} GB" if what == "GB" else counted(int(most), what)
         raise BadInput(
-            f"launch=slurm: launch.{option}={wanted}, but the partition has at most {most:g} {what}; ask for "
+            f"launch=slurm: launch.{option}={wanted}, but {where} has at most {number} {each}; ask for "
             f"{'launch.gpus=0 to measure on CPUs' if option == 'gpus' and not most else 'less'}, or name another "
             "launch.partition"
         )
+
+
+def _number(text: str) -> int:
+    """What sinfo counts: `64`, or `64+` where nodes differ."""
+    return int(text.rstrip("+"))
 
 
 def minutes(limit: str) -> float:
@@ -108,6 +121,7 @@ def prepare(name: str) -> None:
         name: of the jobs.
 
     """
+    from submitit.core import utils
     from submitit.slurm.slurm import SlurmInfoWatcher, SlurmJob
 
     class QueueWatcher(SlurmInfoWatcher):  # type: ignore[misc]
@@ -121,7 +135,31 @@ def prepare(name: str) -> None:
             return states(string if isinstance(string, str) else string.decode(), self._registered)
 
     SlurmJob.watcher = QueueWatcher(delay_s=_LOOK_SECONDS)
+    utils.print = lambda *_, **__: None  # of what sbatch says, which the error says again
     logging.getLogger("submitit").setLevel(logging.CRITICAL)  # after the import, which sets it
+
+
+def refused(error: Exception) -> str:
+    """What sbatch said of jobs that it did not take, in a line; empty where an error is another."""
+    if not isinstance(error.__cause__, subprocess.CalledProcessError):
+        return ""
+    said = [line.removeprefix("sbatch: ").removeprefix("error: ") for line in str(error).splitlines() if line.strip()]
+    return "; ".join(line.removeprefix("Batch job submission failed: ") for line in said)
+
+
+def lost(error: Exception) -> str:
+    """What submitit says of a job that left no result, in a line; empty where an error is another.
+
+    Examples:
+        >>> lost(RuntimeError("Job 5_0 (task: 0) with path /x has not produced any output (state: NODE_FAIL)"))
+        'job 5_0 was lost (NODE_FAIL)'
+
+    """
+    found = re.search(r"Job (\w+) \(task: \d+\) with path .*?\(state: (\w+)\)", str(error), re.DOTALL)
+    if not found:
+        return ""
+    stream = [line.strip() for line in str(error).partition("Error stream produced:")[2].splitlines() if line.strip()]
+    return f"job {found[1]} was lost ({found[2]})" + (f": {stream[-1]}" if stream[1:] else "")
 
 
 def states(listed: str, jobs: Iterable[str]) -> dict[str, dict[str, str]]:

@@ -86,6 +86,11 @@ class Watch:
         for file, mine in zip(files, tasks, strict=True):
             self._logs |= {task.folder(self._folder): file.with_suffix(".log").name for task in mine}
 
+    @property
+    def begun(self) -> bool:
+        """Whether a job has begun."""
+        return self._waiting() < len(self._jobs)
+
     def _run(self) -> None:
         while not self._stop.wait(_POLL_SECONDS):
             self._tell()
