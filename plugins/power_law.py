@@ -20,6 +20,7 @@ from rbptrack.analysis import (
     Report,
     Runs,
     SizeUnit,
+    by_family,
     counted,
     draw_against_k,
     draw_ce_against_rbp,
@@ -184,7 +185,8 @@ class PowerLaw(Analyzer):
         if any(s <= 0 for s in self.forecast):
             raise BadInput(f"analyzer.forecast: sizes must be above 0; got {self.forecast}")
         report = Report(summary="laws")
-        reader = LawReader(self.ks, self.curve_points, self._unit, level=self.level, replicates=self.replicates)
+        asked = (self.ks, self.curve_points, self._unit)
+        reader = LawReader(*asked, level=self.level, replicates=self.replicates, draws=self.pool)
         laws = reader.read(runs, report.notes)
         if not laws:
             raise report.nothing_found("no measurement to fit")
@@ -194,8 +196,8 @@ class PowerLaw(Analyzer):
         for one in shown:
             report.metrics |= {f"{quantity}/{one.path}": value for quantity, value in law_cells(one.law).items()}
         report.headline = _headline(shown, forms)
-        for path in dict.fromkeys(one.family.path for one in shown):
-            report.notes += self._sentences([one for one in shown if one.family.path == path], forms)
+        for mine in by_family(shown).values():
+            report.notes += self._sentences(mine, forms)
         self._drawings(report, laws)
         return report
 
@@ -296,8 +298,8 @@ class PowerLaw(Analyzer):
             columns |= {f"alpha_{metric}": f"exponent of {label}", f"alpha_{metric}_low": "lower end of its interval"}
             columns |= {f"alpha_{metric}_high": "upper end"}
         rows = []
-        for path in dict.fromkeys(one.family.path for one in sorted(laws, key=lambda one: one.family.dataset)):
-            mine = {one.metric: one for one in laws if one.family.path == path and one.metric in metrics}
+        for every in by_family(sorted(laws, key=lambda one: one.family.dataset)).values():
+            mine = {one.metric: one for one in every if one.metric in metrics}
             row = next(iter(mine.values())).family.keys | {"sizes": max(one.law.points for one in mine.values())}
             for metric, one in mine.items():
                 cells = {"": one.law.alpha, "_low": one.law.low, "_high": one.law.high}

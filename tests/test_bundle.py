@@ -10,16 +10,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from mlflow import MlflowClient
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import rbptrack
 from rbptrack.commands import export, import_
-from rbptrack.config.schema import TrackingConfig
+from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.errors import BadInput
-from rbptrack.exchange.bundle import without_tokens
+from rbptrack.exchange.bundle import without_tokens, write
 from rbptrack.ranks import RankTable
 from rbptrack.tracking import Connection, Reader
-from rbptrack.tracking.database import curves, from_database
+from rbptrack.tracking.database import from_database, whole_runs
+from rbptrack.tracking.frame import WholeRun
 from rbptrack.tracking.record import write_token_texts
 from rbptrack.tracking.schema import CURVES
 from tests.conftest import EMBEDDED
@@ -292,8 +294,40 @@ def test_reading_the_tables_finds_what_mlflow_finds(measured: Path) -> None:
     fast = {found.run_id: found for found in from_database(connection.uri, connection.experiment_id)}
     assert len(fast) == 2
     assert fast == slow
-    (run_id, *_) = fast
-    read = curves(connection.uri, run_id, CURVES)
     client = connection.open()
-    assert read == {name: {m.step: m.value for m in client.get_metric_history(run_id, name)} for name in CURVES}
-    assert all(len(each) > 10 for each in read.values())
+    for whole in whole_runs(connection.uri, list(fast), CURVES):
+        run_id = whole.run.run_id
+        curves = {name: {m.step: m.value for m in client.get_metric_history(run_id, name)} for name in CURVES}
+        assert all(len(each) > 10 for each in curves.values())
+        assert whole == WholeRun.of(client.get_run(run_id), curves)
+        assert whole.dataset["digest"]
+
+
+def test_a_run_is_not_asked_for_its_own_sake(measured: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Artifacts and records of many measurements need no question to MLflow about each: 10 ms, or a request."""
+
+    def asked(*_: object, **__: object) -> None:
+        raise AssertionError("MLflow was asked")
+
+    reader = Reader(Connection(TrackingConfig(uri=uri(measured)[13:])))
+    runs = reader.runs(FilterConfig())
+    for name in ("get_run", "list_artifacts", "get_metric_history"):
+        monkeypatch.setattr(MlflowClient, name, asked)
+    run_ids = [str(run_id) for run_id in runs.frame["run_id"]]
+    assert len(run_ids) == 2
+    for run_id in run_ids:
+        assert runs.histogram(run_id).num_tokens == len(runs.ranks(run_id))
+        assert {"ranks.parquet", "figures/rank_distribution.png"} <= set(reader.artifact_names(run_id))
+    assert write(reader, run_ids, elsewhere / "b.zip", tokens=False) == 2
+    with pytest.raises(AssertionError, match="MLflow was asked"):
+        Reader(reader.connection).artifact_uri(run_ids[0])
+
+
+def test_names_of_artifacts_are_those_that_mlflow_lists(measured: Path) -> None:
+    reader = Reader(Connection(TrackingConfig(uri=uri(measured)[13:])))
+    (run_id, *_) = reader.runs(FilterConfig()).frame["run_id"]
+    client, listed, folders = reader.connection.open(), list[str](), [""]
+    while folders:
+        for entry in client.list_artifacts(run_id, folders.pop() or None):
+            (folders if entry.is_dir else listed).append(entry.path)
+    assert reader.artifact_names(run_id) == sorted(listed)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import mlflow.artifacts
 import numpy as np
+import psycopg
 import pytest
 from mlflow import MlflowClient
 
@@ -17,7 +18,9 @@ from rbptrack.commands import sync
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.errors import BadInput, StoreAway
 from rbptrack.tracking import Connection, Reader, outbox
-from rbptrack.tracking.database import from_database
+from rbptrack.tracking.database import from_database, whole_runs
+from rbptrack.tracking.frame import WholeRun
+from rbptrack.tracking.schema import CURVES
 from tests.cells import run
 from tests.conftest import Start
 from tests.server import PASSWORD, QUOTED, Door, Server, free_port, postgres_binaries, running
@@ -165,6 +168,14 @@ def test_a_database_without_a_server(server: Server, user: Path) -> None:
     # Read from the tables, as a local store is: the same as by MLflow's search, which takes ten times as long.
     read = from_database(uri, connection.experiment_id)
     assert read == Reader(connection).search("attributes.status = 'FINISHED'")
+    (whole,) = whole_runs(uri, [read[0].run_id], CURVES)
+    client = connection.open()
+    curves = {name: {m.step: m.value for m in client.get_metric_history(whole.run.run_id, name)} for name in CURVES}
+    assert whole == WholeRun.of(client.get_run(whole.run.run_id), curves)
+    with psycopg.connect(uri) as database:  # a measurement is found without reading a tag of each
+        database.execute("set enable_seqscan = off")
+        query = "explain select run_uuid from tags where key = 'rbptrack.fingerprint' and value = 'x'"
+        assert any("rbptrack_fingerprints" in line for (line,) in database.execute(query))
     assert not [p for p in user.rglob("*") if p.is_file() and b"hunter2" in p.read_bytes()]
     for wrong, kind, words in (
         (server.database("hunter3"), BadInput, "refuses: password authentication failed"),

@@ -12,6 +12,7 @@ from mlflow.store.db.utils import _upgrade_db, create_sqlalchemy_engine
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.tracking import Connection, MeasurementTags, Reader, Writer
 from rbptrack.tracking.database import from_database
+from rbptrack.tracking.filters import tags_like
 from rbptrack.tracking.schema import Kind, Tag
 
 
@@ -86,3 +87,51 @@ def test_only_what_may_pass_the_filters_is_read(many: Connection) -> None:
     assert len(read(family=["f1"], dataset=["x"])) == 21, "what there is, for the error"
     (one, *_) = from_database(many.uri, many.experiment_id, chosen=FilterConfig(family=["f7"]))
     assert read(one.run_id) == [f"{one.tags[Tag.FAMILY]}-{one.tags[Tag.SIZE]}"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "most_read"),
+    [
+        ({}, 21),
+        ({"family": ["f1"]}, 2),
+        ({"family": ["f?"], "size": ["2m"]}, 10),
+        ({"family": ["f3"], "size": ["1m"]}, 2),
+        ({"family": ["f1", "f2"]}, 21),
+        ({"family": ["f[12]"]}, 21),
+        ({"family": ["f1"], "dataset": ["x"]}, 21),
+    ],
+)
+def test_a_server_is_asked_for_what_may_pass(
+    many: Connection, monkeypatch: pytest.MonkeyPatch, filters: dict[str, list[str]], most_read: int
+) -> None:
+    """MLflow's search gives what may pass the filters, and the newer one of the same fingerprint."""
+    monkeypatch.setattr("rbptrack.tracking.reader.DATABASES", ())  # as if a server stood between
+    monkeypatch.setattr("rbptrack.tracking.reader._PAGE", 5)
+    monkeypatch.setattr("rbptrack.tracking.reader._FEW", 10)
+    chosen = FilterConfig(**filters)
+    exactly = {run.run_id: run for run in from_database(many.uri, many.experiment_id, chosen=chosen)}
+    found = {run.run_id: run for run in Reader(many)._finished(chosen, ())}
+    assert exactly.items() <= found.items()
+    assert len(found) == most_read
+
+
+def test_a_server_is_asked_for_runs_by_their_ids(many: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rbptrack.tracking.reader.DATABASES", ())
+    monkeypatch.setattr("rbptrack.tracking.reader._NAMED", 2)
+    wanted = [run.run_id for run in from_database(many.uri, many.experiment_id, chosen=FilterConfig(size=["1m"]))][:5]
+    assert sorted(run.run_id for run in Reader(many)._finished(FilterConfig(), [*wanted, "0" * 32])) == sorted(wanted)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "condition"),
+    [
+        ("gpt*", "tags.`rbptrack.family` LIKE 'gpt%'"),
+        ("f?_1.5", "tags.`rbptrack.family` LIKE 'f__1.5'"),
+        ("it's", ""),
+        ("a\\b", ""),
+        ("[ab]", ""),
+        ("", ""),
+    ],
+)
+def test_patterns_in_the_words_of_sql(pattern: str, condition: str) -> None:
+    assert tags_like(FilterConfig(family=[pattern])) == condition

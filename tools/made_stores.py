@@ -79,13 +79,13 @@ def on_postgres(seed: Path, server: Any, n: int, *, artifacts: Path) -> str:
     """The address of a database of n measurements."""
     import psycopg
 
-    name, began = f"made_{n}", time.monotonic()
+    name, unfinished, began = f"made_{n}", f"unfinished_{n}", time.monotonic()
     with psycopg.connect(server.database(name="postgres"), autocommit=True) as admin:
         if admin.execute("select 1 from pg_database where datname = %s", (name,)).fetchone():
             return str(server.database(name=name))
-        admin.execute("drop database if exists unfinished")
-        admin.execute("create database unfinished")
-    uri = server.database(name="unfinished")
+        admin.execute(f"drop database if exists {unfinished}")  # type: ignore[call-overload]
+        admin.execute(f"create database {unfinished}")  # type: ignore[call-overload]
+    uri = server.database(name=unfinished)
     Connection(TrackingConfig(uri=uri, artifacts=str(artifacts))).open()
     with psycopg.connect(uri) as store:
         store.execute("set session_replication_role = replica")  # no foreign key is looked up: all are made here
@@ -102,8 +102,8 @@ def on_postgres(seed: Path, server: Any, n: int, *, artifacts: Path) -> str:
             store.commit()
         store.execute("analyze")
     with psycopg.connect(server.database(name="postgres"), autocommit=True) as admin:
-        admin.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = 'unfinished'")
-        admin.execute(f"alter database unfinished rename to {name}")  # type: ignore[call-overload]
+        admin.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", (unfinished,))
+        admin.execute(f"alter database {unfinished} rename to {name}")  # type: ignore[call-overload]
     print(f"{n:,} measurements on PostgreSQL written in {time.monotonic() - began:.0f} s", flush=True)
     return str(server.database(name=name))
 

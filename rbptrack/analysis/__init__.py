@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         draw_laws,
         law_axis_label,
     )
-    from rbptrack.analysis.laws import FamilyLaw, LawReader, equally_trained, pooled_families
+    from rbptrack.analysis.laws import FamilyLaw, LawReader, by_family, equally_trained, pooled_families
     from rbptrack.analysis.published import PUBLISHED_IN, published_beta, published_in_k, published_in_size
     from rbptrack.analysis.rank_figures import (
         draw_appendix_terms,
@@ -92,6 +92,7 @@ __all__ = [
     "WithoutRanks",
     "at_least",
     "be",
+    "by_family",
     "colour_and_line",
     "colour_and_marker",
     "counted",

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -30,6 +30,7 @@ import pandas as pd
 import pyarrow as pa
 
 from rbptrack.analysis.display import presented
+from rbptrack.analysis.kept import Kept
 from rbptrack.errors import MissingArtifact, RbptrackError
 from rbptrack.names import metric_part
 from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, is_rbp_column, log_grid, rbp_ks, rbp_name
@@ -118,15 +119,16 @@ class Runs:
             raise RbptrackError(f"a table of runs lacks the columns {', '.join(missing)}")
         rbp = [c for c in frame.columns if is_rbp_column(c)]
         self.frame = frame.astype({**COLUMNS, **dict.fromkeys(rbp, "Float64")}).reset_index(drop=True)
-        self._histogram = lru_cache(maxsize=None)(histogram)
+        self._histogram = histogram
         self._pieces = pieces or (lambda run_id: [ranks(run_id)])
         self._ranks = ranks  # not cached: a table is megabytes, and analyzers reduce it at once
         self._token_texts = token_texts or (lambda _: {})
-        self._counts: dict[str, DocumentCounts] = {}
+        self._histograms, self._counts = Kept[RankHistogram](), Kept[DocumentCounts]()
 
     def histogram(self, run_id: str) -> RankHistogram:
-        """Exact counts by rank of one run; loaded on demand and kept. Raises Unreadable."""
-        return self._readable(self._histogram, run_id)
+        """Exact counts by rank of one run; loaded on demand and kept while memory is spared. Raises Unreadable."""
+        kept = self._histograms.get(run_id)
+        return self._histograms.keep(run_id, self._readable(self._histogram, run_id)) if kept is None else kept
 
     def vocabulary(self, run_id: str) -> Mapping[int, str]:
         """The text of every token of a run's corpus, by id; empty where texts were not kept."""
@@ -151,7 +153,9 @@ class Runs:
             yield piece
 
     def document_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
-        """Tokens, nats and hits of each k per document of one run; kept, for many k. Raises Unreadable.
+        """Tokens, nats and hits of each k per document of one run; kept, for many k, while memory is spared.
+
+        Raises Unreadable.
 
         Analyzers that ask for k up to 100, the paper's, logged ones or those of `log_grid(|V|)` read each rank table
         once between them.
@@ -161,7 +165,7 @@ class Runs:
             return logged_only
         if kept is None or not set(ks) <= set(kept.ks):
             also = (*ks, *(kept.ks if kept else ()))
-            kept = self._counts[run_id] = self._counted(run_id, also)
+            kept = self._counts.keep(run_id, self._counted(run_id, also))
         return kept.select(ks)
 
     def _counted(self, run_id: str, also: Sequence[int]) -> DocumentCounts:
@@ -177,13 +181,18 @@ class Runs:
 
     def _imported_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts | None:
         """What an imported run without ranks has: its logged numbers, as one document, so without sampling error."""
-        row = next(iter(self.frame[self.frame["run_id"] == run_id].to_dict("records")), {"vocab_size": 1})
-        if not pd.isna(row["vocab_size"]) or pd.isna(row["ce"]) or any(pd.isna(row.get(rbp_name(k))) for k in ks):
+        row = self._unranked.get(run_id)
+        if row is None or pd.isna(row["ce"]) or any(pd.isna(row.get(rbp_name(k))) for k in ks):
             return None
         tokens = 1.0 if pd.isna(row["num_tokens"]) else float(row["num_tokens"])
         hits = np.array([[row[rbp_name(k)] * tokens for k in ks]], dtype=np.float64).reshape(1, len(ks))
         nats = np.array([row["ce"] * tokens])
         return DocumentCounts(tuple(ks), np.array([0]), np.array([tokens]), nats, hits)
+
+    @cached_property
+    def _unranked(self) -> dict[str, dict[Hashable, Any]]:
+        """The rows without |V|, by run id: imported, and without ranks."""
+        return {row["run_id"]: row for row in self.frame[self.frame["vocab_size"].isna()].to_dict("records")}
 
     def _readable(self, load: Callable[[str], T], run_id: str) -> T:
         try:

@@ -73,7 +73,7 @@ class Family:
     def __str__(self) -> str:
         return f"{self.name} on {self.dataset}"
 
-    @property
+    @cached_property
     def path(self) -> str:
         """What stands between the quantity and the metric in the name of a report's metric: `pythia/wiki`."""
         return f"{metric_part(self.name)}/{metric_part(self.dataset)}"
@@ -161,13 +161,13 @@ def read_families(
     for whole in families(runs, notes, least=least):
         values: dict[str, T] = {}
         without: list[str] = []
-        for row in whole.rows.itertuples():
+        for run_id, model in zip(whole.rows["run_id"], whole.rows["model"], strict=True):
             try:
-                values[str(row.run_id)] = load(whole, str(row.run_id))
+                values[str(run_id)] = load(whole, str(run_id))
             except WithoutRanks:
-                without.append(str(row.model))
+                without.append(str(model))
             except Unreadable as error:
-                notes.append(f"{row.model} on {whole.dataset} is left out: {error}")
+                notes.append(f"{model} on {whole.dataset} is left out: {error}")
         if without:
             said = notes if unranked_notes is None else unranked_notes
             said.append(f"{whole}: {', '.join(without)} left out, imported without ranks.")

@@ -14,7 +14,7 @@ from scipy import stats
 
 from rbptrack.analysis.family_figures import Curve, FamilyStyle, curve_panels, dataset_panels, family_styles
 from rbptrack.analysis.figures import WIDTH, error_bars, grid, log_axis, style
-from rbptrack.analysis.laws import FamilyLaw
+from rbptrack.analysis.laws import FamilyLaw, by_family
 from rbptrack.analysis.published import published_alpha
 from rbptrack.ranks import CE, parse_rbp_name, rbp_ks, rbp_name
 from rbptrack.stats import PowerLawFit
@@ -120,6 +120,9 @@ def draw_exponents(laws: Sequence[FamilyLaw], metrics: Sequence[str]) -> Figure:
     datasets = sorted({one.family.dataset for one in laws})
     styles = family_styles(one.family.name for one in laws)
     step = 0.8 / max(len(styles), 1)
+    of: dict[tuple[str, str], list[FamilyLaw]] = {}
+    for known in laws:
+        of.setdefault((known.metric, known.family.name), []).append(known)
     with style():
         height = 1.3 + 0.17 * len(datasets) * max(len(styles), 2)
         longest = max(map(len, datasets), default=0)
@@ -127,8 +130,7 @@ def draw_exponents(laws: Sequence[FamilyLaw], metrics: Sequence[str]) -> Figure:
         figure.subplots_adjust(left=(0.45 + 0.085 * longest) / WIDTH)
         for ax, metric in zip(axes[0], shown, strict=True):
             for number, one in enumerate(styles):
-                mine = [law for law in laws if (law.metric, law.family.name) == (metric, one.name)]
-                for each in mine:
+                for each in of.get((metric, one.name), []):
                     at = datasets.index(each.family.dataset) + (number - (len(styles) - 1) / 2) * step
                     law = each.law
                     ends = [[max(law.alpha - law.low, 0)], [max(law.high - law.alpha, 0)]]
@@ -160,8 +162,8 @@ def draw_against_k(laws: Sequence[FamilyLaw], quantity: str, *, ylabel: str) -> 
 
     """
     curves = []
-    for path, family in sorted({one.family.path: one.family for one in laws}.items()):
-        found = {one.metric: one.law for one in laws if one.family.path == path}
+    for _, mine in sorted(by_family(laws).items()):
+        family, found = mine[-1].family, {one.metric: one.law for one in mine}
         ks = rbp_ks(found)
         values = {n: [getattr(found[rbp_name(k)], n) for k in ks] for n in (quantity, "low", "high")}
         curve = Curve(family.dataset, family.name, f"{family.name}, RBP$_k$", ks, values[quantity])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import combinations
@@ -44,7 +44,7 @@ class FamilyLaw:
         logged: whether it was fitted to logged metrics, because there were no ranks.
         seeds: the law over all runs, where some size has several; `law` then has its exponent and interval.
         draws: the exponent in every document bootstrap, (replicates,), the same draws of documents for all families
-            that read the same texts; None where there were no ranks.
+            that read the same texts; None where there were no ranks, or draws were not asked for.
 
     """
 
@@ -82,6 +82,7 @@ class LawReader:
         unit: what S is.
         level: nominal coverage of the intervals.
         replicates: document bootstraps, drawn jointly for all sizes of a family.
+        draws: whether each law keeps its exponent in every one of them, which `pooled_families` needs.
 
     """
 
@@ -90,6 +91,7 @@ class LawReader:
     unit: SizeUnit
     level: float
     replicates: int
+    draws: bool = False
 
     def read(self, runs: Runs, notes: list[str]) -> list[FamilyLaw]:
         """The laws, family by family; notes get a sentence for everything that is left out."""
@@ -130,11 +132,10 @@ class LawReader:
         for metric in values.metrics:
             law = values.fit(metric, sizes, level=self.level)
             if law:
-                _, alphas = line_draws(sizes, values.of(metric)[1], at=float(sizes[0]))
-                if each is None:
-                    yield FamilyLaw(family, metric, law, draws=alphas)
-                else:
-                    yield _over_runs(FamilyLaw(family, metric, law, draws=alphas), of_runs, each, level=self.level)
+                one = FamilyLaw(family, metric, law)
+                if self.draws:
+                    one = replace(one, draws=line_draws(sizes, values.of(metric)[1], at=float(sizes[0]))[1])
+                yield one if each is None else _over_runs(one, of_runs, each, level=self.level)
             elif metric in asked:
                 label = metric_label(metric)
                 notes.append(f"{family}: {label} is 0 or 1, or nearly, at some size, so no law is fitted to it.")
@@ -155,6 +156,14 @@ class LawReader:
                 "standard errors (where logged) taken as independent between sizes."
             )
         return found
+
+
+def by_family(laws: Iterable[FamilyLaw]) -> dict[str, list[FamilyLaw]]:
+    """The laws of each family on a dataset, by its path, in the order in which they come."""
+    found: dict[str, list[FamilyLaw]] = {}
+    for one in laws:
+        found.setdefault(one.family.path, []).append(one)
+    return found
 
 
 def _over_runs(one: FamilyLaw, s: FloatArray, each: LawValues, *, level: float) -> FamilyLaw:

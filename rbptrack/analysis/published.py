@@ -25,18 +25,24 @@ def published_in_k() -> pd.DataFrame:
 
 def published_alpha(family: str, dataset: str, metric: str) -> float:
     """The published exponent of one law in size; NaN where there is none."""
-    table = published_in_size()
-    found = table.loc[
-        (table["family"] == family) & (table["dataset"] == dataset) & (table["metric"] == metric), "alpha"
-    ]
-    return float(found.iloc[0]) if len(found) else float("nan")
+    return _alphas().get((family, dataset, metric), float("nan"))
 
 
 def published_beta(family: str, dataset: str, size: str) -> float:
     """The published exponent of one law in k; NaN where there is none."""
+    return _betas().get((family, dataset, size), float("nan"))
+
+
+@cache
+def _alphas() -> dict[tuple[str, str, str], float]:
+    table = published_in_size()
+    return dict(zip(zip(table["family"], table["dataset"], table["metric"], strict=True), table["alpha"], strict=True))
+
+
+@cache
+def _betas() -> dict[tuple[str, str, str], float]:
     table = published_in_k()
-    found = table.loc[(table["family"] == family) & (table["dataset"] == dataset) & (table["size"] == size), "beta"]
-    return float(found.iloc[0]) if len(found) else float("nan")
+    return dict(zip(zip(table["family"], table["dataset"], table["size"], strict=True), table["beta"], strict=True))
 
 
 def _read(name: str) -> pd.DataFrame:

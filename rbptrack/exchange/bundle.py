@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,8 @@ from rbptrack.tracking import Reader
 from rbptrack.tracking.record import FILE, RANKS, TOKENS, Record, artifacts
 from rbptrack.tracking.schema import PRIVATE_PARAMS, WITHOUT, Tag
 from rbptrack.version import __version__
+
+_AT_ONCE = 200  # measurements whose records are read together
 
 
 def write(reader: Reader, run_ids: Sequence[str], out: Path, *, tokens: bool) -> int:
@@ -41,10 +43,10 @@ def write(reader: Reader, run_ids: Sequence[str], out: Path, *, tokens: bool) ->
     unfinished, written = out.with_name(f"{out.name}.tmp"), 0
     try:
         with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_STORED) as bundle:  # Parquet is compressed already
-            for run_id in run_ids:
+            for run_id, known in _records(reader, run_ids):
                 with tempfile.TemporaryDirectory() as name:
                     try:
-                        record = _collect(reader, run_id, Path(name), tokens=tokens)
+                        record = _collect(reader, run_id, known, Path(name), tokens=tokens)
                     except (RbptrackError, OSError) as error:
                         complain(f"run {run_id} is left out: {error}")
                         continue
@@ -72,9 +74,17 @@ def write(reader: Reader, run_ids: Sequence[str], out: Path, *, tokens: bool) ->
         unfinished.unlink(missing_ok=True)
 
 
-def _collect(reader: Reader, run_id: str, folder: Path, *, tokens: bool) -> Record:
+def _records(reader: Reader, run_ids: Sequence[str]) -> Iterator[tuple[str, Record | None]]:
+    """The run ids with their records, as far as the store gives many at once."""
+    for at in range(0, len(run_ids), _AT_ONCE):
+        some = run_ids[at : at + _AT_ONCE]
+        known = reader.records(some)
+        yield from ((run_id, known.get(run_id)) for run_id in some)
+
+
+def _collect(reader: Reader, run_id: str, known: Record | None, folder: Path, *, tokens: bool) -> Record:
     """A measurement's record and artifacts, as they may leave this machine, in a folder."""
-    record = reader.record(run_id)
+    record = known or reader.record(run_id)
     record.params = {k: v for k, v in record.params.items() if not k.startswith(PRIVATE_PARAMS)}
     (folder / "figures").mkdir()
     names = reader.artifact_names(run_id)

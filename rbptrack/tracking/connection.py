@@ -25,6 +25,7 @@ from rbptrack.names import file_name
 from rbptrack.redaction import without_password
 from rbptrack.temporary import TemporaryFolder
 from rbptrack.tracking import faults, local, moved, new_store
+from rbptrack.tracking.database import index_fingerprints
 from rbptrack.tracking.uri import DATABASES, is_server, resolve_uri, scheme
 
 os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # else two lines for each run of a server
@@ -236,6 +237,8 @@ class Connection:
             if self.database is not None:
                 self._settle(self.database, found.artifact_location)
                 local.index_tags(self.database)
+            elif scheme(self.uri) == "postgresql":
+                index_fingerprints(self.uri)
             self._experiment_id = found.experiment_id
         return client
 

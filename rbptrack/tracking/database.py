@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
+from typing import Any
 from urllib.parse import quote
 
 import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
 
 from rbptrack.config.schema import FilterConfig
-from rbptrack.tracking.frame import LoggedRun
+from rbptrack.tracking.filters import FILTERED
+from rbptrack.tracking.frame import DATASET_INPUT, LoggedRun, WholeRun
 from rbptrack.tracking.local import database_of
 from rbptrack.tracking.schema import Kind, Tag
 
 _ROWS = 10_000  # of a table at a time
 _RUNS = 500  # that are named in one question
-_FILTERED = {"family": Tag.FAMILY, "size": Tag.SIZE, "dataset": Tag.DATASET}
+_INDEX = "rbptrack_fingerprints"
 
 
 def from_database(
@@ -36,9 +40,10 @@ def from_database(
         SQLAlchemyError: the tables are not as MLflow 3 has them.
 
     """
-    runs, kind = _table("runs", "run_uuid", "name", "start_time", "status", "lifecycle_stage", "experiment_id"), _tags()
+    columns = ("run_uuid", "name", "start_time", "artifact_uri")
+    runs, kind = _table("runs", *columns, "status", "lifecycle_stage", "experiment_id"), _tags()
     measurements = (
-        sa.select(runs.c.run_uuid, runs.c.name, runs.c.start_time)
+        sa.select(*(runs.c[column] for column in columns))
         .select_from(runs.join(kind, kind.c.run_uuid == runs.c.run_uuid))
         .where(
             kind.c.key == Tag.KIND,
@@ -51,7 +56,10 @@ def from_database(
     engine = _engine(uri)
     try:
         with engine.connect() as connection:
-            found = {i: LoggedRun(i, name, started) for i, name, started in connection.execute(measurements)}
+            found = {
+                run_id: LoggedRun(run_id, name, started, artifacts=artifacts)
+                for run_id, name, started, artifacts in connection.execute(measurements)
+            }
             wanted = found.keys() & set(run_ids) if run_ids else _passing(connection, found, chosen or FilterConfig())
             every, found = len(found), {run_id: run for run_id, run in found.items() if run_id in wanted}
             if 2 * len(found) > every:
@@ -64,27 +72,70 @@ def from_database(
     return list(found.values())
 
 
-def curves(uri: str, run_id: str, names: Iterable[str]) -> dict[str, dict[int, float]]:
-    """The values of some metrics of a run by their step, those of each name.
+def whole_runs(uri: str, run_ids: Sequence[str], curves: Sequence[str]) -> list[WholeRun]:
+    """Read some runs of a database whole; those that it lacks are left out.
 
-    MLflow asks for one name of one run, for which SQLite reads that name's values of every run of the store.
+    MLflow asks for one curve of one run, for which SQLite reads that curve of every run of the store.
+
+    Args:
+        uri: of the database.
+        run_ids: some hundreds.
+        curves: metrics of which every step is read.
 
     Raises:
         SQLAlchemyError: the tables are not as MLflow 3 has them.
 
     """
-    rows, wanted = _table("metrics", "run_uuid", "key", "step", "value"), set(names)
-    found: dict[str, dict[int, float]] = {name: {} for name in wanted}
+    columns = ("run_uuid", "name", "start_time", "end_time", "artifact_uri")
+    runs, steps = _table("runs", *columns), _table("metrics", "run_uuid", "key", "step", "value")
+    asked = sa.select(*(runs.c[column] for column in columns)).where(runs.c.run_uuid.in_(run_ids))
+    curve = sa.select(steps.c.run_uuid, steps.c.key, steps.c.step, steps.c.value, steps.c.is_nan)
     engine = _engine(uri)
     try:
         with engine.connect() as connection:
-            asked = sa.select(rows.c.key, rows.c.step, rows.c.value, rows.c.is_nan).where(rows.c.run_uuid == run_id)
-            for name, step, value, is_nan in connection.execute(asked):
-                if name in wanted:
-                    found[name][step] = math.nan if is_nan else value
+            found = {
+                run_id: WholeRun(LoggedRun(run_id, name, started, artifacts=artifacts), ended)
+                for run_id, name, started, ended, artifacts in connection.execute(asked)
+            }
+            _read(connection, {run_id: whole.run for run_id, whole in found.items()}, run_ids)
+            for run_id, name, step, value, is_nan in connection.execute(curve.where(steps.c.run_uuid.in_(run_ids))):
+                if name in curves and run_id in found:
+                    found[run_id].curves.setdefault(name, {})[step] = math.nan if is_nan else value
+            for run_id, *values in connection.execute(_dataset_inputs(run_ids)):
+                if run_id in found and not found[run_id].dataset:
+                    found[run_id].dataset = {k: str(v or "") for k, v in zip(DATASET_INPUT, values, strict=True)}
     finally:
         engine.dispose()
-    return found
+    return list(found.values())
+
+
+def _dataset_inputs(run_ids: Sequence[str]) -> sa.Select[Any]:
+    """Run id, and name, digest, source and profile of each dataset that MLflow shows beside some runs."""
+    inputs = _table("inputs", "source_id", "destination_type", "destination_id")
+    known = _table("datasets", "dataset_uuid", "name", "digest", "dataset_source", "dataset_profile")
+    return (
+        sa.select(
+            inputs.c.destination_id, *(known.c[n] for n in ("name", "digest", "dataset_source", "dataset_profile"))
+        )
+        .select_from(inputs.join(known, known.c.dataset_uuid == inputs.c.source_id))
+        .where(inputs.c.destination_type == "RUN", inputs.c.destination_id.in_(run_ids))
+    )
+
+
+def index_fingerprints(uri: str) -> None:
+    """Let PostgreSQL find a measurement by its fingerprint without reading those of all; MLflow has no index for it.
+
+    Nothing where the user may not make one: then each check of a cell costs a row of every measurement.
+    """
+    engine = _engine(uri)
+    try:
+        with suppress(SQLAlchemyError), engine.begin() as connection:
+            if connection.execute(sa.text(f"select to_regclass('{_INDEX}')")).scalar() is None:
+                # Of fingerprints only: other tags' values may be longer than an entry of an index.
+                of = f"on tags (value) where key = '{Tag.FINGERPRINT}'"
+                connection.execute(sa.text(f"create index if not exists {_INDEX} {of}"))
+    finally:
+        engine.dispose()
 
 
 def _read(connection: sa.Connection, found: dict[str, LoggedRun], some: Sequence[str] | sa.Subquery) -> None:
@@ -106,7 +157,7 @@ def _read(connection: sa.Connection, found: dict[str, LoggedRun], some: Sequence
 
 def _passing(connection: sa.Connection, found: Iterable[str], chosen: FilterConfig) -> set[str]:
     """The runs that pass the filters, and those with a fingerprint of these; all where none passes."""
-    patterns = {tag: getattr(chosen, name) for name, tag in _FILTERED.items() if getattr(chosen, name)}
+    patterns = {tag: getattr(chosen, name) for name, tag in FILTERED.items() if getattr(chosen, name)}
     if not patterns:
         return set(found)
     rows = _tags()

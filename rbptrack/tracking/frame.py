@@ -16,7 +16,19 @@ from rbptrack.errors import BadInput, RbptrackError, first_line, nearest, shorte
 from rbptrack.ranks import is_rbp_column, se_name
 from rbptrack.tracking.record import Record
 from rbptrack.tracking.rules import MeasurementRow, faults
-from rbptrack.tracking.schema import VERSIONS, WITHOUT, MeasurementParams, Metric, Tag
+from rbptrack.tracking.schema import (
+    CURVES,
+    OF_THE_PROCESS,
+    VERSIONS,
+    WHILE_MEASURED,
+    WITHOUT,
+    MeasurementParams,
+    Metric,
+    Tag,
+)
+
+DATASET_INPUT = ("name", "digest", "source", "profile")
+"""What a record keeps of MLflow's dataset input."""
 
 
 class Unusable(RbptrackError):
@@ -34,6 +46,7 @@ class LoggedRun:
         params: by name.
         metrics: the last value of each, by name.
         tags: by name.
+        artifacts: the address of its artifacts.
 
     """
 
@@ -43,12 +56,48 @@ class LoggedRun:
     params: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
+    artifacts: str = ""
 
     @classmethod
     def of(cls, run: Run) -> LoggedRun:
         """Take over what MLflow's own object holds."""
         info, data = run.info, run.data
-        return cls(info.run_id, str(info.run_name), info.start_time, data.params, data.metrics, data.tags)
+        return cls(
+            info.run_id, str(info.run_name), info.start_time, data.params, data.metrics, data.tags, info.artifact_uri
+        )
+
+
+@dataclass
+class WholeRun:
+    """A run with what a record of its measurement has beyond params, metrics and tags.
+
+    Attributes:
+        run: the rest.
+        ended: milliseconds since 1970, if it has ended.
+        curves: the values of some metrics by step, by name.
+        dataset: name, digest, source and profile of MLflow's dataset input; empty where there is none.
+
+    """
+
+    run: LoggedRun
+    ended: int | None
+    curves: dict[str, dict[int, float]] = field(default_factory=dict)
+    dataset: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, run: Run, curves: dict[str, dict[int, float]]) -> WholeRun:
+        """Take over what MLflow's own object holds."""
+        inputs = run.inputs.dataset_inputs if run.inputs else []
+        dataset = {k: str(getattr(inputs[0].dataset, k) or "") for k in DATASET_INPUT} if inputs else {}
+        return cls(LoggedRun.of(run), run.info.end_time, curves, dataset)
+
+    def record(self) -> Record:
+        """The measurement as it was recorded, without what belongs to the store or to the process."""
+        run = self.run
+        tags = {k: v for k, v in run.tags.items() if k.startswith(Tag.PREFIX) and k not in OF_THE_PROCESS}
+        metrics = {k: v for k, v in run.metrics.items() if k not in CURVES and not k.startswith(WHILE_MEASURED)}
+        started, ended = (run.started or 0) / 1000, (self.ended or run.started or 0) / 1000
+        return Record(run.name, tags, dict(run.params), metrics, self.curves, self.dataset, started, ended)
 
 
 def row(run: LoggedRun) -> dict[str, Any]:

@@ -25,15 +25,18 @@ from rbptrack.parquet import Damaged
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.sources.cache import fetched, forget
 from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.database import curves, from_database
-from rbptrack.tracking.frame import LoggedRun, Unusable, newest, passing, row
+from rbptrack.tracking.database import from_database, whole_runs
+from rbptrack.tracking.filters import run_is_in, tags_like
+from rbptrack.tracking.frame import LoggedRun, Unusable, WholeRun, newest, passing, row
 from rbptrack.tracking.record import HISTOGRAM, RANKS, TOKENS, Record, read_token_texts
-from rbptrack.tracking.schema import CURVES, OF_THE_PROCESS, WHILE_MEASURED, Kind, Tag, tag_is
+from rbptrack.tracking.schema import CURVES, Kind, Tag, tag_is
 from rbptrack.tracking.uri import DATABASES, scheme
 
 T = TypeVar("T")
 
-_PAGE = 1000
+_PAGE = 1000  # runs in one answer
+_NAMED = 200  # run ids in one question
+_FEW = 200  # measurements whose fingerprints are asked for one by one, before all are read
 
 
 class Reader:
@@ -107,11 +110,16 @@ class Reader:
         """
         if not self.connection.exists:
             raise BadInput(f"there is no tracking store at {self.connection.database}: measure something first")
-        rows = list(_usable(self._finished(chosen, run_ids)))
+        found = self._finished(chosen, run_ids)
+        rows = list(_usable(found))
         if run_ids:
             kept = [r for r in rows if r["run_id"] in set(run_ids)]
         else:
             kept = passing(newest(rows), chosen, self._sweep_runs(chosen.sweep))
+        wanted = {each["run_id"] for each in kept}  # else each artifact costs a question of where its run keeps it
+        for run in found:
+            if run.run_id in wanted and run.artifacts:
+                self._locations[run.run_id] = self._located(run.artifacts)
         frame = pd.DataFrame(kept)
         if frame.empty:
             frame = pd.DataFrame(columns=list(COLUMNS))
@@ -130,7 +138,24 @@ class Reader:
         if scheme(self.connection.uri) in DATABASES:
             with suppress(SQLAlchemyError):  # tables that differ from those that are known: ask MLflow
                 return from_database(self.connection.uri, experiment_id, chosen=chosen, run_ids=run_ids)
-        return self.search(f"{tag_is(Tag.KIND, Kind.MEASUREMENT)} and attributes.status = 'FINISHED'")
+        finished = f"{tag_is(Tag.KIND, Kind.MEASUREMENT)} and attributes.status = 'FINISHED'"
+        if run_ids:
+            parts = [run_ids[at : at + _NAMED] for at in range(0, len(run_ids), _NAMED)]
+            return [run for part in parts for run in self.search(f"{finished} and {run_is_in(part)}")]
+        if narrowed := tags_like(chosen):
+            first = self.search(finished, limit=_PAGE)
+            if len(first) < _PAGE:
+                return first
+            some = self.search(f"{finished} and {narrowed}", limit=_FEW + 1)
+            if 0 < len(some) <= _FEW:
+                return self._with_newer(some)
+        return self.search(finished)
+
+    def _with_newer(self, found: list[LoggedRun]) -> list[LoggedRun]:
+        """Some measurements and all others of the same fingerprints, of which one may be newer."""
+        fingerprints = dict.fromkeys(run.tags.get(Tag.FINGERPRINT, "") for run in found)
+        same = [run for each in fingerprints if each for run in self.measurements(each, status="FINISHED")]
+        return list({run.run_id: run for run in (*found, *same)}.values())
 
     def sweep_run(self, sweep: str) -> str | None:
         """The run id of a sweep's own run, if there is one of that name."""
@@ -156,30 +181,24 @@ class Reader:
             complain(f"the table of cells of sweep run {run_id} is left out: {first_line(error)}")
             return set()
 
+    def records(self, run_ids: Sequence[str]) -> dict[str, Record]:
+        """Those of some hundreds of finished measurements that can be read at once, from a database, by run id."""
+        self.connection.open()
+        if scheme(self.connection.uri) in DATABASES:
+            with suppress(SQLAlchemyError):  # tables that differ from those that are known: ask MLflow
+                found = whole_runs(self.connection.uri, run_ids, CURVES)
+                return {whole.run.run_id: whole.record() for whole in found}
+        return {}
+
     def record(self, run_id: str) -> Record:
         """Read a finished measurement as it was recorded, without what belongs to this store or to the process."""
+        if known := self.records([run_id]).get(run_id):
+            return known
         client = self.connection.open()
         with self.connection.explained():
             run = client.get_run(run_id)
-            data, inputs = run.data, run.inputs.dataset_inputs if run.inputs else []
-            found = self._curves(run_id, [name for name in CURVES if name in data.metrics])
-        tags = {k: v for k, v in data.tags.items() if k.startswith(Tag.PREFIX) and k not in OF_THE_PROCESS}
-        metrics = {k: v for k, v in data.metrics.items() if k not in CURVES and not k.startswith(WHILE_MEASURED)}
-        record = Record(str(run.info.run_name), tags, dict(data.params), metrics)
-        record.curves = found
-        record.started = (run.info.start_time or 0) / 1000
-        record.ended = (run.info.end_time or run.info.start_time or 0) / 1000
-        if inputs:
-            first = inputs[0].dataset
-            record.dataset = {k: str(getattr(first, k) or "") for k in ("name", "digest", "source", "profile")}
-        return record
-
-    def _curves(self, run_id: str, names: Sequence[str]) -> dict[str, dict[int, float]]:
-        if scheme(self.connection.uri) in DATABASES:
-            with suppress(SQLAlchemyError):  # tables that differ from those that are known: ask MLflow
-                return curves(self.connection.uri, run_id, names)
-        client = self.connection.open()
-        return {name: {m.step: m.value for m in client.get_metric_history(run_id, name)} for name in names}
+            steps = {name: client.get_metric_history(run_id, name) for name in CURVES if name in run.data.metrics}
+        return WholeRun.of(run, {name: {m.step: m.value for m in each} for name, each in steps.items()}).record()
 
     def came_without_ranks(self, run_id: str) -> bool:
         """Whether a measurement was imported without ranks, so that none can be missing."""
@@ -207,6 +226,9 @@ class Reader:
 
     def artifact_names(self, run_id: str) -> list[str]:
         """Paths of a run's artifacts, those in folders included."""
+        here = Path(self.artifact_uri(run_id))
+        if here.is_absolute() and here.is_dir():  # MLflow's own way asks the database several times for each folder
+            return sorted(path.relative_to(here).as_posix() for path in here.rglob("*") if path.is_file())
         client, names, folders = self.connection.open(), list[str](), [""]
         with self.connection.explained():
             while folders:
@@ -255,11 +277,15 @@ class Reader:
         """Where the run's artifacts lie; a plain path where the store is local."""
         if run_id not in self._locations:
             try:
-                uri = self.connection.located(str(self.connection.open().get_run(run_id).info.artifact_uri))
+                uri = str(self.connection.open().get_run(run_id).info.artifact_uri)
             except MlflowException as error:
                 raise RbptrackError(f"the store knows no run {run_id}: {first_line(error)}") from error
-            self._locations[run_id] = unquote(urlsplit(uri).path) if uri.startswith("file:") else uri
+            self._locations[run_id] = self._located(uri)
         return self._locations[run_id]
+
+    def _located(self, address: str) -> str:
+        uri = self.connection.located(address)
+        return unquote(urlsplit(uri).path) if uri.startswith("file:") else uri
 
     def report_page(self, run_id: str) -> str:
         """Where a person finds the page of a run: the file in a local store, or the server's own page of it."""
