@@ -28,7 +28,7 @@ from rbptrack.config.schema import (
     Where,
 )
 from rbptrack.errors import BadInput
-from rbptrack.sweep import jobs, launch, launchers
+from rbptrack.sweep import jobs, launch, launchers, ray_cluster
 from rbptrack.sweep import slurm as slurm_preset
 from rbptrack.tracking import Connection, Reader
 from tests import slurm
@@ -176,7 +176,7 @@ def test_an_option_of_another_preset_is_refused(launched: LaunchConfig, message:
 
 def test_an_address_without_a_port_is_said_at_once() -> None:
     with pytest.raises(BadInput, match=r"launch\.address=first: expected auto .* or HOST:PORT"):
-        launchers._ray_nodes(LaunchConfig(where=Where.ray, address="first"))
+        ray_cluster.nodes(LaunchConfig(where=Where.ray, address="first"))
 
 
 def test_a_split_model_needs_the_gpus_of_its_job() -> None:
@@ -363,6 +363,7 @@ def test_a_launcher_that_gives_up_is_told_in_a_line(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(launchers, "check", lambda *_: "jobs run on 2 nodes of Ray")
     monkeypatch.setattr(launchers, "overrides", lambda launch, name: [])  # Hydra's own launcher
+    monkeypatch.setattr(launchers, "prepare", lambda launch, name: None)
     monkeypatch.setattr(launch, "launched_job", dies)
     request = measuring(["-m", "model=nano/6k", "dataset=pydocs", "launch=ray"])
     sweep = launch.Sweep(request, *sweep_of(request), [], [])

@@ -180,7 +180,6 @@ class Sweep:
     def _launch_round(self, cells: Sequence[Config], todo: Sequence[Sequence[jobs.Task]], watch: Watch) -> int:
         """Launch jobs of some cells and wait until they have ended; returns 0, or the exit code of an interrupt."""
         launch, name = self.settings.launch, self._queue_name
-        launchers.prepare(launch, name=name)
         files = jobs.write(self.folder, cells, todo)
         watch.expect(files, todo)
         extra = [
@@ -193,6 +192,7 @@ class Sweep:
         own = [o for o in self.request.overrides if o.lstrip("+~").startswith("hydra.")]
         one = replace(self.request, words=words, overrides=own)
         try:
+            launchers.prepare(launch, name=name)
             code = _handed(partial(one.launch, launched_job, extra=extra))
         except Exception as error:
             code = interrupts.received()

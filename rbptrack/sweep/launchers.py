@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-import os
 import re
-import socket
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib.util import find_spec
-from typing import Any
 
 from rbptrack.config.schema import LaunchConfig, ModelConfig, Parallel, Where
 from rbptrack.errors import BadInput
-from rbptrack.sweep import slurm
+from rbptrack.sweep import ray_cluster, slurm
 
 _EXTRAS = {  # of rbptrack, and the module that shows that it is installed
     Where.gpus: ("ray", "hydra_plugins.hydra_ray_launcher"),
     Where.ray: ("ray", "hydra_plugins.hydra_ray_launcher"),
     Where.slurm: ("slurm", "hydra_plugins.hydra_submitit_launcher"),
 }
-_CONNECT_SECONDS = 5.0
 
 
 def check(launch: LaunchConfig, jobs_at_most: int, models: Sequence[ModelConfig] = ()) -> str:
@@ -45,7 +39,7 @@ def check(launch: LaunchConfig, jobs_at_most: int, models: Sequence[ModelConfig]
         _check_split(launch, model)
     if launch.where is Where.slurm:
         return slurm.check(launch)
-    nodes = _gpus_here() if launch.where is Where.gpus else _ray_nodes(launch)
+    nodes = _gpus_here() if launch.where is Where.gpus else ray_cluster.nodes(launch)
     most = max(nodes, default=0)
     if launch.gpus > most:
         where = "this machine" if launch.where is Where.gpus else f"the largest of the cluster's {len(nodes)} nodes"
@@ -98,6 +92,8 @@ def prepare(launch: LaunchConfig, *, name: str) -> None:
     """Before Hydra's launcher is asked: let it see when a job has ended, and be silent."""
     if launch.where is Where.slurm:
         slurm.prepare(name)
+    else:
+        ray_cluster.prepare(launch)
 
 
 def reason(launch: LaunchConfig, *, name: str) -> str:
@@ -131,8 +127,9 @@ def lost(launch: LaunchConfig, error: Exception) -> str:
         'launch=ray gave up: ConnectionError: no raylet'
 
     """
-    if launch.where is Where.slurm and (said := slurm.lost(error)):
-        return f"launch=slurm: {said}"
+    known = slurm.lost(error) if launch.where is Where.slurm else ray_cluster.lost(error)
+    if known:
+        return f"launch={launch.where.value}: {known}"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b", line)]  # in a worker's traceback
     said = raised[-1] if raised else f"{type(error).__name__}: {' '.join(lines[:2])}"
@@ -150,38 +147,3 @@ def _gpus_here() -> list[int]:
     import torch
 
     return [torch.cuda.device_count()]
-
-
-def _ray_nodes(launch: LaunchConfig) -> list[int]:
-    """The GPUs of each node of the cluster."""
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")  # else a line a second while it is refused
-    import ray
-
-    host, _, port = launch.address.rpartition(":")
-    if launch.address != "auto":  # Ray itself would try for a minute
-        if not host or not port.isdigit():
-            raise BadInput(
-                f"launch.address={launch.address}: expected auto (the cluster that this machine belongs to), or "
-                "HOST:PORT of a cluster's head, such as first:6379"
-            )
-        try:
-            socket.create_connection((host.removeprefix("ray://"), int(port)), timeout=_CONNECT_SECONDS).close()
-        except OSError as error:
-            raise BadInput(f"launch.address={launch.address}: no Ray cluster answers there ({error})") from error
-    try:
-        ray.init(address=launch.address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
-        nodes: list[dict[str, Any]] = ray.nodes()
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        if launch.address != "auto":  # something answers there
-            raise BadInput(
-                f"launch.address={launch.address}: the Ray cluster there does not let this machine in; it may ask for "
-                "its token: RAY_AUTH_MODE=token, and the head's ~/.ray/auth_token here"
-            ) from error
-        raise BadInput(
-            f"launch=ray: no Ray cluster found (launch.address={launch.address}); on its head `ray start --head`, on "
-            "each other node `ray start --address=HEAD:6379`; launch=gpus needs no cluster"
-        ) from error
-    finally:
-        with suppress(Exception):
-            ray.shutdown()
-    return [int(node["Resources"].get("GPU", 0)) for node in nodes if node["Alive"]]
