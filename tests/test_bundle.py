@@ -291,7 +291,7 @@ def test_reading_the_tables_finds_what_mlflow_finds(measured: Path) -> None:
     wanted = "tags.`rbptrack.kind` = 'measurement' and attributes.status = 'FINISHED'"
     slow = {run.run_id: run for run in Reader(connection).search(wanted)}
     assert connection.database
-    fast = {found.run_id: found for found in from_database(connection.uri, connection.experiment_id)}
+    fast = {found.run_id: found for found in from_database(connection.uri, connection.experiment_id, lambda run: run)}
     assert len(fast) == 2
     assert fast == slow
     client = connection.open()

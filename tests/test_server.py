@@ -166,7 +166,7 @@ def test_a_database_without_a_server(server: Server, user: Path) -> None:
     assert len(rbptrack.runs(tracking_uri=uri)) == 1
     connection = Connection(TrackingConfig(uri=uri))
     # Read from the tables, as a local store is: the same as by MLflow's search, which takes ten times as long.
-    read = from_database(uri, connection.experiment_id)
+    read = from_database(uri, connection.experiment_id, lambda run: run)
     assert read == Reader(connection).search("attributes.status = 'FINISHED'")
     (whole,) = whole_runs(uri, [read[0].run_id], CURVES)
     client = connection.open()

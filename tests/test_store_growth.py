@@ -76,7 +76,9 @@ def many(with_store: Path, monkeypatch: pytest.MonkeyPatch) -> Connection:
 
 def test_only_what_may_pass_the_filters_is_read(many: Connection) -> None:
     def read(*run_ids: str, **filters: list[str]) -> list[str]:
-        found = from_database(many.uri, many.experiment_id, chosen=FilterConfig(**filters), run_ids=run_ids)
+        found = from_database(
+            many.uri, many.experiment_id, lambda run: run, chosen=FilterConfig(**filters), run_ids=run_ids
+        )
         assert all(run.tags[Tag.KIND] == Kind.MEASUREMENT for run in found)  # each is read whole
         return sorted(f"{run.tags[Tag.FAMILY]}-{run.tags[Tag.SIZE]}" for run in found)
 
@@ -85,7 +87,7 @@ def test_only_what_may_pass_the_filters_is_read(many: Connection) -> None:
     assert read(family=["f?"], size=["2m"]) == [f"f{n}-2m" for n in range(10)]
     assert read(family=["f3"]) == ["f3-1m", "f3-2m", "g3-1m"], "the newer one of the same fingerprint decides"
     assert len(read(family=["f1"], dataset=["x"])) == 21, "what there is, for the error"
-    (one, *_) = from_database(many.uri, many.experiment_id, chosen=FilterConfig(family=["f7"]))
+    (one, *_) = from_database(many.uri, many.experiment_id, lambda run: run, chosen=FilterConfig(family=["f7"]))
     assert read(one.run_id) == [f"{one.tags[Tag.FAMILY]}-{one.tags[Tag.SIZE]}"]
 
 
@@ -109,8 +111,8 @@ def test_a_server_is_asked_for_what_may_pass(
     monkeypatch.setattr("rbptrack.tracking.reader._PAGE", 5)
     monkeypatch.setattr("rbptrack.tracking.reader._FEW", 10)
     chosen = FilterConfig(**filters)
-    exactly = {run.run_id: run for run in from_database(many.uri, many.experiment_id, chosen=chosen)}
-    found = {run.run_id: run for run in Reader(many)._finished(chosen, ())}
+    exactly = {run.run_id: run for run in from_database(many.uri, many.experiment_id, lambda run: run, chosen=chosen)}
+    found = {run.run_id: run for run in Reader(many)._searched(chosen, ())}
     assert exactly.items() <= found.items()
     assert len(found) == most_read
 
@@ -118,8 +120,11 @@ def test_a_server_is_asked_for_what_may_pass(
 def test_a_server_is_asked_for_runs_by_their_ids(many: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rbptrack.tracking.reader.DATABASES", ())
     monkeypatch.setattr("rbptrack.tracking.reader._NAMED", 2)
-    wanted = [run.run_id for run in from_database(many.uri, many.experiment_id, chosen=FilterConfig(size=["1m"]))][:5]
-    assert sorted(run.run_id for run in Reader(many)._finished(FilterConfig(), [*wanted, "0" * 32])) == sorted(wanted)
+    wanted = [
+        run.run_id
+        for run in from_database(many.uri, many.experiment_id, lambda run: run, chosen=FilterConfig(size=["1m"]))
+    ][:5]
+    assert sorted(run.run_id for run in Reader(many)._searched(FilterConfig(), [*wanted, "0" * 32])) == sorted(wanted)
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -19,19 +19,27 @@ from rbptrack.tracking.frame import DATASET_INPUT, LoggedRun, WholeRun
 from rbptrack.tracking.local import database_of
 from rbptrack.tracking.schema import Kind, Tag
 
+T = TypeVar("T")
+
 _ROWS = 10_000  # of a table at a time
 _RUNS = 500  # that are named in one question
 _INDEX = "rbptrack_fingerprints"
 
 
 def from_database(
-    uri: str, experiment_id: str, *, chosen: FilterConfig | None = None, run_ids: Sequence[str] = ()
-) -> list[LoggedRun]:
-    """Read finished measurements of a database.
+    uri: str,
+    experiment_id: str,
+    each: Callable[[LoggedRun], T],
+    *,
+    chosen: FilterConfig | None = None,
+    run_ids: Sequence[str] = (),
+) -> list[T]:
+    """Read finished measurements of a database; some hundreds at a time are in memory.
 
     Args:
         uri: of SQLite, which is opened for reading only, or of a database that several users share.
         experiment_id: MLflow's.
+        each: what is kept of a run.
         chosen: what passes these filters is read, and every other measurement of the same fingerprint, of which one
             may be newer; all where nothing passes. What belongs to a sweep is not known here.
         run_ids: only these; all where there are none.
@@ -61,15 +69,16 @@ def from_database(
                 for run_id, name, started, artifacts in connection.execute(measurements)
             }
             wanted = found.keys() & set(run_ids) if run_ids else _passing(connection, found, chosen or FilterConfig())
-            every, found = len(found), {run_id: run for run_id, run in found.items() if run_id in wanted}
-            if 2 * len(found) > every:
-                _read(connection, found, measurements.subquery())
-            else:
-                for at in range(0, len(found), _RUNS):
-                    _read(connection, found, sorted(found)[at : at + _RUNS])
+            ordered, kept = [run_id for run_id in found if run_id in wanted], list[T]()
+            for at in range(0, len(ordered), _RUNS):
+                some = {run_id: found[run_id] for run_id in ordered[at : at + _RUNS]}
+                _read(connection, some)
+                for run_id, run in some.items():
+                    kept.append(each(run))
+                    del found[run_id]
     finally:
         engine.dispose()
-    return list(found.values())
+    return kept
 
 
 def whole_runs(uri: str, run_ids: Sequence[str], curves: Sequence[str]) -> list[WholeRun]:
@@ -97,7 +106,7 @@ def whole_runs(uri: str, run_ids: Sequence[str], curves: Sequence[str]) -> list[
                 run_id: WholeRun(LoggedRun(run_id, name, started, artifacts=artifacts), ended)
                 for run_id, name, started, ended, artifacts in connection.execute(asked)
             }
-            _read(connection, {run_id: whole.run for run_id, whole in found.items()}, run_ids)
+            _read(connection, {run_id: whole.run for run_id, whole in found.items()})
             for run_id, name, step, value, is_nan in connection.execute(curve.where(steps.c.run_uuid.in_(run_ids))):
                 if name in curves and run_id in found:
                     found[run_id].curves.setdefault(name, {})[step] = math.nan if is_nan else value
@@ -138,21 +147,16 @@ def index_fingerprints(uri: str) -> None:
         engine.dispose()
 
 
-def _read(connection: sa.Connection, found: dict[str, LoggedRun], some: Sequence[str] | sa.Subquery) -> None:
-    """Fill in the params, tags and metrics of some of the runs."""
+def _read(connection: sa.Connection, found: Mapping[str, LoggedRun]) -> None:
+    """Fill in the params, tags and metrics of some hundreds of runs."""
     for name, known in (("params", "params"), ("tags", "tags"), ("latest_metrics", "metrics")):
         rows = _table(name, "run_uuid", "key", "value").alias()
-        query = sa.select(rows.c.run_uuid, rows.c.key, rows.c.value)
-        if isinstance(some, sa.Subquery):
-            query = query.select_from(some.join(rows, rows.c.run_uuid == some.c.run_uuid))
-        else:
-            query = query.where(rows.c.run_uuid.in_(some))
+        query = sa.select(rows.c.run_uuid, rows.c.key, rows.c.value).where(rows.c.run_uuid.in_(list(found)))
         if name == "latest_metrics":
             query = query.where(rows.c.is_nan == sa.false())
         for part in connection.execute(query).partitions(_ROWS):
             for run_id, key, value in part:
-                if run_id in found:  # one that ended in between is not there yet
-                    getattr(found[run_id], known)[key] = value
+                getattr(found[run_id], known)[key] = value
 
 
 def _passing(connection: sa.Connection, found: Iterable[str], chosen: FilterConfig) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -58,7 +58,7 @@ class Reader:
         if not self.connection.exists:
             return None
         found = self.measurements(fingerprint, status="FINISHED")
-        return next((str(usable["run_id"]) for usable in _usable(found)), None)
+        return next((str(usable["run_id"]) for usable in map(_usable, found) if usable), None)
 
     def measurements(self, fingerprint: str, *, status: str, limit: int | None = None) -> list[LoggedRun]:
         """Find the measurements with this fingerprint and status, newest first."""
@@ -110,16 +110,12 @@ class Reader:
         """
         if not self.connection.exists:
             raise BadInput(f"there is no tracking store at {self.connection.database}: measure something first")
-        found = self._finished(chosen, run_ids)
-        rows = list(_usable(found))
+        rows = list(filter(None, self._finished(chosen, run_ids)))
         if run_ids:
-            kept = [r for r in rows if r["run_id"] in set(run_ids)]
+            wanted = set(run_ids)
+            kept = [r for r in rows if r["run_id"] in wanted]
         else:
             kept = passing(newest(rows), chosen, self._sweep_runs(chosen.sweep))
-        wanted = {each["run_id"] for each in kept}  # else each artifact costs a question of where its run keeps it
-        for run in found:
-            if run.run_id in wanted and run.artifacts:
-                self._locations[run.run_id] = self._located(run.artifacts)
         frame = pd.DataFrame(kept)
         if frame.empty:
             frame = pd.DataFrame(columns=list(COLUMNS))
@@ -132,12 +128,22 @@ class Reader:
             token_texts=self.token_texts,
         )
 
-    def _finished(self, chosen: FilterConfig, run_ids: Sequence[str]) -> list[LoggedRun]:
-        """Finished measurements: at least those of run_ids, or those that may pass the filters."""
+    def _finished(self, chosen: FilterConfig, run_ids: Sequence[str]) -> list[dict[str, Any] | None]:
+        """Finished measurements as rows: at least those of run_ids, or those that may pass the filters."""
         experiment_id = self.connection.experiment_id
         if scheme(self.connection.uri) in DATABASES:
             with suppress(SQLAlchemyError):  # tables that differ from those that are known: ask MLflow
-                return from_database(self.connection.uri, experiment_id, chosen=chosen, run_ids=run_ids)
+                return from_database(self.connection.uri, experiment_id, self._row, chosen=chosen, run_ids=run_ids)
+        return list(map(self._row, self._searched(chosen, run_ids)))
+
+    def _row(self, run: LoggedRun) -> dict[str, Any] | None:
+        """The row of a run, of which its artifacts' address is kept; None, and said, where it holds no measurement."""
+        if run.artifacts:  # else each artifact costs a question of where its run keeps it
+            self._locations[run.run_id] = self._located(run.artifacts)
+        return _usable(run)
+
+    def _searched(self, chosen: FilterConfig, run_ids: Sequence[str]) -> list[LoggedRun]:
+        """Finished measurements by MLflow's search: at least those of run_ids, or those that may pass the filters."""
         finished = f"{tag_is(Tag.KIND, Kind.MEASUREMENT)} and attributes.status = 'FINISHED'"
         if run_ids:
             parts = [run_ids[at : at + _NAMED] for at in range(0, len(run_ids), _NAMED)]
@@ -293,10 +299,10 @@ class Reader:
         return f"{server}{run_id}/artifacts/report.html" if server else f"{self.artifact_uri(run_id)}/report.html"
 
 
-def _usable(found: Iterable[LoggedRun]) -> Iterator[dict[str, Any]]:
-    """The rows of the runs that hold a measurement; the others are named on standard error and left out."""
-    for run in found:
-        try:
-            yield row(run)
-        except Unusable as error:
-            complain(f"run {run.run_id} ({run.name}) is left out: it holds no measurement ({error})")
+def _usable(run: LoggedRun) -> dict[str, Any] | None:
+    """The row of a run; None where it holds no measurement, which standard error is told."""
+    try:
+        return row(run)
+    except Unusable as error:
+        complain(f"run {run.run_id} ({run.name}) is left out: it holds no measurement ({error})")
+        return None
