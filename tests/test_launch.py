@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -175,8 +176,18 @@ def test_an_option_of_another_preset_is_refused(launched: LaunchConfig, message:
 
 
 def test_an_address_without_a_port_is_said_at_once() -> None:
-    with pytest.raises(BadInput, match=r"launch\.address=first: expected auto .* or HOST:PORT"):
-        ray_cluster.nodes(LaunchConfig(where=Where.ray, address="first"))
+    with pytest.raises(BadInput, match=r"launch\.address=first: expected auto .* HOST:PORT of its head"):
+        ray_cluster._check_address("first")
+
+
+def test_a_cluster_of_other_machines_needs_ray_s_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray itself would look for a minute for a node here."""
+    monkeypatch.setattr(psutil, "process_iter", lambda attrs: [])
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        address = f"127.0.0.1:{head.getsockname()[1]}"
+        with pytest.raises(BadInput, match=r"is no node of that cluster: launch\.address=ray://127\.0\.0\.1:10001"):
+            ray_cluster._check_address(address)
+        ray_cluster._check_address(f"ray://{address}")
 
 
 def test_a_split_model_needs_the_gpus_of_its_job() -> None:
@@ -394,6 +405,16 @@ def test_what_else_sbatch_takes_reaches_it(tmp_path: Path, monkeypatch: pytest.M
     assert launch.Sweep(request, *sweep_of(request), [], [])._launch_jobs() == 0
     assert {more, "hydra/launcher=submitit_slurm", "hydra.launcher.partition='a100'"} <= set(handed)
     assert not any(word.startswith(("model=", "dataset=", "launch.partition=")) for word in handed)
+
+
+class LocalRayletDiedError(Exception):
+    """As Ray raises it."""
+
+
+def test_of_a_dead_raylet_it_is_told_where_its_log_is() -> None:
+    line = launchers.lost(LaunchConfig(where=Where.gpus), LocalRayletDiedError("The task's local raylet died.\nx"))
+    assert line.startswith("launch=gpus: Ray's process on this machine (raylet) has ended: it was killed")
+    assert "\n" not in line
 
 
 def test_of_a_worker_s_traceback_the_error_is_told() -> None:

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from rbptrack.config.schema import LaunchConfig, Where
 from rbptrack.errors import BadInput
 
@@ -57,13 +59,18 @@ def _check_address(address: str) -> None:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise BadInput(
-            f"launch.address={address}: expected auto (the cluster that this machine belongs to), or HOST:PORT of a "
-            "cluster's head, such as first:6379"
+            f"launch.address={address}: expected auto (the cluster that this machine belongs to), HOST:PORT of its "
+            "head, such as first:6379, or ray://HOST:10001 from outside it"
         )
     try:
         socket.create_connection((host.removeprefix("ray://"), int(port)), timeout=_CONNECT_SECONDS).close()
     except OSError as error:
         raise BadInput(f"launch.address={address}: no Ray cluster answers there ({error})") from error
+    if not host.startswith("ray://") and not any(p.info["name"] == "raylet" for p in psutil.process_iter(["name"])):
+        raise BadInput(
+            f"launch.address={address}: this machine is no node of that cluster: launch.address=ray://{host}:10001 "
+            f"reaches it from outside, and `ray start --address={address}` makes this machine one of its nodes"
+        )
 
 
 @contextmanager
