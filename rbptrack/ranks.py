@@ -256,7 +256,7 @@ class DocumentCounts:
     @property
     def sums(self) -> FloatArray:
         """(documents, 2 + len(ks)): tokens, nats, then hits of each k."""
-        return np.column_stack([self.tokens, self.nats, self.hits]).astype(np.float64)
+        return np.column_stack([self.tokens, self.nats, self.hits]).astype(np.float64, copy=False)
 
     def select(self, ks: Sequence[int]) -> DocumentCounts:
         """The same sums for some of the k, in the order given."""

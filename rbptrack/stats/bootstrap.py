@@ -93,6 +93,9 @@ def bootstrap_metrics(counts: DocumentCounts, weights: Weights) -> FloatArray:
 
     Source: RBP_k and CE of arXiv 2510.20387 (R by its eq. 3), in each replicate of `document_weights`.
     """
+    if weights.dtype == np.uint8:  # of many documents a table of all sums as floats is as large as the weights
+        tokens, nats, hits = (drawn_sums(weights, values) for values in (counts.tokens, counts.nats, counts.hits))
+        return np.column_stack([nats, hits]) / tokens[:, None]
     totals = drawn_sums(weights, counts.sums)  # (replicates, 2 + len(ks))
     return totals[:, 1:] / totals[:, :1]
 

@@ -20,6 +20,7 @@ _EVERY_RANK = 64
 _PER_DOUBLING = 8
 _LEAST_TOKENS = 50
 _LEAST_BINS = 8
+_AT_ONCE = 2_000_000  # elements of a matrix of documents x bins
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class BinnedRanks:
         cell = document * shape[1] + every[table.rank]
         nats = -table.column("logprob").astype(np.float64)
         count, cost = (np.bincount(cell, weights=w, minlength=shape[0] * shape[1]).reshape(shape) for w in (None, nats))
-        return cls(edges, count, cost)
+        return cls(edges, count.astype(np.int32), cost)
 
     @classmethod
     def concatenate(cls, parts: Sequence[BinnedRanks]) -> BinnedRanks:
@@ -73,7 +74,9 @@ def smooth_parts(ranks: BinnedRanks) -> tuple[FloatArray, FloatArray]:
     total, total_cost = count.sum(axis=0).astype(np.float64), cost.sum(axis=0)
     within = _within(ranks.edges, total, -total_cost / total)
     whole = _parts(total, total_cost, -total_cost / total, *within)
-    without = _parts(total - count, total_cost - cost, -total_cost / total, *within)  # (documents, 4)
+    blocks = [slice(first, first + _AT_ONCE // bins) for first in range(0, documents, _AT_ONCE // bins)]
+    parts = [_parts(total - count[b], total_cost - cost[b], -total_cost / total, *within) for b in blocks]
+    without = np.concatenate(parts)  # (documents, 4)
     mean = without.mean(axis=0)
     return whole - (documents - 1) * (mean - whole), (documents - 1) / documents * (mean - without)
 
