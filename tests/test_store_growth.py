@@ -14,6 +14,7 @@ from rbptrack.tracking import Connection, MeasurementTags, Reader, Writer
 from rbptrack.tracking.database import from_database
 from rbptrack.tracking.filters import tags_like
 from rbptrack.tracking.schema import Kind, Tag
+from tools import made_stores
 
 
 def test_a_measurement_is_found_by_an_index(with_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,3 +141,15 @@ def test_a_server_is_asked_for_runs_by_their_ids(many: Connection, monkeypatch: 
 )
 def test_patterns_in_the_words_of_sql(pattern: str, condition: str) -> None:
     assert tags_like(FilterConfig(family=[pattern])) == condition
+
+
+def test_made_measurements_are_measurements(swept: tuple[Path, str], tmp_path: Path) -> None:
+    """The stores by which growth is measured: whole families, read as any others, and made once."""
+    folder = made_stores.on_sqlite(swept[0], tmp_path / "made", 60)
+    connection = Connection(TrackingConfig(uri=f"sqlite:///{folder / made_stores.DATABASE}"))
+    runs = Reader(connection).runs(FilterConfig(dataset=["d0"]))
+    assert runs.frame.groupby("family")["size"].nunique().to_dict() == {"f00000": 10, "f00001": 10}
+    assert (runs.frame.groupby("family")["rbp_1"].nunique() == 10).all()
+    assert runs.histogram(str(runs.frame["run_id"][0])).num_tokens > 0
+    assert len(Reader(connection).runs(FilterConfig())) == 60
+    assert made_stores.on_sqlite(tmp_path / "nothing", folder, 60) == folder

@@ -105,13 +105,10 @@ there = each([f"{(i * 7919) % N:032x}" for i in range(20)])
 print(json.dumps({"each": max(there, each([f"absent {i}" for i in range(20)]))}))
 """
 FRAME = """
-import json, time
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.tracking import Connection, Reader
-reader = Reader(Connection(TrackingConfig())); reader.connection.open()
-began = time.process_time(); runs = reader.runs(FilterConfig())
+runs = Reader(Connection(TrackingConfig())).runs(FilterConfig())
 assert len(runs) == N, len(runs)
-print(json.dumps({"each": time.process_time() - began}))
 """
 
 

@@ -20,6 +20,7 @@ from rbptrack.tracking.record import FILE, RANKS, TOKENS, Record, artifacts
 from rbptrack.tracking.schema import PRIVATE_PARAMS, WITHOUT, Tag
 from rbptrack.version import __version__
 
+_FEWER = "export fewer at a time, with family=..."
 _AT_ONCE = 200  # measurements whose records are read together
 
 
@@ -40,6 +41,9 @@ def write(reader: Reader, run_ids: Sequence[str], out: Path, *, tokens: bool) ->
         RbptrackError: none can be read.
 
     """
+    full = f"a bundle holds at most {MOST_ENTRIES:,} files"
+    if len(run_ids) >= MOST_ENTRIES:
+        raise BadInput(f"{full}, and each of these {len(run_ids):,} measurements needs one at least: {_FEWER}")
     unfinished, written = out.with_name(f"{out.name}.tmp"), 0
     try:
         with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_STORED) as bundle:  # Parquet is compressed already
@@ -53,8 +57,7 @@ def write(reader: Reader, run_ids: Sequence[str], out: Path, *, tokens: bool) ->
                     files = [Path(name, FILE), *artifacts(Path(name))]
                     if len(bundle.filelist) + len(files) >= MOST_ENTRIES:
                         raise BadInput(
-                            f"a bundle holds at most {MOST_ENTRIES:,} files, which {written:,} of these "
-                            f"{len(run_ids):,} measurements fill: export fewer at a time, with family=..."
+                            f"{full}, which {written:,} of these {len(run_ids):,} measurements fill: {_FEWER}"
                         )
                     for path in files:
                         bundle.write(path, f"{record.fingerprint}/{path.relative_to(name).as_posix()}")
