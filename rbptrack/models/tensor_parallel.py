@@ -116,6 +116,7 @@ def load_share(
     set_precision(config.tf32)
     module = load_module(config, source, distributed_config=DistributedConfig(tp_size=dist.get_world_size()))
     module.eval()
+    _let_go_of_a_whole_head(module)
     model = split(module)
     if model.head.then is not None:
         raise BadInput(f"model {config.name} does more to its logits than a split head can; use model.device_map=auto")
@@ -127,6 +128,18 @@ def load_share(
     model = replace(model, head=head, device=device, shard=Shard(first, total))
     _check_causal(model, config.name, iter(probe_tokens(module)))
     return model, _verified(model, config.name)
+
+
+def _let_go_of_a_whole_head(module: Any) -> None:
+    """Where the head is whole, transformers must not gather its logits as if each process had some of them.
+
+    So it is with GPT-NeoX whose head is its embedding: the plan names the head alone, and the embedding stays whole.
+    """
+    from torch.distributed.tensor import DTensor
+
+    head = module.get_output_embeddings()
+    if head is not None and not isinstance(head.weight, DTensor):
+        vars(head).pop("forward", None)  # what transformers put there; the class's own is below it
 
 
 @torch.inference_mode()
