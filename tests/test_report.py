@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
-import subprocess
-import sys
-import time
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import psutil
 import pytest
 from matplotlib.figure import Figure
 
@@ -23,7 +18,7 @@ from rbptrack.analysis import Drawing, Report, Table, grid, log_axis, style
 from rbptrack.analysis.figures import draw
 from rbptrack.commands.report import _read
 from rbptrack.errors import RbptrackError
-from rbptrack.reporting.files import DrawingProcess, ReportFiles
+from rbptrack.reporting.files import ReportFiles
 from rbptrack.reporting.inline_svg import inline_svg
 from rbptrack.reporting.page import InlineFigure, Section, render, svg
 from rbptrack.reporting.runner import Findings, _caught
@@ -220,48 +215,6 @@ def test_a_page_needs_no_network(tmp_path: Path) -> None:
     assert not re.search(r'(src|href)="https?:', page)
     assert "@import" not in page
     assert not re.search(r"url\((?!#)", page), "only references inside the page"
-
-
-class Odd(Figure):
-    """A class that no other process can load."""
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return eval, ("no_such_name",)
-
-
-def test_figures_are_drawn_in_a_second_process_and_here_where_that_fails(tmp_path: Path) -> None:
-    odd = Odd()
-    odd.subplots().plot([1, 2], [3, 4])
-    report = Report(drawings={"plain": Drawing(drawn()), "odd": Drawing(odd), "local": Drawing(drawn())})
-    report.drawings["local"].figure.axes[0].xaxis.set_major_formatter(lambda value, _: f"{value}")  # does not pickle
-    with DrawingProcess(3) as drawer:
-        found = ReportFiles(report, tmp_path / "there", drawer=drawer).inline_svgs()
-    here = ReportFiles(Report(drawings={"plain": Drawing(drawn())}), tmp_path / "here").inline_svgs()
-    assert found["plain"] == here["plain"], "byte for byte"
-    assert set(found) == {"plain", "odd", "local"}
-    assert len(list((tmp_path / "there/figures").iterdir())) == 9
-
-
-def test_the_drawing_process_ends_with_a_killed_first_process() -> None:
-    code = (
-        "import os, signal\n"
-        "os.sched_getaffinity = lambda pid: {0, 1}\n"
-        "from matplotlib.figure import Figure\n"
-        "from pathlib import Path\n"
-        "from rbptrack.reporting.files import DrawingProcess\n"
-        "if __name__ == '__main__':\n"
-        "    drawer = DrawingProcess(3)\n"
-        "    drawer._pool.submit(os.getpid).result()\n"
-        "    print(*drawer._pool._processes, flush=True)\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
-    assert run.returncode == -signal.SIGKILL
-    (left,) = map(int, run.stdout.split())
-    deadline = time.monotonic() + 20
-    while psutil.pid_exists(left) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not psutil.pid_exists(left)
 
 
 @pytest.mark.parametrize(

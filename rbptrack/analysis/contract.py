@@ -125,6 +125,13 @@ class Runs:
         self._token_texts = token_texts or (lambda _: {})
         self._histograms, self._counts = Kept[RankHistogram](), Kept[DocumentCounts]()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which reads what it needs itself; fails where the loaders cannot be sent there."""
+        return {name: value for name, value in vars(self).items() if name not in ("_histograms", "_counts")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _histograms=Kept[RankHistogram](), _counts=Kept[DocumentCounts]())
+
     def histogram(self, run_id: str) -> RankHistogram:
         """Exact counts by rank of one run; loaded on demand and kept while memory is spared. Raises Unreadable."""
         kept = self._histograms.get(run_id)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, is_dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
+from zlib import crc32
 
 from hydra.core.config_store import ConfigStore
 
@@ -19,6 +20,8 @@ from rbptrack.errors import unknown
 from rbptrack.version import __version__
 
 _MOST_LISTED = 24  # analyzers in an error
+
+_OF_FILES = "rbptrack_plugin_"  # begins the names of modules from files
 
 ENTRY_POINTS = "rbptrack.analyzers"
 
@@ -88,7 +91,7 @@ def discover(extra: Sequence[str] = ()) -> Plugins:
             found.broken.append(f"plugins.path={folder}: no such folder")
     for path in files:
         try:
-            for cls in _analyzers(_load(path)):
+            for cls in _analyzers(load_file(path)):
                 found.add(cls, str(path), __version__ if path.parent == folders[0].resolve() else "")
         except Exception as error:  # a plugin may raise anything; the others must not suffer
             found.broken.append(f"{path}: {type(error).__name__}: {error}")
@@ -102,8 +105,9 @@ def discover(extra: Sequence[str] = ()) -> Plugins:
     return found
 
 
-def _load(path: Path) -> ModuleType:
-    name = f"rbptrack_plugin_{path.stem}_{abs(hash(path)):x}"
+def load_file(path: Path) -> ModuleType:
+    """Import a plugin's file, under a name that is the same in every process."""
+    name = f"{_OF_FILES}{path.stem}_{crc32(bytes(path)):x}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python module")
@@ -115,6 +119,12 @@ def _load(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def plugin_file(analyzer: Analyzer) -> Path | None:
+    """The file that `load_file` imported an analyzer from; None where it comes from an installed package."""
+    module = sys.modules.get(type(analyzer).__module__)
+    return Path(module.__file__) if module and module.__file__ and module.__name__.startswith(_OF_FILES) else None
 
 
 def _analyzers(module: ModuleType) -> Iterator[type[Analyzer]]:

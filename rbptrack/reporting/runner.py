@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
@@ -20,10 +22,11 @@ from rbptrack.names import metric_name
 from rbptrack.redaction import redact
 from rbptrack.reporting.discovery import Plugins
 from rbptrack.reporting.faults import AnalyzerFault, computed
-from rbptrack.reporting.files import DrawingProcess, ReportFiles
+from rbptrack.reporting.files import ReportFiles
 from rbptrack.reporting.page import InlineFigure, Section, render
 from rbptrack.reporting.process import spare_memory_work
 from rbptrack.reporting.terminal import show_short
+from rbptrack.reporting.workers import Analysed, Workers, result_of
 from rbptrack.tracking import Writer, working
 from rbptrack.tracking.schema import analysis_tags
 
@@ -100,32 +103,57 @@ def analyze(writer: Writer, runs: Runs, analyzer: Analyzer, *, folder: Path, swe
 
     """
     report = computed(analyzer, runs)
-    return _log(writer, runs, _PendingReport(analyzer, report, folder, ReportFiles(report, folder)), sweep)
+    files = ReportFiles(report, folder)
+    return _log(writer, runs, _PendingReport(analyzer, report, folder, files.inline_svgs, files.ready), sweep)
 
 
 def analyze_all(
     writer: Writer, runs: Runs, analyzers: Sequence[Analyzer], *, folder: Path, sweep: str = ""
 ) -> Findings:
     """Run several analyzers, each into folder/<its name>; prints each in short. A failure never stops the others."""
-    found, waiting, shown = Findings(), list[_PendingReport](), False
+    found, pending, shown = Findings(), deque[_PendingReport](), False
+    left, elsewhere = deque(enumerate(analyzers)), list[tuple[int, Analyzer, Future[Analysed | RbptrackError]]]()
     spare_memory_work()
 
-    def finish(*, only_ready: bool) -> None:
-        while waiting and (not only_ready or waiting[0].files.ready()):
-            pending = waiting.pop(0)
-            with _caught(found, pending.analyzer, logging=True):
-                found.sections.append(_log(writer, runs, pending, sweep)[0])
+    def own(analyzer: Analyzer) -> Path:
+        return folder / analyzer.name
 
-    with DrawingProcess(len(analyzers)) as drawer:
-        for analyzer in analyzers:
+    def compute(number: int, analyzer: Analyzer) -> _PendingReport:
+        report = computed(analyzer, runs)
+        files = ReportFiles(report, own(analyzer), prefix=f"f{number}", draw=workers.draw)
+        return _PendingReport(analyzer, report, own(analyzer), files.inline_svgs, files.ready)
+
+    def show_and_keep(made: _PendingReport) -> None:
+        nonlocal shown
+        show_short(made.analyzer, made.report, whole=not shown)
+        shown = True
+        pending.append(made)
+
+    def log(*, only_ready: bool) -> None:
+        while pending and (not only_ready or pending[0].ready()):
+            one = pending.popleft()
+            with _caught(found, one.analyzer, logging=True):
+                found.sections.append(_log(writer, runs, one, sweep)[0])
+
+    with Workers(len(analyzers)) as workers:
+        while left:
+            while len(left) > 1 and workers.are_free(runs):
+                number, analyzer = left.pop()
+                sent = workers.compute(analyzer, runs, own(analyzer), f"f{number}")
+                if sent is None:
+                    left.append((number, analyzer))
+                    break
+                elsewhere.insert(0, (number, analyzer, sent))
+            number, analyzer = left.popleft()
             with _caught(found, analyzer):
-                report = computed(analyzer, runs)
-                show_short(analyzer, report, whole=not shown)
-                shown = True
-                own = folder / analyzer.name
-                waiting.append(_PendingReport(analyzer, report, own, ReportFiles(report, own, drawer=drawer)))
-            finish(only_ready=True)
-        finish(only_ready=False)
+                show_and_keep(compute(number, analyzer))
+            log(only_ready=True)
+        log(only_ready=False)
+        for number, analyzer, sent in elsewhere:
+            with _caught(found, analyzer):
+                there = result_of(sent)
+                show_and_keep(_of(there, analyzer, own(analyzer)) if there else compute(number, analyzer))
+            log(only_ready=False)
     for reason, names in found.unsaid.items():
         say_wrapped(f"{', '.join(names)}: {reason}", lines=3)
     return found
@@ -138,15 +166,19 @@ class _PendingReport:
     analyzer: Analyzer
     report: Report
     folder: Path
-    files: ReportFiles
+    inline_svgs: Callable[[], dict[str, str]]
+    ready: Callable[[], bool]
+
+
+def _of(there: Analysed, analyzer: Analyzer, folder: Path) -> _PendingReport:
+    """What was found and drawn in another process."""
+    return _PendingReport(analyzer, there.report, folder, lambda: there.svgs, lambda: True)
 
 
 def _log(writer: Writer, runs: Runs, pending: _PendingReport, sweep: str) -> tuple[Section, str]:
     """The analysis as a run of its own, with everything under its folder."""
     analyzer, report = pending.analyzer, pending.report
-    drawn = {
-        name: InlineFigure(svg, report.drawings[name].caption) for name, svg in pending.files.inline_svgs().items()
-    }
+    drawn = {name: InlineFigure(svg, report.drawings[name].caption) for name, svg in pending.inline_svgs().items()}
     report.drawings.clear()  # megabytes each, and drawn by now
     scope = f"sweep {sweep}" if sweep else counted(len(runs), "measurement")
     section = Section(analyzer.name, question(type(analyzer)), options_text(analyzer), report, drawn)

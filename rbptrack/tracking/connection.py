@@ -10,7 +10,9 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import tenacity
 from filelock import FileLock
@@ -75,6 +77,10 @@ class Connection:
         self._experiment_id = ""
         self._stood_in: Path | None = None
         self._away_until = 0.0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For another process, which opens the store itself."""
+        return partial(Connection, create=self._create_missing), (self._config,)
 
     def wait(self) -> None:
         """Wait a little for a store that does not answer; not again while it stays away."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -52,6 +52,10 @@ class Reader:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._locations: dict[str, str] = {}  # of the artifacts of each run that was asked for
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process: without what only this one holds open."""
+        return {"connection": self.connection, "_locations": self._locations}
 
     def find(self, fingerprint: str) -> str | None:
         """The run id of the newest finished measurement with this fingerprint, if there is one."""
@@ -122,9 +126,9 @@ class Reader:
         frame = frame.sort_values(["family", "non_embedding_params", "dataset"]) if len(frame) else frame
         return Runs(
             frame,
-            histogram=lambda run_id: self._read(run_id, HISTOGRAM, RankHistogram.read),
+            histogram=self.histogram,
             ranks=self.ranks,
-            pieces=lambda run_id: RankTable.read_pieces(self.artifact(run_id, RANKS)),
+            pieces=self.rank_pieces,
             token_texts=self.token_texts,
         )
 
@@ -209,6 +213,14 @@ class Reader:
     def came_without_ranks(self, run_id: str) -> bool:
         """Whether a measurement was imported without ranks, so that none can be missing."""
         return bool(row(self.run(run_id))["without_ranks"])
+
+    def histogram(self, run_id: str) -> RankHistogram:
+        """Read the rank histogram of a measurement."""
+        return self._read(run_id, HISTOGRAM, RankHistogram.read)
+
+    def rank_pieces(self, run_id: str) -> Iterator[RankTable]:
+        """Read the rank table of a measurement in pieces of whole documents."""
+        return RankTable.read_pieces(self.artifact(run_id, RANKS))
 
     def ranks(self, run_id: str) -> RankTable:
         """Read the rank table of a measurement."""
