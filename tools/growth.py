@@ -33,7 +33,7 @@ from tools import made_stores
 
 ROOT = Path(__file__).parent.parent
 LIMIT = 900.0  # seconds of wall time of one figure, unless the command says otherwise
-MEMORY = 8 << 30  # bytes of address space beyond which a process is refused more
+MEMORY = 16 << 30  # bytes of address space beyond which a process is refused more
 ANALYZERS = "power_law,k_law,error_entropy,lognormal,emergence,position,noise_floor,thresholds,rank_and_ce,tokens"
 
 
@@ -203,7 +203,7 @@ def stores(
                 store_figures(results, {"backend": "postgresql", "n": n}, chosen, cwd=cwd, uri=uri, limit=limit)
 
 
-def tables(results: Results, work: Path, sizes: Iterable[int], analyzers: Iterable[str]) -> None:
+def tables(results: Results, work: Path, sizes: Iterable[int], analyzers: Iterable[str], limit: float) -> None:
     """Families of four models on one dataset, with tables of so many tokens each, and every analyzer over them."""
     for n in sizes:
         folder = work / f"tables-{n}"
@@ -213,8 +213,10 @@ def tables(results: Results, work: Path, sizes: Iterable[int], analyzers: Iterab
         if not (folder / "whole").exists():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
-            made = timed([sys.executable, "-m", "tools.synthetic_store", str(folder), "--tokens", str(n),
-                          "--documents", str(max(100, n // 2000)), "--datasets", "1", "--models", "4"], cwd=folder)  # fmt: skip
+            shape = {"tokens": n, "documents": max(100, n // 2000), "datasets": 1, "models": 4}
+            words = [word for key, value in shape.items() for word in (f"--{key}", str(value))]
+            write = [sys.executable, "-m", "tools.synthetic_store", str(folder), *words]
+            made = timed(write, cwd=folder, limit=limit)
             results.add({"backend": "", "n": n, "what": "write four tables by streaming"}, made)
             if "failed" in made:
                 return
@@ -222,7 +224,8 @@ def tables(results: Results, work: Path, sizes: Iterable[int], analyzers: Iterab
         for name in names:
             about = {"backend": "", "n": n, "what": f"analyze {name}"}
             if not results.has(about):
-                results.add(about, timed([sys.executable, "-m", "rbptrack", "analyze", f"analyzer={name}"], cwd=folder))
+                analyze = [sys.executable, "-m", "rbptrack", "analyze", f"analyzer={name}"]
+                results.add(about, timed(analyze, cwd=folder, limit=limit))
         shutil.rmtree(folder)
 
 
@@ -285,7 +288,7 @@ def main() -> None:
     if options.what == "store":
         stores(results, options.work.absolute(), sizes, options.backends.split(","), options.figures, options.limit)
     elif options.what == "tables":
-        tables(results, options.work.absolute(), sizes, options.analyzers.split(","))
+        tables(results, options.work.absolute(), sizes, options.analyzers.split(","), options.limit)
     else:
         show(results)
 
