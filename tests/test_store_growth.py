@@ -5,8 +5,10 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from mlflow import MlflowClient
 from mlflow.store.db.utils import _upgrade_db, create_sqlalchemy_engine
 
 from rbptrack.config.schema import FilterConfig, TrackingConfig
@@ -126,6 +128,21 @@ def test_a_server_is_asked_for_runs_by_their_ids(many: Connection, monkeypatch: 
         for run in from_database(many.uri, many.experiment_id, lambda run: run, chosen=FilterConfig(size=["1m"]))
     ][:5]
     assert sorted(run.run_id for run in Reader(many)._searched(FilterConfig(), [*wanted, "0" * 32])) == sorted(wanted)
+
+
+def test_no_answer_is_so_large_that_a_busy_server_seems_away(many: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand runs took a server of 10,000 measurements more than the ten seconds that a call may take."""
+    asked, ask = list[int](), MlflowClient.search_runs
+
+    def search_runs(client: MlflowClient, *words: Any, max_results: int, **options: Any) -> Any:
+        asked.append(max_results)
+        return ask(client, *words, max_results=max_results, **options)
+
+    monkeypatch.setattr(MlflowClient, "search_runs", search_runs)
+    monkeypatch.setattr("rbptrack.tracking.reader.DATABASES", ())
+    assert len(Reader(many)._searched(FilterConfig(family=["f1"]), ())) == 21
+    assert Reader(many).search("attributes.status = 'FINISHED'")
+    assert max(asked) <= 200
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,9 @@ from rbptrack.tracking.uri import DATABASES, scheme
 
 T = TypeVar("T")
 
-_PAGE = 1000  # runs in one answer
+_PAGE = 200  # runs in one answer: a busy server takes 10 ms for each, and after 10 s it would seem to be away
 _NAMED = 200  # run ids in one question
-_FEW = 200  # measurements whose fingerprints are asked for one by one, before all are read
+_FEW = 100  # measurements whose fingerprints are asked for one by one, before all are read
 
 
 class Reader:
