@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from rbptrack.analysis import Drawing, Report
 from rbptrack.config.schema import FilterConfig, TrackingConfig
-from rbptrack.reporting import runner, workers
+from rbptrack.reporting import making, runner, workers
 from rbptrack.reporting.discovery import discover
 from rbptrack.reporting.faults import AnalyzerFault
 from rbptrack.reporting.files import ReportFiles
@@ -142,8 +142,8 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_an_analyzer_in_another_process_finds_the_same(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
-    computed, by_this = runner.computed, list[str]()
-    monkeypatch.setattr(runner, "computed", lambda a, runs: by_this.append(a.name) or computed(a, runs))
+    computed, by_this = making.computed, list[str]()
+    monkeypatch.setattr(making, "computed", lambda a, runs: by_this.append(a.name) or computed(a, runs))
     names = ["silent", "alone", "noise_floor"]
     here = found(names, store / "here")
     monkeypatch.setattr(workers, "_MANY_RUNS", 1)

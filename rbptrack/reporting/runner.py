@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
@@ -15,18 +14,18 @@ from typing import Any
 
 from rbptrack import interrupts
 from rbptrack.analysis import counted
-from rbptrack.analysis.contract import Analyzer, Report, Runs, question
+from rbptrack.analysis.contract import Analyzer, Runs, question
 from rbptrack.console import complain, say_wrapped
 from rbptrack.errors import RbptrackError
 from rbptrack.names import metric_name
 from rbptrack.redaction import redact
 from rbptrack.reporting.discovery import Plugins
-from rbptrack.reporting.faults import AnalyzerFault, computed
-from rbptrack.reporting.files import ReportFiles
+from rbptrack.reporting.faults import AnalyzerFault
+from rbptrack.reporting.making import Made, make, making
 from rbptrack.reporting.page import InlineFigure, Section, render
 from rbptrack.reporting.process import spare_memory_work
 from rbptrack.reporting.terminal import show_short
-from rbptrack.reporting.workers import Analysed, Workers, result_of
+from rbptrack.reporting.workers import Workers
 from rbptrack.tracking import Writer, working
 from rbptrack.tracking.schema import analysis_tags
 
@@ -102,83 +101,40 @@ def analyze(writer: Writer, runs: Runs, analyzer: Analyzer, *, folder: Path, swe
         RbptrackError: what it says of its input.
 
     """
-    report = computed(analyzer, runs)
-    files = ReportFiles(report, folder)
-    return _log(writer, runs, _PendingReport(analyzer, report, folder, files.inline_svgs, files.ready), sweep)
+    return _log(writer, runs, make(analyzer, runs, folder), sweep)
 
 
 def analyze_all(
     writer: Writer, runs: Runs, analyzers: Sequence[Analyzer], *, folder: Path, sweep: str = ""
 ) -> Findings:
     """Run several analyzers, each into folder/<its name>; prints each in short. A failure never stops the others."""
-    found, pending, shown = Findings(), deque[_PendingReport](), False
-    left, elsewhere = deque(enumerate(analyzers)), list[tuple[int, Analyzer, Future[Analysed | RbptrackError]]]()
+    found, undrawn, shown = Findings(), deque[Made](), False
     spare_memory_work()
 
-    def own(analyzer: Analyzer) -> Path:
-        return folder / analyzer.name
-
-    def compute(number: int, analyzer: Analyzer) -> _PendingReport:
-        report = computed(analyzer, runs)
-        files = ReportFiles(report, own(analyzer), prefix=f"f{number}", draw=workers.draw)
-        return _PendingReport(analyzer, report, own(analyzer), files.inline_svgs, files.ready)
-
-    def show_and_keep(made: _PendingReport) -> None:
-        nonlocal shown
-        show_short(made.analyzer, made.report, whole=not shown)
-        shown = True
-        pending.append(made)
-
     def log(*, only_ready: bool) -> None:
-        while pending and (not only_ready or pending[0].ready()):
-            one = pending.popleft()
+        while undrawn and (not only_ready or undrawn[0].ready()):
+            one = undrawn.popleft()
             with _caught(found, one.analyzer, logging=True):
                 found.sections.append(_log(writer, runs, one, sweep)[0])
 
     with Workers(len(analyzers)) as workers:
-        while left:
-            while len(left) > 1 and workers.are_free(runs):
-                number, analyzer = left.pop()
-                sent = workers.compute(analyzer, runs, own(analyzer), f"f{number}")
-                if sent is None:
-                    left.append((number, analyzer))
-                    break
-                elsewhere.insert(0, (number, analyzer, sent))
-            number, analyzer = left.popleft()
-            with _caught(found, analyzer):
-                show_and_keep(compute(number, analyzer))
-            log(only_ready=True)
+        for one in making(analyzers, runs, folder, workers):
+            log(only_ready=one.here)  # while another process computes, this one draws
+            with _caught(found, one.analyzer):
+                made = one.make()
+                show_short(made.analyzer, made.report, whole=not shown)
+                shown = True
+                undrawn.append(made)
         log(only_ready=False)
-        for number, analyzer, sent in elsewhere:
-            with _caught(found, analyzer):
-                there = result_of(sent)
-                show_and_keep(_of(there, analyzer, own(analyzer)) if there else compute(number, analyzer))
-            log(only_ready=False)
     for reason, names in found.unsaid.items():
         say_wrapped(f"{', '.join(names)}: {reason}", lines=3)
     return found
 
 
-@dataclass(frozen=True)
-class _PendingReport:
-    """A report whose figures may not be drawn yet."""
-
-    analyzer: Analyzer
-    report: Report
-    folder: Path
-    inline_svgs: Callable[[], dict[str, str]]
-    ready: Callable[[], bool]
-
-
-def _of(there: Analysed, analyzer: Analyzer, folder: Path) -> _PendingReport:
-    """What was found and drawn in another process."""
-    return _PendingReport(analyzer, there.report, folder, lambda: there.svgs, lambda: True)
-
-
-def _log(writer: Writer, runs: Runs, pending: _PendingReport, sweep: str) -> tuple[Section, str]:
+def _log(writer: Writer, runs: Runs, made: Made, sweep: str) -> tuple[Section, str]:
     """The analysis as a run of its own, with everything under its folder."""
-    analyzer, report = pending.analyzer, pending.report
-    drawn = {name: InlineFigure(svg, report.drawings[name].caption) for name, svg in pending.inline_svgs().items()}
+    analyzer, report = made.analyzer, made.report
+    drawn = {name: InlineFigure(svg, report.drawings[name].caption) for name, svg in made.inline_svgs().items()}
     report.drawings.clear()  # megabytes each, and drawn by now
     scope = f"sweep {sweep}" if sweep else counted(len(runs), "measurement")
     section = Section(analyzer.name, question(type(analyzer)), options_text(analyzer), report, drawn)
@@ -191,8 +147,8 @@ def _log(writer: Writer, runs: Runs, pending: _PendingReport, sweep: str) -> tup
         writer.log(run_id, metrics={metric_name(name): value for name, value in report.metrics.items()})
         facts, run_page = [("store", measured.shown)], measured.run_page
         page = render(f"{analyzer.name}, {scope}", runs, [section], facts=facts, run_page=run_page)
-        (pending.folder / "report.html").write_text(page, encoding="utf-8")
-        writer.log_folder(run_id, pending.folder)
+        (made.folder / "report.html").write_text(page, encoding="utf-8")
+        writer.log_folder(run_id, made.folder)
     return section, run_id
 
 
