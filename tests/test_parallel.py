@@ -97,6 +97,7 @@ def test_a_lost_process_ends_the_measurement_in_seconds(tmp_path: Path) -> None:
     build("pythia", tmp_path / "model")
     model = load(tmp_path / "model", 2)
     assert model.group is not None
+    assert not model.group.over
     children = [p for p in psutil.Process().children(recursive=True) if "rbptrack.models.group_process" in p.cmdline()]
     workers = [p for p in children if "torch.distributed.run" not in p.cmdline()]
     assert len(workers) == 2
@@ -114,6 +115,7 @@ def test_a_lost_process_ends_the_measurement_in_seconds(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
     _, left = psutil.wait_procs(workers, timeout=10)
     assert not left
+    assert model.group.over
 
 
 @pytest.fixture

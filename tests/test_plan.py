@@ -80,7 +80,7 @@ def test_what_was_assumed_is_said(
     assert "one GPU a job: launch=gpus, ray or slurm: nano-6k" in said
     assert "2 GPUs a job: launch=gpus, ray or slurm launch.gpus=2 model.parallel=tensor: nano-2m" in said
     command._show_time([one], cells[:1], data_sheet("h100"), elsewhere=True)
-    assert "time: 0:01:40 on h100, of which" in " ".join(capsys.readouterr().out.split())
+    assert "time: 0.028 GPU-hours on h100, of which" in " ".join(capsys.readouterr().out.split())
     command._show_time([replace(one, seconds=None)], cells[:1], data_sheet("h100"), elsewhere=True)
     assert not capsys.readouterr().out  # nothing is known, so nothing is said
 
@@ -98,11 +98,11 @@ def test_jobs_of_a_launcher_are_counted_and_their_time_is_compared(
         return " ".join(capsys.readouterr().out.split())
 
     assert said() == (
-        "launch=slurm: 2 jobs, the longest of 1:26:40; launch.time=30 minutes are over then, "
+        "launch=slurm: 2 jobs, the longest of 1:26:40; launch.time=30 (minutes) is over then, "
         "and it is requeued 2 times: launch.retries=2 allows that"
     )
     assert said(time=20).endswith("it is requeued 4 times: launch.retries=2, which is not enough")
-    assert said(time=90) == "launch=slurm: 2 jobs, the longest of 1:26:40; launch.time=90 minutes are enough"
+    assert said(time=90) == "launch=slurm: 2 jobs, the longest of 1:26:40; launch.time=90 (minutes) is enough"
     assert said(group=Group.cell).startswith("launch=slurm: 3 jobs, the longest of 1:06:40")
     assert said(where=Where.ray) == "launch=ray: 2 jobs, the longest of 1:26:40"
     assert said(guessed=True).startswith("launch=slurm: 2 jobs; on=h100 estimates")

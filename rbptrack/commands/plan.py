@@ -111,7 +111,7 @@ def _show_time(plans: Sequence[Plan], cells: Sequence[Config], device: Device, *
     rates = ", ".join(f"{device.rates[k] / 1e12:.3g} TFLOP/s in {k}" for k in {precision(c.model) for _, c in ahead})
     whole = sum(p.seconds or 0.0 for p, _ in ahead)
     hours = "hours" if device.name.startswith("this") else "GPU-hours"
-    spent = f"{whole / _HOUR:.2g} {hours}" if whole >= _HOUR else duration(whole)
+    spent = f"{whole / _HOUR:.2g} {hours}" if whole >= (_HOUR if hours == "hours" else _MINUTE) else duration(whole)
     say_wrapped(
         f"time: {spent} on {device.name}, of which {cell.title} takes {duration(longest)}; from {rates} "
         f"({device.source}), of which {device.share:.0%} is assumed to be reached"
@@ -158,12 +158,12 @@ def _show_jobs(plans: Sequence[Plan], cells: Sequence[Config], launch: LaunchCon
     said += f", the longest of {duration(longest)}"
     if launch.where is Where.slurm:
         begun = math.ceil(longest / _MINUTE / launch.time)
-        said += f"; launch.time={launch.time} minutes"
+        said += f"; launch.time={launch.time} (minutes)"
         if begun > 1:
-            said += f" are over then, and it is requeued {counted(begun - 1, 'time')}: launch.retries={launch.retries}"
+            said += f" is over then, and it is requeued {counted(begun - 1, 'time')}: launch.retries={launch.retries}"
             said += " allows that" if begun - 1 <= launch.retries else ", which is not enough"
         else:
-            said += " are enough"
+            said += " is enough"
     say_wrapped(said)
 
 

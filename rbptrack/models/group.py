@@ -117,6 +117,11 @@ class Group:
         """`4 processes on cuda`, for people."""
         return f"{self._processes} processes on {self.loaded.device}"
 
+    @property
+    def over(self) -> bool:
+        """Whether a process was lost: this group scores nothing more, and another one can be loaded."""
+        return self._over is not None
+
     def scores(self, token_ids: Tensor, state_index: Tensor, target_ids: Tensor, *, chunk_tokens: int) -> Scores:
         """Score a batch; see `Batch` for the tensors' meaning.
 

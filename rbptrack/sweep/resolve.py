@@ -135,7 +135,8 @@ class Resolver:
         from rbptrack.models.loading import load_model
 
         key = (cell.weights, repr(cell.model), cell.candidates)  # every option of loading is in the model's config
-        if key not in self._loaded:
+        kept = self._loaded.get(key)
+        if kept is None or (kept.group is not None and kept.group.over):
             self._loaded.clear()  # before loading: two models need not fit
             self._loaded[key] = load_model(cell.model, cell.weights, candidates=cell.candidates)
         return self._loaded[key]
