@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import io
 
+import numpy as np
 import pytest
 from rich.console import Console
 
+from rbptrack.analysis import read_families
 from rbptrack.commands.usage import entries
-from rbptrack.console import CellProgress, compact, compact_bytes, complain, drawn, hush, say, say_wrapped, table
+from rbptrack.console import (
+    AnalyzerProgress,
+    CellProgress,
+    compact,
+    compact_bytes,
+    complain,
+    drawn,
+    hush,
+    say,
+    say_wrapped,
+    table,
+)
+from tests.synthetic import family_runs
 
 
 @pytest.mark.parametrize(
@@ -140,3 +154,16 @@ def test_sentences_appear_above_what_is_drawn(monkeypatch: pytest.MonkeyPatch) -
     assert file.getvalue() == "for the file\n"
     assert "afterwards" in terminal.getvalue()
     assert "ended" not in terminal.getvalue()
+
+
+def test_an_analyzer_says_now_and_then_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = family_runs(np.geomspace(1e4, 1e7, 4), alpha=0.1, a=3.0)
+    monkeypatch.setattr("rbptrack.console.progress._ANALYZER_SECONDS", -1)
+    with AnalyzerProgress("k_law", 3) as told:
+        runs.watch(told)
+        list(read_families(runs, lambda _, run_id: runs.histogram(run_id), []))
+        runs.watch(None)
+        list(read_families(runs, lambda _, run_id: runs.histogram(run_id), []))
+    assert capsys.readouterr().err.splitlines() == [f"k_law: {i} of 3 measurements" for i in (1, 2, 3, 3)]

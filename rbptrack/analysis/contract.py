@@ -124,13 +124,23 @@ class Runs:
         self._ranks = ranks  # not cached: a table is megabytes, and analyzers reduce it at once
         self._token_texts = token_texts or (lambda _: {})
         self._histograms, self._counts = Kept[RankHistogram](), Kept[DocumentCounts]()
+        self._read: Callable[[], None] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process, which reads what it needs itself; fails where the loaders cannot be sent there."""
-        return {name: value for name, value in vars(self).items() if name not in ("_histograms", "_counts")}
+        return {name: value for name, value in vars(self).items() if name not in ("_histograms", "_counts", "_read")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _histograms=Kept[RankHistogram](), _counts=Kept[DocumentCounts]())
+        vars(self).update(state, _read=None, _histograms=Kept[RankHistogram](), _counts=Kept[DocumentCounts]())
+
+    def watch(self, read: Callable[[], None] | None) -> None:
+        """Have a function called for each measurement that an analyzer has read; None: no more."""
+        self._read = read
+
+    def was_read(self) -> None:
+        """What reads measurements says so: `read_families` does."""
+        if self._read:
+            self._read()
 
     def histogram(self, run_id: str) -> RankHistogram:
         """Exact counts by rank of one run; loaded on demand and kept while memory is spared. Raises Unreadable."""

@@ -168,6 +168,7 @@ def read_families(
                 without.append(str(model))
             except Unreadable as error:
                 notes.append(f"{model} on {whole.dataset} is left out: {error}")
+            runs.was_read()
         if without:
             said = notes if unranked_notes is None else unranked_notes
             said.append(f"{whole}: {', '.join(without)} left out, imported without ranks.")

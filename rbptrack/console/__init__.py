@@ -1,7 +1,7 @@
 """What the terminal shows: sentences, tables, numbers in short, progress; plain lines where there is no terminal."""
 
 from rbptrack.console.numbers import compact, compact_bytes, duration, short_path
-from rbptrack.console.progress import CellProgress, CellState
+from rbptrack.console.progress import AnalyzerProgress, CellProgress, CellState
 from rbptrack.console.tables import table
 from rbptrack.console.words import (
     WIDTH,
@@ -20,6 +20,7 @@ from rbptrack.console.words import (
 
 __all__ = [
     "WIDTH",
+    "AnalyzerProgress",
     "CellProgress",
     "CellState",
     "columns",

@@ -1,4 +1,4 @@
-"""Progress of a cell: a bar, or a plain line now and then where there is no terminal."""
+"""Progress of a cell, or of an analyzer: a bar, or a plain line now and then where there is no terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rbptrack.console.words import console, drawn, quiet
 _WITH_BAR, _WITH_SPEED = 96, 68  # columns of a terminal that has room for these
 _STATE_SECONDS = 1.0  # between two states that are kept for others to read
 _FOUND_SECONDS, _RECENT_SECONDS = 0.5, 30.0  # of a measurement: when parts on disk are read; what its speed is taken of
-_PLAIN_SECONDS = 10.0  # between two lines where there is no terminal
+_PLAIN_SECONDS, _ANALYZER_SECONDS = 10.0, 30.0  # between two lines where there is no terminal
 
 
 @dataclass(frozen=True)
@@ -136,3 +136,49 @@ class CellProgress:
             self._recent.popleft()
         then, done = self._recent[0]
         return (self._done - done) / (now - then) if now > then else 0.0
+
+
+class AnalyzerProgress:
+    """Progress of one analyzer, on standard error; call it for each measurement that was read.
+
+    Args:
+        name: of the analyzer.
+        total: measurements.
+
+    """
+
+    def __init__(self, name: str, total: int) -> None:
+        self._name, self._total = name, total
+        self._done, self._said = 0, time.monotonic()
+        self._drawing = ExitStack()
+        self._bar: Progress | None = None
+        shown = console(stderr=True)
+        if shown.is_terminal and not quiet():
+            parts: list[ProgressColumn] = [TextColumn("{task.description:<22.22}", markup=False)]
+            parts += [BarColumn(bar_width=24)] if shown.width >= _WITH_BAR else []
+            parts += [TextColumn("{task.completed:,}/{task.total:,} measurements"), TimeRemainingColumn(compact=True)]
+            self._bar = Progress(*parts, console=shown, transient=True)
+            self._task = self._bar.add_task(name, total=total)
+
+    def __enter__(self) -> Self:
+        if self._bar:
+            self._drawing.enter_context(drawn(self._bar.console))
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+        self._drawing.close()
+
+    def __call__(self) -> None:
+        """Count a measurement; some analyzers read each more than once."""
+        self._done = min(self._done + 1, self._total)
+        now = time.monotonic()
+        if self._bar:
+            self._bar.update(self._task, completed=self._done)
+        elif now - self._said > _ANALYZER_SECONDS and not quiet():
+            self._said = now
+            print(f"{self._name}: {self._done:,} of {self._total:,} measurements", file=sys.stderr, flush=True)

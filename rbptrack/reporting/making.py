@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from rbptrack.analysis.contract import Analyzer, Report, Runs
+from rbptrack.console import AnalyzerProgress
 from rbptrack.errors import RbptrackError
 from rbptrack.reporting.faults import computed
 from rbptrack.reporting.files import Draw, ReportFiles
@@ -54,7 +55,12 @@ class Making:
 
 def make(analyzer: Analyzer, runs: Runs, folder: Path, *, prefix: str = "f", draw: Draw | None = None) -> Made:
     """Compute an analyzer in this process; its figures may be drawn elsewhere."""
-    report = computed(analyzer, runs)
+    with AnalyzerProgress(analyzer.name, len(runs)) as progress:
+        runs.watch(progress)
+        try:
+            report = computed(analyzer, runs)
+        finally:
+            runs.watch(None)
     files = ReportFiles(report, folder, prefix=prefix, draw=draw)
     return Made(analyzer, report, folder, files.inline_svgs, files.ready)
 
