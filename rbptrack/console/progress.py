@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -69,7 +69,42 @@ class CellState:
             return None
 
 
-class CellProgress:
+class _Bar:
+    """A bar at the foot of the terminal, on standard error, as long as the block; none where there is no terminal.
+
+    Args:
+        title: what it is about.
+        total: of what is counted.
+        *parts: what stands beside the bar.
+        **fields: of the parts' texts.
+
+    """
+
+    def __init__(self, title: str, total: int, *parts: ProgressColumn, **fields: Any) -> None:
+        self._drawing = ExitStack()
+        self._bar: Progress | None = None
+        shown = console(stderr=True)
+        if shown.is_terminal and not quiet():
+            first: list[ProgressColumn] = [TextColumn("{task.description:<22.22}", markup=False)]
+            first += [BarColumn(bar_width=24)] if shown.width >= _WITH_BAR else []
+            self._bar = Progress(*first, *parts, console=shown, transient=True)
+            self._task = self._bar.add_task(title, total=total, **fields)
+
+    def __enter__(self) -> Self:
+        if self._bar:
+            self._drawing.enter_context(drawn(self._bar.console))
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+        self._drawing.close()
+
+
+class CellProgress(_Bar):
     """Progress of one measurement, on standard error; call it with the number of newly finished tokens.
 
     Args:
@@ -84,30 +119,10 @@ class CellProgress:
         self._title, self._total, self._progress_label, self._folder = title, total, progress_label, folder
         self._done, self._began, self._said, self._kept = 0, time.monotonic(), time.monotonic(), 0.0
         self._recent = deque([(self._began, 0)])  # when so many tokens were done
-        self._bar: Progress | None = None
-        self._drawing = ExitStack()
-        shown = console(stderr=True)
-        self._says_speed = shown.width >= _WITH_SPEED
-        if shown.is_terminal and not quiet():
-            parts: list[ProgressColumn] = [TextColumn("{task.description:<22.22}", markup=False)]
-            parts += [BarColumn(bar_width=24)] if shown.width >= _WITH_BAR else []
-            parts += [TextColumn("{task.fields[text]}"), TimeRemainingColumn(compact=True)]
-            parts += [TextColumn("{task.fields[progress_label]}", markup=False)]
-            self._bar = Progress(*parts, console=shown, transient=True)
-            self._task = self._bar.add_task(title, total=total, text="", progress_label=progress_label)
-
-    def __enter__(self) -> Self:
-        if self._bar:
-            self._drawing.enter_context(drawn(self._bar.console))
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar:
-            self._bar.stop()
-        self._drawing.close()
+        self._says_speed = console(stderr=True).width >= _WITH_SPEED
+        parts = [TextColumn("{task.fields[text]}"), TimeRemainingColumn(compact=True)]
+        parts += [TextColumn("{task.fields[progress_label]}", markup=False)]
+        super().__init__(title, total, *parts, text="", progress_label=progress_label)
 
     def __call__(self, tokens: int) -> None:
         """Count newly finished tokens."""
@@ -138,7 +153,7 @@ class CellProgress:
         return (self._done - done) / (now - then) if now > then else 0.0
 
 
-class AnalyzerProgress:
+class AnalyzerProgress(_Bar):
     """Progress of one analyzer, on standard error; call it for each measurement that was read.
 
     Args:
@@ -150,28 +165,8 @@ class AnalyzerProgress:
     def __init__(self, name: str, total: int) -> None:
         self._name, self._total = name, total
         self._done, self._said = 0, time.monotonic()
-        self._drawing = ExitStack()
-        self._bar: Progress | None = None
-        shown = console(stderr=True)
-        if shown.is_terminal and not quiet():
-            parts: list[ProgressColumn] = [TextColumn("{task.description:<22.22}", markup=False)]
-            parts += [BarColumn(bar_width=24)] if shown.width >= _WITH_BAR else []
-            parts += [TextColumn("{task.completed:,}/{task.total:,} measurements"), TimeRemainingColumn(compact=True)]
-            self._bar = Progress(*parts, console=shown, transient=True)
-            self._task = self._bar.add_task(name, total=total)
-
-    def __enter__(self) -> Self:
-        if self._bar:
-            self._drawing.enter_context(drawn(self._bar.console))
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar:
-            self._bar.stop()
-        self._drawing.close()
+        read = TextColumn("{task.completed:,}/{task.total:,} measurements")
+        super().__init__(name, total, read, TimeRemainingColumn(compact=True))
 
     def __call__(self) -> None:
         """Count a measurement; some analyzers read each more than once."""
