@@ -29,7 +29,7 @@ from rbptrack.config.schema import (
     Where,
 )
 from rbptrack.errors import BadInput
-from rbptrack.sweep import jobs, launch, launchers, ray_cluster
+from rbptrack.sweep import jobs, launch, launchers, ray_cluster, work
 from rbptrack.sweep import slurm as slurm_preset
 from rbptrack.tracking import Connection, Reader
 from tests import slurm
@@ -375,7 +375,7 @@ def test_a_launcher_that_gives_up_is_told_in_a_line(
     monkeypatch.setattr(launchers, "check", lambda *_: "jobs run on 2 nodes of Ray")
     monkeypatch.setattr(launchers, "overrides", lambda launch, name: [])  # Hydra's own launcher
     monkeypatch.setattr(launchers, "prepare", lambda launch, name: None)
-    monkeypatch.setattr(launch, "launched_job", dies)
+    monkeypatch.setattr(work, "launched_job", dies)
     request = measuring(["-m", "model=nano/6k", "dataset=pydocs", "launch=ray"])
     sweep = launch.Sweep(request, *sweep_of(request), [], [])
     assert sweep._launch_jobs() == 0

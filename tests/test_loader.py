@@ -13,7 +13,7 @@ from rbptrack.config.compose import Composer, measuring, sweep_of
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.schema import Config
 from rbptrack.measurement import Shard
-from rbptrack.sweep import launch
+from rbptrack.sweep import launch, work
 from rbptrack.sweep.outcome import OUTCOME, Outcome
 
 WORDS = (
@@ -52,7 +52,7 @@ def test_a_sweep_composes_each_cell_once(tmp_path: Path, monkeypatch: pytest.Mon
         measured.append(config)
         Outcome(config.title, config.model.name, config.dataset.name, "measured").write(folder)
 
-    monkeypatch.setattr(launch, "measure", measure)
+    monkeypatch.setattr(work, "measure", measure)
     request = measuring(["-m", "model=nano/6k,nano/15k", "dataset=pydocs", "dataset.seed=range(0,5)"])
     settings, cells = sweep_of(request)
     composed: list[str] = []

@@ -22,9 +22,9 @@ from rbptrack.models.loading import CausalModel, load_model
 from rbptrack.sources.pin import of_dataset, resolve
 from rbptrack.sweep import cell, jobs
 from rbptrack.sweep.delivery import Delivery
-from rbptrack.sweep.launch import measure as measure_cell
 from rbptrack.sweep.outcome import Outcome, collect
 from rbptrack.sweep.resolve import process_resolver
+from rbptrack.sweep.work import measure as measure_cell
 from rbptrack.tracking import Connection, Reader, outbox
 from tests.conftest import EMBEDDED
 

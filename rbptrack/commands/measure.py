@@ -11,8 +11,9 @@ from rbptrack.config.compose import Composer, Request, measuring
 from rbptrack.config.patterns import families, size_key, some
 from rbptrack.reporting.runner import choose
 from rbptrack.sweep import preflight
-from rbptrack.sweep.launch import Sweep, without_secrets
+from rbptrack.sweep.launch import Sweep
 from rbptrack.sweep.resolve import process_resolver
+from rbptrack.sweep.safe import without_secrets
 
 HELP = Help(
     "[measure] [-m] model=NAME,... dataset=NAME,... [k=1,10,100] [KEY=VALUE ...]",

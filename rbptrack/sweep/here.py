@@ -10,8 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from rbptrack.config.compose import Request
 from rbptrack.config.schema import Config
 from rbptrack.garbage import leave_out_what_is_loaded
-from rbptrack.sweep.jobs import Measure, shards
-from rbptrack.sweep.outcome import OUTCOME
+from rbptrack.sweep.work import measure_shards
 
 _PLAIN = {
     "launcher": "hydra._internal.core_plugins.basic_launcher.BasicLauncher",
@@ -28,17 +27,13 @@ def possible(request: Request) -> bool:
     return not theirs and all(hydra[name]["_target_"] == target for name, target in _PLAIN.items())
 
 
-def job(
-    cells: Sequence[Config], overrides: Sequence[Sequence[str]], folder: Path, measure: Measure
-) -> Callable[[DictConfig], None]:
+def job(cells: Sequence[Config], overrides: Sequence[Sequence[str]], folder: Path) -> Callable[[DictConfig], None]:
     """The one job that Hydra runs for all cells: it sets up the log and composes nothing more.
 
     Args:
         cells: of the sweep.
         overrides: the words that made each.
         folder: of the sweep.
-        measure: measures one cell, or one shard of it, and leaves its outcome in a folder, with a label for its
-            progress.
 
     """
 
@@ -50,8 +45,6 @@ def job(
             OmegaConf.save(OmegaConf.structured(cell), mine / ".hydra/config.yaml")
             OmegaConf.save(list(words), mine / ".hydra/overrides.yaml")
             label = f"[{number + 1}/{len(cells)}]" if len(cells) > 1 else ""
-            for shard in shards(cell):
-                if not (mine / OUTCOME).exists():
-                    measure(cell, mine, label, shard)
+            measure_shards(cell, mine, label)
 
     return run

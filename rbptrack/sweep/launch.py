@@ -16,31 +16,23 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
-
 from rbptrack import interrupts
 from rbptrack.analysis import counted
 from rbptrack.analysis.contract import Analyzer
-from rbptrack.config.check import typed
-from rbptrack.config.compose import Request, sweep_of
+from rbptrack.config.compose import Request
 from rbptrack.config.paths import home
 from rbptrack.config.patterns import as_value
-from rbptrack.config.schema import Config, SweepConfig, TrackingConfig, Where, flat
+from rbptrack.config.schema import Config, SweepConfig, TrackingConfig, Where
 from rbptrack.console import complain, program, say, short_path
 from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.measurement import Shard
-from rbptrack.redaction import holds_secret, redact, without_password
-from rbptrack.sweep import cell, here, jobs, launchers
-from rbptrack.sweep.delivery import Delivery
+from rbptrack.redaction import without_password
+from rbptrack.sweep import here, jobs, launchers, work
 from rbptrack.sweep.interrupted import tell_what_is_kept
-from rbptrack.sweep.outcome import OUTCOME, CellFailed, Outcome, announce, collect, shard_folder, summarise
-from rbptrack.sweep.resolve import process_resolver
+from rbptrack.sweep.outcome import Outcome, collect, summarise
 from rbptrack.sweep.watch import Watch
 from rbptrack.tracking import Connection, Reader, outbox, resolve_uri
 
 _ROUNDS = 2  # of a launcher; the second takes what was lost in the first
-_CELLS = "RBPTRACK_CELLS"  # how many cells the sweep has, for workers that other launchers start
 
 
 @dataclass(frozen=True)
@@ -193,7 +185,7 @@ class Sweep:
         one = replace(self.request, words=words, overrides=own)
         try:
             launchers.prepare(launch, name=name)
-            code = _handed(partial(one.launch, launched_job, extra=extra))
+            code = _handed(partial(one.launch, work.launched_job, extra=extra))
         except Exception as error:
             code = interrupts.received()
             if not code and (refused := launchers.refused(launch, error)) and not watch.begun:
@@ -238,9 +230,9 @@ class Sweep:
             words = [w for w in self.request.words if w not in ("-m", "--multirun")]
             extra = [f"hydra.run.dir={as_value(str(self.folder))}", "hydra.output_subdir=null"]
             one = replace(self.request, words=words, overrides=every[0])
-            every_cell = here.job(self._own_cells, every, self.folder, measure)
+            every_cell = here.job(self._own_cells, every, self.folder)
             return _handed(partial(one.hand_to_hydra, every_cell, extra=extra))
-        os.environ[_CELLS] = str(len(self.cells))
+        os.environ[work.CELLS] = str(len(self.cells))
         uri = resolve_uri(self.settings.tracking)
         extra = [
             f"hydra.run.dir={as_value(f'{self.folder}/0')}",
@@ -250,7 +242,7 @@ class Sweep:
             *([f"tracking.uri={as_value(uri)}"] if without_password(uri) == uri else []),
             *([f"sweep={self.id}"] if self.request.multirun and not self.settings.sweep else []),
         ]
-        return _handed(partial(self.request.hand_to_hydra, job, extra=extra))
+        return _handed(partial(self.request.hand_to_hydra, work.job, extra=extra))
 
 
 def _handed(run: Callable[[], None]) -> int:
@@ -262,89 +254,6 @@ def _handed(run: Callable[[], None]) -> int:
     except SystemExit:  # also how Hydra ends after a job that failed, which the outcomes say better
         pass
     return interrupts.received()
-
-
-def without_secrets(request: Request) -> tuple[Request, SweepConfig, list[Config]]:
-    """The request as Hydra may save it, and what it asks for: a URI with a password moves into the environment.
-
-    Hydra writes what it composes into files, wherever it came from: the command line or a file of the user's.
-
-    Raises:
-        BadInput: another value holds a secret.
-
-    """
-    settings, cells = sweep_of(request)
-    uri = settings.tracking.uri
-    if without_password(uri) != uri:
-        os.environ["MLFLOW_TRACKING_URI"] = uri
-        overrides, typed = (
-            [word for word in words if word.partition("=")[0].lstrip("+") != "tracking.uri"]
-            for words in (request.overrides, request.typed)
-        )
-        request = replace(request, overrides=[*overrides, "tracking.uri=''"], typed=typed)
-        settings, cells = sweep_of(request)
-    values = {key: value for cell in cells for key, value in flat(cell).items()}
-    words = [f"{key}={value}" for key, value in values.items()]
-    if secret := next((word for word in [*words, *request.overrides, *request.typed] if holds_secret(word)), ""):
-        raise BadInput(
-            f"{redact(secret)} holds a secret, which would be written into files: leave it in the environment, "
-            "where the libraries find it"
-        )
-    return request, settings, cells
-
-
-def job(composed: DictConfig) -> None:
-    """Hydra's job under a launcher of its own: one cell."""
-    runtime = HydraConfig.get()
-    total = int(os.environ.get(_CELLS, "1"))
-    label = f"[{runtime.job.num + 1}/{total}]" if total > 1 else ""
-    config: Config = typed(composed)
-    folder = Path(runtime.runtime.output_dir)
-    for shard in jobs.shards(config):
-        if not (folder / OUTCOME).exists():
-            measure(config, folder, label, shard)
-
-
-def launched_job(composed: DictConfig) -> None:
-    """Hydra's job under a preset's launcher, on whatever machine: the cells that its file names."""
-    jobs.run(composed, measure)
-
-
-def measure(config: Config, folder: Path, progress_label: str, shard: Shard) -> None:
-    """Measure one cell, or one shard of it, and leave its outcome in a folder; its failure never stops the sweep."""
-    title = config.title if shard.count == 1 else f"{config.title}, {shard}"
-    outcome = Outcome(title, config.model.name, config.dataset.name, "failed")
-    mine = shard_folder(folder, shard)
-    try:
-        resolved = process_resolver().resolve(config)
-        watched = mine if config.launch.where is not Where.local else None
-        delivery = Delivery.of(config, resolved, progress_label=progress_label, progress_folder=watched)
-        if ended := cell.run(resolved, delivery, shard):
-            outcome, mine = ended, folder
-        else:
-            outcome.status = "measured"  # this shard; the cell is delivered with its last one
-    except RbptrackError as error:
-        interrupts.again()
-        outcome.message, outcome.bad_input = str(error), isinstance(error, BadInput)
-    except CellFailed as failure:
-        outcome.run_id, outcome.message = failure.run_id, _in_a_line(failure.cause)
-    except Exception as error:
-        interrupts.again()
-        outcome.message = _in_a_line(error)
-    if outcome.status == "skipped" and (mine / OUTCOME).exists():
-        return  # another shard has measured the cell, and says so
-    mine.mkdir(exist_ok=True)
-    outcome.write(mine)
-    announce(outcome, progress_label)
-
-
-def _in_a_line(error: Exception) -> str:
-    """An error for people; a bug's with its type, and where to see the traceback."""
-    if os.environ.get("HYDRA_FULL_ERROR"):
-        traceback.print_exception(error)
-    if isinstance(error, RbptrackError):
-        return str(error)
-    return f"{type(error).__name__}: {error} (HYDRA_FULL_ERROR=1 shows where)"
 
 
 def _nothing_ran(outcomes: Sequence[Outcome], folder: Path) -> int:
