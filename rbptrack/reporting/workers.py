@@ -31,6 +31,7 @@ from rbptrack.reporting.process import spare_memory_work
 _FEW = 2  # analyzers for which starting a process would take longer than drawing
 _MANY_RUNS, _MANY_TOKENS = 20, 10_000_000  # from which on whole analyzers are worth another process's start
 _MEMORY = 2 << 30  # bytes that a process may need
+_MOST = 9  # processes: the longest analyzer takes a tenth of the time of all, and more would wait for it
 _UNSENDABLE = (pickle.PicklingError, AttributeError, TypeError, RuntimeError)
 
 
@@ -61,7 +62,7 @@ class Workers:
     def __init__(self, analyzers: int) -> None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         room = max(1, psutil.virtual_memory().available // _MEMORY)
-        self._most = min(cores - 1, analyzers - 1, room) if analyzers > _FEW else 0
+        self._most = min(cores - 1, analyzers - 1, room, _MOST) if analyzers > _FEW else 0
         self._computing: list[Future[Analysed | RbptrackError]] = []
         self._pool: ProcessPoolExecutor | None = None
         self._end: Connection | None = None
