@@ -376,7 +376,7 @@ def _draw_parts(found: list[Parts]) -> Figure:
             low, high = min(map(np.min, positive)), max(map(np.max, positive))
             log_axis(logs.yaxis, low=low / (high / low) ** 0.45, high=high * 1.3)
             logs.legend(loc="lower left", fontsize=8)
-            plain.legend(fontsize=8)
+            plain.legend(loc="best", fontsize=8)
         return figure
 
 

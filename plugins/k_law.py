@@ -244,7 +244,7 @@ class KLaw(Analyzer):
                     ax.plot(rows["S"], theirs, marker, ms=8, mfc="none", mec="black", mew=0.8)
                 size_axis(ax, here["S"])
                 ax.set(ylabel=f"β over k = 1 to {self.largest}")
-                ax.legend()
+                ax.legend(loc="best")
             return figure
 
 
@@ -313,7 +313,7 @@ def _draw_worth(table: pd.DataFrame) -> Figure:
             ax.set(xlabel="k", ylabel="factor in S that 2k is worth over k")
             log_axis(ax.xaxis, low=table["k"].min() / 1.2, high=table["k"].max() * 1.2)
             if len(here):
-                ax.legend(fontsize=8.5)
+                ax.legend(loc="best", fontsize=8.5)
         log_axis(axes[0].yaxis, low=max(min(finite.min(), 1) / 1.15, 0.2), high=max(min(finite.max() * 1.3, 100), 1.15))
         return figure
 

@@ -233,5 +233,5 @@ def _draw(tables: dict[str, pd.DataFrame]) -> Figure:
             ends = [min(0.0, float(both.min())), float(both.max()) * 1.1]
             ax.plot(ends, ends, "-", lw=0.8, color="#57606a", zorder=0)
             ax.set(title=title, xlabel="published", ylabel="yours", xlim=ends, ylim=ends)
-            ax.legend(fontsize=8)
+            ax.legend(loc="best", fontsize=8)
         return figure

@@ -357,5 +357,5 @@ def _draw(rows: list[dict[str, Any]], label: str) -> Figure:
             ax.set(title=panel, xlabel=f"α of {label}", ylim=(len(names) - 0.5, -0.5))
             ax.set_ylabel("class of token")
             if len(families) > 1:
-                ax.legend(fontsize=8)
+                ax.legend(loc="best", fontsize=8)
         return figure

@@ -246,7 +246,7 @@ class Words(Analyzer):
                 shares = np.concatenate([np.exp(-one.values.of(metric)[0]) for one in here.values()])
                 log_axis(ax.yaxis, low=max(float(shares.min()), 1e-5) / 1.4, high=min(float(shares.max()) * 1.4, 1.2))
                 ax.set_ylabel("share of whole words")
-                ax.legend(fontsize=8)
+                ax.legend(loc="best", fontsize=8)
             return figure
 
 

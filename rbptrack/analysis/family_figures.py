@@ -121,7 +121,7 @@ def curve_panels(
             x = np.concatenate([np.asarray(curve.x, dtype=np.float64) for curve in mine])
             log_axis(ax.xaxis, low=float(x[x > 0].min()) / 1.2, high=float(x.max()) * 1.2)
             if not legend:
-                ax.legend(fontsize=8)
+                ax.legend(loc="best", fontsize=8)
         if legend:
             legend_of_all(figure, legend=legend)
         return figure, [ax for ax, *_ in panels]

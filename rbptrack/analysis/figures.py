@@ -277,5 +277,5 @@ def rank_distribution(histogram: RankHistogram, title: str) -> Figure:
         ax.set(xlabel="rank k", ylabel="P(R = k)", title=title)
         log_axis(ax.xaxis, low=0.8, high=histogram.vocab_size * 1.25)
         log_axis(ax.yaxis, low=float(share.min()) / 2, high=2.0)
-        ax.legend()
+        ax.legend(loc="best")  # said, so that matplotlib does not warn of it where drawing takes over a second
         return figure
