@@ -10,6 +10,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
 import zlib
 from collections.abc import Iterator
@@ -19,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from rbptrack.commands.ui import link
+from rbptrack.commands.ui import link, wait_for_end
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.errors import BadInput
 from rbptrack.tracking import Connection, Reader
@@ -185,6 +187,27 @@ def test_ui_makes_no_experiment_and_takes_no_port_that_browsers_refuse(swept: Sw
     assert "no measurement has dataset=stdlb. Did you mean stdlib?" in done.stderr
     with serving(swept[0], "port=5060") as address:
         assert re.match(r"http://127\.0\.0\.1:50(6[2-9]|[7-9]\d)/", address)
+
+
+def test_a_signal_that_does_not_wake_the_wait_is_seen_all_the_same() -> None:
+    """As one that comes just before the main thread sleeps: Python knows of it, and the thread sleeps on."""
+    lingering = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    other = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGUSR1))
+    other.start()  # before the main thread blocks the signal, so that this thread takes it
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    try:
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            wait_for_end(lingering)
+        assert time.monotonic() - began < 30
+        assert lingering.poll() is None
+    finally:
+        lingering.kill()
+        lingering.wait()
+        other.join()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+        signal.signal(signal.SIGUSR1, before)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt-get install chromium")
