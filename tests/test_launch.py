@@ -157,6 +157,30 @@ def test_what_can_never_be_had_is_said_at_once() -> None:
     assert time.monotonic() - began < 10
 
 
+@needs_ray
+def test_what_no_node_of_ray_has_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray itself would wait for such a node for ever."""
+    nodes = [ray_cluster.Node(gpus=0, cpus=64), ray_cluster.Node(gpus=4, cpus=8)]
+    monkeypatch.setattr(ray_cluster, "nodes", lambda launch: nodes)
+
+    def check(**options: object) -> str:
+        return launchers.check(LaunchConfig(where=Where.ray, **options), 9)  # type: ignore[arg-type]
+
+    assert check(gpus=1, cpus=1) == "jobs run on 2 nodes of Ray, 4 at a time"
+    assert check(gpus=1, cpus=4).endswith(", 2 at a time")
+    assert check(gpus=0, cpus=16).endswith(", 4 at a time")
+    assert check(gpus=0, cpus=1).endswith(", 9 at a time")
+    for options, message in (
+        ({"gpus": 5}, r"launch\.gpus=5, but the largest of 2 nodes of Ray has 4 GPUs; launch\.gpus=0 measures on CPUs"),
+        ({"gpus": 1, "cpus": 9}, r"launch\.cpus=9, but the largest of 2 nodes of Ray with 1 GPU has 8 CPUs; ask"),
+        ({"gpus": 0, "cpus": 65}, r"launch\.cpus=65, but the largest of 2 nodes of Ray has 64 CPUs; ask for less"),
+    ):
+        with pytest.raises(BadInput, match=message):
+            check(**options)
+    with pytest.raises(BadInput, match=r"launch\.cpus=999, but this machine has \d+ CPUs?; ask for less"):
+        launchers.check(LaunchConfig(where=Where.gpus, cpus=999), 1)
+
+
 @pytest.mark.parametrize(
     ("launched", "message"),
     [
@@ -242,6 +266,26 @@ def test_what_slurm_can_never_give_is_said_at_once(tmp_path: Path, monkeypatch: 
     ):
         with pytest.raises(BadInput, match=message):
             check(**options)
+
+
+def test_a_controller_that_does_not_answer_is_said_and_ends_no_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unable = "slurm_load_partitions: Unable to contact slurm controller (connect failure)"
+    answering(tmp_path, monkeypatch, sbatch="", sinfo=f"echo '{unable}' >&2; exit 1")
+    with pytest.raises(BadInput, match=r"the cluster does not answer: .*Unable to contact slurm controller"):
+        slurm_preset.check(LaunchConfig(where=Where.slurm))
+    monkeypatch.setattr(slurm_preset, "_ANSWER_SECONDS", 0.2)
+    answering(tmp_path, monkeypatch, sinfo="exec sleep 30")
+    with pytest.raises(BadInput, match=r"the cluster does not answer within 0\.2 s; try again"):
+        slurm_preset.check(LaunchConfig(where=Where.slurm))
+    monkeypatch.setattr(slurm_preset, "_POLL_SECONDS", 0.0)
+    looks = "echo >> looks; case $(wc -l < looks) in 1) echo 5_0;; 2|3) exit 1;; esac"  # then the queue is empty
+    answering(tmp_path, monkeypatch, squeue=looks)
+    monkeypatch.chdir(tmp_path)
+    slurm_preset.wait("rbptrack-1")
+    assert len((tmp_path / "looks").read_text().splitlines()) == 4
+    assert slurm_preset.reason("rbptrack-1") == ""
 
 
 @pytest.mark.skipif(not SUBMITIT, reason="needs rbptrack[slurm]")

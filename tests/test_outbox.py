@@ -124,9 +124,18 @@ def test_sync_says_what_waits_while_the_store_is_away(
         out = capsys.readouterr().out
         assert "nano-6k / wiki waits in " in out
         assert "0 delivered, 1 waiting" in out
+        for fingerprint in ("cd" * 32, "ef" * 32):
+            send(a, a_record(fingerprint))
+        capsys.readouterr()
+        assert sync.main([]) == 1
+        away_, waiting, counted = capsys.readouterr().out.splitlines()
+        (folder,) = outbox.folder().iterdir()
+        assert waiting == f"3 measurements wait in {folder}: {away_}"
+        assert counted == "0 delivered, 3 waiting"
     assert sync.main([]) == 0
-    assert "1 delivered, 0 waiting" in capsys.readouterr().out
-    check_delivered_once(a)
+    assert "3 delivered, 0 waiting" in capsys.readouterr().out
+    assert len(runs(a)) == 3
+    assert not outbox.folder().exists()
 
 
 def test_two_that_were_measured_while_the_store_was_away_are_one(

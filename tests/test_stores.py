@@ -17,11 +17,12 @@ from urllib.parse import unquote
 import psutil
 import pytest
 from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
 
 import rbptrack
 from rbptrack.commands import import_, sync
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.errors import BadInput, disk_trouble
+from rbptrack.errors import BadInput, StoreAway, disk_trouble
 from rbptrack.ranks import RankTable
 from rbptrack.redaction import without_password
 from rbptrack.tracking import Connection
@@ -171,6 +172,20 @@ def test_a_read_only_folder(store: Path) -> None:
     finally:
         store.chmod(0o755)
     assert done.stdout.startswith(f"BadInput the tracking store {store / 'mlflow.db'} is not writable"), done.stderr
+
+
+def test_the_error_that_a_server_answers_with_is_said() -> None:
+    """MLflow's message holds the address twice before it comes to the error; this one's bucket was away."""
+    path = "/api/2.0/mlflow-artifacts/artifacts/1/2f975d6ca5754adeb10264bb3863690f/artifacts/figures/a.png"
+    said = (
+        f"API request to http://tracking:5000{path} failed with exception HTTPConnectionPool(host='tracking', "
+        f"port=5000): Max retries exceeded with url: {path} (Caused by ResponseError('too many 500 error responses'))"
+    )
+    words = "the tracking server http://tracking:5000 answers with error 500 where artifacts are kept: its log says why"
+    with pytest.raises(StoreAway, match=f"^{words}$"), explained("http://tracking:5000"):
+        raise MlflowException(said)
+    with pytest.raises(StoreAway, match="answers with error 503: its log says why"), explained("http://tracking:5000"):
+        raise MlflowException("API request to endpoint /runs/create failed with error code 503 != 200.")
 
 
 def test_a_full_disk_is_said_in_words(tmp_path: Path) -> None:

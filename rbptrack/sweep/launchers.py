@@ -6,7 +6,9 @@ import re
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+from rbptrack.analysis import counted
 from rbptrack.config.schema import LaunchConfig, ModelConfig, Parallel, Where
+from rbptrack.cores import cores
 from rbptrack.errors import BadInput
 from rbptrack.sweep import ray_cluster, slurm
 
@@ -39,18 +41,27 @@ def check(launch: LaunchConfig, jobs_at_most: int, models: Sequence[ModelConfig]
         _check_split(launch, model)
     if launch.where is Where.slurm:
         return slurm.check(launch)
-    nodes = _gpus_here() if launch.where is Where.gpus else ray_cluster.nodes(launch)
-    most = max(nodes, default=0)
+    nodes = [_this_machine()] if launch.where is Where.gpus else ray_cluster.nodes(launch)
+    where = "this machine" if launch.where is Where.gpus else f"{counted(len(nodes), 'node')} of Ray"
+    _check_nodes(launch, nodes, where)
+    together = min(sum(node.jobs(launch) for node in nodes), jobs_at_most)
+    return f"jobs run on {where}, {together} at a time"
+
+
+def _check_nodes(launch: LaunchConfig, nodes: Sequence[ray_cluster.Node], where: str) -> None:
+    """BadInput where no node has what each job is to have: Ray would wait for one for ever."""
+    if any(node.jobs(launch) for node in nodes):
+        return
+    largest = where if len(nodes) == 1 else f"the largest of {where}"
+    most = max((node.gpus for node in nodes), default=0)
     if launch.gpus > most:
-        where = "this machine" if launch.where is Where.gpus else f"the largest of the cluster's {len(nodes)} nodes"
+        wanted, remedy = f"launch.gpus={launch.gpus}", "launch.gpus=0 measures on CPUs"
         found = {0: "no GPU", 1: "one GPU"}.get(most, f"{most} GPUs")
-        raise BadInput(
-            f"launch={launch.where.value}: each job is to have launch.gpus={launch.gpus}, but {where} has {found}; "
-            "launch.gpus=0 measures on CPUs"
-        )
-    together = sum(n // launch.gpus for n in nodes) if launch.gpus else 0
-    told = f", {min(together, jobs_at_most)} at a time" if launch.gpus else ""
-    return f"jobs run on {'this machine' if launch.where is Where.gpus else f'{len(nodes)} nodes of Ray'}{told}"
+    else:
+        cpus = max(node.cpus for node in nodes if node.gpus >= launch.gpus)
+        wanted, found, remedy = f"launch.cpus={launch.cpus}", counted(cpus, "CPU"), "ask for less"
+        largest += f" with {counted(launch.gpus, 'GPU')}" if launch.gpus and len(nodes) > 1 else ""
+    raise BadInput(f"launch={launch.where.value}: each job is to have {wanted}, but {largest} has {found}; {remedy}")
 
 
 def _check_split(launch: LaunchConfig, model: ModelConfig) -> None:
@@ -81,8 +92,14 @@ def overrides(launch: LaunchConfig, *, name: str) -> list[str]:
     if launch.where is Where.ray:
         init |= {"address": f"'{launch.address}'", "object_store_memory": "null"}
     else:
+        here = _this_machine()
         # A cluster of its own, also where this machine belongs to another, or once did.
-        init |= {"address": "local", "num_gpus": str(sum(_gpus_here())), "object_store_memory": "100000000"}
+        init |= {
+            "address": "local",
+            "num_gpus": str(here.gpus),
+            "num_cpus": str(here.cpus),
+            "object_store_memory": "100000000",
+        }
     remote = {"num_gpus": launch.gpus, "num_cpus": launch.cpus, "max_retries": launch.retries}
     settings = [f"++hydra.launcher.ray.init.{k}={v}" for k, v in init.items()]
     return ["hydra/launcher=ray", *settings, *(f"++hydra.launcher.ray.remote.{k}={v}" for k, v in remote.items())]
@@ -143,7 +160,7 @@ def _installed(module: str) -> bool:
         return False
 
 
-def _gpus_here() -> list[int]:
+def _this_machine() -> ray_cluster.Node:
     import torch
 
-    return [torch.cuda.device_count()]
+    return ray_cluster.Node(torch.cuda.device_count(), cores())

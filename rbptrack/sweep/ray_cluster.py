@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,21 @@ _TRIES = 5  # of Ray to be let in, a second each
 _SILENT_CHECKS = 100  # that the processes of one machine may miss; Ray's own 5 are for machines that a network loses
 
 
-def nodes(launch: LaunchConfig) -> list[int]:
-    """The GPUs of each node of the cluster.
+@dataclass(frozen=True)
+class Node:
+    """What a machine of the cluster has for jobs."""
+
+    gpus: int
+    cpus: int
+
+    def jobs(self, launch: LaunchConfig) -> int:
+        """How many jobs it can run at a time."""
+        by_gpus = [self.gpus // launch.gpus] if launch.gpus else []
+        return min([self.cpus // launch.cpus, *by_gpus])
+
+
+def nodes(launch: LaunchConfig) -> list[Node]:
+    """The nodes of the cluster.
 
     Raises:
         BadInput: none answers, or it does not let this machine in.
@@ -49,7 +63,8 @@ def nodes(launch: LaunchConfig) -> list[int]:
     finally:
         with suppress(Exception):
             ray.shutdown()
-    return [int(node["Resources"].get("GPU", 0)) for node in found if node["Alive"]]
+    alive = [node["Resources"] for node in found if node["Alive"]]
+    return [Node(int(resources.get("GPU", 0)), int(resources.get("CPU", 0))) for resources in alive]
 
 
 def _check_address(address: str) -> None:

@@ -16,6 +16,7 @@ from rbptrack.config.schema import LaunchConfig
 from rbptrack.errors import BadInput
 
 _POLL_SECONDS = 2.0
+_ANSWER_SECONDS = 60  # of the controller; the cluster's own programs try for as long
 _LOOK_SECONDS = 30  # at most between two looks at the queue
 _SIGNAL_SECONDS = 60  # before a job's time is over: long enough to write what was measured
 
@@ -34,10 +35,13 @@ def check(launch: LaunchConfig) -> str:
         raise BadInput("launch=slurm: there is no sbatch here; run it on a login node of the cluster")
     named = [f"--partition={launch.partition}"] if launch.partition else []
     command = ["sinfo", "--noheader", "--Node", "--format=%N|%G|%c|%l|%m|%P", *named]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)  # noqa: S603
-    if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["no answer"])[-1]
-        raise BadInput(f"launch=slurm: the cluster does not answer: {said}")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=True)  # noqa: S603
+    except subprocess.TimeoutExpired as error:
+        raise BadInput(f"launch=slurm: the cluster does not answer within {_ANSWER_SECONDS} s; try again") from error
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr.strip().splitlines() or ["no answer"])[-1]
+        raise BadInput(f"launch=slurm: the cluster does not answer: {said}") from error
     nodes = [line.split("|") for line in done.stdout.splitlines() if line.strip()]
     if not nodes:
         what = f"has no partition {launch.partition}" if launch.partition else "has no nodes"
@@ -175,14 +179,15 @@ def states(listed: str, jobs: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def wait(name: str) -> None:
-    """Wait until no job of this name is in the queue."""
-    while _lines(["squeue", "--noheader", "--me", f"--name={name}", "--format=%i"]):
+    """Wait until no job of this name is in the queue; while the controller does not answer, that is not known."""
+    while _lines(["squeue", "--noheader", "--me", f"--name={name}", "--format=%i"]) != []:
         time.sleep(_POLL_SECONDS)
 
 
 def reason(name: str) -> str:
     """Why jobs of this name wait, in SLURM's words, such as `Priority`; empty where none does."""
-    said = _lines(["squeue", "--noheader", "--me", f"--name={name}", "--states=PENDING", "--format=%r"], seconds=5)
+    command = ["squeue", "--noheader", "--me", f"--name={name}", "--states=PENDING", "--format=%r"]
+    said = _lines(command, seconds=5) or []
     return max(said, key=said.count, default="")
 
 
@@ -191,8 +196,9 @@ def cancel(name: str) -> None:
     _lines(["scancel", "--me", f"--name={name}"])
 
 
-def _lines(command: Sequence[str], *, seconds: float = 60) -> list[str]:
-    with suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)  # noqa: S603
+def _lines(command: Sequence[str], *, seconds: float = _ANSWER_SECONDS) -> list[str] | None:
+    """What one of the cluster's programs prints; None where it fails."""
+    with suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=True)  # noqa: S603
         return done.stdout.splitlines()
-    return []
+    return None

@@ -7,6 +7,7 @@ store that is away leaves there, the next command delivers, once.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -131,14 +132,19 @@ class Delivered:
 
     Attributes:
         runs: fingerprint -> run id of what was delivered.
-        left: number of measurements that still wait, for whatever store.
+        waits: reason -> the folders of measurements that still wait for it, whatever their store.
         away: why the store of the call could not be reached; empty where it was.
 
     """
 
     runs: dict[str, str] = field(default_factory=dict)
-    left: int = 0
+    waits: dict[str, list[Path]] = field(default_factory=dict)
     away: str = ""
+
+    @property
+    def left(self) -> int:
+        """How many measurements still wait."""
+        return sum(map(len, self.waits.values()))
 
 
 def repair_and_deliver(tracking: TrackingConfig, *, tell: Tell) -> Delivered:
@@ -146,7 +152,7 @@ def repair_and_deliver(tracking: TrackingConfig, *, tell: Tell) -> Delivered:
 
     Args:
         tracking: of the call; a store with a password is the one given here, because no password is kept on disk.
-        tell: shows a line per run that was closed, and per record.
+        tell: shows a line per run that was closed, per record that was delivered, and per reason why others wait.
 
     """
     done, connection = Delivered(), Connection(tracking)
@@ -161,6 +167,9 @@ def repair_and_deliver(tracking: TrackingConfig, *, tell: Tell) -> Delivered:
         with locked(path) as mine:
             if mine and (path / FILE).exists():  # else another process delivers it
                 _deliver_waiting(path, tracking, known, done, tell)
+    for why, paths in done.waits.items():
+        who = f"{_name(paths[0])} waits" if len(paths) == 1 else f"{len(paths):,} measurements wait"
+        tell(f"{who} in {os.path.commonpath(paths)}: {why}")
     if not done.away:
         _discard_finished(connection)
     _tidy()
@@ -170,23 +179,28 @@ def repair_and_deliver(tracking: TrackingConfig, *, tell: Tell) -> Delivered:
 def _deliver_waiting(
     path: Path, tracking: TrackingConfig, known: dict[tuple[str, str], Connection], done: Delivered, tell: Tell
 ) -> None:
-    name = path.name[:12]
     try:
         record = Record.read(path)
-        name, address = record.name, (record.tags[Tag.STORE], record.tags[Tag.EXPERIMENT])
+        address = (record.tags[Tag.STORE], record.tags[Tag.EXPERIMENT])
         connection = known[address] = known.get(address) or _connection(*address, record, tracking)
         run_id, there = _deliver(connection, record, path, tell=tell)
         done.runs[record.fingerprint] = run_id
         if there:
-            tell(f"{name} is finished in {connection.shown} already (run {run_id}): not delivered again")
+            tell(f"{record.name} is finished in {connection.shown} already (run {run_id}): not delivered again")
         else:
-            tell(f"delivered {name} to {connection.shown} (run {run_id})")
+            tell(f"delivered {record.name} to {connection.shown} (run {run_id})")
     except RbptrackError as error:
-        done.left += 1
-        tell(f"{name} waits in {path}: {error}")
+        done.waits.setdefault(str(error), []).append(path)
     except (KeyError, TypeError, ValueError) as error:
-        done.left += 1
-        tell(f"{name} waits in {path}, whose {FILE} is damaged: {error}")
+        done.waits.setdefault(f"{FILE} is damaged: {error}", []).append(path)
+
+
+def _name(path: Path) -> str:
+    """What people call a record; where it cannot be read, the beginning of its fingerprint."""
+    try:
+        return Record.read(path).name
+    except (KeyError, TypeError, ValueError, RbptrackError):
+        return path.name[:12]
 
 
 def _connection(address: str, experiment: str, record: Record, tracking: TrackingConfig) -> Connection:
