@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from rbptrack import interrupts
 from rbptrack.config import check
 from rbptrack.config.compose import Request, measuring, sweep_of
 from rbptrack.config.schema import (
@@ -29,8 +30,10 @@ from rbptrack.config.schema import (
     Where,
 )
 from rbptrack.errors import BadInput
+from rbptrack.measurement import Shard
 from rbptrack.sweep import jobs, launch, launchers, ray_cluster, work
 from rbptrack.sweep import slurm as slurm_preset
+from rbptrack.sweep.outcome import Outcome
 from rbptrack.tracking import Connection, Reader
 from tests import slurm
 from tests.conftest import Program, Start
@@ -231,6 +234,11 @@ def test_a_split_model_needs_the_gpus_of_its_job() -> None:
         launchers._check_split(launched, model(processes=4))
 
 
+def made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
 def answering(folder: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> None:
     """Programs of a cluster, as shell lines."""
     for name, line in programs.items():
@@ -283,9 +291,15 @@ def test_a_controller_that_does_not_answer_is_said_and_ends_no_wait(
     looks = "echo >> looks; case $(wc -l < looks) in 1) echo 5_0;; 2|3) exit 1;; esac"  # then the queue is empty
     answering(tmp_path, monkeypatch, squeue=looks)
     monkeypatch.chdir(tmp_path)
-    slurm_preset.wait("rbptrack-1")
+    said: list[str] = []
+    slurm_preset.wait("rbptrack-1", said.append)
     assert len((tmp_path / "looks").read_text().splitlines()) == 4
+    assert said == ["launch=slurm: the cluster does not answer; the sweep waits for it, and its jobs go on"]  # once
     assert slurm_preset.reason("rbptrack-1") == ""
+    answering(tmp_path, monkeypatch, squeue="exit 1", scancel="exit 1")
+    assert slurm_preset.reason("rbptrack-1") == "the cluster does not answer"
+    slurm_preset.cancel("rbptrack-1", said.append)
+    assert said[1].endswith("and the jobs go on; end them with: scancel --me --name=rbptrack-1")
 
 
 @pytest.mark.skipif(not SUBMITIT, reason="needs rbptrack[slurm]")
@@ -308,6 +322,43 @@ def test_jobs_that_slurm_does_not_take_are_said_once_and_leave_nothing(
         launch.Sweep(request, *sweep_of(request), [], [])._launch_jobs()
     assert capfd.readouterr().err == ""
     assert not list(work.iterdir())
+    # Where jobs of the first round have begun, their cells are kept.
+    sweep = launch.Sweep(request, *sweep_of(request), [], [])
+    Outcome("nano-6k / pydocs", "nano-6k", "pydocs", "measured").write(made(sweep.folder / "0"))
+    (sweep.folder / "job-0.log").touch()
+    assert sweep._launch_jobs() == 0
+    assert "error: launch=slurm: the cluster does not take these jobs: Invalid account" in capfd.readouterr().err
+    assert [task.ended(sweep.folder) for task in (jobs.Task(0, Shard()), jobs.Task(1, Shard()))] == [True, False]
+
+
+@pytest.mark.parametrize(("number", "code", "asked"), [(signal.SIGINT, 130, "cancelled"), (signal.SIGHUP, 129, "told")])
+def test_while_the_others_are_waited_for_ctrl_c_ends_the_jobs_and_a_closed_terminal_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int, asked: str
+) -> None:
+    did: list[str] = []
+
+    def waits(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), number)
+
+    monkeypatch.chdir(tmp_path)
+    for name in ("_received", "_stop"):
+        monkeypatch.setattr(interrupts, name, getattr(interrupts, name))
+    before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGHUP)}
+    monkeypatch.setattr(launchers, "check", lambda *_: "jobs go into SLURM's queue (2 nodes)")
+    monkeypatch.setattr(launchers, "prepare", lambda launch, name: None)
+    monkeypatch.setattr(launchers, "wait_for_others", waits)
+    monkeypatch.setattr(launchers, "cancel", lambda *_, **__: did.append("cancelled"))
+    monkeypatch.setattr(launch, "say", lambda line: did.append("told") if "go on in SLURM's queue" in line else None)
+    monkeypatch.setattr(Request, "launch", lambda *_, **__: None)
+    request = measuring(["-m", "model=nano/6k", "dataset=pydocs", "launch=slurm"])
+    try:
+        for each in before:
+            signal.signal(each, interrupts._stop)
+        assert launch.Sweep(request, *sweep_of(request), [], [])._launch_jobs() == code
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert did == [asked]
 
 
 def test_of_a_job_that_slurm_lost_its_last_words_are_told() -> None:
@@ -442,7 +493,7 @@ def test_what_else_sbatch_takes_reaches_it(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(launchers, "check", lambda *_: "jobs go into SLURM's queue (2 nodes)")
     for name in ("prepare", "wait_for_others"):
-        monkeypatch.setattr(launchers, name, lambda launch, name: None)
+        monkeypatch.setattr(launchers, name, lambda *_, **__: None)
     monkeypatch.setattr(Request, "launch", launched)
     more = "+hydra.launcher.additional_parameters.qos=low"
     request = measuring(["-m", "model=nano/6k", "dataset=pydocs", "launch=slurm", "launch.partition=a100", more])

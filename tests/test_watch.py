@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from rich.console import Console
 
 from rbptrack.console import CellProgress, CellState
 from rbptrack.console import progress as progress_module
+from rbptrack.files import write_whole
 from rbptrack.measurement import Shard
 from rbptrack.sweep import watch as watch_module
 from rbptrack.sweep.jobs import Task
@@ -45,6 +47,14 @@ def test_running_cells_and_shards_are_shown_until_they_end(
         tmp_path / "1/shard-3"
     )
     CellState("nano-2m / stdlib", "node8", 10, 40_000, 0.0, time.time() - 200).write(tmp_path / "2")
+    lines = shown(watch)
+    assert "silent" not in lines[3]  # node8's clock may be wrong
+    clock = time.monotonic()
+    monkeypatch.setattr(watch_module.time, "monotonic", lambda: clock + 200)
+    CellState("nano-6k / pydocs, shard 4 of 8", "node7", 3_000, 40_000, 1000.0, time.time() + 1e6).write(
+        tmp_path / "1/shard-3"
+    )
+    progress(0)
     lines = shown(watch)
     assert lines[0] == "0 of 5 cells ended, 3 running"
     assert lines[1].split() == ["cell", "node", "tokens", "tok/s", "left", "log"]
@@ -110,5 +120,36 @@ def test_jobs_that_wait_are_counted_and_why(tmp_path: Path, monkeypatch: pytest.
         while "Priority" not in watch.line() and time.monotonic() < deadline:
             time.sleep(0.01)
     assert shown(watch) == ["0 of 4 cells ended, 0 running; 1 of 2 jobs waits (Priority)"]  # and no empty table
-    (tmp_path / "job-1.log").touch()
-    assert watch.line() == "0 of 4 cells ended, 0 running"
+    (tmp_path / "job-1.log").touch()  # a job that is requeued waits although it has begun
+    assert watch.line() == "0 of 4 cells ended, 0 running; waiting: Priority"
+
+
+def test_files_that_cannot_be_read_or_written_end_neither_the_table_nor_a_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_module, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(progress_module, "_STATE_SECONDS", 0.0)
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0/progress.json").write_text('{"title": "half of')
+    (tmp_path / "1").touch()  # where the progress of cell 1 would be
+    (tmp_path / "2/outcome.json").mkdir(parents=True)
+    with Watch(tmp_path, 3) as watch:
+        with CellProgress("x", total=10, progress_label="", folder=tmp_path / "1") as progress:
+            progress(5)
+        time.sleep(0.1)
+        assert watch._thread.is_alive()
+    assert watch.line() == "0 of 3 cells ended, 0 running"
+
+
+def test_two_that_write_one_file_leave_a_whole_one(tmp_path: Path) -> None:
+    """Two shards on machines that give both the same process number find their cell measured."""
+
+    def write(text: str) -> None:
+        for _ in range(200):
+            write_whole(tmp_path / "file", text)
+
+    texts = ["one" * 10_000, "two" * 10_000]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, texts))
+    assert (tmp_path / "file").read_text() in texts
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

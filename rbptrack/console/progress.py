@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 from collections import deque
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeR
 
 from rbptrack.console.numbers import compact
 from rbptrack.console.words import console, drawn, quiet
+from rbptrack.files import write_whole
 
 _WITH_BAR, _WITH_SPEED = 96, 68  # columns of a terminal that has room for these
 _STATE_SECONDS = 1.0  # between two states that are kept for others to read
@@ -56,16 +57,14 @@ class CellState:
     def write(self, folder: Path) -> None:
         """Write progress.json into a folder, whole or not at all."""
         folder.mkdir(parents=True, exist_ok=True)
-        unfinished = folder / f"{self.FILE}.tmp"
-        unfinished.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        unfinished.replace(folder / self.FILE)
+        write_whole(folder / self.FILE, json.dumps(asdict(self)))
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """Read what `write` wrote; None where it went away meanwhile."""
+        """Read what `write` wrote; None where it went away meanwhile, or is another version's."""
         try:
             return cls(**json.loads(path.read_text(encoding="utf-8")))
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError, TypeError):
             return None
 
 
@@ -132,7 +131,8 @@ class CellProgress(_Bar):
         if self._folder and now - self._kept > _STATE_SECONDS:
             self._kept = now
             state = CellState(self._title, socket.gethostname(), self._done, self._total, speed, time.time())
-            state.write(self._folder)
+            with suppress(OSError):  # a file that only a table is made of ends no measurement
+                state.write(self._folder)
         text = f"{compact(self._done)}/{compact(self._total)}"
         text += f" tokens  {compact(speed)} tok/s" if self._says_speed or not self._bar else ""
         if self._bar:

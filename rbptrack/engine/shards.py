@@ -23,6 +23,7 @@ from rbptrack.engine.at_work import DIVISION
 from rbptrack.engine.batches import by_length, compose
 from rbptrack.engine.parts import Block, Stretch, blocks
 from rbptrack.errors import MeasurementError
+from rbptrack.files import write_whole
 from rbptrack.measurement import Shard
 
 
@@ -75,9 +76,7 @@ class Division:
         file = folder / DIVISION
         with FileLock(folder / f"{DIVISION}.lock"):
             if not file.exists():
-                unfinished = folder / f"{DIVISION}.tmp"
-                unfinished.write_text(json.dumps(asdict(divide())), encoding="utf-8")
-                unfinished.replace(file)
+                write_whole(file, json.dumps(asdict(divide())))
         found = cls.read(folder)
         if found.sequences != len(corpus.lengths):
             raise MeasurementError(f"what {folder} keeps belongs to other documents; remove it and run again")
@@ -140,11 +139,8 @@ class Cost:
 
     def write(self, folder: Path) -> None:
         """Leave it in the cell's folder, unless another process has delivered the cell and removed it."""
-        file = folder / f"cost-{time.time_ns()}-{secrets.token_hex(2)}.json"
-        unfinished = file.with_suffix(".tmp")
         with suppress(FileNotFoundError):
-            unfinished.write_text(json.dumps(asdict(self)), encoding="utf-8")
-            unfinished.replace(file)
+            write_whole(folder / f"cost-{time.time_ns()}-{secrets.token_hex(2)}.json", json.dumps(asdict(self)))
 
     @classmethod
     def take(cls, folder: Path) -> Cost:

@@ -188,17 +188,20 @@ class Sweep:
             code = _handed(partial(one.launch, work.launched_job, extra=extra))
         except Exception as error:
             code = interrupts.received()
-            if not code and (refused := launchers.refused(launch, error)) and not watch.begun:
+            refused = launchers.refused(launch, error)
+            if not code and refused and not any(self.folder.glob("job-*.log")):  # none of any round has begun
                 _leave_nothing(self.folder)
                 raise BadInput(refused) from error
             if not code:
-                complain(launchers.lost(launch, error))
+                complain(refused or launchers.lost(launch, error))
             if os.environ.get("HYDRA_FULL_ERROR"):
                 traceback.print_exception(error)
-        if code:
-            launchers.cancel(launch, name=name)
-        elif not all(task.ended(self.folder) for job in todo for task in job):
-            launchers.wait_for_others(launch, name=name)
+        if not code and not all(task.ended(self.folder) for job in todo for task in job):
+            code = _handed(partial(launchers.wait_for_others, launch, name=name, tell=complain))
+        if code == interrupts.INTERRUPTED:
+            launchers.cancel(launch, name=name, tell=complain)
+        elif code and (more := launchers.goes_on(launch)):  # a terminal was closed, say: nobody wanted the jobs to end
+            say(more)
         return code
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
 from rbptrack.analysis import counted
@@ -11,6 +11,8 @@ from rbptrack.config.schema import LaunchConfig, ModelConfig, Parallel, Where
 from rbptrack.cores import cores
 from rbptrack.errors import BadInput
 from rbptrack.sweep import ray_cluster, slurm
+
+Tell = Callable[[str], None]
 
 _EXTRAS = {  # of rbptrack, and the module that shows that it is installed
     Where.gpus: ("ray", "hydra_plugins.hydra_ray_launcher"),
@@ -118,16 +120,23 @@ def reason(launch: LaunchConfig, *, name: str) -> str:
     return slurm.reason(name) if launch.where is Where.slurm else ""
 
 
-def wait_for_others(launch: LaunchConfig, *, name: str) -> None:
+def wait_for_others(launch: LaunchConfig, *, name: str, tell: Tell) -> None:
     """After a job was lost and the launcher gave up: wait until the sweep's other jobs have ended."""
     if launch.where is Where.slurm:
-        slurm.wait(name)
+        slurm.wait(name, tell)
 
 
-def cancel(launch: LaunchConfig, *, name: str) -> None:
-    """After an interrupt: no job goes on without its sweep."""
+def cancel(launch: LaunchConfig, *, name: str, tell: Tell) -> None:
+    """After Ctrl-C: no job goes on without its sweep."""
     if launch.where is Where.slurm:
-        slurm.cancel(name)
+        slurm.cancel(name, tell)
+
+
+def goes_on(launch: LaunchConfig) -> str:
+    """What is said of the jobs where their driver is ended, and nobody asked for their end; Ray ends them with it."""
+    if launch.where is not Where.slurm:
+        return ""
+    return "the jobs go on in SLURM's queue, and the same command finds what they measure; scancel ends them"
 
 
 def refused(launch: LaunchConfig, error: Exception) -> str:

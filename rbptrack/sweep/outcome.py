@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -14,6 +13,7 @@ import pandas as pd
 from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import Config
 from rbptrack.console import columns, compact, complain, say, table
+from rbptrack.files import write_whole
 from rbptrack.measurement import Shard
 from rbptrack.ranks import rbp_name, se_name
 from rbptrack.redaction import redact
@@ -58,9 +58,7 @@ class Outcome:
     def write(self, folder: Path) -> None:
         """Write outcome.json into the job's folder."""
         self.message, self.waits = redact(self.message), redact(self.waits)
-        unfinished = folder / f"{OUTCOME}.{os.getpid()}.tmp"  # two shards may find the same cell measured before
-        unfinished.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        unfinished.replace(folder / OUTCOME)
+        write_whole(folder / OUTCOME, json.dumps(asdict(self)))  # two shards may find the same cell measured before
 
     @classmethod
     def read(cls, path: Path) -> Outcome:

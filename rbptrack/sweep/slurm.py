@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -17,6 +17,8 @@ from rbptrack.errors import BadInput
 
 _POLL_SECONDS = 2.0
 _ANSWER_SECONDS = 60  # of the controller; the cluster's own programs try for as long
+_REASON_SECONDS = 5.0  # likewise, where nothing but a word in the table depends on it
+_SILENT = "the cluster does not answer"
 _LOOK_SECONDS = 30  # at most between two looks at the queue
 _SIGNAL_SECONDS = 60  # before a job's time is over: long enough to write what was measured
 
@@ -178,22 +180,28 @@ def states(listed: str, jobs: Iterable[str]) -> dict[str, dict[str, str]]:
     return {job: {"State": found.get(job, "ENDED")} for job in jobs}
 
 
-def wait(name: str) -> None:
+def wait(name: str, tell: Callable[[str], None]) -> None:
     """Wait until no job of this name is in the queue; while the controller does not answer, that is not known."""
-    while _lines(["squeue", "--noheader", "--me", f"--name={name}", "--format=%i"]) != []:
+    told = False
+    while (listed := _lines(["squeue", "--noheader", "--me", f"--name={name}", "--format=%i"])) != []:
+        if listed is None and not told:
+            tell(f"launch=slurm: {_SILENT}; the sweep waits for it, and its jobs go on")
+        told = listed is None
         time.sleep(_POLL_SECONDS)
 
 
 def reason(name: str) -> str:
     """Why jobs of this name wait, in SLURM's words, such as `Priority`; empty where none does."""
     command = ["squeue", "--noheader", "--me", f"--name={name}", "--states=PENDING", "--format=%r"]
-    said = _lines(command, seconds=5) or []
-    return max(said, key=said.count, default="")
+    said = _lines(command, seconds=_REASON_SECONDS)
+    return _SILENT if said is None else max(said, key=said.count, default="")
 
 
-def cancel(name: str) -> None:
+def cancel(name: str, tell: Callable[[str], None]) -> None:
     """End all jobs of this name."""
-    _lines(["scancel", "--me", f"--name={name}"])
+    command = ["scancel", "--me", f"--name={name}"]
+    if _lines(command) is None:
+        tell(f"launch=slurm: {_SILENT}, and the jobs go on; end them with: {' '.join(command)}")
 
 
 def _lines(command: Sequence[str], *, seconds: float = _ANSWER_SECONDS) -> list[str] | None:

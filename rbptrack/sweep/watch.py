@@ -7,11 +7,12 @@ goes on while the store is away.
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -54,6 +55,7 @@ class Watch:
         self._jobs: list[Path] = []  # the log of each, which it opens when it begins
         self._told: dict[Path, str] = {}  # outcome -> status
         self._logs: dict[Path, str] = {}
+        self._heard: dict[Path, tuple[float, float]] = {}  # its clock's time, and this one's when that was first seen
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rbptrack-watch", daemon=True)
         self._drawing = ExitStack()
@@ -75,7 +77,8 @@ class Watch:
     ) -> None:
         self._stop.set()
         self._thread.join()
-        self._tell()
+        with suppress(OSError):
+            self._tell()
         if self._live:
             self._live.stop()
         self._drawing.close()
@@ -86,21 +89,20 @@ class Watch:
         for file, mine in zip(files, tasks, strict=True):
             self._logs |= {task.folder(self._folder): file.with_suffix(".log").name for task in mine}
 
-    @property
-    def begun(self) -> bool:
-        """Whether a job has begun."""
-        return self._waiting() < len(self._jobs)
-
     def _run(self) -> None:
         while not self._stop.wait(_POLL_SECONDS):
-            self._tell()
-            if self._waiting() and time.monotonic() - self._asked > _ASK_SECONDS:
-                self._asked, self._reason = time.monotonic(), self._why()
-            if self._live:
-                self._live.update(self.table(), refresh=True)
-            elif time.monotonic() - self._said > _PLAIN_SECONDS and not quiet():
-                self._said = time.monotonic()
-                print(self.line(), file=sys.stderr, flush=True)
+            with suppress(OSError):  # a network file system may not answer for a moment: the next look tells
+                self._look()
+
+    def _look(self) -> None:
+        self._tell()
+        if self._jobs and time.monotonic() - self._asked > _ASK_SECONDS:
+            self._asked, self._reason = time.monotonic(), self._why()
+        if self._live:
+            self._live.update(self.table(), refresh=True)
+        elif time.monotonic() - self._said > _PLAIN_SECONDS and not quiet():
+            self._said = time.monotonic()
+            print(self.line(), file=sys.stderr, flush=True)
 
     def _tell(self) -> None:
         for path in sorted(self._folder.glob(f"*/{OUTCOME}")):
@@ -135,9 +137,17 @@ class Watch:
 
     def _row(self, folder: Path, state: CellState) -> list[str]:
         tokens = f"{compact(state.done)}/{compact(state.total)}"
-        silent = time.time() - state.at
+        silent = self._silent(folder, state)
         left = f"silent {duration(silent)}" if silent > _SILENT_SECONDS else duration(state.seconds_left)
         return [state.title, state.host, tokens, compact(state.speed), left, self._logs.get(folder, "")]
+
+    def _silent(self, folder: Path, state: CellState) -> float:
+        """Seconds since a process was heard of, by this machine's clock: those of other machines may be wrong."""
+        now = time.monotonic()
+        said, heard = self._heard.get(folder, (math.nan, now))
+        if said != state.at:
+            self._heard[folder] = (state.at, heard := now)
+        return now - heard
 
     def _counts(self) -> str:
         """`3 of 8 cells ended (1 failed), 2 running; 1 of 4 jobs waits (Priority)`."""
@@ -147,6 +157,8 @@ class Watch:
         if waiting := self._waiting():
             said += f"; {waiting} of {counted(len(self._jobs), 'job')} {'waits' if waiting == 1 else 'wait'}"
             said += f" ({self._reason})" if self._reason else ""
+        elif self._reason:  # of a job that was requeued
+            said += f"; waiting: {self._reason}"
         return said
 
     def _waiting(self) -> int:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from rbptrack.files import write_whole
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.process import STALE_SECONDS, alive, seconds_silent, where
@@ -106,9 +107,7 @@ def _unnoted(reader: Reader, folder: Path) -> str:
 def _note(folder: Path, name: str, text: str) -> None:
     """Write a file of the folder, whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    unfinished = folder / f"{name}.tmp"
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(folder / name)
+    write_whole(folder / name, text)
 
 
 def _give_up(reader: Reader, writer: Writer, folder: Path) -> None:

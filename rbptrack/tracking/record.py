@@ -21,6 +21,7 @@ import numpy as np
 
 from rbptrack.analysis import figures
 from rbptrack.analysis.display import HEADLINE_KS
+from rbptrack.files import write_whole
 from rbptrack.measurement import Measurement
 from rbptrack.ranks import DocumentCounts, RankHistogram, log_grid, rbp_name, se_name
 from rbptrack.stats.bootstrap import resampled_metrics
@@ -98,9 +99,7 @@ class Record:
 
     def write(self, folder: Path) -> None:
         """Write record.json into a folder, whole or not at all."""
-        unfinished = folder / f"{FILE}.tmp"
-        unfinished.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
-        unfinished.replace(folder / FILE)
+        write_whole(folder / FILE, json.dumps(asdict(self), indent=1))
 
     @classmethod
     def read(cls, folder: Path) -> Record:
@@ -112,8 +111,8 @@ class Record:
 
 def artifacts(folder: Path) -> list[Path]:
     """The files of a record's folder that become artifacts of its run."""
-    others = (FILE, f"{FILE}.tmp", RUN_FILE, RECORD_FILE)
-    return sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in others)
+    others = (FILE, RUN_FILE, RECORD_FILE)
+    return sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in others and p.suffix != ".tmp")
 
 
 def add_artifacts(folder: Path, *, ranks: Path, histogram: RankHistogram, title: str) -> None:
