@@ -1,7 +1,8 @@
 """Stores of many made measurements, on SQLite and on PostgreSQL.
 
-The rows of one real measurement are copied, with names, sizes and CE and RBP_k of their own; all have the same artifacts.
-A family is ten sizes on five datasets. A store that is there already is not made again.
+The rows of real measurements, of the seven embedded models, are copied under other names; their artifacts are shared. A
+family is ten sizes on five datasets, whose numbers are those of the models in the order of their sizes, so that a law
+holds as it does in real stores. A store that is there already is not made again.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ Rows = dict[str, list[tuple[Any, ...]]]
 
 
 def seed(folder: Path) -> Path:
-    """The folder of a store with one real measurement, from which the others are copied."""
+    """The folder of a store with the real measurements from which the others are copied."""
     if not (folder / DATABASE).exists():
         folder.mkdir(parents=True, exist_ok=True)
-        words = [sys.executable, "-m", "rbptrack", "model=nano/6k", "dataset=pydocs", "dataset.documents=20"]
-        subprocess.run(words, cwd=folder, check=True)
+        words = ["-m", "model=nano/*", "dataset=pydocs", "dataset.documents=20", "analyzers=[]"]
+        subprocess.run([sys.executable, "-m", "rbptrack", *words], cwd=folder, check=True)
     return folder
 
 
@@ -111,33 +112,35 @@ def on_postgres(seed: Path, server: Any, n: int, *, artifacts: Path) -> str:
 def copies(seed: Path, n: int, experiment: int) -> tuple[dict[str, list[str]], Iterator[Rows]]:
     """The columns of each table, and the rows of n measurements, some hundreds of measurements at a time."""
     with closing(sqlite3.connect(seed / DATABASE)) as found:
-        (run,) = found.execute("select run_uuid from tags where key='rbptrack.kind' and value='measurement'").fetchone()
+        by_size = (
+            "select run_uuid from params where key='model.non_embedding_params' and run_uuid in "
+            "(select run_uuid from tags where key='rbptrack.kind' and value='measurement') order by cast(value as integer)"
+        )
+        real = [run for (run,) in found.execute(by_size)]
 
-        def rows(table: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        def rows(table: str, run: str) -> tuple[list[str], list[tuple[Any, ...]]]:
             cursor = found.execute(f"select * from {table} where run_uuid = ?", (run,))
             return [c[0] for c in cursor.description], cursor.fetchall()
 
-        tables = {t: rows(t) for t in TABLES}
-    rng = np.random.default_rng(0)
+        models = [{t: rows(t, run) for t in TABLES} for run in real]
 
     def made() -> Iterator[Rows]:
         for begin in range(0, n, _AT_ONCE):
             part: Rows = {t: [] for t in TABLES}
             for i in range(begin, min(n, begin + _AT_ONCE)):
-                for table, new in _measurement(tables, i, experiment, rng):
+                for table, new in _measurement(models[i % SIZES * len(models) // SIZES], i, experiment):
                     part[table].append(new)
             yield part
 
-    return {t: columns for t, (columns, _) in tables.items()}, made()
+    return {t: columns for t, (columns, _) in models[0].items()}, made()
 
 
 def _measurement(
-    tables: dict[str, tuple[list[str], list[tuple[Any, ...]]]], i: int, experiment: int, rng: np.random.Generator
+    tables: dict[str, tuple[list[str], list[tuple[Any, ...]]]], i: int, experiment: int
 ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """The rows of measurement i, each with its table."""
+    """The rows of measurement i, each with its table, from those of a real one."""
     size, dataset, family = i % SIZES, i // SIZES % DATASETS, i // FAMILY
     s = 1e6 * 3.0**size
-    factor = s**-0.06 * (1 + 0.1 * dataset) * float(np.exp(rng.normal(0, 0.01)))
     values = {
         "rbptrack.family": f"f{family:05d}",
         "rbptrack.size": f"{size}m",
@@ -160,8 +163,6 @@ def _measurement(
                 new[place["start_time"]] += i
             elif row[place["key"]] in values:
                 new[place["value"]] = values[row[place["key"]]]
-            elif table.endswith("metrics") and row[place["key"]].startswith(("ce", "rbp_")):
-                new[place["value"]] = 3 * factor if row[place["key"]] == "ce" else float(np.exp(-20 * factor))
             elif table.endswith("metrics") and row[place["key"]].endswith("non_embedding_params"):
                 new[place["value"]] = s if row[place["key"]][0] == "n" else float(np.log10(s))
             yield table, tuple(new)
