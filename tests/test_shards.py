@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from rbptrack.config.compose import measuring, sweep_of
 from rbptrack.config.schema import Config, DatasetConfig, EngineConfig, Group, ModelConfig
 from rbptrack.corpus.documents import load_documents
 from rbptrack.corpus.sequences import Corpus, build_corpus
+from rbptrack.engine import at_work
 from rbptrack.engine.measure import Share, measure
 from rbptrack.engine.shards import Division, complete
 from rbptrack.errors import BadInput, MeasurementError
@@ -24,6 +27,7 @@ from rbptrack.sweep import cell, jobs
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import Outcome, collect
 from rbptrack.sweep.resolve import process_resolver
+from rbptrack.sweep.watch import Watch
 from rbptrack.sweep.work import measure as measure_cell
 from rbptrack.tracking import Connection, Reader, outbox
 from tests.conftest import EMBEDDED
@@ -133,6 +137,42 @@ def test_a_folder_keeps_the_division_that_it_was_begun_with(
     assert kept < {p.name for p in tmp_path.glob("part-*.parquet")}
     assert len(Division.read(tmp_path).shards) == 3
     assert measure(model, corpus, ks=(1,), engine=other, folder=tmp_path).path.read_bytes() == whole[3000]
+
+
+def test_small_files_that_a_crash_emptied_are_made_again(
+    model: CausalModel, corpus: Corpus, whole: dict[int, bytes], tmp_path: Path
+) -> None:
+    Share(model, corpus, engine=ENGINE, folder=tmp_path, shard=Shard(1, 3)).measure()
+    for file in tmp_path.glob("*.json"):
+        file.write_text("")
+    measured = measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
+    assert measured.path.read_bytes() == whole[3000]
+    assert 0 < measured.fresh_tokens < corpus.num_targets
+
+
+def test_that_another_process_is_at_work_is_said(
+    with_store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the terminal or in the job's log, and in the sweep's table; it was silence, for hours."""
+    monkeypatch.chdir(with_store)
+    monkeypatch.setattr(at_work, "_MOMENT_SECONDS", 0.05)
+    monkeypatch.setattr(at_work, "_LOOK_SECONDS", 0.05)
+    config = asked()
+    resolved = process_resolver().resolve(config)
+    delivery = Delivery.of(config, resolved, progress_folder=with_store / "sweep/0")
+    watch = Watch(with_store / "sweep", 1)
+    with ThreadPoolExecutor(1) as pool:
+        with outbox.locked(delivery.folder):
+            waiting = pool.submit(cell.run, resolved, delivery)
+            deadline = time.monotonic() + 30
+            while "another process" not in watch.line() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            shown = watch.line()
+        assert waiting.result()
+    assert shown.startswith("0 of 1 cell ended, 0 running, 1 at work in another process; ")
+    assert shown.endswith("waits")
+    assert "another process in this folder is at work on it; waiting until it has ended" in capsys.readouterr().out
+    assert "1 running" in watch.line()
 
 
 def test_a_folder_of_another_corpus_is_refused(model: CausalModel, corpus: Corpus, tmp_path: Path) -> None:

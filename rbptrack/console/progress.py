@@ -37,6 +37,7 @@ class CellState:
         total: scored tokens of the measurement.
         speed: tokens per second lately.
         at: seconds since 1970.
+        waits: whether another process measures it, and this one waits until that has ended.
 
     """
 
@@ -48,6 +49,7 @@ class CellState:
     total: int
     speed: float
     at: float
+    waits: bool = False
 
     @property
     def seconds_left(self) -> float:

@@ -85,8 +85,12 @@ class Share:
         strict: bool = False,
         progress: Progress = lambda tokens: None,
         on_part: OnPart = lambda part: None,
+        waits: Callable[[], None] = lambda: None,
     ) -> None:
-        """Score what the folder lacks of this share; see `measure`, of which this is the part that takes long."""
+        """Score what the folder lacks of this share; see `measure`, of which this is the part that takes long.
+
+        `waits` is called where another process is at work on the same sequences.
+        """
         began, waited = time.perf_counter(), 0.0
         tokens = 0
         with (
@@ -95,7 +99,7 @@ class Share:
         ):
             for number in self._division.numbers(self._shard):
                 asked = time.perf_counter()
-                with alone(self._folder, number) as there:
+                with alone(self._folder, number, waits) as there:
                     if not there:
                         return
                     wanted = self._division.blocks(self._corpus, self._folder, number)

@@ -75,9 +75,11 @@ class Division:
         """
         file = folder / DIVISION
         with FileLock(folder / f"{DIVISION}.lock"):
-            if not file.exists():
-                write_whole(file, json.dumps(asdict(divide())))
-        found = cls.read(folder)
+            try:
+                found = cls.read(folder)
+            except (FileNotFoundError, ValueError, TypeError, KeyError):  # a machine that lost its power leaves it empty
+                found = divide()
+                write_whole(file, json.dumps(asdict(found)))
         if found.sequences != len(corpus.lengths):
             raise MeasurementError(f"what {folder} keeps belongs to other documents; remove it and run again")
         return found
@@ -145,9 +147,10 @@ class Cost:
     @classmethod
     def take(cls, folder: Path) -> Cost:
         """The sum of what the processes left, which is then gone: it is counted once."""
-        files = sorted(folder.glob("cost-*.json"))
-        found = [cls(**json.loads(file.read_text(encoding="utf-8"))) for file in files]
-        for file in files:
+        found = []
+        for file in sorted(folder.glob("cost-*.json")):
+            with suppress(ValueError, TypeError):  # a damaged one: the numbers do not depend on it
+                found.append(cls(**json.loads(file.read_text(encoding="utf-8"))))
             file.unlink()
         return cls(
             seconds=sum(c.seconds for c in found),

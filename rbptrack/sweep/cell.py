@@ -51,7 +51,7 @@ def run(cell: Resolved, delivery: Delivery, shard: Shard = WHOLE) -> Outcome | N
     if shard.count > 1:
         return _run_shard(cell, corpus, delivery, shard)
     # Two processes that are asked for the same cell: one measures, the other waits and then finds it measured.
-    with outbox.locked(delivery.folder, wait=-1):
+    with outbox.locked(delivery.folder, waits=delivery.waits):
         if known := _known(cell, delivery):
             discard(delivery.folder)  # what is left there was measured by a process that died, or elsewhere
             return known
@@ -64,12 +64,12 @@ def _run_shard(cell: Resolved, corpus: Corpus, delivery: Delivery, shard: Shard)
     from rbptrack.engine.shards import complete
 
     model = cell.load_model()
-    with outbox.locked(delivery.folder, wait=-1):  # else the folder may be one that is just being delivered and removed
+    with outbox.locked(delivery.folder, waits=delivery.waits):  # else the folder may be one that is being removed
         if known := _known(cell, delivery):
             return known
         share = Share(model, corpus, engine=cell.engine, folder=delivery.folder, shard=shard)
     _measure_share(cell, share, delivery, shard)
-    with outbox.locked(delivery.folder, wait=-1):
+    with outbox.locked(delivery.folder, waits=delivery.waits):
         ended = _known(cell, delivery)
         if ended is None and complete(corpus, delivery.folder):
             return _measure(cell, corpus, model, delivery)
@@ -84,7 +84,7 @@ def _measure_share(cell: Resolved, share: Share, delivery: Delivery, shard: Shar
         _closed(Writer(delivery.connection), "", delivery.folder),
         _progress(title, share.num_targets, delivery) as progress,
     ):
-        share.measure(strict=cell.strict, progress=progress)
+        share.measure(strict=cell.strict, progress=progress, waits=delivery.waits)
 
 
 def _progress(title: str, total: int, delivery: Delivery) -> CellProgress:
@@ -210,7 +210,7 @@ def _begin(record: Record, delivery: Delivery) -> tuple[str, bool]:
         if delivery.force:
             run_id, done = writer.begin(record.name, record.tags, started=record.started), False
         else:
-            run_id, done = claim(delivery.connection, record, delivery.folder, tell=say)
+            run_id, done = claim(delivery.connection, record, delivery.folder, tell=delivery.say_waiting)
         if not done:
             writer.log(run_id, params=record.params)
     except StoreAway as error:

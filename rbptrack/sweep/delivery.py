@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,6 +13,7 @@ from omegaconf import OmegaConf
 
 from rbptrack.config.paths import partial
 from rbptrack.config.schema import Config, flat
+from rbptrack.console import CellState, say
 from rbptrack.sweep.outcome import Outcome
 from rbptrack.sweep.resolve import Resolved
 from rbptrack.tracking import Connection, MeasurementTags
@@ -47,6 +51,18 @@ class Delivery:
         """Where the unfinished measurement is kept; what the shards of a forced one share is their sweep's own."""
         forced = f"-{self.about.sweep or 'forced'}" if self.force and self.shards > 1 else ""
         return partial() / f"{self.about.fingerprint}{forced}"
+
+    def waits(self) -> None:
+        """Say that another process in this folder is at work on the cell."""
+        self.say_waiting(f"{self.about.title}: another process in this folder is at work on it; waiting until it has ended")
+
+    def say_waiting(self, why: str) -> None:
+        """Say why the cell is not measured now, and show in the sweep's table that it waits."""
+        say(why)
+        if self.progress_folder:
+            state = CellState(self.about.title, socket.gethostname(), 0, 0, 0.0, time.time(), waits=True)
+            with suppress(OSError):
+                state.write(self.progress_folder)
 
     def outcome(
         self, status: str, run_id: str = "", *, numbers: Mapping[str, float], notes: Sequence[str] = ()

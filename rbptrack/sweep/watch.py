@@ -132,10 +132,13 @@ class Watch:
         said = []
         for folder, state in list(self._running())[:_PLAIN_CELLS]:
             title, node, tokens, speed, left, _ = self._row(folder, state)
-            said.append(f"{title} on {node} {tokens} tokens, {speed} tok/s, {left} left")
+            where = f"{title} on {node}"
+            said.append(f"{where} waits" if state.waits else f"{where} {tokens} tokens, {speed} tok/s, {left} left")
         return "; ".join([self._counts(), *said])
 
     def _row(self, folder: Path, state: CellState) -> list[str]:
+        if state.waits:
+            return [state.title, state.host, "", "", "waits", self._logs.get(folder, "")]
         tokens = f"{compact(state.done)}/{compact(state.total)}"
         silent = self._silent(folder, state)
         left = f"silent {duration(silent)}" if silent > _SILENT_SECONDS else duration(state.seconds_left)
@@ -153,7 +156,11 @@ class Watch:
         """`3 of 8 cells ended (1 failed), 2 running; 1 of 4 jobs waits (Priority)`."""
         failed = sum(status == "failed" for status in self._told.values())
         said = f"{len(self._told)} of {counted(self._total, 'cell')} ended" + (f" ({failed} failed)" if failed else "")
-        said += f", {len({self._cell(f) for f, _ in self._running()})} running"
+        begun = [(self._cell(folder), state.waits) for folder, state in self._running()]
+        running = {cell for cell, waits in begun if not waits}
+        said += f", {len(running)} running"
+        if others := len({cell for cell, _ in begun} - running):
+            said += f", {others} at work in another process"
         if waiting := self._waiting():
             said += f"; {waiting} of {counted(len(self._jobs), 'job')} {'waits' if waiting == 1 else 'wait'}"
             said += f" ({self._reason})" if self._reason else ""

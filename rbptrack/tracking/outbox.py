@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from rbptrack.config.paths import home, partial
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.engine.at_work import discard
+from rbptrack.engine.at_work import discard, patiently
 from rbptrack.errors import RbptrackError, StoreAway
 from rbptrack.redaction import without_password
 from rbptrack.tracking.claim import begun, claim, repair
@@ -215,15 +215,15 @@ def _connection(address: str, experiment: str, record: Record, tracking: Trackin
 
 
 @contextmanager
-def locked(path: Path, *, wait: float = 0) -> Iterator[bool]:
+def locked(path: Path, *, waits: Callable[[], None] | None = None) -> Iterator[bool]:
     """Lock a folder of the outbox, or of an unfinished measurement, there or not.
 
     Args:
         path: the folder.
-        wait: seconds to wait for another process that holds the lock; -1: until it has it.
+        waits: called where another process holds the lock, which is then waited for; None: it is not.
 
     Yields:
-        False where another process holds the lock.
+        False where another process holds the lock, and is not waited for.
 
     """
     file = path.with_name(f"{path.name}.lock")
@@ -231,7 +231,10 @@ def locked(path: Path, *, wait: float = 0) -> Iterator[bool]:
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            lock.acquire(timeout=wait)
+            if waits is None:
+                lock.acquire(timeout=0)
+            else:
+                patiently(lock, waits)
             break
         except FileNotFoundError:  # another process has just removed the folder because it was empty
             continue
