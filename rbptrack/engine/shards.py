@@ -77,7 +77,7 @@ class Division:
         with FileLock(folder / f"{DIVISION}.lock"):
             try:
                 found = cls.read(folder)
-            except (FileNotFoundError, ValueError, TypeError, KeyError):  # a machine that lost its power leaves it empty
+            except (FileNotFoundError, ValueError, TypeError, KeyError):  # not there, or emptied by a crash
                 found = divide()
                 write_whole(file, json.dumps(asdict(found)))
         if found.sequences != len(corpus.lengths):
