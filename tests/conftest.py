@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import sqlite3
@@ -11,11 +12,13 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from filelock import FileLock
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from mlflow import MlflowClient
 
+from tests.patience import PATIENCE
 from tests.prepared import EMPTY_STORE, READ_AT_IMPORT, Prepared, Running, copy_new_stores
 
 # Without a GPU, Triton's kernels run in its interpreter, which must be chosen before anything imports Triton.
@@ -28,9 +31,11 @@ Program = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., Running]
 
 
-# Few examples with every run of the tests; `make test-long` asks for the profile `long`.
-settings.register_profile("short", max_examples=40, deadline=None)
-settings.register_profile("long", max_examples=5000, deadline=None)
+# Few examples with every run of the tests, each time the same; `make test-long` asks for the profile `long`, which
+# draws others. On a busy machine examples are slow to draw.
+SLOW = [HealthCheck.too_slow]
+settings.register_profile("short", max_examples=40, deadline=None, derandomize=True, suppress_health_check=SLOW)
+settings.register_profile("long", max_examples=5000, deadline=None, suppress_health_check=SLOW)
 settings.load_profile("short")
 
 # A shell that starts the tests in the background makes them ignore SIGINT, and programs inherit that.
@@ -78,6 +83,15 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """The same random numbers in each test, whichever tests ran before it in this process."""
+    random.seed(0)
+    np.random.seed(0)
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(0)
+
+
 @pytest.fixture(scope="session")
 def clean(cache: Path) -> dict[str, str]:
     """The environment of a program that is told nothing of where its store is, and has no network."""
@@ -113,7 +127,7 @@ def program(clean: dict[str, str], request: pytest.FixtureRequest) -> Program:
     """
 
     def run(
-        *arguments: str, cwd: Path, timeout: float = 900, fresh: bool = False, **environment: str
+        *arguments: str, cwd: Path, timeout: float = PATIENCE, fresh: bool = False, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         whole = clean | environment
         if fresh or any(name.startswith(READ_AT_IMPORT) for name in environment):
@@ -163,6 +177,13 @@ def swept(program: Program, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
     def sweep(folder: Path) -> str:
         done = program(*SWEEP, cwd=folder)
         assert done.returncode == 0, done.stderr + done.stdout
+        shutil.copytree(folder, folder.with_name("untouched"))
         return done.stdout
 
     return once(tmp_path_factory, "swept", sweep)
+
+
+@pytest.fixture(scope="session")
+def untouched(swept: tuple[Path, str]) -> Path:
+    """The same folder as the sweep left it, to be copied: nobody writes into it, as other workers do into `swept`."""
+    return swept[0].with_name("untouched")

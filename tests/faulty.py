@@ -10,6 +10,8 @@ from contextlib import suppress
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tests.patience import PATIENCE
+
 
 class Fault(StrEnum):
     """What happens to a request."""
@@ -91,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = do_GET  # noqa: N815
 
     def _pass_on(self, body: bytes) -> tuple[int, bytes, dict[str, str]]:
-        link = http.client.HTTPConnection("127.0.0.1", self.server.target, timeout=60)
+        link = http.client.HTTPConnection("127.0.0.1", self.server.target, timeout=PATIENCE)
         try:
             link.request(self.command, self.path, body, dict(self.headers) | {"Connection": "close"})
             answer = link.getresponse()

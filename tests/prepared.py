@@ -25,8 +25,11 @@ from contextlib import closing
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
+
+from tests.patience import PATIENCE
 
 IMPORTS = (
     "mlflow",
@@ -54,6 +57,25 @@ READ_AT_IMPORT = ("HF_DATASETS_", "HF_ENDPOINT", "HF_HOME", "HF_HUB_", "LD_", "O
 
 
 EMPTY_STORE = "RBPTRACK_TESTS_EMPTY_STORE"  # a variable: where the database lies that `copy_new_stores` copies
+
+
+HOLD = "RBPTRACK_TESTS_HOLD"  # a variable: a measurement stops there, when so many of its parts are on disk
+
+
+def hold_at_part(number: int) -> None:
+    """Let a measurement of this process wait, once so many parts are on disk, until a signal ends it."""
+    from rbptrack.engine.parts import Block
+    from rbptrack.engine.saver import Saver
+
+    take = Saver.take
+
+    @wraps(take)
+    def held(saver: Saver, block: Block, *arguments: Any) -> None:
+        take(saver, block, *arguments)
+        while len(list(block._folder.glob("part-*.parquet"))) >= number:
+            time.sleep(0.05)
+
+    Saver.take = held  # type: ignore[method-assign]
 
 
 def copy_new_stores(made: Path) -> None:
@@ -97,7 +119,7 @@ class Running:
     def __init__(self, arguments: Sequence[str], said: tuple[Path, Path], answers: int) -> None:
         self.arguments, self._said, self._answers, self._read = [*arguments], said, answers, b""
         self.returncode: int | None = None
-        pid = self._answer(120)
+        pid = self._answer(PATIENCE)
         assert pid is not None, "the prepared process does not answer"
         self.pid = pid
 
@@ -134,7 +156,7 @@ class Running:
     def kill(self) -> None:
         """End it at once, whatever it does."""
         self.send_signal(signal.SIGKILL)
-        self.wait(30)
+        self.wait(PATIENCE)
 
     def _answer(self, timeout: float) -> int | None:
         """The next number that the prepared process says of it; None: it has said none in so many seconds."""
@@ -247,6 +269,8 @@ def _serve() -> None:
                 print(os.waitstatus_to_exitcode(os.waitpid(program, 0)[1]), file=answers, flush=True)
             os._exit(0)
         _become(call["arguments"], call["cwd"], made | call["environment"], call["said"])
+        if HOLD in os.environ:
+            hold_at_part(int(os.environ[HOLD]))
         return
     sys.exit(0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -17,6 +18,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.patience import PATIENCE
 
 PASSWORD = "hunter2/with:signs"  # needs quoting in an address
 QUOTED = "hunter2%2Fwith%3Asigns"
@@ -49,9 +52,21 @@ def postgres_binaries() -> Path | None:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port at which nobody listens, to be taken later.
+
+    Not one that the system names: those it gives to any connection that is made meanwhile. Each worker of the tests has
+    ports of its own, and names none twice.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    while True:
+        port = _PORTS.start + 1000 * (worker % 10) + (os.getpid() + next(_named)) % 1000
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+_PORTS = range(20_000, 30_000)  # below those that Linux gives to connections, from 32,768 on
+_named = itertools.count()
 
 
 @contextmanager
@@ -100,7 +115,7 @@ def kill_mlflow(process: subprocess.Popen[bytes]) -> None:
     """End a server and its workers, as when its machine loses power."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait(30)
+    process.wait(PATIENCE)
 
 
 def _auth_config(folder: Path) -> Path:
@@ -128,7 +143,7 @@ def _postgres(folder: Path, port: int) -> Iterator[None]:
 
     def run(*command: object) -> None:
         words = [*prefix, *map(str, command)]
-        subprocess.run(words, check=True, cwd=place, stdout=subprocess.DEVNULL, timeout=120)
+        subprocess.run(words, check=True, cwd=place, stdout=subprocess.DEVNULL, timeout=PATIENCE)
 
     data = place / "data"
     if not data.exists():
@@ -151,11 +166,11 @@ def _sql(server: Server, statement: str) -> None:
 
 def wait_until_healthy(uri: str, process: subprocess.Popen[bytes], log: Path) -> None:
     """Wait until a tracking server answers; fails with its log if it ends."""
-    deadline = time.monotonic() + 240
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         assert process.poll() is None, log.read_text()
         with suppress(urllib.error.URLError, OSError):
-            urllib.request.urlopen(f"{uri}/health", timeout=5).close()
+            urllib.request.urlopen(f"{uri}/health", timeout=60).close()
             return
         time.sleep(0.3)
     raise AssertionError(log.read_text())

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from tests.patience import PATIENCE
 from tests.server import free_port
 
 CONFIG = """\
@@ -74,7 +75,9 @@ class Cluster:
         return {"SLURM_CONF": str(self.folder / "slurm.conf")}
 
     def ask(self, *command: str) -> str:
-        done = subprocess.run(command, env=os.environ | self.environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            command, env=os.environ | self.environment, capture_output=True, text=True, timeout=PATIENCE
+        )
         return done.stdout.strip()
 
     def start(self, name: str, *command: str) -> None:
@@ -148,7 +151,7 @@ def _start(cluster: Cluster) -> None:
     _until(lambda: cluster.ask("sinfo", "--noheader", "--format=%T") == "idle", "slurmctld", cluster)
 
 
-def _until(ready: object, name: str, cluster: Cluster, *, seconds: float = 60.0) -> None:
+def _until(ready: object, name: str, cluster: Cluster, *, seconds: float = PATIENCE) -> None:
     deadline = time.monotonic() + seconds
     assert callable(ready)
     while not ready():

@@ -18,6 +18,7 @@ import rbptrack
 from rbptrack.analysis.families import families
 from rbptrack.errors import BadInput
 from tests.conftest import EMBEDDED, ROOT, Program
+from tests.patience import PATIENCE
 
 TEXTS = [
     "import os\n\n\ndef walk(path):\n    return os.listdir(path)\n" * 3,
@@ -56,7 +57,11 @@ assert run.info.status == "FINISHED" and [m.step for m in history] == [0, 2, 4]
 print("all of it")
 """
     done = subprocess.run(
-        [sys.executable, "-c", "\n".join([*blocks, checks])], cwd=tmp_path, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", "\n".join([*blocks, checks])],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("all of it\n")

@@ -15,6 +15,7 @@ from rbptrack.commands.catalogue import COMMANDS
 from rbptrack.commands.completion import SCRIPTS, main
 from rbptrack.commands.usage import Help
 from tests.conftest import ROOT
+from tests.patience import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,9 @@ def command(tmp_path: Path) -> Path:
 def in_shell(shell: str, script: str, command: Path) -> list[str]:
     flags = {"bash": ["--norc", "--noprofile"], "zsh": ["-f"]}[shell]
     path = f"{command}:/usr/bin:/bin"
-    done = subprocess.run([shell, *flags, "-c", script], capture_output=True, text=True, env={"PATH": path}, timeout=60)
+    done = subprocess.run(
+        [shell, *flags, "-c", script], capture_output=True, text=True, env={"PATH": path}, timeout=PATIENCE
+    )
     assert done.stderr == "", done.stderr
     return done.stdout.split()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.patience import PATIENCE
 
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 
@@ -23,6 +24,16 @@ def test_notebook(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     notebook = nbformat.read(path, as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells)  # kept without outputs, which go stale
-    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    told = pytest.importorskip("traitlets.config").Config(
+        KernelManager={"transport": "ipc"}
+    )  # ports are chosen before they are taken
+    client = nbclient.NotebookClient(
+        notebook,
+        timeout=PATIENCE,
+        startup_timeout=PATIENCE,
+        resources={"metadata": {"path": str(tmp_path)}},
+        config=told,
+    )
+    client.execute()
     assert any(cell.get("outputs") for cell in notebook.cells)
     assert {p.name for p in tmp_path.iterdir()} == {"mlruns"}

@@ -147,7 +147,7 @@ def test_an_interruption_does_not_wait_for_slow_batches(model: CausalModel, corp
 
     def backbone(tokens: Tensor) -> Tensor:
         if len(begun) > 1:
-            for _ in range(6000):  # a minute
+            for _ in range(60_000):  # ten minutes
                 time.sleep(0.01)
         begun.append(time.monotonic())
         return model.backbone(tokens)
@@ -165,7 +165,7 @@ def test_an_interruption_does_not_wait_for_slow_batches(model: CausalModel, corp
             folder=tmp_path,
             progress=stop,
         )
-    assert time.monotonic() - begun[0] < 20
+    assert time.monotonic() - begun[0] < 300
     assert torch.get_num_threads() == before
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from rbptrack.sweep.outcome import CellFailed
 from rbptrack.tracking import local, outbox
 from tests.cells import run
 from tests.faulty import Fault, Proxy
+from tests.patience import PATIENCE, at_first_part
 from tests.server import free_port, kill_mlflow, start_mlflow
 from tools.recorded import note
 
@@ -148,16 +150,10 @@ def test_a_server_that_is_killed_and_restarted(server: Restartable, tmp_path: Pa
     """In the middle of a cell, while another waits for the next one: both arrive once."""
     with Proxy(server.port) as proxy:
         where = [f"tracking.uri={proxy.uri}", "tracking.experiment=restarted", "tracking.every=0.1"]
-
-        def interrupt() -> None:
-            while not list(tmp_path.glob("mlruns/partial/*/part-*.parquet")):
-                time.sleep(0.01)
-            server.kill()
-
-        killer = threading.Thread(target=interrupt)
-        killer.start()
-        first = run(*where, "dataset.documents=30", "engine.part_tokens=300")
-        killer.join()
+        with pytest.MonkeyPatch.context() as patch:
+            killed = at_first_part(patch, server.kill)
+            first = run(*where, "dataset.documents=30", "engine.part_tokens=300")
+        assert killed.is_set()
         second = run(*where, "model=nano/15k")
         server.start()
         assert (first.status, second.status) == ("measured", "measured")
@@ -177,7 +173,7 @@ def locked_for(database: Path, seconds: float) -> threading.Thread:
     locked = threading.Event()
 
     def hold() -> None:
-        with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        with closing(sqlite3.connect(database, isolation_level=None, timeout=PATIENCE)) as connection:
             connection.execute("begin exclusive")
             locked.set()
             time.sleep(seconds)
@@ -185,7 +181,7 @@ def locked_for(database: Path, seconds: float) -> threading.Thread:
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert locked.wait(10)
+    assert locked.wait(PATIENCE)
     return thread
 
 
@@ -195,19 +191,15 @@ def test_a_locked_database(seconds: float, when: str, with_store: Path) -> None:
     run("model=nano/15k")  # makes the experiment
     holding: list[threading.Thread] = []
 
-    def lock_at_first_part() -> None:
-        while not list(with_store.glob("mlruns/partial/*/part-*.parquet")):
-            time.sleep(0.005)
+    def lock() -> None:
         holding.append(locked_for(with_store / "mlruns/mlflow.db", seconds))
 
-    watch = threading.Thread(target=lock_at_first_part)
-    if when == "at its begin":
-        holding.append(locked_for(with_store / "mlruns/mlflow.db", seconds))
-    else:
-        watch.start()
-    outcome = run("dataset.documents=30", "engine.part_tokens=300")
-    if when == "at its end":
-        watch.join()
+    with pytest.MonkeyPatch.context() as patch:
+        if when == "at its begin":
+            lock()
+        else:
+            at_first_part(patch, lock)
+        outcome = run("dataset.documents=30", "engine.part_tokens=300")
     holding[0].join()
     assert outcome.status == "measured"
     assert outbox.repair_and_deliver(TrackingConfig(), tell=print).left == 0
@@ -218,9 +210,14 @@ def test_a_locked_database(seconds: float, when: str, with_store: Path) -> None:
         note("locked", times=1)
 
 
-def test_a_database_that_another_program_holds_is_writable_later(with_store: Path) -> None:
+def test_a_database_that_another_program_holds_is_writable_later(
+    with_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     database = with_store / "mlruns/mlflow.db"
-    holding = locked_for(database, 6)  # SQLite gives up after five
-    local.check_writable(database)
-    assert holding.is_alive()
-    holding.join()
+    with closing(sqlite3.connect(database, isolation_level=None)) as holding:
+        holding.execute("begin exclusive")
+        # SQLite gives up after five seconds, if it is not told otherwise.
+        monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.1))
+        with pytest.raises(sqlite3.OperationalError, match="locked"), closing(local.reading(database)) as connection:
+            connection.execute("select count(*) from sqlite_master")
+        local.check_writable(database)

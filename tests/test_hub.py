@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import sys
 import textwrap
@@ -20,8 +19,9 @@ from mlflow.entities import Run
 
 from tests.conftest import ROOT, Program
 from tests.mirror import PYTHIA, Mirror, fill
+from tests.patience import PATIENCE
 from tests.prepared import Prepared
-from tests.server import Door
+from tests.server import Door, free_port
 
 TOKEN = "hf_ThisIsNotForAnybodysEyes"
 Runs = Callable[[Path], list[Run]]
@@ -64,7 +64,7 @@ def asking(clean: dict[str, str], door: Door, cache_of_paper: Path) -> Iterator[
 
     def run(*arguments: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
         told = clean | environment(f"http://127.0.0.1:{door.port}", cache_of_paper) | more
-        return forking.run(arguments, cwd=cwd, timeout=900, environment=told)
+        return forking.run(arguments, cwd=cwd, timeout=PATIENCE, environment=told)
 
     yield run
     forking.close()
@@ -135,12 +135,6 @@ def test_the_token_is_shown_nowhere(paper: tuple[Path, Path, str], mirror: Mirro
             assert TOKEN.encode() not in path.read_bytes(), path
 
 
-def nowhere() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}"
-
-
 def test_cached_but_unreachable_runs_at_once(
     paper: tuple[Path, Path, str], door: Door, asking: Program, tmp_path: Path
 ) -> None:
@@ -149,7 +143,7 @@ def test_cached_but_unreachable_runs_at_once(
     done = asking("model=pythia/14m,pythia/31m", "dataset=wiki,humaneval", "analyzers=[]", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 measured" in done.stdout
-    assert time.monotonic() - began < 60  # 24 to 51 s for each model, were the hub asked
+    assert time.monotonic() - began < 120  # 5 s; 24 to 51 s for each model and dataset, were the hub asked
     ours = {r.info.run_name: r.data.metrics["ce"] for r in measurements(tmp_path)}
     first = {r.info.run_name: r.data.metrics["ce"] for r in measurements(paper[0])}
     assert all(first[name] == ce for name, ce in ours.items())
@@ -163,7 +157,7 @@ def test_unreachable_says_what_is_missing_and_how_to_get_it(door: Door, asking: 
     assert done.returncode == 2
     assert "hf download facebook/opt-125m" in done.stderr
     assert all(word in done.stderr for word in ("HF_HOME", "model.path"))
-    assert seconds < 60, seconds  # 3 s; 24 to 51 s for each of eight models, were the hub asked
+    assert seconds < 180, seconds  # 3 s; 24 to 51 s for each of eight models, were the hub asked
     assert not (tmp_path / "mlruns").exists()
 
 
@@ -173,7 +167,7 @@ def test_a_hub_that_accepts_and_never_answers(door: Door, asking: Program, tmp_p
     done = asking("model=opt/125m", cwd=tmp_path)
     assert done.returncode == 2
     assert "cannot be reached" in done.stderr
-    assert time.monotonic() - began < 60  # 5 s and the program's start
+    assert time.monotonic() - began < 120  # 5 s and the program's start
 
 
 SCRIPT = """
@@ -277,7 +271,7 @@ def results(mirror: Mirror, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
     )
     found = [json.loads(line.removeprefix("RESULT ")) for line in done.stdout.splitlines() if line.startswith("RESULT")]
     assert len(found) == len(FAULTS), done.stdout + done.stderr
@@ -289,7 +283,7 @@ def results(mirror: Mirror, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 def test_faults(name: str, results: dict[str, tuple[str, float, list[str]]]) -> None:
     said, seconds, _ = results[name]
     assert re.fullmatch(FAULTS[name][2] + r".*", said, re.DOTALL), said
-    assert seconds < 60
+    assert seconds < 180
 
 
 def test_an_interrupted_download_goes_on_where_it_stopped(results: dict[str, tuple[str, float, list[str]]]) -> None:
@@ -345,7 +339,7 @@ def test_what_hf_download_put_there_is_read_without_a_network(mirror: Mirror, tm
     """
     there = {k: v for k, v in os.environ.items() if not k.startswith("HF_")} | environment(mirror.address, tmp_path)
     printed = []
-    for text, endpoint in ((read, mirror.address), (code, mirror.address), (read, nowhere())):
+    for text, endpoint in ((read, mirror.address), (code, mirror.address), (read, f"http://127.0.0.1:{free_port()}")):
         clean = there | {"HF_ENDPOINT": endpoint, "RBPTRACK_CACHE": str(tmp_path / f"cache-{endpoint[-5:]}")}
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(text)],
@@ -353,7 +347,7 @@ def test_what_hf_download_put_there_is_read_without_a_network(mirror: Mirror, tm
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
         )
         assert done.returncode == 0, done.stderr
         printed.append(done.stdout)

@@ -97,7 +97,7 @@ held = Held()
 callback = weakref.ref(held, lambda gone: os.kill(os.getpid(), signal.{name}))
 del held  # Python drops what the callback raises
 try:
-    time.sleep(20)
+    time.sleep(600)
 except BaseException as stop:
     print(type(stop).__name__, interrupts.received())
 """

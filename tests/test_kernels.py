@@ -22,6 +22,7 @@ from rbptrack.models.loading import CausalModel
 from rbptrack.scoring import kernels
 from rbptrack.scoring.scorer import Head, Scorer, reference
 from tests.conftest import ROOT
+from tests.patience import PATIENCE
 
 pytest.importorskip("triton")
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -189,5 +190,5 @@ def test_they_compile_for_gpus_that_are_not_here(tmp_path: Path) -> None:
     (tmp_path / "compile_kernels.py").write_text(code.replace("RV}", f"{kernels.REDUCE_V}}}"))
     command = [sys.executable, tmp_path / "compile_kernels.py"]
     environment["PYTHONPATH"] = str(ROOT)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment)
     assert done.stdout.strip() == "compiled", done.stderr[-2000:]

@@ -11,6 +11,7 @@ import pytest
 
 from rbptrack import temporary
 from tests.conftest import Program
+from tests.patience import PATIENCE, until
 from tools import kills
 from tools.whole_store import Cell, cells, faults
 
@@ -32,16 +33,19 @@ def test_one_of_two_sweeps_on_a_store_is_killed(
     undisturbed: Swept, program: Program, with_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one, and the same command afterwards, leave what one undisturbed sweep leaves."""
-    victim, other = (kills.Life(with_store, with_store, name, SMALL) for name in ("victim", "other"))
-    assert victim.until(lambda: "measured" in victim.said.read_text())  # its first cell
+    both = [kills.Life(with_store, with_store, name, SMALL) for name in ("one", "another")]
+    until(lambda: any("  measured " in life.said.read_text() for life in both), "measurement")
+    both.sort(key=lambda life: "  measured " in life.said.read_text())
+    other, victim = both  # whichever measured the first cell
     victim.process.send_signal(signal.SIGKILL)
     assert other.finish() == ""
-    assert victim.process.wait(30) == -signal.SIGKILL
+    ended = victim.process.wait(PATIENCE)
+    assert ended in (-signal.SIGKILL, 0)  # a busy machine may be late with the signal
     done = program(*SMALL, cwd=with_store)
     assert "0 measured, 3 skipped as already measured" in done.stdout, done.stderr
     monkeypatch.setattr("tempfile.tempdir", str(with_store / "tmp"))  # the last command had another
     temporary.clear()
-    assert faults(with_store, undisturbed[1], temporary=with_store / "tmp", sweeps=2) == []
+    assert faults(with_store, undisturbed[1], temporary=with_store / "tmp", sweeps=2 + (ended == 0)) == []
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
-import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,6 +35,7 @@ from rbptrack.sweep.outcome import Outcome
 from rbptrack.tracking import Connection, Reader
 from tests import slurm
 from tests.conftest import Program, Start
+from tests.patience import PATIENCE
 from tests.server import free_port
 
 RAY = importlib.util.find_spec("ray") is not None and importlib.util.find_spec("hydra_plugins.hydra_ray_launcher")
@@ -66,29 +65,6 @@ def all_finished(folder: Path) -> int:
     connection = Connection(TrackingConfig(uri=f"sqlite:///{folder}/mlruns/mlflow.db"))
     wanted = "tags.`rbptrack.kind` = 'measurement' and attributes.status = 'FINISHED'"
     return len(Reader(connection).search(wanted))
-
-
-def until(ready: Callable[[], object], what: str, *, seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < deadline, f"no {what} in {seconds} s"
-        time.sleep(0.2)
-
-
-def measuring_now(folder: Path) -> list[psutil.Process]:
-    """Processes that have a cell's file open below a folder: they measure, on whatever engine."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            if any(
-                f.path.startswith(f"{folder}/mlruns/hydra/") and f.path.endswith(".log") for f in process.open_files()
-            ):
-                found.append(process)
-    return found
-
-
-def parts(folder: Path) -> int:
-    return len(list(folder.glob("mlruns/partial/*/part-*.parquet")))
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +133,7 @@ def test_what_can_never_be_had_is_said_at_once() -> None:
     began = time.monotonic()
     with pytest.raises(BadInput, match="no Ray cluster answers there"):
         launchers.check(LaunchConfig(where=Where.ray, address=f"127.0.0.1:{free_port()}"), 1)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50  # Ray itself would try for a minute
 
 
 @needs_ray
@@ -283,10 +259,11 @@ def test_a_controller_that_does_not_answer_is_said_and_ends_no_wait(
     answering(tmp_path, monkeypatch, sbatch="", sinfo=f"echo '{unable}' >&2; exit 1")
     with pytest.raises(BadInput, match=r"the cluster does not answer: .*Unable to contact slurm controller"):
         slurm_preset.check(LaunchConfig(where=Where.slurm))
-    monkeypatch.setattr(slurm_preset, "_ANSWER_SECONDS", 0.2)
-    answering(tmp_path, monkeypatch, sinfo="exec sleep 30")
-    with pytest.raises(BadInput, match=r"the cluster does not answer within 0\.2 s; try again"):
-        slurm_preset.check(LaunchConfig(where=Where.slurm))
+    answering(tmp_path, monkeypatch, sinfo="exec sleep 600")
+    with monkeypatch.context() as patch:
+        patch.setattr(slurm_preset, "_ANSWER_SECONDS", 0.2)
+        with pytest.raises(BadInput, match=r"the cluster does not answer within 0\.2 s; try again"):
+            slurm_preset.check(LaunchConfig(where=Where.slurm))
     monkeypatch.setattr(slurm_preset, "_POLL_SECONDS", 0.0)
     looks = "echo >> looks; case $(wc -l < looks) in 1) echo 5_0;; 2|3) exit 1;; esac"  # then the queue is empty
     answering(tmp_path, monkeypatch, squeue=looks)
@@ -418,16 +395,15 @@ def test_submitit_looks_in_the_queue(
 
 @needs_ray
 def test_a_killed_ray_worker_loses_nothing(start: Start, with_store: Path, local: Measured) -> None:
-    """Of cells that are measured in two shards, each of which is a job's."""
-    process = start(*QUICK, *ONE_MODEL, "launch=gpus", "launch.gpus=0", "shards=2", cwd=with_store)
+    """Of cells that are measured in two shards, each of which is a job's; it dies with a part (tests/startup)."""
+    died = with_store / "died"
+    told = {"PYTHONPATH": str(Path(__file__).parent / "startup"), "RBPTRACK_TESTS_DIE": str(died)}
+    process = start(*QUICK, *ONE_MODEL, "launch=gpus", "launch.gpus=0", "shards=2", cwd=with_store, **told)
     try:
-        until(lambda: parts(with_store) or process.poll() is not None, "part of a cell")
-        victims = measuring_now(with_store)
-        assert victims
-        os.kill(victims[0].pid, signal.SIGKILL)
-        assert process.wait(480) == 0, process.said
+        assert process.wait(PATIENCE) == 0, process.said
     finally:
         process.kill()
+    assert died.exists()
     measured = {name: numbers for name, numbers in local.items() if name.startswith("nano-38k /")}
     assert finished(with_store) == measured
     assert all_finished(with_store) == len(measured) == 2
@@ -448,7 +424,7 @@ def test_slurm_measures_what_one_process_does(start: Start, with_store: Path, lo
         words = ("launch=slurm", "launch.gpus=1", "launch.cpus=1", "launch.time=10")
         process = start(*QUICK, *CELLS, *words, cwd=with_store, **cluster.environment)
         try:
-            assert process.wait(480) == 0, process.said
+            assert process.wait(PATIENCE) == 0, process.said
         finally:
             process.kill()
     assert finished(with_store) == local

@@ -23,6 +23,7 @@ from rbptrack.models.loading import CausalModel, load_model, of_module
 from rbptrack.sources.pin import of_model
 from tests.architectures import ROWS, build
 from tests.conftest import ROOT
+from tests.patience import PATIENCE
 
 SHAPE: dict[str, Any] = {
     "vocab_size": ROWS,
@@ -335,7 +336,7 @@ def test_code_of_a_repository_never_runs(kind: str, tmp_path: Path) -> None:
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
-        input="y\n" * 9, cwd=ROOT, capture_output=True, text=True, timeout=120,
+        input="y\n" * 9, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert not sign.exists()

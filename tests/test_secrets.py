@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -15,6 +15,7 @@ from mlflow import MlflowClient
 
 from rbptrack.commands import export, import_, measure, report
 from rbptrack.errors import BadInput
+from tests.patience import PATIENCE, until_they_end
 from tests.server import QUOTED, Server, databases, free_port, postgres_binaries
 
 pytestmark = [
@@ -95,7 +96,7 @@ def test_a_sweep_and_a_cell_whose_address_stands_in_a_file(server: Server, plant
 
     def program(*words: str) -> str:
         command = [sys.executable, "-m", "rbptrack", *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
@@ -115,13 +116,14 @@ def pages(address: str) -> str:
     while "compare" not in said and process.poll() is None:
         said += process.stdout.readline()
     below = psutil.Process(process.pid).children(recursive=True)
-    words = " ".join(" ".join(one.cmdline()) for one in [psutil.Process(process.pid), *below])
+    words = ""
+    for one in [psutil.Process(process.pid), *below]:
+        with suppress(psutil.Error):  # it has just ended
+            words += " ".join([*one.cmdline(), ""])
     assert len(below) >= 1
     process.terminate()
-    said += process.communicate(timeout=60)[0]
+    said += process.communicate(timeout=PATIENCE)[0]
     assert not found(words)
     assert "mlflow" in words
-    deadline = time.monotonic() + 10
-    while any(one.is_running() for one in below) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    until_they_end(below)
     return said

@@ -31,6 +31,7 @@ from rbptrack.sweep.watch import Watch
 from rbptrack.sweep.work import measure as measure_cell
 from rbptrack.tracking import Connection, Reader, outbox
 from tests.conftest import EMBEDDED
+from tests.patience import PATIENCE
 
 DATASET = DatasetConfig(
     name="stdlib",
@@ -195,7 +196,7 @@ def test_two_that_end_together_deliver_once(with_store: Path, monkeypatch: pytes
     monkeypatch.chdir(with_store)
     config = asked("shards=2")
     resolved = process_resolver().resolve(config)
-    both, measured = threading.Barrier(2, timeout=60), cell._measure_share
+    both, measured = threading.Barrier(2, timeout=PATIENCE), cell._measure_share
 
     def together(*arguments: object) -> None:
         measured(*arguments)  # type: ignore[arg-type]
@@ -213,7 +214,7 @@ def test_two_that_end_together_deliver_once(with_store: Path, monkeypatch: pytes
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(PATIENCE)
     done = sorted((outcome for outcome in ended if outcome), key=lambda outcome: outcome.status)
     assert [o.status for o in done] == ["measured", "skipped"]
     assert done[1].run_id == done[0].run_id

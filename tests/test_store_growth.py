@@ -160,9 +160,9 @@ def test_patterns_in_the_words_of_sql(pattern: str, condition: str) -> None:
     assert tags_like(FilterConfig(family=[pattern])) == condition
 
 
-def test_made_measurements_are_measurements(swept: tuple[Path, str], tmp_path: Path) -> None:
+def test_made_measurements_are_measurements(untouched: Path, tmp_path: Path) -> None:
     """The stores by which growth is measured: whole families, read as any others, and made once."""
-    folder = made_stores.on_sqlite(swept[0], tmp_path / "made", 60)
+    folder = made_stores.on_sqlite(untouched, tmp_path / "made", 60)
     connection = Connection(TrackingConfig(uri=f"sqlite:///{folder / made_stores.DATABASE}"))
     runs = Reader(connection).runs(FilterConfig(dataset=["d0"]))
     assert runs.frame.groupby("family")["size"].nunique().to_dict() == {"f00000": 10, "f00001": 10}

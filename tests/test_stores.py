@@ -29,6 +29,7 @@ from rbptrack.tracking import Connection
 from rbptrack.tracking.faults import explained
 from rbptrack.tracking.process import alive, marks
 from rbptrack.tracking.schema import Tag
+from tests.patience import until
 
 
 @pytest.fixture
@@ -257,8 +258,7 @@ def test_a_process_is_known_from_another_of_its_number() -> None:
     """A living one, its child that ended and was not waited for, one of an earlier boot, one of another machine."""
     assert alive(marks())
     child = subprocess.Popen([sys.executable, "-c", "pass"])
-    while psutil.Process(child.pid).status() != psutil.STATUS_ZOMBIE:
-        time.sleep(0.01)
+    until(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE, "end of the child")
     mine = json.loads(marks()[Tag.PROCESS])
 
     def tags(*, heartbeat: float, **changes: object) -> dict[str, str]:

@@ -19,6 +19,7 @@ from rbptrack.sweep import watch as watch_module
 from rbptrack.sweep.jobs import Task
 from rbptrack.sweep.outcome import Outcome
 from rbptrack.sweep.watch import Watch
+from tests.patience import until
 
 
 def shown(watch: Watch) -> list[str]:
@@ -31,6 +32,7 @@ def shown(watch: Watch) -> list[str]:
 def test_running_cells_and_shards_are_shown_until_they_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    now = time.time()
     monkeypatch.setattr(progress_module, "_STATE_SECONDS", 0.0)
     monkeypatch.setenv("COLUMNS", "100")
     watch = Watch(tmp_path, 5)
@@ -43,10 +45,9 @@ def test_running_cells_and_shards_are_shown_until_they_end(
     with CellProgress("nano-6k / stdlib", total=2000, progress_label="", folder=tmp_path / "0") as progress:
         progress(500)
         progress(500)
-    CellState("nano-6k / pydocs, shard 4 of 8", "node7", 3_000, 40_000, 1000.0, time.time()).write(
-        tmp_path / "1/shard-3"
-    )
-    CellState("nano-2m / stdlib", "node8", 10, 40_000, 0.0, time.time() - 200).write(tmp_path / "2")
+    CellState("nano-6k / pydocs, shard 4 of 8", "node7", 3_000, 40_000, 1000.0, now).write(tmp_path / "1/shard-3")
+    CellState("nano-2m / stdlib", "node8", 10, 40_000, 0.0, now - 200).write(tmp_path / "2")
+    monkeypatch.setattr(watch_module.time, "time", lambda: now)
     lines = shown(watch)
     assert "silent" not in lines[3]  # node8's clock may be wrong
     clock = time.monotonic()
@@ -76,6 +77,7 @@ def test_running_cells_and_shards_are_shown_until_they_end(
 def test_a_narrow_terminal_shows_what_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     CellState("nano-6k / pydocs, shard 4 of 8", "node7", 3_000, 40_000, 1000.0, time.time()).write(tmp_path / "0")
     monkeypatch.setenv("COLUMNS", "70")
+    monkeypatch.setattr(watch_module, "_SILENT_SECONDS", 1e9)
     lines = shown(Watch(tmp_path, 1))
     assert lines[1].split() == ["cell", "tokens", "tok/s", "left"]
     assert all(part in lines[2] for part in ("shard 4 of 8", "3k/40k", "0:00:37"))
@@ -103,9 +105,7 @@ def test_a_terminal_shows_the_table_below_the_lines(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("sys.stderr", err)
     CellState("nano-2m / stdlib", "node8", 10, 40_000, 0.0, time.time()).write(tmp_path / "0")
     with Watch(tmp_path, 2):
-        deadline = time.monotonic() + 5
-        while "node8" not in err.getvalue() and time.monotonic() < deadline:
-            time.sleep(0.02)
+        until(lambda: "node8" in err.getvalue(), "table")
     assert "0 of 2 cells ended, 1 running" in err.getvalue()
     assert "node8" in err.getvalue()
 
@@ -116,9 +116,7 @@ def test_jobs_that_wait_are_counted_and_why(tmp_path: Path, monkeypatch: pytest.
     watch.expect([tmp_path / "job-0.yaml", tmp_path / "job-1.yaml"], [[Task(0, Shard())], [Task(1, Shard())]])
     (tmp_path / "job-0.log").touch()
     with watch:
-        deadline = time.monotonic() + 30
-        while "Priority" not in watch.line() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: "Priority" in watch.line(), "reason")
     assert shown(watch) == ["0 of 4 cells ended, 0 running; 1 of 2 jobs waits (Priority)"]  # and no empty table
     (tmp_path / "job-1.log").touch()  # a job that is requeued waits although it has begun
     assert watch.line() == "0 of 4 cells ended, 0 running; waiting: Priority"

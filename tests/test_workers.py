@@ -11,7 +11,6 @@ import time
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-import psutil
 import pytest
 from matplotlib.figure import Figure
 
@@ -24,6 +23,7 @@ from rbptrack.reporting.files import ReportFiles
 from rbptrack.reporting.runner import Findings
 from rbptrack.reporting.workers import Workers
 from rbptrack.tracking import Connection, Reader, Writer
+from tests.patience import PATIENCE, until_they_end
 
 
 def drawn() -> Figure:
@@ -65,13 +65,10 @@ def test_workers_end_with_a_killed_first_process() -> None:
         "    print(*workers._pool._processes, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert run.returncode == -signal.SIGKILL
     (left,) = map(int, run.stdout.split())
-    deadline = time.monotonic() + 20
-    while psutil.pid_exists(left) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not psutil.pid_exists(left)
+    until_they_end([left])
 
 
 PLUGIN = """
@@ -119,9 +116,9 @@ class Wrong(Analyzer):
 
 
 @pytest.fixture
-def store(swept: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def store(untouched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store of its own, with analyzers of its own, in the working folder."""
-    shutil.copytree(swept[0] / "mlruns", tmp_path / "mlruns")
+    shutil.copytree(untouched / "mlruns", tmp_path / "mlruns")
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins/mine.py").write_text(PLUGIN)
     monkeypatch.chdir(tmp_path)
