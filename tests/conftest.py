@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
@@ -9,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
@@ -90,6 +92,16 @@ def seeded() -> None:
     np.random.seed(0)
     if torch := sys.modules.get("torch"):
         torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def collected(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a module leaves open, and is let off for, is closed by its end: not later, in another's test."""
+    yield
+    if any("ResourceWarning" in str(mark.args) for mark in request.node.iter_markers("filterwarnings")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gc.collect()
 
 
 @pytest.fixture(scope="session")

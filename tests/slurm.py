@@ -36,8 +36,8 @@ AccountingStorageType=accounting_storage/none
 MpiDefault=none
 SwitchType=switch/none
 ReturnToService=2
-SlurmdTimeout=10
-MessageTimeout=10
+SlurmdTimeout={silence}
+MessageTimeout={silence}
 InactiveLimit=0
 KillWait=5
 SchedulerParameters=sched_interval=2
@@ -108,12 +108,17 @@ class Cluster:
 
 
 @contextmanager
-def running() -> Iterator[Cluster]:
-    """Start a cluster, and end all of it."""
+def running(*, silence: int = 10) -> Iterator[Cluster]:
+    """Start a cluster, and end all of it.
+
+    Args:
+        silence: seconds after which a node that does not answer is lost, and a question fails; 100 at most.
+
+    """
     with tempfile.TemporaryDirectory(prefix="rbptrack-slurm-", ignore_cleanup_errors=True) as name:
         cluster = Cluster(Path(name))
         try:
-            _start(cluster)
+            _start(cluster, silence)
             yield cluster
         finally:
             cluster.ask("scancel", "--state=RUNNING", "--me")
@@ -124,7 +129,7 @@ def running() -> Iterator[Cluster]:
                 process.wait()
 
 
-def _start(cluster: Cluster) -> None:
+def _start(cluster: Cluster, silence: int) -> None:
     folder = cluster.folder
     folder.chmod(0o755)
     munge = folder / "munge"
@@ -139,7 +144,7 @@ def _start(cluster: Cluster) -> None:
         (folder / f"gpu{number}").touch()
     ports = {key: free_port() for key in ("control", "first", "second")}
     host = socket.gethostname().partition(".")[0]
-    (folder / "slurm.conf").write_text(CONFIG.format(host=host, folder=folder, **ports))
+    (folder / "slurm.conf").write_text(CONFIG.format(host=host, folder=folder, silence=silence, **ports))
     (folder / "gres.conf").write_text("".join(f"NodeName=n{n} Name=gpu File={folder}/gpu{n}\n" for n in (1, 2)))
     options = [f"--{k}={munge / v}" for k, v in (("key-file", "key"), ("socket", "socket"), ("pid-file", "pid"))]
     options += [f"--log-file={munge / 'log'}", f"--seed-file={munge / 'seed'}", "--foreground"]

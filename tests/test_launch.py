@@ -44,8 +44,8 @@ needs_ray = pytest.mark.skipif(not RAY, reason="needs rbptrack[ray]")
 needs_slurm = pytest.mark.skipif(
     not SUBMITIT or bool(slurm.missing()), reason=slurm.missing() or "needs rbptrack[slurm]"
 )
-# Slow enough to be interrupted: small parts of small batches.
-ONE_MODEL = ("model=nano/38k", "dataset=stdlib,pydocs", "dataset.documents=12", "engine.part_tokens=500")
+# Small parts, of which a job that is lost leaves some.
+ONE_MODEL = ("model=nano/38k", "dataset=stdlib,pydocs", "dataset.documents=4", "engine.part_tokens=500")
 CELLS = ("model=nano/38k,nano/15k", *ONE_MODEL[1:])
 QUICK = ("-m", "engine.threads=1", "analyzers=[]")
 
@@ -414,7 +414,7 @@ def test_a_killed_ray_worker_loses_nothing(start: Start, with_store: Path, local
 
 @needs_slurm
 def test_slurm_measures_what_one_process_does(start: Start, with_store: Path, local: Measured) -> None:
-    with slurm.running() as cluster:
+    with slurm.running(silence=100) as cluster:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SLURM_CONF", cluster.environment["SLURM_CONF"])
             with pytest.raises(BadInput, match=r"launch\.time=100, but the default partition main has at most 60"):

@@ -312,11 +312,9 @@ def test_a_stopped_measurement_continues_where_it_was(
     stop: signal.Signals, uninterrupted: bytes, program: Program, start: Start, with_store: Path
 ) -> None:
     """In the same run, and to the same table, byte for byte."""
-    process = start(*STOPPED, cwd=with_store, **{HOLD: "3"})
+    process, kept = start(*STOPPED, cwd=with_store, **{HOLD: "3"}), "mlruns/partial/*/part-*.parquet"
     try:
-        until(
-            lambda: len(list(with_store.glob("mlruns/partial/*/part-*.parquet"))) >= 3 or process.poll(), "third part"
-        )
+        until(lambda: len(list(with_store.glob(kept))) >= 3 or process.poll() is not None, "third part")
         assert process.poll() is None, process.said
         process.send_signal(stop)
         process.wait(PATIENCE)
@@ -327,11 +325,11 @@ def test_a_stopped_measurement_continues_where_it_was(
     (run,) = runs(with_store, "measurement")
     assert run.info.status == ("RUNNING" if stop == signal.SIGKILL else "KILLED")
     if stop != signal.SIGKILL:
-        tokens = sum(pq.read_metadata(part).num_rows for part in with_store.glob("mlruns/partial/*/part-*.parquet"))
+        tokens = sum(pq.read_metadata(part).num_rows for part in with_store.glob(kept))
         assert "interrupted: 0 of 1 cells measured, 1 partly, 0 not begun" in said
         assert f"nano-38k / stdlib: {tokens:,} scored tokens are saved" in said
         assert said.splitlines()[-1] == f"  python -m rbptrack {' '.join(STOPPED)}"
-    parts = {p.name: p.stat().st_mtime_ns for p in with_store.glob("mlruns/partial/*/part-*.parquet")}
+    parts = {p.name: p.stat().st_mtime_ns for p in with_store.glob(kept)}
     assert len(parts) >= 3
     done = program(*STOPPED, "engine.threads=1", cwd=with_store)
     assert done.returncode == 0, done.stderr
