@@ -81,13 +81,15 @@ def test_four_sweeps_at_once_measure_everything_once(server: Server, user: Path,
 
 
 def test_what_is_measured_while_the_server_is_away_is_delivered_once(
-    server: Server, user: Path, capsys: pytest.CaptureFixture[str]
+    server: Server, user: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(connection, "_PATIENCE_SECONDS", 1)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "0")
     door = Door(server.port)
     uri = f"http://127.0.0.1:{door.port}"
     tracking = [f"tracking.uri={uri}", "tracking.experiment=away", "tracking.every=0.2"]
 
-    with pytest.MonkeyPatch.context() as patch:
+    with monkeypatch.context() as patch:
         shut = at_first_part(patch, door.close)
         midway = run(*tracking, "engine.part_tokens=300", "dataset.documents=30")
     assert shut.is_set()
@@ -95,7 +97,7 @@ def test_what_is_measured_while_the_server_is_away_is_delivered_once(
     assert "cannot be reached" in midway.waits
     began = time.monotonic()
     door.open(held=True)
-    with pytest.MonkeyPatch.context() as patch:
+    with monkeypatch.context() as patch:
         patch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
         patch.setattr(connection, "_REACH_SECONDS", 1)
         hung = run(*tracking)
