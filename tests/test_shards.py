@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +30,7 @@ from rbptrack.sweep.watch import Watch
 from rbptrack.sweep.work import measure as measure_cell
 from rbptrack.tracking import Connection, Reader, outbox
 from tests.conftest import EMBEDDED
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 DATASET = DatasetConfig(
     name="stdlib",
@@ -165,9 +164,7 @@ def test_that_another_process_is_at_work_is_said(
     with ThreadPoolExecutor(1) as pool:
         with outbox.locked(delivery.folder):
             waiting = pool.submit(cell.run, resolved, delivery)
-            deadline = time.monotonic() + 30
-            while "another process" not in watch.line() and time.monotonic() < deadline:
-                time.sleep(0.05)
+            until(lambda: "another process" in watch.line(), "word of the other process")
             shown = watch.line()
         assert waiting.result()
     assert shown.startswith("0 of 1 cell ended, 0 running, 1 at work in another process; ")

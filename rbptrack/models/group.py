@@ -34,7 +34,8 @@ from rbptrack.sources.pin import Source
 
 IntArray = npt.NDArray[Any]
 ADDRESS, KEY = "RBPTRACK_GROUP", "RBPTRACK_GROUP_KEY"
-_START_SECONDS = 120.0  # until every process has imported torch and said so
+_START_SECONDS = 300.0  # until every process has imported torch and said so, on a machine under load too
+_WORDS_SECONDS = 60.0  # until torchrun has said which process was lost
 _END_SECONDS = 20.0
 _POLL_SECONDS = 0.5
 
@@ -219,7 +220,7 @@ class Group:
 
     def _lost(self, what: str) -> Exception:
         """The words for a process that ended without a word."""
-        deadline = time.monotonic() + _END_SECONDS  # torchrun ends the others first, and says which one it was
+        deadline = time.monotonic() + _WORDS_SECONDS  # torchrun ends the others first, and says which one it was
         while self._agent.poll() is None and time.monotonic() < deadline:
             time.sleep(0.1)
         said = (self._folder / "log").read_text(encoding="utf-8", errors="replace")
