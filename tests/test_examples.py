@@ -17,16 +17,18 @@ def test_there_are_two() -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
-def test_notebook(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebook(
+    path: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed: pip install '.[dev]'")
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed: pip install '.[dev]'")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     notebook = nbformat.read(path, as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells)  # kept without outputs, which go stale
-    told = pytest.importorskip("traitlets.config").Config(
-        KernelManager={"transport": "ipc"}
-    )  # ports are chosen before they are taken
+    # Files in place of ports, which are chosen some time before they are taken.
+    sockets = {"transport": "ipc", "ip": str(tmp_path_factory.mktemp("kernel") / "socket")}
+    told = pytest.importorskip("traitlets.config").Config(KernelManager=sockets)
     client = nbclient.NotebookClient(
         notebook,
         timeout=PATIENCE,
