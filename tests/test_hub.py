@@ -345,10 +345,10 @@ def test_what_hf_download_put_there_is_read_without_a_network(mirror: Mirror, tm
     """
     there = {k: v for k, v in os.environ.items() if not k.startswith("HF_")} | environment(mirror.address, tmp_path)
     printed = []
-    for text, endpoint in ((read, mirror.address), (code, mirror.address), (read, f"http://127.0.0.1:{free_port()}")):
+    for texts, endpoint in (((read, code), mirror.address), ((read,), f"http://127.0.0.1:{free_port()}")):
         clean = there | {"HF_ENDPOINT": endpoint, "RBPTRACK_CACHE": str(tmp_path / f"cache-{endpoint[-5:]}")}
         done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(text)],
+            [sys.executable, "-c", "".join(map(textwrap.dedent, texts))],
             env=clean,
             cwd=ROOT,
             capture_output=True,
@@ -357,19 +357,19 @@ def test_what_hf_download_put_there_is_read_without_a_network(mirror: Mirror, tm
         )
         assert done.returncode == 0, done.stderr
         printed.append(done.stdout)
-    assert printed[0] == printed[2]
+    assert printed[0] == printed[1]
     assert len(json.loads(printed[0])) == 7
 
 
-def test_the_cache_is_shown_and_cleared(paper: tuple[Path, Path, str], program: Program, tmp_path: Path) -> None:
+def test_the_cache_is_shown_and_cleared(paper: tuple[Path, Path, str], asking: Program, tmp_path: Path) -> None:
     import shutil
 
     shutil.copytree(paper[1] / "rbptrack", tmp_path / "cache")
     there = {"RBPTRACK_CACHE": str(tmp_path / "cache")}
-    shown = program("cache", cwd=tmp_path, **there).stdout
+    shown = asking("cache", cwd=tmp_path, **there).stdout
     assert str(tmp_path / "cache") in shown
     assert re.search(r"tokens +2 files", shown)
-    assert "cleared" in program("cache", "clear", cwd=tmp_path, **there).stdout
+    assert "cleared" in asking("cache", "clear", cwd=tmp_path, **there).stdout
     assert not (tmp_path / "cache").exists()
 
 
