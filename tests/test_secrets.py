@@ -15,6 +15,7 @@ from mlflow import MlflowClient
 
 from rbptrack.commands import export, import_, measure, report
 from rbptrack.errors import BadInput
+from tests.conftest import Program
 from tests.patience import PATIENCE, until_they_end
 from tests.server import QUOTED, Server, databases, free_port, postgres_binaries
 
@@ -88,20 +89,21 @@ def test_a_report_an_export_and_mlflows_pages(
     assert not found(said + shown.out + shown.err)
 
 
-def test_a_sweep_and_a_cell_whose_address_stands_in_a_file(server: Server, planted: str, tmp_path: Path) -> None:
+def test_a_sweep_and_a_cell_whose_address_stands_in_a_file(
+    server: Server, planted: str, program: Program, tmp_path: Path
+) -> None:
     file = tmp_path / "mine/protocol/team.yaml"
     place = [f"tracking.artifacts={tmp_path / 'shared'}", "tracking.experiment=sweeps"]
     file.parent.mkdir(parents=True)
     file.write_text(f"# @package _global_\ntracking:\n  uri: {in_query(server)}\n")
 
-    def program(*words: str) -> str:
-        command = [sys.executable, "-m", "rbptrack", *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    def run(*words: str) -> str:
+        done = program(*words, cwd=tmp_path, **PLANTED)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    said = program("-m", "model=nano/6k,nano/15k", *CELL, f"++tracking.uri='{planted}'", *place, "analyzers=compare")
-    said += program("model=nano/38k", *CELL, *place, "--config-dir", "mine", "protocol=team")
+    said = run("-m", "model=nano/6k,nano/15k", *CELL, f"++tracking.uri='{planted}'", *place, "analyzers=compare")
+    said += run("model=nano/38k", *CELL, *place, "--config-dir", "mine", "protocol=team")
     assert not found(said)
     names = {path.name for path in tmp_path.rglob("*")}
     assert {"config.yaml", "overrides.yaml", "command.txt", "cells.csv"} <= names
