@@ -452,6 +452,7 @@ def test_a_launcher_that_gives_up_is_told_in_a_line(
     sweep = launch.Sweep(request, *sweep_of(request), [], [])
     assert sweep._launch_jobs() == 0
     said = capfd.readouterr()
+    assert "the tracking store is a SQLite file, which only one machine may write" in said.out
     line = "error: launch=ray gave up: RayletDied: The task's local raylet died. Check raylet.out."
     assert [text for text in said.err.splitlines() if text and not text.startswith("Error executing job")] == [
         line,
@@ -477,6 +478,20 @@ def test_what_else_sbatch_takes_reaches_it(tmp_path: Path, monkeypatch: pytest.M
     assert launch.Sweep(request, *sweep_of(request), [], [])._launch_jobs() == 0
     assert {more, "hydra/launcher=submitit_slurm", "hydra.launcher.partition='a100'"} <= set(handed)
     assert not any(word.startswith(("model=", "dataset=", "launch.partition=")) for word in handed)
+
+
+@needs_ray
+def test_a_ray_of_another_version_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was called a cluster that is not there, or that asks for its token."""
+    import ray
+    from ray._private.utils import check_version_info
+
+    def connects(**_: object) -> None:
+        check_version_info({"ray_version": "2.1.0", "python_version": "3.9.1"}, "10.0.0.1")
+
+    monkeypatch.setattr(ray, "init", connects)
+    with pytest.raises(BadInput, match=r"cluster was started with: Ray: 2\.1\.0 Python: 3\.9\.1 This .*same versions"):
+        ray_cluster.nodes(LaunchConfig(where=Where.ray, address="auto"))
 
 
 class LocalRayletDiedError(Exception):

@@ -310,3 +310,15 @@ def test_a_living_run_of_another_host_is_left_alone(a: Connection, here: Path) -
         Writer(a).begin(name, tags)
         Writer(a.analyses()).begin(f"{name} analysis", tags)
     assert sorted(repair(a)) == ["old", "old analysis"]
+
+
+def test_a_record_that_another_delivers_while_it_is_looked_for_is_not_there(
+    a: Connection, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many jobs deliver while other commands begin."""
+    folder = outbox._folder_of(a) / f"{FINGERPRINT}.1"
+    gone = here / "gone" / folder.name / "record.json"
+    found = Path.glob
+    monkeypatch.setattr(Path, "glob", lambda self, pattern: [*found(self, pattern), gone])
+    assert outbox.waiting(a) == []
+    assert outbox.find(a, FINGERPRINT) is None

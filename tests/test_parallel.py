@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +24,8 @@ from rbptrack.bench.shapes import random_corpus
 from rbptrack.config.schema import EngineConfig, ModelConfig, Parallel
 from rbptrack.engine.measure import measure
 from rbptrack.errors import BadInput, MeasurementError
+from rbptrack.models import group
+from rbptrack.models.group import Group
 from rbptrack.models.loading import CausalModel, load_model
 from rbptrack.models.tensor_parallel import load_share
 from rbptrack.scoring.scorer import Scorer, Scores
@@ -116,6 +122,44 @@ def test_a_lost_process_ends_the_measurement_in_seconds(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
     until_they_end(workers)
     assert model.group.over
+
+
+def test_a_process_that_is_lost_while_it_connects_is_not_the_end(tmp_path: Path) -> None:
+    """torchrun tells of it; here another one comes."""
+    waiting = Group.__new__(Group)
+    waiting._processes, waiting._close = 1, None
+    waiting._agent = psutil.Popen(["sleep", "30"])  # type: ignore[assignment]
+    links: list[Connection] = []
+
+    def come() -> None:
+        with socket.socket(socket.AF_UNIX) as lost:
+            lost.connect(address)
+        with Client(address, authkey=b"key") as link:
+            link.send(0)
+            link.poll(10)
+
+    try:
+        with Listener(address := str(tmp_path / "socket"), authkey=b"key") as listener, ThreadPoolExecutor(1) as pool:
+            coming = pool.submit(come)
+            waiting._accept(listener, links)
+            assert len(links) == 1
+            links[0].close()
+            coming.result()
+    finally:
+        waiting._agent.kill()
+        waiting._agent.wait()
+
+
+def test_a_temporary_folder_of_a_long_name_has_no_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system takes 107 bytes; many a cluster's TMPDIR has more."""
+    place = group._private_folder()
+    assert place.parent == Path(tempfile.gettempdir())
+    place.rmdir()
+    (tmp_path / ("project-465000123" * 6)).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("project-465000123" * 6)))
+    with Listener(str((place := group._private_folder()) / group.SOCKET)):
+        assert place.stat().st_mode & 0o077 == 0
+    place.rmdir()
 
 
 @pytest.fixture

@@ -34,6 +34,8 @@ from rbptrack.sources.pin import Source
 
 IntArray = npt.NDArray[Any]
 ADDRESS, KEY = "RBPTRACK_GROUP", "RBPTRACK_GROUP_KEY"
+SOCKET = "socket"
+_LONGEST_ADDRESS = 100  # bytes; Linux takes 107, macOS 103
 _START_SECONDS = 300.0  # until every process has imported torch and said so, on a machine under load too
 _WORDS_SECONDS = 60.0  # until torchrun has said which process was lost
 _END_SECONDS = 20.0
@@ -150,11 +152,11 @@ class Group:
             self._close()
 
     def _start(self) -> Loaded:
-        folder = Path(tempfile.mkdtemp(prefix="rbptrack-group-"))
+        folder = _private_folder()
         key = secrets.token_hex(16)
         threads = max(1, torch.get_num_threads() // self._processes)
         here = {"CUDA_VISIBLE_DEVICES": ""} if self._load.config.device == "cpu" else {}
-        environment = os.environ | here | {ADDRESS: str(folder / "socket"), KEY: key, "OMP_NUM_THREADS": str(threads)}
+        environment = os.environ | here | {ADDRESS: str(folder / SOCKET), KEY: key, "OMP_NUM_THREADS": str(threads)}
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
         command += [str(self._processes), "-m", "rbptrack.models.group_process"]
         with Listener(environment[ADDRESS], backlog=self._processes, authkey=key.encode()) as listener:
@@ -181,7 +183,7 @@ class Group:
         while len(found) < self._processes:
             if self._agent.poll() is not None or time.monotonic() > deadline:
                 raise self._lost("did not start")
-            with suppress(TimeoutError):
+            with suppress(TimeoutError, EOFError, ConnectionError):  # of one that ends as it comes, torchrun tells
                 link = listener.accept()
                 found[link.recv()] = link
         links += [found[i] for i in range(self._processes)]
@@ -233,6 +235,15 @@ class Group:
             f"model {self._name}: {which} {how}; what was measured is kept, and the same command continues there"
         )
         return self._over
+
+
+def _private_folder() -> Path:
+    """A temporary folder in which a socket can be made, whose path the system keeps short."""
+    folder = Path(tempfile.mkdtemp(prefix="rbptrack-group-"))
+    if len(os.fsencode(folder / SOCKET)) <= _LONGEST_ADDRESS:
+        return folder
+    folder.rmdir()
+    return Path(tempfile.mkdtemp(prefix="rbptrack-group-", dir="/tmp"))
 
 
 def _end(agent: subprocess.Popen[bytes], links: list[Connection], folder: Path) -> None:

@@ -158,6 +158,11 @@ class Sweep:
         found = launchers.check(launch, len(todo), [cell.model for cell in cells])
         say(f"{found}; what they print: {short_path(str(self.folder))}/job-*.log")
         why = partial(launchers.reason, launch, name=self._queue_name)
+        if launch.where is not Where.gpus and resolve_uri(self.settings.tracking).startswith("sqlite:"):
+            say(
+                "the tracking store is a SQLite file, which only one machine may write: for jobs on several, start a "
+                "server and export MLFLOW_TRACKING_URI=http://HOST:5000 (docs/cluster.md)"
+            )
         with Watch(self.folder, len(cells), why) as watch:
             for number in range(_ROUNDS):
                 if number:

@@ -51,6 +51,9 @@ def nodes(launch: LaunchConfig) -> list[Node]:
             ray.init(address=launch.address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
         found: list[dict[str, Any]] = ray.nodes()
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        if "Version mismatch" in str(error):
+            said = " ".join(str(error).split())
+            raise BadInput(f"launch=ray: {said}: every machine needs the same versions of both") from error
         if launch.address != "auto":  # something answers there
             raise BadInput(
                 f"launch.address={launch.address}: the Ray cluster there does not let this machine in; it may ask for "

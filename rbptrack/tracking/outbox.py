@@ -41,14 +41,19 @@ def folder() -> Path:
 def waiting(connection: Connection | None = None) -> list[Path]:
     """The folders of the complete records that wait, for one store or for any, oldest first."""
     places = [_folder_of(connection)] if connection else folder().glob("*")
-    found = [path.parent for place in places for path in place.glob(f"*/{FILE}")]
-    return sorted(found, key=lambda path: (path / FILE).stat().st_mtime)
+    found = []
+    for path in (path for place in places for path in place.glob(f"*/{FILE}")):
+        with suppress(FileNotFoundError):  # another process has delivered it in this moment
+            found.append((path.stat().st_mtime, path.parent))
+    return [path for _, path in sorted(found)]
 
 
 def find(connection: Connection, fingerprint: str) -> Record | None:
     """The record of this fingerprint that waits for a store, if there is one."""
-    found = sorted(_folder_of(connection).glob(f"{fingerprint}.*/{FILE}"))
-    return Record.read(found[-1].parent) if found else None
+    for path in sorted(_folder_of(connection).glob(f"{fingerprint}.*/{FILE}"), reverse=True):
+        with suppress(FileNotFoundError):  # another process has delivered it in this moment
+            return Record.read(path.parent)
+    return None
 
 
 def _address(connection: Connection) -> str:
