@@ -24,6 +24,7 @@ from rbptrack.analysis import (
     law_axis_label,
     law_cells,
     legend_of_all,
+    legend_room,
     log_axis,
     metric_label,
     metric_part,
@@ -238,7 +239,8 @@ def _draw_curves(found: list[tuple[Family, PositionCurves]], metric: str) -> Fig
     """CE or -ln RBP_k against the position: the smallest and the largest size of each family."""
     by_key = {(family.name, family.dataset): (family, curves) for family, curves in found}
     with style():
-        figure, panels = dataset_panels(by_key, legend=_LEGEND)
+        room = legend_room((f"{name}, S = {short_number(999e6)}" for name, _ in by_key), least=_LEGEND)
+        figure, panels = dataset_panels(by_key, legend=room)
         for ax, dataset, styles in panels:
             seen: list[FloatArray] = []
             for name, colour, *_ in styles:
@@ -257,7 +259,7 @@ def _draw_curves(found: list[tuple[Family, PositionCurves]], metric: str) -> Fig
             lines = np.concatenate(seen)
             lines = lines[np.isfinite(lines) & (lines > 0)]
             log_axis(ax.yaxis, low=lines.min() / 1.1, high=lines.max() * 1.1)
-        legend_of_all(figure, legend=_LEGEND)
+        legend_of_all(figure, legend=room)
         return figure
 
 

@@ -22,7 +22,8 @@ from rbptrack.analysis import (
     RankTable,
     Report,
     Runs,
-    colour_and_marker,
+    family_legends,
+    family_styles,
     grid_of,
     interval_columns,
     metric_label,
@@ -337,25 +338,25 @@ def _in_words(row: Mapping[str, Any]) -> dict[str, Any]:
 def _draw(rows: list[dict[str, Any]], label: str) -> Figure:
     """A panel per dataset and way of classing, the classes below each other, families as colours."""
     panels = list(dict.fromkeys(f"{row['dataset']}, {row['by']}" for row in rows))
-    families = list(dict.fromkeys(row["family"] for row in rows))
+    families = family_styles(row["family"] for row in rows)
+    apart = min(0.15, 0.9 / len(families))
     with style():
         figure, axes = grid_of(panels, ["alpha"], height=3.0, left=1.35)
         for panel in panels:
             ax = axes[panel, "alpha"]
             mine = [row for row in rows if f"{row['dataset']}, {row['by']}" == panel]
             names = list(dict.fromkeys(row["class"] for row in mine))
-            for number, family in enumerate(families):
-                points = [row for row in mine if row["family"] == family]
-                colour, marker = colour_and_marker(number)
+            for number, one in enumerate(families):
+                points = [row for row in mine if row["family"] == one.name]
                 middle = [row["alpha"] for row in points]
-                places = [names.index(row["class"]) + 0.15 * (number - (len(families) - 1) / 2) for row in points]
+                places = [names.index(row["class"]) + apart * (number - (len(families) - 1) / 2) for row in points]
                 bars = [[row["alpha"] - row["alpha_low"], row["alpha_high"] - row["alpha"]] for row in points]
-                drawn = {"fmt": marker, "ms": 5, "capsize": 2, "color": colour, "label": family}
+                drawn = {"fmt": one.marker, "ms": 5, "capsize": 2, "color": one.colour, "label": one.name}
                 ax.errorbar(middle, places, xerr=np.array(bars).reshape(-1, 2).T, **drawn)
             ax.set_yticks(range(len(names)), names)
             ax.axvline(0, lw=0.8, color="0.5")
             ax.set(title=panel, xlabel=f"α of {label}", ylim=(len(names) - 0.5, -0.5))
             ax.set_ylabel("class of token")
-            if len(families) > 1:
-                ax.legend(loc="best", fontsize=8)
+        if len(families) > 1:
+            family_legends(figure, list(axes.values()), (one.name for one in families), loc="best", fontsize=8)
         return figure

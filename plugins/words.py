@@ -21,6 +21,7 @@ from rbptrack.analysis import (
     Runs,
     Unreadable,
     dataset_panels,
+    family_legends,
     interval_columns,
     log_axis,
     read_families,
@@ -246,7 +247,8 @@ class Words(Analyzer):
                 shares = np.concatenate([np.exp(-one.values.of(metric)[0]) for one in here.values()])
                 log_axis(ax.yaxis, low=max(float(shares.min()), 1e-5) / 1.4, high=min(float(shares.max()) * 1.4, 1.2))
                 ax.set_ylabel("share of whole words")
-                ax.legend(loc="best", fontsize=8)
+            names = (one.family.name for one in measured)
+            family_legends(figure, [ax for ax, *_ in panels], names, loc="best", fontsize=8)
             return figure
 
 

@@ -18,6 +18,7 @@ from rbptrack.analysis import Drawing, Report, Table, grid, log_axis, style
 from rbptrack.analysis.figures import draw
 from rbptrack.commands.report import _read
 from rbptrack.errors import RbptrackError
+from rbptrack.reporting import terminal
 from rbptrack.reporting.files import ReportFiles
 from rbptrack.reporting.inline_svg import inline_svg
 from rbptrack.reporting.page import InlineFigure, Section, render, svg
@@ -246,3 +247,10 @@ def test_analyzers_without_a_result_for_one_reason_are_one_line() -> None:
     assert page.count("imported without ranks") == 1
     assert "<b>k_law, emergence</b>: imported without ranks" in page
     assert "3 analyzers without a result" in page
+
+
+def test_the_terminal_shows_the_first_of_many_notes(capsys: pytest.CaptureFixture[str]) -> None:
+    for number, cut in ((41, ""), (45, "and 5 more notes in the report")):
+        terminal.show(section(Report(notes=[f"note {i}" for i in range(number)])))
+        lines = capsys.readouterr().out.splitlines()
+        assert lines == [f"note {i}" for i in range(40 if cut else number)] + [cut] * bool(cut)

@@ -28,7 +28,14 @@ from rbptrack.ranks import (
 )
 
 if TYPE_CHECKING:
-    from rbptrack.analysis.family_figures import Curve, curve_panels, dataset_panels, draw_verdicts, family_styles
+    from rbptrack.analysis.family_figures import (
+        Curve,
+        curve_panels,
+        dataset_panels,
+        draw_verdicts,
+        family_legends,
+        family_styles,
+    )
     from rbptrack.analysis.figures import (
         COLOURS,
         MARKERS,
@@ -40,6 +47,7 @@ if TYPE_CHECKING:
         grid_of,
         k_axis,
         legend_of_all,
+        legend_room,
         length_axis,
         log_axis,
         panel_per,
@@ -111,6 +119,7 @@ __all__ = [
     "equally_trained",
     "error_bars",
     "families",
+    "family_legends",
     "family_styles",
     "gradient",
     "grid",
@@ -122,6 +131,7 @@ __all__ = [
     "law_axis_label",
     "law_cells",
     "legend_of_all",
+    "legend_room",
     "length_axis",
     "listed",
     "log_axis",

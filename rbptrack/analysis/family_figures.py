@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from rbptrack.analysis.figures import (
+    COLOURS,
     LINES,
+    MARKERS,
+    WIDTH,
     colour_and_marker,
+    grow,
     k_axis,
     legend_of_all,
+    legend_room,
     log_axis,
     panel_per,
     panels,
@@ -32,12 +38,67 @@ class FamilyStyle(NamedTuple):
     line: Any
 
 
+FEW_FAMILIES = len(COLOURS)
+"""Families that a legend inside each panel has room for; more have one above all panels."""
+MOST_FAMILIES = 3 * FEW_FAMILIES
+"""Families that a figure draws: more cannot be told apart."""
+
+
 def family_styles(names: Iterable[str]) -> list[FamilyStyle]:
-    """The style of each family, in the order of their names."""
-    return [
-        FamilyStyle(name, *colour_and_marker(number), LINES[number % len(LINES)])
-        for number, name in enumerate(sorted(set(names)))
-    ]
+    """The style of each family that is drawn, in the order of their names: the first `MOST_FAMILIES` of them.
+
+    After seven families the colours begin again, with other markers and line styles.
+    """
+    styles = []
+    for number, name in enumerate(sorted(set(names))[:MOST_FAMILIES]):
+        shape = number + number // len(COLOURS)
+        styles.append(
+            FamilyStyle(name, colour_and_marker(number)[0], MARKERS[shape % len(MARKERS)], LINES[shape % len(LINES)])
+        )
+    return styles
+
+
+def legend_above(figure: Figure, styles: Sequence[FamilyStyle], more: Sequence[Line2D] = ()) -> None:
+    """Families in rows above the panels of a `grid`, for which the figure grows.
+
+    Args:
+        figure: laid out, with its texts.
+        styles: of the families.
+        more: what else the legend says.
+
+    """
+    handles = [Line2D([], [], marker=s.marker, ls=s.line, color=s.colour, label=s.name, ms=4.5) for s in styles]
+    handles += more
+    longest = max(len(str(one.get_label())) for one in handles)
+    columns = min(len(handles), max(1, int(WIDTH / (0.7 + 0.075 * longest))))
+    rows = -(-len(handles) // columns)
+    grow(figure, above=0.28 + 0.2 * (rows - 1))
+    figure.legend(handles=handles, loc="upper center", ncols=columns, bbox_to_anchor=(0.5, 1.0))
+
+
+def family_legends(figure: Figure, axes: Sequence[Any], names: Iterable[str], **options: Any) -> None:
+    """A legend in each panel of a `grid`; where there are more than seven families, one of them all above the panels.
+
+    Args:
+        figure: laid out.
+        axes: its panels.
+        names: of the families.
+        options: of `Axes.legend`.
+
+    """
+    styles = family_styles(names)
+    if len(styles) > FEW_FAMILIES:
+        legend_above(figure, styles)
+        return
+    for ax in axes:
+        ax.legend(**options)
+
+
+def say_left_out(figure: Figure, names: Collection[str]) -> None:
+    """Write below a figure that it does not draw every family, where that is so."""
+    if len(names) > MOST_FAMILIES:
+        text = f"{MOST_FAMILIES} of {len(names):,} families are drawn, the first by name; the tables hold all of them"
+        figure.text(0.99, 0.06 / figure.get_size_inches()[1], text, ha="right", fontsize=8)
 
 
 def dataset_panels(
@@ -54,9 +115,12 @@ def dataset_panels(
 
     """
     there = set(families)
-    datasets, names = sorted({dataset for _, dataset in there}), sorted({name for name, _ in there})
-    figure, axes = panel_per(datasets, **options)
+    names = {name for name, _ in there}
     styles = family_styles(names)
+    drawn = {one.name for one in styles}
+    datasets = sorted({dataset for name, dataset in there if name in drawn})
+    figure, axes = panel_per(datasets, **options)
+    say_left_out(figure, names)
     return figure, [
         (ax, dataset, [one for one in styles if (one.name, dataset) in there])
         for ax, dataset in zip(axes, datasets, strict=True)
@@ -100,16 +164,19 @@ def curve_panels(
         curves: what to draw, in the order of the legend.
         xlabel: of every panel.
         ylabel: of every panel.
-        legend: inches kept free at the right for one legend of all panels; 0: each panel has its own.
+        legend: inches kept free at the right, at least, for one legend of all panels; 0: each panel has its own.
         options: of `panel_per`.
 
     """
+    if legend:
+        legend = legend_room((curve.label for curve in curves), least=legend)
     with style():
         figure, panels = dataset_panels(
             ((curve.family, curve.dataset) for curve in curves), **({"legend": legend} if legend else {}), **options
         )
         for ax, dataset, families in panels:
-            styles, mine = {one.name: one for one in families}, [one for one in curves if one.dataset == dataset]
+            styles = {one.name: one for one in families}
+            mine = [one for one in curves if one.dataset == dataset and one.family in styles]
             for curve in mine:
                 look = styles[curve.family]
                 drawn = {"color": look.colour, "ls": look.line, "marker": look.marker, "ms": 3.5, "lw": 1.3}
@@ -120,11 +187,12 @@ def curve_panels(
             ax.set(xlabel=xlabel, ylabel=ylabel)
             x = np.concatenate([np.asarray(curve.x, dtype=np.float64) for curve in mine])
             log_axis(ax.xaxis, low=float(x[x > 0].min()) / 1.2, high=float(x.max()) * 1.2)
-            if not legend:
-                ax.legend(loc="best", fontsize=8)
+        axes = [ax for ax, *_ in panels]
         if legend:
             legend_of_all(figure, legend=legend)
-        return figure, [ax for ax, *_ in panels]
+        else:
+            family_legends(figure, axes, (curve.family for curve in curves), loc="best", fontsize=8)
+        return figure, axes
 
 
 def draw_verdicts(

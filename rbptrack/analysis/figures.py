@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from rbptrack.ranks import RankHistogram
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES: Sequence[Any] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)))
+_DOTS, _MOST_DOTS = 160, 65_000  # per inch of a picture, and from edge to edge: matplotlib draws no larger one
 WIDTH = 10.0  # inches: every figure fills the page, so that letters have one size on it
 
 _STYLE: Any = {
@@ -36,7 +37,7 @@ _STYLE: Any = {
     "grid.alpha": 0.25,
     "grid.linewidth": 0.6,
     "legend.frameon": False,
-    "savefig.dpi": 160,
+    "savefig.dpi": _DOTS,
     "svg.fonttype": "none",
     "svg.hashsalt": "rbptrack",
 }
@@ -47,6 +48,8 @@ def gradient(count: int) -> list[Any]:
     return [mpl.colormaps["viridis"](v) for v in np.linspace(0, 0.88, max(count, 1))]
 
 
+_LEGEND_ROW = 0.19  # inches
+_MOST_COLUMNS = 5
 _LEFT, _BETWEEN = 0.8, 0.85  # inches for labels left of a panel, and between two rows of panels
 
 
@@ -64,7 +67,7 @@ def draw(figure: Figure, path: Path) -> None:
             text.set_text(_typeset(text.get_text()))
         for ax in figure.axes:
             _fit_title(ax)
-        figure.savefig(f"{path}.png")
+        figure.savefig(f"{path}.png", dpi=min(_DOTS, _MOST_DOTS / figure.get_size_inches().max()))
         figure.set_layout_engine("none")  # laid out by now; doing it again would take as long as drawing
         figure.savefig(f"{path}.svg", metadata={"Date": None})
         draw_pages(figure, Path(f"{path}.pdf"))
@@ -106,7 +109,7 @@ def grid(
 
     Args:
         rows: of panels.
-        columns: of panels; more than 5 are too small to read on a page.
+        columns: of panels; more than `_MOST_COLUMNS` are too small to read on a page.
         width: of the figure, inches.
         height: of a panel, inches, labels included.
         left: inches for the labels left of a panel.
@@ -142,14 +145,36 @@ def panel_per(names: Sequence[str], *, columns: int = 3, **options: Any) -> tupl
 
 
 def grid_of(rows: Sequence[str], columns: Sequence[str], **options: Any) -> tuple[Figure, dict[tuple[str, str], Any]]:
-    """A `grid` with a panel for each row and column by name; what has one column only is laid out in rows of 3."""
-    if len(columns) > 1:
+    """A `grid` with a panel for each row and column by name; one column, or more than five, in rows of 3 panels."""
+    if 1 < len(columns) <= _MOST_COLUMNS:
         figure, axes = grid(len(rows), len(columns), **options)
         return figure, {(r, c): axes[i][j] for i, r in enumerate(rows) for j, c in enumerate(columns)}
-    figure, axes = grid(-(-len(rows) // 3), min(3, len(rows)), **options)
-    for spare in axes.flat[len(rows) :]:
+    pairs = [(r, c) for r in rows for c in columns]
+    figure, axes = grid(-(-len(pairs) // 3), min(3, len(pairs)), **options)
+    for spare in axes.flat[len(pairs) :]:
         spare.remove()
-    return figure, {(r, columns[0]): ax for r, ax in zip(rows, axes.flat, strict=False)}
+    return figure, dict(zip(pairs, axes.flat, strict=False))
+
+
+def legend_room(labels: Iterable[str], *, least: float) -> float:
+    """Inches that `grid` must keep free at the right for a legend of these labels, `least` at least."""
+    return max(least, 0.55 + 0.066 * max((len(re.sub(r"[$_{}]", "", label)) for label in labels), default=0))
+
+
+def grow(figure: Figure, *, above: float = 0.0, below: float = 0.0) -> None:
+    """Make a figure higher by so many inches; panels and texts keep their sizes and distances."""
+    across, down = figure.get_size_inches()
+    grown = down + above + below
+
+    def moved(y: float) -> float:
+        return float((y * down + below) / grown)
+
+    found = figure.subplotpars
+    figure.set_size_inches(across, grown)
+    figure.subplots_adjust(bottom=moved(found.bottom), top=moved(found.top))
+    for text in figure.texts:
+        x, y = text.get_position()
+        text.set_position((x, moved(y)))
 
 
 def legend_of_all(figure: Figure, *, legend: float) -> None:
@@ -158,6 +183,9 @@ def legend_of_all(figure: Figure, *, legend: float) -> None:
     for ax in figure.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
+    lacking = _LEGEND_ROW * len(found) + 0.4 - figure.get_size_inches()[1]
+    if lacking > 0:
+        grow(figure, below=lacking)
     across, down = figure.get_size_inches()
     corner = (1 - legend / across, 1 - 0.15 / down)
     figure.legend(list(found.values()), list(found), loc="upper left", bbox_to_anchor=corner, fontsize=8.5)

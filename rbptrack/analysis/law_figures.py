@@ -12,7 +12,16 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator
 from scipy import stats
 
-from rbptrack.analysis.family_figures import Curve, FamilyStyle, curve_panels, dataset_panels, family_styles
+from rbptrack.analysis.family_figures import (
+    Curve,
+    FamilyStyle,
+    curve_panels,
+    dataset_panels,
+    family_legends,
+    family_styles,
+    legend_above,
+    say_left_out,
+)
 from rbptrack.analysis.figures import WIDTH, error_bars, grid, log_axis, style
 from rbptrack.analysis.laws import FamilyLaw, by_family
 from rbptrack.analysis.published import published_alpha
@@ -42,7 +51,11 @@ def draw_laws(laws: Sequence[FamilyLaw], metrics: Sequence[str], *, xlabel: str)
 
     """
     found = {(one.family.dataset, one.metric, one.family.name): one.law for one in laws if one.metric in metrics}
-    datasets, styles = sorted({key[0] for key in found}), family_styles(key[2] for key in found)
+    names = {key[2] for key in found}
+    styles = family_styles(names)
+    drawn_names = {one.name for one in styles}
+    found = {key: law for key, law in found.items() if key[2] in drawn_names}
+    datasets = sorted({key[0] for key in found})
     shown = [m for m in metrics if any(key[1] == m for key in found)]
     s = np.concatenate([law.s for law in found.values()])
     spans = {}
@@ -85,6 +98,7 @@ def draw_laws(laws: Sequence[FamilyLaw], metrics: Sequence[str], *, xlabel: str)
         figure.text(0.5, 0.06 / down, xlabel, ha="center")
         if len(styles) > 1 or published:
             _legend_above(figure, styles, published=published)
+        say_left_out(figure, names)
         return figure
 
 
@@ -99,19 +113,9 @@ def _draw_published(ax: Any, one: FamilyStyle, dataset: str, metric: str, s: Any
 
 
 def _legend_above(figure: Figure, styles: Sequence[Any], *, published: bool) -> None:
-    """Families in a row above the panels, for which the figure grows."""
-    across, down = figure.get_size_inches()
-    grown = down + 0.28
-    figure.set_size_inches(across, grown)
-    found = figure.subplotpars
-    figure.subplots_adjust(bottom=found.bottom * down / grown, top=found.top * down / grown)
-    for text in figure.texts:
-        x, y = text.get_position()
-        text.set_position((x, y * down / grown))
-    handles = [Line2D([], [], marker=s.marker, ls=s.line, color=s.colour, label=s.name, ms=4.5) for s in styles]
-    if published:
-        handles.append(Line2D([], [], ls=_DOTTED, lw=1.6, color=_GREY, label="published exponent"))
-    figure.legend(handles=handles, loc="upper center", ncols=len(handles), bbox_to_anchor=(0.5, 1.0))
+    """Families in rows above the panels, and what a dotted line means."""
+    more = [Line2D([], [], ls=_DOTTED, lw=1.6, color=_GREY, label="published exponent")] if published else []
+    legend_above(figure, styles, more)
 
 
 def draw_exponents(laws: Sequence[FamilyLaw], metrics: Sequence[str]) -> Figure:
@@ -149,6 +153,7 @@ def draw_exponents(laws: Sequence[FamilyLaw], metrics: Sequence[str]) -> Figure:
         axes[0, 0].set_ylabel("dataset")
         axes[0, 0].set_ylim(len(datasets) - 0.4, -0.6)
         _legend_above(figure, styles, published=False)
+        say_left_out(figure, {one.family.name for one in laws})
         return figure
 
 
@@ -209,5 +214,5 @@ def draw_ce_against_rbp(laws: Sequence[FamilyLaw], k: int) -> tuple[Figure, dict
                     label = f"{one.name}: R² = {r2[dataset, one.name]:.4f}"
                 ax.plot(x, y, one.marker, ms=4.5, color=one.colour, label=label)
             ax.set(xlabel=law_axis_label(rbp_name(k)), ylabel=law_axis_label(CE))
-            ax.legend(loc="upper left")
+        family_legends(figure, [ax for ax, *_ in shown], (name for _, name in both), loc="upper left")
         return figure, r2

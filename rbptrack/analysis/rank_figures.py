@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from rbptrack.analysis.families import Family
+from rbptrack.analysis.family_figures import family_styles, say_left_out
 from rbptrack.analysis.figures import (
     COLOURS,
     MARKERS,
@@ -17,6 +18,7 @@ from rbptrack.analysis.figures import (
     grid,
     grid_of,
     legend_of_all,
+    legend_room,
     log_axis,
     size_axis,
     style,
@@ -94,7 +96,7 @@ def draw_implied(table: pd.DataFrame) -> Figure:
         ax.plot(rows["S"], rows[f"{quantity}_integral"], ":", color="0.45", lw=1.2, label="appendix's integral")
 
     words = {"entropy": "entropy of ranks, nats", "neg_log_p1": "−ln RBP$_1$"}
-    return _against_size(table, words, draw, legend=1.9)
+    return _against_size(table, words, draw, legend=1.9, said=", lognormal")
 
 
 def draw_appendix_terms(table: pd.DataFrame) -> Figure:
@@ -139,21 +141,22 @@ def _grid(found: Found, draw: Any, *, ylabel: str, height: float, legend: float 
         return figure
 
 
-def _against_size(table: pd.DataFrame, words: Mapping[str, str], draw: Any, *, legend: float) -> Figure:
-    """One panel per dataset (rows) and quantity (columns), families as colours."""
+def _against_size(table: pd.DataFrame, words: Mapping[str, str], draw: Any, *, legend: float, said: str = "") -> Figure:
+    """One panel per dataset (rows) and quantity (columns), families as colours; `said`: what a label says beside it."""
     datasets, names = sorted(set(table["dataset"])), sorted(set(table["family"]))
+    legend = legend_room((name + said for name in names), least=legend)
     with style():
         figure, axes = grid(len(datasets), len(words), legend=legend)
         for (i, j), ax in np.ndenumerate(axes):
             quantity, mine = list(words)[j], table[table["dataset"] == datasets[i]]
-            for number, name in enumerate(names):
-                rows = mine[(mine["family"] == name) & mine[quantity].notna()]
-                colour, marker = colour_and_marker(number)
-                draw(ax, rows, quantity, {"color": colour, "marker": marker, "ms": 4.5, "lw": 1.1})
+            for one in family_styles(names):
+                rows = mine[(mine["family"] == one.name) & mine[quantity].notna()]
+                draw(ax, rows, quantity, {"color": one.colour, "marker": one.marker, "ms": 4.5, "lw": 1.1})
             if mine[quantity].isna().all():
                 ax.text(0.5, 0.5, "not identifiable", transform=ax.transAxes, ha="center", color="0.4")
                 ax.set_yticks([])
             log_axis(ax.xaxis, low=mine["S"].min() / 1.5, high=mine["S"].max() * 1.5)
             ax.set(title=datasets[i], xlabel="S, non-embedding parameters", ylabel=words[quantity])
         legend_of_all(figure, legend=legend)
+        say_left_out(figure, names)
         return figure

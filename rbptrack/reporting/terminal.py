@@ -9,14 +9,18 @@ from rbptrack.analysis.contract import Analyzer, Report, question
 from rbptrack.console import say, say_wrapped, table
 from rbptrack.reporting.page import Section
 
-_MOST_ROWS = 40  # of a table
+_MOST_ROWS, _MOST_NOTES = 40, 40  # of a table, and below it
 
 
 def show(section: Section) -> None:
     """Print a report's summary table and its sentences."""
     _show_table(section.about, section.report)
-    for note in section.report.notes:
+    notes = section.report.notes
+    cut = len(notes) - _MOST_NOTES
+    for note in notes[:_MOST_NOTES] if cut > 1 else notes:
         say_wrapped(note)
+    if cut > 1:
+        say(f"and {cut:,} more notes in the report")
 
 
 def show_short(analyzer: Analyzer, report: Report, *, whole: bool) -> None:
@@ -44,7 +48,7 @@ def _show_table(title: str, report: Report) -> None:
         say("")
         table(list(frame.columns), rows, title=unescape(title), text_columns=texts)
         if cut > 1:
-            say(f"and {cut} more rows in the report")
+            say(f"and {cut:,} more rows in the report")
 
 
 def _is_number(text: str) -> bool:
