@@ -1,14 +1,16 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
+RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.installed
+PIP = $(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 RESULTS := $(CURDIR)/test-long.jsonl
 
 .PHONY: demo test test-long docs install lint clean
 
 # The main job: 7 embedded models on 2 embedded corpora, the table of results and the fitted laws.
-demo: $(STAMP)
-	$(RUN) -m rbptrack -m 'model=nano/*' dataset=stdlib,pydocs
+demo: $(RUNS)
+	$(RUN) -m rbptrack demo
 
 # Lint, types, then every test. With CI set, a skipped test fails.
 test: lint
@@ -19,12 +21,7 @@ test-long: $(STAMP)
 	RBPTRACK_RESULTS=$(RESULTS) $(RUN) -m pytest -n 1 -m long
 	RBPTRACK_RESULTS=$(RESULTS) $(RUN) -m pytest -n 1 tests/test_flipped_bits.py
 	$(RUN) -m pytest -n 1 --hypothesis-profile=long tests/test_properties.py
-	$(RUN) -m tools.kills $(RESULTS)
-	$(RUN) -m tools.fuzz $(RESULTS)
-	$(RUN) -m tools.faults $(RESULTS)
-	$(RUN) -m tools.cluster_walk
-	$(RUN) -m tools.endurance $(RESULTS)
-	$(RUN) -m tools.reliability $(RESULTS)
+	$(RUN) -m tests.campaigns all $(RESULTS)
 
 lint: $(STAMP)
 	$(RUN) -m ruff check .
@@ -38,10 +35,15 @@ docs: $(STAMP)
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+# What the demo needs and no more; what the tests need besides is installed after it.
+$(RUNS): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rbptrack needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PIP) -e .
+	touch $@
+
+$(STAMP): $(RUNS)
+	$(PIP) -e '.[dev]'
 	touch $@
 
 clean:

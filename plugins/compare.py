@@ -1,158 +1,130 @@
 """Two families, checkpoints or precisions on the same texts, or one family on two datasets: what differs.
 
-Three questions have three answers: whether two *models* differ on these very texts, whether the *families* differ
-(other models of the same recipes would), and whether their *exponents* do.
+Four questions have four answers: whether two *models* of equal S differ on these very texts, whether the *laws* lie
+apart (other models of the same recipes would differ), whether their *exponents* do, and whether anything is left at
+equal cross-entropy. Tokens of different tokenizers do not compare: whole words (`words_10`: -ln of the share of words
+whose every token has R <= 10) and bits per byte take the place of RBP_k and CE.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
-from functools import cached_property
-from itertools import combinations
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
 
-from rbptrack.analysis import (
-    CE,
-    Analyzer,
-    BadInput,
-    DocumentCounts,
-    Drawing,
-    Family,
-    RbptrackError,
-    Report,
-    Runs,
-    colour_and_marker,
-    counted,
-    error_bars,
-    families,
-    legend_of_all,
-    metric_label,
-    metric_part,
-    panel_per,
-    rbp_name,
-    read_families,
-    se_name,
-    short_number,
-    some_of,
-    style,
-)
-from rbptrack.stats import (
-    BOOTSTRAP_SEED,
-    LOG_NATS,
-    Difference,
-    Drawn,
-    LawValues,
-    holm,
-    law_values,
-    laws_apart,
-    logged_difference,
-    metric_draws,
-    metric_errors,
-    on_common_documents,
-    paired_differences,
-    simultaneous_differences,
-    unpaired_differences,
-)
+from rbptrack.analysis import Analyzer, BadInput, Drawing, RbptrackError, Report, Runs, metric_part, rbp_name
+from rbptrack.analysis.findings import Finding, Verdict, corrected
+from rbptrack.analysis.pair_figures import Gap, draw_differences, draw_gaps
+from rbptrack.analysis.pairs import BITS, Pair, Side, pairs_of, read_sides, with_words
+from rbptrack.analysis.rows import R2, Alpha, Column, High, Low, OfMetric
+from rbptrack.ranks import CE, metric_label
+from rbptrack.stats.contrasts import Apart, contrast, holm, verdict_of
+from rbptrack.stats.differences import LOG_NATS, Difference, simultaneous_differences
 
 TEXT = "ln nats of the text"
-SIDES = {"A": "one side", "B": "the other", "on": "the dataset or family that they share"}
-_SURE = "with the other pairs taken into account"
-COLUMNS = {
-    "summary": SIDES
-    | {
-        "metric": "CE (lower is better) or RBP_k (higher is better)",
-        "pairs": "pairs of models of equal S",
-        "A better": f"pairs in which A's model is better on these texts ({_SURE})",
-        "B better": "pairs in which B's is",
-        "undecided": "pairs that these texts do not distinguish, or without a standard error",
-        "families": "whether the laws lie apart: other models of the same recipes would differ, too",
-        "exponents": "whether the exponents differ",
-    },
-    "laws": SIDES
-    | {
-        "metric": "CE or RBP_k",
-        "at S": "size at which the laws are compared: the middle of the sizes that both have",
-        "ratio": "A's CE or -ln RBP_k over B's there, by their laws",
-        "ratio_low": "lower end of its interval: documents, and scatter between models",
-        "ratio_high": "upper end",
-        "p_families": f"p of a ratio of 1, {_SURE} (Holm)",
-        "alpha_A": "A's exponent",
-        "alpha_B": "B's",
-        "difference": "A's exponent less B's",
-        "low": "lower end of its interval: documents, and scatter between models",
-        "high": "upper end",
-        "p_exponents": f"p of equal exponents, {_SURE} (Holm)",
-    },
-    "models": SIDES
-    | {
-        "model_A": "its model",
-        "model_B": "the other's",
-        "S_A": "its size",
-        "S_B": "the other's",
-        "metric": f"CE (nats), RBP_k, or {TEXT} (difference of logarithms, free of the tokenizer)",
-        "value_A": "its value",
-        "value_B": "the other's",
-        "difference": "A - B",
-        "low": "lower end of its interval (documents resampled; all pairs of the metric hold at once)",
-        "high": "upper end",
-        "p": f"p of no difference on these texts, {_SURE}",
-        "paired": "whether both were read over the same documents",
-        "documents": "documents compared (the smaller number where they differ); empty for imported metrics",
-        "same_tokens": "whether both score equally many tokens of them",
-    },
-}
-_LEGEND = 1.7  # inches
-_SAME_BYTES = 0.005  # a first token that is not scored is longer in one tokenizer than in another
+LAWS, EXPONENTS, EQUAL_CE, MODELS = "laws apart", "same exponents", "apart at equal CE", "models differ"
+_SURE = "with all other cases taken into account"
 
 
-@dataclass(frozen=True)
-class Side:
-    """One family on one dataset, and the counts of each size, ascending in S; none where ranks were not imported."""
+@dataclass(kw_only=True)
+class PairRow:
+    """A row about two sides."""
 
-    family: Family
-    counts: list[DocumentCounts]
-    _drawn: dict[tuple[int, int, int], dict[str, Drawn]] = field(default_factory=dict, repr=False)
+    A: Annotated[str, Column("one side")]
+    B: Annotated[str, Column("the other")]
+    on: Annotated[str, Column("the dataset or family that they share")]
+    metric: Annotated[str, Column("CE, RBP_k; across tokenizers bits per byte, words_k")]
 
-    def drawn(self, i: int, replicates: int, seed: int) -> dict[str, Drawn]:
-        """The i-th model's metrics in document bootstraps; kept, because many pairs ask for the same."""
-        if (i, replicates, seed) not in self._drawn:
-            self._drawn[i, replicates, seed] = metric_draws(self.counts[i], replicates=replicates, seed=seed)
-        return self._drawn[i, replicates, seed]
 
-    def model(self, i: int) -> str:
-        """The i-th model: its family, whatever sets this part of it apart, and its size."""
-        return f"{self.family.rows['family'].iloc[0]}-{self.family.labels[i]}"
+@dataclass(kw_only=True)
+class SummaryRow(PairRow):
+    """What is found of one pair and metric."""
 
-    def num_bytes(self, i: int) -> float:
-        """UTF-8 bytes of the text that the i-th model was scored on."""
-        ce, tokens, bits = (self.family.column(name)[i] for name in (CE, "num_tokens", "bits_per_byte"))
-        return float(ce * tokens / (np.log(2) * bits)) if bits > 0 else float("nan")
+    pairs: Annotated[int, Column("pairs of models of equal S; none between datasets")]
+    A_better: Annotated[int, Column(f"pairs in which A's model is better on these texts ({_SURE})", title="A better")]
+    B_better: Annotated[int, Column("pairs in which B's is", title="B better")]
+    undecided: Annotated[int, Column("pairs that these texts do not distinguish, or without a standard error")]
+    families: Annotated[str, Column("whether the laws lie apart: other models of the same recipes would differ, too")]
+    exponents: Annotated[str, Column("whether the exponents differ")]
 
-    def logged(self, i: int, ks: list[int]) -> dict[str, tuple[float, float]]:
-        """Metric -> value and standard error of the i-th model, as logged if it has no ranks; NaN where it was not."""
-        if self.counts:
-            return metric_errors(self.counts[i])
-        names = [CE, *map(rbp_name, ks)]
-        found = {n: (self.family.column(n)[i], self.family.column(se_name(n))[i]) for n in names}
-        return {n: pair for n, pair in found.items() if np.isfinite(pair[0])}
 
-    @cached_property
-    def values(self) -> LawValues | None:
-        """What laws are fitted to; None where a law cannot be."""
-        return law_values(self.counts) if self.counts and len(self.family.s) >= 3 else None
+@dataclass(kw_only=True)
+class LawRow(PairRow):
+    """The laws of both sides against each other."""
+
+    at_S: Annotated[
+        float, Column("where the laws are compared: the middle of the sizes that both have", "S", form="short")
+    ]
+    ratio: Annotated[
+        float, Column("A's CE or -ln RBP_k over B's there, by their laws: below 1, A is better", form=".3f")
+    ]
+    ratio_low: Annotated[float, Column("lower end of its interval: documents, and scatter between models")]
+    ratio_high: High
+    p_families: Annotated[float, Column(f"p of a ratio of 1, {_SURE} (Holm)", "p of equal laws", form=".3g")]
+    alpha_A: Annotated[float, Column("A's exponent", title="α of A", form=".3f")]
+    alpha_B: Annotated[float, Column("B's", title="α of B", form=".3f")]
+    difference: Annotated[float, Column("A's exponent less B's", form="+.3f")]
+    low: Annotated[float, Column("lower end of its interval: documents, and scatter between models")]
+    high: Annotated[float, Column("upper end")]
+    p_exponents: Annotated[float, Column(f"p of equal exponents, {_SURE} (Holm)", "p of equal α", form=".3g")]
+    margin: Annotated[float, Column("difference below which exponents count as the same", form=".3f")]
+    p_equivalent: Annotated[float, Column("p of a difference at or beyond the margin, likewise", form=".3g")]
+    verdict: Annotated[str, Column("of the exponents: equivalent, different, both (within the margin) or undecided")]
+
+
+@dataclass(kw_only=True)
+class EqualRow(PairRow):
+    """What is left at equal cross-entropy."""
+
+    at: Annotated[
+        float, Column("CE in nats (across tokenizers bits per byte): the middle of what both have", form=".3f")
+    ]
+    ratio: Annotated[float, Column("A's -ln RBP_k over B's there: below 1, A ranks better at equal CE", form=".3f")]
+    ratio_low: Low
+    ratio_high: High
+    p: Annotated[float, Column(f"p of a ratio of 1, {_SURE} (Holm)", form=".3g")]
+    verdict: Annotated[str, Column("different or undecided")]
+
+
+@dataclass(kw_only=True)
+class ModelRow(PairRow):
+    """Two models of equal S on the same texts."""
+
+    model_A: Annotated[str, Column("its model")]
+    model_B: Annotated[str, Column("the other's")]
+    S_A: Annotated[float, Column("its size", title="S of A", form="short")]
+    S_B: Annotated[float, Column("the other's", title="S of B", form="short")]
+    value_A: Annotated[
+        float, Column(f"CE (nats), RBP_k, or {TEXT} (differences are free of the tokenizer)", form=".4f")
+    ]
+    value_B: Annotated[float, Column("the other's", form=".4f")]
+    difference: Annotated[float, Column("A - B", form="+.4f")]
+    low: Annotated[float, Column("lower end of its interval (documents resampled; all hold at once)")] = np.nan
+    high: Annotated[float, Column("upper end")] = np.nan
+    p: Annotated[float, Column(f"p of no difference on these texts, {_SURE}", form=".3g")] = np.nan
+    paired: Annotated[bool, Column("whether both were read over the same documents")] = False
+    documents: Annotated[float, Column("documents compared; empty for imported metrics", form=",.0f")] = np.nan
+    same_tokens: Annotated[bool | None, Column("whether both score equally many tokens of them")] = None
+
+
+@dataclass(kw_only=True)
+class WordRow(OfMetric):
+    """The law of whole words, or of bits per byte."""
+
+    alpha: Alpha
+    alpha_low: Low
+    alpha_high: High
+    r2: R2
+    smallest: Annotated[float, Column("bits per byte, or share of whole words, at the smallest size", form=".3f")]
+    largest: Annotated[float, Column("at the largest", form=".3f")]
+
+
+_Law = tuple[LawRow, Finding, Finding]  # and whether laws lie apart, and exponents are the same
 
 
 @dataclass(kw_only=True)
 class Compare(Analyzer):
-    """Differences between families (or checkpoints) on the same texts, and between datasets for one family.
-
-    Models of nearly equal S are compared over the same documents, which are resampled for both together. Two datasets
-    hold different documents: their errors add. Where two families cut the text into different tokens, RBP_k and CE are
-    means over different things; the nats for the whole text still compare where both were scored on the same bytes.
+    """What differs between families, checkpoints or precisions on the same texts, and in a family between datasets.
 
     Attributes:
         a: pattern over `family/dataset`: one side of the comparisons to make.
@@ -160,8 +132,9 @@ class Compare(Analyzer):
         ks: the k to compare at.
         shown: the k of the figures and sentences.
         within: largest ratio of two S that count as equal.
+        margin: exponents that differ by less than this share of the larger count as the same.
         level: nominal coverage of the intervals; tests have size 1 - level.
-        replicates: document bootstraps.
+        replicates: document bootstraps of the differences between models.
 
     """
 
@@ -171,283 +144,225 @@ class Compare(Analyzer):
     ks: list[int] = field(default_factory=lambda: [1, 10, 100])
     shown: int = 10
     within: float = 1.25
+    margin: float = 0.1
     level: float = 0.95
     replicates: int = 1000
 
     def analyze(self, runs: Runs) -> Report:
         """Compare every two sides that share texts, and every two datasets of a family."""
-        if self.shown not in self.ks:
-            raise BadInput(f"analyzer.shown={self.shown}: expected one of analyzer.ks={self.ks}")
+        if self.shown not in self.ks or self.margin <= 0:
+            raise BadInput(
+                f"analyzer.shown must be one of analyzer.ks and analyzer.margin above 0; got shown={self.shown} "
+                f"ks={self.ks} margin={self.margin:g}"
+            )
         report = Report(summary="summary")
-        sides = self._sides(runs, report.notes)
-        pairs = list(self._pairs(sides))
+        sides = read_sides(runs, self.ks, report.notes)
+        pairs = with_words(runs, pairs_of(sides, self.a, self.b), self.ks)
         if not pairs:
-            there = ", ".join(_path(side) for side in sides) or "nothing"
+            there = ", ".join(side.path for side in sides) or "nothing"
             raise RbptrackError(
                 f"nothing to compare: it takes two families on one dataset, or one family on two; the store has {there}"
                 + (f" (a={self.a} b={self.b})" if (self.a, self.b) != ("*", "*") else "")
             )
-        models = self._models_table([row for a, b in pairs for row in self._model_rows(a, b, report.notes)])
-        if models.empty:
-            raise RbptrackError(f"nothing to compare: no two models of equal S (within a factor {self.within:g})")
-        laws = self._laws_table(pairs)
-        summary = self._summary(models, laws)
-        report.add_table("summary", summary, COLUMNS["summary"])
-        report.add_table("laws", laws, COLUMNS["laws"])
-        report.add_table("models", models, COLUMNS["models"])
-        means = models.groupby(["A", "B", "on", "metric"], sort=False)["difference"].mean().reset_index()
-        for row in means.to_dict("records"):
-            pair = f"{metric_part(row['A'])} - {metric_part(row['B'])}"
-            path = f"{pair}/{metric_part(row['on'])}/{row['metric'].lower()}"
-            report.metrics[f"difference/{path}"] = float(row["difference"])
-        self._draw(report, models)
-        report.notes[:0] = self._sentences(summary, laws)
-        report.notes += self._caveats(models)
-        report.headline = self._headline(summary[summary["metric"] == self._label])
+        families = [pair for pair in pairs if pair.same_dataset]
+        models = self._corrected_models([row for pair in families for row in self._models(pair)])
+        laws, equal = self._laws(pairs), self._at_equal_ce(families)
+        if not models and not laws:
+            raise RbptrackError(
+                f"nothing to compare: no two models of equal S (within a factor {self.within:g}), no laws of 3 sizes"
+            )
+        summary = list(self._summary(pairs, models, laws))
+        report.findings += [level for _, level, _ in laws] + [same for *_, same in laws] + [one for _, one in equal]
+        report.findings += _of_models(summary)
+        report.add_rows("summary", summary)
+        report.add_rows("laws", (row for row, *_ in laws))
+        report.add_rows("at_equal_ce", (_equal_row(*one) for one in equal))
+        report.add_rows("models", models)
+        self._add_metrics(report, models, laws)
+        self._words(report, pairs)
+        self._draw(report, pairs, laws)
+        report.notes += _caveats(pairs, models)
         return report
 
-    def _sides(self, runs: Runs, notes: list[str]) -> list[Side]:
-        def load(family: Family, run_id: str) -> DocumentCounts:
-            family.require_ranks()
-            return runs.document_counts(run_id, [k for k in self.ks if k <= family.vocab_size])
+    def _shown(self, pair: Pair) -> tuple[str, str]:
+        """The metrics of figures and sentences: that of the option, and cross-entropy or what stands for it."""
+        if pair.same_dataset and pair.other_tokens and pair.a.words and pair.b.words:
+            return f"words_{self.shown}", BITS
+        return rbp_name(self.shown), CE
 
-        sides = [Side(family, counts) for family, counts in read_families(runs, load, notes)]
-        read = {side.family.path for side in sides}
-        rest = [family for family in families(runs, []) if family.path not in read]
-        sides += [Side(family, []) for family in rest if np.isfinite(family.column(CE)).any() or family.logged_ks]
-        return sides
+    def _models(self, pair: Pair) -> Iterator[tuple[ModelRow, Difference]]:
+        """Each model of A against the nearest of B, where their S count as equal."""
+        for i, j in pair.equal_sizes(self.within):
+            about: dict[str, Any] = {"model_A": pair.a.model(i), "model_B": pair.b.model(j)}
+            about |= {"S_A": float(pair.a.family.s[i]), "S_B": float(pair.b.family.s[j])}
+            for metric, one, how in pair.differences(i, j, self.ks, replicates=self.replicates):
+                about |= {"metric": TEXT if metric == LOG_NATS else metric_label(metric)}
+                yield ModelRow(**pair.keys | about | how, value_A=one.a, value_B=one.b, difference=one.value), one
 
-    @property
-    def _label(self) -> str:
-        """The metric of the figures and sentences, beside CE."""
-        return metric_label(rbp_name(self.shown))
+    def _corrected_models(self, pairs: list[tuple[ModelRow, Difference]]) -> list[ModelRow]:
+        """The rows with intervals and p that hold for all cases together."""
+        reach, p = simultaneous_differences([one for _, one in pairs], level=self.level)
+        halves = [reach * one.se for _, one in pairs]
+        return [
+            replace(row, low=row.difference - half, high=row.difference + half, p=float(each))
+            for (row, _), half, each in zip(pairs, halves, p, strict=True)
+        ]
 
-    def _pairs(self, sides: list[Side]) -> Iterator[tuple[Side, Side]]:
-        for one, two in combinations(sides, 2):
-            imported = not (one.counts and two.counts)  # what texts an import read is often not known
-            if one.family.dataset == two.family.dataset:
-                shared = one.family.shares_texts(two.family) or imported
-            else:
-                shared = one.family.name == two.family.name
-            for a, b in ((one, two), (two, one)):
-                if shared and _named(a, self.a) and _named(b, self.b):
-                    yield a, b
-                    break
-
-    def _same_size(self, a: Side, b: Side) -> Iterator[tuple[int, int]]:
-        """Sizes of A and B that count as equal: each of A with the nearest of B."""
-        for i, s in enumerate(a.family.s):
-            j = int(np.abs(np.log(b.family.s / s)).argmin())
-            if abs(np.log(b.family.s[j] / s)) <= np.log(self.within):
-                yield i, j
-
-    def _model_rows(self, a: Side, b: Side, notes: list[str]) -> Iterator[dict[str, Any]]:
-        labels = _labels(a, b)
-        found = list(self._same_size(a, b))
-        if not found:
-            notes.append(
-                f"{labels['A']} and {labels['B']} have no two models of equal S (within a factor of {self.within:g})."
-            )
-        for i, j in found:
-            keys = labels | {"model_A": a.model(i), "model_B": b.model(j)}
-            keys |= {"S_A": float(a.family.s[i]), "S_B": float(b.family.s[j])}
-            for metric, one, rest in self._differences(a, b, i, j):
-                label = {"metric": TEXT if metric == LOG_NATS else metric_label(metric)}
-                yield keys | label | {"value_A": one.a, "value_B": one.b, "difference": one.value, "of": one} | rest
-
-    def _differences(self, a: Side, b: Side, i: int, j: int) -> Iterator[tuple[str, Difference, dict[str, Any]]]:
-        """Metric, difference, and what the rows say of how it was made, of the i-th model of a and the j-th of b."""
-        same_dataset = a.family.dataset == b.family.dataset
-        if not (a.counts and b.counts):
-            left, right = a.logged(i, self.ks), b.logged(j, self.ks)
-            for number, metric in enumerate(m for m in left if m in right):
-                (x, x_se), (y, y_se) = left[metric], right[metric]
-                seed = BOOTSTRAP_SEED + 1000 * (i + 1) + number
-                yield (
-                    metric,
-                    logged_difference(x, y, x_se, y_se, replicates=self.replicates, seed=seed),
-                    {"paired": False},
-                )
-            return
-        one, two = a.counts[i], b.counts[j]
-        if same_dataset:
-            one, two = on_common_documents(one, two)
-            found = paired_differences(one, two, replicates=self.replicates, seed=BOOTSTRAP_SEED)
-            if not abs(a.num_bytes(i) / b.num_bytes(j) - 1) <= _SAME_BYTES:
-                del found[LOG_NATS]
-        else:  # other documents are drawn independently
-            found = unpaired_differences(
-                a.drawn(i, self.replicates, BOOTSTRAP_SEED), b.drawn(j, self.replicates, BOOTSTRAP_SEED + 1)
-            )
-        rest = {"paired": same_dataset, "documents": min(len(one.document), len(two.document))}
-        rest["same_tokens"] = bool(same_dataset and one.tokens.sum() == two.tokens.sum())
-        for metric, difference in found.items():
-            yield metric, difference, rest
-
-    def _models_table(self, rows: list[dict[str, Any]]) -> pd.DataFrame:
-        """The rows with intervals and p that hold for all pairs of a metric together."""
-        for metric in dict.fromkeys(row["metric"] for row in rows):
-            mine = [row for row in rows if row["metric"] == metric]
-            reach, corrected = simultaneous_differences([row["of"] for row in mine], level=self.level)
-            for row, p in zip(mine, corrected, strict=True):
-                half = reach * row["of"].se
-                row |= {"low": row["difference"] - half, "high": row["difference"] + half, "p": float(p)}
-        frame = pd.DataFrame([{k: v for k, v in row.items() if k != "of"} for row in rows])
-        return frame.reindex(columns=list(COLUMNS["models"]))
-
-    def _laws_table(self, pairs: list[tuple[Side, Side]]) -> pd.DataFrame:
-        rows = [row for a, b in pairs for row in self._law_rows(a, b)]
-        for metric in dict.fromkeys(row["metric"] for row in rows):
-            mine = [row for row in rows if row["metric"] == metric]
-            for name in ("p_families", "p_exponents"):
-                for row, p in zip(mine, holm([row[name] for row in mine]), strict=True):
-                    row[name] = float(p)
-        return pd.DataFrame(rows, columns=list(COLUMNS["laws"]))
-
-    def _law_rows(self, a: Side, b: Side) -> Iterator[dict[str, Any]]:
-        if a.values is None or b.values is None:
-            return
-        for metric in (m for m in a.values.metrics if m in b.values.metrics):
-            same_texts = a.family.shares_texts(b.family)
-            sides = ((a.family.s, a.values), (b.family.s, b.values))
-            found = laws_apart(*sides, metric, same_texts=same_texts, level=self.level)
-            if found is None:
-                continue
-            half, level_half = found.alpha_spread.half(self.level), found.level_spread.half(self.level)
-            ends = (found.level - level_half, found.level + level_half)
-            row = {"metric": metric_label(metric), "at S": found.at, "ratio": float(np.exp(found.level))}
-            row |= dict(zip(("ratio_low", "ratio_high"), map(float, np.exp(ends)), strict=True))
-            row |= {"p_families": found.level_spread.p(found.level), "p_exponents": found.alpha_spread.p(found.alpha)}
-            row |= {"alpha_A": found.a.alpha, "alpha_B": found.b.alpha, "difference": found.alpha}
-            yield _labels(a, b) | row | {"low": found.alpha - half, "high": found.alpha + half}
-
-    def _summary(self, models: pd.DataFrame, laws: pd.DataFrame) -> pd.DataFrame:
-        rows = []
+    def _laws(self, pairs: list[Pair]) -> list[_Law]:
+        """Laws against each other in S: a row, whether they lie apart, and whether their exponents are the same."""
         size = 1 - self.level
-        shown = models[models["metric"].isin(["CE", self._label])]
-        for keys, group in shown.groupby(["A", "B", "on", "metric"], sort=False):
-            row = dict(zip(("A", "B", "on", "metric"), keys, strict=True))
-            sure = group[group["p"] < size]
-            above = int((sure["difference"] > 0).sum())
-            below = len(sure) - above
-            better, worse = (below, above) if row["metric"] == "CE" else (above, below)
-            row |= {"pairs": len(group), "A better": better, "B better": worse, "undecided": len(group) - len(sure)}
-            law = _of(laws, row)
-            for name in ("families", "exponents"):
-                p = law[f"p_{name}"].iloc[0] if len(law) else np.nan
-                row[name] = "no laws" if np.isnan(p) else "differ" if p < size else "undecided"
-            rows.append(row)
-        return pd.DataFrame(rows)
-
-    def _headline(self, mine: pd.DataFrame) -> str:
-        sure, pairs = int(mine["A better"].sum() + mine["B better"].sum()), int(mine["pairs"].sum())
-        apart, steeper = (int((mine[name] == "differ").sum()) for name in ("families", "exponents"))
-        return (
-            f"{self._label} differs on these texts in {some_of(sure, pairs, 'pair')} (models of equal S on one text, "
-            f"or one model on two); of {counted(len(mine), 'comparison')} between families or datasets, the laws are "
-            f"shown to lie apart in {apart or 'none'} and the exponents to differ in {steeper or 'none'}"
+        cases = [(pair, *one) for pair in pairs for one in pair.laws(at_equal_ce=False, level=self.level)]
+        margins = [self.margin * max(one.a.alpha, one.b.alpha, 1e-9) for *_, one in cases]
+        tests = [
+            contrast(one.alpha, one.alpha_spread, margin=margin, level=self.level)
+            for (*_, one), margin in zip(cases, margins, strict=True)
+        ]
+        equivalent = holm([one.p_equivalent for one in tests])
+        exponents = corrected(
+            (
+                Finding(question=EXPONENTS, case=pair.case(metric), estimate=one.difference, low=one.low, high=one.high,
+                        p=one.p_different, extras={"p_equivalent": float(p), "margin": one.margin})
+                for (pair, metric, _), one, p in zip(cases, tests, equivalent, strict=True)
+            ),
+            lambda one: verdict_of(one.p_corrected, one.extras["p_equivalent"], size=size),
+        )  # fmt: skip
+        levels = corrected(
+            (
+                _ratio(
+                    LAWS, pair, metric, one, self.level, exponents=same.verdict, shown=metric == self._shown(pair)[0]
+                )
+                for (pair, metric, one), same in zip(cases, exponents, strict=True)
+            ),
+            lambda one: Verdict.DIFFERENT if one.p_corrected < size else Verdict.UNTOLD,
         )
+        return [
+            (_law_row(*case, level, same), level, same)
+            for case, level, same in zip(cases, levels, exponents, strict=True)
+        ]
 
-    def _sentences(self, summary: pd.DataFrame, laws: pd.DataFrame) -> Iterator[str]:
-        for found in summary[summary["metric"] == self._label].to_dict("records"):
-            row: dict[str, Any] = {str(name): cell for name, cell in found.items()}
-            sure = row["A better"] + row["B better"]
-            text = (
-                f"{row['A']} and {row['B']} on {row['on']}: {self._label} of the models differs on these texts in "
-                f"{sure} of {row['pairs']} pairs of equal S ({row['A']} better in {row['A better']}, {row['B']} "
-                f"in {row['B better']})"
-            )
-            law = _of(laws, row)
-            if law.empty:
-                yield f"{text}; families and exponents are undecided: that needs 3 common sizes on each side."
-                continue
-            of = law.iloc[0]
-            yield (
-                f"{text}; the families {_verb(row['families'])}: -ln {self._label} of {row['A']} is "
-                f"{of['ratio']:.3f} ({of['ratio_low']:.3f} to {of['ratio_high']:.3f}) times the other's "
-                f"at S = {short_number(of['at S'])}; the exponents {_verb(row['exponents'])} (difference "
-                f"{of['difference']:+z.3f}, {of['low']:+z.3f} to {of['high']:+z.3f})."
-            )
-
-    def _caveats(self, models: pd.DataFrame) -> Iterator[str]:
-        yield (
-            f"Models: error over documents only, corrected for all {len(models[models['metric'] == self._label])} "
-            "pairs together; another seed or recipe may differ as much. Families and exponents: scatter between models "
-            "included, corrected by Holm."
+    def _at_equal_ce(self, pairs: list[Pair]) -> list[tuple[Pair, Finding]]:
+        cases = [(pair, *one) for pair in pairs for one in pair.laws(at_equal_ce=True, level=self.level)]
+        findings = corrected(
+            (_ratio(EQUAL_CE, *case, self.level, shown=case[1] == self._shown(case[0])[0]) for case in cases),
+            lambda one: Verdict.DIFFERENT if one.p_corrected < 1 - self.level else Verdict.UNTOLD,
         )
-        own = models[models["paired"].eq(True) & models["same_tokens"].eq(False)]
-        text = set(models.loc[models["metric"] == TEXT, ["A", "B"]].itertuples(index=False, name=None))
-        for a, b in dict.fromkeys(zip(own["A"], own["B"], strict=True)):
-            instead = "nats of the text" if (a, b) in text else "`words`, since the stretches of text differ, too"
-            yield f"{a} and {b} cut the texts into different tokens: compare {instead}, not RBP_k or CE."
-        logged = models[models["documents"].isna()]
-        for a, b in dict.fromkeys(zip(logged["A"], logged["B"], strict=True)):
-            yield (
-                f"{a} and {b}: imported without ranks; logged values, taken to be of the same texts, with logged "
-                "standard errors where there are any. Without them a difference is undecided."
-            )
+        return [(pair, one) for (pair, *_), one in zip(cases, findings, strict=True)]
 
-    def _draw(self, report: Report, models: pd.DataFrame) -> None:
-        caption = (
-            f"Difference to the first of each panel, with {self.level:z.0%} intervals over documents that hold for all "
-            "pairs at once."
-        )
-        for metric in (self._label, "CE"):
-            for same, between in ((True, "families"), (False, "datasets")):
-                rows = models[(models["metric"] == metric) & (models["paired"].eq(same))]
+    def _summary(self, pairs: list[Pair], models: list[ModelRow], laws: list[_Law]) -> Iterator[SummaryRow]:
+        known = {(row.A, row.B, row.on, row.metric): (level, same) for row, level, same in laws}
+        for pair in pairs:
+            for metric in reversed(self._shown(pair)):
+                keys = pair.keys | {"metric": _label(metric)}
+                mine = [row for row in models if vars(row).items() >= keys.items()]
+                law = known.get((keys["A"], keys["B"], keys["on"], keys["metric"]))
+                if mine or law:
+                    sure = [row.difference for row in mine if row.p < 1 - self.level]
+                    above, below = sum(d > 0 for d in sure), sum(d < 0 for d in sure)
+                    better, worse = (below, above) if metric == CE else (above, below)
+                    yield SummaryRow(
+                        **keys, pairs=len(mine), A_better=better, B_better=worse, undecided=len(mine) - len(sure),
+                        families=law[0].verdict if law else "no laws", exponents=law[1].verdict if law else "no laws",
+                    )  # fmt: skip
+
+    def _add_metrics(self, report: Report, models: list[ModelRow], laws: list[_Law]) -> None:
+        def name(quantity: str, row: PairRow) -> str:
+            a, b, on = map(metric_part, (row.A, row.B, row.on))
+            return f"{quantity}/{a} - {b}/{on}/{metric_part(row.metric)}"
+
+        by_name: dict[str, list[float]] = {}
+        for row in models:
+            by_name.setdefault(name("difference", replace(row, metric=row.metric.lower())), []).append(row.difference)
+        report.metrics |= {key: float(np.mean(values)) for key, values in by_name.items()}
+        report.metrics |= {name("alpha_difference", law): law.difference for law, *_ in laws}
+
+    def _words(self, report: Report, pairs: list[Pair]) -> None:
+        """The laws of whole words and of bits per byte of every family whose words were counted."""
+        sides = {side.path: side for pair in pairs for side in (pair.a, pair.b) if side.word_values}
+        rows = [row for side in sides.values() for row in _word_rows(side, self.level)]
+        report.add_rows("words", rows, caption="Whole words, whatever the tokenizer.")
+        report.add_metrics("alpha_of_words/{family}/{dataset}/{metric}", map(vars, rows), "alpha")
+
+    def _draw(self, report: Report, pairs: list[Pair], laws: list[_Law]) -> None:
+        caption = f"Difference to the first of each panel, {self.level:z.0%} intervals over documents, for all at once."
+        if "models" in report.tables:
+            table = report.tables["models"].frame
+            for label in (_label(rbp_name(self.shown)), "CE"):
+                rows, unit = table[(table["metric"] == label) & table["paired"]], "CE, nats" if label == "CE" else label
                 if len(rows):
-                    name = f"{metric.lower()}_between_{between}"
-                    report.drawings[name] = Drawing(_draw_differences(rows, metric), caption)
+                    figure = draw_differences(rows, f"difference in {unit}")
+                    report.drawings[f"{label.lower()}_between_families"] = Drawing(figure, caption)
+        shown = {(*pair.keys.values(), _label(self._shown(pair)[0])) for pair in pairs}
+        gaps = [
+            Gap(f"{row.on}, {row.metric}", f"{row.A} − {row.B}", row.difference, row.low, row.high, row.margin)
+            for row, *_ in laws
+            if (row.A, row.B, row.on, row.metric) in shown
+        ]
+        if gaps:
+            caption = f"Exponent of one side less the other's, {self.level:z.0%} intervals. Grey: counts as the same."
+            report.drawings["exponents"] = Drawing(draw_gaps(gaps), caption)
 
 
-def _of(laws: pd.DataFrame, row: dict[str, Any]) -> pd.DataFrame:
-    """The row of `laws` about the same comparison; empty where it has none."""
-    keys = ["A", "B", "on", "metric"]
-    return laws[(laws[keys] == [row[key] for key in keys]).all(axis=1)]
+def _label(metric: str) -> str:
+    return metric if metric == BITS or metric.startswith("words_") else metric_label(metric)
 
 
-def _verb(verdict: str) -> str:
-    return verdict if verdict == "differ" else "are not distinguishable"
+def _ratio(question: str, pair: Pair, metric: str, one: Apart, level: float, **extras: Any) -> Finding:
+    """A finding about the ratio of two laws at one place."""
+    half, middle = one.level_spread.half(level), one.level
+    value, low, high = map(float, np.exp([middle, middle - half, middle + half]))
+    p = one.level_spread.p(middle)
+    about = extras | {"at": one.at}
+    return Finding(question=question, case=pair.case(metric), estimate=value, low=low, high=high, p=p, extras=about)
 
 
-def _draw_differences(table: pd.DataFrame, metric: str) -> Figure:
-    """A panel per dataset (families against the first of them), or per family (datasets against the first)."""
-    with style():
-        names = list(dict.fromkeys(table["on"]))
-        labels: dict[str, int] = {}
-        figure, axes = panel_per(names, legend=_LEGEND)
-        for ax, name in zip(axes, names, strict=True):
-            rows = table[table["on"] == name]
-            first = rows["A"].iloc[0]
-            for b, group in rows[rows["A"] == first].groupby("B", sort=False):
-                label = f"{first} − {b}"
-                number = labels.setdefault(label, len(labels))
-                colour, marker = colour_and_marker(number)
-                points = group.sort_values("S_A")
-                x = points["S_A"] * 1.04**number  # so that bars do not hide each other
-                cells = (points["difference"], points["low"], points["high"])
-                error_bars(ax, x, *cells, capsize=0, fmt=marker, ms=4.5, lw=1, color=colour, label=label)
-            ax.margins(y=0.1)
-            ax.axhline(0, lw=0.9, color="#57606a")
-            ax.set(xscale="log", xlabel="S, non-embedding parameters")
-            ax.set_ylabel("difference in CE, nats" if metric == "CE" else f"difference in {metric}")
-            ax.xaxis.set_major_formatter(short_number)
-            ax.yaxis.set_major_formatter("{x:g}")
-        legend_of_all(figure, legend=_LEGEND)
-        return figure
+def _law_row(pair: Pair, metric: str, one: Apart, level: Finding, same: Finding) -> LawRow:
+    return LawRow(
+        **pair.keys, metric=_label(metric), at_S=one.at,
+        ratio=level.estimate, ratio_low=level.low, ratio_high=level.high, p_families=level.p_corrected,
+        alpha_A=one.a.alpha, alpha_B=one.b.alpha, difference=one.alpha, low=same.low, high=same.high,
+        p_exponents=same.p_corrected, margin=same.extras["margin"], p_equivalent=same.extras["p_equivalent"],
+        verdict=same.verdict,
+    )  # fmt: skip
 
 
-def _labels(a: Side, b: Side) -> dict[str, Any]:
-    """What the two sides differ in, and what they share."""
-    if a.family.dataset == b.family.dataset:
-        return {"A": a.family.name, "B": b.family.name, "on": a.family.dataset}
-    return {"A": a.family.dataset, "B": b.family.dataset, "on": a.family.name}
+def _equal_row(pair: Pair, one: Finding) -> EqualRow:
+    return EqualRow(
+        **pair.keys, metric=_label(one.case["metric"]), at=one.extras["at"], ratio=one.estimate, ratio_low=one.low,
+        ratio_high=one.high, p=one.p_corrected, verdict=one.verdict,
+    )  # fmt: skip
 
 
-def _path(side: Side) -> str:
-    """What the options a and b are patterns of: `pythia/wiki`."""
-    return f"{side.family.name}/{side.family.dataset}"
+def _word_rows(side: Side, level: float) -> Iterator[WordRow]:
+    values = side.word_values
+    for metric in values.metrics if values else ():
+        if values and (law := values.fit(metric, side.family.s, level=level)):
+            y = values.of(metric)[0]
+            first, last = (y if metric == BITS else np.exp(-y))[[0, -1]]
+            yield WordRow(
+                **side.family.keys, metric=metric, alpha=law.alpha, alpha_low=law.low, alpha_high=law.high, r2=law.r2,
+                smallest=float(first), largest=float(last),
+            )  # fmt: skip
 
 
-def _named(side: Side, pattern: str) -> bool:
-    return fnmatchcase(_path(side), pattern)
+def _of_models(summary: Iterable[SummaryRow]) -> Iterator[Finding]:
+    """How many models of equal S differ on these very texts."""
+    for row in (row for row in summary if row.pairs):
+        sure = row.A_better + row.B_better
+        yield Finding(
+            question=MODELS,
+            case={"a": row.A, "b": row.B, "dataset": row.on, "metric": row.metric},
+            verdict=Verdict.DIFFERENT if sure else Verdict.UNTOLD,
+            extras={"pairs": row.pairs, "a_better": row.A_better, "b_better": row.B_better},
+        )
+
+
+def _caveats(pairs: list[Pair], models: list[ModelRow]) -> Iterator[str]:
+    for pair in (pair for pair in pairs if pair.same_dataset and pair.other_tokens):
+        instead = "whole words and bits per byte, as here" if pair.a.words and pair.b.words else "nats of the text"
+        text = f"{pair.keys['A']} and {pair.keys['B']} cut {pair.keys['on']} into different tokens: compare {instead}"
+        yield f"{text}, not RBP_k or CE."
+    for a, b in dict.fromkeys((row.A, row.B) for row in models if not row.documents > 0):
+        yield (
+            f"{a} and {b}: imported without ranks; logged values, taken to be of the same texts, with logged "
+            "standard errors where there are any. Without them a difference is undecided."
+        )

@@ -1,127 +1,180 @@
-"""Sequences of successes: how often N tokens in a row have R <= k, whether independence predicts it, and why not.
+"""Sequences of successes: independent or not, the size at which half of them succeed, and whole answers.
 
 Figure 7 and eqs. 6 to 8 of arXiv 2510.20387 take tokens for independent: p_{N,k} = RBP_k^N, so -ln p = N A S^-alpha.
 Here the share of windows is measured, set beside a ladder of nulls (independent; a share of hits that drifts with the
 position; hits anywhere in their document; a first-order Markov chain), and alpha_N and C_N are fitted freely for every
-N before they are compared with alpha and N C_1.
+N before they are compared with alpha and N C_1. By the law success is an S-shaped curve over ln S, steep in no special
+place: S_50 is where half of the windows of N tokens (or of the whole answers) succeed. Whole answers are the last field
+of datasets of several fields (question and answer, prompt and solution); k = 1 is the greedy exact match.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
 
-from rbptrack.analysis import (
-    COLOURS,
-    KEYS,
-    Analyzer,
-    Drawing,
-    Family,
-    Report,
-    Runs,
-    colour_and_marker,
-    error_bars,
-    gradient,
-    grid,
-    grid_of,
-    interval_columns,
-    legend_of_all,
-    length_axis,
-    log_axis,
-    panel_per,
-    read_families,
-    size_axis,
-    some_of,
-    style,
-)
-from rbptrack.stats import (
-    PositionBins,
-    SuccessByLength,
-    WindowCounts,
-    count_windows,
-    document_weights,
-    fit_length_laws,
-    success_by_length,
-)
+from rbptrack.analysis import Analyzer, Drawing, Report, Runs, rbp_name
+from rbptrack.analysis.families import Family, read_families
+from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, corrected
+from rbptrack.analysis.rows import R2, Alpha, Column, High, K, Low, OfFamily, OfSize
+from rbptrack.analysis.success_figures import draw_alpha_of_n, draw_answers, draw_half, draw_ladder, draw_success
+from rbptrack.stats.answers import Answers, answers_by_size, read_answers
+from rbptrack.stats.bootstrap import document_weights, drawn_sums
+from rbptrack.stats.independence import LengthLaw, SuccessByLength, fit_length_laws, success_by_length
+from rbptrack.stats.power_law import PowerLawFit
+from rbptrack.stats.segments import PositionBins
+from rbptrack.stats.size_laws import fit_law
+from rbptrack.stats.success_runs import WindowCounts, count_windows
+from rbptrack.stats.thresholds import Threshold, threshold, width_in_decades
 
-NULLS = {
-    "independent": "independent",
-    "position": "share of hits by\nposition",
-    "documents": "hits anywhere in\ntheir document",
-    "markov": "first-order\nMarkov chain",
-}
-BOOTSTRAP, REML = "by document bootstrap", "scatter between models and sampling error, t distribution"
-COLUMNS: Mapping[str, Mapping[str, str]] = {
-    "summary": {
-        "dataset": KEYS["dataset"],
-        "family": KEYS["family"],
-        "size": "its largest size",
-        "k": "k of RBP_k",
-        "N": "tokens in a row",
-        "p measured": "share of windows of N tokens that all have R <= k",
-        "RBP_k^N": "what independent tokens would give",
-        "N_eff": "ln p / ln RBP_k: how many independent tokens the window counts as",
-        "eta": "d ln(-ln p) / d ln N between the length before and N: 1 where tokens are independent",
-        "explained by": "the simplest process that explains the measured share within its sampling error",
-    },
-    "windows": {
-        **KEYS,
-        "k": "k of RBP_k",
-        "N": "tokens in a row: consecutive scored tokens of one document",
-        **interval_columns("p", "share of windows whose tokens all have R <= k; empty where refused", BOOTSTRAP),
-        **interval_columns("rho", "p / RBP_k^N", BOOTSTRAP),
-        "p_independent": "RBP_k^N",
-        "p_position": "p of independent hits whose share drifts with the position in the document",
-        "p_documents": "p if each document's hits fell anywhere in it: a mixture over documents",
-        "p_markov": "p of a first-order chain: RBP_k q^(N-1), q the share of hits after a hit",
-        **interval_columns("n_eff", "ln p / ln RBP_k", BOOTSTRAP),
-        "eta": "d ln(-ln p) / d ln N between the length before and N",
-        "by_position": "share of ln p - N ln RBP_k that the drift with position gives",
-        "by_documents": "share of it that the mixture over documents gives",
-        "by_neighbours": "share of it that the chain gives",
-        "runs": "distinct runs of at least N hits",
-        "documents": "documents that have one",
-        "verdict": "nulls whose distance to the measured ln p has 0 in its interval, at all N > 2 at once",
-    },
-    "laws": {
-        "dataset": KEYS["dataset"],
-        "family": KEYS["family"],
-        "k": "k of RBP_k",
-        "N": "tokens in a row",
-        "sizes": "sizes with enough runs: the law is fitted to these",
-        **interval_columns("alpha", "alpha_N of -ln p = C_N S^-alpha_N, fitted freely for this N", REML),
-        "C": "C_N, for S in parameters",
-        "r2": "of ln(-ln p)",
-        **interval_columns("alpha_change", "alpha_N - alpha_1 over the same sizes, paired; independence says 0", REML),
-        **interval_columns("n_eff_per_n", "N_eff / N, geometric mean over sizes; independence says 1", BOOTSTRAP),
-    },
-}
-Windows = tuple[WindowCounts, ...]
+ANSWER = "answer"
+N = Annotated[int, Column("tokens in a row: consecutive scored tokens of one document")]
+Eta = Annotated[float, Column("d ln(-ln p) / d ln N between the length before and N: 1 if independent", title="η")]
+_P = "share of windows whose tokens all have R <= k; empty where refused (intervals: document bootstrap)"
+
+
+@dataclass(kw_only=True)
+class SummaryRow(OfFamily):
+    """The largest size at the smallest k."""
+
+    size: Annotated[str, Column("its largest size")]
+    k: K
+    N: N
+    p: Annotated[float, Column("share of windows of N tokens that all have R <= k", form=".2e")]
+    p_independent: Annotated[float, Column("RBP_k^N: what independent tokens would give", "RBP_k^N", form=".2e")]
+    n_eff: Annotated[float, Column("how many independent tokens the window counts as", "N_eff", form=".2f")]
+    eta: Eta
+    verdict: Annotated[str, Column("the simplest process that explains it within its sampling error")]
+
+
+@dataclass(kw_only=True)
+class WindowRow(OfSize):
+    """Windows of N tokens of one size."""
+
+    k: K
+    N: N
+    p: Annotated[float, Column(_P)] = np.nan
+    p_low: Low = np.nan
+    p_high: High = np.nan
+    rho: Annotated[float, Column("p / RBP_k^N")] = np.nan
+    rho_low: Low = np.nan
+    rho_high: High = np.nan
+    p_independent: Annotated[float, Column("RBP_k^N")] = np.nan
+    p_position: Annotated[float, Column("p of independent hits whose share drifts with the position")] = np.nan
+    p_documents: Annotated[float, Column("p if hits fell anywhere in their document: a mixture over documents")] = (
+        np.nan
+    )
+    p_markov: Annotated[float, Column("p of a first-order chain: RBP_k q^(N-1), q the share of hits after one")] = (
+        np.nan
+    )
+    n_eff: Annotated[float, Column("ln p / ln RBP_k", "N_eff")] = np.nan
+    n_eff_low: Low = np.nan
+    n_eff_high: High = np.nan
+    eta: Eta = np.nan
+    by_position: Annotated[float, Column("share of ln p - N ln RBP_k that the drift gives", form=".0%")] = np.nan
+    by_documents: Annotated[float, Column("share that the mixture over documents gives", form=".0%")] = np.nan
+    by_neighbours: Annotated[float, Column("share that the chain gives", form=".0%")] = np.nan
+    runs: Annotated[float, Column("distinct runs of at least N hits")]
+    documents: Annotated[float, Column("documents that have one")]
+    verdict: Annotated[str, Column("nulls whose distance to ln p has 0 in its interval, at all N > 2 at once")]
+
+
+@dataclass(kw_only=True)
+class LengthRow(OfFamily):
+    """The law of one N."""
+
+    k: K
+    N: N
+    sizes: Annotated[int, Column("sizes with enough runs: the law is fitted to these")]
+    alpha: Annotated[float, Column("alpha_N of -ln p = C_N S^-alpha_N, fitted freely for this N", "α", form=".3f")]
+    alpha_low: Low
+    alpha_high: High
+    C: Annotated[float, Column("C_N, for S in parameters")]
+    r2: R2
+    alpha_change: Annotated[float, Column("alpha_N - alpha_1, same sizes, paired; independence says 0")] = np.nan
+    alpha_change_low: Low = np.nan
+    alpha_change_high: High = np.nan
+    n_eff_per_n: Annotated[float, Column("N_eff / N, geometric mean over sizes; independence says 1")] = np.nan
+    n_eff_per_n_low: Low = np.nan
+    n_eff_per_n_high: High = np.nan
+
+
+@dataclass(kw_only=True)
+class HalfRow(OfFamily):
+    """The size at which half of the windows, or of the answers, succeed."""
+
+    k: Annotated[int, Column("a token succeeds where R <= k; 1 is the greedy exact match")]
+    N: Annotated[str, Column("tokens in a row, or answer: the dataset's last field")]
+    sizes: Annotated[int, Column("sizes with enough distinct runs: the law is fitted to these")]
+    largest: Annotated[float, Column("share of windows that succeed at the largest size")]
+    s_50: Annotated[float, Column("size at which half succeed, by the law", "S_50", form="short")]
+    s_50_low: Low
+    s_50_high: High
+    read_off: Annotated[float, Column("the same, read off between the two sizes measured", form="short")]
+    what: Annotated[str, Column("measured: within the sizes; forecast: beyond the largest; refused, and why")]
+    decades: Annotated[float, Column("decades of S from 10 to 90%: 1.34 / alpha", form=".1f")]
+    decades_low: Low
+    decades_high: High
+    alpha: Alpha
+    alpha_low: Low
+    alpha_high: High
+
+
+@dataclass(kw_only=True)
+class AnswerRow(OfSize):
+    """Whole answers of one size."""
+
+    k: K
+    answers: Annotated[int, Column("documents whose whole answer (the dataset's last field) was scored")]
+    mean_length: Annotated[float, Column("tokens of an answer")]
+    share: Annotated[float, Column("share of answers whose every token has R <= k (Wilson's interval, over documents)")]
+    share_low: Low
+    share_high: High
+    rbp_of_answer: Annotated[float, Column("RBP_k of the answers' tokens", "RBP_k of answers")]
+    share_independent: Annotated[float, Column("mean over answers of rbp_of_answer^length")]
+    share_by_law: Annotated[float, Column("the same with RBP_k from the law of the answers' tokens")] = np.nan
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """What one run contributes: the window counts of each k; those of several runs of a size add up."""
+    """What one run contributes: the window counts of each k, and whole answers; those of runs of a size add up."""
 
-    by_k: Windows
+    by_k: tuple[WindowCounts, ...]
+    answers: Answers
 
     def __add__(self, other: "Loaded") -> "Loaded":
-        return Loaded(tuple(a + b for a, b in zip(self.by_k, other.by_k, strict=True)))
+        return Loaded(tuple(a + b for a, b in zip(self.by_k, other.by_k, strict=True)), self.answers + other.answers)
+
+    def in_groups(self, groups: Sequence[str]) -> "Loaded":
+        """By source in place of document; whole answers are counted document by document."""
+        return replace(self, by_k=tuple(one.in_groups(groups) for one in self.by_k))
+
+
+@dataclass(frozen=True)
+class Studied:
+    """One family at one k: success of each size, the laws of each N, and whole answers."""
+
+    family: Family
+    k: int
+    number: int
+    sizes: list[SuccessByLength]
+    laws: list[LengthLaw]
+    answers: list[Answers]
+    documents: int
 
 
 @dataclass(kw_only=True)
 class Emergence(Analyzer):
-    """Sequences of successes: RBP_k^N beside the measured share of windows, and why they differ.
+    """Sequences of successes: independent or not, at what size half of them succeed, and whole answers.
 
     Attributes:
-        ks: the k.
+        ks: the k; 1 is the greedy exact match.
         lengths: the window lengths N; 1 is always among them.
         least_runs: an N is refused where fewer distinct runs of hits are that long,
         least_documents: or come from fewer documents.
-        level: nominal coverage of the intervals.
+        least_answers: a measurement with fewer whole answers is left out.
+        level: nominal coverage of the intervals; tests have size 1 - level, corrected over all cases (Holm).
         replicates: document bootstraps, drawn jointly for all sizes of a family.
 
     """
@@ -131,220 +184,206 @@ class Emergence(Analyzer):
     lengths: list[int] = field(default_factory=lambda: [1, 2, 4, 8, 16, 32, 64])
     least_runs: int = 10
     least_documents: int = 5
+    least_answers: int = 10
     level: float = 0.95
     replicates: int = 1000
 
     def analyze(self, runs: Runs) -> Report:
-        """Count windows of every measurement; laws need at least 3 sizes."""
-        report = Report()
-        rows: list[dict[str, Any]] = []
-        laws: list[dict[str, Any]] = []
-        lengths = sorted({1, *self.lengths})
-
+        """Count windows and answers of every measurement; laws need at least 3 sizes."""
+        report, lengths = Report(summary="summary"), sorted({1, *self.lengths})
         bins: dict[str, PositionBins] = {}  # by family: all of its models read the same text
 
         def load(family: Family, run_id: str) -> Loaded:
             if str(family) not in bins:
                 bins[str(family)] = PositionBins.of(lambda: runs.rank_pieces(run_id), lengths)
             at, ks = bins[str(family)], self._ks(family)
-            parts = [count_windows(piece, at, ks=ks, lengths=lengths) for piece in runs.rank_pieces(run_id)]
-            return Loaded(tuple(map(WindowCounts.concatenate, zip(*parts, strict=True))))
+            truncated = str(family.rows.iloc[0]["sequence"]) == "truncate"  # an import may not say
+            cut = int(family.rows.iloc[0]["seq_len"]) if truncated else None
+            windows, answers = list[list[WindowCounts]](), list[Answers]()
+            for piece in runs.rank_pieces(run_id):
+                windows.append(count_windows(piece, at, ks=ks, lengths=lengths))
+                answers.append(read_answers(piece, ks, cut_at=cut))
+            joined = tuple(map(WindowCounts.concatenate, zip(*windows, strict=True)))
+            return Loaded(joined, Answers.concatenate(answers))
 
+        every = list[Studied]()
         for family, loaded in read_families(runs, load, report.notes):
             if not self._ks(family):
                 report.notes.append(f"{family}: every k is at least |V| = {family.vocab_size}, so no window can fail.")
-                continue
-            here: list[dict[str, Any]] = []
-            fitted: list[dict[str, Any]] = []
-            for number, k in enumerate(self._ks(family)):
-                sizes = [self._success(one.by_k[number]) for one in loaded]
-                for keys, one in zip(family.size_keys, sizes, strict=True):
-                    here += [keys | {"k": k} | one.columns(j) for j in range(len(lengths))]
-                of_k = fit_length_laws(family.s, sizes, level=self.level)
-                fitted += [family.keys | {"k": k} | law.columns() for law in of_k]
-            rows += here
-            laws += fitted
-            report.notes.append(f"{family}{self._sentences(family, here, fitted)}")
-        if not rows:
+            elif len(family.s) < 3:
+                text = f"{family}: the law needs at least 3 sizes, and there are {len(family.s)}."
+                report.notes.append(Remark(text, Reason.FEW_SIZES, needed=3, there=len(family.s)))
+            every += self._studied(family, loaded)
+        if not every:
             raise report.nothing_found("no measurement with windows")
-        self._write(report, rows, laws)
+        self._ask_independent(report, every)
+        self._ask_half(report, every)
+        self._ask_answers(report, every)
         return report
 
     def _ks(self, family: Family) -> list[int]:
         return [k for k in sorted(self.ks) if k < family.vocab_size]
 
-    def _success(self, counts: WindowCounts) -> SuccessByLength:
-        weights = document_weights(len(counts.tokens), replicates=self.replicates)
+    def _studied(self, family: Family, loaded: Sequence[Loaded]) -> Iterator[Studied]:
         least = {"least_runs": self.least_runs, "least_documents": self.least_documents}
-        return success_by_length(counts, weights, **least, level=self.level)
+        for number, k in enumerate(self._ks(family)):
+            documents = len(loaded[0].by_k[number].tokens)
+            weights = document_weights(documents, replicates=self.replicates)
+            sizes = [success_by_length(one.by_k[number], weights, **least, level=self.level) for one in loaded]
+            laws = fit_length_laws(family.s, sizes, level=self.level)
+            yield Studied(family, k, number, sizes, laws, [one.answers for one in loaded], documents)
 
-    def _write(self, report: Report, rows: list[dict[str, Any]], laws: list[dict[str, Any]]) -> None:
-        """Tables, metrics, headline and figures."""
-        table = pd.DataFrame(rows)
-        report.add_table("summary", _summary(table), COLUMNS["summary"])
-        report.add_table("windows", table, COLUMNS["windows"])
-        report.add_table("laws", laws, COLUMNS["laws"])
-        report.summary = "summary"
-        tested = [row["verdict"] for row in rows if row["N"] > 2 and row["verdict"] not in ("", "too few runs")]
-        if tested:
-            failing, more = sum(v != "independent" for v in tested), tested.count("more than any one")
-            report.headline = (
-                f"successes in a row are not independent in {some_of(failing, len(tested), 'case')} (each a model, "
-                f"dataset, k and N > 2); in {more:,} of them neither position, document nor the token before is enough "
-                "to explain it"
-            )
-        report.add_metrics("alpha_n{N}/{family}/{dataset}/rbp_{k}", laws, "alpha")
-        largest = {(r["family"], r["dataset"]): r["size"] for r in rows}  # rows ascend in S
-        of_largest = [r for r in rows if r["size"] == largest[r["family"], r["dataset"]] and r["N"] > 1]
+    def _ask_independent(self, report: Report, every: Sequence[Studied]) -> None:
+        """Ask whether successes in a row are independent, what explains it if not, and whether alpha_N is alpha."""
+        rows, laws, asked = list[WindowRow](), list[LengthRow](), list[Finding]()
+        for one in every:
+            for keys, success in zip(one.family.size_keys, one.sizes, strict=True):
+                here = [WindowRow(**keys, k=one.k, **success.columns(j)) for j in range(len(success.lengths))]
+                rows += here
+                asked.append(_independence(keys, one, success, here))
+            laws += [LengthRow(**one.family.keys, k=one.k, **law.columns()) for law in one.laws]
+        report.findings += corrected(asked, self._dependent)
+        report.findings += [finding for one in every if one.k == every[0].k for finding in _exponent_of_n(one)]
+        largest = {(row.family, row.dataset): row.size for row in rows}  # rows ascend in S
+        top = [row for row in rows if row.size == largest[row.family, row.dataset]]
+        least = min(row.k for row in rows)
+        names = ("dataset", "family", "size", "k", "N", "p", "p_independent", "n_eff", "eta", "verdict")
+        shown = (SummaryRow(**{name: getattr(row, name) for name in names}) for row in top if row.k == least)
+        report.add_rows("summary", shown)
+        report.add_rows("windows", rows)
+        report.add_rows("laws", laws)
+        report.add_metrics("alpha_n{N}/{family}/{dataset}/rbp_{k}", map(vars, laws), "alpha")
+        of_largest = [vars(row) for row in top if row.N > 1]
         report.add_metrics("n_eff_{N}/{family}/{dataset}/rbp_{k}", of_largest, "n_eff")
+        table = report.tables["windows"].frame
         for name in sorted(set(table["family"])):
             caption = "Points: share of windows of N tokens that all have R <= k. Dashes: RBP_k^N, as if independent."
-            report.drawings[f"success_{name}"] = Drawing(_draw_success(table[table["family"] == name]), caption)
+            report.drawings[f"success_{name}"] = Drawing(draw_success(table[table["family"] == name]), caption)
         caption = (
             "Largest model of each family. Solid: measured, with intervals. Dashed: what each simpler process predicts."
         )
-        report.drawings["ladder"] = Drawing(_draw_ladder(table[table["k"] == table["k"].min()]), caption)
+        report.drawings["ladder"] = Drawing(draw_ladder(table[table["k"] == least]), caption)
         if laws:
             caption = "Exponent at each N with enough runs at 4 sizes or more. Independence predicts a horizontal line."
-            report.drawings["alpha_against_n"] = Drawing(_draw_alpha(report.tables["laws"].frame), caption)
+            report.drawings["alpha_against_n"] = Drawing(draw_alpha_of_n(report.tables["laws"].frame), caption)
 
-    def _sentences(self, family: Family, rows: Sequence[dict[str, Any]], laws: Sequence[dict[str, Any]]) -> str:
-        """About the longest N that the largest model allows, at the smallest k that allows more than pairs."""
-        size = family.labels[-1]
-        mine = [r for r in rows if r["size"] == size and np.isfinite(r.get("n_eff", np.nan)) and r["N"] > 2]
-        if not mine:
-            if all(r["p"] == 1 for r in rows if r["size"] == size):
-                return f": every token of {size} has R <= k, so no sequence can fail."
-            return f": too few runs of more than 2 successes to compare {size} with independence."
-        row = [r for r in mine if r["k"] == min(r["k"] for r in mine)][-1]
-        text = (
-            f", {size}, k = {row['k']}: all {row['N']} tokens of a window have R <= k in a share p = {row['p']:.2g} of "
-            f"windows ({self.level:z.0%} interval {row['p_low']:.2g} to {row['p_high']:.2g}; {row['runs']} runs in "
-            f"{row['documents']} documents), where independence predicts {row['p_independent']:.2g}. The {row['N']} "
-            f"tokens count as {row['n_eff']:.1f} ({row['n_eff_low']:.1f} to {row['n_eff_high']:.1f}) independent ones."
+    def _dependent(self, one: Finding) -> Verdict:
+        if one.reason:
+            return Verdict.UNTOLD
+        return Verdict.DIFFERENT if one.p_corrected < 1 - self.level else Verdict.SAME
+
+    def _ask_half(self, report: Report, every: Sequence[Studied]) -> None:
+        """Ask at what size half of the windows, or of the whole answers, succeed."""
+        rows, told = list[HalfRow](), list[tuple[Studied, str, PowerLawFit, Threshold]]()
+        for one in every:
+            measured = dict(zip(one.sizes[-1].lengths, np.exp(one.sizes[-1].point.measured[0]), strict=True))
+            laws = [(str(law.length), law.law, float(measured[law.length])) for law in one.laws]
+            for n, law, share in [*laws, *self._law_of_answers(one)]:
+                found, width = threshold(law, 0.5, documents=one.documents), width_in_decades(law)
+                what = f"refused: {found.refused}" if found.refused else "forecast" if found.forecast else "measured"
+                cells: dict[str, Any] = {"k": one.k, "N": n, "sizes": law.points, "largest": share, "what": what}
+                cells |= {"alpha": law.alpha, "alpha_low": law.low, "alpha_high": law.high, "read_off": found.read_off}
+                cells |= found.size.columns("s_50") | width.columns("decades")
+                rows.append(HalfRow(**one.family.keys, **cells))
+                told.append((one, n, law, found))
+        if not rows:
+            return
+        span = max(float(np.log10(law.s.max() / law.s.min())) for _, _, law, _ in told)
+        report.findings += [_half(row, span) for row in rows]
+        report.add_rows("thresholds", rows)
+        report.add_metrics("s_50/{family}/{dataset}/k{k}_n{N}", map(vars, rows), "s_50")
+        windows, least = report.tables["windows"].frame, rows[0].k
+        drawn = {(str(one.family), n): (law, found) for one, n, law, found in told if one.k == least}
+        report.drawings["success"] = Drawing(
+            draw_half(windows[windows["k"] == least], drawn),
+            f"Points: share of windows of N tokens whose every token has R <= {least}"
+            + (" (greedy exact match)" if least == 1 else "")
+            + ", linear. Lines: exp(-A S^-alpha), dashed beyond the sizes measured. Crosses: S_50.",
         )
-        if row["verdict"] == "independent":
-            return f"{text} The data show no departure from independence. {_about_laws(family, row['k'], rows, laws)}"
-        return (
-            f"{text} Of the excess in ln p, each alone explains: drift with position {row['by_position']:z.0%}, "
-            f"differences between documents {row['by_documents']:z.0%}, dependence on the token before "
-            f"{row['by_neighbours']:z.0%}; "
-            f"{_about_verdict(row['verdict'])} "
-            f"{_about_laws(family, row['k'], rows, laws)}"
-        )
+
+    def _law_of_answers(self, one: Studied) -> Iterator[tuple[str, PowerLawFit, float]]:
+        """The law of -ln share of whole answers over the sizes with enough successes."""
+        whole = [answers.whole[:, one.number] for answers in one.answers]
+        if not all(map(len, whole)):
+            return
+        weights = document_weights(len(whole[0]), replicates=self.replicates)
+        p = np.array([each.mean() for each in whole])
+        enough = (np.array([round(float(each.sum())) for each in whole]) >= self.least_runs) & (p > 0) & (p < 1)
+        draws = np.stack([drawn_sums(weights, each) / len(each) for each in whole])
+        if enough.sum() < 3:
+            return
+        with np.errstate(divide="ignore"):
+            y, drawn = -np.log(p[enough]), -np.log(draws[enough])
+        law = fit_law(one.family.s[enough], y, drawn, level=self.level)
+        if law:
+            yield ANSWER, law, float(p[-1])
+
+    def _ask_answers(self, report: Report, every: Sequence[Studied]) -> None:
+        """Ask whether RBP_k^length predicts how often whole answers succeed."""
+        rows = []
+        for one in every:
+            found = answers_by_size(one.family.s, one.answers, one.number, least=self.least_answers, level=self.level)
+            rows += [AnswerRow(**one.family.size_keys[i], k=one.k, **cells) for i, cells in found]
+        report.findings += map(_answer, rows)
+        report.add_rows("answers", rows)
+        report.add_metrics("answers/{family}-{size}/{dataset}/rbp_{k}", map(vars, rows), "share")
+        if rows:
+            caption = "Points: share of whole answers, with Wilson's intervals. Lines: what independent tokens give."
+            report.drawings["answers"] = Drawing(draw_answers(report.tables["answers"].frame), caption)
 
 
-def _about_verdict(verdict: str) -> str:
-    if verdict == "more than any one":
-        return "none of them alone explains all of it."
-    return f"what {verdict} leaves unexplained is within sampling error."
-
-
-def _about_laws(family: Family, k: int, rows: Sequence[dict[str, Any]], laws: Sequence[dict[str, Any]]) -> str:
-    """Whether alpha_N is alpha, and how large C_N is, at the longest N that half of the sizes have."""
-    m = len(family.s)
-    longest = [r for r in laws if r["k"] == k and r["N"] > 1 and r["sizes"] >= max(4, m / 2)]
-    if not longest:
-        sizes = sum(np.isfinite(r.get("n_eff", np.nan)) for r in rows if r["k"] == k and r["N"] == 2)
-        return (
-            f"Alpha_N for N > 1 is not identifiable: {sizes} of {m} sizes have enough runs of 2 tokens, and it needs 4."
-        )
-    last = longest[-1]
-    same = last["alpha_change_low"] <= 0 <= last["alpha_change_high"]
-    return (
-        f"Fitted over the sizes at N = {last['N']}, alpha_N is {last['alpha']:.3f} ({last['alpha_low']:.3f} to "
-        f"{last['alpha_high']:.3f}, {last['sizes']} of {m} sizes have enough runs); its change from N = 1, "
-        f"{last['alpha_change']:+z.3f} ({last['alpha_change_low']:+z.3f} to {last['alpha_change_high']:+z.3f}), "
-        f"{'is compatible with alpha_N = alpha' if same else 'rejects alpha_N = alpha'}; -ln p is "
-        f"{last['n_eff_per_n']:.2f} ({last['n_eff_per_n_low']:.2f} to {last['n_eff_per_n_high']:.2f}) times what "
-        f"{last['N']} independent tokens would give."
+def _independence(keys: dict[str, Any], one: Studied, success: SuccessByLength, rows: Sequence[WindowRow]) -> Finding:
+    """Of one size at one k: about the longest N > 2 that it allows."""
+    seen = [row for row in rows if np.isfinite(row.n_eff) and row.N > 2]
+    last = seen[-1] if seen else None
+    reason = "" if seen else "never fails" if rows[0].p == 1 else "few runs"
+    extras = {"row": vars(last) if last else {}, "largest": keys["size"] == one.family.labels[-1]}
+    case = {"dataset": keys["dataset"], "family": keys["family"], "size": keys["size"], "metric": rbp_name(one.k)}
+    numbers: dict[str, Any] = {"estimate": last.n_eff, "low": last.n_eff_low, "high": last.n_eff_high} if last else {}
+    return Finding(
+        question="successes independent", case=case, p=success.p_independent, reason=reason, extras=extras, **numbers
     )
 
 
-def _draw_success(table: pd.DataFrame) -> Figure:
-    """The paper's figure 7: p against S, a row of panels per dataset, N as colour; dashes: RBP_k^N."""
-    datasets, ks, lengths = (sorted(set(table[column])) for column in ("dataset", "k", "N"))
-    colours = dict(zip(lengths, gradient(len(lengths)), strict=True))
-    with style():
-        figure, axes = grid(len(datasets), len(ks), legend=1.3)
-        for (i, j), ax in np.ndenumerate(axes):
-            rows = table[(table["dataset"] == datasets[i]) & (table["k"] == ks[j])]
-            if not len(rows):
-                ax.remove()
-                continue
-            floor = max(min(rows["p"].dropna(), default=1.0) / 5, 1e-7)
-            for n, one in rows.groupby("N"):
-                seen, shown = one[one["p"].notna()], one[one["p_independent"] > floor / 3]
-                drawn = {"fmt": "o-", "lw": 1, "ms": 3.5, "capsize": 0, "color": colours[n], "label": f"N = {n}"}
-                if len(seen):
-                    error_bars(ax, seen["S"], seen["p"], seen["p_low"], seen["p_high"], **drawn)
-                ax.plot(shown["S"], shown["p_independent"], "--", lw=1, color=colours[n])
-            ax.plot([], [], "--", lw=1, color="0.3", label="RBP$_k^N$,\nindependent")
-            size_axis(ax, rows["S"])
-            log_axis(ax.yaxis, low=floor, high=2.0)
-            ax.set(title=f"{datasets[i]}, k = {ks[j]}", ylabel="windows with all R ≤ k")
-        legend_of_all(figure, legend=1.3)
-        return figure
+def _exponent_of_n(one: Studied) -> Iterator[Finding]:
+    """Whether alpha_N is alpha at the longest N that half of the sizes have, 4 at least."""
+    m = len(one.family.s)
+    longest = [(law, law.change) for law in one.laws if law.change and law.law.points >= max(4, m / 2)]
+    for last, change in longest[-1:]:
+        extras = {"N": last.length, "alpha": last.law.alpha, "sizes": last.law.points, "of": m}
+        yield Finding(
+            question="exponent of N",
+            case=one.family.keys | {"metric": rbp_name(one.k)},
+            estimate=change.alpha,
+            low=change.low,
+            high=change.high,
+            verdict=Verdict.UNTOLD if change.low <= 0 <= change.high else Verdict.DIFFERENT,
+            extras=extras | {"per_token": last.per_token},
+        )
 
 
-def _draw_ladder(table: pd.DataFrame) -> Figure:
-    """-ln p against N for the largest size of each family: measured, and what each null predicts."""
-    datasets, names = sorted(set(table["dataset"])), sorted(set(table["family"]))
-    with style():
-        figure, axes = grid_of(datasets, names, legend=1.5)
-        for (dataset, name), ax in axes.items():
-            rows = table[(table["dataset"] == dataset) & (table["family"] == name)]
-            seen = rows[(rows["S"] == rows["S"].max()) & rows["p"].notna() & (rows["p"] < 1)]
-            if not len(seen):
-                ax.remove()
-                continue
-            for number, (null, label) in enumerate(NULLS.items(), start=1):
-                predicted = seen[seen[f"p_{null}"] > 0]
-                y = -np.log(predicted[f"p_{null}"])
-                ax.plot(predicted["N"], y, "--", lw=1.2, color=COLOURS[number], label=label)
-            y, low, high = (-np.log(seen[column]) for column in ("p", "p_high", "p_low"))
-            error_bars(ax, seen["N"], y, low, high, fmt="o-", color=COLOURS[0], lw=1.2, ms=4, label="measured")
-            log_axis(ax.yaxis, low=y.min() / 1.3, high=max(-np.log(seen["p_independent"].min()), y.max()) * 1.3)
-            length_axis(ax)
-            ax.set(title=f"{name} {seen['size'].iloc[0]} on {dataset}, k = {seen['k'].iloc[0]}", ylabel="−ln p")
-        legend_of_all(figure, legend=1.5)
-        return figure
+def _half(row: HalfRow, span: float) -> Finding:
+    refused = row.what.removeprefix("refused: ") if row.what.startswith("refused") else ""
+    return Finding(
+        question="half succeed",
+        case={"dataset": row.dataset, "family": row.family, "metric": rbp_name(row.k), "N": row.N},
+        estimate=row.s_50,
+        low=row.s_50_low,
+        high=row.s_50_high,
+        verdict=Verdict.UNTOLD if refused else Verdict.YES,
+        reason=refused,
+        extras={"forecast": row.what == "forecast", "decades": row.decades, "span": span},
+    )
 
 
-def _draw_alpha(laws: pd.DataFrame) -> Figure:
-    """alpha_N against N; independence predicts a level line."""
-    datasets, names, ks = (sorted(set(laws[column])) for column in ("dataset", "family", "k"))
-    several = [(name, k) for name in names for k in ks]
-    with style():
-        figure, axes = panel_per(datasets, legend=1.5)
-        for ax, dataset in zip(axes, datasets, strict=True):
-            for number, (name, k) in enumerate(several):
-                rows = laws[(laws["dataset"] == dataset) & (laws["family"] == name) & (laws["k"] == k)]
-                rows = rows[(rows["N"] == 1) | (rows["sizes"] >= 4)]  # three sizes leave no interval worth drawing
-                colour, _ = colour_and_marker(number if len(names) == 1 else names.index(name))
-                _, marker = colour_and_marker(ks.index(k))
-                shifted = rows["N"] * 1.03 ** (number - len(several) / 2)
-                drawn = {"fmt": f"{marker}-", "color": colour, "lw": 1, "ms": 4, "label": f"{name}, k = {k}"}
-                error_bars(ax, shifted, rows["alpha"], rows["alpha_low"], rows["alpha_high"], **drawn)
-            length_axis(ax)
-            ax.set_ylabel("α$_N$ of −ln p = C$_N$ S$^{−α_N}$")
-        legend_of_all(figure, legend=1.5)
-        return figure
-
-
-def _summary(table: pd.DataFrame) -> pd.DataFrame:
-    """The table for the terminal: the largest model of each family at the smallest k, rounded."""
-    top = table["S"] == table.groupby(["family", "dataset"])["S"].transform("max")
-    shown = table[top & (table["k"] == table["k"].min())]
-    return pd.DataFrame(
-        {
-            **shown[["dataset", "family", "size"]],
-            "k": [str(k) for k in shown["k"]],
-            "N": [str(n) for n in shown["N"]],
-            "p measured": [f"{v:.2e}" if v == v else "" for v in shown["p"]],
-            "RBP_k^N": [f"{v:.2e}" for v in shown["p_independent"]],
-            "N_eff": [f"{v:.2f}" if v == v else "" for v in shown["n_eff"]],
-            "eta": [f"{v:.2f}" if v == v else "" for v in shown["eta"]],
-            "explained by": shown["verdict"],
-        }
+def _answer(row: AnswerRow) -> Finding:
+    inside = row.share_low <= row.share_independent <= row.share_high
+    return Finding(
+        question="whole answers",
+        case={"dataset": row.dataset, "family": row.family, "size": row.size, "metric": rbp_name(row.k)},
+        estimate=row.share,
+        low=row.share_low,
+        high=row.share_high,
+        verdict=Verdict.SAME if inside else Verdict.DIFFERENT,
+        extras={"independent": row.share_independent, "answers": row.answers, "length": row.mean_length, "S": row.S},
     )

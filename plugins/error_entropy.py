@@ -10,49 +10,24 @@ plug-in, as the paper defines them, and corrected, which is what the laws, share
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
 
-from rbptrack.analysis import (
-    COLOURS,
-    KEYS,
-    MARKERS,
-    Analyzer,
-    Drawing,
-    Family,
-    RbptrackError,
-    Report,
-    Runs,
-    Unreadable,
-    error_bars,
-    grid,
-    interval_columns,
-    law_cells,
-    log_axis,
-    read_families,
-    shared_columns,
-    size_axis,
-    spread,
-    style,
-)
-from rbptrack.stats import (
-    Contrast,
-    Decomposition,
-    FloatArray,
-    Interval,
-    PowerLawFit,
-    contrast,
-    decompose_pieces,
-    fit_power_law,
-    part_covariance,
-    part_errors,
-    positive,
-    shares_of_fall,
-)
+from rbptrack.analysis import Analyzer, Drawing, RbptrackError, Report, Runs, Unreadable
+from rbptrack.analysis.families import KEYS, Family, read_families
+from rbptrack.analysis.figures import COLOURS, MARKERS, error_bars, grid, log_axis, size_axis, style
+from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, corrected
+from rbptrack.analysis.rows import R2, Column, Corrected, High, Low, OfFamily, P
+from rbptrack.analysis.shared_columns import law_cells
+from rbptrack.ranks import FloatArray
+from rbptrack.stats.contrasts import Contrast, contrast, verdict_of
+from rbptrack.stats.error_entropy import Decomposition, decompose_pieces, part_covariance, part_errors, shares_of_fall
+from rbptrack.stats.intervals import Interval
+from rbptrack.stats.power_law import PowerLawFit, fit_power_law
+from rbptrack.stats.size_laws import positive
 
 PARTS = {
     "ce": "CE",
@@ -61,11 +36,6 @@ PARTS = {
     "confidence": "confidence",
 }
 SYMBOLS = {"ce": "CE", "error_entropy": "H(P)", "self_alignment": "KL", "confidence": "-ln Z"}
-SE, SCATTER = (
-    "its standard error over documents, wider where few of them decide",
-    "t distribution over scatter between sizes",
-)
-REML = "scatter between models and sampling error, t distribution"
 NATS = {
     "ce": "cross-entropy, nats per token",
     "error_entropy": "H(P) of the shares P(e) of tokens with rank e, plug-in, nats",
@@ -75,46 +45,57 @@ NATS = {
     "self_alignment_corrected": "KL(P || Q^) of unlimited text like this, nats",
     "confidence_corrected": "-ln Z_Q of unlimited text like this, nats",
 }
-COLUMNS: Mapping[str, Mapping[str, str]] = {
-    "summary": {
-        **shared_columns("dataset", "family", "size"),
-        "CE": "cross-entropy, nats per token: the sum of the next three",
-        "H(P)": "error entropy: entropy of ranks, corrected for its bias",
-        "KL": "self-alignment: KL(P || Q^), corrected",
-        "-ln Z": "confidence, corrected",
-        "H(P) plug-in": "error entropy of these tokens, not corrected",
-        "KL plug-in": "self-alignment of these tokens, not corrected",
-    },
-    "parts": {
-        **KEYS,
-        **{name: meaning for part, text in NATS.items() for name, meaning in ((part, text), (f"{part}_se", SE))},
-    },
-    "laws": {
-        **shared_columns("dataset", "family"),
-        "part": "of cross-entropy, plug-in or corrected",
-        "alpha": "of part = A S^-alpha; empty where the part is not positive at every size",
-        "alpha_low": "lower end of its interval",
-        "alpha_high": "upper end",
-        "r2": "of that law on log axes",
-        **interval_columns("nats_per_factor_10", "change of the part per factor 10 in S, by a line in ln S", SCATTER),
-        **interval_columns("share_of_ce", "share in CE's fall: slope of the part against CE over all sizes", REML),
-    },
-    "claims": {
-        **shared_columns("dataset", "family"),
-        "part": "corrected for bias where that is possible",
-        "alpha": "its exponent; empty where the part is not positive at every size",
-        "alpha_ce": "cross-entropy's",
-        **interval_columns(
-            "difference", "alpha - alpha_ce, from the law of the ratio part / CE", "scatter and documents"
-        ),
-        "p_different": "of alpha = alpha_ce",
-        "margin": "a difference below which the part scales as CE does",
-        "p_equivalent": "of a difference at or beyond the margin (two one-sided tests)",
-        "verdict": "scales as CE: equivalent; different; different, but within the margin; or not to be told",
-        "share_smallest": "part / CE at the smallest size",
-        "share_largest": "part / CE at the largest",
-    },
+SE = "its standard error over documents, wider where few of them decide"
+SUMMARY = {
+    "CE": "cross-entropy, nats per token: the sum of the next three",
+    "H(P)": "error entropy: entropy of ranks, corrected for its bias",
+    "KL": "self-alignment: KL(P || Q^), corrected",
+    "-ln Z": "confidence, corrected",
+    "H(P) plug-in": "error entropy of these tokens, not corrected",
+    "KL plug-in": "self-alignment of these tokens, not corrected",
 }
+_FITS = 0.95  # R^2 below which no power law is claimed of a part
+Share = Annotated[float, Column("part / CE at the smallest size", form=".3f")]
+
+
+@dataclass(kw_only=True)
+class PartLawRow(OfFamily):
+    """The law of one part; empty where it is not positive at every size."""
+
+    part: Annotated[str, Column("of cross-entropy, plug-in or corrected")]
+    alpha: Annotated[float, Column("of part = A S^-alpha", title="α", form=".3f")]
+    alpha_low: Low
+    alpha_high: High
+    r2: R2
+    nats_per_factor_10: Annotated[
+        float, Column("change of the part per factor 10 in S, by a line in ln S (interval: scatter between sizes)")
+    ]
+    nats_per_factor_10_low: Low
+    nats_per_factor_10_high: High
+    share_of_ce: Annotated[
+        float, Column("share in CE's fall: slope of the part against CE over all sizes (scatter, sampling error)")
+    ] = np.nan
+    share_of_ce_low: Low = np.nan
+    share_of_ce_high: High = np.nan
+
+
+@dataclass(kw_only=True)
+class ClaimRow(OfFamily):
+    """What arXiv 2510.04067 claims: error entropy scales, the other parts do not, and its share in CE falls."""
+
+    part: Annotated[str, Column("corrected for bias where that is possible")]
+    alpha: Annotated[float, Column("its exponent; empty where the part is not positive at every size", title="α")]
+    alpha_ce: Annotated[float, Column("cross-entropy's", title="α of CE")]
+    difference: Annotated[float, Column("alpha - alpha_ce, from the law of the ratio part / CE", form=".3f")]
+    difference_low: Annotated[float, Column("lower end of its interval (scatter and documents)")]
+    difference_high: High
+    p_different: P
+    p_corrected: Corrected
+    margin: Annotated[float, Column("a difference below which the part scales as CE does", form=".3f")]
+    p_equivalent: Annotated[float, Column("of a difference at or beyond the margin (two one-sided tests)", form=".3g")]
+    verdict: Annotated[str, Column("equivalent; different; different, but within the margin; undecided; or no law")]
+    share_smallest: Share
+    share_largest: Annotated[float, Column("part / CE at the largest", form=".3f")]
 
 
 @dataclass(frozen=True)
@@ -139,10 +120,15 @@ class Parts:
     shares: dict[str, Interval]
 
     @property
+    def is_corrected(self) -> bool:
+        """Whether there are ranks enough to correct every size for bias."""
+        return bool(np.isfinite(self.values["error_entropy_corrected"]).all())
+
+    @property
     def shown(self) -> dict[str, str]:
         """Each part's name here -> its words: the corrected values where they are known, else those of the tokens."""
-        known = np.isfinite(self.values["error_entropy_corrected"]).all()
-        return {part if part == "ce" or not known else f"{part}_corrected": word for part, word in PARTS.items()}
+        plain = not self.is_corrected
+        return {part if part == "ce" or plain else f"{part}_corrected": word for part, word in PARTS.items()}
 
 
 @dataclass(kw_only=True)
@@ -161,7 +147,7 @@ class ErrorEntropy(Analyzer):
 
     def analyze(self, runs: Runs) -> Report:
         """Decompose every measurement; laws need at least 3 sizes."""
-        report = Report()
+        report = Report(summary="summary")
 
         def load(_: Family, run_id: str) -> Decomposition:
             try:
@@ -171,27 +157,38 @@ class ErrorEntropy(Analyzer):
             except RbptrackError as error:
                 raise Unreadable(f"run {run_id}: {error}") from error
 
-        found = [self._parts(family, loaded) for family, loaded in read_families(runs, load, report.notes)]
-        if not found:
+        every = [self._parts(family, loaded) for family, loaded in read_families(runs, load, report.notes)]
+        if not every:
             raise report.nothing_found("no measurement to decompose")
-        rows = [row for parts in found for row in _part_rows(parts)]
-        laws = [row for parts in found for row in self._law_rows(parts)]
-        report.add_table("summary", _summary(rows), COLUMNS["summary"])
-        report.add_table("parts", rows, COLUMNS["parts"])
-        report.add_table("laws", laws, COLUMNS["laws"])
-        report.add_table("claims", (row for parts in found for row in _claim_rows(parts)), COLUMNS["claims"])
-        report.summary = "summary"
+        rows = [row for parts in every for row in _part_rows(parts)]
+        laws = [PartLawRow(**row) for parts in every for row in self._law_rows(parts)]
+        claims = corrected(
+            (one for parts in every for one in _against_ce(parts)),
+            lambda one: verdict_of(one.p_corrected, one.extras["p_equivalent"], size=1 - self.level),
+        )
+        sizes = {name: KEYS[name] for name in ("dataset", "family", "size")}
+        report.add_table("summary", map(_rounded, rows), sizes | SUMMARY)
+        nats = {
+            column: meaning for part, text in NATS.items() for column, meaning in ((part, text), (f"{part}_se", SE))
+        }
+        report.add_table("parts", rows, KEYS | nats)
+        report.add_rows("laws", laws)
+        report.add_rows("claims", (row for parts in every for row in _claim_rows(parts, claims)))
         for part in NATS:
             report.add_metrics(f"{part}/{{family}}/{{dataset}}/{{size}}", rows, part)
         for quantity in ("alpha", "r2"):
-            report.add_metrics(f"{quantity}/{{family}}/{{dataset}}/{{part}}", laws, quantity)
-        report.headline = _headline(found)
-        for name in sorted({parts.family.name for parts in found}):
+            report.add_metrics(f"{quantity}/{{family}}/{{dataset}}/{{part}}", map(vars, laws), quantity)
+        report.findings += [*claims, *(one for parts in every for one in _scaling(parts))]
+        report.findings += [one for parts in every for one in _shares(parts)]
+        for parts in (parts for parts in every if len(parts.family.s) < 3):
+            there = len(parts.family.s)
+            text = f"{parts.family}: which part of CE scales needs 3 sizes, and there are {there}."
+            report.notes.append(Remark(text, Reason.FEW_SIZES, needed=3, there=there))
+        for name in sorted({parts.family.name for parts in every}):
             report.drawings[f"parts_{name}"] = Drawing(
-                _draw_parts([parts for parts in found if parts.family.name == name]),
+                _draw_parts([parts for parts in every if parts.family.name == name]),
                 "Parts of CE, corrected for bias. Right: those that are positive at every size, with their laws.",
             )
-        report.notes += [self._sentence(parts) for parts in found]
         return report
 
     def _parts(self, family: Family, loaded: list[Decomposition]) -> Parts:
@@ -216,10 +213,10 @@ class ErrorEntropy(Analyzer):
                 sampling = covariance[name] / np.outer(y, y)
                 laws[name] = fit_power_law(family.s, y, covariance=sampling, level=self.level)
         for name in (name for name in laws if name != "ce" and "ce" in laws):
-            against_ce[name] = self._against_ce(family, values, influences, name, self.margin * abs(laws["ce"].alpha))
+            against_ce[name] = self._contrast(family, values, influences, name, self.margin * abs(laws["ce"].alpha))
         return Parts(family, values, errors, laws, against_ce, shares)
 
-    def _against_ce(
+    def _contrast(
         self, family: Family, values: dict[str, FloatArray], influences: dict[str, FloatArray], name: str, margin: float
     ) -> Contrast:
         """The exponent of a part against cross-entropy's: the law of their ratio, paired by model and document."""
@@ -228,82 +225,18 @@ class ErrorEntropy(Analyzer):
         ratio = fit_power_law(family.s, values[name] / values["ce"], covariance=sampling, level=self.level)
         return contrast(ratio.alpha, ratio.spread, margin=max(margin, 1e-9), level=self.level)
 
-    def _law_rows(self, parts: Parts) -> list[dict[str, Any]]:
+    def _law_rows(self, parts: Parts) -> Iterator[dict[str, Any]]:
         """Each part's law, empty where it is not positive for every size, and its change per factor 10 in S."""
         m = len(parts.family.s)
         if m < 3:
-            return []
-        rows = []
+            return
         quantile = float(stats.t.ppf(0.5 + self.level / 2, m - 2))
         for part, y in parts.values.items():
             line = stats.linregress(np.log10(parts.family.s), y)
             half = quantile * line.stderr
             row = parts.family.keys | {"part": part} | law_cells(parts.laws.get(part))
             row |= Interval(line.slope, line.slope - half, line.slope + half).columns("nats_per_factor_10")
-            if part in parts.shares:
-                row |= parts.shares[part].columns("share_of_ce")
-            rows.append(row)
-        return rows
-
-    def _sentence(self, parts: Parts) -> str:
-        family, ce, labels = parts.family, parts.values["ce"], parts.family.labels
-        words = list(parts.shown.items())[1:]
-        if len(ce) == 1:
-            text = ", ".join(f"{word} {parts.values[part][0]:.3f}" for part, word in words)
-            return f"{family}: CE {ce[0]:.3f} nats ({labels[0]}) is {text}; which part scales needs several sizes."
-        if ce[0] <= ce[-1]:
-            return f"{family}: CE does not fall from {labels[0]} to {labels[-1]}, so no part makes it fall."
-        text = f"{family}: CE falls from {ce[0]:.3f} ({labels[0]}) to {ce[-1]:.3f} nats ({labels[-1]})."
-        if len(ce) < 3:
-            return f"{text} Shares and laws are not identifiable from {len(ce)} sizes."
-        if "error_entropy_corrected" not in parts.shown:
-            return f"{text} There are too few ranks to correct H(P) and KL for bias, so which part scales is undecided."
-        shares = "The fall of CE is within its sampling error, so its shares are undecided."
-        if parts.shares:
-            each = [(word, *_percent(parts.shares[part])) for part, word in words]
-            of_each = ", ".join(f"{word} {value}% ({low} to {high})" for word, value, low, high in each)
-            shares = f"By a line through all sizes, of a fall of CE by 1 nat the parts have: {of_each}."
-        bias = parts.values["self_alignment"] / parts.values["self_alignment_corrected"]
-        return (
-            f"{text} {shares} {_which_scale(parts)} Without the correction, KL would be {spread(bias, '.1f')} times as "
-            f"large.{_entropy_against_ce(parts, self.margin)}"
-        )
-
-
-def _claim_rows(parts: Parts) -> Iterator[dict[str, Any]]:
-    """What arXiv 2510.04067 claims: error entropy scales, the other parts do not, and its share in CE falls."""
-    ce = parts.values["ce"]
-    for part in (part for part in parts.shown if part != "ce" and len(ce) >= 3):
-        y, found = parts.values[part], parts.against_ce.get(part)
-        row = parts.family.keys | {"part": part, "share_smallest": y[0] / ce[0], "share_largest": y[-1] / ce[-1]}
-        if found:
-            row |= {"alpha": parts.laws[part].alpha, "alpha_ce": parts.laws["ce"].alpha}
-            row |= Interval(found.difference, found.low, found.high).columns("difference")
-            row |= {"p_different": found.p_different, "margin": found.margin, "p_equivalent": found.p_equivalent}
-        yield row | {"verdict": found.verdict if found else "no law"}
-
-
-def _entropy_against_ce(parts: Parts, margin: float) -> str:
-    """Whether error entropy scales as cross-entropy does, in a sentence; empty where either has no law."""
-    part = list(parts.shown)[1]
-    found = parts.against_ce.get(part)
-    if found is None:
-        return ""
-    says = {
-        "equivalent": f"scales as CE does (exponents equal within {margin:z.0%} of CE's)",
-        "different": f"scales {'faster' if found.difference > 0 else 'more slowly'} than CE",
-        "not to be told": "may or may not scale as CE does: that cannot be told",
-    }
-    ce, y = parts.values["ce"], parts.values[part]
-    text = says.get(found.verdict, f"scales differently from CE, but within {margin:z.0%}")
-    return (
-        f" Error entropy {text}: the exponent less CE's is {found.difference:+z.3f} ({found.low:+z.3f} "
-        f"to {found.high:+z.3f}), H(P) / CE goes from {y[0] / ce[0]:.3f} to {y[-1] / ce[-1]:.3f}."
-    )
-
-
-def _percent(share: Interval) -> tuple[str, str, str]:
-    return f"{100 * share.value:.1f}", f"{100 * share.low:.1f}", f"{100 * share.high:.1f}"
+            yield row | (parts.shares[part].columns("share_of_ce") if part in parts.shares else {})
 
 
 def _part_rows(parts: Parts) -> list[dict[str, Any]]:
@@ -314,46 +247,85 @@ def _part_rows(parts: Parts) -> list[dict[str, Any]]:
     return rows
 
 
-def _which_scale(parts: Parts) -> str:
+def _rounded(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row for the terminal: texts."""
+    names = ["ce", *(f"{part}_corrected" for part in list(PARTS)[1:]), "error_entropy", "self_alignment"]
+    texts = [f"{row[name]:.3f}" if row[name] == row[name] else "" for name in names]
+    return {name: row[name] for name in ("dataset", "family", "size")} | dict(zip(SUMMARY, texts, strict=True))
+
+
+def _about(parts: Parts, part: str) -> dict[str, Any]:
+    """What sentences need to know of a part."""
+    ce, y = parts.values["ce"], parts.values[part]
+    return {"share_smallest": y[0] / ce[0], "share_largest": y[-1] / ce[-1], "corrected": parts.is_corrected}
+
+
+def _against_ce(parts: Parts) -> Iterator[Finding]:
+    """Whether each part scales as cross-entropy does: what its share in CE does as models grow."""
+    for part, word in list(parts.shown.items())[1:]:
+        if one := parts.against_ce.get(part):
+            yield Finding(
+                question="scales as CE",
+                case=parts.family.keys | {"part": word},
+                estimate=one.difference,
+                low=one.low,
+                high=one.high,
+                p=one.p_different,
+                extras=_about(parts, part) | {"margin": one.margin, "p_equivalent": one.p_equivalent},
+            )
+
+
+def _claim_rows(parts: Parts, claims: list[Finding]) -> Iterator[ClaimRow]:
+    """The contrasts of one family; a part without a law has a row without numbers."""
+    known = {one.case["part"]: one for one in claims if one.case.items() >= parts.family.keys.items()}
+    for part, word in list(parts.shown.items())[1:] if len(parts.family.s) >= 3 else ():
+        one, law = known.get(word), parts.laws.get(part)
+        about = one.extras if one else _about(parts, part) | {"margin": np.nan, "p_equivalent": np.nan}
+        yield ClaimRow(
+            **parts.family.keys, part=part, alpha=law.alpha if law else np.nan,
+            alpha_ce=parts.laws["ce"].alpha if law else np.nan, difference=one.estimate if one else np.nan,
+            difference_low=one.low if one else np.nan, difference_high=one.high if one else np.nan,
+            p_different=one.p if one else np.nan, p_corrected=one.p_corrected if one else np.nan,
+            margin=about["margin"], p_equivalent=about["p_equivalent"], verdict=one.verdict if one else "no law",
+            share_smallest=about["share_smallest"], share_largest=about["share_largest"],
+        )  # fmt: skip
+
+
+def _scaling(parts: Parts) -> Iterator[Finding]:
     """Which parts follow a falling power law, and why the others do not."""
-    scaling, not_scaling = [], []
-    for part, word in parts.shown.items():
+    for part, word in list(parts.shown.items())[1:] if len(parts.family.s) >= 3 else ():
         law = parts.laws.get(part)
+        about: dict[str, Any] = {"question": "follows a power law", "case": parts.family.keys | {"part": word}}
         if law is None:
-            not_scaling.append(f"{word} (not positive at every size, so no power law can be fitted)")
-        elif law.low > 0:
-            scaling.append(f"{word} (alpha {law.alpha:.3f}, {law.low:.3f} to {law.high:.3f}; R^2 {law.r2:.3f})")
-        else:
-            what = "grows with S" if law.high < 0 else "its interval includes 0"
-            not_scaling.append(f"{word} (alpha {law.alpha:.3f}, {law.low:.3f} to {law.high:.3f}: {what})")
-    text = f"A falling power law fits {'; '.join(scaling) or 'no part'}."
-    return f"{text} It does not fit {'; '.join(not_scaling)}." if not_scaling else text
+            yield Finding(**about, verdict=Verdict.NO, reason="not positive")
+            continue
+        about |= {"estimate": law.alpha, "low": law.low, "high": law.high, "extras": {"r2": law.r2}}
+        reason = "grows" if law.high < 0 else "flat" if law.low <= 0 else "poor fit" if law.r2 < _FITS else ""
+        yield Finding(**about, verdict=Verdict.NO if reason else Verdict.YES, reason=reason)
 
 
-def _headline(found: list[Parts]) -> str:
-    of = [parts for parts in found if "error_entropy_corrected" in parts.shares]
-    if not of:
-        return "which part of CE scales is undecided: that takes 3 sizes and enough ranks to correct the parts for bias"
-    shares = [parts.shares["error_entropy_corrected"] for parts in of]
-    said = spread([one.value for one in shares], ".2f", [str(parts.family) for parts in of], unit="nats")
-    low, high = min(one.low for one in shares), max(one.high for one in shares)
-    whole = ": more than CE itself, so that the other parts together grow" if low > 1 else ""
-    return (
-        f"as CE falls by 1 nat over the sizes, error entropy, corrected for bias, falls by {said}; "
-        f"{_ends(len(shares))} from {low:.2f} to {high:.2f}{whole}"
-    )
+def _shares(parts: Parts) -> Iterator[Finding]:
+    """The parts' shares in CE's fall over all sizes, or why there are none."""
+    ce, keys = parts.values["ce"], parts.family.keys
+    if len(ce) < 3:
+        return
+    reason = "CE does not fall" if ce[0] <= ce[-1] else "" if parts.is_corrected else "too few ranks"
+    if reason or not parts.shares:
+        yield Finding(question="share of CE's fall", case=keys, reason=reason or "within sampling error")
+        return
+    bias = parts.values["self_alignment"] / parts.values["self_alignment_corrected"]
+    for part, word in list(parts.shown.items())[1:]:
+        share, extras = parts.shares[part], {"bias": (bias.min(), bias.max())}
+        case, value, low, high = keys | {"part": word}, share.value, share.low, share.high
+        yield Finding(question="share of CE's fall", case=case, estimate=value, low=low, high=high, extras=extras)
 
 
-def _ends(intervals: int) -> str:
-    return "its interval is" if intervals == 1 else "the intervals lie"
-
-
-def _draw_parts(found: list[Parts]) -> Figure:
+def _draw_parts(every: list[Parts]) -> Figure:
     """Left, the parts in nats; right, those that are positive, with their laws, on log axes."""
     with style():
-        figure, axes = grid(len(found), 2, height=3.2)
-        for (plain, logs), parts in zip(axes, found, strict=True):
-            s, positive = parts.family.s, []
+        figure, axes = grid(len(every), 2, height=3.2)
+        for (plain, logs), parts in zip(axes, every, strict=True):
+            s, above = parts.family.s, []
             line = np.geomspace(s.min(), s.max(), 40)
             for i, (part, word) in enumerate(parts.shown.items()):
                 y, half = parts.values[part], 1.96 * parts.errors[part]
@@ -362,9 +334,9 @@ def _draw_parts(found: list[Parts]) -> Figure:
                 drawn = {"color": COLOURS[i], "marker": MARKERS[i], "ms": 4.5}
                 error_bars(plain, s, y, y - half, y + half, lw=1.1, label=label, **drawn)
                 if (y > 0).all():
-                    positive.append(y)
+                    above.append(y)
                     law = parts.laws.get(part)
-                    holds = law is not None and law.low > 0
+                    holds = law is not None and law.low > 0 and law.r2 >= _FITS
                     label = f"{label}: α = {law.alpha:.3f}" if law and holds else f"{label}: no law"
                     error_bars(logs, s, y, y - half, y + half, ls="", label=label, **drawn)
                     if law:
@@ -373,17 +345,8 @@ def _draw_parts(found: list[Parts]) -> Figure:
             for ax in (plain, logs):
                 ax.set(title=str(parts.family), ylabel="nats per token")
                 size_axis(ax, s)
-            low, high = min(map(np.min, positive)), max(map(np.max, positive))
+            low, high = min(map(np.min, above)), max(map(np.max, above))
             log_axis(logs.yaxis, low=low / (high / low) ** 0.45, high=high * 1.3)
             logs.legend(loc="lower left", fontsize=8)
             plain.legend(loc="best", fontsize=8)
         return figure
-
-
-def _summary(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """The table for the terminal: texts, rounded."""
-    table = pd.DataFrame(rows)
-    shown = {f"{part}_corrected" if part != "ce" else part: symbol for part, symbol in SYMBOLS.items()}
-    shown |= {"error_entropy": "H(P) plug-in", "self_alignment": "KL plug-in"}
-    texts = {symbol: [f"{v:.3f}" if v == v else "" for v in table[part]] for part, symbol in shown.items()}
-    return pd.DataFrame({**table[["dataset", "family", "size"]], **texts})

@@ -5,88 +5,81 @@ authors' slope is -beta), by least squares over `log_grid(100)`: integers even i
 gives most of the weight to large k, it stands beside it as `beta_every_k`: the authors do not say which they used.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
 
-from rbptrack.analysis import (
-    KEYS,
+from rbptrack.analysis import Analyzer, Drawing, Report, Runs
+from rbptrack.analysis.families import Family, read_families
+from rbptrack.analysis.figures import (
     MARKERS,
-    Analyzer,
-    DocumentCounts,
-    Drawing,
-    Family,
-    Report,
-    Runs,
-    at_least,
     colour_and_marker,
-    counted,
     error_bars,
     gradient,
     log_axis,
-    log_grid,
     panel_per,
-    published_beta,
-    read_families,
-    short_number,
     size_axis,
-    spread,
     style,
 )
-from rbptrack.stats import KCurves, KLawFit, k_curves, worth_of_doubling
+from rbptrack.analysis.findings import Finding, Reason, Verdict
+from rbptrack.analysis.published import published_beta
+from rbptrack.analysis.rows import Alpha, Column, High, Low, OfFamily, OfSize
+from rbptrack.ranks import DocumentCounts, log_grid
+from rbptrack.stats.k_law import KCurves, k_curves, worth_of_doubling
 
+NAN = float("nan")
 _DOTTED = (0, (1, 1.5))
 _LARGEST_FACTOR = 1e6  # a factor in S that may be larger is not known, and not shown
-COLUMNS: Mapping[str, Mapping[str, str]] = {
-    "summary": {
-        **KEYS,
-        "beta": "of -ln RBP_k = B k^-beta, over k even in ln k",
-        "interval": "of beta, 95% unless the options say otherwise, by studentized document bootstrap",
-        "R^2": "of ln(-ln RBP_k) against ln k",
-        "largest deviation": "of -ln RBP_k from the line",
-    },
-    "slopes": {
-        **KEYS,
-        "B": "-ln RBP_1 by the line",
-        "beta": "minus the slope of ln(-ln RBP_k) against ln k over log_grid(100), or the k of imported numbers",
-        "beta_low": "lower end of its interval, studentized document bootstrap; empty for imported numbers",
-        "beta_high": "upper end",
-        "r2": "of that line",
-        "largest_deviation": "largest relative distance of -ln RBP_k from the line",
-        "beta_at_1": "local beta at k = 1, of a parabola in ln k",
-        "beta_at_10": "the same at k = 10",
-        "beta_at_largest": "the same at the largest k",
-        "largest_k": "of the fit",
-        "beta_every_k": "beta over every integer k instead",
-        "r2_every_k": "of that line",
-    },
-    "worth_of_k": {
-        "dataset": KEYS["dataset"],
-        "family": KEYS["family"],
-        "k": "from which k doubles",
-        "alpha": "of -ln RBP_k = A S^-alpha at this k",
-        "alpha_low": "lower end of its interval",
-        "alpha_high": "upper end",
-        "beta": "ln(y_k/y_2k)/ln 2 with y = -ln RBP, mean over sizes",
-        "ratio": "beta/alpha: dS/S per dk/k at constant RBP, up to sign (eq. 10)",
-        "factor_in_s": "2^(beta/alpha): the growth in S that has the effect of doubling k",
-        "factor_low": "lower end of its interval (Fieller)",
-        "factor_high": "upper end; infinite where alpha may be 0",
-        "factor_measured": "the same read off between measured sizes, geometric mean",
-        "sizes_measured": "over how many sizes",
-    },
-}
-
-
+_AGAINST_K = (
+    "Points: measured -ln RBP_k at the k of the fit. Lines: B k^-beta, fitted to each size. Dotted, where there is "
+    "one: the authors' published exponent, through the middle of the points."
+)
+_BETA = (
+    "Exponent of the law in k of each model, with its {:z.0%} interval (documents resampled). Hollow, where there is "
+    "one: the authors' published exponent."
+)
+_WORTH = "How many times larger a model must be to gain as much RBP as 2k gains over k (the paper's eq. 10)."
 Curves = tuple[Family, KCurves]
 
 
-_FEW_DOCUMENTS = 100  # below it no bootstrap knows a skewed tail (docs/validity.md)
+@dataclass(kw_only=True)
+class SlopeRow(OfSize):
+    """The law in k of one model."""
+
+    B: Annotated[float, Column("-ln RBP_1 by the line")]
+    beta: Annotated[float, Column("of -ln RBP_k = B k^-beta, over k even in ln k", title="β", form=".4f")]
+    beta_low: Annotated[float, Column("lower end of its interval, studentized document bootstrap; from 10 documents")]
+    beta_high: High
+    r2: Annotated[float, Column("R^2 of ln(-ln RBP_k) against ln k", title="R²", form=".4f")]
+    largest_deviation: Annotated[float, Column("largest relative distance of -ln RBP_k from the line", form=".1%")]
+    beta_at_1: Annotated[float, Column("local beta at k = 1, of a parabola in ln k", form=".3f")]
+    beta_at_10: Annotated[float, Column("the same at k = 10", form=".3f")]
+    beta_at_largest: Annotated[float, Column("the same at the largest k", form=".3f")]
+    largest_k: Annotated[int, Column("of the fit")]
+    beta_every_k: Annotated[float, Column("beta over every integer k instead", form=".4f")] = NAN
+    r2_every_k: Annotated[float, Column("of that line", form=".4f")] = NAN
+
+
+@dataclass(kw_only=True)
+class WorthRow(OfFamily):
+    """What going from k to 2k is worth in model size (`rbptrack.stats.k_law.WorthOfDoubling`)."""
+
+    k: Annotated[int, Column("from which k doubles")]
+    alpha: Alpha
+    alpha_low: Low
+    alpha_high: High
+    beta: Annotated[float, Column("ln(y_k/y_2k)/ln 2 with y = -ln RBP, mean over sizes", title="β", form=".3f")]
+    ratio: Annotated[float, Column("beta/alpha: dS/S per dk/k at constant RBP, up to sign (eq. 10)")]
+    factor_in_s: Annotated[float, Column("2^(beta/alpha): the growth in S that has the effect of doubling k")]
+    factor_low: Annotated[float, Column("lower end of its interval (Fieller)")]
+    factor_high: Annotated[float, Column("upper end; infinite where alpha may be 0")]
+    factor_measured: Annotated[float, Column("the same read off between measured sizes, geometric mean")]
+    sizes_measured: Annotated[int, Column("over how many sizes")]
 
 
 @dataclass(kw_only=True)
@@ -96,6 +89,7 @@ class KLaw(Analyzer):
     Attributes:
         largest: the largest k of the fit; the law is not expected to hold beyond some 100.
         ks: the k at which the worth of a larger k is given.
+        margin: relative distance of the points from the line within which the law counts as followed.
         level: nominal coverage of the intervals.
         replicates: document bootstraps, drawn jointly for all sizes of a family.
 
@@ -104,16 +98,15 @@ class KLaw(Analyzer):
     name: ClassVar[str] = "k_law"
     largest: int = 100
     ks: list[int] = field(default_factory=lambda: [1, 2, 5, 10, 20, 50])
+    margin: float = 0.1
     level: float = 0.95
     replicates: int = 1000
 
     def analyze(self, runs: Runs) -> Report:
         """Fit every model's curve; the trade-off needs at least 3 sizes."""
-        report = Report()
-        found: list[Curves] = []
-        slopes: list[dict[str, Any]] = []
-        worth: list[dict[str, Any]] = []
-        few: list[str] = []
+        report, found = Report(summary="slopes"), list[Curves]()
+        slopes, worth = list[SlopeRow](), list[WorthRow]()
+        laws, trades = list[Finding](), list[Finding]()
 
         def load(family: Family, run_id: str) -> DocumentCounts:
             return runs.document_counts(run_id, self._every_k(family))
@@ -126,55 +119,27 @@ class KLaw(Analyzer):
                 )
                 continue
             found.append((family, curves))
-            if 1 < len(counts[0].document) < _FEW_DOCUMENTS:
-                few.append(f"{family} ({len(counts[0].document)})")
             slopes += _slope_rows(family, curves, counts)
-            here = self._worth_rows(family, curves)
+            here = list(self._worth_rows(family, curves))
             worth += here
-            report.notes.append(" ".join([self._about_slopes(family, curves.fit), *self._about_worth(here)]))
+            laws.append(self._law(family, curves))
+            trades.append(self._trade(family, here))
         if not found:
             raise report.nothing_found("no measurement to fit")
-        if few:
-            report.notes.append(
-                f"Fewer than {_FEW_DOCUMENTS} documents: {', '.join(few)}. Where their difficulty is skewed, "
-                "95% intervals of beta cover 82 to 93% in simulation."
-            )
-        self._write(report, found, slopes, worth)
-        return report
-
-    def _write(
-        self, report: Report, found: list[Curves], slopes: list[dict[str, Any]], worth: list[dict[str, Any]]
-    ) -> None:
-        """Tables, metrics, headline and figures."""
-        table = pd.DataFrame(slopes)
-        report.add_table("summary", _summary(table), COLUMNS["summary"])
-        report.add_table("slopes", table, COLUMNS["slopes"])
-        worth_caption = (
-            "How many times larger a model must be to gain as much RBP as 2k gains over k (the paper's eq. 10)."
-        )
-        report.add_table("worth_of_k", worth, COLUMNS["worth_of_k"], caption=worth_caption)
-        report.summary = "summary"
+        report.findings = laws + trades
+        report.add_rows("slopes", slopes)
+        report.add_rows("worth_of_k", worth, caption=_WORTH)
         for quantity in ("beta", "r2"):
-            report.add_metrics(f"k_law_{quantity}/{{family}}/{{dataset}}/{{size}}", slopes, quantity)
-        report.add_metrics("worth_of_double_k/{family}/{dataset}/rbp_{k}", worth, "factor_in_s")
-        report.headline = (
-            f"-ln RBP_k = B k^-beta holds roughly up to k = {int(table['largest_k'].max())}: R^2 is at least "
-            f"{at_least(table['r2'].min(), 3)}, but points lie up to {table['largest_deviation'].max():.0%} off the "
-            f"line; beta is {spread(table['beta'], '.3f')}"
-        )
+            report.add_metrics(f"k_law_{quantity}/{{family}}/{{dataset}}/{{size}}", map(vars, slopes), quantity)
+        report.add_metrics("worth_of_double_k/{family}/{dataset}/rbp_{k}", map(vars, worth), "factor_in_s")
         for name in sorted({family.name for family, _ in found}):
-            report.drawings[f"against_k_{name}"] = Drawing(
-                _draw_against_k([one for one in found if one[0].name == name]),
-                "Points: measured -ln RBP_k at the k of the fit. Lines: B k^-beta, fitted to each size. Dotted, where "
-                "there is one: the authors' published exponent, through the middle of the points.",
-            )
-        report.drawings["beta_against_size"] = Drawing(
-            self._draw_beta(table),
-            f"Exponent of the law in k of each model, with its {self.level:z.0%} interval (documents resampled). "
-            "Hollow, where there is one: the authors' published exponent.",
-        )
+            figure = _draw_against_k([one for one in found if one[0].name == name])
+            report.drawings[f"against_k_{name}"] = Drawing(figure, _AGAINST_K)
+        figure = self._draw_beta(report.tables["slopes"].frame)
+        report.drawings["beta_against_size"] = Drawing(figure, _BETA.format(self.level))
         if worth:
-            report.drawings["worth_of_k"] = Drawing(_draw_worth(pd.DataFrame(worth)), worth_caption)
+            report.drawings["worth_of_k"] = Drawing(_draw_worth(report.tables["worth_of_k"].frame), _WORTH)
+        return report
 
     def _every_k(self, family: Family) -> list[int]:
         """Every integer k; of imported numbers without ranks, those that every run has."""
@@ -186,48 +151,38 @@ class KLaw(Analyzer):
         """The k of the fit: even in ln k; of imported numbers without ranks, all that there are."""
         return [int(k) for k in log_grid(self._every_k(family)[-1])] if family.vocab_size else self._every_k(family)
 
-    def _worth_rows(self, family: Family, curves: KCurves) -> list[dict[str, Any]]:
-        if len(family.s) < 3:
-            return []
-        worth = {k: worth_of_doubling(family.s, curves, k, level=self.level) for k in self.ks}
-        return [family.keys | {"k": k} | asdict(one) for k, one in worth.items() if one]
+    def _worth_rows(self, family: Family, curves: KCurves) -> Iterator[WorthRow]:
+        for k in self.ks if len(family.s) >= 3 else ():
+            if one := worth_of_doubling(family.s, curves, k, level=self.level):
+                yield WorthRow(**family.keys, k=k, **vars(one))
 
-    def _about_slopes(self, family: Family, fit: KLawFit) -> str:
-        beta, first, last, largest = fit.beta, family.labels[0], family.labels[-1], fit.ks[-1]
-        at_1, at_largest = fit.local_beta(1).mean(), fit.local_beta(float(largest)).mean()
-        sizes = f"{beta[0]:.3f}" if len(beta) == 1 else f"{beta[0]:.3f} ({first}) to {beta[-1]:.3f} ({last})"
-        bend = at_largest - at_1
-        text = (
-            f"{family}: fitted over k = {fit.ks[0]} to {largest}, beta is {sizes}. R^2 is at least "
-            f"{at_least(fit.r2.min(), 4)}, but points lie up to {fit.largest_deviation.max():.1%} off the line: the "
-            f"local slope {'steepens' if bend > 0 else 'flattens'} from {at_1:.2f} at k = 1 to {at_largest:.2f} at "
-            f"k = {largest} (means over sizes)" + (", a bend that R^2 hides." if abs(bend) > 0.05 else ".")
-        )
-        if len(beta) < 3:
-            there = counted(len(beta), "size")
-            return f"{text} What a larger k is worth in S is not identifiable from {there}: it needs 3."
-        trend = stats.linregress(np.log10(family.s), beta)
-        half = float(stats.t.ppf(0.5 + self.level / 2, len(beta) - 2) * trend.stderr)
-        moves = "so alpha changes by as much per factor 10 in k, and eq. 10 holds only locally."
-        return (
-            f"{text} Beta changes by {trend.slope:+z.3f} (± {half:.3f}) per factor 10 in S, "
-            f"{'which is within its scatter.' if abs(trend.slope) <= half else moves}"
-        )
+    def _law(self, family: Family, curves: KCurves) -> Finding:
+        """Whether the points of every size lie within the margin of their line."""
+        fit, largest = curves.fit, int(curves.fit.ks[-1])
+        off = fit.largest_deviation
+        about: dict[str, Any] = {"beta": fit.beta, "sizes": family.labels, "largest_k": largest, "r2": fit.r2.min()}
+        about |= {"local": (fit.local_beta(1).mean(), fit.local_beta(float(largest)).mean()), "margin": self.margin}
+        if len(fit.beta) >= 3:
+            trend = stats.linregress(np.log10(family.s), fit.beta)
+            half = float(stats.t.ppf(0.5 + self.level / 2, len(fit.beta) - 2) * trend.stderr)
+            about["trend"] = (trend.slope, trend.slope - half, trend.slope + half)
+        verdict = Verdict.YES if off.max() <= self.margin else Verdict.NO
+        about |= {"within": int((off <= self.margin).sum())}
+        return Finding(question="law in k", case=family.keys, estimate=float(off.max()), verdict=verdict, extras=about)
 
-    def _about_worth(self, worth: list[dict[str, Any]]) -> list[str]:
+    def _trade(self, family: Family, worth: Sequence[WorthRow]) -> Finding:
+        """What doubling k is worth, at the k nearest 10 at which it is known."""
+        question, case = "worth of a larger k", family.keys
         if not worth:
-            return []
-        known = [row for row in worth if row["factor_high"] < _LARGEST_FACTOR]
+            few = {"needed": 3, "there": len(family.s)}
+            return Finding(question=question, case=case, reason=Reason.FEW_SIZES, extras=few)
+        known = [row for row in worth if row.factor_high < _LARGEST_FACTOR]
         if not known:
-            return ["Alpha is hardly distinguishable from 0, so what a larger k is worth in S is not identifiable."]
-        row = min(known, key=lambda row: abs(row["k"] - 10))
-        text = (
-            f"Doubling k from {row['k']} raises RBP as much as a model {_times(row['factor_in_s'])} times as large "
-            f"would ({self.level:z.0%} interval {_times(row['factor_low'])} to {_times(row['factor_high'])})"
-        )
-        if row["sizes_measured"]:
-            text += f"; interpolated between the measured sizes, the factor is {_times(row['factor_measured'])}"
-        return [f"{text}."]
+            return Finding(question=question, case=case, reason="no law in size")
+        row = min(known, key=lambda row: abs(row.k - 10))
+        about: dict[str, Any] = {"k": row.k, "measured": row.factor_measured}
+        ends: Any = {"estimate": row.factor_in_s, "low": row.factor_low, "high": row.factor_high}
+        return Finding(question=question, case=case, verdict=Verdict.YES, extras=about, **ends)
 
     def _draw_beta(self, table: pd.DataFrame) -> Figure:
         """Beta against S: one panel per dataset, one colour per family."""
@@ -248,29 +203,27 @@ class KLaw(Analyzer):
             return figure
 
 
-def _slope_rows(family: Family, curves: KCurves, counts: Sequence[DocumentCounts]) -> list[dict[str, Any]]:
+def _slope_rows(family: Family, curves: KCurves, counts: Sequence[DocumentCounts]) -> Iterator[SlopeRow]:
     fit, largest = curves.fit, int(curves.fit.ks[-1])
     columns = {
-        "B": np.exp(fit.log_b),
         "beta": fit.beta,
         "beta_low": curves.beta_low,
         "beta_high": curves.beta_high,
+        "B": np.exp(fit.log_b),
         "r2": fit.r2,
         "largest_deviation": fit.largest_deviation,
         "beta_at_1": fit.local_beta(1),
         "beta_at_10": fit.local_beta(10),
         "beta_at_largest": fit.local_beta(largest),
     }
-    rows = []
     for i, (keys, one) in enumerate(zip(family.size_keys, counts, strict=True)):
-        row = keys | {name: values[i] for name, values in columns.items()} | {"largest_k": largest}
+        cells: Any = {name: float(values[i]) for name, values in columns.items()}
         if family.vocab_size:
             every = np.arange(1, largest + 1)
             rbp = one.select(every.tolist()).hits.sum(axis=0) / one.tokens.sum()
             line = stats.linregress(np.log(every), np.log(-np.log(rbp)))
-            row |= {"beta_every_k": -line.slope, "r2_every_k": line.rvalue**2}
-        rows.append(row)
-    return rows
+            cells |= {"beta_every_k": -line.slope, "r2_every_k": line.rvalue**2}
+        yield SlopeRow(**keys, **cells, largest_k=largest)
 
 
 def _draw_against_k(found: list[Curves]) -> Figure:
@@ -316,23 +269,3 @@ def _draw_worth(table: pd.DataFrame) -> Figure:
                 ax.legend(loc="best", fontsize=8.5)
         log_axis(axes[0].yaxis, low=max(min(finite.min(), 1) / 1.15, 0.2), high=max(min(finite.max() * 1.3, 100), 1.15))
         return figure
-
-
-def _summary(table: pd.DataFrame) -> pd.DataFrame:
-    """The table for the terminal: texts, rounded."""
-    ends = zip(table["beta_low"], table["beta_high"], strict=True)
-    return pd.DataFrame(
-        {
-            **table[["dataset", "family", "size"]],
-            "S": [short_number(s) for s in table["S"]],
-            "beta": [f"{v:.4f}" for v in table["beta"]],
-            "interval": [f"{a:.3f} .. {b:.3f}" if a == a else "" for a, b in ends],
-            "R^2": [f"{v:.4f}" for v in table["r2"]],
-            "largest deviation": [f"{v:z.1%}" for v in table["largest_deviation"]],
-        }
-    )
-
-
-def _times(factor: float) -> str:
-    """A factor that is known to a tenth at best: `1.4`, `27`, `1.2e+03`."""
-    return f"{factor:.2g}" if factor >= 10 else f"{factor:.2f}"

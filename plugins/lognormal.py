@@ -1,111 +1,128 @@
 """Is the distribution of ranks lognormal? Exact truncated fits of every candidate, and what a lognormal implies.
 
 Figure 8 and eqs. 9 to 21 of arXiv 2510.20387, on {1..V} with sums instead of integrals: ln P(k) = const - beta ln k
-- gamma ln^2 k. gamma -> 0 is Zipf's law, where mu and sigma run away while the distribution does not. So (beta, gamma)
-come first, and mu, sigma only where gamma's interval excludes 0.
+- gamma ln^2 k. gamma -> 0 is Zipf's law, where mu and sigma run away while the distribution does not; gamma < 0 is
+neither. So (beta, gamma) come first, and mu, sigma only where gamma's interval lies above 0.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from rbptrack.analysis import (
-    KEYS,
-    Analyzer,
-    Drawing,
-    Family,
-    RankHistogram,
-    RbptrackError,
-    Report,
-    Runs,
-    Unreadable,
+from rbptrack.analysis import Analyzer, Drawing, RankHistogram, RbptrackError, Report, Runs, Unreadable
+from rbptrack.analysis.families import Family, read_families
+from rbptrack.analysis.findings import Finding, Verdict
+from rbptrack.analysis.rank_figures import (
     draw_appendix_terms,
     draw_implied,
     draw_lognormal_parameters,
     draw_misfit,
     draw_rank_distributions,
-    interval_columns,
-    read_families,
-    shared_columns,
-    some_of,
-    spread,
 )
-from rbptrack.stats import (
-    CANDIDATES,
-    FloatArray,
-    RanksOfSize,
-    Support,
-    fit_power_law,
-    fit_size,
-    goodness_of_fit,
-    integral_approximation,
-    lognormal_trend,
-)
+from rbptrack.analysis.rows import Column, High, Low, OfFamily, OfSize
+from rbptrack.ranks import FloatArray, sum_by
+from rbptrack.stats.lognormal_sizes import lognormal_trend
+from rbptrack.stats.power_law import fit_power_law
+from rbptrack.stats.rank_distributions import CANDIDATES, Support
+from rbptrack.stats.rank_fit import goodness_of_fit
+from rbptrack.stats.rank_lognormal import integral_approximation
+from rbptrack.stats.rank_sizes import RanksOfSize, fit_size
 
+NAN = float("nan")
 NESTED = ("zipf", "point_mass_lognormal", "two_lognormals")
 """Candidates that a lognormal is a case of, or the other way round: Vuong's z is not normal for them."""
-APPENDIX_TERMS = ("square_term", "log_c", "log_c_integral")
-COLUMNS: Mapping[str, Mapping[str, str]] = {
-    "summary": {
-        **shared_columns("dataset", "family", "size"),
-        "best of 9": "the candidate with the lowest AIC",
-        "KL, 1e-3": "KL divergence of the observed ranks from it beyond sampling noise, 1e-3 nats per token",
-        "lognormal": "the same from the pmf-lognormal",
-        "Zipf": "the same from the truncated Zipf law",
-        "interval of gamma": "95% unless the options say otherwise; of gamma in ln P(k) = const - beta ln k - gamma "
-        "ln^2 k; below 0: convex, no lognormal",
-        "mu/sigma": "of the lognormal; `limit`: gamma's interval touches 0, Zipf's law, mu and sigma not identifiable",
-    },
-    "lognormal": {
-        **KEYS,
-        **interval_columns("beta", "1 - mu/sigma^2, with gamma free to be negative", "see interval_from"),
-        **interval_columns("gamma", "1/(2 sigma^2), free to be negative", "see interval_from"),
-        "interval_from": "bootstrap over documents; without stored ranks, Fisher information and a design effect",
-        "power_law_limit": "gamma's interval touches 0 or lies below: mu and sigma are not identifiable",
-        "mu": "of the lognormal",
-        "sigma": "of the lognormal",
-        **interval_columns("mu_over_sigma", "their ratio", "see interval_from"),
-        "entropy": "entropy of the observed ranks, plug-in, nats",
-        "entropy_miller_madow": "the same, corrected for its downward bias",
-        "entropy_implied": "entropy of the fitted lognormal, exact sum",
-        "entropy_integral": "the appendix's integral approximation of it: for comparison only",
-        "neg_log_p1": "observed -ln RBP_1",
-        "neg_log_p1_implied": "of the fitted lognormal, exact sum",
-        "neg_log_p1_integral": "the appendix's integral approximation: for comparison only; below 0 means p_1 > 1",
-        "neg_log_p1_corrected": "the same with the terms at k = 1 that the integral drops",
-        "square_term": "mu^2/(2 sigma^2): with ln c it is -ln p_1 in the paper's appendix B.4",
-        "log_c": "ln c, c the sum over 1..|V| of exp(-(ln k - mu)^2/(2 sigma^2))/k: exact",
-        "log_c_integral": "ln[sigma sqrt(2 pi) Phi(mu/sigma)]: the appendix's integral in place of that sum",
-        "kl_floor": "KL per token that as many independent tokens drawn from the best candidate would show",
-    },
-    "candidates": {
-        **KEYS,
-        "candidate": "the distribution, truncated to 1..V",
-        "parameters": "how many",
-        "kl": "KL divergence of the observed ranks from it, nats per token",
-        "ks": "max over k of |RBP_k fitted - RBP_k observed|: the discrete KS distance",
-        "ks_at": "the k of that maximum",
-        "aic_above_best": "AIC minus the least AIC of the candidates; takes tokens for independent",
-        "vuong_z": "against the lognormal, clustered by document; positive: better than it",
-        "nested": "holds the lognormal or is a case of it: z is not normal",
-        "p_value": "of ks, by parametric bootstrap, where `samples` asks for it",
-        "values": "the fitted parameters, as named in rbptrack/stats/rank_distributions.py",
-    },
-    "trends": {
-        **shared_columns("dataset", "family"),
-        "quantity": "what changes with S",
-        "sizes": "how many: every one",
-        "slope": "change per unit of ln S; of entropy and -ln RBP_1 minus the exponent alpha of A S^-alpha",
-        "slope_low": "lower end of its interval (scatter between models, sampling error; t distribution)",
-        "slope_high": "upper end",
-        "r2": "of a line in ln S through the sizes that have the quantity; of the law for alpha",
-        "r2_in_s": "of a line in S instead of ln S",
-    },
-}
+
+
+class Shape(StrEnum):
+    """What the interval of gamma says, gamma free to be negative."""
+
+    CONCAVE = "lognormal or another concave law"
+    ZIPF = "cannot be told from Zipf's law"
+    CONVEX = "convex: neither lognormal nor Zipf"
+    UNKNOWN = "no interval: fewer than 10 documents"
+
+
+Kl = Annotated[float, Column("KL divergence of the observed ranks from it beyond sampling noise, nats per token")]
+
+
+@dataclass(kw_only=True)
+class SummaryRow(OfSize):
+    """One measurement in short."""
+
+    best: Annotated[str, Column("of 9 candidates, that with the lowest AIC")]
+    kl_best: Kl
+    kl_lognormal: Kl
+    kl_zipf: Kl
+    gamma: Annotated[float, Column("in ln P(k) = const - beta ln k - gamma ln^2 k", title="γ", form=".4f")]
+    gamma_low: Low
+    gamma_high: High
+    shape: Annotated[Shape, Column("what the interval of gamma says")]
+    mu_over_sigma: Annotated[float, Column("of the lognormal, where gamma lies above 0", title="μ/σ", form=".2f")]
+
+
+@dataclass(kw_only=True)
+class LognormalRow(OfSize):
+    """The lognormal of one measurement, and what it implies."""
+
+    beta: Annotated[float, Column("1 - mu/sigma^2, with gamma free to be negative", title="β", form=".3f")]
+    beta_low: Annotated[float, Column("lower end of its interval (see interval_from)")]
+    beta_high: High
+    gamma: Annotated[float, Column("1/(2 sigma^2), free to be negative", title="γ", form=".4f")]
+    gamma_low: Annotated[float, Column("lower end of its interval (see interval_from)")]
+    gamma_high: High
+    interval_from: Annotated[str, Column("documents resampled; without ranks, Fisher information, a design effect")]
+    power_law_limit: Annotated[bool, Column("gamma's interval reaches 0 or below: mu, sigma are not identifiable")]
+    mu: Annotated[float, Column("of the lognormal", title="μ")] = NAN
+    sigma: Annotated[float, Column("of the lognormal", title="σ")] = NAN
+    mu_over_sigma: Annotated[float, Column("their ratio", title="μ/σ")] = NAN
+    mu_over_sigma_low: Annotated[float, Column("lower end of its interval (see interval_from)")] = NAN
+    mu_over_sigma_high: High = NAN
+    entropy: Annotated[float, Column("entropy of the observed ranks, plug-in", unit="nats")]
+    entropy_miller_madow: Annotated[float, Column("the same, corrected for its downward bias")]
+    entropy_implied: Annotated[float, Column("entropy of the fitted lognormal, exact sum")]
+    entropy_integral: Annotated[float, Column("the appendix's integral approximation of it, for comparison")] = NAN
+    neg_log_p1: Annotated[float, Column("observed -ln RBP_1")]
+    neg_log_p1_implied: Annotated[float, Column("of the fitted lognormal, exact sum")]
+    neg_log_p1_integral: Annotated[float, Column("the appendix's approximation, to compare; below 0: p_1 > 1")] = NAN
+    neg_log_p1_corrected: Annotated[float, Column("the same with the terms at k = 1 that the integral drops")] = NAN
+    square_term: Annotated[float, Column("mu^2/(2 sigma^2): with ln c it is -ln p_1 in the paper's appendix B.4")] = NAN
+    log_c: Annotated[float, Column("ln of the sum over 1..|V| of exp(-(ln k - mu)^2/(2 sigma^2))/k, exact")] = NAN
+    log_c_integral: Annotated[float, Column("ln[sigma sqrt(2 pi) Phi(mu/sigma)]: the appendix's integral for it")] = NAN
+    kl_floor: Annotated[float, Column("KL per token that as many independent tokens from the best candidate show")]
+
+
+@dataclass(kw_only=True)
+class CandidateRow(OfSize):
+    """One candidate fitted to one measurement."""
+
+    candidate: Annotated[str, Column("the distribution, truncated to 1..V")]
+    parameters: Annotated[int, Column("how many")]
+    kl: Annotated[float, Column("KL divergence of the observed ranks from it, nats per token")]
+    ks: Annotated[float, Column("max over k of |RBP_k fitted - RBP_k observed|: the discrete KS distance")]
+    ks_at: Annotated[int, Column("the k of that maximum")]
+    aic_above_best: Annotated[float, Column("AIC minus the least of the candidates; takes tokens for independent")]
+    vuong_z: Annotated[float, Column("against the lognormal, clustered by document; positive: better than it")]
+    nested: Annotated[bool, Column("holds the lognormal or is a case of it: z is not normal")]
+    p_value: Annotated[float, Column("of ks, by parametric bootstrap, where `samples` asks for it", form=".3g")]
+    values: Annotated[str, Column("the fitted parameters, as named in rbptrack/stats/rank_distributions.py")]
+
+
+@dataclass(kw_only=True)
+class TrendRow(OfFamily):
+    """How one quantity changes with size."""
+
+    quantity: Annotated[str, Column("what changes with S")]
+    sizes: Annotated[int, Column("how many: every one")]
+    slope: Annotated[float, Column("per unit of ln S; of entropy and -ln RBP_1 minus the exponent of A S^-alpha")]
+    slope_low: Annotated[float, Column("lower end of its interval (scatter between models, sampling error)")]
+    slope_high: High
+    r2: Annotated[float, Column("of a line in ln S through the sizes that have the quantity; of the law", title="R²")]
+    r2_in_s: Annotated[float, Column("of a line in S instead of ln S", title="R² in S")]
 
 
 @dataclass(frozen=True)
@@ -118,6 +135,10 @@ class Loaded:
     def __add__(self, other: "Loaded") -> "Loaded":
         both = self.documents is not None and other.documents is not None
         return Loaded(self.histogram + other.histogram, self.documents + other.documents if both else None)  # type: ignore[operator]
+
+    def in_groups(self, groups: Sequence[str]) -> "Loaded":
+        """By source in place of document."""
+        return self if self.documents is None else Loaded(self.histogram, sum_by(groups, self.documents))
 
 
 @dataclass(kw_only=True)
@@ -143,21 +164,21 @@ class Lognormal(Analyzer):
         found = list(self._fitted(runs, report.notes))
         if not found:
             raise report.nothing_found("no measurement to fit")
-        rows = [row for f, several in found for row in self._rows(f, several)]
-        table = pd.DataFrame(rows)
-        candidates = [row for f, several in found for row in self._candidate_rows(f, several)]
-        trends = [row for f, several in found for row in self._trends(f, several, table)]
-        report.add_table("summary", _summary(table, found), COLUMNS["summary"])
-        report.add_table("lognormal", table, COLUMNS["lognormal"])
-        report.add_table("candidates", candidates, COLUMNS["candidates"])
-        report.add_table("trends", trends, COLUMNS["trends"])
+        rows = {family.path: list(_lognormal_rows(family, sizes)) for family, sizes in found}
+        candidates = [row for family, sizes in found for row in self._candidate_rows(family, sizes)]
+        trends = {family.path: list(self._trends(family, sizes, rows[family.path])) for family, sizes in found}
+        for family, sizes in found:
+            report.findings += _shapes(family, sizes)
+        report.findings += [_distribution(f, sizes, rows[f.path], trends[f.path]) for f, sizes in found]
+        report.add_rows("summary", (row for one in found for row in _summary_rows(*one, rows[one[0].path])))
+        report.add_rows("lognormal", (row for mine in rows.values() for row in mine))
+        report.add_rows("candidates", candidates)
+        report.add_rows("trends", (row for mine in trends.values() for row in mine))
+        every = [vars(row) for mine in rows.values() for row in mine]
         for quantity in ("beta", "gamma", "mu_over_sigma"):
-            report.add_metrics(f"lognormal_{quantity}/{{family}}/{{dataset}}/{{size}}", rows, quantity)
-        report.add_metrics("kl_{candidate}/{family}/{dataset}/{size}", candidates, "kl")
-        report.headline = _headline([size for _, several in found for size in several])
-        report.drawings = _drawings(found, table)
-        for family, several in found:
-            report.notes.append(f"{family}: {self._sentences(family, several, table, trends)}")
+            report.add_metrics(f"lognormal_{quantity}/{{family}}/{{dataset}}/{{size}}", every, quantity)
+        report.add_metrics("kl_{candidate}/{family}/{dataset}/{size}", map(vars, candidates), "kl")
+        report.drawings = _drawings(found, report.tables["lognormal"].frame)
         return report
 
     def _fitted(self, runs: Runs, notes: list[str]) -> Iterator[tuple[Family, list[RanksOfSize]]]:
@@ -198,160 +219,127 @@ class Lognormal(Analyzer):
             replicates=self.replicates,
         )
 
-    def _rows(self, family: Family, sizes: list[RanksOfSize]) -> list[dict[str, Any]]:
-        rows = []
-        for s, label, size in zip(family.s, family.labels, sizes, strict=True):
-            h, implied = size.histogram, size.fits["lognormal"]
-            share = h.count / h.num_tokens
-            entropy = float(-share @ np.log(share))
-            row: dict[str, Any] = family.keys | {"size": label, "S": s}
-            for number, name in enumerate(("beta", "gamma")):
-                row |= {name: float(size.free[number]), f"{name}_low": float(size.low[number])}
-                row[f"{name}_high"] = float(size.high[number])
-            row |= {"interval_from": size.interval_from, "power_law_limit": size.limit}
-            row |= dict.fromkeys(("mu", "sigma", "mu_over_sigma", "mu_over_sigma_low", "mu_over_sigma_high"), np.nan)
-            row |= {"entropy": entropy, "entropy_miller_madow": entropy + (len(h.rank) - 1) / (2 * h.num_tokens)}
-            row |= {"entropy_implied": implied.entropy, "entropy_integral": np.nan}
-            row |= {"neg_log_p1": -float(np.log(h.rbp(1))), "neg_log_p1_implied": -float(implied.log_pmf[0])}
-            row |= dict.fromkeys(("neg_log_p1_integral", "neg_log_p1_corrected", *APPENDIX_TERMS), np.nan)
-            if not size.limit:
-                sigma = float(1 / np.sqrt(2 * size.free[1]))
-                mu = float((1 - size.free[0]) * sigma**2)
-                about = integral_approximation(mu, sigma)
-                row |= {"mu": mu, "sigma": sigma, "mu_over_sigma": mu / sigma}
-                row |= {"mu_over_sigma_low": size.ratio[0], "mu_over_sigma_high": size.ratio[1]}
-                row |= {"entropy_integral": about.entropy, "neg_log_p1_integral": about.neg_log_p1}
-                row["neg_log_p1_corrected"] = about.neg_log_p1_corrected
-                square = mu**2 / (2 * sigma**2)
-                both = (row["neg_log_p1_implied"] - square, about.neg_log_p1 - square)
-                row |= dict(zip(APPENDIX_TERMS, (square, *both), strict=True))
-            row["kl_floor"] = size.floor
-            rows.append(row)
-        return rows
-
-    def _candidate_rows(self, family: Family, sizes: list[RanksOfSize]) -> list[dict[str, Any]]:
-        rows = []
-        for s, label, size in zip(family.s, family.labels, sizes, strict=True):
+    def _candidate_rows(self, family: Family, sizes: list[RanksOfSize]) -> Iterator[CandidateRow]:
+        for keys, size in zip(family.size_keys, sizes, strict=True):
             for name, fit in size.fits.items():
-                row: dict[str, Any] = family.keys | {"size": label, "S": s}
-                row |= {"candidate": name, "parameters": len(fit.parameters), "kl": fit.kl, "ks": fit.ks}
-                row |= {"ks_at": fit.ks_at, "aic_above_best": fit.aic - size.best.aic}
-                row |= {"vuong_z": size.vuong.get(name, np.nan), "nested": name in NESTED, "p_value": np.nan}
-                if self.samples:
-                    row["p_value"] = goodness_of_fit(fit, tokens=size.histogram.num_tokens, samples=self.samples)
-                row["values"] = ", ".join(f"{key} = {value:.6g}" for key, value in fit.parameters.items())
-                rows.append(row)
-        return rows
+                tokens = size.histogram.num_tokens
+                yield CandidateRow(
+                    **keys,
+                    candidate=name,
+                    parameters=len(fit.parameters),
+                    kl=fit.kl,
+                    ks=fit.ks,
+                    ks_at=fit.ks_at,
+                    aic_above_best=fit.aic - size.best.aic,
+                    vuong_z=size.vuong.get(name, NAN),
+                    nested=name in NESTED,
+                    p_value=goodness_of_fit(fit, tokens=tokens, samples=self.samples) if self.samples else NAN,
+                    values=", ".join(f"{key} = {value:.6g}" for key, value in fit.parameters.items()),
+                )
 
-    def _trends(self, family: Family, sizes: list[RanksOfSize], table: pd.DataFrame) -> list[dict[str, Any]]:
+    def _trends(self, family: Family, sizes: list[RanksOfSize], rows: list[LognormalRow]) -> Iterator[TrendRow]:
         """Beta, gamma and mu/sigma against ln S, and the exponents of the measured and the implied curves."""
-        mine = table[(table["dataset"] == family.dataset) & (table["family"] == family.name)]
-        rows: list[dict[str, Any]] = []
-        if len(mine) >= 3:
-            theta, draws = np.stack([size.free for size in sizes]), np.stack([size.draws for size in sizes])
-            trend = lognormal_trend(family.s, theta, draws, level=self.level)
-            slopes = {"beta": trend.beta, "gamma": trend.gamma, "mu_over_sigma": trend.mu_over_sigma}
-            for quantity, slope in slopes.items():
-                if slope:
-                    row = family.keys | {"quantity": quantity, "sizes": len(sizes)} | slope.columns("slope")
-                    rows.append(row | dict(zip(("r2", "r2_in_s"), _r2(mine, quantity), strict=True)))
-            for quantity in ("entropy", "entropy_implied", "neg_log_p1", "neg_log_p1_implied"):
-                law = fit_power_law(mine["S"].to_numpy(float), mine[quantity].to_numpy(float), level=self.level)
-                row = family.keys | {"quantity": quantity, "sizes": len(mine)}
-                row |= {"slope": -law.alpha, "slope_low": -law.high, "slope_high": -law.low, "r2": law.r2}
-                rows.append(row | {"r2_in_s": np.nan})
-        return rows
+        if len(rows) < 3:
+            return
+        mine, known = pd.DataFrame(map(vars, rows)), not any(np.isnan(size.low).any() for size in sizes)
+        theta, draws = np.stack([size.free for size in sizes]), np.stack([size.draws for size in sizes])
+        trend = lognormal_trend(family.s, theta, draws, level=self.level)
+        keys: Any = family.keys | {"sizes": len(sizes)}
+        for quantity in ("beta", "gamma", "mu_over_sigma"):
+            if slope := getattr(trend, quantity):
+                ends = slope.columns("slope") if known else {"slope": slope.value, "slope_low": NAN, "slope_high": NAN}
+                r2, in_s = _r2(mine, quantity)
+                yield TrendRow(**keys, quantity=quantity, **ends, r2=r2, r2_in_s=in_s)
+        for quantity in ("entropy", "entropy_implied", "neg_log_p1", "neg_log_p1_implied"):
+            law = fit_power_law(family.s, mine[quantity].to_numpy(float), level=self.level)
+            ends = {"slope": -law.alpha, "slope_low": -law.high, "slope_high": -law.low}
+            yield TrendRow(**keys, quantity=quantity, **ends, r2=law.r2, r2_in_s=NAN)
 
-    def _sentences(
-        self, family: Family, sizes: list[RanksOfSize], table: pd.DataFrame, trends: list[dict[str, Any]]
-    ) -> str:
-        mine = table[(table["dataset"] == family.dataset) & (table["family"] == family.name)]
-        here = {t["quantity"]: t for t in trends if (t["family"], t["dataset"]) == (family.name, family.dataset)}
-        said = [_best_in_words(family, sizes, mine), self._parameters_in_words(family, sizes), _trend_in_words(here)]
-        return " ".join([*said, _implied_in_words(mine, here), *_about_terms(mine)])
 
-    def _parameters_in_words(self, family: Family, sizes: list[RanksOfSize]) -> str:
-        last = sizes[-1]
-        limits = [label for label, s in zip(family.labels, sizes, strict=True) if s.limit]
-        text = (
-            f"At {family.labels[-1]} beta = {last.free[0]:.3f} ({last.low[0]:.3f} to {last.high[0]:.3f}), "
-            f"gamma = {last.free[1]:.4f} ({last.low[1]:.4f} to {last.high[1]:.4f}), {self.level:z.0%} intervals from "
-            f"{last.interval_from}."
+def _lognormal_rows(family: Family, sizes: list[RanksOfSize]) -> Iterator[LognormalRow]:
+    for keys, size in zip(family.size_keys, sizes, strict=True):
+        h, implied = size.histogram, size.fits["lognormal"]
+        share = h.count / h.num_tokens
+        entropy = float(-share @ np.log(share))
+        cells: Any = {"interval_from": size.interval_from, "power_law_limit": size.limit, "kl_floor": size.floor}
+        for number, name in enumerate(("beta", "gamma")):
+            cells |= {name: float(size.free[number]), f"{name}_low": float(size.low[number])}
+            cells[f"{name}_high"] = float(size.high[number])
+        cells |= {"entropy": entropy, "entropy_miller_madow": entropy + (len(h.rank) - 1) / (2 * h.num_tokens)}
+        cells |= {"entropy_implied": implied.entropy, "neg_log_p1": -float(np.log(h.rbp(1)))}
+        cells["neg_log_p1_implied"] = -float(implied.log_pmf[0])
+        if not size.limit:
+            sigma = float(1 / np.sqrt(2 * size.free[1]))
+            mu = float((1 - size.free[0]) * sigma**2)
+            about, square = integral_approximation(mu, sigma), mu**2 / (2 * sigma**2)
+            cells |= {"mu": mu, "sigma": sigma, "mu_over_sigma": mu / sigma, "square_term": square}
+            cells |= {"mu_over_sigma_low": size.ratio[0], "mu_over_sigma_high": size.ratio[1]}
+            cells |= {"entropy_integral": about.entropy, "neg_log_p1_integral": about.neg_log_p1}
+            cells["neg_log_p1_corrected"] = about.neg_log_p1_corrected
+            cells |= {"log_c": cells["neg_log_p1_implied"] - square, "log_c_integral": about.neg_log_p1 - square}
+        yield LognormalRow(**keys, **cells)
+
+
+def _shape(size: RanksOfSize) -> Shape:
+    low, high = size.low[1], size.high[1]
+    if np.isnan(low):
+        return Shape.UNKNOWN
+    return Shape.CONVEX if high < 0 else Shape.CONCAVE if low > 0 else Shape.ZIPF
+
+
+def _summary_rows(family: Family, sizes: list[RanksOfSize], rows: list[LognormalRow]) -> Iterator[SummaryRow]:
+    for keys, size, row in zip(family.size_keys, sizes, rows, strict=True):
+        cells: Any = {f"kl_{name}": size.fits[name].kl - size.floor for name in ("lognormal", "zipf")}
+        cells |= {"gamma": row.gamma, "gamma_low": row.gamma_low, "gamma_high": row.gamma_high, "shape": _shape(size)}
+        cells |= {"kl_best": size.best.kl - size.floor, "best": size.best.candidate.label}
+        yield SummaryRow(**keys, mu_over_sigma=row.mu_over_sigma, **cells)
+
+
+def _shapes(family: Family, sizes: list[RanksOfSize]) -> Iterator[Finding]:
+    """Of each measurement, whether the distribution of its ranks is concave, as a lognormal's is."""
+    verdicts = {Shape.CONCAVE: Verdict.YES, Shape.CONVEX: Verdict.NO}
+    for label, size in zip(family.labels, sizes, strict=True):
+        about = {"best": size.best.candidate.label, "ks": size.fits["lognormal"].ks, "candidates": len(CANDIDATES)}
+        shape = _shape(size)
+        yield Finding(
+            question="shape of the ranks",
+            case=family.keys | {"size": label},
+            estimate=float(size.free[1]),
+            low=float(size.low[1]),
+            high=float(size.high[1]),
+            verdict=verdicts.get(shape, Verdict.UNTOLD),
+            reason=shape.value,
+            extras=about,
         )
-        if limits:
-            text += (
-                f" At {some_of(len(limits), len(sizes), 'size')} ({', '.join(limits)}) the interval of gamma includes "
-                "0 or lies below it: that is the lognormal's power-law limit, where mu and sigma are not identifiable."
-            )
-        return text
 
 
-def _best_in_words(family: Family, sizes: list[RanksOfSize], mine: pd.DataFrame) -> str:
-    """Which candidate is nearest to the ranks, by how much, and whether documents agree."""
-    names = [s.best.candidate.name for s in sizes]
+def _distribution(
+    family: Family, sizes: list[RanksOfSize], rows: list[LognormalRow], trends: Sequence[TrendRow]
+) -> Finding:
+    """Of a family: which candidate is nearest, and what the fitted lognormals imply."""
+    names = [size.best.candidate.name for size in sizes]
     best = max(dict.fromkeys(names), key=names.count)
-    label = CANDIDATES[best].label
-    floor = mine["kl_floor"].to_numpy(float)
-
-    def beyond(name: str) -> str:
-        values = 1e3 * (np.array([s.fits[name].kl for s in sizes]) - floor)
-        return spread(values, ".1f", family.labels)
-
-    ks = max((s.fits["lognormal"].ks, s.fits["lognormal"].ks_at) for s in sizes)
-    text = (
-        f"of {len(CANDIDATES)} candidates, the best (by AIC) at {some_of(names.count(best), len(sizes), 'size')} is "
-        f"{label}. Its KL divergence from the ranks less that of sampling noise, in 10^-3 nats per token, is "
-        f"{beyond(best)}, the lognormal's {beyond('lognormal')} and Zipf's {beyond('zipf')}. The lognormal "
-        f"misses RBP_k by up to {ks[0]:.3f} (at k = {ks[1]})"
-    )
-    scores = [s.vuong[best] for s in sizes if best in s.vuong]
-    if best == "lognormal":
-        text += "."
-    elif scores and min(scores) > 2:
-        text += "; the best one fits better at every size also when documents are compared one by one (Vuong's z is at "
-        text += f"least {min(scores):.1f})."
-    else:
-        text += "; compared document by document (Vuong's test), not every size prefers one of the two."
-    return text
-
-
-def _trend_in_words(here: Mapping[str, dict[str, Any]]) -> str:
-    """How mu/sigma changes with S, from the rows of `trends` of one family."""
-    if "mu_over_sigma" in here:
-        t = here["mu_over_sigma"]
-        return (
-            f"In the middle of the {t['sizes']} sizes, mu/sigma changes by {t['slope']:+z.3f} "
-            f"({t['slope_low']:+z.3f} to {t['slope_high']:+z.3f}) per unit of ln S."
-        )
-    return "How mu/sigma changes with S is not identifiable: gamma may be near 0 in the middle of the sizes."
-
-
-def _implied_in_words(mine: pd.DataFrame, here: Mapping[str, dict[str, Any]]) -> str:
-    """How far the entropy and -ln RBP_1 of the fitted lognormals are off."""
-    off_h = mine["entropy_implied"] - mine["entropy"]
-    off_p = mine["neg_log_p1_implied"] / mine["neg_log_p1"] - 1
-    text = (
-        f"The fitted lognormals imply an entropy of the ranks that is off by {spread(off_h, '+.3f', unit='nats')}, "
-        f"and a -ln RBP_1 that is off by {spread(off_p, '+.1%')}"
-    )
-    if "neg_log_p1" in here:
-        a, b = -here["neg_log_p1"]["slope"], -here["neg_log_p1_implied"]["slope"]
-        text += f"; the exponent of -ln RBP_1 would be {b:.3f} instead of the measured {a:.3f}"
-    about = (mine["neg_log_p1_integral"] - mine["neg_log_p1_implied"]).abs().max()
-    if np.isfinite(about):
-        text += f"; the integral in the paper's appendix differs from the exact sum by up to {about:.2f} in -ln RBP_1"
-    return text + "."
-
-
-def _headline(every: list[RanksOfSize]) -> str:
-    names = [size.best.candidate.label for size in every]
-    nearest = max(dict.fromkeys(names), key=names.count)
-    return (
-        f"of {len(CANDIDATES)} candidate distributions of the rank, the best (by AIC) is {nearest} in "
-        f"{some_of(names.count(nearest), len(every), 'measurement')}; the lognormal misses RBP_k by up to "
-        f"{max(size.fits['lognormal'].ks for size in every):.3f}, and may be Zipf's law (gamma = 0) in "
-        f"{some_of(sum(size.limit for size in every), len(every), 'measurement')}"
-    )
+    scores = [size.vuong[best] for size in sizes if best in size.vuong]
+    slopes = {one.quantity: one for one in trends}
+    off = [row.neg_log_p1_integral - row.neg_log_p1_implied for row in rows]
+    identified = [row for row in rows if np.isfinite(row.square_term)]
+    about: dict[str, Any] = {
+        "sizes": family.labels,
+        "best": CANDIDATES[best].label,
+        "times": names.count(best),
+        "kl": {n: [s.fits[n].kl - s.floor for s in sizes] for n in dict.fromkeys((best, "lognormal", "zipf"))},
+        "nearest": best,
+        "ks": max((s.fits["lognormal"].ks, s.fits["lognormal"].ks_at) for s in sizes),
+        "vuong": min(scores) if scores else NAN,
+        "entropy_off": [row.entropy_implied - row.entropy for row in rows],
+        "p1_off": [row.neg_log_p1_implied / row.neg_log_p1 - 1 for row in rows],
+        "exponents": [-slopes[n].slope for n in ("neg_log_p1", "neg_log_p1_implied") if n in slopes],
+        "integral_off": max((abs(v) for v in off if v == v), default=NAN),
+        "terms": [(row.size, row.square_term, row.log_c, row.neg_log_p1_implied) for row in identified],
+    }
+    ratio = slopes.get("mu_over_sigma")
+    ends: Any = {"estimate": ratio.slope, "low": ratio.slope_low, "high": ratio.slope_high} if ratio else {}
+    return Finding(question="distribution of ranks", case=family.keys, extras=about, **ends)
 
 
 def _drawings(found: list[tuple[Family, list[RanksOfSize]]], table: pd.DataFrame) -> dict[str, Drawing]:
@@ -386,20 +374,6 @@ def _drawings(found: list[tuple[Family, list[RanksOfSize]]], table: pd.DataFrame
     return drawings
 
 
-def _about_terms(mine: pd.DataFrame) -> list[str]:
-    """How the appendix's two terms of -ln p_1 move from the smallest size to the largest; nothing below two sizes."""
-    known = mine[mine["square_term"].notna()].sort_values("S")
-    if len(known) < 2:
-        return []
-    first, last = known.iloc[0], known.iloc[-1]
-    square, log_c, both = (last[c] - first[c] for c in ("square_term", "log_c", "neg_log_p1_implied"))
-    against = ": the two work against each other, and neither is the law by itself." if square * log_c < 0 else "."
-    return [
-        f"Of -ln p_1 = ln c + mu^2/(2 sigma^2) (appendix B.4), from {first['size']} to {last['size']} the second term "
-        f"changes by {square:+z.2f} and ln c by {log_c:+z.2f}, together by {both:+z.2f}{against}"
-    ]
-
-
 def _only(family: Family, sizes: list[float]) -> Family:
     return Family(family.name, family.dataset, family.rows[family.rows["non_embedding_params"].isin(sizes)])
 
@@ -421,27 +395,3 @@ def _design_effect(rows: pd.DataFrame) -> float:
         if pd.notna(p) and pd.notna(se) and 0 < p < 1:
             effects.append(float(se**2 * rows["num_tokens"].sum() / (p * (1 - p))))
     return max(1.0, float(np.mean(effects[1:] or effects)))
-
-
-def _summary(table: pd.DataFrame, found: list[tuple[Family, list[RanksOfSize]]]) -> pd.DataFrame:
-    """The table for the terminal: texts, rounded; KL beyond the floor in 1e-3 nats per token."""
-    sizes = [size for _, several in found for size in several]
-    limit = table["power_law_limit"]
-
-    def kl(name: str) -> list[str]:
-        return [f"{1e3 * (size.fits[name].kl - size.floor):z.1f}" for size in sizes]
-
-    interval = [f"{a:.3f} .. {b:.3f}" for a, b in zip(table["gamma_low"], table["gamma_high"], strict=True)]
-    return pd.DataFrame(
-        {
-            "dataset": table["dataset"],
-            "family": table["family"],
-            "size": table["size"],
-            "best of 9": [size.best.candidate.label for size in sizes],
-            "KL, 1e-3": [f"{1e3 * (size.best.kl - size.floor):z.1f}" for size in sizes],
-            "lognormal": kl("lognormal"),
-            "Zipf": kl("zipf"),
-            "interval of gamma": interval,
-            "mu/sigma": ["limit" if at else f"{v:.2f}" for at, v in zip(limit, table["mu_over_sigma"], strict=True)],
-        }
-    )

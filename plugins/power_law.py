@@ -1,166 +1,179 @@
 """The law in size: -ln RBP_k = A * S**-alpha per family, dataset and k, and the same for cross-entropy.
 
-The figures are those of the paper, 3 to 6 (arXiv 2510.20387).
+The figures are 3 to 6 of arXiv 2510.20387, which finds the exponents of cross-entropy and RBP_1 "nearly identical". Two
+intervals cannot tell, as models and documents are common to both; the law of the ratio of the two values can.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-import pandas as pd
 
-from rbptrack.analysis import (
-    CE,
-    Analyzer,
-    BadInput,
-    Drawing,
-    FamilyLaw,
-    LawReader,
-    Report,
-    Runs,
-    SizeUnit,
-    by_family,
-    counted,
-    draw_against_k,
-    draw_ce_against_rbp,
-    draw_exponents,
-    draw_laws,
-    equally_trained,
-    interval_cells,
-    law_cells,
-    listed,
-    metric_label,
-    parse_rbp_name,
-    pooled_families,
-    rbp_name,
-    shared_columns,
-    short_number,
-    some_of,
-    tallied,
-)
-from rbptrack.stats import (
-    NestedFit,
-    Verdict,
-    compare_forms,
-    forecast,
-    forms_in_words,
-    huber_alpha,
-    leave_largest_out,
-    point_diagnostics,
-)
+from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, parse_rbp_name, rbp_name
+from rbptrack.analysis.display import HEADLINE_KS
+from rbptrack.analysis.findings import Finding, Verdict, corrected
+from rbptrack.analysis.law_figures import draw_against_k, draw_ce_against_rbp, draw_exponents, draw_laws
+from rbptrack.analysis.laws import FamilyLaw, LawReader, by_family, equally_trained, pooled_families
+from rbptrack.analysis.rows import R2, Alpha, Column, Corrected, High, Low, OfMetric, P
+from rbptrack.analysis.shared_columns import interval_cells, law_cells
+from rbptrack.analysis.sizes import SizeUnit
+from rbptrack.ranks import CE
+from rbptrack.stats.contrasts import contrast, holm
+from rbptrack.stats.forecasts import backtest
+from rbptrack.stats.nested import NestedFit
+from rbptrack.stats.power_law import huber_alpha, leave_largest_out, left_out_noise, point_diagnostics
 
-KEY = shared_columns("dataset", "family", "metric")
-K_OR_0 = {"k": "of RBP_k; 0 for CE"}
-ALPHA = shared_columns("alpha", "alpha_low", "alpha_high")
-COLUMNS = {
-    "laws": KEY
-    | {
-        "alpha": "exponent",
-        "interval": "of alpha, 95% unless the options say otherwise: sampling error over documents, and scatter "
-        "between models",
-        "R^2": "of the fit on logarithms",
-        "sizes": "number of sizes m",
-        "largest, left out": "error at the largest size of the law fitted without it",
-        "form": "plain: an irreducible share above 10% at the largest size is excluded; E > 0: an irreducible term is "
-        "supported (p < 0.05); broken; or undecided",
-    },
-    "forms": KEY
-    | {
-        "form": "M0: A S^-alpha; M1: E + A S^-alpha, from 6 sizes; M2: broken, from 12 sizes",
-        "preferred": "whether this form is the one that the points support",
-        "aicc": "Akaike's criterion for small samples, tau counted; lower is better",
-        "alpha": "exponent under this form (below the break for M2)",
-        "alpha_se": "its standard error from the likelihood's curvature",
-        "E": "irreducible term, in y's unit",
-        "E_low": "lower end of its profile-likelihood interval",
-        "E_high": "upper end",
-        "share_low": "lower end of the interval of E / y at the largest size",
-        "share_high": "upper end",
-        "starts_agree": "whether the fits from several starts ended at the same parameters",
-        "p_irreducible": "p of E = 0 (parametric bootstrap under M0)",
-    },
-    "points": KEY
-    | K_OR_0
-    | {
-        "size": "the size as published",
-        "S": "size, in the unit of the option size",
-        "y": "CE in nats, or -ln RBP_k",
-        "se_ln_y": "sampling error of ln y (document bootstrap)",
-        "residual": "ln y - ln of the law",
-        "alpha_without": "exponent when this size is left out",
-        "influence": "alpha - alpha_without, in standard errors of alpha",
-    },
-    "fits": KEY
-    | K_OR_0
-    | {"sizes": "number of sizes m"}
-    | ALPHA
-    | {
-        "alpha_se": "its standard error",
-        "alpha_huber": "by Huber's loss: a check",
-        "A": "prefactor, for S in the unit of the option size",
-        "r2": "R^2 of the fit on logarithms",
-        "tau": "standard deviation between models beyond sampling error, in ln y (REML)",
-        "left_out_error": "predicted / measured - 1 at the largest size when it is left out",
-    },
-    "seeds": KEY
-    | {
-        "sizes": "number of sizes m",
-        "runs": "number of runs: several of some sizes",
-        "seed": "standard deviation between runs of one size beyond sampling error, in ln y (REML)",
-        "recipe": "standard deviation between sizes beyond that of runs, in ln y (REML)",
-        "lack_of_fit": "F of the size means around the law over the scatter of runs within sizes",
-        "p": "its p: small where no power law fits within what seeds scatter",
-    },
-    "forecasts": KEY
-    | {
-        "S": "size asked for",
-        "predicted": "-ln RBP_k or CE at S: M0 and M1, weighted by their error at the largest size when it is left out",
-        "low": "lower end of its interval, for one more model of that size: every form that the points do not exclude",
-        "high": "upper end",
-        "irreducible_weight": "weight of M1 in the prediction",
-        "refused": "why no number is given",
-        "beyond": "S over the largest size measured",
-        "rbp": "RBP_k predicted",
-    },
-    "pooled": KEY
-    | {
-        "mean": "mean exponent over families (random effects, REML)",
-        "mean_low": "lower end of its interval",
-        "mean_high": "upper end",
-        "between": "standard deviation between families",
-        "alpha": "the family's own exponent",
-        "shrunk": "drawn towards the mean by as much as it is uncertain",
-    },
-    "equal_tokens": KEY | {"tokens": "training tokens of every model fitted", "sizes": "how many models"} | ALPHA,
-}
-LAWS = (
-    "The law in size: a row per dataset, a column per metric. Points: models, with 95% sampling intervals (documents "
-    "resampled), often smaller than the marker. Lines: least squares on both logarithms. Every panel spans the same "
-    "factor, so that equal exponents have equal slopes. Dotted, where there is one: the authors' published exponent, "
-    "through the middle of the points."
-)
-EXPONENTS = (
-    "Exponent of every family on every dataset, with its {level:z.0%} interval. Hollow, where there is one: the "
-    "authors' published exponent."
-)
-ALPHA_AGAINST_K = (
-    "Exponent of the law in size against k, with its interval. Thin lines: the exponent of CE. Hollow, where there "
-    "is one: the authors' published exponent."
-)
+KS = (*HEADLINE_KS, 1000)
+NAN = float("nan")
+Cells = dict[str, Any]
+
+Sizes = Annotated[int, Column("number of sizes m")]
+KOrCE = Annotated[int, Column("of RBP_k; 0 for CE")]
+Error = Annotated[float, Column("predicted / measured - 1 at the largest size when it is left out", form="+.1%")]
+SizeS = Annotated[float, Column("size, in the unit of the option size", title="S", form="short")]
+
+
+@dataclass(kw_only=True)
+class LawRow(OfMetric):
+    """One law; its CSV is what the first table of the page shows."""
+
+    alpha: Alpha
+    alpha_low: Low
+    alpha_high: High
+    r2: R2
+    sizes: Sizes
+    alpha_other: Annotated[float, Column("exponent with S counted the other way: all parameters", "α, all", form=".3f")]
+    alpha_other_low: Low = NAN
+    alpha_other_high: High = NAN
+    left_out_error: Error
+    left_out_noise: Annotated[float, Column("standard deviation of that error if the law holds", form=".1%")]
+
+
+@dataclass(kw_only=True)
+class ContrastRow(OfMetric):
+    """The exponent of RBP_k against that of CE."""
+
+    alpha: Alpha
+    alpha_ce: Annotated[float, Column("exponent of CE", title="α of CE", form=".3f")]
+    difference: Annotated[float, Column("alpha - alpha_ce, from the law of the ratio", form="+.3f")]
+    difference_low: Low
+    difference_high: High
+    p_different: P
+    p_corrected: Corrected
+    margin: Annotated[float, Column("difference below which exponents count as the same", form=".3f")]
+    p_equivalent: Annotated[
+        float, Column("of a difference at or beyond the margin (two one-sided tests), corrected likewise", form=".3g")
+    ]
+    verdict: Annotated[Verdict, Column("equivalent, different, both (different, but within the margin) or undecided")]
+
+
+@dataclass(kw_only=True)
+class PointRow(OfMetric):
+    """One size under one law."""
+
+    k: KOrCE
+    size: Annotated[str, Column("the size as published")]
+    S: SizeS
+    y: Annotated[float, Column("CE in nats, or -ln RBP_k")]
+    se_ln_y: Annotated[float, Column("sampling error of ln y (document bootstrap)", title="se of ln y")]
+    residual: Annotated[float, Column("ln y - ln of the law")]
+    alpha_without: Annotated[float, Column("exponent when this size is left out", title="α without it", form=".3f")]
+    influence: Annotated[float, Column("alpha - alpha_without, in standard errors of alpha")]
+
+
+@dataclass(kw_only=True)
+class FitRow(OfMetric):
+    """One law in full, of every k that was fitted."""
+
+    k: KOrCE
+    sizes: Sizes
+    alpha: Alpha
+    alpha_low: Low
+    alpha_high: High
+    alpha_se: Annotated[float, Column("its standard error")]
+    alpha_huber: Annotated[float, Column("by Huber's loss: a check", title="α, Huber", form=".3f")]
+    A: Annotated[float, Column("prefactor, for S in the unit of the option size")]
+    r2: R2
+    tau: Annotated[float, Column("standard deviation between models beyond sampling error, in ln y (REML)", title="τ")]
+    left_out_error: Error
+
+
+@dataclass(kw_only=True)
+class SeedRow(OfMetric):
+    """The scatter of several runs of one size."""
+
+    sizes: Sizes
+    runs: Annotated[int, Column("number of runs: several of some sizes")]
+    seed: Annotated[float, Column("standard deviation between runs of one size beyond sampling error, in ln y (REML)")]
+    recipe: Annotated[float, Column("standard deviation between sizes beyond that of runs, in ln y (REML)")]
+    lack_of_fit: Annotated[float, Column("F of the size means around the law over the scatter of runs within sizes")]
+    p: Annotated[float, Column("its p: small where no power law fits within what seeds scatter", form=".3g")]
+
+
+@dataclass(kw_only=True)
+class ForecastRow(OfMetric):
+    """A size that was not measured."""
+
+    S: SizeS
+    predicted: Annotated[float, Column("-ln RBP_k or CE at S, by the law")]
+    low: Annotated[float, Column("its interval for one more model of that size, as wide as backtests were wrong")]
+    high: High
+    refused: Annotated[str, Column("why no number is given")]
+    beyond: Annotated[float, Column("S over the largest size measured")]
+    rbp: Annotated[float, Column("RBP_k predicted")]
+
+
+@dataclass(kw_only=True)
+class BacktestRow(OfMetric):
+    """A size that was left out, predicted from smaller ones."""
+
+    left_out: Annotated[int, Column("how many of the largest sizes the law was fitted without")]
+    S: SizeS
+    beyond: Annotated[float, Column("S over the largest size fitted")]
+    error: Annotated[float, Column("predicted / measured - 1", form="+.1%")]
+
+
+@dataclass(kw_only=True)
+class PooledRow(OfMetric):
+    """A family among the others of its dataset."""
+
+    mean: Annotated[float, Column("mean exponent over families (random effects, REML)", form=".3f")]
+    mean_low: Low
+    mean_high: High
+    between: Annotated[float, Column("standard deviation between families")]
+    alpha: Alpha
+    shrunk: Annotated[float, Column("drawn towards the mean by as much as it is uncertain", form=".3f")]
+
+
+@dataclass(kw_only=True)
+class EqualTokensRow(OfMetric):
+    """The law over models that were trained on equally many tokens."""
+
+    tokens: Annotated[float, Column("training tokens of every model fitted", form="short")]
+    sizes: Annotated[int, Column("how many models")]
+    alpha: Alpha
+    alpha_low: Low
+    alpha_high: High
+
+
+LAWS = "Models with 95% sampling intervals, and least squares on both logarithms; equal exponents have equal slopes."
+HOLLOW = "Hollow, where there is one: the authors' published exponent."
+ALPHA_AGAINST_K = f"Exponent of the law in size against k, with its interval. Thin lines: that of CE. {HOLLOW}"
 CE_AGAINST_RBP = "A point per model and a straight line per family, as in figure 8a of the paper."
-_NOTABLE = 0.02  # relative change of alpha by one size that is worth a sentence
 
 
 @dataclass(kw_only=True)
 class PowerLaw(Analyzer):
-    """Fits -ln RBP_k = A S^-alpha, and the same for CE: exponents, intervals, R^2.
+    """Fits -ln RBP_k = A S^-alpha, and the same for CE; whether RBP_k's exponent differs from CE's.
 
     Attributes:
         ks: the k of the tables and of the figures' panels.
         curve_points: how many k per decade the exponent is fitted at for the curves of alpha and R^2 against k.
-        level: nominal coverage of the intervals.
+        level: nominal coverage of the intervals; tests have size 1 - level.
         replicates: document bootstraps, drawn jointly for all sizes of a family.
+        margin: exponents that differ by less than this share of the larger count as the same.
         forecast: sizes S to predict every metric at, such as [7e10].
         size: what S is: non_embedding_params, total_params or training_flops (6 S D; needs training_tokens).
         training_tokens: tokens D that models were trained on, by pattern over model names; on the command line
@@ -171,10 +184,11 @@ class PowerLaw(Analyzer):
     """
 
     name: ClassVar[str] = "power_law"
-    ks: list[int] = field(default_factory=lambda: [1, 10, 100, 1000])
+    ks: list[int] = field(default_factory=lambda: [*KS])
     curve_points: int = 8
     level: float = 0.95
     replicates: int = 1000
+    margin: float = 0.1
     forecast: list[float] = field(default_factory=list)
     size: str = "non_embedding_params"
     training_tokens: dict[str, float] = field(default_factory=dict)
@@ -184,6 +198,8 @@ class PowerLaw(Analyzer):
         """Fit every family x dataset that has at least 3 sizes."""
         if any(s <= 0 for s in self.forecast):
             raise BadInput(f"analyzer.forecast: sizes must be above 0; got {self.forecast}")
+        if self.margin <= 0:
+            raise BadInput(f"analyzer.margin must be above 0; got {self.margin}")
         report = Report(summary="laws")
         asked = (self.ks, self.curve_points, self._unit)
         reader = LawReader(*asked, level=self.level, replicates=self.replicates, draws=self.pool)
@@ -191,13 +207,14 @@ class PowerLaw(Analyzer):
         if not laws:
             raise report.nothing_found("no measurement to fit")
         shown = [one for one in laws if one.logged or one.metric in (CE, *map(rbp_name, self.ks))]
-        forms = {one.path: compare_forms(one.law.s, one.law.y, one.law.covariance) for one in shown}
-        self._tables(report, laws, forms)
+        contrasts = self._against_ce(shown)
+        report.add_rows("laws", map(_law_row, shown))
+        caption = "Tested over the same documents and models; p are corrected over all rows (Holm)."
+        report.add_rows("against_ce", contrasts.values(), caption=caption)
+        self._tables(report, laws, shown)
         for one in shown:
             report.metrics |= {f"{quantity}/{one.path}": value for quantity, value in law_cells(one.law).items()}
-        report.headline = _headline(shown, forms)
-        for mine in by_family(shown).values():
-            report.notes += self._sentences(mine, forms)
+        self._findings(report, shown, contrasts)
         self._drawings(report, laws)
         return report
 
@@ -205,70 +222,94 @@ class PowerLaw(Analyzer):
     def _unit(self) -> SizeUnit:
         return SizeUnit(self.size, self.training_tokens)
 
-    def _tables(self, report: Report, laws: list[FamilyLaw], forms: Mapping[str, Verdict]) -> None:
-        shown = [one for one in laws if one.path in forms]
-        metrics = self._overview_metrics(shown)
-        titles = {f"alpha_{metric}": metric_label(metric) for metric in metrics}
-        caption = f"Exponent alpha of -ln RBP_k = A S^-alpha, and of CE = A S^-alpha, with {self.level:z.0%} intervals."
-        report.add_table("by_family", *self._by_family(shown, metrics), caption=caption, titles=titles)
-        report.add_table("laws", (_rounded(one, forms[one.path]) for one in shown), COLUMNS["laws"])
-        report.add_table("forms", (row for one in shown for row in _forms(one, forms[one.path])), COLUMNS["forms"])
-        report.add_table("points", (row for one in shown for row in _points(one)), COLUMNS["points"])
-        report.add_table("fits", map(_fit_row, laws), COLUMNS["fits"])
-        seeds = [one for one in shown if one.seeds]
-        report.add_table("seeds", (_seed_row(one.keys, one.seeds) for one in seeds if one.seeds), COLUMNS["seeds"])
-        report.add_table("forecasts", self._forecasts(shown), COLUMNS["forecasts"])
+    def _against_ce(self, shown: list[FamilyLaw]) -> dict[str, ContrastRow]:
+        """Each RBP_k against CE, by the law's path; p are corrected over all of them (Holm)."""
+        ce = {one.family.path: one.law.alpha for one in shown if one.metric == CE}
+        pairs = [(one, one.to_ce, ce[one.family.path]) for one in shown if one.to_ce and one.family.path in ce]
+        margins = [self.margin * max(one.law.alpha, alpha_ce, 1e-9) for one, _, alpha_ce in pairs]
+        tested = [
+            contrast(to_ce.alpha, to_ce.spread, margin=margin, level=self.level)
+            for (_, to_ce, _), margin in zip(pairs, margins, strict=True)
+        ]
+        different, same = holm([one.p_different for one in tested]), holm([one.p_equivalent for one in tested])
+        rows = {}
+        for (one, _, alpha_ce), alone, p_different, p_same in zip(pairs, tested, different, same, strict=True):
+            found = replace(alone, p_different=float(p_different), p_equivalent=float(p_same))
+            cells: Cells = {"alpha": one.law.alpha, "alpha_ce": alpha_ce, "difference": found.difference}
+            cells |= {"difference_low": found.low, "difference_high": found.high, "margin": found.margin}
+            cells |= {"p_different": alone.p_different, "p_corrected": found.p_different}
+            row = ContrastRow(**one.keys, **cells, p_equivalent=found.p_equivalent, verdict=Verdict(found.verdict))
+            rows[one.path] = row
+        return rows
+
+    def _tables(self, report: Report, laws: list[FamilyLaw], shown: list[FamilyLaw]) -> None:
+        report.add_rows("points", (row for one in shown for row in _point_rows(one)))
+        report.add_rows("fits", map(_fit_row, laws))
+        report.add_rows("seeds", (_seed_row(one, one.seeds) for one in shown if one.seeds))
+        self._forecasts(report, shown)
         if self.pool:
-            report.add_table("pooled", self._pooled(shown, report.notes), COLUMNS["pooled"])
+            report.add_rows("pooled", self._pooled(shown, report.notes))
         if self.training_tokens:
             equal = equally_trained(shown, self._unit, report.notes, level=self.level)
-            report.add_table("equal_tokens", (_equal_row(*one) for one in equal), COLUMNS["equal_tokens"])
+            report.add_rows("equal_tokens", (_equal_row(*one) for one in equal))
 
-    def _forecasts(self, shown: list[FamilyLaw]) -> Iterator[dict[str, Any]]:
-        for one in shown:
-            for s in self.forecast:
-                law = one.law
-                found = forecast(law.s, law.y, law.covariance, s, level=self.level)
-                row = {"S": s, "predicted": found.y, "low": found.low, "high": found.high, "beyond": s / law.s.max()}
-                row |= {"rbp": float("nan") if one.metric == CE else float(np.exp(-found.y))}
-                yield one.keys | row | {"irreducible_weight": found.weight, "refused": found.refused}
+    def _forecasts(self, report: Report, shown: list[FamilyLaw]) -> None:
+        """How forecasts from fewer sizes went; and those that were asked for, as wide as that."""
+        tests = backtest([one.law for one in shown], [one.family.rows["family"].iloc[0] for one in shown])
+        rows = []
+        for (i, one), s in product(enumerate(shown), self.forecast):
+            found = tests.forecast(i, s, level=self.level)
+            rbp, beyond = NAN if one.metric == CE else float(np.exp(-found.y)), s / one.law.s.max()
+            told: Cells = {"predicted": found.y, "low": found.low, "high": found.high, "refused": found.refused}
+            rows.append(ForecastRow(**one.keys, S=s, beyond=beyond, rbp=rbp, **told))
+        report.add_rows("forecasts", rows)
+        made = []
+        for test in tests.made:
+            error = float(np.expm1(test.error))
+            keys = shown[test.law].keys
+            made.append(BacktestRow(**keys, left_out=test.left_out, S=test.s, beyond=test.beyond, error=error))
+        caption = f"{tests.models} different models were left out; forecasts are as wide as these errors."
+        report.add_rows("backtests", made, caption=caption)
 
-    def _pooled(self, shown: list[FamilyLaw], notes: list[str]) -> Iterator[dict[str, Any]]:
+    def _pooled(self, shown: list[FamilyLaw], notes: list[str]) -> Iterator[PooledRow]:
         for found, group in pooled_families(shown, notes, level=self.level):
-            common = {"mean": found.mean, "mean_low": found.low, "mean_high": found.high, "between": found.between}
+            common: Cells = {
+                "mean": found.mean,
+                "mean_low": found.low,
+                "mean_high": found.high,
+                "between": found.between,
+            }
             for one, shrunk in zip(group, found.shrunk, strict=True):
-                yield one.keys | common | {"alpha": one.law.alpha, "shrunk": float(shrunk)}
+                yield PooledRow(**one.keys, **common, alpha=one.law.alpha, shrunk=float(shrunk))
 
-    def _sentences(self, mine: list[FamilyLaw], forms: Mapping[str, Verdict]) -> Iterator[str]:
-        """Of one family: the exponents; then the form that the points support, and the size that decides most."""
-        family, law = mine[0].family, mine[0].law
-        asked = [one for one in mine if one.metric != CE]
-        entropy = [one for one in mine if one.metric == CE]
-        exponents = [
-            f"{one.law.alpha:.3f} ({one.law.low:.3f} to {one.law.high:.3f}) for {one.label}" for one in asked + entropy
-        ]
-        text = (
-            f"{family}: fitted to {law.points} sizes (S = {short_number(law.s.min())} to {short_number(law.s.max())}), "
-            f"alpha is {listed(exponents)} ({self.level:z.0%} intervals)."
-        )
-        inverse = [one.label for one in entropy + asked if one.law.high < 0]
-        if inverse:
-            text += f" The law of {listed(inverse)} is inverse: larger models are worse."
-        unsure = [one.label for one in entropy + asked if one.law.low <= 0 <= one.law.high]
-        if unsure:
-            text += f" For {listed(unsure)} the interval includes 0, so no law is claimed."
-        yield text
-        found = forms_in_words({one.label: forms[one.path] for one in mine})
-        yield f"{family}: {found}.{_influence(mine)}"
-        if mine[0].seeds:
-            yield _seeds_in_words(mine, 1 - self.level)
+    def _findings(self, report: Report, shown: list[FamilyLaw], contrasts: Mapping[str, ContrastRow]) -> None:
+        lead = self._lead_metrics(shown)
+        report.findings += [self._law(one, lead=one.metric in lead) for one in shown]
+        for one, row in ((one, contrasts[one.path]) for one in shown if one.path in contrasts):
+            ends: Cells = {"estimate": row.difference, "low": row.difference_low, "high": row.difference_high}
+            p: Cells = {"p": row.p_different, "p_corrected": row.p_corrected, "verdict": row.verdict}
+            extras = {"margin": self.margin}
+            report.findings.append(Finding(question="same as CE", case=_case(one), **ends, **p, extras=extras))
+        report.findings += [_at_largest(one) for one in shown if one.law.points > 3]
+        report.findings += map(_most_decisive, by_family(shown).values())
+        seeds = [_within_seeds(one, one.seeds) for one in shown if one.seeds]
+        report.findings += corrected(seeds, lambda f: Verdict.NO if f.p_corrected < 1 - self.level else Verdict.UNTOLD)
+
+    def _law(self, one: FamilyLaw, *, lead: bool) -> Finding:
+        law, other = one.law, one.other
+        extras: Cells = {"sizes": law.points, "smallest": law.s.min(), "largest": law.s.max(), "level": self.level}
+        by_other = (other.alpha, other.low, other.high) if other else None
+        extras |= {"lead": lead, "size": self.size, "other": by_other}
+        verdict = Verdict.YES if law.low > 0 else Verdict.NO if law.high < 0 else Verdict.UNTOLD
+        ends: Cells = {"estimate": law.alpha, "low": law.low, "high": law.high}
+        return Finding(question="law in size", case=_case(one), **ends, verdict=verdict, extras=extras)
 
     def _drawings(self, report: Report, laws: list[FamilyLaw]) -> None:
-        metrics = self._overview_metrics(laws)
+        metrics = self._lead_metrics(laws)
         report.drawings["law_in_size"] = Drawing(draw_laws(laws, metrics, xlabel=self._unit.label), LAWS)
-        report.drawings["exponents"] = Drawing(draw_exponents(laws, metrics), EXPONENTS.format(level=self.level))
-        several = len({one.family.name for one in laws}) > 1  # they are compared before each law is shown
-        report.overview = ["by_family", *(["exponents"] if several else []), "law_in_size"]
+        exponents = f"Exponent of every family on every dataset, with its {self.level:z.0%} interval. {HOLLOW}"
+        report.drawings["exponents"] = Drawing(draw_exponents(laws, metrics), exponents)
+        report.overview = ["law_in_size"]
         if all(one.metric == CE for one in laws):
             return  # imports of CE alone have no k
         alphas, r2s = [one.law.alpha for one in laws], [one.law.r2 for one in laws]
@@ -283,110 +324,73 @@ class PowerLaw(Analyzer):
             figure = draw_ce_against_rbp(laws, asked[0])[0]
             report.drawings[f"ce_against_{rbp_name(asked[0])}"] = Drawing(figure, CE_AGAINST_RBP)
 
-    def _overview_metrics(self, laws: list[FamilyLaw]) -> list[str]:
-        """The metrics of the page's first table and figure: RBP_k of the option's k, and CE; five at most."""
+    def _lead_metrics(self, laws: list[FamilyLaw]) -> list[str]:
+        """The metrics of the page's first table and figure: CE, and RBP_k of the k asked for; five at most."""
         fitted = [one.metric for one in laws]
-        asked = [m for m in map(rbp_name, sorted(self.ks)) if m in fitted]
+        ks = HEADLINE_KS if tuple(self.ks) == KS else sorted(self.ks)
+        asked = [m for m in map(rbp_name, ks) if m in fitted]
         logged = [m for m in dict.fromkeys(fitted) if m != CE]
-        return (asked or logged)[:4] + [CE] * (CE in fitted)
-
-    def _by_family(self, laws: list[FamilyLaw], metrics: list[str]) -> tuple[pd.DataFrame, dict[str, str]]:
-        """A row per family and dataset with the exponent of every metric; and what its columns mean."""
-        columns = shared_columns("dataset", "family") | {"sizes": "number of sizes m"}
-        for metric in metrics:
-            label = metric_label(metric)
-            columns |= {f"alpha_{metric}": f"exponent of {label}", f"alpha_{metric}_low": "lower end of its interval"}
-            columns |= {f"alpha_{metric}_high": "upper end"}
-        rows = []
-        for every in by_family(sorted(laws, key=lambda one: one.family.dataset)).values():
-            mine = {one.metric: one for one in every if one.metric in metrics}
-            row = next(iter(mine.values())).family.keys | {"sizes": max(one.law.points for one in mine.values())}
-            for metric, one in mine.items():
-                cells = {"": one.law.alpha, "_low": one.law.low, "_high": one.law.high}
-                row |= {f"alpha_{metric}{end}": value for end, value in cells.items()}
-            rows.append(row)
-        return pd.DataFrame(rows), columns
+        return [CE] * (CE in fitted) + (asked or logged)[:4]
 
 
-def _rounded(one: FamilyLaw, form: Verdict) -> dict[str, Any]:
-    """The row for the terminal: texts, rounded."""
-    law, left_out = one.law, leave_largest_out(one.law.s, one.law.y)
-    row = {"alpha": f"{law.alpha:.4f}", "interval": f"{law.low:.3f} .. {law.high:.3f}", "R^2": f"{law.r2:.4f}"}
-    shown = "" if np.isnan(left_out) else f"{left_out:+z.1%}"
-    return one.keys | row | {"sizes": law.points, "largest, left out": shown, "form": form.known}
+def _case(one: FamilyLaw) -> Cells:
+    return one.family.keys | {"metric": one.metric}
 
 
-def _forms(one: FamilyLaw, verdict: Verdict) -> Iterator[dict[str, Any]]:
-    for form in verdict.fits:
-        row = {"form": form.form, "preferred": form.form == verdict.preferred, "aicc": form.aicc}
-        row |= {"alpha": form.values["alpha"], "alpha_se": form.se["alpha"], "starts_agree": form.agreed}
-        if found := verdict.irreducible if form.form == "M1" else None:
-            row |= {"E_low": found.e_low, "E_high": found.e_high, "p_irreducible": found.p}
-            row |= {"share_low": found.share_low, "share_high": found.share_high}
-        yield one.keys | {"E": form.values.get("E", float("nan"))} | row
+def _at_largest(one: FamilyLaw) -> Finding:
+    """The signed error at the largest size when it is left out, beside its noise."""
+    error, noise = leave_largest_out(one.law.s, one.law.y), left_out_noise(one.law)
+    extras = {"noise": noise, "size": one.family.labels[-1]}
+    return Finding(question="error at the largest", case=_case(one), estimate=error, extras=extras)
 
 
-def _points(one: FamilyLaw) -> Iterator[dict[str, Any]]:
-    found = point_diagnostics(one.law)
+def _most_decisive(mine: list[FamilyLaw]) -> Finding:
+    """The size that moves an exponent of the family most."""
+    moved = [
+        (abs(row.alpha_without - one.law.alpha) / max(abs(one.law.alpha), 1e-9), one, row)
+        for one in mine
+        for row in _point_rows(one)
+    ]
+    share, one, row = max(moved, key=lambda found: -1.0 if np.isnan(found[0]) else found[0])
+    extras = {"size": row.size, "alpha": one.law.alpha, "without": row.alpha_without}
+    return Finding(question="size that decides", case=_case(one), estimate=share, extras=extras)
+
+
+def _within_seeds(one: FamilyLaw, seeds: NestedFit) -> Finding:
+    """Whether a power law fits within the scatter of several runs of a size."""
+    extras = {"runs": seeds.runs, "sizes": seeds.sizes}
+    return Finding(question="fits within seeds", case=_case(one), estimate=seeds.seed, p=seeds.p, extras=extras)
+
+
+def _law_row(one: FamilyLaw) -> LawRow:
+    law, other = one.law, one.other
+    by_other = (other.alpha, other.low, other.high) if other else (NAN, NAN, NAN)
+    ends = dict(zip(("alpha_other", "alpha_other_low", "alpha_other_high"), by_other, strict=True))
+    error, noise = leave_largest_out(law.s, law.y), left_out_noise(law)
+    cells = law_cells(law) | ends | {"left_out_error": error, "left_out_noise": noise}
+    return LawRow(**one.keys, sizes=law.points, **cells)
+
+
+def _point_rows(one: FamilyLaw) -> Iterator[PointRow]:
+    found, law = point_diagnostics(one.law), one.law
+    cells = {"S": law.s, "y": law.y, "se_ln_y": found.se_ln_y, "residual": found.residual}
+    cells |= {"alpha_without": found.alpha_without, "influence": found.influence}
     for i, label in enumerate(one.family.labels):
-        row = {"k": parse_rbp_name(one.metric) or 0, "size": label, "S": float(one.law.s[i]), "y": float(one.law.y[i])}
-        row |= {"se_ln_y": float(found.se_ln_y[i]), "residual": float(found.residual[i])}
-        yield one.keys | row | {"alpha_without": float(found.alpha_without[i]), "influence": float(found.influence[i])}
+        numbers: Cells = {name: float(values[i]) for name, values in cells.items()}
+        yield PointRow(**one.keys, k=parse_rbp_name(one.metric) or 0, size=label, **numbers)
 
 
-def _fit_row(one: FamilyLaw) -> dict[str, Any]:
+def _fit_row(one: FamilyLaw) -> FitRow:
     law = one.law
-    row = {"k": parse_rbp_name(one.metric) or 0, "sizes": law.points} | law_cells(law)
-    row |= {"alpha_se": law.se, "alpha_huber": huber_alpha(law.s, law.y), "A": float(np.exp(law.log_a))}
-    return one.keys | row | {"tau": law.tau, "left_out_error": leave_largest_out(law.s, law.y)}
+    cells = law_cells(law) | {"alpha_se": law.se, "alpha_huber": huber_alpha(law.s, law.y)}
+    cells |= {"A": float(np.exp(law.log_a)), "tau": law.tau, "left_out_error": leave_largest_out(law.s, law.y)}
+    return FitRow(**one.keys, k=parse_rbp_name(one.metric) or 0, sizes=law.points, **cells)
 
 
-def _seed_row(keys: dict[str, Any], seeds: NestedFit) -> dict[str, Any]:
-    row = {"sizes": seeds.sizes, "runs": seeds.runs, "seed": seeds.seed, "recipe": seeds.recipe}
-    return keys | row | {"lack_of_fit": seeds.lack, "p": seeds.p}
+def _seed_row(one: FamilyLaw, seeds: NestedFit) -> SeedRow:
+    cells: Cells = {"seed": seeds.seed, "recipe": seeds.recipe, "lack_of_fit": seeds.lack, "p": seeds.p}
+    return SeedRow(**one.keys, sizes=seeds.sizes, runs=seeds.runs, **cells)
 
 
-def _seeds_in_words(mine: list[FamilyLaw], size: float) -> str:
-    """Of one family: how far runs of one size scatter, and whether a power law fits within that."""
-    found = [(one.label, one.seeds) for one in mine if one.seeds]
-    low, high = (f"{100 * end:.1f}" for end in (min(s.seed for _, s in found), max(s.seed for _, s in found)))
-    rejected = [label for label, seeds in found if seeds.p < size]
-    seeds = found[0][1]
-    text = f"no power law fits {', '.join(rejected)}" if rejected else "power laws fit every metric"
-    return (
-        f"{mine[0].family}: {seeds.runs} runs of {seeds.sizes} sizes; runs of one size scatter by {low} to {high}% in "
-        f"y beyond sampling error. Within what seeds scatter, {text} (lack of fit against pure error, p < {size:g})."
-    )
-
-
-def _equal_row(one: FamilyLaw, tokens: float) -> dict[str, Any]:
-    return one.keys | {"tokens": tokens, "sizes": one.law.points} | interval_cells(one.law)
-
-
-def _headline(shown: list[FamilyLaw], forms: Mapping[str, Verdict]) -> str:
-    """In how many fits a law is visible, how far it misses a model that it has not seen, and what bends it."""
-    clear = sum(one.law.low > 0 for one in shown)
-    of = some_of(clear, len(shown), "power law")
-    text = f"RBP_k and CE improve with S in {of} fitted (the interval of alpha is above 0)"
-    missed = np.array([abs(leave_largest_out(one.law.s, one.law.y)) for one in shown])
-    if np.isfinite(missed).any():
-        text += f"; fitted without the largest model, the law misses it by {np.nanmax(missed):z.1%} at most"
-    known = [forms[one.path].known for one in shown]
-    words = {"supported": "E > 0", "excluded": "plain", "undecided": "undecided"}
-    counts = {word: known.count(form) for word, form in words.items()}
-    if tested := sum(counts.values()):
-        text += f". Of {counted(tested, 'fit')} to 6 sizes or more, an irreducible term is {tallied(counts)}"
-    return text
-
-
-def _influence(mine: list[FamilyLaw]) -> str:
-    """The size that moves an exponent most, if one does by more than 2%."""
-    points = [(one, row) for one in mine for row in _points(one)]
-    moved = [p for p in points if abs(p[1]["alpha_without"] - p[0].law.alpha) > _NOTABLE * abs(p[0].law.alpha)]
-    if moved:
-        one, row = max(moved, key=lambda pair: float(abs(pair[1]["influence"])))
-        return (
-            f" Of all sizes, {row['size']} changes the fit most: without it, alpha of {one.label} is "
-            f"{row['alpha_without']:.3f} instead of {one.law.alpha:.3f}."
-        )
-    return f" Leaving out any one size changes no alpha by more than {_NOTABLE:z.0%}." if mine[0].law.points > 3 else ""
+def _equal_row(one: FamilyLaw, tokens: float) -> EqualTokensRow:
+    return EqualTokensRow(**one.keys, tokens=tokens, sizes=one.law.points, **interval_cells(one.law))

@@ -1,119 +1,115 @@
-"""Does a token's rank tell more than cross-entropy? Rank beside probability, and which predicts whole sequences.
+"""Is the law of RBP only that of cross-entropy? Both at equal loss; rank beside probability; what predicts sequences.
 
-Figures 1 and 2 and section 5.1 of arXiv 2510.20387. Three answers: how much of a rank follows from p(target) (at p
-at most 1/p entries can have as much, so R <= 1/p); whether larger models rank better *at equal p*; and whether CE or
-RBP_k predicts, at sizes and families left out, how often whole windows or answers succeed.
+Figures 1, 2 and 8 and section 5.1 of arXiv 2510.20387. First: over all families, sizes and checkpoints, is -ln RBP_k
+one curve of CE, and what is left at equal loss. Then how much of a rank follows from p(target) (at p at most 1/p
+entries can have as much, so R <= 1/p), whether larger models rank better at equal p, and whether CE or RBP_k predicts,
+at sizes and families left out, how often whole windows or answers succeed.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import product
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
-from rbptrack.analysis import (
-    CE,
-    COLOURS,
-    KEYS,
-    Analyzer,
-    BadInput,
-    Drawing,
-    Family,
-    Report,
-    Runs,
-    be,
-    counted,
-    gradient,
-    grid_of,
-    interval_columns,
-    length_axis,
-    log_axis,
-    metric_label,
-    p_in_words,
-    rbp_name,
-    read_families,
-    shared_columns,
-    spread,
-    style,
-)
-from rbptrack.stats import (
-    NATS_EDGES,
+from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, parse_rbp_name, rbp_name
+from rbptrack.analysis.families import Family, read_families
+from rbptrack.analysis.family_figures import Curve, curve_panels
+from rbptrack.analysis.figures import log_axis
+from rbptrack.analysis.findings import Finding, Verdict, corrected
+from rbptrack.analysis.rank_figures import draw_ranks_at_p, draw_whole_windows
+from rbptrack.analysis.rows import Column, Corrected, High, K, Low, OfFamily, OfSize, P, columns_of
+from rbptrack.ranks import FloatArray, metric_label
+from rbptrack.stats.answers import Answers, read_answers
+from rbptrack.stats.bootstrap import document_weights
+from rbptrack.stats.equal_loss import collapse, families_needed, predict_left_out
+from rbptrack.stats.intervals import percentiles, widening, worth
+from rbptrack.stats.rank_and_probability import (
+    PER_SIZE,
     RANK_EDGES,
-    Answers,
-    FloatArray,
     RankAndProbability,
+    Rates,
     countable_ks,
-    document_weights,
-    held_out_errors,
-    percentiles,
-    quantiles_by_bin,
-    rates_by_bin,
-    read_answers,
-    sign_flip_p,
     split_of_gain,
 )
 
-Rates = tuple[FloatArray, FloatArray]
-TAILS = (0.05, 0.5, 0.95)
-_NOTHING = 0.005  # a share of a gain that is printed as 0%
-DOCUMENTS = "documents resampled"
-COLUMNS = {
-    "summary": {
-        **shared_columns("dataset", "family"),
-        "sizes": "smallest and largest size compared",
-        "k": "of RBP_k",
-        "gain": "RBP_k of the largest size less that of the smallest",
-        **interval_columns("within_share", "share of the gain at equal p(target): unseen by cross-entropy", DOCUMENTS),
-        "told_by_p": "share of the variance of ln R that -ln p explains at the largest size",
-        "told_by_rank": "share of the variance of -ln p that R explains there",
-    },
-    "gains": {
-        **shared_columns("dataset", "family"),
-        "size": "the larger size",
-        "from_size": "the next smaller one",
-        "k": "of RBP_k",
-        "gain": "RBP_k of the larger less that of the smaller",
-        **interval_columns("mix", "part of it by tokens that move to higher p(target)", DOCUMENTS),
-        **interval_columns("within", "part of it by better ranks at equal p(target)", DOCUMENTS),
-    },
-    "at_equal_p": {
-        **KEYS,
-        "p": "middle of a bin of p(target)",
-        "tokens": "tokens in it",
-        "bound": "largest rank that this p allows: 1/p",
-        "rank_low": "5% of their ranks are at most this",
-        "rank_median": "half of them",
-        "rank_high": "95%",
-    },
-    "at_equal_rank": {
-        **KEYS,
-        "rank": "first rank of a bin",
-        "tokens": "tokens in it",
-        "p_low": "5% of their p(target) are at most this",
-        "p_median": "half of them",
-        "p_high": "95%",
-    },
-    "windows": {
-        **KEYS,
-        "N": "tokens in a row",
-        "measured": "share of windows whose tokens all have R = 1: greedy decoding gives them",
-        "independent": "RBP_1^N",
-        "likelihood": "mean over windows of the product of their p: sampling gives them",
-        "exp(-N CE)": "the likelihood if every token cost CE nats",
-    },
-    "predictions": {
-        "dataset": "the dataset",
-        "outcome": "what is predicted: windows of N tokens, or whole answers, with every R <= k",
-        "k": "of R <= k",
-        "left_out": "sizes one at a time, or families",
-        "points": "predictions made",
-        "error_ce": "root mean square error of ln(-ln share), predicted by a line in ln CE",
-        "error_rbp": "the same, by a line in ln(-ln RBP_k)",
-        "p": "p of equal squared errors (signs flipped at random)",
-        "better": "which predicts better, or undecided",
-    },
-}
+ALL = "all together"
+_RESAMPLED = "lower end of its interval (documents resampled)"
+ResampledLow = Annotated[float, Column(_RESAMPLED)]
+Share = Annotated[float, Column("of the variance of ln R that -ln p explains at the largest size", form=".1%")]
+
+
+@dataclass(kw_only=True)
+class CollapseRow:
+    """The curve of RBP_k over CE through all models on a dataset, or on all of them."""
+
+    dataset: Annotated[str, Column("the dataset, or all of them")]
+    k: K
+    series: Annotated[int, Column("families, checkpoints and datasets that the points are of")]
+    points: Annotated[int, Column("models on texts")]
+    explained: Annotated[float, Column("share of the variance of ln(-ln RBP_k) that CE explains", form=".1%")]
+    left: Annotated[float, Column("root mean square of what it leaves, as a share of -ln RBP_k", form=".1%")]
+    farthest: Annotated[str, Column("the series that lies farthest from the others at equal loss")]
+    apart: Annotated[float, Column("how far: its -ln RBP_k over the mean of all series, less 1", form=".1%")]
+    apart_low: Low
+    apart_high: High
+    p: P
+    p_corrected: Corrected
+    verdict: Annotated[str, Column("different; equivalent: every series within the margin; or undecided")]
+
+
+@dataclass(kw_only=True)
+class SummaryRow(OfFamily):
+    """One family's gain between its smallest and its largest size."""
+
+    sizes: Annotated[str, Column("smallest and largest size compared")]
+    k: K
+    gain: Annotated[float, Column("RBP_k of the largest size less that of the smallest")] = np.nan
+    within_share: Annotated[
+        float, Column("share of the gain at equal p(target): unseen by cross-entropy", form=".1%")
+    ] = np.nan
+    within_share_low: ResampledLow = np.nan
+    within_share_high: High = np.nan
+    told_by_p: Share
+    told_by_rank: Annotated[float, Column("share of the variance of -ln p that R explains there", form=".1%")]
+
+
+@dataclass(kw_only=True)
+class GainRow(OfFamily):
+    """The gain between two neighbouring sizes, taken apart."""
+
+    size: Annotated[str, Column("the larger size")]
+    from_size: Annotated[str, Column("the next smaller one")]
+    k: K
+    gain: Annotated[float, Column("RBP_k of the larger less that of the smaller")]
+    mix: Annotated[float, Column("part of it by tokens that move to higher p(target)")]
+    mix_low: ResampledLow
+    mix_high: High
+    within: Annotated[float, Column("part of it by better ranks at equal p(target)")]
+    within_low: ResampledLow
+    within_high: High
+
+
+@dataclass(kw_only=True)
+class PredictionRow:
+    """Whole sequences predicted by CE and by RBP_k."""
+
+    dataset: Annotated[str, Column("the dataset")]
+    outcome: Annotated[str, Column("what is predicted: windows of N tokens, or whole answers, with every R <= k")]
+    k: Annotated[int, Column("of R <= k")]
+    left_out: Annotated[str, Column("sizes one at a time, or families")]
+    points: Annotated[int, Column("predictions made")]
+    families: Annotated[int, Column("of which the points are")]
+    error_ce: Annotated[float, Column("root mean square error of ln(-ln share), by a line in ln CE", "error by CE")]
+    error_rbp: Annotated[float, Column("the same, by a line in ln(-ln RBP_k)", "error by RBP_k")]
+    p: Annotated[
+        float, Column("p of outcomes that lean to neither: whole families flipped, or a t test within families", "p")
+    ]
+    p_corrected: Corrected = np.nan
+    better: Annotated[str, Column("which predicts better, or undecided; or how many families it takes to tell")] = ""
 
 
 @dataclass(frozen=True)
@@ -125,39 +121,41 @@ class Counts:
     _rates: dict[tuple[int, int], tuple[Rates, Rates]] = field(default_factory=dict, repr=False)
 
     def rates(self, k: int, replicates: int) -> tuple[Rates, Rates]:
-        """`rates_by_bin` once and in document bootstraps; kept, because neighbouring sizes share it."""
+        """`Rates` once and in document bootstraps; kept, because neighbouring sizes share it."""
         if (k, replicates) not in self._rates:
-            tokens = self.joint.tokens
-            weights = document_weights(len(tokens), replicates=replicates)
-            once = rates_by_bin(tokens, np.ones((1, len(tokens))), k)
-            self._rates[k, replicates] = once, rates_by_bin(tokens, weights, k)
+            weights = document_weights(len(self.joint.tokens), replicates=replicates)
+            once = np.ones((1, weights.shape[1]))
+            self._rates[k, replicates] = Rates.of(self.joint, once, k), Rates.of(self.joint, weights, k)
         return self._rates[k, replicates]
+
+    def interval(self, value: float, draws: FloatArray, level: float) -> tuple[float, float]:
+        """The percentile interval, its sides as much longer as few documents ask for."""
+        wider = widening(worth(np.sqrt(self.joint.tokens.sum(axis=(1, 2)))), level)
+        low, high = percentiles(draws, level=level)
+        return value - wider * (value - low), value + wider * (high - value)
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(self.joint + other.joint, self.answers + other.answers)
 
+    def in_groups(self, groups: Sequence[str]) -> "Counts":
+        """By source in place of document."""
+        return Counts(self.joint.in_groups(groups), self.answers)
 
-@dataclass(frozen=True)
-class Outcome:
-    """Shares of success of every size of a family, and what they are to be predicted from."""
 
-    family: Family
-    name: str
-    k: int
-    share: FloatArray
-    ce: FloatArray
-    rbp: FloatArray
+Everything = list[tuple[Family, list[Counts]]]
+Columns = Callable[[RankAndProbability], Mapping[str, FloatArray]]
 
 
 @dataclass(kw_only=True)
 class RankAndCe(Analyzer):
-    """Whether ranks tell more than cross-entropy: ranks at equal probability, and what predicts whole sequences.
+    """Whether ranks tell more than cross-entropy: at equal loss, at equal probability, and of whole sequences.
 
     Attributes:
         ks: the k; one of 1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000, 3000.
-        shown: the k of the sentences.
+        shown: the k of the sentences and figures.
         lengths: the N of windows of consecutive tokens.
         predicted: the N whose success is predicted at sizes left out.
+        margin: how far families may lie apart at equal loss, as a share of -ln RBP_k, and count as one curve.
         level: nominal coverage of the intervals; tests have size 1 - level.
         replicates: document bootstraps.
 
@@ -168,48 +166,47 @@ class RankAndCe(Analyzer):
     shown: int = 10
     lengths: list[int] = field(default_factory=lambda: [1, 2, 4, 8, 16])
     predicted: int = 8
+    margin: float = 0.1
     level: float = 0.95
     replicates: int = 1000
 
     def analyze(self, runs: Runs) -> Report:
         """Count ranks and probabilities together in every measurement."""
         self._check()
-        report, everything = Report(summary="summary"), list[tuple[Family, list[Counts]]]()
+        report = Report()
 
         def load(family: Family, run_id: str) -> Counts:
             truncated = str(family.rows.iloc[0]["sequence"]) == "truncate"
             cut = int(family.rows.iloc[0]["seq_len"]) if truncated else None
             joint, answers = list[RankAndProbability](), list[Answers]()
+            lengths, ks = sorted({*self.lengths, self.predicted}), sorted({1, *self.ks})
             for piece in runs.rank_pieces(run_id):
-                joint.append(RankAndProbability.of(piece, lengths=self._lengths, ks=self._windows_ks))
+                joint.append(RankAndProbability.of(piece, lengths=lengths, ks=ks))
                 answers.append(read_answers(piece, self.ks, cut_at=cut))
             return Counts(RankAndProbability.concatenate(joint), Answers.concatenate(answers))
 
         everything = list(read_families(runs, load, report.notes))
         if not everything:
             raise report.nothing_found("no measurement with ranks")
-        gains = [row for family, counts in everything for row in self._gain_rows(family, counts)]
-        summary = [self._summary_row(family, counts) for family, counts in everything]
-        predictions = self._predictions([o for family, counts in everything for o in self._outcomes(family, counts)])
-        report.add_table("summary", summary, COLUMNS["summary"])
-        report.add_table("predictions", predictions, COLUMNS["predictions"])
-        report.add_table("gains", gains, COLUMNS["gains"])
-        report.add_table("windows", (r for f, c in everything for r in _window_rows(f, c)), COLUMNS["windows"])
-        report.add_table("at_equal_p", (r for f, c in everything for r in _p_rows(f, c)), COLUMNS["at_equal_p"])
-        report.add_table(
-            "at_equal_rank", (r for f, c in everything for r in _rank_rows(f, c)), COLUMNS["at_equal_rank"]
+        points = self._points(everything)
+        self._ask_equal_loss(report, points)
+        self._ask_equal_p(report, everything)
+        self._ask_predictions(report, points)
+        report.summary = next(iter(report.tables))
+        for name, (of, columns) in PER_SIZE.items():
+            report.add_table(name, _per_size(everything, of), {**columns_of(OfSize), **columns})
+        report.drawings["equal_loss"] = Drawing(
+            self._draw_equal_loss(points),
+            f"-ln RBP_{self.shown} against CE, a point per model. If the law of RBP were only that of CE, all "
+            "would lie on one curve.",
         )
-        report.add_metrics("within_share/{family}/{dataset}/rbp_{k}", summary, "within_share")
-        report.add_metrics("told_by_p/{family}/{dataset}", summary, "told_by_p")
-        report.notes[:0] = [*self._gains_in_words(summary), *_predictions_in_words(predictions)]
-        report.headline = _headline(summary, predictions)
         report.drawings["rank_and_probability"] = Drawing(
-            _draw_spread(everything),
+            draw_ranks_at_p({str(family): _ends(family, counts) for family, counts in everything}),
             "Ranks at equal p(target): median, and 5 to 95%, of the smallest and the largest size. Grey: above the "
             "bound R <= 1/p. Bins of 0.25 nats and more; of a bin of ranks the first.",
         )
         report.drawings["windows"] = Drawing(
-            _draw_windows(everything),
+            draw_whole_windows({f"{f}, {f.labels[-1]}": c[-1].joint.whole_windows() for f, c in everything}),
             "Whole windows at the largest size: measured, and as predicted by RBP_1 or by CE alone.",
         )
         return report
@@ -222,13 +219,58 @@ class RankAndCe(Analyzer):
                 f"analyzer.ks={self.ks} analyzer.shown={self.shown}: expected k of {known}, shown among them"
             )
 
-    @property
-    def _lengths(self) -> list[int]:
-        return sorted({*self.lengths, self.predicted})
+    def _points(self, everything: Everything) -> pd.DataFrame:
+        """A row per model on a text: its family, CE, RBP_k, and the shares of sequences of either kind that succeed."""
+        rows = []
+        for family, counts in everything:
+            answered = all(len(one.answers.length) for one in counts)
+            for one in counts:
+                row: dict[str, Any] = family.keys | {"series": str(family), "ce": one.joint.ce}
+                for j, k in enumerate(self.ks):
+                    row |= {f"rbp_{k}": one.joint.rbp(k), f"windows_{k}": one.joint.success(self.predicted, k)}
+                    row[f"answers_{k}"] = one.answers.whole[:, j].mean() if answered else np.nan
+                rows.append(row)
+        return pd.DataFrame(rows)
 
-    @property
-    def _windows_ks(self) -> list[int]:
-        return sorted({1, *self.ks})
+    def _ask_equal_loss(self, report: Report, points: pd.DataFrame) -> None:
+        """Ask whether all families, sizes and checkpoints lie on one curve of RBP_k over CE."""
+        places = {
+            dataset: mine.assign(series=mine["family"]) for dataset, mine in points.groupby("dataset", sort=False)
+        }
+        places |= {ALL: points} if len(places) > 1 else {}
+        asked = [one for place in places for k in self.ks if (one := self._collapsed(str(place), k, places[place]))]
+        found = corrected(asked, self._decided)
+        report.findings += found
+        report.add_rows("collapse", map(_collapse_row, found))
+
+    def _collapsed(self, place: str, k: int, points: pd.DataFrame) -> Finding | None:
+        """The curve of one dataset, or of all together; None where there are too few points for one."""
+        mine = points[points[f"rbp_{k}"].between(0, 1, inclusive="neither")]
+        if len(mine) < 4 or np.ptp(mine["ce"]) == 0:
+            return None
+        series, names = pd.factorize(mine["series"])
+        law = collapse(mine["ce"].to_numpy(), -np.log(mine[f"rbp_{k}"].to_numpy()), series, level=self.level)
+        several, at = len(names) > 1, int(np.argmax(np.abs(law.apart)))
+        low, value, high = np.expm1(law.apart[at] + np.array([-1, 0, 1]) * law.half[at]) if several else [np.nan] * 3
+        extras: dict[str, Any] = {"series": len(names), "points": law.points, "explained": law.explained}
+        extras |= {"left": law.left, "farthest": names[at] if several else "", "margin": self.margin}
+        extras["largest"] = float(np.max(np.expm1(np.abs(law.apart) + law.half)))
+        return Finding(
+            question="collapses on CE",
+            case={"dataset": place, "metric": rbp_name(k)},
+            estimate=value,
+            low=low,
+            high=high,
+            p=law.p,
+            reason="" if np.isfinite(law.p) else "few points" if several else "one series",
+            extras=extras,
+        )
+
+    def _decided(self, one: Finding) -> Verdict:
+        near = one.extras["largest"] <= self.margin
+        if one.p_corrected < 1 - self.level:
+            return Verdict.CLOSE if near else Verdict.DIFFERENT
+        return Verdict.SAME if near else Verdict.UNTOLD
 
     def _split(self, first: Counts, second: Counts, k: int) -> tuple[FloatArray, FloatArray]:
         """Mix and within, (2,), and their replicates, (replicates, 2)."""
@@ -237,231 +279,122 @@ class RankAndCe(Analyzer):
         (once, draws), (other, others) = (one.rates(k, self.replicates) for one in (first, second))
         return split_of_gain(once, other)[0], split_of_gain(draws, others)
 
-    def _gain_rows(self, family: Family, counts: Sequence[Counts]) -> Iterator[dict[str, Any]]:
+    def _ask_equal_p(self, report: Report, everything: Everything) -> None:
+        """Ask whether larger models rank better at equal p(target), which cross-entropy does not see."""
+        summary = [self._summary_row(family, counts) for family, counts in everything]
+        report.findings += map(self._finding, summary)
+        report.add_rows("summary", summary)
+        report.add_rows("gains", (row for family, counts in everything for row in self._gain_rows(family, counts)))
+        for quantity, name in (("within_share", "/rbp_{k}"), ("told_by_p", "")):
+            report.add_metrics(f"{quantity}/{{family}}/{{dataset}}{name}", map(asdict, summary), quantity)
+
+    def _summary_row(self, family: Family, counts: Sequence[Counts]) -> SummaryRow:
+        last = counts[-1].joint
+        told: dict[str, Any] = {"told_by_p": last.told_by_p, "told_by_rank": last.told_by_rank}
+        row = SummaryRow(**family.keys, sizes=family.labels[0], k=self.shown, **told)
+        if len(counts) == 1:
+            return row
+        parts, draws = self._split(counts[0], counts[-1], self.shown)
+        row.sizes, row.gain = f"{family.labels[0]} and {family.labels[-1]}", float(parts.sum())
+        if abs(row.gain) > 2 * float(draws.sum(axis=1).std()):
+            row.within_share = float(parts[1]) / row.gain
+            shares = draws[:, 1] / draws.sum(axis=1)
+            row.within_share_low, row.within_share_high = counts[-1].interval(row.within_share, shares, self.level)
+        return row
+
+    def _finding(self, row: SummaryRow) -> Finding:
+        low, high = row.within_share_low, row.within_share_high
+        near = max(abs(low), abs(high)) <= self.margin
+        verdict = Verdict.SAME if near else Verdict.YES if low > 0 else Verdict.NO if high < 0 else Verdict.UNTOLD
+        return Finding(
+            question="ranks at equal p",
+            case={"dataset": row.dataset, "family": row.family, "metric": rbp_name(self.shown)},
+            estimate=row.within_share,
+            low=low,
+            high=high,
+            verdict=verdict,
+            reason="" if np.isfinite(row.within_share) else "one size" if np.isnan(row.gain) else "no gain",
+            extras={"gain": row.gain, "sizes": row.sizes, "told_by_p": row.told_by_p},
+        )
+
+    def _gain_rows(self, family: Family, counts: Sequence[Counts]) -> Iterator[GainRow]:
         labels = family.labels
         for i in range(1, len(counts)):
             for k in self.ks:
-                found, draws = self._split(counts[i - 1], counts[i], k)
-                row = family.keys | {"size": labels[i], "from_size": labels[i - 1], "k": k}
-                row |= {"gain": float(found.sum())}
-                for name, value, drawn in zip(("mix", "within"), found, draws.T, strict=True):
-                    low, high = percentiles(drawn, level=self.level)
-                    row |= {name: float(value), f"{name}_low": low, f"{name}_high": high}
-                yield row
+                parts, draws = self._split(counts[i - 1], counts[i], k)
+                cells: dict[str, Any] = {"size": labels[i], "from_size": labels[i - 1], "k": k}
+                for name, value, drawn in zip(("mix", "within"), parts, draws.T, strict=True):
+                    low, high = counts[i].interval(float(value), drawn, self.level)
+                    cells |= {name: float(value), f"{name}_low": low, f"{name}_high": high}
+                yield GainRow(**family.keys, gain=float(parts.sum()), **cells)
 
-    def _summary_row(self, family: Family, counts: Sequence[Counts]) -> dict[str, Any]:
-        last = counts[-1].joint
-        told = {"told_by_p": last.told_by_p, "told_by_rank": last.told_by_rank}
-        if len(counts) == 1:
-            return family.keys | {"sizes": family.labels[0], "k": self.shown} | told
-        found, draws = self._split(counts[0], counts[-1], self.shown)
-        gain = float(found.sum())
-        row = family.keys | {"sizes": f"{family.labels[0]} and {family.labels[-1]}", "k": self.shown, "gain": gain}
-        if abs(gain) > 2 * float(draws.sum(axis=1).std()):
-            low, high = percentiles(draws[:, 1] / draws.sum(axis=1), level=self.level)
-            row |= {"within_share": float(found[1]) / gain, "within_share_low": low, "within_share_high": high}
-        return row | told
-
-    def _outcomes(self, family: Family, counts: Sequence[Counts]) -> Iterator[Outcome]:
-        ce = np.array([c.joint.ce for c in counts])
-        place = counts[0].joint.lengths.index(self.predicted)
-        for j, k in enumerate(self.ks):
-            rbp = np.array([c.joint.rbp(k) for c in counts])
-            of = self._windows_ks.index(k)
-            won = [(c.joint.successes[:, place, of].sum(), c.joint.windows[:, place].sum()) for c in counts]
-            share = np.array([a / b if b else np.nan for a, b in won])
-            yield Outcome(family, f"{self.predicted} tokens in a row", k, share, ce, rbp)
-            if all(len(c.answers.length) for c in counts):
-                whole = np.array([c.answers.whole[:, j].mean() for c in counts])
-                yield Outcome(family, "whole answers", k, whole, ce, rbp)
-
-    def _predictions(self, outcomes: list[Outcome]) -> list[dict[str, Any]]:
-        rows = []
-        keys = dict.fromkeys((o.family.dataset, o.name, o.k) for o in outcomes)
-        for dataset, name, k in keys:
-            mine = [o for o in outcomes if (o.family.dataset, o.name, o.k) == (dataset, name, k)]
-            for left_out in ("sizes", "families"):
-                row = {"dataset": dataset, "outcome": name, "k": k, "left_out": left_out}
-                if found := self._held_out(mine, left_out):
-                    rows.append(row | found)
-        return rows
-
-    def _held_out(self, outcomes: list[Outcome], left_out: str) -> dict[str, Any] | None:
-        """Errors of both predictors; None where too little is left to predict from."""
-        share, ce, rbp = (np.concatenate([getattr(o, n) for o in outcomes]) for n in ("share", "ce", "rbp"))
-        number = np.concatenate([np.full(len(o.share), i) for i, o in enumerate(outcomes)])
-        usable = (share > 0) & (share < 1) & (rbp > 0) & (rbp < 1)
-        share, ce, rbp, number = share[usable], ce[usable], rbp[usable], number[usable]
-        y = np.log(-np.log(share))
-        errors = []
-        for x in (np.log(ce), np.log(-np.log(rbp))):
-            if left_out == "families":
-                errors.append(held_out_errors(x, y, number))
-            else:  # within each family, so that a law of one is not asked to hold for another
-                parts = [number == i for i in np.unique(number)]
-                each = np.full(len(y), np.nan)
-                for part in parts:
-                    each[part] = held_out_errors(x[part], y[part], np.arange(part.sum()))
-                errors.append(each)
-        made = np.isfinite(errors[0]) & np.isfinite(errors[1])
-        if made.sum() < 4 or (left_out == "families" and len(np.unique(number)) < 2):
-            return None
-        of_ce, of_rbp = errors[0][made] ** 2, errors[1][made] ** 2
-        p = sign_flip_p(of_ce - of_rbp)
-        better = "RBP_k" if of_rbp.mean() < of_ce.mean() else CE.upper()
-        row: dict[str, Any] = {"points": int(made.sum()), "error_ce": float(np.sqrt(of_ce.mean()))}
-        row |= {"error_rbp": float(np.sqrt(of_rbp.mean())), "p": p}
-        return row | {"better": better if p < 1 - self.level else "undecided"}
-
-    def _gains_in_words(self, summary: list[dict[str, Any]]) -> Iterator[str]:
-        for row in summary:
-            text = (
-                f"{row['family']} on {row['dataset']}: at the largest size p(target) tells {row['told_by_p']:z.0%} of "
-                f"the variance of ln R."
-            )
-            label = metric_label(rbp_name(row["k"]))
-            if "gain" not in row:
-                yield f"{text} Whether larger models rank better at equal p needs a second size."
-                continue
-            if "within_share" not in row:
-                yield f"{text} {label} does not change beyond its error from {row['sizes']}: nothing to take apart."
-                continue
-            share, low, high = row["within_share"], row["within_share_low"], row["within_share_high"]
-            says = (
-                "larger models rank better at equal p as well, which CE does not see"
-                if low > 0
-                else "larger models rank worse at equal p"
-                if high < 0
-                else "whether larger models rank better at equal p cannot be told"
-            )
-            yield (
-                f"{text} Of the gain in {label} ({row['gain']:+z.3f}, {row['sizes']}) ranks at equal p make up "
-                f"{share:z.1%} ({low:z.1%} to {high:z.1%}): {says}."
-            )
-
-
-def _headline(summary: list[dict[str, Any]], predictions: list[dict[str, Any]]) -> str:
-    shares = [row["within_share"] for row in summary if "within_share" in row]
-    parts = []
-    if shares:
-        span = spread(
-            shares, ".0%", [f"{row['family']} on {row['dataset']}" for row in summary if "within_share" in row]
+    def _ask_predictions(self, report: Report, points: pd.DataFrame) -> None:
+        """Ask which of CE and RBP_k predicts whole sequences at sizes and at families left out: two questions."""
+        names, rows = (
+            {"windows": f"{self.predicted} tokens in a row", "answers": "whole answers"},
+            list[PredictionRow](),
         )
-        label, other = (
-            metric_label(rbp_name(summary[0]["k"])),
-            "ranks at equal p of the right token, which CE cannot see,",
-        )
-        lows, highs = ([row[end] for row in summary if end in row] for end in ("within_share_low", "within_share_high"))
-        worse, none = max(highs) < 0, max(shares) < _NOTHING or max(lows) <= 0
-        parts.append(
-            f"at equal p of the right token larger models rank slightly worse, which CE cannot see: {span} of the gain "
-            f"in {label}"
-            if worse
-            else f"that better {other} add to the gain in {label} is not shown: {span} of it"
-            if none
-            else f"of the gain in {label} with size, better {other} make up {span}"
-        )
-    if predictions:
-        counts = {n: sum(row["better"] == n for row in predictions) for n in ("RBP_k", "CE", "undecided")}
-        parts.append(
-            f"the success of whole sequences, left out of the fit, is predicted better by RBP_k in "
-            f"{counts['RBP_k'] or 'none'} "
-            f"and by CE in {counts['CE'] or 'none'} of {counted(len(predictions), 'case')}; "
-            f"{counts['undecided'] or 'none'} {be(counts['undecided'])} undecided"
-        )
-    return "; ".join(parts)
+        for left_out in ("sizes", "families"):
+            made = []
+            for dataset, every in points.groupby("dataset", sort=False):
+                for k, (column, outcome) in product(self.ks, names.items()):
+                    mine = every[every[f"{column}_{k}"].notna()]
+                    share, ce, rbp = (mine[name].to_numpy() for name in (f"{column}_{k}", "ce", f"rbp_{k}"))
+                    number = pd.factorize(mine["family"])[0]
+                    if one := predict_left_out(share, ce, rbp, number, sizes=left_out == "sizes"):
+                        made.append(((str(dataset), outcome, k), one))
+            needed = families_needed(len(made), self.level) if made and left_out == "families" else 0
+            asked = [
+                Finding(
+                    question=f"predicts, {left_out} left out",
+                    case={"dataset": dataset, "outcome": outcome, "metric": rbp_name(k)},
+                    p=one.p,
+                    reason="few families" if one.families < needed else "",
+                    extras={"needed": needed, "better": one.better},
+                )
+                for (dataset, outcome, k), one in made
+            ]
+            report.findings += (found := corrected(asked, self._named))
+            for ((dataset, outcome, k), one), finding in zip(made, found, strict=True):
+                untold = f"needs {needed} families" if finding.reason else "undecided"
+                better = untold if finding.verdict is Verdict.UNTOLD else one.better
+                cells = asdict(one) | {"better": better, "p_corrected": finding.p_corrected}
+                rows.append(PredictionRow(dataset=dataset, outcome=outcome, k=k, left_out=left_out, **cells))
+        report.add_rows("predictions", rows)
 
+    def _named(self, one: Finding) -> Verdict:
+        """YES: RBP_k predicts better; NO: CE does."""
+        if one.reason or one.p_corrected > 1 - self.level or one.extras["better"] == "undecided":
+            return Verdict.UNTOLD
+        return Verdict.NO if one.extras["better"] == "CE" else Verdict.YES
 
-def _predictions_in_words(predictions: list[dict[str, Any]]) -> Iterator[str]:
-    for dataset in dict.fromkeys(row["dataset"] for row in predictions):
-        mine = [row for row in predictions if row["dataset"] == dataset]
-        parts = [
-            f"{row['outcome']} at k = {row['k']}, {row['left_out']} left out: error {row['error_ce']:.3f} by CE, "
-            f"{row['error_rbp']:.3f} by RBP_k"
-            + (f" ({p_in_words(row['p'])})" if row["better"] != "undecided" else " (undecided)")
-            for row in mine
-        ]
-        yield f"{dataset}, predicting the share of whole sequences (errors are of ln(-ln share)): {'; '.join(parts)}."
-
-
-def _p_rows(family: Family, counts: Sequence[Counts]) -> Iterator[dict[str, Any]]:
-    last = NATS_EDGES[-1] + 1
-    upper = np.append(NATS_EDGES[1:], last)
-    for keys, one in zip(family.size_keys, counts, strict=True):
-        tokens = one.joint.tokens.sum(axis=0)
-        found = quantiles_by_bin(tokens, RANK_EDGES.astype(np.float64), TAILS)
-        for i in np.flatnonzero(tokens.sum(axis=1)):
-            p = float(np.exp(-(NATS_EDGES[i] + upper[i]) / 2))
-            row = keys | {"p": p, "tokens": int(tokens[i].sum()), "bound": float(np.exp(upper[i]))}
-            yield row | dict(zip(("rank_low", "rank_median", "rank_high"), map(float, found[i]), strict=True))
-
-
-def _rank_rows(family: Family, counts: Sequence[Counts]) -> Iterator[dict[str, Any]]:
-    p = np.exp(-NATS_EDGES[::-1])
-    for keys, one in zip(family.size_keys, counts, strict=True):
-        tokens = one.joint.tokens.sum(axis=0).T[:, ::-1]  # by rank, p ascending
-        found = quantiles_by_bin(tokens, p, TAILS)
-        for i in np.flatnonzero(tokens.sum(axis=1)):
-            row = keys | {"rank": int(RANK_EDGES[i]), "tokens": int(tokens[i].sum())}
-            yield row | dict(zip(("p_low", "p_median", "p_high"), map(float, found[i]), strict=True))
-
-
-def _window_rows(family: Family, counts: Sequence[Counts]) -> Iterator[dict[str, Any]]:
-    for keys, one in zip(family.size_keys, counts, strict=True):
-        joint = one.joint
-        windows = joint.windows.sum(axis=0)
-        for j, n in enumerate(joint.lengths):
-            if windows[j]:
-                row = keys | {"N": n, "measured": float(joint.successes[:, j, joint.ks.index(1)].sum() / windows[j])}
-                row |= {
-                    "independent": joint.rbp(1) ** n,
-                    "likelihood": float(joint.likelihood[:, j].sum() / windows[j]),
-                }
-                yield row | {"exp(-N CE)": float(np.exp(-n * joint.ce))}
-
-
-def _draw_spread(everything: list[tuple[Family, list[Counts]]]) -> Figure:
-    """Ranks against p(target), as figure 1 of arXiv 2510.20387: one panel per family and dataset."""
-    with style():
-        names = [str(family) for family, _ in everything]
-        figure, axes = grid_of(names, ["ranks"], height=3.0)
-        for family, counts in everything:
-            ax = axes[str(family), "ranks"]
-            ends = [0] if len(counts) == 1 else [0, len(counts) - 1]
-            for place, colour in zip(ends, (COLOURS[1], COLOURS[0]), strict=False):
-                rows = [row for row in _p_rows(family, counts) if row["size"] == family.labels[place]]
-                p, low, mid, high = ([r[n] for r in rows] for n in ("p", "rank_low", "rank_median", "rank_high"))
-                ax.plot(p, mid, "-o", ms=3, lw=1.3, color=colour, label=family.labels[place])
-                ax.fill_between(p, low, high, color=colour, alpha=0.15, lw=0)
-            x = np.geomspace(1e-6, 1, 50)
-            ax.fill_between(x, 1 / x, 1e6, color="0.85", lw=0)
-            top = max(row["rank_high"] for row in _p_rows(family, counts))
-            ax.set(xlabel="p(target)", ylabel="rank", title=str(family))
-            log_axis(ax.xaxis, low=1e-6, high=1.2)
-            log_axis(ax.yaxis, low=0.8, high=top * 4)
-            ax.legend(loc="lower left", fontsize=8)
+    def _draw_equal_loss(self, points: pd.DataFrame) -> Figure:
+        """Figure 8a of arXiv 2510.20387, with both axes logarithmic."""
+        metric, curves = rbp_name(self.shown), []
+        drawn = points.assign(y=-np.log(points[metric].where(points[metric].between(0, 1, inclusive="neither"))))
+        for (dataset, name), mine in drawn.dropna(subset="y").sort_values("ce").groupby(["dataset", "family"]):
+            curves.append(Curve(str(dataset), str(name), str(name), mine["ce"], mine["y"]))
+        figure, axes = curve_panels(curves, xlabel="CE, nats", ylabel=f"−ln {metric_label(metric)}", sharey=True)
+        for ax in axes:
+            log_axis(ax.yaxis, low=drawn["y"].min() / 1.2, high=drawn["y"].max() * 1.2)
         return figure
 
 
-def _draw_windows(everything: list[tuple[Family, list[Counts]]]) -> Figure:
-    """Success of whole windows against their length, section 5.1 of arXiv 2510.20387."""
-    drawn = {
-        "measured": ("measured, R = 1", "-o"),
-        "independent": ("RBP$_1^N$", "--"),
-        "likelihood": ("mean likelihood", "-s"),
-        "exp(-N CE)": ("exp(−N CE)", ":"),
-    }
-    with style():
-        figure, axes = grid_of([str(family) for family, _ in everything], ["windows"], height=3.0)
-        for family, counts in everything:
-            ax = axes[str(family), "windows"]
-            rows = [row for row in _window_rows(family, counts) if row["size"] == family.labels[-1]]
-            for (name, (label, line)), colour in zip(drawn.items(), gradient(len(drawn)), strict=True):
-                points = [(r["N"], r[name]) for r in rows if r[name] > 0]
-                ax.plot(*zip(*points, strict=True), line, ms=3.5, lw=1.3, color=colour, label=label)
-            floor = min((r["measured"] for r in rows if r["measured"] > 0), default=1e-6)
-            length_axis(ax)
-            log_axis(ax.yaxis, low=floor / 1e3, high=1.5)
-            ax.set(title=f"{family}, {family.labels[-1]}", ylabel="probability of the window")
-            ax.legend(loc="lower left", fontsize=8)
-        return figure
+def _collapse_row(one: Finding) -> CollapseRow:
+    told: dict[str, Any] = {name: one.extras[name] for name in ("series", "points", "explained", "left", "farthest")}
+    told |= {"apart": one.estimate, "apart_low": one.low, "apart_high": one.high, "p": one.p}
+    k, verdict = parse_rbp_name(one.case["metric"]) or 0, one.reason or one.verdict
+    return CollapseRow(dataset=one.case["dataset"], k=k, p_corrected=one.p_corrected, verdict=verdict, **told)
+
+
+def _per_size(
+    everything: Everything, columns: Callable[[RankAndProbability], Mapping[str, FloatArray]]
+) -> pd.DataFrame:
+    """A table of what each size of each family has, its sizes in order."""
+    sizes = [(keys, one) for family, counts in everything for keys, one in zip(family.size_keys, counts, strict=True)]
+    return pd.concat([pd.DataFrame(keys | dict(columns(one.joint))) for keys, one in sizes], ignore_index=True)
+
+
+def _ends(family: Family, counts: Sequence[Counts]) -> dict[str, Mapping[str, FloatArray]]:
+    """Ranks at equal p of the smallest and the largest size, by label."""
+    return {family.labels[i]: counts[i].joint.at_equal_p() for i in sorted({0, len(counts) - 1})}

@@ -1,74 +1,98 @@
 """The authors' published exponents beside yours, cell by cell (arXiv 2510.20387, submission draft, Tables 1 and 2)."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from rbptrack.analysis import (
-    PUBLISHED_IN,
-    Analyzer,
-    DocumentCounts,
-    Drawing,
-    Family,
-    RbptrackError,
-    Report,
-    Runs,
-    colour_and_marker,
-    counted,
-    log_grid,
-    panels,
-    published_in_k,
-    published_in_size,
-    rbp_ks,
-    read_families,
-    shared_columns,
-    style,
-)
-from rbptrack.stats import (
-    LawValues,
-    Spread,
-    fit_k_law,
-    implied_se,
-    k_slopes,
-    law_values,
-    positive,
-    rounding_se,
-)
+from rbptrack.analysis import Analyzer, Drawing, RbptrackError, Report, Runs, rbp_name
+from rbptrack.analysis.families import Family, families, read_families
+from rbptrack.analysis.figures import colour_and_marker, panels, style
+from rbptrack.analysis.findings import Finding, Verdict, corrected
+from rbptrack.analysis.published import PUBLISHED_IN, published_in_k, published_in_size
+from rbptrack.analysis.rows import R2, Column, Corrected, High, K, OfFamily, OfMetric, OfSize
+from rbptrack.ranks import DocumentCounts, log_grid, rbp_ks
+from rbptrack.stats.k_law import fit_k_law, k_slopes
+from rbptrack.stats.published import implied_se, rounding_se
+from rbptrack.stats.size_laws import LawValues, law_values, positive
+from rbptrack.stats.spread import Spread
 
 AGREES, DIFFERS, UNSURE = "agrees", "differs", "undecided"
+_WORDS = {Verdict.SAME: AGREES, Verdict.DIFFERENT: DIFFERS, Verdict.UNTOLD: UNSURE}
 _UNIT = 0.001  # published values have three decimals
 _LEVEL = 0.95  # nominal coverage of the intervals
-_COMPARED = {
-    "published": "the authors' exponent",
-    "published_se": "its standard error, as their R^2, number of sizes and rounding imply",
-    "published_r2": "their R^2",
-    "yours": "your exponent",
-    "se": "its standard error",
-    "r2": "your R^2",
-    "difference": "yours - published",
-    "low": "lower end of the difference's 95% interval, both uncertainties taken together",
-    "high": "upper end",
-    "verdict": "agrees, differs, or undecided: the interval is wider than the tolerance",
-}
-COLUMNS = {
-    "verdicts": {"table": "of the draft: 1 in k, 2 in size"}
-    | shared_columns("dataset", "family")
-    | dict.fromkeys((AGREES, DIFFERS, UNSURE), "cells")
-    | {"largest difference": "relative, with its cell"},
-    "law_in_size": shared_columns("dataset", "family", "metric")
-    | {"published_sizes": "how many sizes the authors fitted", "sizes": "how many sizes you fitted"}
-    | _COMPARED,
-    "law_in_k": shared_columns("dataset", "family", "size")
-    | _COMPARED
-    | {
-        "published_se": "taken as yours (as many documents), and rounding",
-        "yours_every_k": "your exponent with every k weighing the same, instead of k even in ln k",
-    },
-}
+
+
+@dataclass(kw_only=True)
+class Compared:
+    """Your exponent beside the published one."""
+
+    published: Annotated[float, Column("the authors' exponent", form=".3f")]
+    published_se: Annotated[float, Column("its standard error: as R^2, sizes and rounding imply; in k as yours")]
+    published_r2: Annotated[float, Column("their R^2", title="their R²", form=".3f")]
+    yours: Annotated[float, Column("your exponent", form=".3f")]
+    se: Annotated[float, Column("its standard error; empty where sampling errors are not known")]
+    r2: R2
+    difference: Annotated[float, Column("yours - published", form="+.3f")]
+    low: Annotated[float, Column("lower end of its 95% interval, both uncertainties taken together")]
+    high: High
+    p_corrected: Corrected
+    verdict: Annotated[str, Column("agrees, differs, or undecided: the interval is wider than the tolerance")]
+
+
+@dataclass(kw_only=True)
+class OfSizes(OfMetric):
+    """Which law, of how many sizes."""
+
+    published_sizes: Annotated[int, Column("how many sizes the authors fitted")]
+    sizes: Annotated[int, Column("how many sizes you fitted")]
+
+
+@dataclass(kw_only=True)
+class SizeRow(Compared, OfSizes):
+    """A cell of Table 2."""
+
+
+@dataclass(kw_only=True)
+class OfModel(OfFamily):
+    """Which model."""
+
+    size: Annotated[str, Column("the size as published")]
+
+
+@dataclass(kw_only=True)
+class KRow(Compared, OfModel):
+    """A cell of Table 1."""
+
+    yours_every_k: Annotated[float, Column("with every k weighing the same, instead of k even in ln k", form=".3f")]
+
+
+@dataclass(kw_only=True)
+class VerdictRow(OfFamily):
+    """The cells of one family on one dataset, counted."""
+
+    table: Annotated[int, Column("of the draft: 1 in k, 2 in size")]
+    agrees: Annotated[int, Column("cells")]
+    differs: Annotated[int, Column("cells")]
+    undecided: Annotated[int, Column("cells")]
+    largest_difference: Annotated[str, Column("relative, with its cell", title="largest difference")]
+
+
+@dataclass(kw_only=True)
+class SequenceRow(OfSize):
+    """Imported success of N tokens in a row (`F_N` of the authors' files)."""
+
+    k: K
+    N: Annotated[int, Column("tokens in a row")]
+    share: Annotated[float, Column("of such runs all of whose tokens have R <= k, as imported", form=".3g")]
+    independent: Annotated[float, Column("RBP_k^N: the share were tokens independent", form=".3g")]
+    worth: Annotated[
+        float, Column("ln share / ln RBP_k: as how many independent tokens the N count", "N_eff", form=".2f")
+    ]
 
 
 @dataclass(kw_only=True)
@@ -92,61 +116,69 @@ class Reproduction(Analyzer):
         report = Report(summary="verdicts")
         in_size, in_k = published_in_size(), published_in_k()
         known = _published_runs(runs, in_size)
-        size_ks = rbp_ks(set(in_size["metric"]))
+        sizes = {family.path: self._asked(family, in_size) for family in families(known, [])}
 
         def load(family: Family, run_id: str) -> DocumentCounts:
-            ks = [k for k in size_ks if k <= family.vocab_size] + self._ks(family)
-            return runs.document_counts(run_id, sorted(set(ks)))
+            return runs.document_counts(run_id, sizes.get(family.path) or self._asked(family, in_size))
 
-        sizes, models = list[dict[str, Any]](), list[dict[str, Any]]()
+        cells = list[tuple[Finding, dict[str, Any]]]()
         for family, counts in read_families(known, load, report.notes):
-            name, found = str(family.rows["family"].iloc[0]), law_values(counts, replicates=self.replicates)
+            name, values = str(family.rows["family"].iloc[0]), law_values(counts, replicates=self.replicates)
             # Table 1 lists the sizes that Table 2 fits.
             fitted = in_k.loc[in_k["family"] == name, "size"].nunique()
-            cells = [t[(t["family"] == name) & (t["dataset"] == family.dataset)] for t in (in_size, in_k)]
+            mine = [t[(t["family"] == name) & (t["dataset"] == family.dataset)] for t in (in_size, in_k)]
             if len(family.s) >= 3:
-                sizes += self._size_rows(family, cells[0], found, fitted)
-            models += self._k_rows(family, cells[1], found)
-        if not sizes and not models:
+                cells += self._in_size(family, mine[0], values, fitted)
+            cells += self._in_k(family, mine[1], values, sampled=len(counts[0].document) > 1)
+        if not cells:
             raise report.nothing_found("no cell of the published tables was measured")
-        tables = {"law_in_size": pd.DataFrame(sizes), "law_in_k": pd.DataFrame(models)}
-        report.add_table("verdicts", _verdict_rows(tables), COLUMNS["verdicts"])
-        for name, table in tables.items():
-            report.add_table(name, table, COLUMNS[name])
-        report.add_metrics("alpha_minus_published/{family}/{dataset}/{metric}", sizes, "difference")
+        findings = corrected((one for one, _ in cells), self._decide)
+        rows = [_row(one, row) for one, (_, row) in zip(findings, cells, strict=True)]
+        in_sizes = [row for row in rows if isinstance(row, SizeRow)]
+        in_ks = [row for row in rows if isinstance(row, KRow)]
+        sequences = [row for family in families(known, []) for row in _sequences(family)]
+        report.findings += [*findings, *_of_sequences(sequences)]
+        report.add_rows("verdicts", [*_counted(2, in_sizes), *_counted(1, in_ks)])
+        report.add_rows("law_in_size", in_sizes)
+        report.add_rows("law_in_k", in_ks)
+        report.add_rows("sequences", sequences, caption="Success of tokens in a row, as imported.")
+        report.add_metrics("alpha_minus_published/{family}/{dataset}/{metric}", map(vars, in_sizes), "difference")
         caption = f"Your exponents against the published ones ({PUBLISHED_IN}). Bars: 95% intervals. Line: equality."
-        report.drawings["yours_against_published"] = Drawing(_draw(tables), caption)
-        report.headline = _counts(sizes + models)
-        report.notes.insert(0, f"{report.headline[0].upper()}{report.headline[1:]} ({PUBLISHED_IN}).")
-        report.notes += self._caveats(known, sizes)
+        report.drawings["yours_against_published"] = Drawing(_draw(in_sizes, in_ks), caption)
+        report.notes += self._caveats(known, in_sizes)
         return report
 
-    def _ks(self, family: Family) -> list[int]:
-        """The k of the law in k."""
-        return list(range(1, min(self.largest_k, family.vocab_size - 1) + 1))
+    def _asked(self, family: Family, in_size: pd.DataFrame) -> list[int]:
+        """The k to count: those published, and those of the law in k; of imports without ranks the ones logged."""
+        published = rbp_ks(set(in_size["metric"]))
+        if not family.vocab_size:
+            return [k for k in family.logged_ks if k in published or k <= self.largest_k]
+        every = range(1, min(self.largest_k, family.vocab_size - 1) + 1)
+        return sorted({*every, *(k for k in published if k <= family.vocab_size)})
 
-    def _size_rows(
-        self, family: Family, published: pd.DataFrame, found: LawValues, published_sizes: int
-    ) -> Iterator[dict[str, Any]]:
+    def _in_size(
+        self, family: Family, published: pd.DataFrame, values: LawValues, published_sizes: int
+    ) -> Iterator[tuple[Finding, dict[str, Any]]]:
         for cell in published.to_dict("records"):
             metric, alpha, r2 = str(cell["metric"]), float(cell["alpha"]), float(cell["r2"])
-            law = found.fit(metric, family.s) if metric in found.metrics else None
+            law = values.fit(metric, family.s) if metric in values.metrics else None
             if law is None:
                 continue
             se = implied_se(alpha, r2, published_sizes, unit=_UNIT)
-            row = {"metric": metric, "published_sizes": published_sizes, "sizes": law.points}
-            row |= {"published": alpha, "published_se": se, "published_r2": r2}
-            row |= {"yours": law.alpha, "se": law.se, "r2": law.r2}
+            row = {"metric": metric, "published_sizes": published_sizes, "sizes": law.points, "published": alpha}
+            row |= {"published_se": se, "published_r2": r2, "yours": law.alpha, "se": law.se, "r2": law.r2}
             spread = law.spread + Spread.estimated(se, published_sizes - 2)
-            yield family.keys | row | self._verdict(law.alpha - alpha, alpha, spread)
+            yield _cell(family, {"metric": metric}, row, spread, inverse=law.high < 0)
 
-    def _k_rows(self, family: Family, published: pd.DataFrame, found: LawValues) -> Iterator[dict[str, Any]]:
-        """Rows for every size that Table 1 lists."""
-        if len(self._ks(family)) < 3:
+    def _in_k(
+        self, family: Family, published: pd.DataFrame, values: LawValues, *, sampled: bool
+    ) -> Iterator[tuple[Finding, dict[str, Any]]]:
+        """Every size that Table 1 lists; of sampling errors that are not known there is no interval."""
+        every = np.array([k for k in rbp_ks(values.metrics) if k <= self.largest_k and k != family.vocab_size])
+        if len(every) < 3:
             return
-        y, draws = found.of_ks(self._ks(family))  # (m, ks), (m, replicates, ks)
-        every = np.array(self._ks(family))
-        even = log_grid(len(every)) - 1  # places of k even in ln k
+        y, draws = values.of_ks(every.tolist())  # (m, ks), (m, replicates, ks)
+        even = np.flatnonzero(np.isin(every, log_grid(int(every[-1])))) if sampled else np.arange(len(every))
         for i, label in enumerate(family.labels):
             cell = published[published["size"] == label]
             if cell.empty or not positive(y[i]):
@@ -154,37 +186,31 @@ class Reproduction(Analyzer):
             beta, r2 = float(cell["beta"].iloc[0]), float(cell["r2"].iloc[0])
             fit, whole = fit_k_law(every[even], y[[i]][:, even]), fit_k_law(every, y[[i]])
             with np.errstate(divide="ignore", invalid="ignore"):
-                spread = k_slopes(every[even], draws[i][:, even])
-            se = float(np.std(spread[np.isfinite(spread)], ddof=1))
+                slopes = k_slopes(every[even], draws[i][:, even])
+            se = float(np.std(slopes[np.isfinite(slopes)], ddof=1)) if sampled else np.nan
             # Neighbouring k share their hits, so residuals say little about the slope: sampling error on both sides.
             other = float(np.hypot(se, rounding_se(_UNIT)))
-            row = {"size": label, "published": beta, "published_se": other, "published_r2": r2}
-            row |= {
-                "yours": float(fit.beta[0]),
-                "se": se,
-                "r2": float(fit.r2[0]),
-                "yours_every_k": float(whole.beta[0]),
-            }
+            row = {"size": label, "published": beta, "published_se": other, "published_r2": r2, "se": se}
+            row |= {"yours": float(fit.beta[0]), "r2": float(fit.r2[0]), "yours_every_k": float(whole.beta[0])}
             both = Spread(known=se**2 + other**2, beyond=se**2 + other**2, residual=0.0, freedom=1.0)
-            yield family.keys | row | self._verdict(float(fit.beta[0]) - beta, beta, both)
+            yield _cell(family, {"size": label}, row, both if sampled else None)
 
-    def _verdict(self, difference: float, published: float, spread: Spread) -> dict[str, Any]:
-        """The interval of the difference, and what it says."""
-        half = spread.half(_LEVEL)
-        within = AGREES if half <= self.tolerance * abs(published) else UNSURE
-        verdict = within if abs(difference) <= half else DIFFERS
-        return {"difference": difference, "low": difference - half, "high": difference + half, "verdict": verdict}
+    def _decide(self, one: Finding) -> Verdict:
+        if one.p_corrected < 1 - _LEVEL:
+            return Verdict.DIFFERENT
+        within = one.low <= 0 <= one.high and one.high - one.estimate <= self.tolerance * abs(one.extras["published"])
+        return Verdict.SAME if within else Verdict.UNTOLD
 
-    def _caveats(self, runs: Runs, sizes: list[dict[str, Any]]) -> Iterator[str]:
+    def _caveats(self, runs: Runs, sizes: list[SizeRow]) -> Iterator[str]:
         frame = runs.frame
         rules = set(zip(frame["sequence"], frame["seq_len"], frame["rank"].fillna("paper"), strict=True))
-        if rules != {("truncate", 512, "strict")}:
+        if rules != {("truncate", 512, "strict")} and frame["vocab_size"].notna().any():
             listed = ", ".join(sorted(f"{rule} at {length} tokens, rank={rank}" for rule, length, rank in rules))
             yield f"The authors truncate at 512 tokens and count strict ranks (protocol=paper); yours: {listed}."
-        fewer = [r for r in sizes if r["sizes"] != r["published_sizes"]]
+        fewer = [r for r in sizes if r.sizes != r.published_sizes]
         if fewer:
-            families = ", ".join(sorted({f"{r['family']} {r['sizes']} of {r['published_sizes']}" for r in fewer}))
-            yield f"Your sizes are not all of the authors': {families}. Another range may have another slope."
+            names = ", ".join(sorted({f"{r.family} {r.sizes} of {r.published_sizes}" for r in fewer}))
+            yield f"Your sizes are not all of the authors': {names}. Another range may have another slope."
 
 
 def _published_runs(runs: Runs, in_size: pd.DataFrame) -> Runs:
@@ -197,40 +223,71 @@ def _published_runs(runs: Runs, in_size: pd.DataFrame) -> Runs:
     return Runs(runs.frame[wanted], histogram=runs.histogram, ranks=runs.ranks, pieces=runs.rank_pieces)
 
 
-def _counts(rows: list[dict[str, Any]]) -> str:
-    verdicts = [row["verdict"] for row in rows]
-    agree, differ, unsure = (verdicts.count(v) for v in (AGREES, DIFFERS, UNSURE))
-    there = counted(len(rows), "published exponent")
-    return f"of {there}, {agree} agree with yours, {differ} differ from yours and {unsure} are undecided"
+def _cell(
+    family: Family, which: dict[str, str], row: dict[str, Any], spread: Spread | None, *, inverse: bool = False
+) -> tuple[Finding, dict[str, Any]]:
+    """The difference of a cell with its interval and p, none where the error is not known; and the row so far."""
+    difference = row["yours"] - row["published"]
+    half, p = (spread.half(_LEVEL), spread.p(difference)) if spread else (np.nan, np.nan)
+    extras = {"published": row["published"], "inverse": inverse}
+    ends = {"low": difference - half, "high": difference + half}
+    case = family.keys | which
+    return Finding(question="published exponent", case=case, estimate=difference, **ends, p=p, extras=extras), (
+        family.keys | row | {"difference": difference} | ends
+    )
 
 
-def _verdict_rows(tables: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
-    for number, name, cell in ((2, "law_in_size", "metric"), (1, "law_in_k", "size")):
-        if tables[name].empty:
+def _row(one: Finding, row: dict[str, Any]) -> SizeRow | KRow:
+    whole = row | {"p_corrected": one.p_corrected, "verdict": _WORDS[one.verdict]}
+    return SizeRow(**whole) if "metric" in row else KRow(**whole)
+
+
+def _counted(table: int, rows: list[Any]) -> Iterator[VerdictRow]:
+    for dataset, family in sorted({(row.dataset, row.family) for row in rows}):
+        mine = [row for row in rows if (row.dataset, row.family) == (dataset, family)]
+        worst = max(mine, key=lambda row: abs(row.difference / row.published))
+        counts = {verdict: sum(row.verdict == verdict for row in mine) for verdict in _WORDS.values()}
+        cell = worst.metric if isinstance(worst, SizeRow) else worst.size
+        text = f"{worst.difference / worst.published:+z.0%} ({cell})"
+        yield VerdictRow(table=table, dataset=dataset, family=family, **counts, largest_difference=text)
+
+
+def _sequences(family: Family) -> Iterator[SequenceRow]:
+    """Imported shares of sequences that succeed, beside those of independent tokens."""
+    for column in family.rows.columns:
+        if not (found := re.fullmatch(r"sequence_success_k(\d+)_n(\d+)", str(column))):
             continue
-        for (dataset, family), group in tables[name].groupby(["dataset", "family"], sort=True):
-            relative = (group["difference"] / group["published"]).to_numpy()
-            worst = int(np.abs(relative).argmax())
-            row = {"table": number, "dataset": dataset, "family": family}
-            row |= {verdict: int((group["verdict"] == verdict).sum()) for verdict in (AGREES, DIFFERS, UNSURE)}
-            yield row | {"largest difference": f"{relative[worst]:+z.0%} ({group[cell].iloc[worst]})"}
+        k, n = map(int, found.groups())
+        shares, rbp = family.column(str(column)), family.column(rbp_name(k))
+        for keys, share, p in zip(family.size_keys, shares, rbp, strict=True):
+            if 0 < share < 1 and 0 < p < 1:
+                worth = float(np.log(share) / np.log(p))
+                yield SequenceRow(**keys, k=k, N=n, share=float(share), independent=float(p**n), worth=worth)
 
 
-def _draw(tables: dict[str, pd.DataFrame]) -> Figure:
+def _of_sequences(rows: list[SequenceRow]) -> Iterator[Finding]:
+    for family, dataset in dict.fromkeys((row.family, row.dataset) for row in rows if row.N > 1):
+        mine = [row.worth / row.N for row in rows if (row.family, row.dataset) == (family, dataset) and row.N > 1]
+        yield Finding(
+            question="sequences succeed", case={"dataset": dataset, "family": family}, estimate=float(np.median(mine)),
+            low=min(mine), high=max(mine), extras={"cases": len(mine)},
+        )  # fmt: skip
+
+
+def _draw(in_size: list[SizeRow], in_k: list[KRow]) -> Figure:
     """Your exponents against the published ones, a panel per law."""
-    titles = {"law_in_size": "law in size, α", "law_in_k": "law in k, β"}
-    shown = [(table, titles[name]) for name, table in tables.items() if len(table)]
-    names = sorted({str(family) for table, _ in shown for family in table["family"]})
+    shown = [(rows, title) for rows, title in ((in_size, "law in size, α"), (in_k, "law in k, β")) if rows]
+    names = sorted({row.family for rows, _ in shown for row in rows})
     with style():
         figure, axes = panels(1, len(shown), height=4.2)
-        for ax, (table, title) in zip(axes[0], shown, strict=True):
-            for family, rows in table.groupby("family", sort=True):
+        for ax, (rows, title) in zip(axes[0], shown, strict=True):
+            for family, mine in pd.DataFrame(map(vars, rows)).groupby("family", sort=True):
                 colour, marker = colour_and_marker(names.index(str(family)))
-                drawn = {"xerr": 1.96 * rows["published_se"], "yerr": 1.96 * rows["se"], "label": family}
+                drawn = {"xerr": 1.96 * mine["published_se"], "yerr": 1.96 * mine["se"], "label": family}
                 drawn |= {"fmt": marker, "ms": 4.5, "lw": 0.8, "color": colour}
-                ax.errorbar(rows["published"], rows["yours"], **drawn)
-            both = pd.concat([table["published"], table["yours"]])
-            ends = [min(0.0, float(both.min())), float(both.max()) * 1.1]
+                ax.errorbar(mine["published"], mine["yours"], **drawn)
+            both = [value for row in rows for value in (row.published, row.yours)]
+            ends = [min(0.0, min(both)), max(both) * 1.1]
             ax.plot(ends, ends, "-", lw=0.8, color="#57606a", zorder=0)
             ax.set(title=title, xlabel="published", ylabel="yours", xlim=ends, ylim=ends)
             ax.legend(loc="best", fontsize=8)

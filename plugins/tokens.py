@@ -1,133 +1,167 @@
-"""Which tokens follow the law: exponents by class of token, and what makes the exponent grow with k.
+"""Which tokens follow the law: exponents by class and by position, and what makes the exponent grow with k.
 
 Classes are kinds (word, identifier, number, punctuation, white space), whether a token begins a word, how frequent it
 is in the corpus, and the dataset's field. All models of a family read the same tokens, so a class holds the same ones
 for every size. The exponent of RBP_k is a weighted sum of those of the classes; between two k it changes because the
-misses lie in other classes (mix) or because the classes' own exponents change (within).
+misses lie in other classes (mix) or because the classes' own exponents change (within). Positions in the text are
+classes, too: bins that double in width, in the documents that reach the last one, early against late.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from itertools import combinations
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from rbptrack.analysis import (
-    CE,
-    Analyzer,
-    BadInput,
-    Drawing,
-    Family,
-    RankTable,
-    Report,
-    Runs,
-    family_legends,
-    family_styles,
-    grid_of,
-    interval_columns,
-    metric_label,
-    rbp_name,
-    read_families,
-    shared_columns,
-    spread,
-    style,
+from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, rbp_name
+from rbptrack.analysis.families import Family, read_families
+from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, corrected
+from rbptrack.analysis.rows import (
+    R2,
+    Alpha,
+    Column,
+    Corrected,
+    High,
+    Low,
+    NonEmbedding,
+    OfFamily,
+    OfMetric,
+    P,
+    columns_of,
 )
-from rbptrack.stats import (
-    KINDS,
-    ClassCounts,
-    FloatArray,
-    IntArray,
-    PowerLawFit,
-    class_weights,
-    document_weights,
-    fit_law,
-    frequency_bins,
-    kind_of,
-    line_draws,
-    mix_and_within,
-    percentiles,
-    starts_word,
-)
+from rbptrack.analysis.shared_columns import law_cells
+from rbptrack.analysis.token_figures import draw_alpha_by_position, draw_classes, draw_positions
+from rbptrack.ranks import CE, FloatArray, metric_label
+from rbptrack.stats.bootstrap import document_weights
+from rbptrack.stats.contrasts import ratio_law
+from rbptrack.stats.intervals import percentiles
+from rbptrack.stats.position import PositionCurves, PositionSums, position_curves
+from rbptrack.stats.power_law import PowerLawFit
+from rbptrack.stats.size_laws import fit_law
+from rbptrack.stats.token_classes import BY, ClassCounts, change_of_exponent, ways_of_classing
 
-BY = {
-    "kind": "kind of token",
-    "word": "place in the word",
-    "frequency": "share of the corpus",
-    "field": "field of the dataset",
+Columns = dict[str, str | Column]
+_CLASS: Columns = {**columns_of(OfFamily), "by": "how tokens are classed", "class": "the class"}
+_ALPHA: Columns = {
+    "alpha": Column("exponent in the class (interval: scatter between models and documents)", title="α", form=".3f"),
+    "alpha_low": "lower end of its interval",
+    "alpha_high": "upper end",
 }
-SCATTER, DOCUMENTS = "scatter between models and documents", "documents resampled: these models"
-COLUMNS = {
-    "summary": {
-        **shared_columns("dataset", "family"),
-        "by": "how tokens are classed",
-        "class": "the class",
-        "share": "of the scored tokens",
-        "misses": "share of the tokens with R > k, at the largest size",
-        "alpha": "exponent of RBP_k in the class, and its interval",
-        "gain": "share of the growth of RBP_k from the smallest to the largest size",
-    },
-    "laws": {
-        **shared_columns("dataset", "family"),
-        "by": "how tokens are classed",
-        "class": "the class",
-        "metric": "CE or RBP_k",
-        "share": "of the scored tokens",
-        **interval_columns("alpha", "exponent in the class", SCATTER),
-        "r2": "R^2 of the law on logarithms",
-        "smallest": "CE or RBP_k at the smallest size",
-        "largest": "at the largest",
-        "gain": "share of the growth of RBP_k (fall of CE) from the smallest to the largest size",
-    },
-    "exponents": {
-        **shared_columns("dataset", "family"),
-        "by": "how tokens are classed",
-        "k": "the larger k",
-        "from_k": "the smaller k",
-        "change": "alpha at the larger k less alpha at the smaller, as weighted sums over classes",
-        **interval_columns("mix", "part of it because misses lie in other classes", DOCUMENTS),
-        **interval_columns("within", "part of it because the classes' exponents change", DOCUMENTS),
-        "covered": "share of the weights that lie in classes with a law at both k (the rest is left out)",
-    },
+_GAIN = Column("share of the growth of RBP_k (fall of CE) from the smallest to the largest size", form=".0%")
+LAWS: Columns = _CLASS | {
+    "metric": "CE or RBP_k",
+    "share": Column("of the scored tokens", form=".1%"),
+    **_ALPHA,
+    "r2": "R^2 of the law on logarithms",
+    "smallest": "CE or RBP_k at the smallest size",
+    "largest": "at the largest",
+    "gain": _GAIN,
 }
+SUMMARY: Columns = {name: LAWS[name] for name in (*_CLASS, "share", *_ALPHA, "gain")} | {
+    "misses": Column("share of the tokens with R > k, at the largest size", form=".1%")
+}
+CONTRASTS: Columns = _CLASS | {
+    "than": "the class that it is compared with",
+    "difference": Column("exponent less that of the other class (same models and documents: paired)", form="+.3f"),
+    "low": "lower end of its interval",
+    "high": "upper end",
+    "p": Column("two-sided p", form=".3g"),
+    "p_corrected": Column("p, corrected over the pairs of the way of classing (Holm)", "p, corrected", form=".3g"),
+}
+
+
+@dataclass(kw_only=True)
+class ExponentRow(OfFamily):
+    """What changes the exponent from one k to the next."""
+
+    by: Annotated[str, Column("how tokens are classed")]
+    k: Annotated[int, Column("the larger k")]
+    from_k: Annotated[int, Column("the smaller k")]
+    change: Annotated[float, Column("alpha at the larger k less alpha at the smaller, as weighted sums over classes")]
+    mix: Annotated[float, Column("part of it because misses lie in other classes")]
+    mix_low: Annotated[float, Column("lower end of its interval (documents resampled: these models)")]
+    mix_high: High
+    within: Annotated[float, Column("part of it because the classes' exponents change")]
+    within_low: Annotated[float, Column("lower end of its interval (documents resampled: these models)")]
+    within_high: High
+    covered: Annotated[float, Column("share of the weights in classes with a law at both k (the rest is left out)")]
+
+
+@dataclass(kw_only=True)
+class EarlyAndLateRow(OfMetric):
+    """The law early against late, in the same models and documents."""
+
+    early: Annotated[str, Column("positions")]
+    late: Annotated[str, Column("positions")]
+    y_early: Annotated[float, Column("CE or -ln RBP_k of the largest size, early")]
+    y_late: Annotated[float, Column("late")]
+    alpha_early: Annotated[float, Column("exponent of the law in size, early", title="α early", form=".3f")]
+    alpha_late: Annotated[float, Column("late", title="α late", form=".3f")]
+    difference: Annotated[float, Column("alpha late - alpha early (paired)", form="+.3f")]
+    low: Low
+    high: High
+    p: P
+    p_corrected: Corrected = np.nan
+
+
+@dataclass(kw_only=True)
+class OfBin(OfMetric):
+    """Tokens of a bin of positions."""
+
+    first: Annotated[int, Column("first position of the bin (tokens before it in its document)")]
+    last: Annotated[int, Column("last position of the bin")]
+    tokens: Annotated[int, Column("scored tokens in the bin")]
+
+
+@dataclass(kw_only=True)
+class BinLawRow(OfBin):
+    """The law in a bin."""
+
+    alpha: Alpha
+    alpha_low: Low
+    alpha_high: High
+    r2: R2
+
+
+@dataclass(kw_only=True)
+class CurveRow(OfBin):
+    """One size in a bin."""
+
+    size: Annotated[str, Column("the size as published")]
+    S: NonEmbedding
+    y: Annotated[float, Column("CE in nats, or -ln RBP_k")]
+    se: Annotated[float, Column("standard error (document bootstrap)")]
 
 
 @dataclass(frozen=True)
 class Classed:
-    """One model's counts, by each way of classing tokens."""
+    """One model's counts, by each way of classing tokens, and by position."""
 
     by: dict[str, ClassCounts]
+    positions: PositionSums
 
     def __add__(self, other: "Classed") -> "Classed":
-        return Classed({name: counts + other.by[name] for name, counts in self.by.items()})
+        by = {name: counts + other.by[name] for name, counts in self.by.items()}
+        return Classed(by, self.positions + other.positions)
 
-
-@dataclass(frozen=True)
-class Way:
-    """A way of classing tokens.
-
-    Attributes:
-        name: of the way, as in `BY`.
-        column: of the rank table that tells the class.
-        place: the class of each value of that column.
-        names: of the classes.
-
-    """
-
-    name: str
-    column: str
-    place: IntArray
-    names: Sequence[str]
+    def in_groups(self, groups: Sequence[str]) -> "Classed":
+        """By source in place of document."""
+        by = {name: counts.in_groups(groups) for name, counts in self.by.items()}
+        return Classed(by, self.positions.in_groups(groups))
 
 
 @dataclass(kw_only=True)
 class Tokens(Analyzer):
-    """Which tokens follow the law: exponents by kind, place in the word, frequency and field; what drives alpha(k).
+    """Which tokens follow the law: exponents by kind, place in the word, frequency, field and position.
+
+    Where sequences slide or are packed, a position beyond the sequence length has less context than its number says.
 
     Attributes:
         ks: the k.
         shown: the k of the sentences and figures.
-        level: nominal coverage of the intervals.
+        share: the last bin of positions is the last one that at least this share of the documents (and 5) reach.
+        level: nominal coverage of the intervals; tests have size 1 - level, corrected over all cases (Holm).
         replicates: document bootstraps, drawn jointly for all sizes of a family.
 
     """
@@ -135,6 +169,7 @@ class Tokens(Analyzer):
     name: ClassVar[str] = "tokens"
     ks: list[int] = field(default_factory=lambda: [1, 10, 100])
     shown: int = 10
+    share: float = 0.5
     level: float = 0.95
     replicates: int = 500
 
@@ -142,81 +177,100 @@ class Tokens(Analyzer):
         """Class the tokens of every measurement; laws need at least 3 sizes."""
         if self.shown not in self.ks:
             raise BadInput(f"analyzer.shown={self.shown}: expected one of analyzer.ks={self.ks}")
-        report, without = Report(summary="summary"), dict[str, None]()
+        report, without = Report(), dict[str, None]()
 
         def load(family: Family, run_id: str) -> Classed:
             texts = runs.vocabulary(run_id)
             if not texts:
                 without[str(family)] = None
             ks = [k for k in sorted(self.ks) if k < family.vocab_size]
-            ways = list(_ways(runs.rank_pieces(run_id), texts))
+            ways = list(ways_of_classing(runs.rank_pieces(run_id), texts))
             parts: dict[str, list[ClassCounts]] = {way.name: [] for way in ways}
+            positions = []
             for piece in runs.rank_pieces(run_id):
+                positions.append(PositionSums.of(piece, self.ks))
                 for way in ways:
                     member = way.place[piece.column(way.column)]
                     parts[way.name].append(ClassCounts.of(piece, member, way.names, ks))
-            return Classed({by: ClassCounts.concatenate(counted) for by, counted in parts.items()})
+            by = {name: ClassCounts.concatenate(counted) for name, counted in parts.items()}
+            return Classed(by, PositionSums.concatenate(positions))
 
-        laws, exponents, drawn = list[dict[str, Any]](), list[dict[str, Any]](), list[dict[str, Any]]()
-        for family, loaded in read_families(runs, load, report.notes, least=3):
-            ways = [by for by in loaded[0].by if all(by in one.by for one in loaded)]
-            for by in ways:
-                found = self._of_classes(family, by, [one.by[by] for one in loaded])
-                laws += found[0]
-                exponents += found[1]
-            report.notes += self._sentences(family, laws, exponents)
-        if not laws:
-            raise report.nothing_found("no measurement with ranks of 3 sizes")
+        everything = list(read_families(runs, load, report.notes))
+        if not everything:
+            raise report.nothing_found("no measurement with ranks")
+        self._ask_classes(report, everything)
+        self._ask_positions(report, everything)
+        if not report.tables:
+            raise report.nothing_found("no measurement with ranks of 3 sizes, or with positions")
+        report.summary = "summary" if "summary" in report.tables else next(iter(report.tables))
         if without:
             which = ", ".join(without) if len(without) <= 3 else f"{len(without)} families on their datasets"
             report.notes.append(
                 f"{which}: the texts of tokens were not kept (the Python API, an import, "
                 "an earlier version): kinds and places in words are not told."
             )
-        drawn = [row for row in laws if row["metric"] == self._label]
-        report.add_table("summary", map(_in_words, drawn), COLUMNS["summary"])
-        report.add_table("laws", laws, COLUMNS["laws"])
-        report.add_table("exponents", exponents, COLUMNS["exponents"])
-        report.add_metrics("alpha_of_class/{family}/{dataset}/{metric}/{by}/{class}", laws, "alpha")
-        report.headline = _headline(drawn, exponents)
-        report.drawings["exponents_by_class"] = Drawing(
-            _draw(drawn, self._label), f"Exponent of {self._label} in each class, with {self.level:z.0%} intervals."
-        )
         return report
 
     @property
     def _label(self) -> str:
         return metric_label(rbp_name(self.shown))
 
+    def _ask_classes(self, report: Report, everything: Sequence[tuple[Family, list[Classed]]]) -> None:
+        """Ask which classes have other exponents than others, and what makes the exponent grow with k."""
+        laws, exponents, pairs = list[dict[str, Any]](), list[ExponentRow](), list[Finding]()
+        for family, loaded in everything:
+            if len(family.s) < 3:
+                text = f"{family}: the law needs at least 3 sizes, and there are {len(family.s)}."
+                report.notes.append(Remark(text, Reason.FEW_SIZES, needed=3, there=len(family.s)))
+                continue
+            for by in (by for by in loaded[0].by if all(by in one.by for one in loaded)):
+                found = self._of_classes(family, by, [one.by[by] for one in loaded])
+                laws, exponents, pairs = laws + found[0], exponents + found[1], pairs + found[2]
+        drawn = [row for row in laws if row["metric"] == self._label]
+        groups = dict.fromkeys((row["dataset"], row["family"], row["by"]) for row in drawn)
+        report.findings += corrected((self._summary(key, drawn, exponents, pairs) for key in groups), self._differs)
+        short = [{name: row.get(name, 1 - row["largest"]) for name in SUMMARY} for row in drawn]
+        report.add_table("summary", short, SUMMARY)
+        report.add_table("laws", laws, LAWS)
+        numbers = {"difference": "estimate", "low": "low", "high": "high", "p": "p", "p_corrected": "p_corrected"}
+        rows = [{**one.case, **{column: getattr(one, name) for column, name in numbers.items()}} for one in pairs]
+        report.add_table("contrasts", rows, CONTRASTS)
+        report.add_rows("exponents", exponents)
+        report.add_metrics("alpha_of_class/{family}/{dataset}/{metric}/{by}/{class}", laws, "alpha")
+        if drawn:
+            caption = f"Exponent of {self._label} in each class, with {self.level:z.0%} intervals."
+            report.drawings["exponents_by_class"] = Drawing(draw_classes(drawn, self._label), caption)
+
     def _of_classes(
         self, family: Family, by: str, counts: Sequence[ClassCounts]
-    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """The laws of every class, and what changes the exponent between the k."""
+    ) -> tuple[list[dict[str, Any]], list[ExponentRow], list[Finding]]:
+        """The laws of every class, what changes the exponent between the k, and every two classes at the k shown."""
         weights = document_weights(len(counts[0].tokens), replicates=self.replicates)
         once = np.stack([one.values(np.ones((1, weights.shape[1])))[0] for one in counts])  # (m, classes, metrics)
         draws = np.stack([one.values(weights) for one in counts])  # (m, replicates, classes, metrics)
-        share = counts[-1].tokens.sum(axis=0) / counts[-1].tokens.sum()
+        share, names = counts[-1].tokens.sum(axis=0) / counts[-1].tokens.sum(), counts[0].names
         metrics = [CE, *map(rbp_name, counts[0].ks)]
-        rows, laws = [], dict[tuple[int, int], PowerLawFit]()
+        rows, laws, pairs = [], dict[tuple[int, int], PowerLawFit](), list[Finding]()
         for j, metric in enumerate(metrics):
             raw = once[:, :, j] if metric == CE else np.exp(-once[:, :, j])
             grown = share * (raw[-1] - raw[0])
             whole = float(np.nansum(grown))
-            for c, name in enumerate(counts[0].names):
+            for c, name in enumerate(names):
                 law = fit_law(family.s, once[:, c, j], draws[:, :, c, j], level=self.level) if share[c] else None
                 if law is None:
                     continue
                 laws[c, j] = law
                 row = family.keys | {"by": BY[by], "class": name, "metric": metric_label(metric), "share": share[c]}
-                row |= {"alpha": law.alpha, "alpha_low": law.low, "alpha_high": law.high, "r2": law.r2}
-                row |= {
-                    "smallest": raw[0, c],
-                    "largest": raw[-1, c],
-                    "gain": float(grown[c] / whole) if whole else np.nan,
-                }
-                rows.append(row)
-        found = self._exponents(family, by, draws, share, laws, counts[0].ks)
-        return rows, list(found)
+                row |= law_cells(law) | {"smallest": raw[0, c], "largest": raw[-1, c]}
+                rows.append(row | {"gain": float(grown[c] / whole) if whole else np.nan})
+            there = [c for c in range(len(names)) if (c, j) in laws] if metric == rbp_name(self.shown) else []
+            for one, other in combinations(there, 2):
+                y, drawn = (once[:, one, j], once[:, other, j]), (draws[:, :, one, j], draws[:, :, other, j])
+                if apart := ratio_law(family.s, *y, *drawn, level=self.level):
+                    case = family.keys | {"by": BY[by], "class": names[one], "than": names[other]}
+                    ends: dict[str, Any] = {"estimate": apart.alpha, "low": apart.low, "high": apart.high}
+                    pairs.append(Finding(question="classes differ", case=case, p=apart.spread.p(apart.alpha), **ends))
+        return rows, list(self._exponents(family, by, draws, share, laws, counts[0].ks)), corrected(pairs)
 
     def _exponents(
         self,
@@ -226,137 +280,121 @@ class Tokens(Analyzer):
         share: FloatArray,
         laws: Mapping[tuple[int, int], PowerLawFit],
         ks: Sequence[int],
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[ExponentRow]:
         """Mix and within of alpha between neighbouring k, at the middle of the sizes."""
-        at = float(np.exp(np.log(family.s).mean()))
         for j in range(1, len(ks)):
             there = [c for c in range(len(share)) if (c, j) in laws and (c, j + 1) in laws]
             if len(there) < 2:
                 continue
-            points, drawn, covered = [], [], 1.0
-            for metric in (j, j + 1):
-                of = [laws[c, metric] for c in there]
-                y = np.array([float(law.predict(at)) for law in of])
-                lines = [line_draws(family.s, draws[:, :, c, metric], at=at) for c in there]
-                y_draws = np.exp(np.stack([level for level, _ in lines], axis=1))
-                v, v_draws = class_weights(share[there], y), class_weights(share[there], y_draws)
-                covered = min(covered, float(share[there].sum()))
-                points.append((v / v.sum(), np.array([law.alpha for law in of])))
-                alphas = np.stack([alpha for _, alpha in lines], axis=1)
-                drawn.append((v_draws / v_draws.sum(axis=1, keepdims=True), alphas))
-            parts, part_draws = mix_and_within(*points), mix_and_within(*drawn)
-            row = family.keys | {"by": BY[by], "k": ks[j], "from_k": ks[j - 1], "covered": covered}
-            row["change"] = float(sum(part.sum() for part in parts))
-            for name, part, several in zip(("mix", "within"), parts, part_draws, strict=True):
-                low, high = percentiles(several.sum(axis=1), level=self.level)
-                row |= {name: float(part.sum()), f"{name}_low": low, f"{name}_high": high}
-            yield row
+            both = [([laws[c, m] for c in there], [draws[:, :, c, m] for c in there]) for m in (j, j + 1)]
+            parts, drawn = change_of_exponent(family.s, share[there], *both)
+            cells: dict[str, Any] = {"change": float(parts.sum()), "covered": float(share[there].sum())}
+            for name, part, several in zip(("mix", "within"), parts, drawn.T, strict=True):
+                low, high = percentiles(several, level=self.level)
+                cells |= {name: float(part), f"{name}_low": low, f"{name}_high": high}
+            yield ExponentRow(**family.keys, by=BY[by], k=ks[j], from_k=ks[j - 1], **cells)
 
-    def _sentences(self, family: Family, laws: list[dict[str, Any]], exponents: list[dict[str, Any]]) -> Iterator[str]:
-        """Which classes have the largest and smallest exponent, and what makes alpha grow with k."""
-        keys = family.keys
-        for by in dict.fromkeys(row["by"] for row in laws):
-            mine = [
-                row for row in laws if row["by"] == by and row["metric"] == self._label and keys.items() <= row.items()
-            ]
-            if len(mine) < 2:
-                yield f"{family}, by {by}: all tokens that have a law are in one class."
-                continue
-            low, high = min(mine, key=lambda r: float(r["alpha"])), max(mine, key=lambda r: float(r["alpha"]))
-            sure = low["alpha_high"] < high["alpha_low"]
-            most = max(mine, key=lambda r: float(r["gain"]))
-            text = (
-                f"{family}, by {by}: alpha of {self._label} is {_alpha(low)} in '{low['class']}' and {_alpha(high)} "
-                f"in '{high['class']}'{'' if sure else ' (intervals overlap)'}; '{most['class']}' "
-                f"({most['share']:z.0%} of the tokens) accounts for {most['gain']:z.0%} of the gain."
+    def _summary(
+        self, key: tuple[str, str, str], rows: list[dict[str, Any]], exponents: list[ExponentRow], pairs: list[Finding]
+    ) -> Finding:
+        """What is told of one way of classing: the smallest and the largest exponent, and where the gain lies."""
+        mine = [row for row in rows if (row["dataset"], row["family"], row["by"]) == key]
+        low, high = min(mine, key=lambda r: float(r["alpha"])), max(mine, key=lambda r: float(r["alpha"]))
+        p = [one.p_corrected for one in pairs if (one.case["dataset"], one.case["family"], one.case["by"]) == key]
+        changes = [row for row in exponents if (row.dataset, row.family, row.by) == key]
+        extras: dict[str, Any] = {"metric": self._label, "lowest": low, "highest": high}
+        extras |= {"most": max(mine, key=lambda r: float(r["gain"])), "pairs": len(p)}
+        extras |= {"change": sum(row.change for row in changes), "within": sum(row.within for row in changes)}
+        return Finding(
+            question="classes of tokens",
+            case={"dataset": key[0], "family": key[1], "by": key[2]},
+            estimate=high["alpha"] - low["alpha"],
+            p=min(p, default=np.nan),
+            extras=extras,
+        )
+
+    def _differs(self, one: Finding) -> Verdict:
+        return Verdict.DIFFERENT if one.p_corrected < 1 - self.level else Verdict.UNTOLD
+
+    def _ask_positions(self, report: Report, everything: Sequence[tuple[Family, list[Classed]]]) -> None:
+        """Ask whether the exponent differs between early and late positions."""
+        found = list[tuple[Family, PositionCurves]]()
+        for family, loaded in everything:
+            sums = [one.positions for one in loaded]
+            curves = position_curves(sums, self.ks, share=self.share, replicates=self.replicates)
+            if curves is None:
+                report.notes.append(f"{family}: fewer than 5 documents reach a second bin of positions.")
+            else:
+                found.append((family, curves))
+        if not found:
+            return
+        enough = [(family, curves) for family, curves in found if len(family.s) >= 3]
+        rows = [row for family, curves in enough for row in self._early_and_late(family, curves)]
+        read = {str(family): (curves.documents, curves.every_document) for family, curves in found}
+        asked = corrected((_late(row, read) for row in rows), self._differs)
+        for row, one in zip(rows, asked, strict=True):
+            row.p_corrected = one.p_corrected
+        report.findings += asked
+        laws = [row for family, curves in enough for row in self._bin_laws(family, curves)]
+        report.add_rows("early_and_late", rows)
+        report.add_rows("position_laws", laws)
+        report.add_rows("position_curves", (row for one in found for row in _curve_rows(*one)))
+        named = [vars(row) | {"metric": row.metric.lower()} for row in rows]
+        report.add_metrics("alpha_late_minus_early/{family}/{dataset}/{metric}", named, "difference")
+        for metric in (rbp_name(self.shown), CE):
+            caption = (
+                f"{metric_label(metric)} of the largest (thick) and the smallest model. Bands: two standard errors. "
+                "Every bin reads the same documents. Beyond the sequence length a token has less context."
             )
-            found = [row for row in exponents if row["by"] == by and keys.items() <= row.items()]
-            if found:
-                change, mix, within = (sum(row[name] for row in found) for name in ("change", "mix", "within"))
-                text += (
-                    f" From k = {found[0]['from_k']} to {found[-1]['k']} alpha changes by {change:+z.3f}: {mix:+z.3f} "
-                    f"because misses lie in other classes, {within:+z.3f} within classes."
-                )
-            yield text
+            report.drawings[f"{metric}_by_position"] = Drawing(draw_positions(found, metric), caption)
+        if laws:
+            caption = "Exponent of the law in size over the tokens of each bin of positions, with its interval."
+            report.drawings["alpha_by_position"] = Drawing(draw_alpha_by_position(laws, self._label), caption)
+
+    def _bin_laws(self, family: Family, curves: PositionCurves) -> Iterator[BinLawRow]:
+        for metric in curves.metrics:
+            for j, cells in enumerate(_bin_cells(family, curves)):
+                if law := curves.in_bin(j).fit(metric, family.s, level=self.level):
+                    yield BinLawRow(**family.keys, metric=metric_label(metric), **(cells | law_cells(law)))
+
+    def _early_and_late(self, family: Family, curves: PositionCurves) -> Iterator[EarlyAndLateRow]:
+        """The first half of the bins against the last bin, in the same models and documents."""
+        half = max(1, len(curves.first) // 2)
+        early, late = curves.in_bins(slice(0, half)), curves.in_bins(slice(-1, None))
+        spans = [f"{curves.first[i]} to {curves.last[j]}" for i, j in ((0, half - 1), (-1, -1))]
+        for metric in curves.metrics:
+            law_early, law_late = (one.fit(metric, family.s, level=self.level) for one in (early, late))
+            (y_early, draws_early), (y_late, draws_late) = early.of(metric), late.of(metric)
+            ratio = ratio_law(family.s, y_late, y_early, draws_late, draws_early, level=self.level)
+            if law_early and law_late and ratio:
+                cells: dict[str, Any] = {
+                    "y_early": y_early[-1],
+                    "y_late": y_late[-1],
+                    "low": ratio.low,
+                    "high": ratio.high,
+                }
+                cells |= {"alpha_early": law_early.alpha, "alpha_late": law_late.alpha, "difference": ratio.alpha}
+                about: dict[str, Any] = {"metric": metric_label(metric), "early": spans[0], "late": spans[1]}
+                yield EarlyAndLateRow(**family.keys, **about, **cells, p=ratio.spread.p(ratio.alpha))
 
 
-def _headline(rows: list[dict[str, Any]], exponents: list[dict[str, Any]]) -> str:
-    """The class with the largest share of the gain, and which part of alpha's change with k lies within classes."""
-    most = max(rows, key=lambda row: float(row["gain"]))
-    alphas = [float(row["alpha"]) for row in rows]
-    text = f"alpha of {most['metric']} in each class of tokens is {spread(alphas, '.2f')}"
-    change, within = (sum(float(row[name]) for row in exponents) for name in ("change", "within"))
-    if exponents and abs(change) > 1e-6:
-        text += f"; of its change with k, {within / change:z.1%} lies within classes and "
-        text += f"{1 - within / change:z.1%} comes from which classes the misses are in"
-    return text
+def _late(row: EarlyAndLateRow, read: Mapping[str, tuple[int, int]]) -> Finding:
+    numbers: dict[str, Any] = {"estimate": row.difference, "low": row.low, "high": row.high, "p": row.p}
+    extras = {"early": row.early, "late": row.late, "alphas": (row.alpha_early, row.alpha_late)}
+    extras |= {"documents": read[f"{row.family} on {row.dataset}"]}
+    case = {"dataset": row.dataset, "family": row.family, "metric": row.metric.lower()}
+    return Finding(question="late against early", case=case, extras=extras, **numbers)
 
 
-def _ways(pieces: Iterable[RankTable], texts: Mapping[int, str]) -> Iterator[Way]:
-    """Each way of classing the tokens of a rank table that gives more than one class."""
-    occurrences: dict[str, list[IntArray]] = {"token": [], "field": []}
-    unknown = False
-    for piece in pieces:
-        unknown |= bool(len(piece)) and int(piece.column("token").min()) < 0
-        for column, counts in occurrences.items():
-            counts.append(np.bincount(np.maximum(piece.column(column), 0)))
-    times, fields = (_added(counts) for counts in occurrences.values())
-    ids = np.flatnonzero(times).tolist()
-    last_field = len(fields) - 1
-    known = bool(ids) and not unknown
-    if known and texts:
-        kind, start = np.full(len(times), len(KINDS) - 1), np.ones(len(times), dtype=np.int64)
-        for i in ids:
-            text = texts.get(i, "")
-            kind[i], start[i] = kind_of(text), 0 if starts_word(text) else 1
-        yield Way("kind", "token", kind, KINDS)
-        yield Way("word", "token", start, ("begins a word", "inside a word"))
-    if known:
-        yield Way("frequency", "token", *frequency_bins(times))
-    if last_field > 0:
-        yield Way("field", "field", np.arange(last_field + 1), [f"field {i}" for i in range(last_field + 1)])
+def _bin_cells(family: Family, curves: PositionCurves) -> list[dict[str, Any]]:
+    tokens = curves.tokens / len(family.run_ids[0])
+    cells = zip(curves.first, curves.last, tokens, strict=True)
+    return [{"first": int(first), "last": int(last), "tokens": int(n)} for first, last, n in cells]
 
 
-def _added(parts: Sequence[IntArray]) -> IntArray:
-    """Counts of 0, 1, ... of several pieces, each as long as its largest value asks, added up."""
-    total = np.zeros(max(map(len, parts), default=0), dtype=np.int64)
-    for counts in parts:
-        total[: len(counts)] += counts
-    return total
-
-
-def _alpha(row: Mapping[str, Any]) -> str:
-    return f"{row['alpha']:.3f} ({row['alpha_low']:.3f} to {row['alpha_high']:.3f})"
-
-
-def _in_words(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row for the terminal: texts, rounded."""
-    texts = {"share": f"{row['share']:z.1%}", "misses": f"{1 - row['largest']:z.1%}", "alpha": _alpha(row)}
-    return {n: row[n] for n in ("dataset", "family", "by", "class")} | texts | {"gain": f"{row['gain']:z.0%}"}
-
-
-def _draw(rows: list[dict[str, Any]], label: str) -> Figure:
-    """A panel per dataset and way of classing, the classes below each other, families as colours."""
-    panels = list(dict.fromkeys(f"{row['dataset']}, {row['by']}" for row in rows))
-    families = family_styles(row["family"] for row in rows)
-    apart = min(0.15, 0.9 / len(families))
-    with style():
-        figure, axes = grid_of(panels, ["alpha"], height=3.0, left=1.35)
-        for panel in panels:
-            ax = axes[panel, "alpha"]
-            mine = [row for row in rows if f"{row['dataset']}, {row['by']}" == panel]
-            names = list(dict.fromkeys(row["class"] for row in mine))
-            for number, one in enumerate(families):
-                points = [row for row in mine if row["family"] == one.name]
-                middle = [row["alpha"] for row in points]
-                places = [names.index(row["class"]) + apart * (number - (len(families) - 1) / 2) for row in points]
-                bars = [[row["alpha"] - row["alpha_low"], row["alpha_high"] - row["alpha"]] for row in points]
-                drawn = {"fmt": one.marker, "ms": 5, "capsize": 2, "color": one.colour, "label": one.name}
-                ax.errorbar(middle, places, xerr=np.array(bars).reshape(-1, 2).T, **drawn)
-            ax.set_yticks(range(len(names)), names)
-            ax.axvline(0, lw=0.8, color="0.5")
-            ax.set(title=panel, xlabel=f"α of {label}", ylim=(len(names) - 0.5, -0.5))
-            ax.set_ylabel("class of token")
-        if len(families) > 1:
-            family_legends(figure, list(axes.values()), (one.name for one in families), loc="best", fontsize=8)
-        return figure
+def _curve_rows(family: Family, curves: PositionCurves) -> Iterator[CurveRow]:
+    for column, metric in enumerate(curves.metrics):
+        for i, keys in enumerate(family.size_keys):
+            for j, cells in enumerate(_bin_cells(family, curves)):
+                y, se = float(curves.values[i, j, column]), float(curves.errors[i, j, column])
+                yield CurveRow(**keys, metric=metric_label(metric), **cells, y=y, se=se)

@@ -6,7 +6,7 @@ In Python: `rbptrack.measure`, `rbptrack.runs`, `rbptrack.analyze`, `rbptrack.Ra
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from rbptrack.version import __version__
+from rbptrack.base import __version__
 
 if TYPE_CHECKING:
     from rbptrack.api import analyze, measure, runs

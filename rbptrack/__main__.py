@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 
-from rbptrack import interrupts, temporary
+from rbptrack.base import __version__
+from rbptrack.base.addresses import refuse_secret
+from rbptrack.base.errors import BadInput, RbptrackError, disk_trouble, nearest, unknown
+from rbptrack.base.files import temporary_files
+from rbptrack.base.process import INTERRUPTED, install_signals, stop_code
+from rbptrack.base.secrets import guard
 from rbptrack.commands.catalogue import COMMANDS
-from rbptrack.console import complain, hush
-from rbptrack.errors import BadInput, RbptrackError, nearest, unknown
-from rbptrack.redaction import guard, passwords
-from rbptrack.version import __version__
+from rbptrack.console.sentences import complain, hush
 
 _QUIET = ("-q", "--quiet")
 
 
 def main() -> int:
     """Run a command; returns the exit code: 0, 1 for a failure, 2 for bad input."""
-    _hide_password(sys.argv[1:])
+    guard()
     arguments = [word for word in sys.argv[1:] if word not in _QUIET]
     if len(arguments) < len(sys.argv) - 1:
         hush()
@@ -31,25 +34,34 @@ def main() -> int:
     if arguments[:1] in (["analyze"], ["report"]):
         # Thousands of fits of ten points each: threads that share such products cost more than they save.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    guard()
-    interrupts.install()
+    install_signals()
     try:
-        with temporary.for_this_process():
+        _refuse_secrets(arguments)
+        with temporary_files():
             return _dispatch(arguments)
     except RbptrackError as error:
-        if code := interrupts.received():
+        if code := stop_code():
             return _stopped(code)
         if os.environ.get("HYDRA_FULL_ERROR"):
             raise
         complain(str(error))
         return 2 if isinstance(error, BadInput) else 1
     except KeyboardInterrupt:
-        return _stopped(interrupts.INTERRUPTED)
+        return _stopped(INTERRUPTED)
     except BrokenPipeError:  # the reader of our output has gone: `rbptrack list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except RecursionError:
+        complain("a value on the command line or in a file is nested too deeply")
+        return 2
+    except OSError as error:
+        trouble = disk_trouble(error, Path(error.filename or Path.cwd()))
+        if trouble is None or os.environ.get("HYDRA_FULL_ERROR"):
+            raise
+        complain(str(trouble))
+        return 1
     except (Exception, SystemExit):
-        if code := interrupts.received():
+        if code := stop_code():
             return _stopped(code)
         raise
 
@@ -59,24 +71,13 @@ def _stopped(code: int) -> int:
     return code
 
 
-def _hide_password(arguments: list[str]) -> None:
-    """Start anew without a tracking address that holds a password: every user of the machine sees a command's words.
-
-    The address moves into the environment, which only its owner sees.
-    """
-    secret = [word for word in arguments if word.lstrip("+").startswith("tracking.uri=") and passwords(_address(word))]
-    if not secret or os.name != "posix":
-        return
-    # Where a config file may give another address, an empty one stays, so that the environment's is taken.
-    others = any(word.startswith(("--config-dir", "-cd", "hydra.searchpath")) for word in arguments)
-    kept = [word for word in arguments if word not in secret] + ["tracking.uri=''"] * others
-    os.environ["MLFLOW_TRACKING_URI"] = _address(secret[-1])
-    started = sys.orig_argv[: len(sys.orig_argv) - len(arguments)]
-    os.execv(sys.executable, [*started, *kept])  # noqa: S606 - this program itself
-
-
-def _address(word: str) -> str:
-    return word.partition("=")[2].strip("'\"")
+def _refuse_secrets(arguments: list[str]) -> None:
+    """BadInput where a word holds a secret: every user of the machine sees a command's words, and files keep them."""
+    for word in arguments:
+        key, _, value = word.partition("=")
+        if "=" not in word or "://" in key:
+            key, value = "a word of the command line", word
+        refuse_secret(key.lstrip("+~"), value.strip("'\""))
 
 
 def _dispatch(arguments: list[str]) -> int:

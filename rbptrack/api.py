@@ -5,12 +5,16 @@ Nothing here needs a config file. What is measured is logged only where `log` of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import fields
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from rbptrack.analysis.contract import Report, Runs, question
+from rbptrack.base.errors import BadInput, unknown
+from rbptrack.base.files import TemporaryFolder
+from rbptrack.base.words import compact
 from rbptrack.config.schema import (
     Candidates,
     DatasetConfig,
@@ -20,11 +24,8 @@ from rbptrack.config.schema import (
     SequenceRule,
     TrackingConfig,
 )
-from rbptrack.console import compact
-from rbptrack.errors import BadInput, unknown
+from rbptrack.reporting.broken import computed
 from rbptrack.reporting.discovery import discover
-from rbptrack.reporting.faults import computed
-from rbptrack.temporary import TemporaryFolder
 from rbptrack.tracking import Connection, Reader
 from rbptrack.tracking.measurement import DEFAULT_KS, LoggableMeasurement
 from rbptrack.tracking.schema import MeasurementParams
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 def measure(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    texts: Sequence[str],
+    texts: Iterable[str],
     *,
     dataset: str = "texts",
     family: str = "",
@@ -52,7 +53,8 @@ def measure(
 ) -> LoggableMeasurement:
     """Rank every token of texts with a transformers causal language model that you have already.
 
-    The model stays on its device and in its precision; its training mode is restored.
+    The model stays on its device and in the precision of its weights, autocast or not; it is given back as it was,
+    each part in training mode or not. Several threads may measure one model: one after the other.
 
     Args:
         model: a causal language model of transformers.
@@ -75,24 +77,20 @@ def measure(
     """
     from rbptrack.engine.measure import measure as measure_corpus
     from rbptrack.models.architecture import check_fit
+    from rbptrack.models.borrowed import borrowed
     from rbptrack.models.loading import of_module
 
-    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-        raise BadInput(f"texts must be a list of strings, one document each; got {type(texts).__name__}")
-    if not any(texts):
-        raise BadInput(f"nothing to score: {len(texts)} texts, none with a character in it")
+    texts = _checked(texts)
+    _check_parts(model, tokenizer)
     config = _dataset_config(dataset, sequence, seq_len, context)
     check_fit(type(model).__name__, model.config, tokenizer, seq_len)
     corpus = _corpus(texts, tokenizer, config)
-    training = model.training
     folder = TemporaryFolder()
-    try:
+    with borrowed(model):
         split = of_module(model, type(model).__name__)
         engine = EngineConfig() if batch_tokens is None else EngineConfig(batch_tokens=batch_tokens)
         ks = tuple(k for k in DEFAULT_KS if k <= split.vocab_size)
         result = measure_corpus(split, corpus, ks=ks, engine=engine, folder=folder.path)
-    finally:
-        model.train(training)
     architecture: Any = model.config
     return LoggableMeasurement(
         **{f.name: getattr(result, f.name) for f in fields(result)},
@@ -102,6 +100,38 @@ def measure(
         params=_params(model, split, corpus, config, revision),
         folder=folder,
     )
+
+
+def _checked(texts: Iterable[str]) -> list[str]:
+    """The texts as a list, of whatever they come; BadInput where one of them is none, or all are empty."""
+    kind = type(texts).__name__
+    found = list(texts) if isinstance(texts, Iterable) and not isinstance(texts, str | bytes) else None
+    if found is None or not all(isinstance(text, str) for text in found):
+        raise BadInput(f"texts must be a list of strings, one document each; got {kind}")
+    if not any(found):
+        raise BadInput(f"nothing to score: {len(found)} texts, none with a character in it")
+    for number, text in enumerate(found):
+        if not text.isascii() and (surrogate := re.search("[\ud800-\udfff]", text)):
+            raise BadInput(
+                f"texts[{number}] holds {surrogate[0]!r} at character {surrogate.start()}, half of a character "
+                "(a lone surrogate): decode it anew, for example with errors='replace'"
+            )
+    return found
+
+
+def _check_parts(model: Any, tokenizer: Any) -> None:
+    """BadInput for a wrapper around a model, and for a slow tokenizer."""
+    from transformers import PreTrainedModel
+
+    if not isinstance(model, PreTrainedModel) and not hasattr(model, "base_model"):
+        inside = next((name for name in ("module", "_orig_mod", "model") if hasattr(model, name)), "")
+        remedy = f"give its .{inside}" if inside else "give a causal language model of transformers"
+        raise BadInput(f"model is a {type(model).__name__}, not a model of transformers: {remedy}")
+    if not getattr(tokenizer, "is_fast", False):
+        raise BadInput(
+            f"tokenizer is a {type(tokenizer).__name__}, which does not say where its tokens stand in a text: give the "
+            "fast one, AutoTokenizer.from_pretrained(..., use_fast=True)"
+        )
 
 
 def _dataset_config(name: str, sequence: str, seq_len: int, context: int) -> DatasetConfig:
@@ -179,6 +209,9 @@ def runs(
     """
     given = {"family": family, "size": size, "dataset": dataset, "sweep": sweep}
     patterns = {key: [value] if isinstance(value, str) else list(value) for key, value in given.items()}
+    for key, value in given.items():
+        if not patterns[key] and not isinstance(value, Sized):
+            raise BadInput(f"{key}= gives no pattern: the {type(value).__name__} is empty, or was read before")
     connection = Connection(TrackingConfig(uri=tracking_uri, experiment=experiment))
     return Reader(connection).runs(FilterConfig(**patterns))
 

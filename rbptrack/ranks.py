@@ -9,7 +9,7 @@ import itertools
 import operator
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, reduce
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rbptrack import parquet
-from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.base import parquet
+from rbptrack.base.errors import BadInput, RbptrackError
 
 IntArray = npt.NDArray[Any]
 FloatArray = npt.NDArray[Any]
@@ -35,6 +35,26 @@ SCHEMA = pa.schema(
         ("logprob", pa.float32()),  # ln p(target), nats
     ]
 )
+
+ADDED = pa.schema(
+    [
+        ("entropy", pa.float32()),  # of the model's distribution, nats
+        ("top", pa.int32()),  # the id that the model ranks first; of several with one logit, the smallest
+        ("top_logprob", pa.float32()),  # ln p(top), nats
+    ]
+)
+"""The columns of version 2: all of them are there, or none."""
+
+VERSION = 2
+"""Of the tables that are written today."""
+
+_VERSION = b"rbptrack.table"
+
+ABOVE_ZERO = 4e-5
+"""How far above 0 a stored ln p may be: float32 arithmetic of version 0.1 left so much where a model is sure.
+
+It is read as 0.
+"""
 
 CE = "ce"
 """The name of cross-entropy as a metric and as a column."""
@@ -80,12 +100,24 @@ def log_grid(largest: int, *, per_decade: int = 12) -> IntArray:
     return np.unique(np.rint(np.geomspace(1, largest, steps)).astype(np.int64))
 
 
+_SCHEMAS = (SCHEMA, pa.schema([*SCHEMA, *ADDED]))
+
+
+def version_of(schema: pa.Schema) -> int:
+    """The version of a rank table with these columns."""
+    return 2 if set(ADDED.names) <= set(schema.names) else 1
+
+
+class LacksColumn(RbptrackError):
+    """A rank table of version 1 was asked for a column of version 2."""
+
+
 @dataclass(frozen=True)
 class RankTable:
     """The ranks of every scored token of one measurement, in text order.
 
     Attributes:
-        table: Arrow table with the columns of `SCHEMA`.
+        table: Arrow table with the columns of `SCHEMA`; of version 2, with those of `ADDED` too.
         vocab_size: |V|, the number of candidates that a target competes with, itself included.
         strict: whether `rank`, and so every metric, is the strict rank: of a measurement made with rank=strict.
 
@@ -96,20 +128,42 @@ class RankTable:
     strict: bool = False
 
     def __post_init__(self) -> None:
-        if not self.table.schema.equals(SCHEMA):
+        if not any(self.table.schema.equals(schema) for schema in _SCHEMAS):
             raise RbptrackError(f"not a rank table: columns {self.table.schema.names}, expected {SCHEMA.names}")
 
     @classmethod
     def from_arrays(cls, *, vocab_size: int, strict: bool = False, **columns: npt.ArrayLike) -> RankTable:
-        """A table from one array per column of `SCHEMA`, each of shape (tokens,)."""
-        arrays = [pa.array(np.asarray(columns[f.name]), type=f.type) for f in SCHEMA]
-        return cls(pa.Table.from_arrays(arrays, schema=SCHEMA), vocab_size, strict)
+        """A table from one array per column of `SCHEMA`, and of `ADDED` where given, each of shape (tokens,)."""
+        schema = _SCHEMAS[set(ADDED.names) <= columns.keys()]
+        arrays = [pa.array(np.asarray(columns[f.name]), type=f.type) for f in schema]
+        return cls(pa.Table.from_arrays(arrays, schema=schema), vocab_size, strict)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
+    @property
+    def version(self) -> int:
+        """1: the columns of `SCHEMA`; 2: those of `ADDED` too."""
+        return version_of(self.table.schema)
+
+    def of_version(self, version: int) -> RankTable:
+        """The same table without the columns of later versions."""
+        return RankTable(
+            self.table.select(_SCHEMAS[min(version, self.version) - 1].names), self.vocab_size, self.strict
+        )
+
     def column(self, name: str) -> npt.NDArray[Any]:
-        """One column as a numpy array of shape (tokens,)."""
+        """One column as a numpy array of shape (tokens,).
+
+        Raises:
+            LacksColumn: it is one of version 2, and the table is of version 1.
+
+        """
+        if name in ADDED.names and self.version == 1:
+            raise LacksColumn(
+                f"this measurement has no column {name}: it was made before version 2 of the rank table; "
+                "the command that measured it, with again=columns, measures it again"
+            )
         return np.asarray(self.table.column(name).to_numpy())
 
     @cached_property
@@ -177,13 +231,14 @@ class RankTable:
         hits = np.cumsum(cells[:, :-1], axis=1, dtype=np.int32)[:, place]  # int32: many k of many runs are kept
         return DocumentCounts(tuple(ks), present.astype(np.int64), tokens, nats, hits)
 
-    def write(self, path: Path) -> None:
-        """Write Parquet (zstd, with checksums), whole or not at all."""
-        parquet.write(self.described(), path)
+    def write(self, path: Path, *, durable: bool = False) -> None:
+        """Write Parquet (zstd, with checksums), whole or not at all; durable: on the disk when this returns."""
+        parquet.write(self.described(), path, durable=durable)
 
     def described(self) -> pa.Table:
         """The table with what Parquet files keep beside it: |V| and which rank counts."""
         metadata = {"rbptrack.vocab_size": str(self.vocab_size), "rbptrack.rank": "strict" if self.strict else "paper"}
+        metadata |= {_VERSION.decode(): str(self.version)} if self.version > 1 else {}
         return self.table.replace_schema_metadata(metadata)
 
     @classmethod
@@ -221,17 +276,32 @@ class RankTable:
     @classmethod
     def _of(cls, table: pa.Table, metadata: dict[bytes, bytes], path: Path) -> RankTable:
         strict = metadata.get(b"rbptrack.rank") == b"strict"
-        return cls(table.replace_schema_metadata(None), _vocab_size(metadata, path), strict)
+        wanted = _SCHEMAS[version_of(table.schema) - 1].names
+        if set(wanted) <= set(table.column_names):  # also with columns of a version to come, which are left out
+            table = table.select(wanted)
+        return cls(_at_most_zero(table).replace_schema_metadata(None), _vocab_size(metadata, path), strict)
 
     @classmethod
     def concatenate(cls, tables: Iterable[RankTable]) -> RankTable:
-        """Join tables of disjoint documents (or disjoint stretches of them), in the order given."""
+        """Join tables of disjoint documents (or disjoint stretches of them), in the order given.
+
+        With one of version 1 among them, the whole is of version 1.
+        """
         parts = list(tables)
+        oldest = min(part.version for part in parts)
+        parts = [part.of_version(oldest) for part in parts]
         kinds = {(part.vocab_size, part.strict) for part in parts}
         if len(kinds) != 1:
             sizes = sorted({size for size, _ in kinds})
             raise RbptrackError(f"rank tables over different vocabularies or ranks cannot be joined: {sizes}")
         return cls(pa.concat_tables([p.table for p in parts]).combine_chunks(), *kinds.pop())
+
+
+def sum_by(groups: Sequence[str], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Sums over the rows of each group, in the groups' order: (groups, ...) from values of each row, (rows, ...)."""
+    place = np.unique(np.asarray(groups), return_inverse=True)[1]
+    order = np.argsort(place, kind="stable")
+    return np.asarray(np.add.reduceat(values[order], np.flatnonzero(np.diff(place[order], prepend=-1))))
 
 
 @dataclass(frozen=True)
@@ -244,6 +314,7 @@ class DocumentCounts:
         tokens: scored tokens, (documents,).
         nats: sum of -ln p(target), (documents,).
         hits: tokens with rank <= k, (documents, len(ks)).
+        grouped: whether each row is a source, the sum of its documents, rather than a document.
 
     """
 
@@ -252,6 +323,7 @@ class DocumentCounts:
     tokens: IntArray
     nats: FloatArray
     hits: IntArray
+    grouped: bool = False
 
     @property
     def sums(self) -> FloatArray:
@@ -262,7 +334,12 @@ class DocumentCounts:
         """The same sums for some of the k, in the order given."""
         place = {k: i for i, k in enumerate(self.ks)}
         columns = [place[k] for k in ks]
-        return DocumentCounts(tuple(ks), self.document, self.tokens, self.nats, self.hits[:, columns])
+        return replace(self, ks=tuple(ks), hits=self.hits[:, columns])
+
+    def in_groups(self, groups: Sequence[str]) -> DocumentCounts:
+        """The sums of each source, which are then what is resampled; groups: the source of each row, (documents,)."""
+        tokens, nats, hits = (sum_by(groups, values) for values in (self.tokens, self.nats, self.hits))
+        return DocumentCounts(self.ks, np.arange(len(tokens)), tokens, nats, hits, grouped=True)
 
     @classmethod
     def concatenate(cls, parts: Sequence[DocumentCounts]) -> DocumentCounts:
@@ -270,8 +347,10 @@ class DocumentCounts:
         ends = [(part.document[0], part.document[-1]) for part in parts if len(part.document)]
         if any(before[1] >= after[0] for before, after in itertools.pairwise(ends)):
             return reduce(operator.add, parts)
-        columns = ("document", "tokens", "nats", "hits")
-        return cls(parts[0].ks, *(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
+        document, tokens, nats, hits = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("document", "tokens", "nats", "hits")
+        )
+        return cls(parts[0].ks, document, tokens, nats, hits)
 
     def __add__(self, other: DocumentCounts) -> DocumentCounts:
         if self.ks != other.ks:
@@ -290,6 +369,7 @@ class DocumentCounts:
             total(self.tokens, other.tokens),
             total(self.nats, other.nats),
             total(self.hits, other.hits),
+            self.grouped,
         )
 
 
@@ -351,7 +431,22 @@ class RankHistogram:
         if table.column_names != ["rank", "count", "logprob"]:
             raise RbptrackError(f"{path} is not a histogram of ranks: columns {table.column_names}")
         rank, count, logprob = (table.column(n).to_numpy() for n in table.column_names)
+        if logprob.dtype.kind == "f":  # else the check of its columns says so
+            logprob = np.where((logprob > 0) & (logprob <= ABOVE_ZERO * count), 0.0, logprob)
         return cls(rank, count, logprob, vocab_size)
+
+
+def _at_most_zero(table: pa.Table) -> pa.Table:
+    """The table with 0 for every ln p that is a little above it (see `ABOVE_ZERO`); what is far above it stays."""
+    place = table.schema.get_field_index("logprob")
+    if place < 0 or not len(table):
+        return table
+    logprob = table.column(place).to_numpy()
+    above = (logprob > 0) & (logprob <= ABOVE_ZERO)
+    if not above.any():
+        return table
+    capped = pa.array(np.where(above, np.float32(0), logprob), type=table.schema.field(place).type)
+    return table.set_column(place, table.schema.field(place), capped)
 
 
 def _vocab_size(metadata: dict[bytes, bytes], path: Path) -> int:

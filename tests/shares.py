@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from rbptrack.scoring.parallel import ParallelScorer, Shard
+from rbptrack.scoring.parallel import HeadRows, ParallelScorer
 from rbptrack.scoring.scorer import Head
 
 CASES = [  # tokens, vocabulary, width, bias, softcap, scale, coarse, chunk
@@ -44,6 +44,6 @@ def score_share(process: int, processes: int, folder: Path) -> None:
         first = min(process * each, head.vocab_size)
         rows = slice(first, first + each)
         mine = replace(head, weight=head.weight[rows], bias=None if head.bias is None else head.bias[rows])
-        scores = ParallelScorer(mine, Shard(first, head.vocab_size), chunk_tokens=chunk)(hidden, targets)
-        torch.save((scores.greater, scores.ties, scores.logprob), folder / f"{number}-{process}.pt")
+        scores = ParallelScorer(mine, HeadRows(first, head.vocab_size), chunk_tokens=chunk)(hidden, targets)
+        torch.save(tuple(scores.columns.values()), folder / f"{number}-{process}.pt")
     dist.destroy_process_group()

@@ -6,30 +6,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rbptrack.analysis import Analyzer, RbptrackError, Runs
+from rbptrack.analysis import Analyzer, Runs
 from rbptrack.analysis.testing import LONGEST_HEADLINE
 from rbptrack.config.paths import builtin_folder
+from rbptrack.reporting.broken import computed
 from rbptrack.reporting.discovery import discover
 from tests.synthetic import family_runs, in_pieces, together
 
 SIZES = np.geomspace(1e4, 1e7, 6)
 FOUND = discover()
-# Several checkpoints of each size: tests/test_training.py; the texts of tokens: tests/test_words.py.
-ELSEWHERE = {"training", "words"}
+ELSEWHERE = {"training"}  # several checkpoints of each size: tests/test_training.py
 BUILTIN = [
     cls
     for name, cls in FOUND.analyzers.items()
     if FOUND.origin[name].startswith(str(builtin_folder())) and name not in ELSEWHERE
 ]
-LAWS = {
-    "contrasts",
-    "noise_floor",
-    "power_law",
-    "surface",
-    "thresholds",
-    "tokens",
-}  # nothing to say of fewer than 3 sizes
-NEEDS_MORE = {"reproduction", "compare"}  # a published family; two families
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +39,7 @@ def runs() -> Runs:
 @pytest.mark.parametrize("cls", BUILTIN, ids=lambda cls: cls.name)
 def test_declared_columns_labelled_axes_and_repeatable(cls: type[Analyzer], runs: Runs) -> None:
     """The second time rank tables come in pieces: the same numbers, and never a whole table in memory."""
-    report, again = cls().analyze(runs), cls().analyze(in_pieces(runs))
+    report, again = computed(cls(), runs), computed(cls(), in_pieces(runs))
     assert report.notes
     assert report.drawings
     assert 5 <= len(report.headline.split()) <= LONGEST_HEADLINE, report.headline
@@ -64,16 +55,3 @@ def test_declared_columns_labelled_axes_and_repeatable(cls: type[Analyzer], runs
         assert any(ax.get_xlabel() for ax in figure.axes) or figure.get_supxlabel()
         assert any(ax.get_ylabel() for ax in figure.axes) or figure.get_supylabel()
     assert report.summary in {"", *report.tables}
-
-
-@pytest.mark.parametrize("cls", BUILTIN, ids=lambda cls: cls.name)
-def test_one_size_only_is_said_in_a_line(cls: type[Analyzer]) -> None:
-    single = family_runs(SIZES[:1], alpha=0.1, a=3.0)
-    if cls.name in LAWS:
-        with pytest.raises(RbptrackError, match=r"toy on text: the law needs at least \d sizes, and there is 1"):
-            cls().analyze(single)
-    elif cls.name in NEEDS_MORE:
-        with pytest.raises(RbptrackError):
-            cls().analyze(single)
-    else:
-        assert cls().analyze(single).notes

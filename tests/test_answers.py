@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plugins.answers import WholeAnswers
-from rbptrack.errors import RbptrackError
+from plugins.emergence import Emergence
 from rbptrack.ranks import RankTable
+from rbptrack.reporting.telling import told
 from rbptrack.stats.answers import independent_share, read_answers
 from tests.synthetic import runs_of_tables
 from tests.test_emergence import SIZES, success, table
@@ -43,18 +43,12 @@ def test_whole_answers_beside_what_the_law_predicts() -> None:
     rng = np.random.default_rng(5)
     field = np.array([0] * 6 + [1] * 3)
     tables = {f"r{i}": table(rng.random((2000, 9)) < success(s), field=field) for i, s in enumerate(SIZES)}
-    run = WholeAnswers(ks=[1]).analyze(runs_of_tables(SIZES, tables))
+    run = Emergence(ks=[1], lengths=[1], replicates=50).analyze(runs_of_tables(SIZES, tables))
     answers = run.tables["answers"].frame
     truth = np.array([success(s) for s in SIZES])
     assert answers["answers"].eq(2000).all()
     assert answers["rbp_of_answer"].to_numpy() == pytest.approx(truth, abs=0.02)
     assert answers["share_by_law"].to_numpy() == pytest.approx(truth**3, abs=0.02)
     assert ((answers["share_low"] < truth**3) & (truth**3 < answers["share_high"])).sum() >= 4
-    assert any("of 2000 whole answers (3.0 tokens on average)" in note for note in run.notes)
+    assert any("of 2,000 whole answers (3.0 tokens on average)" in sentence for sentence in told(run.findings))
     assert "answers" in run.drawings
-
-
-def test_a_dataset_of_one_field_has_no_answers() -> None:
-    hits = np.ones((4, 6), dtype=bool)
-    with pytest.raises(RbptrackError, match="its dataset has one field"):
-        WholeAnswers().analyze(runs_of_tables([1e5], {"r": table(hits)}))

@@ -7,16 +7,19 @@ import json
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import rbptrack
 from rbptrack.analysis.families import families
-from rbptrack.errors import BadInput
+from rbptrack.base.errors import BadInput, MeasurementError
 from tests.conftest import EMBEDDED, ROOT, Program
 from tests.patience import PATIENCE
 
@@ -99,6 +102,45 @@ def test_its_numbers_are_those_of_the_definition(nano: tuple[object, object], tm
     assert html.count("<tr") == len(repr(found).splitlines()) - 1
 
 
+def toy(kind: str, **settings: object) -> torch.nn.Module:
+    torch.manual_seed(0)
+    shape = {"vocab_size": 4096, "hidden_size": 32, "num_hidden_layers": 4, **settings}
+    config = transformers.CONFIG_MAPPING[kind](**shape)
+    found: torch.nn.Module = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    return found.train()
+
+
+def test_threads_that_measure_one_model_wait_for_each_other(nano: tuple[object, object]) -> None:
+    """Else the first to end would turn the dropout of the others on."""
+    model = toy("gpt_neox", num_attention_heads=4, intermediate_size=64, hidden_dropout=0.5)
+    frozen = next(part for part in model.modules() if isinstance(part, torch.nn.Dropout)).eval()
+
+    def measured(seed: int) -> float:
+        return rbptrack.measure(model, nano[1], TEXTS * (1 + seed), seq_len=40, batch_tokens=64).ce  # type: ignore[arg-type]
+
+    alone = [measured(seed) for seed in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(measured, range(4)))
+    assert together == pytest.approx(alone, abs=1e-5)
+    model.get_output_embeddings().weight.data[0] = float("nan")  # type: ignore[operator]
+    with pytest.raises(MeasurementError, match="a NaN or an infinity"):
+        measured(0)
+    assert model.training
+    assert not frozen.training
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_model_is_given_back_as_it_was(training: bool, nano: tuple[object, object]) -> None:
+    """RWKV divides weights in place where it is to predict, and a user may go on to train or to save it."""
+    model = toy("rwkv", rescale_every=1, context_length=64, attention_hidden_size=32).train(training)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with torch.autocast("cpu", torch.bfloat16):
+        found = rbptrack.measure(model, nano[1], TEXTS, seq_len=40)  # type: ignore[arg-type]
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(part.training == training for part in model.modules())
+    assert found.ce == rbptrack.measure(model, nano[1], TEXTS, seq_len=40).ce  # type: ignore[arg-type]
+
+
 def test_its_runs_join_those_of_the_command_line(
     program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nano: tuple[object, object]
 ) -> None:
@@ -126,6 +168,9 @@ def test_its_runs_join_those_of_the_command_line(
     [
         ({"texts": "one string"}, "texts must be a list of strings"),
         ({"texts": []}, "nothing to score: 0 texts"),
+        ({"texts": (text for text in ())}, "nothing to score: 0 texts"),
+        ({"texts": 3}, "texts must be a list of strings"),
+        ({"texts": ["a", "b\ud800"]}, r"texts\[1\] holds '\\ud800' at character 1, half of a character"),
         ({"sequence": "chop"}, "expected one of truncate, slide, pack"),
         ({"seq_len": 513}, "dataset.seq_len must be at most 512"),
         ({"context": 32}, "context must be between 1 and seq_len - 1 = 31; got 32"),
@@ -137,10 +182,20 @@ def test_bad_input(arguments: dict[str, object], words: str, nano: tuple[object,
         rbptrack.measure(*nano, given.pop("texts"), **given)  # type: ignore[arg-type]
 
 
+def test_wrappers_and_slow_tokenizers_are_refused_in_a_line(nano: tuple[object, object]) -> None:
+    model, tokenizer = nano
+    with pytest.raises(BadInput, match=r"model is a DataParallel, not a model of transformers: give its \.module"):
+        rbptrack.measure(torch.nn.DataParallel(model), tokenizer, TEXTS)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=r"tokenizer is a SimpleNamespace, .* give the fast one"):
+        rbptrack.measure(model, SimpleNamespace(is_fast=False), TEXTS)  # type: ignore[arg-type]
+
+
 def test_bad_input_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadInput, match="there is no tracking store"):
         rbptrack.runs()
+    with pytest.raises(BadInput, match="family= gives no pattern: the generator is empty"):
+        rbptrack.runs(family=(name for name in ()))  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="no analyzer matches nope"):
         rbptrack.analyze(None, "nope")  # type: ignore[arg-type]
     with pytest.raises(BadInput, match=r"no option of power_law matches kss. Did you mean ks\? Options: ks"):

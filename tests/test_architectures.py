@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 import transformers
 from omegaconf import OmegaConf
 
+from rbptrack.base.errors import BadInput
 from rbptrack.config.compose import Composer
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.patterns import size_key
@@ -20,7 +22,6 @@ from rbptrack.config.schema import Candidates, DatasetConfig, EngineConfig, Mode
 from rbptrack.corpus.documents import Document
 from rbptrack.corpus.sequences import build_corpus
 from rbptrack.engine.measure import measure
-from rbptrack.errors import BadInput
 from rbptrack.models.architecture import count_parameters, load_config, load_tokenizer, num_candidates
 from rbptrack.models.loading import load_model
 from rbptrack.scoring.scorer import reference
@@ -100,6 +101,9 @@ def test_candidates_of_the_tokenizer_only(tmp_path: Path) -> None:
     tokenizer, architecture = load_tokenizer(source), load_config(source)
     entries = num_candidates(architecture, tokenizer, Candidates.tokenizer)
     assert (entries, num_candidates(architecture, tokenizer, Candidates.vocabulary)) == (400, ROWS)
+    holed = SimpleNamespace(get_vocab=lambda: {"a": 0, "b": 2, "c": 5})
+    with pytest.raises(BadInput, match="candidates=tokenizer: 3 of the ids below 6 are no entry"):
+        num_candidates(architecture, holed, Candidates.tokenizer)
     corpus = build_corpus(DOCUMENTS, tokenizer, DATASET)
     whole, named = (
         measure(

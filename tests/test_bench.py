@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from rbptrack.base.errors import BadInput
 from rbptrack.bench.precision import TF32, to_tf32
 from rbptrack.bench.shapes import random_corpus, random_model
 from rbptrack.commands import bench
-from rbptrack.errors import BadInput
 
 
-def test_speed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_speed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     out = tmp_path / "speed.json"
     arguments = ["model=pythia-14m", "vocabulary=2000", "tokens=600", "seq_len=64", "rounds=2", f"out={out}"]
     assert bench.main(arguments) == 0
@@ -27,7 +28,11 @@ def test_speed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert speed["ratios"][way] == pytest.approx(sum(ratios) / 2)
     work = speed["flops_per_token"] * speed["scored"]
     assert speed["share"] >= 0.9 * min(work / speed["rate"] / t for t in speed["rounds"]["ours"])
+    kept = json.loads(out.read_text())["keeping"]
+    assert 10 < kept["syncs"] < 50
+    assert 0 < kept["seconds"] < kept["whole"]
     shown = capsys.readouterr().out
+    assert "keeping a measurement of 500,000 tokens: " in shown
     assert "pythia-14m: " in shown
     assert ("none here: nothing was run on one" in shown) != torch.cuda.is_available()
 

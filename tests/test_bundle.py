@@ -14,11 +14,11 @@ from mlflow import MlflowClient
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import rbptrack
+from rbptrack.base.errors import BadInput
 from rbptrack.commands import export, import_
 from rbptrack.config.schema import FilterConfig, TrackingConfig
-from rbptrack.errors import BadInput
 from rbptrack.exchange.bundle import without_tokens, write
-from rbptrack.ranks import RankTable
+from rbptrack.ranks import ADDED, RankTable
 from rbptrack.tracking import Connection, Reader
 from rbptrack.tracking.database import from_database, whole_runs
 from rbptrack.tracking.frame import WholeRun
@@ -60,10 +60,10 @@ def uri(folder: Path) -> str:
 
 def test_more_than_a_bundle_may_hold(measured: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the file would be refused by whoever imports it."""
-    monkeypatch.setattr("rbptrack.exchange.bundle.MOST_ENTRIES", 6)
+    monkeypatch.setattr("rbptrack.tracking.limits.ENTRIES", 6)
     with pytest.raises(BadInput, match="at most 6 files, which 1 of these 2 measurements fill: export fewer at a time"):
         export.main([f"out={elsewhere / 'b.zip'}", uri(measured)])
-    monkeypatch.setattr("rbptrack.exchange.bundle.MOST_ENTRIES", 2)
+    monkeypatch.setattr("rbptrack.tracking.limits.ENTRIES", 2)
     with pytest.raises(BadInput, match="at most 2 files, and each of these 2 measurements needs one at least"):
         export.main([f"out={elsewhere / 'b.zip'}", uri(measured)])
     assert list(elsewhere.iterdir()) == []
@@ -81,8 +81,9 @@ def test_there_and_back(tokens: bool, measured: Path, elsewhere: Path, capsys: p
     assert before.frame[columns].equals(after.frame[columns])
     for old, new in zip(before.frame["run_id"], after.frame["run_id"], strict=True):
         a, b = before.ranks(old).table, after.ranks(new).table
-        assert a.drop(["token"]).equals(b.drop(["token"]))
-        assert (b.column("token").to_numpy() == (a.column("token").to_numpy() if tokens else -1)).all()
+        ids = ["token", "top"]
+        assert a.drop(ids).equals(b.drop(ids))
+        assert all((b.column(n).to_numpy() == (a.column(n).to_numpy() if tokens else -1)).all() for n in ids)
         assert np.array_equal(before.histogram(old).count, after.histogram(new).count)
         assert after.vocabulary(new) == (before.vocabulary(old) if tokens else {})
     assert before.vocabulary(before.frame["run_id"].iloc[0])
@@ -157,10 +158,10 @@ def test_bundles_without_texts_of_tokens_are_read_by_every_version(measured: Pat
 
 
 def test_without_tokens_a_strict_rank_stays_strict() -> None:
-    columns = {name: [0] for name in ("document", "position", "field", "token", "logprob")}
+    columns = {name: [0] for name in ("document", "position", "field", "token", "logprob", *ADDED.names)}
     ranks = RankTable.from_arrays(vocab_size=9, strict=True, greater=[2], ties=[3], **columns)
     hidden = without_tokens(ranks)
-    assert (hidden.column("token").tolist(), hidden.rank.tolist()) == ([-1], [3])
+    assert (hidden.column("token").tolist(), hidden.column("top").tolist(), hidden.rank.tolist()) == ([-1], [-1], [3])
 
 
 def test_bad_arguments(measured: Path, elsewhere: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 import torch.multiprocessing as mp
 from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainerCallback, TrainingArguments
 
-from rbptrack import RankCallback
+from rbptrack import RankCallback, measure
 from rbptrack.callback import _shared
 from tests.conftest import EMBEDDED
 
@@ -32,8 +32,11 @@ class Later(Recorder):
     """One more: a Trainer warns of two of a class."""
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trainer, Recorder, Later]:
+@pytest.fixture(scope="module", params=["no", "bf16"])
+def trained(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Trainer, Recorder, Later]:
+    """In float32, and in mixed precision, where autocast is no business of a measurement's."""
     folder = EMBEDDED / "models/6k"
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -52,6 +55,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trainer, Recorder
         per_device_train_batch_size=1,
         per_device_eval_batch_size=1,
         use_cpu=True,
+        bf16=request.param == "bf16",
         report_to="none",
         disable_tqdm=True,
     )
@@ -83,6 +87,8 @@ def test_they_choose_the_best_model(trained: tuple[Trainer, Recorder, Later]) ->
     assert trainer.state.best_metric == best
     assert trainer.state.best_model_checkpoint is not None
     assert measured[int(Path(trainer.state.best_model_checkpoint).name.removeprefix("checkpoint-"))] == best
+    later = AutoModelForCausalLM.from_pretrained(trainer.state.best_model_checkpoint, dtype=torch.float32)
+    assert measure(later, AutoTokenizer.from_pretrained(EMBEDDED / "models/6k"), TEXTS, seq_len=64).rbp(10) == best
     again = trainer.evaluate()  # of the model that was loaded at the end, not of the last step
     assert again["eval_rbp_10"] == best
     assert trainer.evaluate(metric_key_prefix="test")["test_rbp_10"] == best

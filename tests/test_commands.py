@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from rbptrack.__main__ import COMMANDS
-from rbptrack.errors import BadInput
+from rbptrack.base.errors import BadInput
 from tests.conftest import Program
 
-WITH_OPTIONS = ("ui", "sync", "export", "import", "plugins", "bench", "cache", "list", "show")
+WITH_OPTIONS = ("ui", "sync", "verify", "export", "import", "plugins", "bench", "cache", "list", "show")
 
 
 def run(command: str, *arguments: str) -> int:
@@ -34,7 +34,7 @@ def test_the_overview_has_every_command_in_a_line(capsys: pytest.CaptureFixture[
     assert run("help") == 0
     lines = capsys.readouterr().out.splitlines()
     places = {name: next(i for i, line in enumerate(lines) if line.startswith(f"  {name} ")) for name in COMMANDS}
-    assert sorted(places, key=places.__getitem__)[:3] == ["measure", "report", "ui"]
+    assert sorted(places, key=places.__getitem__)[:4] == ["demo", "measure", "report", "ui"]
     assert all(len(line) <= 80 for line in lines[: max(places.values()) + 1])
     assert run("help", "export") == 0
     assert "export out=bundle.zip" in capsys.readouterr().out

@@ -3,14 +3,17 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from plugins.compare import TEXT, Compare
 from rbptrack.analysis import Runs
-from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.ranks import DocumentCounts, RankTable
-from rbptrack.stats import paired_differences, simultaneous_differences
-from tests.synthetic import family_runs, together
+from rbptrack.reporting.telling import told
+from rbptrack.stats.contrasts import holm
+from rbptrack.stats.differences import paired_differences, simultaneous_differences
+from tests.synthetic import family_runs, runs_of_tables, together
 
 SIZES = np.geomspace(1e4, 1e7, 4)
 
@@ -24,7 +27,7 @@ def test_a_planted_difference_is_found_and_none_is_not() -> None:
         )
     )
     table = report.tables["summary"].frame.query("metric == 'RBP_1'").set_index(["A", "B"])
-    assert table.loc[("better", "one"), ["A better", "B better", "undecided"]].tolist() == [4, 0, 0]
+    assert table.loc[("better", "one"), ["A_better", "B_better", "undecided"]].tolist() == [4, 0, 0]
     assert table.loc[("one", "same"), "undecided"] == 4
     row = report.tables["models"].frame.query("metric == 'RBP_1' and A == 'better' and B == 'one'").iloc[0]
     truth = np.exp(-2.5 * row["S_A"] ** -0.1) - np.exp(-3 * row["S_B"] ** -0.1)
@@ -32,10 +35,56 @@ def test_a_planted_difference_is_found_and_none_is_not() -> None:
     assert row["paired"]
     laws = report.tables["laws"].frame.query("metric == 'RBP_1'").set_index(["A", "B"])
     assert laws.loc[("better", "one"), "ratio_low"] < 2.5 / 3 < laws.loc[("better", "one"), "ratio_high"] < 1
-    assert table.loc[("better", "one"), ["families", "exponents"]].tolist() == ["differ", "undecided"]
+    assert table.loc[("better", "one"), ["families", "exponents"]].tolist() == ["different", "undecided"]
     assert table.loc[("one", "same"), ["families", "exponents"]].tolist() == ["undecided"] * 2
+    said = told(report.findings)
+    assert said[0].startswith("better and one follow different laws, with exponents that cannot be told apart (RBP_1")
+    assert "better and one on text: by RBP_1, better is better at 4 and one at 0 of 4 sizes" in " ".join(said)
+
+
+def test_one_correction_for_all_cases_of_a_question() -> None:
+    """`contrasts` counted uncorrected verdicts, `compare` corrected the same hypotheses metric by metric."""
+    runs = [family_runs(SIZES, alpha=0.1, a=3.0 - i / 9, family=f"f{i}", tokens=1000, seed=i) for i in range(3)]
+    report = Compare(ks=[1], shown=1).analyze(together(*runs))
+    laws = report.tables["laws"].frame
+    assert len(laws) == 6, "three pairs, CE and RBP_1"
+    for question, column in (("laws apart", "p_families"), ("same exponents", "p_exponents")):
+        mine = [one for one in report.findings if one.question == question]
+        np.testing.assert_allclose(holm([one.p for one in mine]), [one.p_corrected for one in mine])
+        np.testing.assert_allclose(laws[column], [one.p_corrected for one in mine])
+        assert all(
+            (one.verdict in ("different", "different, but within the margin")) == (one.p_corrected < 0.05)
+            for one in mine
+        )
+
+
+def test_what_is_left_at_equal_cross_entropy() -> None:
+    """CE is 2 a S^-alpha and -ln RBP_1 half of it in both families: nothing. With CE a tenth lower: something."""
+    one, two = (
+        family_runs(SIZES, alpha=0.1, a=a, family=f, tokens=4000, seed=i)
+        for i, (a, f) in enumerate(((3.0, "one"), (2.7, "two")))
+    )
+    rows = Compare(ks=[1], shown=1).analyze(together(one, two)).tables["at_equal_ce"].frame
+    assert rows["ratio_low"].iloc[0] < 1 < rows["ratio_high"].iloc[0]
+    better = family_runs(SIZES, alpha=0.1, a=2.7, family="better", tokens=4000, seed=2)
+    tables = {run_id: better.ranks(run_id) for run_id in better.frame["run_id"]}
+    worse = {
+        i: RankTable(
+            t.table.set_column(
+                t.table.schema.get_field_index("logprob"),
+                "logprob",
+                pa.array(t.column("logprob") * np.float32(3 / 2.7)),
+            ),
+            64,
+        )
+        for i, t in tables.items()
+    }
+    report = Compare(ks=[1], shown=1).analyze(together(one, runs_of_tables(SIZES, worse, family="better")))
+    row = report.tables["at_equal_ce"].frame.iloc[0]
+    assert (row["A"], row["verdict"]) == ("better", "different")
+    assert row["ratio"] == pytest.approx(0.9, abs=0.02)
     assert any(
-        "better and one on text: RBP_1 of the models differs on these texts in 4 of 4" in n for n in report.notes
+        text.startswith("At equal cross-entropy better ranks better than one on text") for text in told(report.findings)
     )
 
 
@@ -67,18 +116,18 @@ def test_difficulty_that_both_share_does_not_widen_a_paired_difference() -> None
     assert width(True) < 1.5 * width(False), "documents' own spread is +-0.17, a paired difference is free of it"
 
 
-def test_two_datasets_of_a_family_are_compared_unpaired() -> None:
+def test_two_datasets_of_a_family_are_compared_by_their_laws_only() -> None:
+    """That one text is easier than another says nothing of the models."""
     report = Compare(ks=[1], shown=1).analyze(
         together(
             family_runs(SIZES, alpha=0.1, a=3.0, dataset="prose", documents_hash="p"),
             family_runs(SIZES, alpha=0.1, a=2.0, dataset="code", documents_hash="c", seed=1),
         )
     )
-    table = report.tables["models"].frame
-    assert not table["paired"].any()
-    assert TEXT not in set(table["metric"]), "other texts: their nats do not compare"
-    assert set(table["on"]) == {"toy"}
+    assert set(report.tables) == {"summary", "laws"}
+    assert report.tables["summary"].frame["pairs"].eq(0).all()
     exponents = report.tables["laws"].frame.set_index("metric").loc["RBP_1"]
+    assert exponents["on"] == "toy"
     assert exponents["low"] < 0 < exponents["high"]
 
 
@@ -91,7 +140,7 @@ def test_checkpoints_are_compared() -> None:
     summary = Compare(ks=[1], shown=1).analyze(runs).tables["summary"].frame
     assert set(summary["A"]) == {"toy step1"}
     assert set(summary["B"]) == {"toy step2"}
-    assert summary["B better"].eq(4).all()
+    assert summary["B_better"].eq(4).all()
 
 
 def test_other_tokens_are_said_and_the_text_still_compares() -> None:
@@ -99,7 +148,7 @@ def test_other_tokens_are_said_and_the_text_still_compares() -> None:
     b = family_runs(SIZES, alpha=0.1, a=3.0, family="b", tokens=250, seed=1)
     report = Compare(ks=[1], shown=1).analyze(together(a, b))
     assert TEXT not in set(report.tables["models"].frame["metric"]), "half of the bytes were not read by b"
-    assert any("the stretches of text differ, too" in note for note in report.notes)
+    assert any("cut text into different tokens" in note for note in report.notes)
     b.frame["bits_per_byte"] /= 2  # the same bytes in half as many tokens
     row = Compare(ks=[1], shown=1).analyze(together(a, b)).tables["models"].frame.query("metric == @TEXT").iloc[0]
     assert not row["same_tokens"]
@@ -113,16 +162,18 @@ def test_sides_may_be_chosen() -> None:
     assert set(zip(summary["A"], summary["B"], strict=True)) == {("c", "a")}
     with pytest.raises(RbptrackError, match=r"nothing to compare: .*the store has a/text, b/text, c/text \(a=z b=\*\)"):
         Compare(a="z").analyze(runs)
-    with pytest.raises(BadInput, match=r"analyzer\.shown=7"):
+    with pytest.raises(BadInput, match="got shown=7"):
         Compare(shown=7).analyze(runs)
 
 
-def test_models_of_other_sizes_do_not_compare() -> None:
+def test_models_of_other_sizes_are_compared_by_their_laws() -> None:
     runs = together(
         family_runs(SIZES, alpha=0.1, a=3.0, family="a"), family_runs(SIZES * 3, alpha=0.1, a=3.0, family="b")
     )
+    assert "models" not in Compare().analyze(runs).tables
+    few = together(family_runs([1e4], alpha=0.1, a=3.0, family="a"), family_runs([9e4], alpha=0.1, a=3.0, family="b"))
     with pytest.raises(RbptrackError, match="no two models of equal S"):
-        Compare().analyze(runs)
+        Compare().analyze(few)
 
 
 def test_imports_without_ranks_are_compared_by_their_logged_errors_or_not_at_all() -> None:
@@ -136,7 +187,7 @@ def test_imports_without_ranks_are_compared_by_their_logged_errors_or_not_at_all
     assert rows.max()["a", "b"] < 0.05
     assert np.isnan(rows.max()["a", "c"])
     summary = report.tables["summary"].frame.query("metric == 'RBP_1'").set_index(["A", "B"])
-    assert summary.loc[("a", "b"), ["B better", "families"]].tolist() == [4, "no laws"]
+    assert summary.loc[("a", "b"), ["B_better", "families"]].tolist() == [4, "no laws"]
     assert summary.loc[("a", "c"), "undecided"] == 4
     assert any("a and c: imported without ranks" in note for note in report.notes)
 

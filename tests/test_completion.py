@@ -32,7 +32,7 @@ from tests.patience import PATIENCE
         ("rbptrack model=nano/6k engine.th", ["engine.threads="]),
         ("rbptrack rank=", ["rank=paper", "rank=strict"]),
         ("rbptrack launch=s", ["launch=slurm"]),
-        ("rbptrack analyze analyzer=po", ["analyzer=position", "analyzer=power_law"]),
+        ("rbptrack analyze analyzer=po", ["analyzer=power_law"]),
         ("rbptrack report fa", ["family="]),
         ("rbptrack list format=l", ["format=latex"]),
         ("rbptrack export to", ["tokens="]),

@@ -8,20 +8,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from rbptrack.analysis import read_families
+from rbptrack.analysis.families import read_families
+from rbptrack.base.words import compact, compact_bytes
 from rbptrack.commands.usage import entries
-from rbptrack.console import (
-    AnalyzerProgress,
-    CellProgress,
-    compact,
-    compact_bytes,
-    complain,
-    drawn,
-    hush,
-    say,
-    say_wrapped,
-    table,
-)
+from rbptrack.console.progress import AnalyzerProgress, CellProgress
+from rbptrack.console.sentences import complain, drawn, hush, say, say_wrapped
+from rbptrack.console.tables import table
 from tests.synthetic import family_runs
 
 

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import dataclass
+from typing import Annotated
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from rbptrack.analysis import Report, Runs, interval_cells, k_ranges, law_cells, shared_columns, some_of, tallied
-from rbptrack.stats import fit_power_law
+from rbptrack.analysis import Report, Runs
+from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, corrected
+from rbptrack.analysis.rows import Alpha, Column, OfFamily
+from rbptrack.analysis.shared_columns import interval_cells, k_ranges, law_cells, shared_columns
+from rbptrack.base.words import some_of, tallied
+from rbptrack.reporting.columns import readable
+from rbptrack.reporting.telling import skipped, tell
+from rbptrack.stats.power_law import fit_power_law
 from tests.synthetic import family_runs
 
 COLUMNS = {"b": "the second letter", "a": "the first"}
+
+
+@dataclass(kw_only=True)
+class LawRow(OfFamily):
+    alpha: Alpha
+    share: Annotated[float, Column("of the windows", title="share of windows", unit="%", form=".0%")]
+    verdict: Annotated[Verdict, Column("whether it is odd")]
+
+
+@dataclass
+class Bare:
+    share: float
 
 
 def test_a_table_has_the_order_of_its_columns() -> None:
@@ -35,17 +57,48 @@ def test_a_column_without_a_meaning_is_a_fault_of_the_analyzer() -> None:
         Report().add_table("t", [{"a": 1, "c": 2}], COLUMNS)
 
 
+def test_rows_are_a_table_whose_fields_say_what_its_columns_are() -> None:
+    report = Report()
+    report.add_rows("laws", [LawRow(dataset="wiki", family="opt", alpha=0.25, share=0.5, verdict=Verdict.NO)])
+    table = report.tables["laws"]
+    assert table.frame.to_csv(index=False) == "dataset,family,alpha,share,verdict\nwiki,opt,0.25,0.5,no\n"
+    assert table.columns["share"] == "of the windows"
+    assert [c.title for c in readable(table)] == ["dataset", "family", "α", "share of windows, %", "verdict"]
+    assert [c.cells[0] for c in readable(table)] == ["wiki", "opt", "0.250", "50%", "no"]
+    report.add_rows("none", iter(()))
+    assert list(report.tables) == ["laws"]
+    with pytest.raises(TypeError, match="Bare: no Column says what share means"):
+        report.add_rows("bare", [Bare(share=0.5)])
+
+
+def test_p_is_corrected_over_all_cases_of_a_question_before_a_verdict() -> None:
+    asked = [Finding(question=q, case={}, p=p) for q, p in (("a", 0.01), ("a", 0.04), ("a", float("nan")), ("b", 0.04))]
+    found = corrected(asked, lambda one: Verdict.YES if one.p_corrected < 0.05 else Verdict.UNTOLD)
+    assert [one.p_corrected for one in found] == pytest.approx([0.02, 0.04, float("nan"), 0.04], nan_ok=True)
+    assert [one.verdict for one in found] == ["yes", "yes", "undecided", "yes"]
+    assert corrected(asked[:1] * 6)[0].p_corrected == pytest.approx(0.06)
+
+
+def test_findings_become_sentences_before_the_notes() -> None:
+    """A question that rbptrack has no sentence for, as of others' plugins, is told plainly."""
+    asked = Finding(question="is odd", case={"model": "m"}, estimate=0.5, low=0.25, high=1.0, verdict=Verdict.YES)
+    report = Report(findings=[asked], notes=["A note of the author's."])
+    tell(report)
+    assert report.notes == ["is odd, m: yes, 0.5 (0.25 to 1).", "A note of the author's."]
+    assert report.headline == "is odd, m: yes, 0.5 (0.25 to 1)"
+
+
 def test_nothing_found_says_why() -> None:
-    assert (
-        str(Report(notes=["One is broken.", "Two is small."]).nothing_found("none")) == "One is broken. Two is small."
-    )
+    none = Report(notes=["One is broken.", "Two is small."]).nothing_found("none")
+    assert str(none) == skipped(none) == "One is broken. Two is small."
     assert str(Report().nothing_found("no measurement to fit")) == "no measurement to fit"
 
 
 def test_nothing_found_gives_each_reason_once() -> None:
-    notes = [f"model {i} on text is left out: no ranks." for i in range(14)] + ["Too few sizes."]
-    said = str(Report(notes=notes).nothing_found(""))
-    assert said == "model 0 on text is left out: no ranks (13 more likewise). Too few sizes."
+    notes: list[str] = [Remark(f"m{i} needs 3 sizes.", Reason.FEW_SIZES, needed=3, there=1) for i in range(14)]
+    none = Report(notes=notes).nothing_found("")
+    assert str(none) == "m0 needs 3 sizes (13 more likewise)."
+    assert skipped(pickle.loads(pickle.dumps(none))) == "3 sizes needed and 1 there"
 
 
 def test_counts_in_words() -> None:

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from rbptrack.errors import BadInput
-from rbptrack.reporting.discovery import discover
+from rbptrack.base.errors import BadInput
+from rbptrack.reporting.discovery import MOVED, Plugins, discover
+from rbptrack.reporting.runner import choose
 
 GOOD = '''
 from __future__ import annotations
@@ -61,3 +62,16 @@ def test_a_broken_plugin_is_named_and_hides_no_other(tmp_path: Path, monkeypatch
         BadInput, match=r"no analyzer matches missing. Options: [\w, ]*good, [\w, ]*power_law[\s\S]*a_broken.py"
     ):
         found.select("missing")
+
+
+def test_names_of_analyzers_that_others_took_in_are_understood_and_say_where_they_went(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = discover()
+    now = Plugins({name: cls for name, cls in found.analyzers.items() if name not in MOVED})
+    now.analyzers.setdefault("lack_of_fit", now.analyzers["power_law"])
+    for old, homes in MOVED.items():
+        assert now.now(old) == list(homes)
+        assert f"the analyzer {old} is now part of {' and '.join(homes)}" in capsys.readouterr().out
+    assert [type(one).name for one in choose(now, ["contrasts"])] == ["power_law", "compare"]
+    assert Plugins({"words": now.analyzers["compare"]}).now("words") == ["words"], "another's of that name is meant"

@@ -19,10 +19,10 @@ from tokenizers.decoders import Metaspace
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
+from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig, Sampling
 from rbptrack.corpus.documents import Document, load_documents
 from rbptrack.corpus.tokens import token_texts
-from rbptrack.errors import BadInput
 from rbptrack.sources import cache
 from rbptrack.sources.pin import of_dataset
 from tests.conftest import EMBEDDED
@@ -217,12 +217,15 @@ def test_several_compressed_frames_are_one_file(tmp_path: Path) -> None:
         load(CONFIG, str(path))
 
 
-def test_numbers_are_text(tmp_path: Path) -> None:
+def test_numbers_are_no_text_and_documents_without_text_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "n.jsonl").write_bytes(LINES)
-    assert [fields for _, fields in load(replace(CONFIG, fields=["n"], head=2), str(tmp_path / "n.jsonl"))] == [
-        ("0",),
-        ("1",),
-    ]
+    with pytest.raises(BadInput, match="field n holds a int, not text"):
+        load(replace(CONFIG, fields=["n"], head=2), str(tmp_path / "n.jsonl"))
+    (tmp_path / "few.jsonl").write_text('{"text": "one"}\n{"text": null}\n{"text": ""}\n')
+    load(CONFIG, str(tmp_path / "few.jsonl"))
+    assert "2 of 3 documents without text in text" in capsys.readouterr().out
 
 
 def test_a_document_that_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from plugins.emergence import Emergence
 from rbptrack.analysis import Report
-from rbptrack.errors import RbptrackError
+from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import RankTable
+from rbptrack.reporting.telling import told
 from tests.synthetic import runs_of_tables
 
 SIZES = np.geomspace(1e4, 1e7, 5)
@@ -90,6 +91,7 @@ def test_independent_hits_have_rho_1_and_n_eff_n(independent: Report) -> None:
     assert seen["eta"].to_numpy(dtype=float) == pytest.approx(1, abs=0.15)
     tested = seen[seen["N"] > 2]
     assert (tested["verdict"] == "independent").mean() >= 0.8
+    assert told(independent.findings)[0].startswith("No evidence against independent tokens (none of ")
     np.testing.assert_allclose(
         windows["p_independent"], windows.groupby("size")["p"].transform("first") ** windows["N"]
     )
@@ -116,10 +118,12 @@ def test_independent_hits_follow_the_paper(independent: Report) -> None:
 def test_what_was_planted_is_found(
     draw: Callable[[float, np.random.Generator], np.ndarray], expected: str, mine: str, other: str
 ) -> None:
-    windows = report(draw, sizes=SIZES[1:3]).tables["windows"].frame
+    found = report(draw, sizes=SIZES[1:3])
+    windows = found.tables["windows"].frame
     seen = windows[(windows["N"] > 2) & windows["p"].notna()]
     assert len(seen) >= 3
     assert seen["verdict"].eq(expected).all()
+    assert told(found.findings)[0].startswith("Successes in a row are not independent in ")
     assert seen[mine].to_numpy(dtype=float) == pytest.approx(1, abs=0.1)
     assert (seen[other] < 0.7).all()
     assert (seen["rho_low"] > 1).all()
@@ -141,7 +145,7 @@ def test_too_few_runs_are_refused() -> None:
     assert windows.loc[4, "runs"] == 9
     assert windows.loc[4, "verdict"] == "too few runs"
     assert np.isnan(windows.loc[4, "p"])
-    assert any("too few runs" in note for note in run.notes)
+    assert any("too few runs" in sentence for sentence in told(run.findings))
     one_document = np.zeros((40, 60), dtype=bool)
     one_document[0, ::3] = one_document[0, 1::3] = True  # twenty runs, all in one document
     run = Emergence(ks=[1], lengths=[2], replicates=50).analyze(runs_of_tables([1e5], {"r": table(one_document)}))
@@ -149,7 +153,7 @@ def test_too_few_runs_are_refused() -> None:
 
 
 def test_without_answers_there_is_no_table_of_them(independent: Report) -> None:
-    assert set(independent.tables) == {"summary", "windows", "laws"}
+    assert set(independent.tables) == {"summary", "windows", "laws", "thresholds"}
 
 
 def test_figures_can_be_drawn_in_another_process(independent: Report) -> None:
@@ -161,7 +165,7 @@ def test_a_model_that_never_fails() -> None:
     run = Emergence(ks=[1], lengths=[4], replicates=20).analyze(
         runs_of_tables([1e5], {"r": table(np.ones((20, 9), dtype=bool))})
     )
-    assert run.notes == ["toy on text: every token of 100000 has R <= k, so no sequence can fail."]
+    assert told(run.findings) == ["toy on text: every token of 100000 has R <= k, so no sequence can fail."]
     assert run.tables["windows"].frame["p"].eq(1).all()
 
 

@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugins.error_entropy import COLUMNS, ErrorEntropy
+from plugins.error_entropy import ErrorEntropy
 from rbptrack.analysis import Runs
-from rbptrack.errors import RbptrackError
+from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import RankHistogram, RankTable
+from rbptrack.reporting.telling import told
 from rbptrack.stats.error_entropy import decompose, decompose_pieces, part_covariance, part_errors, shares_of_fall
-from tests.synthetic import family_runs, runs_of
+from tests.synthetic import family_runs, one_law, runs_from, runs_of
 
 
 def random_table(seed: int, *, tokens: int = 3000, documents: int = 30) -> RankTable:
@@ -90,10 +91,7 @@ def test_which_part_scales() -> None:
     corrected = ["error_entropy_corrected", "self_alignment_corrected", "confidence_corrected"]
     assert laws.loc[corrected, "share_of_ce"].sum() == pytest.approx(1)
     assert np.isnan(laws.loc["confidence", "alpha"])  # negative: 64 ranks of which each has p = exp(-CE)
-    (note,) = report.notes
-    assert "not positive at every size" in note
-    for name, table in report.tables.items():
-        assert list(table.frame.columns) == list(COLUMNS[name]), name
+    assert "confidence (not positive at every size)" in " ".join(told(report.findings))
     parts = report.tables["parts"].frame
     np.testing.assert_allclose(parts[["error_entropy", "self_alignment", "confidence"]].sum(axis=1), parts["ce"])
     np.testing.assert_allclose(parts[corrected].sum(axis=1), parts["ce"], rtol=1e-3)  # the jackknife moves CE, too
@@ -110,18 +108,33 @@ def test_error_entropy_against_cross_entropy_is_the_slope_of_their_ratio() -> No
     assert claim["difference"] == pytest.approx(claim["alpha"] - claim["alpha_ce"])
     assert claim["verdict"] == "different"
     assert claim["p_different"] < 0.01 < 0.5 < claim["p_equivalent"]
-    assert any("Error entropy scales" in note for note in report.notes)
+    assert claim["p_corrected"] >= claim["p_different"]
+    first, last = parts["error_entropy_corrected"].iloc[[0, -1]] / parts["ce"].iloc[[0, -1]]
+    headline = told(report.findings)[0]
+    assert f"(toy on text: {claim['share_smallest']:.3f} to {claim['share_largest']:.3f})" in headline
+    assert ("grows with S, against the abstract of arXiv 2510.04067" in headline) == (last > first)
+
+
+def test_a_power_law_that_leaves_a_seventh_of_the_variance_does_not_fit() -> None:
+    """The demo's KL on pydocs: alpha's interval lies above 0, R^2 is .85."""
+    sizes = np.geomspace(1e4, 1e7, 12)
+    ahead = dict(zip(sizes, np.tile([2.5, 0.4], 6), strict=True))
+    report = ErrorEntropy().analyze(runs_from(sizes, lambda s: one_law(0.15, 6.0)(s * ahead[s])))
+    one = next(one for one in report.findings if one.question == "follows a power law")
+    assert one.low > 0
+    assert 0.6 < one.extras["r2"] < 0.95
+    assert "no part follows a falling power law: error entropy (R^2 is below 0.95)" in " ".join(told(report.findings))
 
 
 def test_one_size_is_decomposed_and_no_law_is_claimed() -> None:
     report = ErrorEntropy().analyze(family_runs([1e5], alpha=0.1, a=3.0))
     assert set(report.tables) == {"summary", "parts"}
-    assert "needs several sizes" in report.notes[0]
+    assert report.notes[0] == "toy on text: which part of CE scales needs 3 sizes, and there are 1."
 
 
 def test_a_family_that_does_not_improve() -> None:
     report = ErrorEntropy().analyze(runs_of([1e4, 1e5, 1e6], [np.ones(20)] * 3, documents=10, tokens=50))
-    assert "does not fall" in report.notes[0]
+    assert "does not fall" in " ".join(told(report.findings))
 
 
 def test_shares_by_hand() -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from rbptrack.base.errors import BadInput, MeasurementError
 from rbptrack.bench.shapes import random_corpus
 from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
@@ -20,7 +21,6 @@ from rbptrack.engine import executor as engines
 from rbptrack.engine.batches import Batch, batch_of, compose
 from rbptrack.engine.executor import Engine
 from rbptrack.engine.measure import measure
-from rbptrack.errors import BadInput, MeasurementError
 from rbptrack.models.loading import CausalModel, load_model, of_module
 from rbptrack.scoring.scorer import Head, Scorer
 from tests.test_measure import SIZES, config, corpus, source
@@ -177,6 +177,15 @@ def test_logits_take_no_more_memory_for_a_larger_vocabulary(vocabulary: int, mod
             assert chosen.workers <= threads
             assert chosen.workers * chosen.chunk_tokens * vocabulary * 4 <= 100e6
             assert chosen.chunk_tokens >= 16
+
+
+def test_a_share_of_a_gpu_is_all_the_memory_that_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("mem_get_info", (60, 80)), ("memory_reserved", 3), ("memory_allocated", 1)):
+        monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
+    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 1.0, raising=False)
+    assert engines.free_memory(torch.device("cuda")) == 62
+    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 0.1, raising=False)
+    assert engines.free_memory(torch.device("cuda")) == 7
 
 
 def test_batches_are_chosen_from_free_memory(model: CausalModel, monkeypatch: pytest.MonkeyPatch) -> None:

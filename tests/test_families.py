@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rbptrack.analysis import Family, Runs, Unreadable
-from rbptrack.analysis.families import families, read_families
-from rbptrack.errors import RbptrackError
+from rbptrack.analysis import Runs, Unreadable
+from rbptrack.analysis.families import Family, families, read_families
+from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import log_grid
 from tests.synthetic import family_runs, together
 

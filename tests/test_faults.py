@@ -9,8 +9,8 @@ import pytest
 
 import rbptrack
 from rbptrack.analysis.testing import example_runs
+from rbptrack.reporting.broken import AnalyzerFault, computed
 from rbptrack.reporting.discovery import discover
-from rbptrack.reporting.faults import AnalyzerFault, computed
 
 PLUGIN = '''
 from dataclasses import dataclass
@@ -49,6 +49,24 @@ def plugin(folder: Path, body: str) -> Any:
         ("return Report(drawings={'d': 1})", "", "drawings['d'] is a int", "Drawing(figure)"),
         ("return Report(summary='t')", "", "summary names no table: 't'", "Tables: none"),
         ("return Report(metrics={'m': 'high'})", "", "metrics['m'] is a str", "a number is expected"),
+        ("return Report(metrics={'': 1.0})", "", "metrics have the name ''", "a name is a text"),
+        ("return Report(notes='two')", "", "notes are no texts", "notes=['...'] is expected"),
+        ("return Report(overview=['t'])", "", "overview names no table or drawing: 't'", "There are: none"),
+        ("return Report(tables={'t': Table([1])})", "", "tables['t'] holds a list", "a DataFrame"),
+        ("return Report(tables={'t': Table(pd.DataFrame({1: [2]}))})", "", "has columns [1]", "each once"),
+        (
+            "return Report(tables={'t': Table(frame[['model']], columns={'b': 'b'})})",
+            "",
+            "explains a column that it has not: 'b'",
+            "Columns: model",
+        ),
+        (
+            "return Report(tables={'t': Table(pd.DataFrame({'a': ['canary-token']}))})",
+            "",
+            "holds a secret of the environment",
+            "leave it out",
+        ),
+        ("raise SystemExit(0)", f", line {LINE}", "SystemExit: 0", "HYDRA_FULL_ERROR=1"),
         ("frame['datset']", f", line {LINE}", "no column datset. Did you mean dataset?", "Columns: run_id, family"),
         ("frame[['model', 'rpb_1']]", f", line {LINE}", "no column rpb_1. Did you mean rbp_1", "Columns: run_id"),
         ("frame[['datset']]", f", line {LINE}", "no column datset. Did you mean dataset?", "Columns: run_id"),
@@ -63,12 +81,29 @@ def test_faults(
     body: str, where: str, words: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_TOKEN", "canary-token")
     with pytest.raises(AnalyzerFault) as found:
         computed(plugin(tmp_path, body), example_runs())
     first, second = str(found.value).splitlines()
     assert first.startswith(f"plugins/mine.py{where}: ")
     assert words in first
     assert remedy in second
+
+
+def test_prose_is_written_without_secrets_and_what_an_analyzer_changes_no_other_sees(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_TOKEN", "canary-token")
+    monkeypatch.setenv("RBPTRACK_CACHE", str(tmp_path / "cache"))
+    runs = example_runs()
+    before = runs.frame.copy()
+    mine = plugin(tmp_path, "frame['ce'] = 0.0; return Report(notes=['of canary-token'])")
+    assert "this folder's analyzers run as part of the program: plugins/mine.py" in capsys.readouterr().err
+    assert computed(mine, runs).notes == ["of ***"]
+    assert runs.frame.equals(before)
+    discover()
+    assert capsys.readouterr().err == ""  # said once
 
 
 def test_in_python_it_is_the_same_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,15 +16,15 @@ import pytest
 from mlflow import MlflowClient
 
 import rbptrack
+from rbptrack.base.errors import RbptrackError
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.errors import RbptrackError
 from rbptrack.sweep.outcome import CellFailed
 from rbptrack.tracking import local, outbox
+from tests.campaigns.recorded import note
 from tests.cells import run
 from tests.faulty import Fault, Proxy
 from tests.patience import PATIENCE, at_first_part
 from tests.server import free_port, kill_mlflow, start_mlflow
-from tools.recorded import note
 
 # MLflow's pool of database connections is closed by the interpreter's end only.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rbptrack.base.errors import RbptrackError
 from rbptrack.config.compose import measuring, sweep_of
 from rbptrack.config.schema import DatasetConfig, EngineConfig
 from rbptrack.corpus import tokens
@@ -18,17 +19,20 @@ from rbptrack.corpus.documents import Document
 from rbptrack.corpus.sequences import build_corpus
 from rbptrack.engine.measure import measure
 from rbptrack.engine.parts import Stretch, blocks
-from rbptrack.errors import RbptrackError
+from rbptrack.measurement import Shard
 from rbptrack.models.architecture import load_tokenizer
 from rbptrack.models.loading import load_model
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.sources import cache
 from rbptrack.sources.pin import of_dataset
-from rbptrack.sweep.outcome import OUTCOME, Outcome, collect
+from rbptrack.sweep.channel import Inbox, Report, Teller
+from rbptrack.sweep.jobs import Job, Task
+from rbptrack.sweep.outcome import Outcome
+from rbptrack.sweep.results import Results
+from tests.campaigns.recorded import note
 from tests.test_measure import config, source
 from tests.test_parquet import ranks
 from tests.test_sequences import byte_tokenizer
-from tools.recorded import note
 
 FLIPS = 650  # of each kind of file
 
@@ -134,20 +138,18 @@ def test_cached_tokens_are_made_again(tmp_path: Path, monkeypatch: pytest.Monkey
     note("flip: cached tokens", times=FLIPS, made_again=made[0] - 1, read_as_written=FLIPS - made[0] + 1)
 
 
-def test_a_damaged_outcome_is_a_cell_that_failed(tmp_path: Path) -> None:
-    """Truncated at any byte: the sweep's summary names the file and goes on; it is not taken for an end."""
-    _, cells = sweep_of(measuring(["model=nano/6k,nano/15k", "dataset=pydocs"]))
-    for number, cell in enumerate(cells):
-        (tmp_path / str(number)).mkdir()
-        Outcome(cell.title, cell.model.name, "pydocs", "measured", "r", numbers={"ce": 3.5}).write(
-            tmp_path / str(number)
-        )
-    path = tmp_path / "0" / OUTCOME
-    whole = path.read_bytes()
+def test_a_damaged_job_file_is_one_that_has_told_nothing(tmp_path: Path) -> None:
+    """Truncated at any byte: it is not taken for an end, and a job that begins again finds what was measured."""
+    _, (config,) = sweep_of(measuring(["model=nano/6k", "dataset=pydocs"]))
+    task = Task(0, Shard(), config)
+    job = Job(0, (task,), 0, 1, tmp_path / "job-0.json", tmp_path)
+    Teller(job).ended(task, Outcome(config.title, "nano-6k", "pydocs", "measured", numbers={"ce": 3.5}), whole=True)
+    whole = job.file.read_bytes()
     for kept in range(len(whole)):
-        path.write_bytes(whole[:kept])
-        damaged, other = collect(tmp_path, cells, all_ended=True)
-        assert (damaged.title, damaged.status, damaged.run_id) == ("nano-6k / pydocs", "failed", "")
-        assert damaged.message == f"{path} is damaged; the same command tells whether the cell was measured"
-        assert other.status == "measured"
-    note("cut outcome", times=len(whole))
+        job.file.write_bytes(whole[:kept])
+        assert Report.read(job.file) is None
+        results = Results()
+        Inbox(results, total=1, aloud=False).read([job])
+        assert not results.cells
+        assert not Teller(job).known(task)
+    note("cut job file", times=len(whole))

@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from rbptrack.base.errors import RbptrackError
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.errors import RbptrackError
 from rbptrack.sweep.outcome import CellFailed
 from rbptrack.tracking import outbox
+from tests.campaigns.recorded import note
+from tests.campaigns.whole_store import Cell, cells, faults
 from tests.cells import run
-from tools.recorded import note
-from tools.whole_store import Cell, cells, faults
+from tests.conftest import Program
+from tests.test_frozen_store import unpacked  # noqa: F401 - a fixture
 
 MEGABYTE = 2**20
 
@@ -85,6 +87,19 @@ def test_a_full_disk_at_some_writes(disk: Path, with_store: Path, monkeypatch: p
     refused = sum(first != "measured" for first, _ in found)
     assert refused >= 2
     note("full disk", times=len(steps) - 1, refused=refused)
+
+
+def test_a_full_disk_at_what_is_written_out(disk: Path, unpacked: Path, program: Program, tmp_path: Path) -> None:  # noqa: F811
+    """A line that names the folder, and nothing half there."""
+    store = shutil.copytree(unpacked, tmp_path / "store")
+    with (disk / "ballast").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(disk).free - 20_000)
+    for command in (("export", f"out={disk}/all.zip"), ("report", f"out={disk}/page.html", "analyzers=power_law")):
+        done = program(*command, cwd=store)
+        assert done.returncode == 1, done.stderr
+        assert f"error: the disk is full at {disk}: free some space" in done.stderr
+        assert "Traceback" not in done.stderr
+    assert [path.name for path in disk.iterdir()] == ["ballast"]
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""Damaged files of others: each is read, or refused in a line (a sample of `tools/fuzz.py`)."""
+"""Damaged files of others: each is read, or refused in a line (a sample of `tests/campaigns/fuzz.py`)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from tools.fuzz import TARGETS, Judge, mutated
-from tools.recorded import note
+from tests.campaigns.fuzz import TARGETS, Judge, mutated
+from tests.campaigns.recorded import note
 
 # `datasets` leaves a CSV file open whose first row was asked for
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 
 
 @pytest.mark.parametrize("target", TARGETS)

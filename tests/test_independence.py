@@ -5,7 +5,8 @@ import pytest
 
 from rbptrack.stats.bootstrap import document_weights
 from rbptrack.stats.independence import SuccessByLength, fit_length_laws, success_by_length
-from rbptrack.stats.success_runs import PositionBins, count_windows
+from rbptrack.stats.segments import PositionBins
+from rbptrack.stats.success_runs import count_windows
 from tests.test_success_runs import table
 
 LENGTHS = [1, 2, 4]

@@ -11,9 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from rbptrack import __main__, interrupts
+from rbptrack import __main__
+from rbptrack.base import process
+from rbptrack.base.errors import StoreAway
+from rbptrack.base.process import STOP_CODES
 from rbptrack.config.schema import SweepConfig, TrackingConfig
-from rbptrack.errors import StoreAway
 from rbptrack.sweep import analyses
 from rbptrack.sweep.outcome import Outcome
 from rbptrack.tracking import Connection, Reader, outbox
@@ -67,7 +69,7 @@ def test_what_was_measured_though_it_was_there_is_not_delivered(here: Path, monk
     assert not outbox.folder().exists()
 
 
-@pytest.mark.parametrize("stop", [KeyboardInterrupt(), *map(SystemExit, interrupts.CODES[1:])], ids=repr)
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), *map(SystemExit, STOP_CODES[1:])], ids=repr)
 def test_a_signal_during_the_analyses_ends_the_sweep_s_run(
     stop: BaseException, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,24 +84,24 @@ def test_a_signal_during_the_analyses_ends_the_sweep_s_run(
         analyses.analyze_sweep(SweepConfig(), "mine", [outcome], analyzers=[], overrides=[], began=time.time())
     assert statuses("sweep") == ["KILLED"]
     out = capsys.readouterr().out
-    assert "interrupted while the sweep was analysed: its 1 measurements are in the tracking store" in out
+    assert "interrupted; 1 measurement saved. To finish:" in out
     assert "python -m rbptrack report sweep=mine" in out
 
 
 DROPPED = """
 import gc, os, signal, sys, time, weakref
-from rbptrack import interrupts
+from rbptrack.base.process import install_signals, stop_code, STOP_CODES
 
 class Held: pass
 
-interrupts.install()
+install_signals()
 held = Held()
 callback = weakref.ref(held, lambda gone: os.kill(os.getpid(), signal.{name}))
 del held  # Python drops what the callback raises
 try:
     time.sleep(600)
 except BaseException as stop:
-    print(type(stop).__name__, interrupts.received())
+    print(type(stop).__name__, stop_code())
 """
 
 
@@ -114,7 +116,7 @@ def turned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Raises what became of a SIGTERM that came while a library tidied up."""
 
     def fail(*arguments: object, **options: object) -> None:
-        monkeypatch.setattr(interrupts, "_received", 143)
+        monkeypatch.setattr(process, "_received", 143)
         raise AttributeError("'NoneType' object has no attribute '_invalidate_flags_cache'")
 
     return fail

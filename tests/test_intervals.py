@@ -4,17 +4,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rbptrack.stats import (
+from plugins.power_law import PowerLaw
+from rbptrack.reporting.broken import computed
+from rbptrack.stats.intervals import (
     fieller,
-    implied_se,
     percentiles,
-    rounding_se,
     share_interval,
     simultaneous,
     studentized,
     widening,
     worth,
 )
+from rbptrack.stats.published import implied_se, rounding_se
+from tests.synthetic import family_runs
 
 
 def test_a_share_of_documents_by_hand() -> None:
@@ -94,3 +96,14 @@ def test_documents_that_weigh_unequally_count_as_fewer() -> None:
     assert widening(10, 0.95) == pytest.approx(2.262157 / 1.959964 * np.sqrt(10 / 9))
     assert widening(1e6, 0.95) == pytest.approx(1, abs=1e-5)
     assert widening(1, 0.95) == widening(2, 0.95)
+
+
+@pytest.mark.parametrize(("documents", "known"), [(9, False), (10, True)])
+def test_below_ten_documents_no_interval_is_printed(documents: int, known: bool) -> None:
+    """One place takes them out of tables and findings, whatever the analyzer."""
+    runs = family_runs(np.geomspace(1e4, 1e7, 4), alpha=0.1, a=3.0, documents=documents)
+    report = computed(PowerLaw(ks=[1], replicates=50), runs)
+    rows = report.tables["fits"].frame
+    assert rows["alpha"].notna().all()
+    assert rows[["alpha_low", "alpha_high", "alpha_se"]].notna().all(axis=None) == known
+    assert all(np.isfinite(one.low) == known for one in report.findings if one.question == "law in size")

@@ -7,9 +7,12 @@ import pytest
 from scipy import stats
 
 from plugins.k_law import KLaw
-from rbptrack.analysis import Report, Runs, Unreadable, published_in_k
-from rbptrack.errors import RbptrackError
+from rbptrack.analysis import Report, Runs, Unreadable
+from rbptrack.analysis.findings import Verdict
+from rbptrack.analysis.published import published_in_k
+from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import log_grid
+from rbptrack.reporting.telling import told
 from tests.synthetic import family_runs, runs_of
 
 SIZES = np.geomspace(1e4, 1e7, 5)
@@ -32,8 +35,28 @@ def test_a_known_surface_is_recovered_and_a_doubling_of_k_is_worth_what_it_is_wo
     assert worth["factor_in_s"].to_numpy() == pytest.approx(2 ** (0.4 / 0.25), rel=0.1)
     assert worth["factor_measured"].to_numpy() == pytest.approx(2 ** (0.4 / 0.25), rel=0.1)
     assert ((worth["factor_low"] < 2**1.6) & (worth["factor_high"] > 2**1.6)).mean() >= 0.8
-    assert any("Doubling k from 10 raises RBP" in note for note in report.notes)
-    assert any("Fewer than 100 documents: " in note for note in report.notes)
+    said = told(report.findings)
+    assert said[0].startswith("-ln RBP_k follows B k^-beta within 10% up to k = 100 in all 5 measurements; beta is ")
+    assert any("doubling k from 10 raises RBP" in sentence for sentence in said)
+
+
+def test_a_law_that_points_do_not_follow_is_not_said_to_hold() -> None:
+    """Points twice as high as the line: it was said to hold roughly, whatever the data."""
+    k = np.arange(1, 256)
+    y = [40 * s**-0.25 * k**-0.4 * (1 + (k > 20)) for s in SIZES]
+    runs = runs_of(SIZES, [np.diff(np.concatenate([[0], np.exp(-np.minimum.accumulate(one)), [1]])) for one in y])
+    report = KLaw(replicates=50).analyze(runs)
+    assert report.findings[0].verdict == Verdict.NO
+    assert report.findings[0].estimate > 0.1
+    assert "in none of 5 measurements (points lie up to" in told(report.findings)[0]
+
+
+@pytest.mark.parametrize(("documents", "known"), [(4, False), (9, False), (10, True)])
+def test_below_ten_documents_there_is_no_interval(documents: int, known: bool) -> None:
+    runs = family_runs(SIZES[:1], alpha=0.1, a=3.0, documents=documents)
+    row = KLaw(largest=30, replicates=50).analyze(runs).tables["slopes"].frame.iloc[0]
+    assert np.isfinite(row["beta"])
+    assert np.isfinite([row["beta_low"], row["beta_high"]]).all() == known
 
 
 def test_slopes_are_plain_least_squares_on_both_grids() -> None:
@@ -51,7 +74,7 @@ def test_few_sizes_have_slopes_but_no_trade_off() -> None:
     report = KLaw(largest=30, replicates=50).analyze(family_runs(SIZES[:1], alpha=0.1, a=3.0))
     assert len(report.tables["slopes"].frame) == 1
     assert "worth_of_k" not in report.tables
-    assert any("not identifiable from 1 size" in note for note in report.notes)
+    assert "what a larger k is worth in S needs 3 sizes, and there is 1 size" in told(report.findings)[-1]
 
 
 def test_where_rbp_is_one_nothing_is_fitted() -> None:

@@ -49,7 +49,7 @@ def test_nothing_is_read_off_where_a_larger_model_is_not_better() -> None:
     assert sizes == 0
 
 
-def counted(y: np.ndarray, *, documents: int = 5, tokens: int = 10**6) -> list[DocumentCounts]:
+def counted(y: np.ndarray, *, documents: int = 10, tokens: int = 10**6) -> list[DocumentCounts]:
     """Documents that are all alike, with -ln RBP_k = y, (m, ks): rounding to whole hits is the only error."""
     number, size = np.arange(documents), np.full(documents, tokens)
     hits = np.rint(tokens * np.exp(-y)).astype(int)

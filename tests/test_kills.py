@@ -1,4 +1,4 @@
-"""Killed sweeps: a sample of what `tools/kills.py` does, and that its judge sees what may go wrong."""
+"""Killed sweeps: a sample of what `tests/campaigns/kills.py` does, and that its judge sees what may go wrong."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from rbptrack import temporary
+from rbptrack.base.files import clear_temporary
+from tests.campaigns import kills
+from tests.campaigns.whole_store import Cell, cells, faults
 from tests.conftest import Program
 from tests.patience import PATIENCE, until
-from tools import kills
-from tools.whole_store import Cell, cells, faults
 
 SMALL = ("-m", "model=nano/6k,nano/15k,nano/38k", "dataset=pydocs", "dataset.documents=12", "engine.part_tokens=300",
          "tracking.every=0.3", "analyzers=power_law")  # fmt: skip
@@ -44,7 +44,7 @@ def test_one_of_two_sweeps_on_a_store_is_killed(
     done = program(*SMALL, cwd=with_store)
     assert "0 measured, 3 skipped as already measured" in done.stdout, done.stderr
     monkeypatch.setattr("tempfile.tempdir", str(with_store / "tmp"))  # the last command had another
-    temporary.clear()
+    clear_temporary()
     assert faults(with_store, undisturbed[1], temporary=with_store / "tmp", sweeps=2 + (ended == 0)) == []
 
 

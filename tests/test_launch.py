@@ -2,44 +2,53 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import os
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from rbptrack import interrupts
+from rbptrack.base import process
+from rbptrack.base.errors import BadInput
 from rbptrack.config import check
-from rbptrack.config.compose import Request, measuring, sweep_of
+from rbptrack.config.compose import measuring, sweep_of
 from rbptrack.config.schema import (
     Config,
+    DatasetConfig,
     FilterConfig,
-    Group,
     LaunchConfig,
     ModelConfig,
     Parallel,
+    PerJob,
     TrackingConfig,
     Where,
 )
-from rbptrack.errors import BadInput
 from rbptrack.measurement import Shard
-from rbptrack.sweep import jobs, launch, launchers, ray_cluster, work
+from rbptrack.sweep import drive as drive_module
+from rbptrack.sweep import jobs, launch, presets, ray_cluster
 from rbptrack.sweep import slurm as slurm_preset
+from rbptrack.sweep.channel import Inbox, Teller, run
+from rbptrack.sweep.drive import Drive
+from rbptrack.sweep.executors import Phase, State
+from rbptrack.sweep.jobs import Job, Task
 from rbptrack.sweep.outcome import Outcome
+from rbptrack.sweep.ray_cluster import Ray
+from rbptrack.sweep.resolve import Resolver
+from rbptrack.sweep.results import Results
 from rbptrack.tracking import Connection, Reader
 from tests import slurm
 from tests.conftest import Program, Start
 from tests.patience import PATIENCE
 from tests.server import free_port
 
-RAY = importlib.util.find_spec("ray") is not None and importlib.util.find_spec("hydra_plugins.hydra_ray_launcher")
+RAY = importlib.util.find_spec("ray") is not None
 SUBMITIT = importlib.util.find_spec("submitit") is not None
 needs_ray = pytest.mark.skipif(not RAY, reason="needs rbptrack[ray]")
 needs_slurm = pytest.mark.skipif(
@@ -68,6 +77,11 @@ def all_finished(folder: Path) -> int:
     return len(Reader(connection).search(wanted))
 
 
+def job(number: int = 0, *, gpus: float = 0, folder: Path = Path(), config: Config | None = None) -> Job:
+    config = config or Config(model=ModelConfig(family="nano", size="6k"), dataset=DatasetConfig(name="pydocs"))
+    return Job(number, (Task(number, Shard(), config),), gpus, 5, folder / f"job-{number}.json", folder)
+
+
 @pytest.fixture(scope="module")
 def local(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Measured:
     """What the cells measure in one process."""
@@ -81,12 +95,12 @@ def test_a_job_is_a_model() -> None:
     request = measuring(["model=nano/6k,nano/15k", "dataset=stdlib,pydocs", "model.revision=main"])
     cells = sweep_of(request)[1]
 
-    def numbers(cells: list[Config], group: Group) -> list[list[int]]:
+    def numbers(cells: list[Config], group: PerJob) -> list[list[int]]:
         return [[task.number for task in job] for job in jobs.grouped(cells, group)]
 
-    assert numbers(cells, Group.model) == [[0, 1], [2, 3]]
-    assert numbers(cells, Group.cell) == [[0], [1], [2], [3]]
-    assert numbers([cells[0], cells[2], cells[1]], Group.model) == [[0, 2], [1]]
+    assert numbers(cells, PerJob.model) == [[0, 1], [2, 3]]
+    assert numbers(cells, PerJob.cell) == [[0], [1], [2], [3]]
+    assert numbers([cells[0], cells[2], cells[1]], PerJob.model) == [[0, 2], [1]]
 
 
 def test_presets_fill_in_what_was_found_necessary() -> None:
@@ -94,62 +108,58 @@ def test_presets_fill_in_what_was_found_necessary() -> None:
         return sweep_of(measuring(["dataset=pydocs", "model=nano/6k", *words]))[0].launch
 
     assert preset() == LaunchConfig()
-    ray = launchers.overrides(preset("launch=ray"), name="x")
-    assert {
-        "hydra/launcher=ray",
-        "++hydra.launcher.ray.init.address='auto'",
-        "++hydra.launcher.ray.init.object_store_memory=null",
-        "++hydra.launcher.ray.init.include_dashboard=false",
-        "++hydra.launcher.ray.remote.num_gpus=1",
-    } <= set(ray)
-    own = launchers.overrides(preset("launch=gpus"), name="x")
-    assert "++hydra.launcher.ray.init.address=local" in own, "not whatever cluster this machine belongs to"
     words = ["launch=slurm", "launch.partition=a100", "launch.account=me", "launch.setup=module load cuda,ulimit -c 0"]
-    queued = launchers.overrides(preset(*words), name="rbptrack-1")
-    assert {
-        "hydra.launcher.gres='gpu:1'",
-        "hydra.launcher.partition='a100'",
-        "hydra.launcher.account='me'",
-        "hydra.launcher.timeout_min=240",
-        "hydra.launcher.setup=['module load cuda','ulimit -c 0']",
-        "+hydra.launcher.additional_parameters.requeue=true",
-    } <= set(queued)
+    told = slurm_preset.parameters(preset(*words, "+launch.sbatch.qos=low"), "rbptrack-1", gpus=1)
+    assert told == {
+        "name": "rbptrack-1",
+        "timeout_min": 240,
+        "cpus_per_task": 4,
+        "nodes": 1,
+        "tasks_per_node": 1,
+        "slurm_signal_delay_s": 60,
+        "slurm_gres": "gpu:1",
+        "slurm_partition": "a100",
+        "slurm_account": "me",
+        "slurm_setup": ["module load cuda", "ulimit -c 0"],
+        "slurm_additional_parameters": {"requeue": True, "qos": "low"},
+    }
     with pytest.raises(BadInput, match=r"launch\.cpus must be at least 1; got 0"):
         preset("launch=slurm", "launch.cpus=0")
 
 
 @pytest.mark.parametrize(("where", "extra"), [(Where.ray, "ray"), (Where.gpus, "ray"), (Where.slurm, "slurm")])
 def test_a_missing_extra_is_said(where: Where, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launchers, "find_spec", lambda name: None)
+    monkeypatch.setattr(presets, "find_spec", lambda name: None)
     with pytest.raises(
         BadInput, match=rf"launch={where.value} needs the extra {extra}: pip install 'rbptrack\[{extra}\]'"
     ):
-        launchers.check(LaunchConfig(where=where), 1)
+        presets.executor(LaunchConfig(where=where), [], name="x", tell=print)
 
 
 @needs_ray
 def test_what_can_never_be_had_is_said_at_once() -> None:
     with pytest.raises(BadInput, match=r"launch\.gpus=99, but this machine has .*launch\.gpus=0 measures on CPUs"):
-        launchers.check(LaunchConfig(where=Where.gpus, gpus=99), 1)
+        Ray(LaunchConfig(where=Where.gpus)).check([job(gpus=99)])
     began = time.monotonic()
     with pytest.raises(BadInput, match="no Ray cluster answers there"):
-        launchers.check(LaunchConfig(where=Where.ray, address=f"127.0.0.1:{free_port()}"), 1)
+        Ray(LaunchConfig(where=Where.ray, address=f"127.0.0.1:{free_port()}")).check([])
     assert time.monotonic() - began < 50  # Ray itself would try for a minute
 
 
-@needs_ray
-def test_what_no_node_of_ray_has_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_no_node_of_ray_has_is_said_at_once() -> None:
     """Ray itself would wait for such a node for ever."""
     nodes = [ray_cluster.Node(gpus=0, cpus=64), ray_cluster.Node(gpus=4, cpus=8)]
-    monkeypatch.setattr(ray_cluster, "nodes", lambda launch: nodes)
 
-    def check(**options: object) -> str:
-        return launchers.check(LaunchConfig(where=Where.ray, **options), 9)  # type: ignore[arg-type]
+    def check(**options: object) -> int:
+        asked = LaunchConfig(where=Where.ray, **options)  # type: ignore[arg-type]
+        gpus = float(asked.gpus)
+        ray_cluster.check_nodes(asked, gpus, nodes, "2 nodes of Ray")
+        return sum(node.jobs(gpus, asked.cpus) for node in nodes)
 
-    assert check(gpus=1, cpus=1) == "jobs run on 2 nodes of Ray, 4 at a time"
-    assert check(gpus=1, cpus=4).endswith(", 2 at a time")
-    assert check(gpus=0, cpus=16).endswith(", 4 at a time")
-    assert check(gpus=0, cpus=1).endswith(", 9 at a time")
+    assert check(gpus=1, cpus=1) == 4
+    assert check(gpus=1, cpus=4) == 2
+    assert check(gpus=0.1, cpus=1) == 8
+    assert check(gpus=0, cpus=16) == 4
     for options, message in (
         ({"gpus": 5}, r"launch\.gpus=5, but the largest of 2 nodes of Ray has 4 GPUs; launch\.gpus=0 measures on CPUs"),
         ({"gpus": 1, "cpus": 9}, r"launch\.cpus=9, but the largest of 2 nodes of Ray with 1 GPU has 8 CPUs; ask"),
@@ -158,7 +168,7 @@ def test_what_no_node_of_ray_has_is_said_at_once(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(BadInput, match=message):
             check(**options)
     with pytest.raises(BadInput, match=r"launch\.cpus=999, but this machine has \d+ CPUs?; ask for less"):
-        launchers.check(LaunchConfig(where=Where.gpus, cpus=999), 1)
+        Ray(LaunchConfig(where=Where.gpus, cpus=999)).check([job()])
 
 
 @pytest.mark.parametrize(
@@ -200,20 +210,15 @@ def test_a_split_model_needs_the_gpus_of_its_job() -> None:
     def model(**options: object) -> ModelConfig:
         return ModelConfig(family="x", size="1b", parallel=Parallel.tensor, **options)  # type: ignore[arg-type]
 
-    launchers._check_split(launched, model())
-    launchers._check_split(replace(launched, gpus=0), model(device="cpu", processes=2))
-    launchers._check_split(replace(launched, gpus=1), replace(model(), parallel=Parallel.auto))
+    presets._check_split(launched, model())
+    presets._check_split(replace(launched, gpus=0), model(device="cpu", processes=2))
+    presets._check_split(replace(launched, gpus=1), replace(model(), parallel=Parallel.auto))
     with pytest.raises(
         BadInput, match=r"model x-1b .*launch\.gpus=1: give launch\.gpus=4, say; plan on=h100 says how many"
     ):
-        launchers._check_split(replace(launched, gpus=1), model())
+        presets._check_split(replace(launched, gpus=1), model())
     with pytest.raises(BadInput, match=r"which has launch\.gpus=2: give launch\.gpus=4$"):
-        launchers._check_split(launched, model(processes=4))
-
-
-def made(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    return folder
+        presets._check_split(launched, model(processes=4))
 
 
 def answering(folder: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> None:
@@ -236,7 +241,8 @@ def test_what_slurm_can_never_give_is_said_at_once(tmp_path: Path, monkeypatch: 
     )
 
     def check(**options: object) -> str:
-        return slurm_preset.check(LaunchConfig(where=Where.slurm, **options))  # type: ignore[arg-type]
+        gpus = float(options.get("gpus", 0))  # type: ignore[arg-type]
+        return slurm_preset.Slurm(LaunchConfig(where=Where.slurm, **options), "x", print).check([job(gpus=gpus)])  # type: ignore[arg-type]
 
     assert check(partition="gpu", gpus=4, cpus=64, memory=500, time=120) == "jobs go into SLURM's queue (1 node)"
     for options, message in (
@@ -259,93 +265,178 @@ def test_a_controller_that_does_not_answer_is_said_and_ends_no_wait(
     unable = "slurm_load_partitions: Unable to contact slurm controller (connect failure)"
     answering(tmp_path, monkeypatch, sbatch="", sinfo=f"echo '{unable}' >&2; exit 1")
     with pytest.raises(BadInput, match=r"the cluster does not answer: .*Unable to contact slurm controller"):
-        slurm_preset.check(LaunchConfig(where=Where.slurm))
+        slurm_preset.nodes(LaunchConfig(where=Where.slurm))
     answering(tmp_path, monkeypatch, sinfo="exec sleep 600")
     with monkeypatch.context() as patch:
         patch.setattr(slurm_preset, "_ANSWER_SECONDS", 0.2)
         with pytest.raises(BadInput, match=r"the cluster does not answer within 0\.2 s; try again"):
-            slurm_preset.check(LaunchConfig(where=Where.slurm))
-    monkeypatch.setattr(slurm_preset, "_POLL_SECONDS", 0.0)
-    looks = "echo >> looks; case $(wc -l < looks) in 1) echo 5_0;; 2|3) exit 1;; esac"  # then the queue is empty
+            slurm_preset.nodes(LaunchConfig(where=Where.slurm))
+    monkeypatch.setattr(slurm_preset, "_LOOK_SECONDS", 0.0)
+    said: list[str] = []
+    queue = slurm_preset.Slurm(LaunchConfig(where=Where.slurm), "rbptrack-1", said.append)
+    queue._handles[0] = SimpleNamespace(job_id="5_0", paths=SimpleNamespace(stderr=tmp_path / "stderr"))
+    looks = """echo >> looks
+    case $(wc -l < looks) in 1) echo '5_0|PENDING|Priority';; 2|3) exit 1;; 4) echo '5_0|FAILED|x';; esac"""
     answering(tmp_path, monkeypatch, squeue=looks)
     monkeypatch.chdir(tmp_path)
-    said: list[str] = []
-    slurm_preset.wait("rbptrack-1", said.append)
-    assert len((tmp_path / "looks").read_text().splitlines()) == 4
+    (tmp_path / "stderr").write_text("Modules:\nslurm_script: line 18: module: command not found\n")
+    states = [queue.states()[0] for _ in range(5)]
+    waits = State(Phase.waiting, "Priority")  # as far as is known
+    why = "job 5_0, FAILED: slurm_script: line 18: module: command not found"
+    assert states == [waits, waits, waits, State(Phase.gone, why), State(Phase.gone)]
     assert said == ["launch=slurm: the cluster does not answer; the sweep waits for it, and its jobs go on"]  # once
-    assert slurm_preset.reason("rbptrack-1") == ""
-    answering(tmp_path, monkeypatch, squeue="exit 1", scancel="exit 1")
-    assert slurm_preset.reason("rbptrack-1") == "the cluster does not answer"
-    slurm_preset.cancel("rbptrack-1", said.append)
+    answering(tmp_path, monkeypatch, scancel="exit 1")
+    queue.cancel()
     assert said[1].endswith("and the jobs go on; end them with: scancel --me --name=rbptrack-1")
+
+
+def sweep(*words: str) -> launch.Sweep:
+    request = measuring(["-m", "model=nano/6k", "dataset=pydocs", *words])
+    settings, cells = sweep_of(request)
+    resolver = Resolver()
+    return launch.Sweep(request, settings, cells, [resolver.resolve(cell) for cell in cells], [], [])
 
 
 @pytest.mark.skipif(not SUBMITIT, reason="needs rbptrack[slurm]")
 def test_jobs_that_slurm_does_not_take_are_said_once_and_leave_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from submitit.slurm.slurm import SlurmJob
-
-    monkeypatch.setattr(SlurmJob, "watcher", SlurmJob.watcher)
     programs, work = tmp_path / "bin", tmp_path / "work"
     programs.mkdir()
     work.mkdir()
     monkeypatch.chdir(work)
     refusing = "echo 'sbatch: error: Batch job submission failed: Invalid account' >&2; exit 1"
     answering(
-        programs, monkeypatch, sbatch=refusing, sinfo="echo 'n1|gpu:1|8|infinite|64000|main*'", squeue="", srun=""
+        programs,
+        monkeypatch,
+        sbatch=refusing,
+        sinfo="echo 'n1|gpu:1|8|infinite|64000|main*'",
+        srun="",
+        scancel="",
+        scontrol="echo 'MaxArraySize = 1'",
     )
-    request = measuring(["-m", "model=nano/6k,nano/15k", "dataset=pydocs", "launch=slurm", "launch.account=nobody"])
     with pytest.raises(BadInput, match=r"^launch=slurm: the cluster does not take these jobs: Invalid account$"):
-        launch.Sweep(request, *sweep_of(request), [], [])._launch_jobs()
+        sweep("model=nano/6k,nano/15k", "launch=slurm", "launch.account=nobody")._measure()
     assert capfd.readouterr().err == ""
     assert not list(work.iterdir())
-    # Where jobs of the first round have begun, their cells are kept.
-    sweep = launch.Sweep(request, *sweep_of(request), [], [])
-    Outcome("nano-6k / pydocs", "nano-6k", "pydocs", "measured").write(made(sweep.folder / "0"))
-    (sweep.folder / "job-0.log").touch()
-    assert sweep._launch_jobs() == 0
-    assert "error: launch=slurm: the cluster does not take these jobs: Invalid account" in capfd.readouterr().err
-    assert [task.ended(sweep.folder) for task in (jobs.Task(0, Shard()), jobs.Task(1, Shard()))] == [True, False]
 
 
-@pytest.mark.parametrize(("number", "code", "asked"), [(signal.SIGINT, 130, "cancelled"), (signal.SIGHUP, 129, "told")])
-def test_while_the_others_are_waited_for_ctrl_c_ends_the_jobs_and_a_closed_terminal_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int, asked: str
+@pytest.mark.skipif(not SUBMITIT, reason="needs rbptrack[slurm]")
+def test_an_array_holds_jobs_with_as_many_gpus_as_the_cluster_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    did: list[str] = []
-
-    def waits(*_: object, **__: object) -> None:
-        os.kill(os.getpid(), number)
-
+    answering(
+        tmp_path,
+        monkeypatch,
+        sbatch="echo $(grep -h -e --array= -e --gres= $1) >> arrays; echo Submitted batch job $(wc -l < arrays)",
+        srun="",
+        scontrol="echo 'MaxArraySize            = 2'",
+    )
     monkeypatch.chdir(tmp_path)
+    todo = [job(number, gpus=gpus, folder=tmp_path) for number, gpus in enumerate((1, 4, 1, 0.3, 4))]
+    queue = slurm_preset.Slurm(LaunchConfig(where=Where.slurm, jobs=4), "x", print)
+    queue.submit(todo)
+    assert (tmp_path / "arrays").read_text().splitlines() == [
+        "#SBATCH --array=0-1%1 #SBATCH --gres=gpu:1",
+        "#SBATCH --gres=gpu:1",
+        "#SBATCH --array=0-1%1 #SBATCH --gres=gpu:4",
+    ]
+    handles = {n: handle.job_id for n, handle in queue._handles.items()}
+    assert handles == {0: "1_0", 2: "1_1", 3: "2", 1: "3_0", 4: "3_1"}
+
+
+class Fake:
+    """An executor whose jobs do what a function does with them; each is gone thereafter."""
+
+    elsewhere, outlives = True, "the jobs go on"
+
+    def gpus(self) -> list[str]:
+        return []
+
+    def __init__(self, do: Callable[[Job], None], why: str = "") -> None:
+        self.do, self.why, self.submitted, self.cancelled = do, why, list[int](), False
+
+    def check(self, jobs: Sequence[Job]) -> str:
+        return ""
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            self.submitted.append(job.number)
+            self.do(job)
+
+    def states(self) -> dict[int, State]:
+        return dict.fromkeys(self.submitted, State(Phase.gone, self.why))
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+def driven(executor: Fake, folder: Path, *, retries: int = 2) -> tuple[Drive, list[str]]:
+    cells = sweep_of(measuring(["model=nano/6k,nano/15k", "dataset=pydocs"]))[1]
+    todo = [job(number, folder=folder, config=config) for number, config in enumerate(cells)]
+    results, said = Results(), list[str]()
+    return Drive(executor, todo, results, Inbox(results, total=2, aloud=True), retries, said.append), said
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGHUP, 129)])
+def test_ctrl_c_ends_the_jobs_and_a_closed_terminal_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int, code: int
+) -> None:
     for name in ("_received", "_stop"):
-        monkeypatch.setattr(interrupts, name, getattr(interrupts, name))
+        monkeypatch.setattr(process, name, getattr(process, name))
     before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGHUP)}
-    monkeypatch.setattr(launchers, "check", lambda *_: "jobs go into SLURM's queue (2 nodes)")
-    monkeypatch.setattr(launchers, "prepare", lambda launch, name: None)
-    monkeypatch.setattr(launchers, "wait_for_others", waits)
-    monkeypatch.setattr(launchers, "cancel", lambda *_, **__: did.append("cancelled"))
-    monkeypatch.setattr(launch, "say", lambda line: did.append("told") if "go on in SLURM's queue" in line else None)
-    monkeypatch.setattr(Request, "launch", lambda *_, **__: None)
-    request = measuring(["-m", "model=nano/6k", "dataset=pydocs", "launch=slurm"])
+    executor = Fake(lambda job: os.kill(os.getpid(), number))
+    drive, said = driven(executor, tmp_path)
     try:
         for each in before:
-            signal.signal(each, interrupts._stop)
-        assert launch.Sweep(request, *sweep_of(request), [], [])._launch_jobs() == code
+            signal.signal(each, process._stop)
+        assert drive.run(total=2) == code
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
-    assert did == [asked]
+    assert not said
+    shown = capsys.readouterr().out
+    assert (executor.cancelled, shown) == ((True, "") if code == 130 else (False, "the jobs go on\n"))
 
 
-def test_of_a_job_that_slurm_lost_its_last_words_are_told() -> None:
-    said = "Job 17_0 (task: 0) with path /x/17_0_result.pkl\nhas not produced any output (state: FAILED)"
-    lost = functools.partial(launchers.lost, LaunchConfig(where=Where.slurm))
-    assert lost(RuntimeError(said)) == "launch=slurm: job 17_0 was lost (FAILED)"
-    stream = f"{said}\nError stream produced:\n{'-' * 40}\nModules:\nslurm_script: line 18: module: command not found\n"
-    assert lost(RuntimeError(stream)).endswith("was lost (FAILED): slurm_script: line 18: module: command not found")
-    assert lost(RuntimeError("else")) == "launch=slurm gave up: RuntimeError: else"
+def test_a_job_that_is_lost_begins_again_as_often_as_it_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And does not do twice what it had told of."""
+    monkeypatch.setattr(drive_module, "_POLL_SECONDS", 0.0)
+
+    def do(job: Job) -> None:
+        (task,), begun = job.tasks, executor.submitted.count(job.number)
+        if job.number == 0:
+            teller = Teller(job)
+            if begun == 2:
+                teller.ended(task, Outcome("nano-6k / pydocs", "nano-6k", "pydocs", "failed", message="x"), whole=True)
+                teller.close()
+
+    executor = Fake(do, why="NODE_FAIL")
+    drive, said = driven(executor, tmp_path)
+    assert drive.run(total=2) == 0
+    assert executor.submitted == [0, 1, 0, 1, 1]
+    assert said == [
+        "2 jobs were lost, and are begun again: NODE_FAIL",
+        "1 job was lost, and is begun again: NODE_FAIL",
+        "1 job was lost: NODE_FAIL",
+    ]
+    configs = [job.tasks[0].config for job in drive.jobs]
+    assert [o.message for o in drive.results.collect(configs)] == ["x", "its job never began"]
+    assert capsys.readouterr().out.count("nano-6k / pydocs  failed: x") == 1
+    again = Teller(drive.jobs[0])
+    assert again.known(drive.jobs[0].tasks[0])
+
+
+def test_a_job_that_gives_up_says_why_and_does_not_begin_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    executor = Fake(lambda job: run(job, over="over launch.time=5 (minutes) 3 times"))
+    drive, said = driven(executor, tmp_path)
+    assert drive.run(total=2) == 0
+    assert (executor.submitted, said) == ([0, 1], [])
+    configs = [job.tasks[0].config for job in drive.jobs]
+    assert {o.message for o in drive.results.collect(configs)} == {"over launch.time=5 (minutes) 3 times"}
 
 
 def test_limits_of_slurm_are_read() -> None:
@@ -361,37 +452,56 @@ def test_limits_of_slurm_are_read() -> None:
 
 def test_a_job_that_slurm_no_longer_lists_has_ended() -> None:
     """So that a job that was killed is not waited for: where no accounts are kept, nothing else tells of it."""
-    listed = "5_0|RUNNING\n5_1|FAILED\n5_2|PENDING\n7|RUNNING\n"
-    found = slurm_preset.states(listed, ["5_0", "5_1", "5_2", "5_3"])
-    assert {job: info["State"] for job, info in found.items()} == {
-        "5_0": "RUNNING", "5_1": "FAILED", "5_2": "PENDING", "5_3": "ENDED"
-    }  # fmt: skip
-    assert slurm_preset.states("", []) == {}
+    listed = ["5_0|RUNNING|None", "5_1|FAILED|NonZeroExitCode", "5_2|PENDING|Priority", "7|COMPLETING|None"]
+    states = {job: slurm_preset.state_of(job, listed) for job in ("5_0", "5_1", "5_2", "5_3", "7")}
+    assert states == {
+        "5_0": State(Phase.running),
+        "5_1": State(Phase.gone, "FAILED"),
+        "5_2": State(Phase.waiting, "Priority"),
+        "5_3": State(Phase.gone),
+        "7": State(Phase.running),
+    }
 
 
 @pytest.mark.skipif(not SUBMITIT, reason="needs rbptrack[slurm]")
-def test_submitit_looks_in_the_queue(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("left", [True, False])
+def test_a_job_over_its_time_says_so_whatever_the_signal_met(
+    left: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from submitit.core.logger import get_logger
-    from submitit.slurm.slurm import SlurmJob
+    """A library that was being imported turned it into a broken model."""
+    from submitit.core.utils import UncompletedJobError
 
-    monkeypatch.setattr(SlurmJob, "watcher", SlurmJob.watcher)
-    monkeypatch.chdir(tmp_path)
-    answering(tmp_path, monkeypatch, squeue='echo "$@" >> asked; cat listed')
-    slurm_preset.prepare("rbptrack-1")
-    (tmp_path / "listed").write_text("5_0|RUNNING\n5_1|PENDING\n")
-    lost = [SlurmJob(tmp_path, "5_0"), SlurmJob(tmp_path, "5_1")]
-    assert [job.state for job in lost] == ["RUNNING", "PENDING"]
-    assert "--name=rbptrack-1" in (tmp_path / "asked").read_text()
-    (tmp_path / "listed").write_text("5_1|PENDING\n")
-    SlurmJob.watcher.update()
-    assert [SlurmJob.watcher.is_done(job.job_id, mode="cache") for job in lost] == [True, False]
-    (tmp_path / "listed").unlink()  # a controller that does not answer tells nothing
-    SlurmJob.watcher.update()
-    assert not SlurmJob.watcher.is_done("5_1", mode="cache")
-    get_logger().warning("nothing of this is printed")
-    assert capfd.readouterr().out == capfd.readouterr().err == ""
+    def requeue(number: int, frame: object) -> None:
+        requeued.append(number)
+        raise SystemExit(-1) if left else UncompletedJobError("timed-out too many times")
+
+    def measures(job: Job, *, over: str = "") -> None:
+        did.append(over)
+        if not over:
+            try:
+                os.kill(os.getpid(), signal.SIGUSR2)
+            except SystemExit:
+                process.raise_if_stopped()
+                raise
+
+    requeued, did = list[int](), list[str]()
+    monkeypatch.setattr(process, "_received", 0)
+    monkeypatch.setattr(slurm_preset, "run", measures)
+    before = {n: signal.getsignal(n) for n in (signal.SIGUSR2, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    config = sweep_of(measuring(["model=nano/6k", "dataset=pydocs", "launch=slurm", "launch.time=5"]))[1][0]
+    late = job(folder=tmp_path, config=config)
+    try:
+        signal.signal(signal.SIGUSR2, requeue)
+        if left:
+            with pytest.raises(SystemExit, match="-1"):
+                slurm_preset.Work()(late)
+        else:
+            slurm_preset.Work()(late)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert requeued == [signal.SIGUSR2]
+    assert did == [""] if left else ["", "over launch.time=5 (minutes) 3 times; the same command continues there"]
 
 
 @needs_ray
@@ -419,9 +529,10 @@ def test_slurm_measures_what_one_process_does(start: Start, with_store: Path, lo
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SLURM_CONF", cluster.environment["SLURM_CONF"])
             with pytest.raises(BadInput, match=r"launch\.time=100, but the default partition main has at most 60"):
-                launchers.check(LaunchConfig(where=Where.slurm, cpus=1, time=100), 1)
+                slurm_preset.Slurm(LaunchConfig(where=Where.slurm, cpus=1, time=100), "x", print).check([])
+            queue = slurm_preset.Slurm(LaunchConfig(where=Where.slurm, cpus=1, time=1), "x", print)
             with pytest.raises(BadInput, match=r"launch\.gpus=2, but the default partition main has at most 1 GPU"):
-                launchers.check(LaunchConfig(where=Where.slurm, gpus=2, cpus=1, time=1), 1)
+                queue.check([job(gpus=2)])
         words = ("launch=slurm", "launch.gpus=1", "launch.cpus=1", "launch.time=10")
         process = start(*QUICK, *CELLS, *words, cwd=with_store, **cluster.environment)
         try:
@@ -431,53 +542,6 @@ def test_slurm_measures_what_one_process_does(start: Start, with_store: Path, lo
     assert finished(with_store) == local
     assert all_finished(with_store) == len(local) == 4
     assert len(list(with_store.glob("mlruns/hydra/*/job-*.log"))) == 2  # a job is a model
-
-
-class RayletDied(Exception):
-    """As Ray raises one."""
-
-
-def test_a_launcher_that_gives_up_is_told_in_a_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def dies(composed: object) -> None:
-        raise RayletDied("The task's local raylet died.\nCheck raylet.out.")
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(launchers, "check", lambda *_: "jobs run on 2 nodes of Ray")
-    monkeypatch.setattr(launchers, "overrides", lambda launch, name: [])  # Hydra's own launcher
-    monkeypatch.setattr(launchers, "prepare", lambda launch, name: None)
-    monkeypatch.setattr(work, "launched_job", dies)
-    request = measuring(["-m", "model=nano/6k", "dataset=pydocs", "launch=ray"])
-    sweep = launch.Sweep(request, *sweep_of(request), [], [])
-    assert sweep._launch_jobs() == 0
-    said = capfd.readouterr()
-    assert "the tracking store is a SQLite file, which only one machine may write" in said.out
-    line = "error: launch=ray gave up: RayletDied: The task's local raylet died. Check raylet.out."
-    assert [text for text in said.err.splitlines() if text and not text.startswith("Error executing job")] == [
-        line,
-        "error: not ended: 1 job; launched once more",
-        line,
-    ]
-
-
-def test_what_else_sbatch_takes_reaches_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As docs/cluster.md has it."""
-    handed: list[str] = []
-
-    def launched(request: Request, job: object, *, extra: Sequence[str]) -> None:
-        handed.extend([*request.overrides, *extra])
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(launchers, "check", lambda *_: "jobs go into SLURM's queue (2 nodes)")
-    for name in ("prepare", "wait_for_others"):
-        monkeypatch.setattr(launchers, name, lambda *_, **__: None)
-    monkeypatch.setattr(Request, "launch", launched)
-    more = "+hydra.launcher.additional_parameters.qos=low"
-    request = measuring(["-m", "model=nano/6k", "dataset=pydocs", "launch=slurm", "launch.partition=a100", more])
-    assert launch.Sweep(request, *sweep_of(request), [], [])._launch_jobs() == 0
-    assert {more, "hydra/launcher=submitit_slurm", "hydra.launcher.partition='a100'"} <= set(handed)
-    assert not any(word.startswith(("model=", "dataset=", "launch.partition=")) for word in handed)
 
 
 @needs_ray
@@ -491,7 +555,7 @@ def test_a_ray_of_another_version_is_said(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(ray, "init", connects)
     with pytest.raises(BadInput, match=r"cluster was started with: Ray: 2\.1\.0 Python: 3\.9\.1 This .*same versions"):
-        ray_cluster.nodes(LaunchConfig(where=Where.ray, address="auto"))
+        ray_cluster.connect("auto")
 
 
 class LocalRayletDiedError(Exception):
@@ -499,12 +563,11 @@ class LocalRayletDiedError(Exception):
 
 
 def test_of_a_dead_raylet_it_is_told_where_its_log_is() -> None:
-    line = launchers.lost(LaunchConfig(where=Where.gpus), LocalRayletDiedError("The task's local raylet died.\nx"))
-    assert line.startswith("launch=gpus: Ray's process on this machine (raylet) has ended: it was killed")
+    line = ray_cluster.lost(LocalRayletDiedError("The task's local raylet died.\nx"))
+    assert line.startswith("Ray's process on this machine (raylet) has ended: it was killed")
     assert "\n" not in line
 
 
 def test_of_a_worker_s_traceback_the_error_is_told() -> None:
     said = "ray::run()\n  File x\nModuleNotFoundError: No module named 'rbptrack'\nsee the log"
-    line = launchers.lost(LaunchConfig(where=Where.ray), RuntimeError(said))
-    assert line == "launch=ray gave up: ModuleNotFoundError: No module named 'rbptrack'"
+    assert ray_cluster.lost(RuntimeError(said)) == "ModuleNotFoundError: No module named 'rbptrack'"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from rbptrack.base.errors import BadInput
 from rbptrack.commands.list_ import main as list_
 from rbptrack.commands.show import main as show
 from rbptrack.config.schema import FilterConfig, TrackingConfig
-from rbptrack.errors import BadInput
 from rbptrack.tracking import Connection, Reader
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from rbptrack.config.compose import Composer, measuring, sweep_of
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.schema import Config
 from rbptrack.measurement import Shard
-from rbptrack.sweep import launch, work
-from rbptrack.sweep.outcome import OUTCOME, Outcome
+from rbptrack.sweep import cell, hydra_jobs, launch
+from rbptrack.sweep.delivery import Delivery
+from rbptrack.sweep.outcome import Outcome
 
 WORDS = (
     ["model=nano/6k", "dataset=pydocs"],
@@ -45,16 +47,9 @@ def test_the_configs_of_a_folder_named_later_are_not_those_of_before(tmp_path: P
 
 
 def test_a_sweep_composes_each_cell_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the command line to the measuring."""
     monkeypatch.chdir(tmp_path)
     measured: list[Config] = []
-
-    def measure(config: Config, folder: Path, label: str, shard: Shard) -> None:
-        measured.append(config)
-        Outcome(config.title, config.model.name, config.dataset.name, "measured").write(folder)
-
-    monkeypatch.setattr(work, "measure", measure)
-    request = measuring(["-m", "model=nano/6k,nano/15k", "dataset=pydocs", "dataset.seed=range(0,5)"])
-    settings, cells = sweep_of(request)
     composed: list[str] = []
     load = ConfigLoaderImpl.load_configuration
 
@@ -62,21 +57,35 @@ def test_a_sweep_composes_each_cell_once(tmp_path: Path, monkeypatch: pytest.Mon
         composed.append(config_name)
         return load(self, config_name, *args, **kwargs)
 
+    def run(resolved: None, delivery: Delivery, shard: Shard) -> Outcome:
+        return delivery.outcome("measured", "x", numbers=dict.fromkeys(("ce", "num_tokens"), 1.0))
+
+    def deliver(config: Config, resolved: None, **_: object) -> Delivery:
+        measured.append(config)
+        return of(config, SimpleNamespace(fingerprint="f"))  # type: ignore[arg-type]
+
+    of = Delivery.of
     monkeypatch.setattr(ConfigLoaderImpl, "load_configuration", counted)
-    sweep = launch.Sweep(request, settings, cells, [], [])
-    assert sweep._run_jobs() == 0
-    assert len(composed) < len(cells) - 2, "a few times for settings of Hydra, and never for a cell"
+    monkeypatch.setattr(cell, "run", run)
+    monkeypatch.setattr(Delivery, "of", deliver)
+    request = measuring(["-m", "model=nano/6k,nano/15k", "dataset=pydocs", "dataset.seed=range(0,5)"])
+    settings, cells = sweep_of(request)
+    sweep = launch.Sweep(request, settings, cells, [None] * len(cells), [], [])  # type: ignore[list-item]
+    assert sweep._measure() == 0
+    assert len(composed) <= len(cells) + 2, "twice for settings of Hydra, and once for each cell"
     assert [(c.model.name, c.dataset.seed) for c in measured] == [(c.model.name, c.dataset.seed) for c in cells]
     assert {c.sweep for c in measured} == {sweep.id}
-    assert all((sweep.folder / str(n) / OUTCOME).exists() for n in range(10))
-    assert "- dataset.seed=2" in (sweep.folder / "7/.hydra/overrides.yaml").read_text()
-    assert "seed: 2" in (sweep.folder / "7/.hydra/config.yaml").read_text()
+    assert [outcome.status for outcome in sweep.results.collect(cells)] == ["measured"] * 10
+
+
+def test_of_a_sweep_hydra_shows_the_first_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    """It was a traceback."""
+    measuring(["-m", "--cfg", "job", "--package", "model", "model=nano/6k,nano/15k"]).show()
+    assert "\nsize: 6k\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("word", ["hydra/launcher=basic", "hydra.verbose=true"])
 def test_who_gives_settings_of_hydra_has_hydra_run_every_job(word: str) -> None:
-    from rbptrack.sweep import here
-
     words = ["-m", "model=nano/6k,nano/15k", "dataset=pydocs"]
-    assert here.possible(measuring(words))
-    assert not here.possible(measuring([*words, word]))
+    assert not hydra_jobs.wanted(measuring(words))
+    assert hydra_jobs.wanted(measuring([*words, word]))

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import ModelConfig
-from rbptrack.errors import BadInput
 from rbptrack.models.architecture import check_fit, count_parameters, load_config, load_tokenizer, longest_sequence
 from rbptrack.models.checkpoint import check_folder
 from rbptrack.models.loading import CausalModel, load_model, of_module
@@ -227,6 +228,59 @@ def test_weights_that_are_not_the_models_are_refused(fault: str, tmp_path: Path)
     assert "\n" not in str(said.value)
 
 
+def change_stored(folder: Path, change: Callable[[dict[str, torch.Tensor]], object], **values: Any) -> None:
+    weights = load_file(folder / "model.safetensors")
+    change(weights)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    settings = json.loads((folder / "config.json").read_text()) | values
+    (folder / "config.json").write_text(json.dumps(settings))
+
+
+def whole_numbers(kind: torch.dtype) -> Callable[[dict[str, torch.Tensor]], None]:
+    def change(weights: dict[str, torch.Tensor]) -> None:
+        weights[MISSING] = (weights[MISSING] * 50).to(kind)
+
+    return change
+
+
+SILENT = {
+    "int8": (whole_numbers(torch.int8), {}, rf"as integers or booleans.*no quantisation.*: {MISSING}"),
+    "bool": (whole_numbers(torch.bool), {}, r"as integers or booleans"),
+    "an unknown quantisation": (
+        whole_numbers(torch.int8),
+        {"quantization_config": {"quant_method": "mine"}},
+        r"quantisation 'mine'.*Known: .*awq",
+    ),
+    "a head beside a tied one": (lambda w: None, {"tie_word_embeddings": True}, r"a head of its own.*tie_word_emb"),
+}
+
+
+@pytest.mark.parametrize("fault", SILENT)
+def test_what_loads_without_a_word_and_is_another_model_is_refused(fault: str, tmp_path: Path) -> None:
+    change, values, message = SILENT[fault]
+    folder = checkpoint(tmp_path / "model", tie_word_embeddings=False)
+    change_stored(folder, change, **values)
+    with pytest.raises(BadInput, match=message) as said:
+        load(folder)
+    assert "\n" not in str(said.value)
+
+
+def test_what_lies_beside_a_model_is_not_measured_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An adapter, with peft installed or not, and code of the repository's own."""
+    folder = checkpoint(tmp_path / "model")
+    assert not load(folder).notes
+    change_stored(folder, lambda w: None, auto_map={"AutoModelForCausalLM": "code.Model"})
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(tmp_path / "elsewhere")}))
+    for place in ("integrations.peft", "models.auto.auto_factory"):
+        monkeypatch.setattr(f"transformers.{place}.is_peft_available", lambda: True)
+    found = load(folder)
+    assert [note.partition(":")[0] for note in found.notes] == [
+        "an adapter lies beside its weights (adapter_config.json)",
+        "its own code (auto_map in config.json) is not run",
+    ]
+    assert transformers.integrations.peft.is_peft_available()
+
+
 @pytest.mark.parametrize("name", ["pythia", "gpt2", "gpt-neo"])
 def test_buffers_that_older_versions_stored_are_no_weights(name: str, tmp_path: Path) -> None:
     build(name, tmp_path)
@@ -320,7 +374,7 @@ def test_code_of_a_repository_never_runs(kind: str, tmp_path: Path) -> None:
         (folder / name).write_text(json.dumps(settings))
     program = f"""
         from rbptrack.config.schema import ModelConfig
-        from rbptrack.errors import BadInput
+        from rbptrack.base.errors import BadInput
         from rbptrack.models.architecture import count_parameters, load_config, load_tokenizer
         from rbptrack.models.loading import load_model
         from rbptrack.sources.pin import of_model

@@ -8,7 +8,8 @@ import pytest
 
 from plugins.lognormal import Lognormal
 from rbptrack.analysis import Report, Runs, Unreadable
-from rbptrack.errors import RbptrackError
+from rbptrack.base.errors import RbptrackError
+from rbptrack.reporting.telling import told
 from rbptrack.stats.rank_distributions import CANDIDATES, Support, lognormal
 from tests.synthetic import runs_of
 
@@ -55,7 +56,7 @@ def test_the_appendix_s_terms_add_up_and_work_against_each_other(planted: Report
     assert table["log_c"].iloc[0] == pytest.approx(np.log(c.sum()), abs=0.1)
     assert table["square_term"].iloc[1] < table["square_term"].iloc[0]
     assert "appendix_terms" in planted.drawings
-    assert any("(appendix B.4)" in note for note in planted.notes)
+    assert any("(appendix B.4)" in note for note in told(planted.findings))
 
 
 def test_mu_over_sigma_is_a_line_in_ln_s(planted: Report) -> None:
@@ -76,8 +77,33 @@ def test_a_truncated_zipf_law_is_the_power_law_limit_and_never_a_huge_mu() -> No
     limited = table[table["power_law_limit"]]
     assert limited[["mu", "sigma", "mu_over_sigma", "entropy_integral"]].isna().all(axis=None)
     assert (table["beta"] - 1.3).abs().max() < 0.05
-    assert any("power-law limit, where mu and sigma are not identifiable" in note for note in report.notes)
-    assert any("How mu/sigma changes with S is not identifiable" in note for note in report.notes)
+    said = told(report.findings)
+    assert "of 4 it cannot be told from Zipf's law" in said[0]
+    assert any("how mu/sigma changes with S cannot be told" in sentence for sentence in said)
+
+
+def test_gamma_below_0_excludes_zipfs_law_too() -> None:
+    """It was said that it may be Zipf's law wherever gamma's interval did not lie above 0."""
+    k = np.arange(1, V + 1)
+    convex = np.exp(-1.8 * np.log(k) + 0.06 * np.log(k) ** 2)
+    report = Lognormal(replicates=100).analyze(runs_of(SIZES[:1], [list(convex)], documents=50, tokens=2000))
+    row = report.tables["summary"].frame.iloc[0]
+    assert row["gamma_high"] < 0
+    assert row["shape"] == "convex: neither lognormal nor Zipf"
+    assert "1 of 1 gamma lies below 0, which excludes both" in told(report.findings)[0]
+    assert "cannot be told from Zipf" not in " ".join(told(report.findings))
+
+
+def test_below_ten_documents_there_is_no_interval() -> None:
+    runs = runs_of(SIZES[:3], [pmf("lognormal", [0.8, 0.06])] * 3, documents=9, tokens=2000)
+    report = Lognormal(replicates=50).analyze(runs)
+    assert (
+        report.tables["lognormal"]
+        .frame[["gamma_low", "gamma_high", "beta_low", "mu_over_sigma_low"]]
+        .isna()
+        .all(axis=None)
+    )
+    assert report.tables["lognormal"].frame["gamma"].notna().all()
 
 
 def test_without_stored_ranks_the_interval_comes_from_the_likelihood_and_says_so() -> None:

@@ -16,12 +16,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from rbptrack.base.errors import BadInput, MeasurementError
 from rbptrack.config.schema import DatasetConfig, EngineConfig, ModelConfig
 from rbptrack.corpus.documents import Document, load_documents
 from rbptrack.corpus.sequences import Corpus, build_corpus
 from rbptrack.engine.measure import measure
 from rbptrack.engine.parts import saved_tokens
-from rbptrack.errors import BadInput, MeasurementError
 from rbptrack.models.architecture import check_fit, load_config, load_tokenizer
 from rbptrack.models.checkpoint import check_folder
 from rbptrack.models.loading import load_model

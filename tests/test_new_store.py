@@ -19,11 +19,12 @@ from pathlib import Path
 import mlflow.store.db.utils
 import pytest
 
-from rbptrack import interrupts, temporary
+from rbptrack.base.errors import BadInput
+from rbptrack.base.files import temporary_files
+from rbptrack.base.process import INTERRUPTED, install_signals
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.errors import BadInput
 from rbptrack.tracking import Connection
-from tools.recorded import note
+from tests.campaigns.recorded import note
 
 SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threade
 
 
 def make() -> None:
-    with temporary.for_this_process():
+    with temporary_files():
         Connection(TrackingConfig()).open()
 
 
@@ -47,13 +48,13 @@ def forked(action: Callable[[], None], place: Path) -> int:
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        interrupts.install()
+        install_signals()
         action()
         code = 0
     except SystemExit as stop:
         code = int(stop.code or 0)
     except KeyboardInterrupt:
-        code = interrupts.INTERRUPTED
+        code = INTERRUPTED
     except BaseException:
         traceback.print_exc()
     finally:

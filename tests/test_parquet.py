@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rbptrack import parquet
-from rbptrack.errors import RbptrackError
+from rbptrack.base import parquet
+from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import RankHistogram, RankTable
 
 
@@ -43,7 +43,7 @@ def test_a_cut_file_is_damaged(tmp_path: Path) -> None:
 
 def test_pieces_have_the_checksum_of_the_whole(tmp_path: Path) -> None:
     table = ranks().described()
-    with parquet.Writer(tmp_path / "pieces.parquet", table.schema) as file:
+    with parquet.TableWriter(tmp_path / "pieces.parquet", table.schema) as file:
         for low in (0, 100, 150):
             file.add(table.slice(low, {0: 100, 100: 50, 150: 250}[low]))
     parquet.write(table, tmp_path / "whole.parquet")
@@ -57,7 +57,7 @@ def test_an_unfinished_file_leaves_nothing(tmp_path: Path) -> None:
     table = ranks().described()
 
     def interrupted() -> None:
-        with parquet.Writer(tmp_path / "x.parquet", table.schema) as file:
+        with parquet.TableWriter(tmp_path / "x.parquet", table.schema) as file:
             file.add(table)
             raise KeyboardInterrupt
 

@@ -2,8 +2,8 @@ import random
 
 import pytest
 
+from rbptrack.base.errors import BadInput
 from rbptrack.config.patterns import expand, lists_as_values, match, size_key
-from rbptrack.errors import BadInput
 
 PYTHIA = ["14m", "31m", "70m", "160m", "410m", "1b", "1.4b", "2.8b", "6.9b", "12b"]
 NAMES = {

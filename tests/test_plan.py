@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
+from rbptrack.base.errors import BadInput
 from rbptrack.commands import plan as command
 from rbptrack.config.compose import measuring, sweep_of
-from rbptrack.config.schema import Config, Dtype, Group, ModelConfig, Where
-from rbptrack.errors import BadInput
+from rbptrack.config.schema import Config, Dtype, LaunchConfig, ModelConfig, Parallel, PerJob, Where
+from rbptrack.sweep import resources
 from rbptrack.sweep.devices import Device, data_sheet, precision
+from rbptrack.sweep.jobs import grouped
 from rbptrack.sweep.plan import Plan, plan
 from rbptrack.sweep.resolve import Resolver
+from rbptrack.sweep.resources import Resources
 from rbptrack.tracking import Connection, Reader
 
 
@@ -53,6 +56,58 @@ def test_the_gpus_that_a_model_needs_are_counted(tmp_path: Path, monkeypatch: py
     none = planned(of(beside))
     assert (none.gpus, none.status) == (None, "too large")
     assert none.seconds == planned(of(80e9)).seconds  # what it would take
+
+
+def fitted(device: Device, where: Where, monkeypatch: pytest.MonkeyPatch, *words: str, **options: Any) -> Resources:
+    cells = asked("model=nano/6k,nano/2m", *words)
+    monkeypatch.setattr(resources, "sheet_of", lambda names: device)
+    launch = replace(LaunchConfig(where=where), **{"gpus": "auto"} | options)
+    resolver = Resolver()
+    return Resources(launch, ["some"], cells, [resolver.resolve(cell) for cell in cells])
+
+
+def test_each_job_has_the_gpus_that_its_model_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    roomy = planned(of(80e9))
+    assert roomy.total_params
+    assert roomy.memory_bytes
+
+    def given(memory: float, where: Where) -> list[tuple[float, Parallel]]:
+        found = fitted(of(memory), where, monkeypatch)
+        jobs = grouped(found.cells, PerJob.model)
+        return [(found.gpus(tasks), tasks[0].config.model.parallel) for tasks in jobs]
+
+    assert given(80e9, Where.ray) == [(0.1, Parallel.none)] * 2
+    assert given(80e9, Where.slurm) == [(1.0, Parallel.none)] * 2  # SLURM gives whole ones
+    narrow = roomy.memory_bytes - 0.4 * 4 * roomy.total_params
+    assert given(narrow, Where.ray) == [(1.0, Parallel.none), (7.0, Parallel.auto)]
+    with pytest.raises(
+        BadInput, match=r"launch\.gpus=auto: no some, nor 8 of them, hold nano-2m; model\.dtype=bfloat16"
+    ):
+        given(roomy.memory_bytes - 4 * roomy.total_params, Where.slurm)
+    cells = asked("model=nano/6k", "launch=slurm", "launch.gpus=auto")
+    for names, listed in ((["tesla-x"], r" \(they are called tesla-x\)"), ([], "")):
+        monkeypatch.undo()
+        with pytest.raises(
+            BadInput, match=rf"launch=slurm has is not known here{listed}: name the kind, launch\.device="
+        ):
+            Resources(cells[0].launch, names, cells, [Resolver().resolve(cells[0])]).gpus(
+                grouped(cells, PerJob.cell)[0]
+            )
+
+
+def test_shards_and_the_order_of_jobs_follow_the_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    flops = [p.flops for p in (planned(of(80e9), "model=nano/6k"), planned(of(80e9)))]
+    assert flops[0]
+    assert flops[1]
+    slow = replace(of(80e9), rates={"float32": flops[1] / (0.5 * 10 * 3600)})  # ten hours for the larger cell
+    found = fitted(slow, Where.ray, monkeypatch, "shards=auto")
+    assert [cell.shards for cell in found.cells] == [1, 3]
+    assert [cell.shards for cell in fitted(slow, Where.slurm, monkeypatch, "shards=auto", time=60).cells] == [1, 13]
+    jobs = sorted(grouped(found.cells, PerJob.model), key=found.cost, reverse=True)
+    assert [tasks[0].config.model.size for tasks in jobs] == ["2m", "2m", "2m", "6k"]
+    assert found.cost(jobs[0]) == pytest.approx(flops[1] / 3)
 
 
 def test_precisions_and_data_sheets() -> None:
@@ -103,7 +158,7 @@ def test_jobs_of_a_launcher_are_counted_and_their_time_is_compared(
     )
     assert said(time=20).endswith("it is requeued 4 times: launch.retries=2, which is not enough")
     assert said(time=90) == "launch=slurm: 2 jobs, the longest of 1:26:40; launch.time=90 (minutes) is enough"
-    assert said(group=Group.cell).startswith("launch=slurm: 3 jobs, the longest of 1:06:40")
+    assert said(group=PerJob.cell).startswith("launch=slurm: 3 jobs, the longest of 1:06:40")
     assert said(where=Where.ray) == "launch=ray: 2 jobs, the longest of 1:26:40"
     assert said(guessed=True).startswith("launch=slurm: 2 jobs; on=h100 estimates")
     plans = [replace(each, status="measured")] * 4

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rbptrack.analysis import RankTable, Report, Runs, Table
-from rbptrack.analysis.testing import AnalyzerContract, example_runs
+from rbptrack.analysis.testing import AnalyzerContract, NeedsFamilies, NeedsRanks, NeedsSizes, example_runs
 from rbptrack.config.paths import builtin_folder
 from rbptrack.reporting.discovery import discover
 from tests.conftest import Program
@@ -28,7 +28,11 @@ class TestExample(AnalyzerContract):
     analyzer = Ranking()
 
 
-class OnPublished(AnalyzerContract):  # not collected: its name does not begin with Test
+class OfLaws(NeedsRanks, NeedsSizes):  # not collected: its name does not begin with Test
+    """For analyzers of laws in size."""
+
+
+class OnPublished(AnalyzerContract):
     """For analyzers that compare with published numbers."""
 
     def runs(self) -> Runs:
@@ -57,16 +61,14 @@ class OnAnswers(AnalyzerContract):
         return Runs(whole.frame, histogram=whole.histogram, ranks=ranks)
 
 
-class OnTexts(AnalyzerContract):
-    """For analyzers that need the texts of tokens: here every word is one token."""
-
-    def runs(self) -> Runs:
-        whole = example_runs()
-        texts = dict.fromkeys(range(256), " word")
-        return Runs(whole.frame, histogram=whole.histogram, ranks=whole.ranks, token_texts=lambda _: texts)
-
-
-SPECIAL = {"reproduction": OnPublished, "answers": OnAnswers, "training": OnCheckpoints, "words": OnTexts}
+SPECIAL = {
+    **dict.fromkeys(["power_law", "lack_of_fit"], OfLaws),
+    **dict.fromkeys(["k_law", "emergence", "lognormal", "error_entropy", "tokens"], NeedsRanks),
+    "compare": NeedsFamilies,
+    "reproduction": OnPublished,
+    "answers": OnAnswers,
+    "training": OnCheckpoints,
+}
 
 for _name, _class in BUILT_IN.items():  # every analyzer that ships with rbptrack
     _test = f"Test_{_name}"

@@ -17,8 +17,8 @@ import pytest
 from mlflow import MlflowClient
 
 import rbptrack
+from rbptrack.base.errors import BadInput
 from rbptrack.commands import analyze, export, import_, list_, report
-from rbptrack.errors import BadInput
 from rbptrack.tracking import Writer
 from tests.patience import PATIENCE
 

@@ -3,10 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plugins.position import Position
-from rbptrack.analysis import COLUMNS, Runs
-from rbptrack.errors import BadInput
+from plugins.tokens import Tokens
+from rbptrack.analysis import Runs
+from rbptrack.analysis.contract import COLUMNS
+from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
+from rbptrack.reporting.telling import told
 from tests.synthetic import family_runs
 
 SIZES = np.geomspace(1e4, 1e7, 6)
@@ -38,35 +40,32 @@ def improving(late_alpha: float, *, short: int = 0) -> Runs:
 
 
 def test_a_law_that_differs_late_is_found() -> None:
-    report = Position(ks=[1], shown=1).analyze(improving(0.15))
+    report = Tokens(ks=[1], shown=1).analyze(improving(0.15))
     row = report.tables["early_and_late"].frame.set_index("metric").loc["RBP_1"]
     assert row["low"] < 0.1 < row["high"]
     assert row["low"] > 0.05
     assert row["late"] == "128 to 255"
-    laws = report.tables["laws"].frame.query("metric == 'RBP_1'").set_index("first")["alpha"]
+    laws = report.tables["position_laws"].frame.query("metric == 'RBP_1'").set_index("first")["alpha"]
     assert laws[32] == pytest.approx(0.05, abs=0.02)
     assert laws[128] == pytest.approx(0.15, abs=0.02)
     assert report.metrics["alpha_late_minus_early/toy/text/rbp_1"] == row["difference"]
-    assert (
-        "at late ones is larger in 1 of 1 comparison (each a family on a dataset, tested alone at 5%)"
-        in report.headline
-    )
+    assert "the exponent is larger in 1 and smaller in 0 of 2 cases" in told(report.findings)[-2]
 
 
 def test_one_law_at_every_position_is_not_told_apart() -> None:
-    report = Position(ks=[1], shown=1).analyze(improving(0.05))
-    assert "differs between early and late positions is undecided in the one comparison" in report.headline
+    report = Tokens(ks=[1], shown=1).analyze(improving(0.05))
+    assert told(report.findings)[-1].startswith("No evidence that exponents differ between early and late positions")
 
 
 def test_every_bin_reads_the_same_documents() -> None:
-    report = Position(ks=[1], shown=1).analyze(improving(0.15, short=20))
-    curves = report.tables["curves"].frame.query("metric == 'CE' and size == '10000'").set_index("first")
+    report = Tokens(ks=[1], shown=1).analyze(improving(0.15, short=20))
+    curves = report.tables["position_curves"].frame.query("metric == 'CE' and size == '10000'").set_index("first")
     width = curves["last"] - curves.index + 1
     assert (curves["tokens"] == 40 * width).all()
     assert curves["y"].tolist() == pytest.approx([1.0] * len(curves))
-    assert "documents that reach position 128: 40 of 60 documents)" in report.notes[0]
+    assert "in the 40 of 60 documents that reach the last bin" in told(report.findings)[-1]
 
 
 def test_what_is_shown_must_be_asked_for() -> None:
     with pytest.raises(BadInput, match=r"analyzer.shown=3: expected one of analyzer.ks=\[1, 10, 100\]"):
-        Position(shown=3).analyze(family_runs(SIZES, alpha=0.1, a=3.0))
+        Tokens(shown=3).analyze(family_runs(SIZES, alpha=0.1, a=3.0))

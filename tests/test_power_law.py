@@ -7,8 +7,9 @@ from scipy import stats
 
 from plugins.power_law import PowerLaw
 from rbptrack.analysis import Runs
-from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.ranks import RankTable
+from rbptrack.reporting.telling import told
 from tests.synthetic import family_runs, one_law, runs_from, runs_of_tables, together
 
 SIZES = np.geomspace(1e4, 1e7, 6)
@@ -56,7 +57,7 @@ def test_the_report() -> None:
         "ce_against_rbp_1",
     }
     panels = report.drawings["law_in_size"].figure.axes
-    assert [ax.get_title() for ax in panels[:3]] == ["−ln RBP$_{1}$", "−ln RBP$_{10}$", "CE, nats per token"]
+    assert [ax.get_title() for ax in panels[:3]] == ["CE, nats per token", "−ln RBP$_{1}$", "−ln RBP$_{10}$"]
     assert len(panels) == 6, "two datasets, three metrics"
     factors = [ax.get_ylim()[1] / ax.get_ylim()[0] for ax in panels]
     assert factors == pytest.approx([factors[0]] * 6), "equal exponents have equal slopes"
@@ -64,12 +65,29 @@ def test_the_report() -> None:
         assert [ax.get_title() for ax in report.drawings[name].figure.axes] == ["code", "text"]
     assert all(ax.get_xlabel() for drawing in report.drawings.values() for ax in drawing.figure.axes)
     assert all(drawing.caption.endswith(".") for drawing in report.drawings.values())
-    row = report.tables["by_family"].frame.query("dataset == 'text'").iloc[0]
-    assert row["alpha_rbp_1_low"] < row["alpha_rbp_1"] < row["alpha_rbp_1_high"]
-    assert len(report.notes) == 4
-    assert "an irreducible term is not identifiable from 4 sizes" in report.notes[1]
-    assert list(report.tables) == ["by_family", "laws", "forms", "points", "fits"]
+    assert list(report.tables) == ["laws", "against_ce", "points", "fits", "backtests"]
     assert len(report.tables[report.summary].frame) == 6
+
+
+def test_both_definitions_of_s_and_the_difference_from_ce() -> None:
+    """Where all parameters grow as the square of the others, alpha is half as large by them."""
+    runs = family_runs(SIZES, alpha=0.1, a=3.0, tokens=2000)
+    runs.frame["total_params"] = (runs.frame["non_embedding_params"] ** 2).astype("Int64")
+    report = PowerLaw(ks=[1, 10]).analyze(runs)
+    laws, against = (report.tables[name].frame.set_index("metric") for name in ("laws", "against_ce"))
+    np.testing.assert_allclose(laws["alpha_other"], laws["alpha"] / 2)
+    np.testing.assert_allclose(
+        against["difference"], laws["alpha"][["RBP_1", "RBP_10"]] - laws.loc["CE", "alpha"], atol=1e-9
+    )
+    assert (against["p_corrected"] >= against["p_different"]).all()
+    assert report.tables["laws"].frame["left_out_noise"].between(0, 0.05).all()
+    said = told(report.findings)
+    assert any(text.startswith("With S as all parameters, alpha changes by up to 50%") for text in said)
+    swapped = PowerLaw(ks=[1], size="total_params").analyze(runs)
+    np.testing.assert_allclose(swapped.tables["laws"].frame["alpha_other"], laws["alpha"][["CE", "RBP_1"]])
+    runs.frame["total_params"] = None
+    said = told(PowerLaw(ks=[1]).analyze(runs).findings)
+    assert "The other count of parameters is not known of these models: alpha stands for one definition of S." in said
 
 
 def test_too_few_sizes_say_so() -> None:
@@ -117,7 +135,7 @@ def test_no_law_is_claimed_where_there_is_none() -> None:
     tables = {f"r{i}": part.ranks("toy-text-0") for i, part in enumerate(parts)}
     frame = pd.concat([p.frame for p in parts], ignore_index=True)
     runs = Runs(frame, histogram=lambda r: tables[r].histogram(), ranks=lambda r: tables[r])
-    assert "no law is claimed" in " ".join(PowerLaw(ks=[1]).analyze(runs).notes)
+    assert "no law is claimed" in " ".join(told(PowerLaw(ks=[1]).analyze(runs).findings))
 
 
 def test_forecasts_pooling_and_equal_tokens_on_request() -> None:
@@ -165,9 +183,10 @@ def test_imports_are_fitted_at_the_k_that_were_logged_with_their_standard_errors
 
 
 def test_an_inverse_law_is_called_one() -> None:
-    report = PowerLaw(ks=[1]).analyze(family_runs(SIZES, alpha=-0.1, a=0.3))
-    assert "is inverse: larger models are worse" in report.notes[0]
-    assert "no law is claimed" not in report.notes[0]
+    said = told(PowerLaw(ks=[1]).analyze(family_runs(SIZES, alpha=-0.1, a=0.3)).findings)
+    assert said[0].endswith("none of 2 laws; in 2 they are worse (an inverse law).")
+    assert said[2] == "toy on text: the law of CE and RBP_1 is inverse: larger models are worse."
+    assert "no law is claimed" not in " ".join(said)
 
 
 def test_size_may_be_total_parameters_or_training_compute() -> None:
@@ -201,7 +220,7 @@ def test_seeds_are_fitted_not_averaged() -> None:
     fit = report.tables["fits"].frame.set_index("metric").loc["CE"]
     assert fit["alpha_low"] < 0.2 < fit["alpha_high"]
     assert any("their scatter is fitted" in note for note in report.notes)
-    assert any(f"{3 * len(SIZES)} runs of {len(SIZES)} sizes" in note for note in report.notes)
+    assert any(f"{3 * len(SIZES)} runs of {len(SIZES)} sizes" in text for text in told(report.findings))
 
 
 def test_imports_of_cross_entropy_alone_have_a_law() -> None:
@@ -211,15 +230,6 @@ def test_imports_of_cross_entropy_alone_have_a_law() -> None:
     report = PowerLaw().analyze(Runs(frame, histogram=whole.histogram, ranks=whole.ranks))
     assert report.metrics["alpha/toy/text/ce"] == pytest.approx(0.1, abs=1e-6)
     assert "law_in_size" in report.drawings
-
-
-def test_the_headline_counts_every_fit_that_was_tested_for_an_irreducible_term() -> None:
-    """It said nothing of those where E > 0 is supported or excluded."""
-    report = PowerLaw(ks=[1, 10]).analyze(family_runs(SIZES, alpha=0.1, a=3.0, tokens=2000))
-    known = list(report.tables["laws"].frame["form"])
-    assert known.count("plain")
-    assert f"Of {len(known)} fits to 6 sizes or more, an irreducible term is " in report.headline
-    assert f"excluded in {known.count('plain')}" in report.headline
 
 
 def test_published_exponents_are_drawn_in_the_colour_of_their_family() -> None:

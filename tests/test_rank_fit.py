@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rbptrack.errors import RbptrackError
+from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import RankHistogram
 from rbptrack.stats.rank_distributions import CANDIDATES, Support
 from rbptrack.stats.rank_fit import fit_ranks, goodness_of_fit, sampling_kl, vuong

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rbptrack import parquet
-from rbptrack.parquet import Damaged
+from rbptrack.base import parquet
+from rbptrack.base.parquet import Damaged
 from rbptrack.ranks import DocumentCounts, RankTable
 
 KS = (1, 7, 200)
@@ -36,7 +36,7 @@ def written(whole: RankTable, path: Path, *, groups: int) -> Path:
     """The table in a file of so many row groups."""
     edges = np.linspace(0, len(whole), groups + 1).astype(int)
     described = whole.described()
-    with parquet.Writer(path, described.schema) as file:
+    with parquet.TableWriter(path, described.schema) as file:
         for low, high in itertools.pairwise(edges):
             file.add(described.slice(low, high - low))
     return path
@@ -80,7 +80,7 @@ def test_a_file_with_another_checksum_is_found(tmp_path: Path) -> None:
     """Groups that are each as they were written, but not this file's."""
     one, other = table([0, 0, 1, 1]), table([0, 0, 1, 1, 2])
     path = tmp_path / "ranks.parquet"
-    writer = parquet.Writer(path, one.described().schema)
+    writer = parquet.TableWriter(path, one.described().schema)
     with writer as file:
         file.add(one.described())
         file._digest.update(other.described())

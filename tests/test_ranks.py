@@ -1,12 +1,25 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.ranks import RankHistogram, RankTable, is_rbp_column, log_grid, parse_rbp_name, rbp_ks, rbp_name, se_name
+from rbptrack.base import parquet
+from rbptrack.base.errors import BadInput, RbptrackError
+from rbptrack.ranks import (
+    LacksColumn,
+    RankHistogram,
+    RankTable,
+    is_rbp_column,
+    log_grid,
+    parse_rbp_name,
+    rbp_ks,
+    rbp_name,
+    se_name,
+)
 
 
 def table(
@@ -40,6 +53,45 @@ def test_names_of_rbp_go_there_and_back() -> None:
     assert [parse_rbp_name(name) for name in others] == [None] * len(others)
     assert rbp_ks(["rbp_100", "model", "rbp_3", "rbp_3_se"]) == [3, 100]
     assert [is_rbp_column(n) for n in ("rbp_3", "rbp_3_se", "ce_se", "rbp_curve")] == [True, True, False, False]
+
+
+def newer(t: RankTable) -> RankTable:
+    added = {"entropy": [1.5] * len(t), "top": [3] * len(t), "top_logprob": [-0.25] * len(t)}
+    return RankTable.from_arrays(
+        vocab_size=t.vocab_size, strict=t.strict, **{n: t.column(n) for n in t.table.column_names}, **added
+    )
+
+
+def test_a_table_may_grow(tmp_path: Path) -> None:
+    """Old and new files are read, and those of versions to come, whose columns are not known yet."""
+    old, path = table([0, 4, 9], document=[0, 0, 1]), tmp_path / "ranks.parquet"
+    new = newer(old)
+    assert (old.version, new.version) == (1, 2)
+    old.write(path)
+    assert b"rbptrack.table" not in pq.read_schema(path).metadata  # byte for byte what it always was
+    assert RankTable.read(path).table.equals(old.table)
+    new.write(path)
+    assert pq.read_schema(path).metadata[b"rbptrack.table"] == b"2"
+    assert RankTable.read(path).table.equals(new.table)
+    later = new.described().append_column("kl", pa.array([0.5] * 3, pa.float32()))
+    parquet.write(later, path)
+    for read in (RankTable.read(path), RankTable.concatenate(RankTable.read_pieces(path))):
+        assert read.table.equals(new.table)
+    assert new.column("top").dtype == np.int32
+    assert new.column("entropy").tolist() == [1.5] * 3
+    with pytest.raises(RbptrackError, match=r"no column entropy: .*again=columns") as caught:
+        old.column("entropy")
+    assert isinstance(caught.value, LacksColumn)
+
+
+def test_tables_of_two_versions_are_joined_as_the_older() -> None:
+    old, new = table([0, 4]), newer(table([9, 9], document=[1, 1]))
+    joined = RankTable.concatenate([new, old])
+    assert joined.version == 1
+    assert joined.column("greater").tolist() == [9, 9, 0, 4]
+    assert RankTable.concatenate([new, new]).version == 2
+    for t in (old, new):
+        assert t.histogram().count.sum() == t.document_counts([1]).tokens.sum() == 2
 
 
 @pytest.mark.parametrize("k", [0, -1, 51])

@@ -158,7 +158,7 @@ def test_a_wheel_works_in_an_empty_folder(tmp_path: Path) -> None:
         "analyzers=power_law",
     )
     assert "3 measured" in out
-    assert re.search(r"pydocs +nano +RBP_1 ", out)
+    assert re.search(r"pydocs +RBP_1 ", out)
     assert {p.name for p in empty.iterdir()} == {"mlruns"}
-    assert (tmp_path / "site/rbptrack/plugins/reference/scaling_with_size.csv").exists()
+    assert (tmp_path / "site/rbptrack/analysis/reference/scaling_with_size.csv").exists()
     assert "rbptrack" in run(str(tmp_path / "site/bin/rbptrack"), "--version")

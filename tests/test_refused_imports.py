@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import rbptrack
+from rbptrack.base.errors import BadInput, RbptrackError, StoreAway
 from rbptrack.commands import export, import_
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.errors import BadInput, RbptrackError, StoreAway
 from rbptrack.exchange import authors, delivery
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.tracking import Connection, Writer
@@ -169,7 +169,7 @@ def test_authors_files_that_would_fill_the_memory(
     name: str, words: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authors_folder(here / "a")
-    monkeypatch.setitem(authors._MOST_BYTES, name, 20)
+    monkeypatch.setitem(authors.BYTES_OF_AUTHORS, name, 20)
     refused("a", words, also=WITH_RANKS)
 
 

@@ -14,13 +14,15 @@ import pytest
 from matplotlib.figure import Figure
 
 from plugins.power_law import PowerLaw
-from rbptrack.analysis import Drawing, Report, Table, grid, log_axis, style
-from rbptrack.analysis.figures import draw
+from rbptrack.analysis import Drawing, Report, Table
+from rbptrack.analysis.figures import draw, grid, log_axis, style
+from rbptrack.analysis.findings import Finding, Remark, Verdict
+from rbptrack.base.errors import RbptrackError
 from rbptrack.commands.report import _read
-from rbptrack.errors import RbptrackError
 from rbptrack.reporting import terminal
 from rbptrack.reporting.files import ReportFiles
 from rbptrack.reporting.inline_svg import inline_svg
+from rbptrack.reporting.lead import lead_of
 from rbptrack.reporting.page import InlineFigure, Section, render, svg
 from rbptrack.reporting.runner import Findings, _caught
 from rbptrack.tracking import Reader
@@ -114,7 +116,7 @@ def test_what_the_page_holds() -> None:
             "t": Table(pd.DataFrame({"a": ["<b>"]}), {"a": "meaning of a"}, "What it holds."),
             "many": Table(long, titles={"a": "title of a"}),
         },
-        notes=["shared", *(f"note {i}" for i in range(9))],
+        notes=[Remark("shared"), *(f"note {i}" for i in range(9))],
         headline="it is so",
         summary="t",
         overview=["top"],
@@ -122,7 +124,7 @@ def test_what_the_page_holds() -> None:
     page = render(
         "sweep <x>",
         RUNS,
-        [section(report), section(Report(notes=["shared", "Said <first>."]), name="other")],
+        [section(report), section(Report(notes=[Remark("shared"), "Said <first>."]), name="other")],
         facts=[("command", "python -m rbptrack report a<b")],
         silent=[("quiet", "too few sizes")],
         run_page="http://127.0.0.1:5000/#/experiments/1/runs/",
@@ -131,15 +133,15 @@ def test_what_the_page_holds() -> None:
     assert "<h1>How well 4 toy models rank the next token on text</h1>" in page
     assert "sweep &lt;x&gt; ·" in page
     assert "The family toy (4 models, S = 10k to 10M) was measured on text (" in seen
-    assert seen.index("It is so.") < seen.index("At the top.") < seen.index("Said <first>.")
+    assert seen.index("At the top.") < seen.index("It is so.") < seen.index("Said <first>.")
     assert "<td>&lt;b&gt;</td>" in page
     assert page.count("shared") == 1, "what several analyzers say of the measurements stands once"
     assert "In words: 9 findings, one by one" in page
     for folded in ("note 1", "shared", "What it shows.", "What it holds.", "too few sizes"):
         assert folded not in seen
     assert all(f"<li>note {i}</li>" in page for i in range(9)), "every sentence is there once the section is open"
-    assert "<th class=n>title of a</th>" in page
-    assert "The first 60 of 500 rows; all of them are in tables/many.csv." in page
+    assert '<a href="mine/tables/many.csv">many</a> (500 rows)' in page, "tables beside the first are linked"
+    assert '<a href="mine/tables/t.csv">t.csv</a>' in page
     assert 'title="meaning of a"' in page
     assert "<b>quiet</b>: too few sizes" in page
     assert "python -m rbptrack report a&lt;b" in page
@@ -148,8 +150,46 @@ def test_what_the_page_holds() -> None:
         assert f'<a href="http://127.0.0.1:5000/#/experiments/1/runs/{run_id}">{model}</a>' in page
 
 
+def test_the_first_page_is_made_of_the_findings_of_all_analyzers(capsys: pytest.CaptureFixture[str]) -> None:
+    """A row per family and dataset; what lack_of_fit finds is a column only where it ran."""
+    place = {"dataset": "text", "family": "toy"}
+    report = PowerLaw(ks=[1, 10], replicates=50).analyze(RUNS)
+    without = lead_of(report.findings)
+    assert without
+    (row,) = without.rows
+    assert (without.labels, row.straight, row.bends, row.line) == (["CE", "RBP_1", "RBP_10"], "", "", "")
+    assert row.cells["ce"].against_ce == ""
+    assert row.cells["rbp_10"].low_high.count(" to ") == 1
+    assert re.fullmatch(r"[+-]\d\.\d{3} (differs|undecided|same|differs, but little)", row.cells["rbp_10"].against_ce)
+    asked = [
+        Finding(question="straight up to k", case=place, estimate=1000.0, extras={"last_k": 1000}),
+        Finding(question="bends", case=place, verdict=Verdict.UNTOLD, extras={"floor_seen": 0.231}),
+    ]
+    lead = lead_of([*report.findings, *asked])
+    assert lead
+    line = (
+        "toy on text: straight up to k = 1,000 (the last tried); bends: cannot be told (a floor of 23% would be seen)"
+    )
+    assert lead.rows[0].line == line
+    terminal.show_lead(lead)
+    said = capsys.readouterr().out
+    assert " ".join(said.split()).endswith(line)
+    assert "α, all parameters" in said
+    report.findings += asked
+    page = render("t", RUNS, [section(report)])
+    assert "<td>limits</td><td colspan=3 class=w>straight up to k = 1,000 (the last tried); bends: cannot" in page
+    assert 3 <= page.split('<ul class="first">')[1].split("</ul>")[0].count("<li>") <= 6
+    assert lead_of(asked) is None
+
+
+def test_the_embedded_family_says_why_it_shows_a_law() -> None:
+    runs = family_runs([1e4], alpha=0.1, a=3.0, family="nano")
+    assert "chosen so that one is seen, which is no evidence for the law" in render("t", runs, [])
+    assert "no evidence for the law" not in render("t", RUNS, [])
+
+
 def test_a_hundred_measurements_leave_room_for_a_sentence_of_every_analyzer() -> None:
-    """4 families on 6 datasets: 1,700 words, so that 13 more analyzers have 60 words each; and not a megabyte."""
+    """4 families on 6 datasets: 2,000 words, so that 10 more analyzers have 60 words each; and not a megabyte."""
     sizes = np.geomspace(1e4, 1e7, 4)
     runs = together(
         *(
@@ -168,13 +208,11 @@ def test_a_hundred_measurements_leave_room_for_a_sentence_of_every_analyzer() ->
     page = render("t", runs, [Section("power_law", "", "", report, figures), section(Report(notes=["Said."]), "other")])
     words = unfolded(page)
     assert words.count("pythia") > 6
-    assert 500 < len(words) < 1700
+    assert 500 < len(words) < 2000
     assert len(page) < 400_000
-    shown = [page.index(f"<figcaption>{word}") for word in ("Exponent of every family", "The law in size")]
-    assert shown == sorted(shown), "families are compared before each law is shown"
-    assert shown[1] < page.index('<details class="part"')
-    inside = page[page.index('id="power_law"') :]
-    assert inside.index("<figure>") < inside.index("In words: 48 findings, one by one"), "figures before a wall of text"
+    assert (
+        page.index("<table class=lead>") < page.index("<figcaption>Models with") < page.index('<details class="part"')
+    )
 
 
 def test_a_drawing_on_the_page_is_the_same_picture_in_a_third_of_the_characters() -> None:
@@ -246,7 +284,7 @@ def test_analyzers_without_a_result_for_one_reason_are_one_line() -> None:
     page = render("t", RUNS, [], silent=[*found.silent, ("training", "no checkpoints")])
     assert page.count("imported without ranks") == 1
     assert "<b>k_law, emergence</b>: imported without ranks" in page
-    assert "3 analyzers without a result" in page
+    assert "<b>no result</b><span>k_law, emergence, training</span>" in page
 
 
 def test_the_terminal_shows_the_first_of_many_notes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,9 +5,12 @@ import pandas as pd
 import pytest
 
 from plugins.reproduction import AGREES, DIFFERS, UNSURE, Reproduction
-from rbptrack.analysis import published_in_k, published_in_size
-from rbptrack.errors import RbptrackError
+from rbptrack.analysis import Runs
+from rbptrack.analysis.published import published_in_k, published_in_size
+from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import log_grid
+from rbptrack.reporting.telling import told
+from rbptrack.stats.power_law import fit_power_law, point_diagnostics
 from tests.synthetic import family_runs, together
 
 SIZES = np.geomspace(1e6, 1e10, 10)
@@ -76,3 +79,45 @@ def test_the_law_in_k_is_least_squares() -> None:
 def test_nothing_published_is_said() -> None:
     with pytest.raises(RbptrackError, match="nothing published to compare with: the authors' tables hold gpt2, opt"):
         Reproduction().analyze(family_runs(SIZES, alpha=0.1, a=3.0))
+
+
+def imported(alpha: float, **columns: object) -> Runs:
+    """The authors' figures of a family: CE and RBP of their k, no ranks and no standard errors."""
+    frame = family_runs(SIZES, alpha=0.066, a=3.0, family="pythia", dataset="c4").frame
+    y = 3.0 * SIZES[:, None] ** -np.array([alpha, 0.1, 0.2, -0.05])
+    for i, k in enumerate((1, 10, 100, 10000)):
+        frame[f"rbp_{k}"], frame[f"rbp_{k}_se"] = np.exp(-y[:, i]), None
+    frame = frame.assign(ce_se=None, vocab_size=None, documents_hash=None, imported="authors", **columns)
+
+    def missing(run_id: str) -> None:
+        raise AssertionError(run_id)
+
+    return Runs(frame, histogram=missing, ranks=missing)
+
+
+def test_imported_figures_are_compared_at_every_published_k() -> None:
+    """CE alone was; and an error that is not known was taken for 0."""
+    report = Reproduction().analyze(imported(0.1))
+    rows = report.tables["law_in_size"].frame.set_index("metric")
+    assert list(rows.index) == ["ce", "rbp_1", "rbp_10", "rbp_100", "rbp_10000"]
+    assert rows.loc["rbp_10", "yours"] == pytest.approx(0.1)
+    in_k = report.tables["law_in_k"].frame if "law_in_k" in report.tables else pd.DataFrame(columns=["se", "verdict"])
+    assert in_k["se"].isna().all()
+    assert in_k["verdict"].eq(UNSURE).all()
+    points = point_diagnostics(fit_power_law(SIZES, SIZES**-0.1))
+    assert np.isnan(points.se_ln_y).all()
+
+
+def test_an_inverse_law_is_in_the_lead() -> None:
+    headline = told(Reproduction().analyze(imported(0.1)).findings)[0]
+    assert "the law of RBP_10000 of pythia on c4 is inverse: larger models are worse" in headline
+
+
+def test_imported_success_of_sequences_is_read() -> None:
+    runs = imported(0.1)
+    success = runs.frame["rbp_1"].astype(float) ** 3  # of 8 tokens, as if 3 were independent
+    report = Reproduction().analyze(imported(0.1, sequence_success_k1_n8=success))
+    rows = report.tables["sequences"].frame
+    assert (rows["N"] == 8).all()
+    np.testing.assert_allclose(rows["worth"], 3.0)
+    assert "N tokens in a row succeed as often as 0.38 N independent ones would" in " ".join(told(report.findings))

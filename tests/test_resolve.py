@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from rbptrack.base.errors import BadInput
 from rbptrack.config.compose import measuring, sweep_of
-from rbptrack.errors import BadInput
 from rbptrack.measurement import Shard
 from rbptrack.models import architecture, loading
 from rbptrack.sweep import cell, preflight, resolve
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.resolve import Resolver
+from rbptrack.tracking import Connection, Reader
 from tests.conftest import EMBEDDED
 
 TWO_BY_TWO = ("model=nano/6k,nano/15k", "dataset=stdlib,pydocs", "dataset.documents=2", "k=1,10")
@@ -51,14 +52,36 @@ def test_each_model_and_dataset_is_pinned_and_loaded_once(
     monkeypatch.chdir(with_store)
     settings, cells = sweep_of(measuring(TWO_BY_TWO))
     resolver = Resolver()
-    preflight.check(settings, cells, resolver, ks_were_typed=True)
+    every = preflight.check(settings, cells, resolver, ks_were_typed=True)
     assert "load_model" not in loads  # no weights before the first cell
-    for config in cells:
-        resolved = resolver.resolve(config)
+    for config, resolved in zip(cells, every, strict=True):
         ended = cell.run(resolved, Delivery.of(config, resolved), Shard())
         assert ended
         assert ended.status == "measured"
     assert loads == {"of_model": 2, "of_dataset": 2, "load_config": 2, "load_tokenizer": 2, "load_model": 2}
+
+
+def test_what_lacks_columns_is_measured_again_where_that_is_asked_for(
+    with_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And only then: an older table counts as measured."""
+    monkeypatch.chdir(with_store)
+    asked = ("model=nano/6k", "dataset=pydocs", "dataset.documents=2", "k=1,10")
+
+    def ended(*more: str) -> tuple[str, int]:
+        _, (config,) = sweep_of(measuring([*asked, *more]))
+        resolved = Resolver().resolve(config)
+        outcome = cell.run(resolved, Delivery.of(config, resolved), Shard())
+        assert outcome
+        reader = Reader(Connection(config.tracking))
+        return outcome.status, reader.ranks(reader.find(resolved.fingerprint) or "").version
+
+    with monkeypatch.context() as older:
+        older.setattr("rbptrack.engine.measure.table_version", lambda folder: 1)
+        assert ended() == ("measured", 1)
+    assert ended() == ("skipped", 1)
+    assert ended("again=columns") == ("measured", 2)
+    assert ended("again=columns") == ("skipped", 2)
 
 
 def test_a_tokenizer_of_its_own_is_another_cell(tmp_path: Path) -> None:

@@ -4,11 +4,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rbptrack.scoring.scorer import Head, Scorer, reference
+from rbptrack.scoring.scores import Scores
 
 
 def brute(logits: list[float], target: int) -> tuple[int, int]:
     own = logits[target]
     return sum(x > own for x in logits), sum(x == own for x in logits) - 1
+
+
+def close(got: Scores, want: Scores, *, exact: bool) -> None:
+    """What is said of the distributions: to rounding, and the same top wherever rounding cannot make another."""
+    for name in ("logprob", "entropy", "top_logprob"):
+        found = getattr(got, name)
+        torch.testing.assert_close(found, getattr(want, name), rtol=1e-5, atol=1e-5)
+        assert found.dtype == torch.float32
+        assert (found >= 0).all() if name == "entropy" else (found <= 0).all()
+    assert got.top.dtype == torch.int32
+    moved = got.top != want.top
+    assert not moved.any() if exact else moved.float().mean() <= 0.05
+    best = got.greater + got.ties == 0
+    assert torch.equal(got.logprob[best], got.top_logprob[best])
 
 
 def test_hand_made_logits() -> None:
@@ -18,11 +33,16 @@ def test_hand_made_logits() -> None:
     assert scores.ties.tolist() == [0, 3, 0]
     log4 = torch.tensor(4.0).log()
     assert scores.logprob[1].item() == pytest.approx(-log4.item())
+    assert scores.top.tolist() == [0, 0, 3]  # of equal ones the smallest id
+    assert scores.entropy[1].item() == pytest.approx(log4.item())
+    assert torch.equal(scores.top_logprob[1:], scores.logprob[1:])
+    scorer = Scorer(Head(logits.T.contiguous()), chunk_tokens=2)
+    assert torch.equal(scorer(torch.eye(3), torch.tensor([1, 2, 3])).top, scores.top)
 
 
 @given(
     tokens=st.integers(1, 40),
-    vocabulary=st.integers(2, 70),
+    vocabulary=st.one_of(st.integers(2, 70), st.integers(250, 600)),  # with one stretch to search, with several
     chunk=st.sampled_from([1, 3, 16, 64]),
     bias=st.booleans(),
     softcap=st.sampled_from([None, 5.0]),
@@ -46,7 +66,7 @@ def test_scorer_equals_the_definition(
     logits = (logits if offset is None else logits + offset) * scale
     logits = logits if softcap is None else softcap * torch.tanh(logits / softcap)
     want, got = reference(logits, targets), scorer(hidden, targets)
-    torch.testing.assert_close(got.logprob, want.logprob, rtol=1e-5, atol=1e-5)
+    close(got, want, exact=coarse and softcap is None)
     if coarse and softcap is None:  # exact arithmetic: counts must be equal, not close
         rows = [brute(row, t) for row, t in zip(logits.tolist(), targets.tolist(), strict=True)]
         assert list(zip(got.greater.tolist(), got.ties.tolist(), strict=True)) == rows
@@ -70,6 +90,31 @@ def test_a_target_equals_itself() -> None:
     scores = Scorer(Head(weight), chunk_tokens=64)(hidden, targets)
     assert (scores.greater == 0).all()
     assert (scores.ties >= 0).all()
+
+
+@pytest.mark.parametrize("size", [1.0, 1e3, 1e4])
+def test_large_logits_round_no_probability_above_one(size: float) -> None:
+    """And to the precision of float32 in ln p itself, however large the logits that it is a difference of."""
+    generator = torch.Generator().manual_seed(0)
+    logits = size + 3 * torch.randn(200, 2001, generator=generator)
+    logits[:100, 7] += 40.0  # sure of one
+    targets = torch.where(torch.arange(200) < 150, 7, 3)
+    scorer = Scorer(Head(logits.T.contiguous()), chunk_tokens=64)
+    got, want = scorer(torch.eye(200), targets), reference(logits, targets)
+    for name in ("logprob", "top_logprob", "entropy"):
+        torch.testing.assert_close(getattr(got, name), getattr(want, name), rtol=1e-6, atol=3e-6)
+    assert (got.logprob <= 0).all()
+    assert (got.entropy >= 0).all()
+    assert torch.equal(got.top, want.top)
+
+
+def test_entries_that_a_model_rules_out_are_no_trouble() -> None:
+    logits = torch.randn(40, 600)
+    logits[:, :300] = float("-inf")
+    targets = torch.arange(300, 340)
+    scorer = Scorer(Head(torch.randn(600, 40), then=lambda _: logits[:16].clone()), chunk_tokens=16)
+    got, want = scorer(torch.randn(16, 40), targets[:16]), reference(logits[:16], targets[:16])
+    torch.testing.assert_close(got.columns, want.columns, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])

@@ -13,8 +13,8 @@ import psutil
 import pytest
 from mlflow import MlflowClient
 
+from rbptrack.base.errors import BadInput
 from rbptrack.commands import export, import_, measure, report
-from rbptrack.errors import BadInput
 from tests.conftest import Program
 from tests.patience import PATIENCE, until_they_end
 from tests.server import QUOTED, Server, databases, free_port, postgres_binaries
@@ -29,7 +29,6 @@ PLANTED = {
     "AWS_ACCESS_KEY_ID": "AKIACANARYAWS2",
     "AWS_SECRET_ACCESS_KEY": "canary/aws+3",
     "AWS_SESSION_TOKEN": "canaryaws4==",
-    "MLFLOW_TRACKING_USERNAME": "canaryuser5",
     "MLFLOW_TRACKING_PASSWORD": "canarypassword6",
     "MLFLOW_TRACKING_TOKEN": "canarytoken7",
 }
@@ -54,10 +53,11 @@ def planted(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
     for name, value in PLANTED.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("PGPASSWORD", "")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.database())
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     yield server.database()
-    (tmp_path / "mine/protocol/team.yaml").unlink(missing_ok=True)
+    (tmp_path / "conf/protocol/team.yaml").unlink(missing_ok=True)
     leaks = {path: found(path.read_bytes().decode("latin-1")) for path in tmp_path.rglob("*") if path.is_file()}
     assert not {path: leak for path, leak in leaks.items() if leak}
     client = MlflowClient(server.database())
@@ -71,47 +71,59 @@ def in_query(server: Server) -> str:
 
 
 def test_a_report_an_export_and_mlflows_pages(
-    server: Server, planted: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    server: Server,
+    planted: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of imported measurements, with errors on the way; and the words of all processes that `ui` starts."""
     rows = [f"a-{i},w,{10**i},{9 * 10 ** (-0.06 * i)}" for i in range(4, 9)]
     (tmp_path / "t.csv").write_text("\n".join(["model,dataset,non_embedding_params,ce", *rows]))
     place = f"tracking.artifacts={tmp_path / 'shared'}"
-    assert import_.main(["t.csv", f"tracking.uri={planted}", place]) == 0
-    assert report.main([f"tracking.uri='{in_query(server)}'", "analyzers=power_law", "out=r.html"]) == 0
-    assert export.main([f"tracking.uri={planted}", "out=b.zip"]) == 0
+    assert import_.main(["t.csv", place]) == 0
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", in_query(server))
+    assert report.main(["analyzers=power_law", "out=r.html"]) == 0
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", planted)
+    assert export.main(["out=b.zip"]) == 0
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", planted.replace("/direct", "/nope"))
     with pytest.raises(BadInput, match="database"):
-        import_.main(["t.csv", f"tracking.uri={planted.replace('/direct', '/nope')}"])
-    with pytest.raises(BadInput, match=r"model.revision=\*\*\* holds a secret"):
+        import_.main(["t.csv"])
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", planted)
+    with pytest.raises(BadInput, match=r"model.revision holds a secret"):
         measure.main(["model=nano/6k", *CELL, f"model.revision={PLANTED['HF_TOKEN']}"])
-    said = pages(planted)
+    (tmp_path / "leak.csv").write_text(f"model,dataset,non_embedding_params,ce\n{PLANTED['HF_TOKEN']},w,10,1.5\n")
+    with pytest.raises(BadInput, match="the run's name holds a secret"):
+        import_.main(["leak.csv", place])
+    (tmp_path / "leak.csv").unlink()
+    said = pages()
     shown = capfd.readouterr()
     assert not found(said + shown.out + shown.err)
 
 
-def test_a_sweep_and_a_cell_whose_address_stands_in_a_file(
-    server: Server, planted: str, program: Program, tmp_path: Path
-) -> None:
-    file = tmp_path / "mine/protocol/team.yaml"
+def test_a_sweep_and_an_address_in_a_file(server: Server, planted: str, program: Program, tmp_path: Path) -> None:
+    file = tmp_path / "conf/protocol/team.yaml"
     place = [f"tracking.artifacts={tmp_path / 'shared'}", "tracking.experiment=sweeps"]
     file.parent.mkdir(parents=True)
     file.write_text(f"# @package _global_\ntracking:\n  uri: {in_query(server)}\n")
 
-    def run(*words: str) -> str:
-        done = program(*words, cwd=tmp_path, **PLANTED)
-        assert done.returncode == 0, done.stdout + done.stderr
+    def run(*words: str, code: int = 0) -> str:
+        done = program(*words, cwd=tmp_path, MLFLOW_TRACKING_URI=planted, **PLANTED)
+        assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    said = run("-m", "model=nano/6k,nano/15k", *CELL, f"++tracking.uri='{planted}'", *place, "analyzers=compare")
-    said += run("model=nano/38k", *CELL, *place, "--config-dir", "mine", "protocol=team")
-    assert not found(said)
+    said = run("-m", "model=nano/6k,nano/15k", *CELL, *place, "analyzers=compare")
+    refused = run("model=nano/38k", *CELL, *place, "protocol=team", code=2)
+    refused += run("model=nano/38k", *CELL, f"++tracking.uri='{planted}'", code=2)
+    assert refused.count("tracking.uri holds a password") == 2
+    assert not found(said + refused)
     names = {path.name for path in tmp_path.rglob("*")}
-    assert {"config.yaml", "overrides.yaml", "command.txt", "cells.csv"} <= names
+    assert {"config.yaml", "command.txt", "cells.csv"} <= names
 
 
-def pages(address: str) -> str:
+def pages() -> str:
     """Start `ui`, look at the words of every process that it starts, and end it; returns what it printed."""
-    command = [sys.executable, "-m", "rbptrack", "ui", f"port={free_port()}", f"tracking.uri={address}"]
+    command = [sys.executable, "-m", "rbptrack", "ui", f"port={free_port()}"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout
     said = ""

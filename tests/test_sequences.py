@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig, SequenceRule
 from rbptrack.corpus.documents import Document, load_documents, texts_hash
 from rbptrack.corpus.sequences import Corpus, build_corpus
-from rbptrack.errors import BadInput
 from rbptrack.sources.pin import Source
 
 CONFIG = DatasetConfig(name="toy", path="x", split="test", seq_len=8, context=3)
@@ -165,3 +165,20 @@ def test_an_empty_dataset(tmp_path: Path) -> None:
     source = dataset(tmp_path / "d", {"text": ["", ""]})
     with pytest.raises(BadInput, match="dataset toy is empty: 2 documents"):
         load_documents(CONFIG, source)
+
+
+@pytest.mark.parametrize("post", ["", "[BOS] $A", "$A [EOS]", "[BOS] $A [EOS]", "[BOS] [BOS] $A"])
+def test_only_what_begins_every_text_goes_before_a_window(post: str) -> None:
+    """Not the unknown token, which a vocabulary without "a" (of proteins, say) has for that letter."""
+    words = {"[UNK]": 0, "[BOS]": 1, "[EOS]": 2} | {letter: i + 3 for i, letter in enumerate("CGT")}
+    made = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    if post:
+        made.post_processor = processors.TemplateProcessing(single=post, special_tokens=[("[BOS]", 1), ("[EOS]", 2)])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, unk_token="[UNK]", bos_token="[BOS]", eos_token="[EOS]")
+    corpus = build_corpus(texts("GCTTGCGTCGTGCCGT" * 2), tokenizer, CONFIG)
+    assert corpus.prefix.tolist() == [1] * post.count("[BOS]")
+    windows = [corpus.inputs(n).tolist() for n in range(1, len(corpus.start))]
+    assert windows
+    assert all(window[: len(corpus.prefix)] == corpus.prefix.tolist() for window in windows)
+    assert not any(0 in window for window in windows)

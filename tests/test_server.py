@@ -13,10 +13,10 @@ import pytest
 from mlflow import MlflowClient
 
 import rbptrack
+from rbptrack.base.errors import BadInput, StoreAway
 from rbptrack.commands import sync
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.errors import BadInput, StoreAway
-from rbptrack.tracking import Connection, Reader, connection, outbox
+from rbptrack.tracking import Connection, Reader, connection, outbox, resolve_uri
 from rbptrack.tracking.database import from_database, whole_runs
 from rbptrack.tracking.frame import WholeRun
 from rbptrack.tracking.schema import CURVES
@@ -81,7 +81,11 @@ def test_four_sweeps_at_once_measure_everything_once(server: Server, user: Path,
 
 
 def test_what_is_measured_while_the_server_is_away_is_delivered_once(
-    server: Server, user: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    server: Server,
+    user: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection, "_PATIENCE_SECONDS", 1)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "0")
@@ -99,13 +103,16 @@ def test_what_is_measured_while_the_server_is_away_is_delivered_once(
     door.open(held=True)
     with monkeypatch.context() as patch:
         patch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+        patch.setattr(connection, "_SILENCE_SECONDS", 1)
         patch.setattr(connection, "_REACH_SECONDS", 1)
+        patch.setattr(connection, "_SLOW_SECONDS", 0.2)
         hung = run(*tracking)
         assert hung.waits
         assert time.monotonic() - began < 120  # with seven attempts, as MLflow's, it is many minutes
         assert len(outbox.waiting()) == 2
         again = run(*tracking)
         assert (again.status, bool(again.waits)) == ("skipped", True)
+    assert "is slow to answer; waiting up to 1 s for it" in caplog.text
     door.close()
     assert sync.main([f"tracking.uri={uri}"]) == 1
     assert "0 delivered, 2 waiting" in capsys.readouterr().out
@@ -156,10 +163,12 @@ def test_remote_artifacts_are_downloaded_once(
     assert names.count("ranks.parquet") == 2
 
 
-def test_a_database_without_a_server(server: Server, user: Path) -> None:
+def test_a_database_without_a_server(server: Server, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`postgresql://`: artifacts lie where the config says, and a wrong password is said without repeating one."""
     place = f"tracking.artifacts={user / 'shared'}"
-    uri = server.database()
+    monkeypatch.setenv("PGPASSWORD", "")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.database())
+    uri = resolve_uri(TrackingConfig())
     done = run(f"tracking.uri={uri}", place)
     assert done.status == "measured"
     assert not done.waits
@@ -184,22 +193,24 @@ def test_a_database_without_a_server(server: Server, user: Path) -> None:
         (uri.replace(f":{server.database_port}/", f":{free_port()}/"), StoreAway, "cannot be reached"),
     ):
         began = time.monotonic()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", wrong)
         with pytest.raises(kind, match=words) as caught:
-            Connection(TrackingConfig(uri=wrong)).open()
+            Connection(TrackingConfig()).open()
         assert "hunter" not in str(caught.value)
         assert time.monotonic() - began < 60
 
 
-def test_wrong_addresses_and_passwords(server: Server, user: Path) -> None:
+def test_wrong_addresses_and_passwords(server: Server, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for uri, kind, words in (
         (server.with_password("hunter3"), BadInput, "refuses this user or password"),
         (server.with_password(port=free_port()), StoreAway, "no tracking server answers"),
         (f"http://admin:{QUOTED}@no-such-host.invalid:5000", StoreAway, "no tracking server answers"),
-        (f"htp://admin:{QUOTED}@127.0.0.1", BadInput, "htp:// is no kind of tracking store"),
+        (f"htp://admin:{QUOTED}@127.0.0.1", BadInput, "names no kind of tracking store"),
     ):
         began = time.monotonic()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
         with pytest.raises(kind, match=words) as caught:
-            Connection(TrackingConfig(uri=uri)).open()
+            Connection(TrackingConfig()).open()
         assert "hunter" not in str(caught.value)
         assert time.monotonic() - began < 60
     with pytest.raises(StoreAway):

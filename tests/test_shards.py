@@ -5,29 +5,32 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rbptrack.base.errors import BadInput, MeasurementError
 from rbptrack.config.compose import measuring, sweep_of
-from rbptrack.config.schema import Config, DatasetConfig, EngineConfig, Group, ModelConfig
+from rbptrack.config.schema import Config, DatasetConfig, EngineConfig, ModelConfig, PerJob
 from rbptrack.corpus.documents import load_documents
 from rbptrack.corpus.sequences import Corpus, build_corpus
 from rbptrack.engine import at_work
 from rbptrack.engine.measure import Share, measure
 from rbptrack.engine.shards import Division, complete
-from rbptrack.errors import BadInput, MeasurementError
 from rbptrack.measurement import Shard
 from rbptrack.models.architecture import load_tokenizer
 from rbptrack.models.loading import CausalModel, load_model
+from rbptrack.ranks import RankTable
 from rbptrack.sources.pin import of_dataset, resolve
 from rbptrack.sweep import cell, jobs
+from rbptrack.sweep.channel import Inbox, Teller
 from rbptrack.sweep.delivery import Delivery
-from rbptrack.sweep.outcome import Outcome, collect
-from rbptrack.sweep.resolve import process_resolver
+from rbptrack.sweep.outcome import Outcome
+from rbptrack.sweep.resolve import Resolver
+from rbptrack.sweep.results import Results
 from rbptrack.sweep.watch import Watch
-from rbptrack.sweep.work import measure as measure_cell
 from rbptrack.tracking import Connection, Reader, outbox
 from tests.conftest import EMBEDDED
 from tests.patience import PATIENCE, until
@@ -124,6 +127,21 @@ def test_a_lost_shard_alone_is_measured_again(
     assert merged.path.read_bytes() == whole[3000]
 
 
+def test_what_was_begun_in_version_1_is_completed_in_version_1(
+    model: CausalModel, corpus: Corpus, whole: dict[int, bytes], tmp_path: Path
+) -> None:
+    """Parts of an older rbptrack lack columns; nothing of them is measured again."""
+    Share(model, corpus, engine=ENGINE, folder=tmp_path, shard=Shard(0, 3)).measure()
+    for path in tmp_path.glob("part-*.parquet"):
+        RankTable.read(path).of_version(1).write(path)
+    merged = measure(model, corpus, ks=(1,), engine=ENGINE, folder=tmp_path)
+    assert merged.ranks.version == 1
+    (tmp_path / "new.parquet").write_bytes(whole[3000])
+    new = RankTable.read(tmp_path / "new.parquet")
+    assert new.version == 2
+    assert merged.ranks.table.equals(new.of_version(1).table)
+
+
 @pytest.mark.parametrize("then", [1, 2, 8])
 def test_a_folder_keeps_the_division_that_it_was_begun_with(
     then: int, model: CausalModel, corpus: Corpus, whole: dict[int, bytes], tmp_path: Path
@@ -158,19 +176,27 @@ def test_that_another_process_is_at_work_is_said(
     monkeypatch.setattr(at_work, "_MOMENT_SECONDS", 0.05)
     monkeypatch.setattr(at_work, "_LOOK_SECONDS", 0.05)
     config = asked()
-    resolved = process_resolver().resolve(config)
-    delivery = Delivery.of(config, resolved, progress_folder=with_store / "sweep/0")
-    watch = Watch(with_store / "sweep", 1)
+    resolved = Resolver().resolve(config)
+    task = jobs.Task(0, Shard(), config)
+    todo = [jobs.Job(0, (task,), 0, 1, with_store / "job-0.json", with_store)]
+    delivery = Delivery.of(config, resolved, tell=partial(Teller(todo[0]).at_work, task))
+    inbox = Inbox(Results(), total=1, aloud=False)
+    watch = Watch(Results(), inbox, todo, total=1)
+
+    def line() -> str:
+        inbox.read(todo)
+        return watch.line()
+
     with ThreadPoolExecutor(1) as pool:
         with outbox.locked(delivery.folder):
             waiting = pool.submit(cell.run, resolved, delivery)
-            until(lambda: "another process" in watch.line(), "word of the other process")
-            shown = watch.line()
+            until(lambda: "another process" in line(), "word of the other process")
+            shown = line()
         assert waiting.result()
     assert shown.startswith("0 of 1 cell ended, 0 running, 1 at work in another process; ")
     assert shown.endswith("waits")
     assert "another process in this folder is at work on it; waiting until it has ended" in capsys.readouterr().out
-    assert "1 running" in watch.line()
+    assert "1 running" in line()
 
 
 def test_a_folder_of_another_corpus_is_refused(model: CausalModel, corpus: Corpus, tmp_path: Path) -> None:
@@ -192,7 +218,7 @@ def finished(config: Config) -> list[str]:
 def test_two_that_end_together_deliver_once(with_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(with_store)
     config = asked("shards=2")
-    resolved = process_resolver().resolve(config)
+    resolved = Resolver().resolve(config)
     both, measured = threading.Barrier(2, timeout=PATIENCE), cell._measure_share
 
     def together(*arguments: object) -> None:
@@ -233,7 +259,7 @@ def test_a_second_sweep_in_the_same_folder_finds_what_the_first_delivers(
     """It waits for a shard that the first measures; when it may go on, the cell is delivered and its folder gone."""
     monkeypatch.chdir(with_store)
     config = asked("shards=2")
-    resolved = process_resolver().resolve(config)
+    resolved = Resolver().resolve(config)
     measured, outcomes = cell._measure_share, list[Outcome | None]()
 
     def meanwhile(*arguments: object) -> None:
@@ -259,7 +285,7 @@ def test_a_run_that_finds_its_cell_known_leaves_shards_at_work_alone(
     """A shard of another sweep writes in the cell's folder; the last to end there removes it."""
     monkeypatch.chdir(with_store)
     config = asked("shards=2")
-    resolved = process_resolver().resolve(config)
+    resolved = Resolver().resolve(config)
     delivery = Delivery.of(config, resolved)
     first = cell.run(resolved, delivery)  # the cell is known from here on
     assert first
@@ -293,41 +319,42 @@ def test_a_run_that_finds_its_cell_known_leaves_shards_at_work_alone(
 def test_forced_shards_do_not_remove_each_others_work(with_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(with_store)
     config = replace(asked("shards=3", "force=true"), sweep="again")
+    resolver, results = Resolver(), Results()
     for shard in jobs.shards(config):
-        (with_store / "out").mkdir(exist_ok=True)
-        measure_cell(config, with_store / "out", "", shard)
-    assert Outcome.read(with_store / "out/outcome.json").status == "measured"
+        jobs.work([jobs.Task(0, shard, config)], results, lambda task: resolver.resolve(task.config), total=1)
+    assert results.cells[0].status == "measured"
     assert len(finished(config)) == 1
     assert not list(with_store.glob("mlruns/partial/*"))
 
 
 def test_the_shards_of_a_cell_are_jobs_of_their_own() -> None:
     cells = sweep_of(measuring(["model=nano/6k,nano/15k", "dataset=stdlib,pydocs", "shards=2"]))[1]
-    by_model = jobs.grouped(cells, Group.model)
+    by_model = jobs.grouped(cells, PerJob.model)
     assert [[(t.number, t.shard.number) for t in job] for job in by_model] == [
         [(0, 0), (1, 0)],
         [(0, 1), (1, 1)],
         [(2, 0), (3, 0)],
         [(2, 1), (3, 1)],
     ]
-    assert len(jobs.grouped(cells, Group.cell)) == 8
-    with pytest.raises(BadInput, match=r"shards must be 1 .* or more; got 0"):
+    assert len(jobs.grouped(cells, PerJob.cell)) == 8
+    with pytest.raises(BadInput, match=r"shards must be 1 .* or more, or auto; got 0"):
         asked("shards=0")
 
 
-def test_a_failed_and_a_lost_shard_are_named(tmp_path: Path) -> None:
+def test_a_failed_and_a_lost_shard_are_named() -> None:
     cells = [asked("shards=4"), asked("shards=4")]
-    outcome = Outcome("x", "m", "d", "measured")
+    results = Results()
     for number, message in ((0, ""), (1, "out of memory"), (3, "")):
-        (tmp_path / f"0/shard-{number}").mkdir(parents=True)
-        replace(outcome, status="failed" if message else "measured", message=message).write(
-            tmp_path / f"0/shard-{number}"
-        )
-    lost, never = collect(tmp_path, cells, all_ended=True)
+        outcome = Outcome("x", "m", "d", "failed" if message else "measured", message=message)
+        assert results.take(0, number, outcome, whole=False)
+    known = results.collect(cells)  # of an interrupted sweep: only what is known
+    assert [o.message for o in known] == ["shard 2 of 4: out of memory"]
+    for cell_number, shard, why in ((0, 2, "its job was lost"), *((1, n, "its job never began") for n in range(4))):
+        results.lose(jobs.Task(cell_number, Shard(shard, 4), cells[cell_number]), why)
+    lost, never = results.collect(cells)
     assert (lost.status, lost.title) == ("failed", "nano-15k / pydocs")
-    assert lost.message == (
-        "shard 2 of 4: out of memory; shard 3 of 4: its job was lost; the same command continues there"
-    )
+    assert lost.message == "shard 2 of 4: out of memory; shard 3 of 4: its job was lost"
     assert never.message == "shard 1, 2, 3, 4 of 4: its job never began"
-    failed = collect(tmp_path, cells, all_ended=False)  # of an interrupted sweep: only what is known
-    assert [o.message for o in failed] == ["shard 2 of 4: out of memory"]
+    results.take(0, 2, Outcome("x", "m", "d", "skipped"), whole=True)
+    assert not results.take(0, 1, Outcome("x", "m", "d", "measured"), whole=True)  # the first has said it
+    assert results.collect(cells)[0].status == "skipped"

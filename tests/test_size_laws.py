@@ -7,7 +7,9 @@ import pytest
 from scipy import stats
 
 from rbptrack.ranks import DocumentCounts
-from rbptrack.stats import LawValues, fit_law, fit_power_law, law_values, paired_covariance, point_diagnostics, positive
+from rbptrack.stats.bootstrap import paired_covariance
+from rbptrack.stats.power_law import fit_power_law, point_diagnostics
+from rbptrack.stats.size_laws import LawValues, fit_law, law_values, positive
 
 SIZES = np.array([1e4, 1e5, 1e6, 1e7])
 RNG = np.random.default_rng(0)

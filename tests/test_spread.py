@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rbptrack.stats import Spread, fit_power_law
+from rbptrack.stats.power_law import fit_power_law
+from rbptrack.stats.spread import Spread
 
 KNOWN = Spread(known=4.0, beyond=4.0, residual=0.0, freedom=2.0)
 

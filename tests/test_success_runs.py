@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from rbptrack.ranks import RankTable
-from rbptrack.stats.success_runs import PositionBins, count_windows, ladder
+from rbptrack.stats.segments import PositionBins
+from rbptrack.stats.success_runs import count_windows, ladder
 
 
 def table(documents: list[list[bool]], *, gaps: dict[int, int] | None = None) -> RankTable:

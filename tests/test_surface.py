@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rbptrack.errors import RbptrackError
+from rbptrack.base.errors import RbptrackError
 from rbptrack.stats.surface import fit_surface
 
 KS = np.unique(np.rint(np.geomspace(1, 3000, 20)).astype(int))

@@ -3,9 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plugins.thresholds import Thresholds
-from rbptrack.ranks import RankTable
-from rbptrack.stats import RunSuccess, fit_power_law, threshold, width_in_decades
+from plugins.emergence import Emergence
+from rbptrack.reporting.telling import told
+from rbptrack.stats.power_law import fit_power_law
+from rbptrack.stats.thresholds import threshold, width_in_decades
 from tests.synthetic import family_runs
 
 S = np.geomspace(1e5, 1e9, 6)
@@ -60,38 +61,19 @@ def test_intervals_of_the_size_cover(scatter: float) -> None:
     assert 0.92 <= hits / draws <= 0.995
 
 
-def test_counts_by_hand() -> None:
-    rank = np.array([1, 1, 9, 1, 1, 1, 1, 9])
-    zeros = np.zeros(8)
-    table = RankTable.from_arrays(
-        vocab_size=16, document=np.repeat([0, 1], 4), position=np.tile(np.arange(4), 2), field=np.tile([0, 0, 0, 1], 2),
-        token=zeros, greater=rank - 1, ties=zeros, logprob=zeros - 1,
-    )  # fmt: skip
-    one = RunSuccess.of(table, ks=[1], lengths=[1, 2])
-    both = one + one
-    for found, times in ((one, 1), (both, 2)):
-        successes, windows, runs = found.of_windows(1, 2)
-        np.testing.assert_array_equal(successes, times * np.array([1, 2]))
-        np.testing.assert_array_equal(windows, times * np.array([3, 3]))
-        assert runs == 2 * times
-    np.testing.assert_array_equal(one.of_answers(1)[0], [1, 0])
-
-
 def test_the_report() -> None:
     """-ln RBP_1 = 12 S^-0.2: half of the tokens succeed at S = (12 / ln 2)^5 = 1.6M."""
     sizes = np.geomspace(1e5, 3e7, 6)
-    report = Thresholds(ks=[1], lengths=[1, 4]).analyze(family_runs(sizes, alpha=0.2, a=12.0, tokens=1000))
+    report = Emergence(ks=[1], lengths=[1, 4]).analyze(family_runs(sizes, alpha=0.2, a=12.0, tokens=1000))
     rows = report.tables["thresholds"].frame.set_index("N")
-    assert rows.loc[1, "s_50_low"] < (12 / np.log(2)) ** 5 < rows.loc[1, "s_50_high"]
-    assert rows.loc[1, "what"] == "measured"
-    assert rows.loc[4, "what"] != "measured", "four tokens succeed in half of the cases only at 4^5 times the size"
-    assert rows.loc[1, "decades"] == pytest.approx(6.7, rel=0.1)
-    assert "greedy exact match" in report.notes[0]
-    assert "decades of S" in report.headline
-    assert "answer" in set(report.tables["success"].frame["N"]), "the documents end with an answer of three tokens"
-    success = report.tables["success"].frame.query("N == 1")
-    assert (success["share_low"] <= success["share"]).all() & (success["share"] <= success["share_high"]).all()
-    assert set(report.drawings) == {"success"}
+    assert rows.loc["1", "s_50_low"] < (12 / np.log(2)) ** 5 < rows.loc["1", "s_50_high"]
+    assert rows.loc["1", "what"] == "measured"
+    assert rows.loc["4", "what"] != "measured", "four tokens succeed in half of the cases only at 4^5 times the size"
+    assert rows.loc["1", "decades"] == pytest.approx(6.7, rel=0.1)
+    assert "answers" in report.tables, "the documents end with an answer of three tokens"
+    said = told(report.findings)
+    assert any(sentence.startswith("S_50 (half of all windows right) can be estimated in") for sentence in said)
+    assert {"success", "answers"} <= set(report.drawings)
 
 
 def test_a_size_beyond_the_largest_is_interpolated_and_needs_documents() -> None:

@@ -3,8 +3,10 @@ import pandas as pd
 import pytest
 
 from plugins.training import Training
-from rbptrack.analysis import COLUMNS, RbptrackError, Runs
+from rbptrack.analysis import RbptrackError, Runs
+from rbptrack.analysis.contract import COLUMNS
 from rbptrack.analysis.testing import AnalyzerContract
+from rbptrack.reporting.telling import told
 
 
 def checkpoints(sizes: int = 4, *, known: bool = True) -> Runs:
@@ -39,7 +41,9 @@ def test_the_law_and_the_optimum_are_found() -> None:
     assert laws.loc["CE", "beta"] == pytest.approx(0.4, rel=0.01)
     assert laws.loc["CE", "optimum"] == pytest.approx(0.4 / 0.75, rel=0.01)
     assert laws.loc["RBP_1", "optimum"] == pytest.approx(0.3 / 0.65, rel=0.02)
-    assert report.notes[0].startswith("toy on text: by 20 checkpoints of 4 sizes, the best size grows")
+    said = told(report.findings)
+    assert said[0].startswith("toy on text: the best size grows with compute as C^a, a = 0.53 (")
+    assert "20 checkpoints of 4 sizes, 0.262 to 419 tokens per parameter" in " ".join(said)
     best = report.tables["optimal_size"].frame
     np.testing.assert_allclose(6 * best["S"] * best["D"], best["C"])
 
@@ -51,6 +55,15 @@ def test_tokens_may_be_given() -> None:
     given = {f"*@step{n}": n * 2048.0 for n in (64, 128, 256, 512, 1024)}
     laws = Training(ks=[1], training_tokens=given).analyze(runs).tables["laws"].frame.set_index("metric")
     assert laws.loc["CE", "beta"] == pytest.approx(0.4, rel=0.01)
+
+
+def test_checkpoints_on_a_ray_are_refused() -> None:
+    """As many tokens per parameter in every model: size and tokens cannot be told apart."""
+    runs = checkpoints()
+    frame = runs.frame.assign(training_tokens=20.0 * runs.frame["non_embedding_params"].astype(float))
+    frame["training_tokens"] *= np.tile([0.95, 1.0, 1.05, 1.0, 1.0], 4)
+    with pytest.raises(RbptrackError, match=r"toy on text: tokens go with sizes .* D / S from 19 to 21"):
+        Training().analyze(Runs(frame, histogram=runs.histogram, ranks=runs.ranks))
 
 
 def test_two_sizes_are_too_few() -> None:

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from rbptrack.errors import RbptrackError
-from rbptrack.stats.training_law import fit_training_law
+from rbptrack.base.errors import RbptrackError
+from rbptrack.stats.training_law import design_condition, fit_training_law
 
 SIZES, TOKENS = np.geomspace(5e3, 5e5, 5), np.geomspace(1e5, 4e6, 6)
 S, D = np.repeat(SIZES, 6), np.tile(TOKENS, 5)
@@ -42,3 +42,13 @@ def test_checkpoints_of_a_model_that_move_together_widen_alpha_and_not_beta():
 def test_too_little_to_fit():
     with pytest.raises(RbptrackError, match="3 sizes, 3 values of D and 8 checkpoints; got 2"):
         fit_training_law(S[:12], D[:12], TRUTH[:12])
+
+
+def test_on_a_ray_the_exponents_cannot_be_told_apart():
+    """With D proportional to S any split of the fall between size and tokens fits."""
+    ray = np.tile([19.0, 20.0, 21.0, 20.0, 20.0, 20.0], 5)
+    with pytest.raises(RbptrackError, match=r"tokens go with sizes .* D / S from 19 to 21\)"):
+        fit_training_law(S, ray * S, TRUTH)
+    assert design_condition(S, 20 * S) == np.inf
+    assert design_condition(S, 3 * S**1.3) == np.inf
+    assert design_condition(S, D) < 2

@@ -58,7 +58,7 @@ TYPOS = {
     "analyze power_law": "Did you mean analyzer=power_law?",
     "report dataset": "expected dataset=...",
     # commands
-    "measur": "Did you mean measure? Commands: measure, report, ui",
+    "measur": "Did you mean measure? Commands: demo, measure, report, ui",
     "plna": "Did you mean plan?",
     "reprot": "Did you mean report?",
     "exprot out=x.zip": "Did you mean export?",
@@ -78,7 +78,7 @@ TYPOS = {
     # analyzers
     "analyzers=powerlaw model=nano/6k,nano/15k": "Did you mean power_law? Options: ",
     "analyze analyzer=powerlaw": "Did you mean power_law?",
-    "report analyzers=nois_floor": "Did you mean noise_floor?",
+    "report analyzers=lack_of_fitt": "Did you mean lack_of_fit?",
     # flags and folders
     "--confg-dir=x": "Did you mean --config-dir?",
     "--multirn model=nano/6k": "Did you mean --multirun?",

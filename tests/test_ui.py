@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
+from rbptrack.base.errors import BadInput
 from rbptrack.commands.ui import link, wait_for_end
 from rbptrack.config.schema import FilterConfig, TrackingConfig
-from rbptrack.errors import BadInput
 from rbptrack.tracking import Connection, Reader
 from rbptrack.tracking.view import OLDEST, Shown, knows_view, preset, search_filter
 from tests.conftest import ROOT, Program

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tools.validity import EXPERIMENTS, rows, run, simulate, table
+from studies.validity import EXPERIMENTS, rows, run, simulate, table
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,9 @@ def test_a_stopped_simulation_continues_to_the_same_numbers(tmp_path):
     assert once["replicates"] == 60
 
 
-def test_the_table_says_what_was_run_and_what_was_not(tmp_path):
-    run(tmp_path / "some.json", ["alpha/m=4 D=50 t3 tau=0"], 20)
+def test_the_page_says_what_was_run_and_what_was_not(tmp_path):
+    run(tmp_path / "some.json", ["alpha/m=4 D=50 t3 tau=0"], 100)
     text = table(tmp_path / "some.json")
-    assert "| 4 | 50 | t3 | 0 | – | 95% interval of alpha covers | 20 | 95 |" in text
+    assert "| alpha | 95% interval of alpha covers | 95 | " in text
+    assert "| m=4 D=50 t3 tau=0 | 100 |" in text
     assert f"training ({len(EXPERIMENTS['training'].designs)} rows)" in text

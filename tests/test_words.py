@@ -5,11 +5,11 @@ import re
 import numpy as np
 import pytest
 
-from plugins.words import Words
+from plugins.compare import Compare
 from rbptrack.analysis import Runs
-from rbptrack.errors import RbptrackError
 from rbptrack.ranks import RankTable
-from rbptrack.stats import TokenShapes, WordCounts
+from rbptrack.reporting.telling import told
+from rbptrack.stats.whole_words import TokenShapes, WordCounts
 from tests.synthetic import runs_of_tables, together
 
 SIZES = np.geomspace(1e4, 1e7, 5)
@@ -93,32 +93,31 @@ def both(one: Runs, other: Runs) -> Runs:
 
 
 def test_the_same_words_in_other_tokens_are_equally_good() -> None:
-    report = Words(ks=[1], replicates=300).analyze(
+    report = Compare(ks=[1], shown=1, replicates=300).analyze(
         both(family("long", WHOLE, 0.2, 8.0, seed=1), family("short", HALVES, 0.2, 8.0, seed=2))
     )
-    laws = report.tables["laws"].frame.set_index(["family", "metric"])
+    laws = report.tables["words"].frame.set_index(["family", "metric"])
     for name in ("long", "short"):
         row = laws.loc[(name, "words_1")]
         assert row["alpha_low"] < 0.2 < row["alpha_high"]
-    pair = report.tables["families"].frame.set_index("metric").loc["words_1"]
+    pair = report.tables["laws"].frame.set_index("metric").loc["words_1"]
     assert pair["ratio_low"] < 1 < pair["ratio_high"]
-    assert pair["verdict"] == "cannot tell"
-    summary = report.tables["summary"].frame.set_index("family")
-    assert float(summary.loc["short", "tokens per word"]) > 1.8 * float(summary.loc["long", "tokens per word"])
+    assert "RBP_1" not in set(report.tables["laws"].frame["metric"]), "its tokens do not compare"
+    assert any("whole words and bits per byte" in note for note in report.notes)
 
 
 def test_a_better_family_is_found_across_tokenizers() -> None:
-    report = Words(ks=[1], replicates=300).analyze(
+    report = Compare(ks=[1], shown=1, replicates=300).analyze(
         both(family("long", WHOLE, 0.2, 6.0, seed=1), family("short", HALVES, 0.2, 8.0, seed=2))
     )
-    pair = report.tables["families"].frame.set_index("metric").loc["words_1"]
+    pair = report.tables["laws"].frame.set_index("metric").loc["words_1"]
     assert pair["ratio_low"] < 6 / 8 < pair["ratio_high"] < 1
-    assert pair["verdict"] == "long"
-    assert "better: long" in report.notes[0]
-    assert set(report.drawings) == {"whole_words"}
+    assert told(report.findings)[0].startswith("long and short follow different laws")
+    assert "words_1" in told(report.findings)[0]
 
 
-def test_measurements_without_texts_are_left_out() -> None:
-    plain = family("long", WHOLE, 0.2, 8.0, seed=1)
-    with pytest.raises(RbptrackError, match="the texts of its tokens were not kept"):
-        Words().analyze(Runs(plain.frame, histogram=plain.histogram, ranks=plain.ranks))
+def test_without_texts_only_the_nats_of_the_text_compare_and_that_is_said() -> None:
+    one, other = family("long", WHOLE, 0.2, 6.0, seed=1), family("short", HALVES, 0.2, 8.0, seed=2)
+    report = Compare(ks=[1], shown=1, replicates=300).analyze(together(one, other))
+    assert "words" not in report.tables
+    assert any("compare nats of the text, not RBP_k or CE" in note for note in report.notes)

@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from rbptrack.analysis import Drawing, Report
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.reporting import making, runner, workers
+from rbptrack.reporting.broken import AnalyzerFault
 from rbptrack.reporting.discovery import discover
-from rbptrack.reporting.faults import AnalyzerFault
 from rbptrack.reporting.files import ReportFiles
 from rbptrack.reporting.runner import Findings
 from rbptrack.reporting.workers import Workers
@@ -77,7 +77,7 @@ from dataclasses import dataclass
 from multiprocessing import parent_process
 from typing import ClassVar
 from rbptrack.analysis import Analyzer, Report, Runs
-from rbptrack.errors import RbptrackError
+from rbptrack.base.errors import RbptrackError
 
 
 @dataclass(kw_only=True)
@@ -141,12 +141,12 @@ def test_an_analyzer_in_another_process_finds_the_same(store: Path, monkeypatch:
     monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     computed, by_this = making.computed, list[str]()
     monkeypatch.setattr(making, "computed", lambda a, runs: by_this.append(a.name) or computed(a, runs))
-    names = ["silent", "alone", "noise_floor"]
+    names = ["silent", "alone", "lack_of_fit"]
     here = found(names, store / "here")
     monkeypatch.setattr(workers, "_MANY_RUNS", 1)
     there = found(names, store / "there")
     assert by_this == [*names, "silent", "alone"]
-    assert [s.name for s in there.sections] == [s.name for s in here.sections] == ["alone", "noise_floor"]
+    assert [s.name for s in there.sections] == [s.name for s in here.sections] == ["alone", "lack_of_fit"]
     assert [s.figures for s in there.sections] == [s.figures for s in here.sections], "byte for byte"
     assert files(store / "there") == files(store / "here")
     assert len(files(store / "there")) > 2
@@ -171,11 +171,11 @@ def test_what_a_lost_process_had_begun_is_computed_here(store: Path, monkeypatch
     """Killed for want of memory, say."""
     monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     monkeypatch.setattr(workers, "_MANY_RUNS", 1)
-    there = found(["noise_floor", "alone", "killed"], store / "there")
-    assert [s.name for s in there.sections] == ["noise_floor", "alone", "killed"]
+    there = found(["lack_of_fit", "alone", "killed"], store / "there")
+    assert [s.name for s in there.sections] == ["lack_of_fit", "alone", "killed"]
     assert there.sections[2].report.headline == "said here"
     assert there.failed == 0
-    assert list((store / "there/noise_floor/figures").glob("*.svg"))
+    assert list((store / "there/lack_of_fit/figures").glob("*.svg"))
 
 
 def test_an_interrupt_ends_what_is_computed_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:

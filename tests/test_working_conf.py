@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
-from hydra._internal.callbacks import Callbacks
-from hydra.core.utils import JobReturn, JobStatus
 
 from rbptrack.config.compose import Composer, measuring
 from rbptrack.config.paths import conf_folder, unused_configs, working_conf
@@ -46,12 +43,3 @@ def test_a_checkout_is_not_taken_for_ones_own(monkeypatch: pytest.MonkeyPatch) -
     assert working_conf() is None
     assert conf_folder() == ROOT / "conf"
     assert unused_configs() == []
-
-
-def test_hydra_keeps_no_configs_of_jobs_that_have_ended() -> None:
-    with initialize_config_dir(str(conf_folder()), version_base="1.3"):
-        composed = compose("config", return_hydra_config=True)
-    ended = JobReturn(cfg=composed, hydra_cfg=composed, _return_value=7, status=JobStatus.COMPLETED)
-    Callbacks(composed).on_job_end(config=composed, job_return=ended)
-    assert (ended.cfg, ended.hydra_cfg) == (None, None)
-    assert ended.return_value == 7

@@ -34,7 +34,7 @@ from tools import made_stores
 ROOT = Path(__file__).parent.parent
 LIMIT = 900.0  # seconds of wall time of one figure, unless the command says otherwise
 MEMORY = 16 << 30  # bytes of address space beyond which a process is refused more
-ANALYZERS = "power_law,k_law,error_entropy,lognormal,emergence,position,noise_floor,thresholds,rank_and_ce,tokens"
+ANALYZERS = "power_law,k_law,error_entropy,lognormal,emergence,position,lack_of_fit,thresholds,rank_and_ce,tokens"
 
 
 class Results:

@@ -128,8 +128,8 @@ def write(numbers: list[int], writers: int, work: Path, out: Path, gate: Path) -
     """One process of several writers: threads that take numbers from a list until it is empty."""
     import requests
 
+    from rbptrack.base.errors import StoreAway
     from rbptrack.config.schema import TrackingConfig
-    from rbptrack.errors import StoreAway
     from rbptrack.tracking import Connection, Writer, claim, outbox
 
     mpl_lock, todo = threading.Lock(), deque(numbers)

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from scipy import special
 
-from rbptrack import parquet
+from rbptrack.base import parquet
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.ranks import RankHistogram, RankTable, log_grid, rbp_name
 from rbptrack.tracking import Connection, MeasurementTags, Writer
@@ -99,7 +99,7 @@ def write(path: Path, *, documents: int, each: int, s: float, family: int, datas
     block = max(1, _BLOCK // each)
     histogram: RankHistogram | None = None
     with ExitStack() as stack:
-        file: parquet.Writer | None = None
+        file: parquet.TableWriter | None = None
         for first in range(0, documents, block):
             count = min(block, documents - first)
             document = np.repeat(np.arange(first, first + count), each)
@@ -107,7 +107,7 @@ def write(path: Path, *, documents: int, each: int, s: float, family: int, datas
             shared = difficulties(dataset, first, count, each)
             own = np.random.default_rng([dataset, family, int(s), first])
             made = table(shared, own, document, position, each, s=s, scatter=scatter, family=family, dataset=dataset)
-            file = file or stack.enter_context(parquet.Writer(path, made.described().schema))
+            file = file or stack.enter_context(parquet.TableWriter(path, made.described().schema))
             file.add(made.described())
             histogram = made.histogram() if histogram is None else histogram + made.histogram()
     assert histogram is not None

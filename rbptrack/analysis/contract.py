@@ -30,9 +30,11 @@ import pandas as pd
 import pyarrow as pa
 
 from rbptrack.analysis.display import presented
+from rbptrack.analysis.findings import Finding, NothingToSay, Remark
 from rbptrack.analysis.kept import Kept
-from rbptrack.errors import MissingArtifact, RbptrackError
-from rbptrack.names import metric_part
+from rbptrack.analysis.rows import Column, frame_of
+from rbptrack.base.errors import MissingArtifact, RbptrackError
+from rbptrack.base.names import metric_part
 from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, is_rbp_column, log_grid, rbp_ks, rbp_name
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ COLUMNS: Mapping[str, str] = {
     "candidates": "string",
     "rank": "string",
     "documents_hash": "string",
+    "groups": "string",
     "vocab_size": "Int64",
     "non_embedding_params": "Int64",
     "total_params": "Int64",
@@ -73,7 +76,7 @@ COLUMNS: Mapping[str, str] = {
 
 
 T = TypeVar("T")
-_OPTIONAL = ("training_tokens", "imported", "without_ranks")  # columns that few sources of rows know
+_OPTIONAL = ("training_tokens", "imported", "without_ranks", "groups")  # columns that few sources of rows know
 _EVERY_K = 100  # the paper's law in k ends here; up to it every k is counted
 _PAPER_K = (500, 2500, 10000)  # the larger k of its Table 2
 
@@ -101,6 +104,7 @@ class Runs:
         ranks: loads the rank table of a run id.
         pieces: loads it in pieces of whole documents, of which one is in memory at a time; by default it is one piece.
         token_texts: loads the texts of a run's tokens, by id; by default none is known.
+        groups: loads the source of each document of a run, by its number; by default none is known.
 
     """
 
@@ -112,6 +116,7 @@ class Runs:
         ranks: Callable[[str], RankTable],
         pieces: Callable[[str], Iterable[RankTable]] | None = None,
         token_texts: Callable[[str], Mapping[int, str]] | None = None,
+        groups: Callable[[str], Sequence[str]] | None = None,
     ) -> None:
         frame = frame.assign(**{c: None for c in _OPTIONAL if c not in frame.columns})
         missing = [c for c in COLUMNS if c not in frame.columns]
@@ -123,6 +128,7 @@ class Runs:
         self._pieces = pieces or (lambda run_id: [ranks(run_id)])
         self._ranks = ranks  # not cached: a table is megabytes, and analyzers reduce it at once
         self._token_texts = token_texts or (lambda _: {})
+        self._groups, self._sources = groups, dict[str, Sequence[str]]()
         self._histograms, self._counts = Kept[RankHistogram](), Kept[DocumentCounts]()
         self._read: Callable[[], None] | None = None
 
@@ -132,6 +138,12 @@ class Runs:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _read=None, _histograms=Kept[RankHistogram](), _counts=Kept[DocumentCounts]())
+
+    def own_copy(self) -> Runs:
+        """The same measurements, with a table of its own: what an analyzer changes in it, no other sees."""
+        own = type(self).__new__(type(self))
+        vars(own).update(vars(self), frame=self.frame.copy())
+        return own
 
     def watch(self, read: Callable[[], None] | None) -> None:
         """Have a function called for each measurement that an analyzer has read; None: no more."""
@@ -169,6 +181,36 @@ class Runs:
         while (piece := self._readable(lambda _: next(pieces, None), run_id)) is not None:
             yield piece
 
+    def groups(self, run_id: str) -> Sequence[str]:
+        """The source of each document with scored tokens of a run; empty where none is named, or the list is gone.
+
+        Runs that read the same texts have the same sources, so that they are drawn jointly: where only some of them, or
+        several fields, name sources, those of the run that names the fewest are taken for all.
+        """
+        row = self.frame.loc[self.frame["run_id"] == run_id, ["documents_hash", "groups"]].iloc[0]
+        same = self.frame["run_id"] == run_id if pd.isna(row["documents_hash"]) else self._same_texts(row)
+        named = self.frame.loc[same & self.frame["groups"].notna(), ["groups", "run_id"]].to_numpy().tolist()
+        if not named or self._groups is None:
+            return ()
+        source = min(named, key=lambda each: (int(each[0].split()[0]), each))[1]
+        if run_id not in self._sources:
+            try:
+                of_number = self._readable(self._groups, source)
+                self._sources[run_id] = [of_number[document] for document in self._documents(run_id)]
+            except Unreadable:
+                self._sources[run_id] = ()
+        return self._sources[run_id]
+
+    def _documents(self, run_id: str) -> list[int]:
+        """The numbers of the documents of a run that have scored tokens."""
+        if (kept := self._counts.get(run_id)) is not None:
+            return [int(number) for number in kept.document]
+        return sorted({int(number) for piece in self.rank_pieces(run_id) for number in piece.documents[0]})
+
+    def _same_texts(self, row: pd.Series[Any]) -> pd.Series[bool]:
+        same: pd.Series[bool] = self.frame["documents_hash"].eq(row["documents_hash"]).fillna(False)
+        return same
+
     def document_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
         """Tokens, nats and hits of each k per document of one run; kept, for many k, while memory is spared.
 
@@ -183,7 +225,8 @@ class Runs:
         if kept is None or not set(ks) <= set(kept.ks):
             also = (*ks, *(kept.ks if kept else ()))
             kept = self._counts.keep(run_id, self._counted(run_id, also))
-        return kept.select(ks)
+        groups = self.groups(run_id)
+        return kept.select(ks).in_groups(groups) if len(groups) else kept.select(ks)
 
     def _counted(self, run_id: str, also: Sequence[int]) -> DocumentCounts:
         """Counts for every k that analyzers are likely to ask for; a piece of the table is in memory at a time."""
@@ -250,7 +293,8 @@ class Table:
         frame: the rows; written as tables/<name>.csv under these column names.
         columns: column -> its meaning and unit; shown below the table.
         caption: a sentence shown above the table.
-        titles: column -> its title on the page, where it is not the usual one of `rbptrack.reporting.columns`.
+        titles: column -> its title on the page, where that is more than its name with spaces.
+        forms: column -> how its numbers are written, as `Column.form` has it; by default as they need.
 
     """
 
@@ -258,6 +302,7 @@ class Table:
     columns: Mapping[str, str] = field(default_factory=dict)
     caption: str = ""
     titles: Mapping[str, str] = field(default_factory=dict)
+    forms: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -282,11 +327,12 @@ class Report:
         tables: by name, in the order of the page.
         drawings: by name, in the order of the page.
         metrics: quantity/family/dataset/metric -> number, for the MLflow UI.
-        notes: sentences for people: what was found and how sure it is.
+        findings: what was found and how sure it is, as data: their sentences come before the notes.
+        notes: sentences for people, shown as they are.
         summary: the name of the table that the terminal shows, if any; on the page it stands open, the others folded.
         headline: one sentence without a full stop: what was found and how sure it is, in at most some 40 words however
             many families there are. It is what the page shows of an analyzer before its section is opened, and what
-            the terminal shows after a sweep; where it is empty, the first note is.
+            the terminal shows after a sweep; where it is empty, the first sentence of the findings or notes is.
         overview: names of tables and drawings that stand at the top of the page, above every section.
 
     """
@@ -294,28 +340,41 @@ class Report:
     tables: dict[str, Table] = field(default_factory=dict)
     drawings: dict[str, Drawing] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     summary: str = ""
     headline: str = ""
     overview: list[str] = field(default_factory=list)
 
+    def add_rows(self, name: str, rows: Iterable[Any], *, caption: str = "") -> None:
+        """Add a table of rows, which are dataclasses of one class (`rbptrack.analysis.rows`); none without rows.
+
+        Raises:
+            TypeError: a field has no `Column`: a fault of the analyzer.
+
+        """
+        frame, columns = frame_of(rows)
+        self.add_table(name, frame, columns, caption=caption)
+
     def add_table(
         self,
         name: str,
         rows: pd.DataFrame | Iterable[Mapping[str, object]],
-        columns: Mapping[str, str],
+        columns: Mapping[str, str | Column],
         *,
         caption: str = "",
         titles: Mapping[str, str] | None = None,
     ) -> None:
         """Add a table with its columns in the order of `columns`; without rows no table is added.
 
+        For tables whose columns depend on options; others are better made of rows (`add_rows`).
+
         Args:
             name: of the table.
             rows: a table, or column -> value of each row; a column that a row lacks is empty there.
-            columns: column -> its meaning and unit.
+            columns: column -> its meaning and unit, or a `Column`.
             caption: a sentence shown above the table.
-            titles: column -> its title on the page, where it is not the usual one.
+            titles: column -> its title on the page, where no `Column` says it.
 
         Raises:
             ValueError: a column has no meaning: a fault of the analyzer.
@@ -325,8 +384,16 @@ class Report:
         unknown = [str(column) for column in frame.columns if column not in columns]
         if unknown:
             raise ValueError(f"table {name}: no meaning is given for {', '.join(unknown)}")
-        if len(frame):
-            self.tables[name] = Table(frame.reindex(columns=list(columns)), columns, caption, titles or {})
+        if not len(frame):
+            return
+        known = {column: one if isinstance(one, Column) else Column(one) for column, one in columns.items()}
+        self.tables[name] = Table(
+            frame.reindex(columns=list(columns)),
+            {column: one.meaning for column, one in known.items()},
+            caption,
+            {column: one.heading for column, one in known.items() if one.heading} | dict(titles or {}),
+            {column: one.form for column, one in known.items() if one.form},
+        )
 
     def add_metrics(self, name: str, rows: Iterable[Mapping[str, Any]], column: str) -> None:
         """Add one metric per row that has a finite number there.
@@ -343,18 +410,18 @@ class Report:
             parts = {key: metric_part(value) if isinstance(value, str) else value for key, value in row.items()}
             self.metrics[name.format_map(parts)] = float(row[column])
 
-    def nothing_found(self, otherwise: str) -> RbptrackError:
+    def nothing_found(self, otherwise: str) -> NothingToSay:
         """The error to raise where nothing could be analysed: the notes say why; `otherwise` where there are none.
 
-        Of notes that give one reason (the text after the first colon) for several models, one is kept and the others
-        are counted.
+        Of remarks with one reason, the first is kept and the others are counted.
         """
-        same: dict[str, list[str]] = {}
+        same: dict[object, list[str]] = {}
         for note in dict.fromkeys(self.notes):
-            same.setdefault(note.partition(": ")[2] or note, []).append(note)
-        more = {reason: f" ({len(notes) - 1} more likewise)" * (len(notes) > 1) for reason, notes in same.items()}
-        said = [notes[0].rstrip(".") + more[reason] for reason, notes in same.items()]
-        return RbptrackError(f"{'. '.join(said)}." if said else otherwise)
+            key = (note.reason, *note.values.items()) if isinstance(note, Remark) and note.reason else note
+            same.setdefault(key, []).append(note)
+        said = [f"{one[0].rstrip('.')}{f' ({len(one) - 1} more likewise)' * (len(one) > 1)}" for one in same.values()]
+        remarks = [note for note in self.notes if isinstance(note, Remark)]
+        return NothingToSay(f"{'. '.join(said)}." if said else otherwise, remarks)
 
 
 @dataclass(kw_only=True)

@@ -7,7 +7,7 @@ from numbers import Integral, Real
 
 import pandas as pd
 
-from rbptrack.console import compact
+from rbptrack.base.words import compact, for_spreadsheets
 from rbptrack.ranks import is_rbp_column, parse_rbp_name, rbp_ks, rbp_name
 
 HEADLINE_KS = (1, 10, 100)
@@ -22,6 +22,8 @@ TITLES = {
     "vocab_size": "|V|",
     "total_params": "parameters",
     "bits_per_byte": "bits per byte",
+    "seq_len": "sequence length",
+    "documents_hash": "hash of the texts",
 }
 """Human titles of columns of `Runs.frame` that are called otherwise there."""
 
@@ -74,3 +76,8 @@ def presented(frame: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:
     return pd.DataFrame(
         {title(column): [cell(column, value) for value in frame[column].tolist()] for column in chosen}, dtype=str
     )
+
+
+def as_csv(frame: pd.DataFrame) -> str:
+    """A table as CSV, numbers in full; texts so that no spreadsheet takes them for formulas."""
+    return frame.map(lambda value: for_spreadsheets(value) if isinstance(value, str) else value).to_csv(index=False)

@@ -21,7 +21,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from rbptrack.analysis.contract import Runs, Unreadable, WithoutRanks
-from rbptrack.names import metric_part
+from rbptrack.analysis.findings import Reason, Remark
+from rbptrack.base.names import metric_part
+from rbptrack.base.words import be
 from rbptrack.ranks import rbp_ks
 
 T = TypeVar("T")
@@ -142,7 +144,7 @@ def read_families(
     notes: list[str],
     *,
     least: int = 1,
-    unranked_notes: list[str] | None = None,
+    several: str = MEAN_USED,
 ) -> Iterator[tuple[Family, list[T]]]:
     """`families`, with something loaded for every size; runs whose artifact cannot be read are named and left out.
 
@@ -150,15 +152,15 @@ def read_families(
         runs: the measurements.
         load: from a family and a run id to what is wanted of that run. It must add (`+`): the runs of one size are
             pooled, which for counts over the same text is their mean.
-        notes: gets a sentence for everything that is left out.
+        notes: gets a `Remark` for everything that is left out.
         least: how many sizes a family must have, also after runs were left out.
-        unranked_notes: gets the sentences about measurements that came without ranks, in place of notes.
+        several: what is done with several runs of one size, for the note.
 
     Yields:
         The family of the runs that could be read, and one value per size, ascending in S.
 
     """
-    for whole in families(runs, notes, least=least):
+    for whole in families(runs, notes, least=least, several=several):
         values: dict[str, T] = {}
         without: list[str] = []
         for run_id, model in zip(whole.rows["run_id"], whole.rows["model"], strict=True):
@@ -167,23 +169,31 @@ def read_families(
             except WithoutRanks:
                 without.append(str(model))
             except Unreadable as error:
-                notes.append(f"{model} on {whole.dataset} is left out: {error}")
+                notes.append(Remark(f"{model} on {whole.dataset} is left out: {error}", Reason.UNREADABLE))
             runs.was_read()
         if without:
-            said = notes if unranked_notes is None else unranked_notes
-            said.append(f"{whole}: {', '.join(without)} left out, imported without ranks.")
+            text = f"{whole}: {', '.join(without)} left out, imported without ranks."
+            notes.append(Remark(text, Reason.NO_RANKS))
             if not values:
                 continue
         family = replace(whole, rows=whole.rows[whole.rows["run_id"].isin(list(values))])
+        values = {run_id: _by_source(value, runs.groups(run_id)) for run_id, value in values.items()}
         if len(family.s) < least:
             left = f"only {len(family.s)} of {len(whole.s)} sizes" if len(family.s) else "none of its sizes"
             needed = f", and at least {least} are needed" if least > 1 else ""
-            notes.append(f"{family}: {left} can be read{needed}.")
+            text = f"{family}: {left} can be read{needed}."
+            notes.append(Remark(text, Reason.FEW_SIZES, needed=least, there=len(family.s)))
         elif values:
             yield family, [reduce(operator.add, [values[i] for i in ids]) for ids in family.run_ids]
 
 
-def families(runs: Runs, notes: list[str], *, least: int = 1) -> list[Family]:
+def _by_source(value: T, groups: Sequence[str]) -> T:
+    """Sums over documents as sums over their sources, which are what is resampled where they are known."""
+    grouped = getattr(value, "in_groups", None)
+    return grouped(groups) if grouped and len(groups) and not getattr(value, "grouped", False) else value
+
+
+def families(runs: Runs, notes: list[str], *, least: int = 1, several: str = MEAN_USED) -> list[Family]:
     """Every family on every dataset, in parts that may be compared, with at least `least` sizes.
 
     Runs that differ in precision, sequence rule, sequence length, texts or tokens never come into one part, nor do
@@ -195,28 +205,24 @@ def families(runs: Runs, notes: list[str], *, least: int = 1) -> list[Family]:
         rows = every[every["non_embedding_params"].notna()]
         if len(rows) < len(every):
             models = ", ".join(sorted(set(every.loc[every["non_embedding_params"].isna(), "model"])))
-            notes.append(f"{where}: without a size S, left out: {models}.")
+            notes.append(Remark(f"{where}: without a size S, left out: {models}.", Reason.NO_SIZE))
         keys = _disagreeing(rows)
         if keys:
-            notes.append(
-                f"{where}: its runs mix {'; '.join(_mixture(rows, key) for key in keys)}. Laws are fitted to each kind "
-                "apart."
-            )
+            mixed = "; ".join(_mixture(rows, key) for key in keys)
+            notes.append(Remark(f"{where}: its runs mix {mixed}. Laws are fitted to each kind apart.", Reason.KINDS))
         for label, part in _parts(rows, keys):
             one = Family(
                 f"{family} {label}".strip(), str(dataset), part.sort_values(["non_embedding_params", "run_id"])
             )
             sizes = len(one.s)
             if sizes < least:
-                notes.append(
-                    f"{one}: the law needs at least {least} sizes, and there {'is' if sizes == 1 else 'are'} {sizes}."
-                )
+                text = f"{one}: the law needs at least {least} sizes, and there {be(sizes)} {sizes}."
+                notes.append(Remark(text, Reason.FEW_SIZES, needed=least, there=sizes))
                 continue
             if sizes < len(part):
-                several = [
-                    f"{len(i)} runs of {name}" for i, name in zip(one.run_ids, one.labels, strict=True) if len(i) > 1
-                ]
-                notes.append(f"{one}: {', '.join(several)}; {MEAN_USED}.")
+                runs_of = zip(one.run_ids, one.labels, strict=True)
+                more = ", ".join(f"{len(i)} runs of {name}" for i, name in runs_of if len(i) > 1)
+                notes.append(Remark(f"{one}: {more}; {several}.", Reason.SEVERAL_RUNS))
             found.append(one)
     return found
 

@@ -17,6 +17,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from rbptrack.analysis.pages import draw_pages
+from rbptrack.base.words import short_number
 from rbptrack.ranks import RankHistogram
 
 # Okabe and Ito's colours, in an order of falling contrast to white.
@@ -199,21 +200,6 @@ def colour_and_marker(number: int) -> tuple[str, str]:
 def colour_and_line(number: int) -> tuple[str, Any]:
     """Colour and line style of the number-th curve: either alone tells curves apart."""
     return COLOURS[number % len(COLOURS)], LINES[number % len(LINES)]
-
-
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
-def short_number(value: float, _: object = None) -> str:
-    """1500000 -> 1.5M; 0.00001 -> 10⁻⁵."""
-    for limit, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= limit * (1 - 1e-9):
-            return f"{value / limit:.3g}{suffix}"
-    if 0 < value < 0.9e-3:
-        mantissa, exponent = f"{value:.2e}".split("e")
-        power = f"10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
-        return power if float(mantissa) == 1 else f"{float(mantissa):g}·{power}"
-    return f"{value:.3g}"
 
 
 def log_axis(axis: Any, *, low: float, high: float) -> None:

@@ -26,7 +26,7 @@ from rbptrack.analysis.figures import WIDTH, error_bars, grid, log_axis, style
 from rbptrack.analysis.laws import FamilyLaw, by_family
 from rbptrack.analysis.published import published_alpha
 from rbptrack.ranks import CE, parse_rbp_name, rbp_ks, rbp_name
-from rbptrack.stats import PowerLawFit
+from rbptrack.stats.power_law import PowerLawFit
 
 _GREY = "#57606a"
 _WIDE, _FINE = 2.5, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)  # ticks where a panel spans less than that squared

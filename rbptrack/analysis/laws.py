@@ -12,25 +12,16 @@ from typing import Any
 import numpy as np
 
 from rbptrack.analysis.contract import Runs
-from rbptrack.analysis.families import MEAN_USED, Family, families, read_families
+from rbptrack.analysis.families import Family, families, read_families
+from rbptrack.analysis.findings import Reason, Remark
 from rbptrack.analysis.sizes import SizeUnit
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, log_grid, metric_label, rbp_name, se_name
-from rbptrack.stats import (
-    LawValues,
-    NestedFit,
-    Pooled,
-    PowerLawFit,
-    Spread,
-    fit_nested,
-    fit_power_law,
-    law_values,
-    line_draws,
-    paired_covariance,
-    pool,
-    positive,
-)
-
-SEEDS_FITTED = "their scatter is fitted"
+from rbptrack.stats.bootstrap import paired_covariance
+from rbptrack.stats.contrasts import line_draws, ratio_law
+from rbptrack.stats.nested import NestedFit, fit_nested
+from rbptrack.stats.power_law import Pooled, PowerLawFit, fit_power_law, pool
+from rbptrack.stats.size_laws import LawValues, law_values, positive
+from rbptrack.stats.spread import Spread
 
 
 @dataclass(frozen=True)
@@ -43,6 +34,9 @@ class FamilyLaw:
         law: the fit.
         logged: whether it was fitted to logged metrics, because there were no ranks.
         seeds: the law over all runs, where some size has several; `law` then has its exponent and interval.
+        other: the law by the other definition of S (`SizeUnit.other`); None where that is not known of every model.
+        to_ce: the law of the metric over CE, of the same models and documents: its alpha is that of the metric less
+            that of CE (`ratio_law`). Of the metrics asked for; None for CE and where there were no ranks.
         draws: the exponent in every document bootstrap, (replicates,), the same draws of documents for all families
             that read the same texts; None where there were no ranks, or draws were not asked for.
 
@@ -54,6 +48,8 @@ class FamilyLaw:
     logged: bool = False
     draws: FloatArray | None = None
     seeds: NestedFit | None = None
+    other: PowerLawFit | None = None
+    to_ce: PowerLawFit | None = None
 
     @property
     def label(self) -> str:
@@ -102,9 +98,10 @@ class LawReader:
 
         found: list[FamilyLaw] = []
         said: list[str] = []
-        for family, counts in read_families(runs, load, said, least=3, unranked_notes=[]):
+        for family, counts in read_families(runs, load, said, least=3, several="their scatter is fitted"):
             found += self._of_counts(family, counts, notes)
-        notes += [note.replace(MEAN_USED, SEEDS_FITTED) for note in said]
+        unranked = [note for note in said if isinstance(note, Remark) and note.reason == Reason.NO_RANKS]
+        notes += [note for note in said if note not in unranked]  # their logged metrics are fitted
         fitted = {one.family.path for one in found}
         for family in families(runs, [], least=3):
             if family.path not in fitted:
@@ -124,21 +121,50 @@ class LawReader:
         if not np.isfinite(sizes).all():
             notes.append(f"{family}: not fitted, {self.unit.name} is not known for every model.")
             return
-        asked = set(map(rbp_name, self.asked))
+        asked = {CE, *map(rbp_name, self.asked)}
         values = law_values([reduce(operator.add, runs) for runs in counts], replicates=self.replicates)
         runs = [run for several in counts for run in several]
         each = law_values(runs, replicates=self.replicates) if len(runs) > len(counts) else None
-        of_runs = np.repeat(sizes, [len(several) for several in counts])
+        several = [len(runs) for runs in counts]
+        other = self._other(family)
         for metric in values.metrics:
-            law = values.fit(metric, sizes, level=self.level)
+            law, seeds = self._fit(values, metric, sizes, each, several)
             if law:
-                one = FamilyLaw(family, metric, law)
+                one = FamilyLaw(family, metric, law, seeds=seeds)
                 if self.draws:
                     one = replace(one, draws=line_draws(sizes, values.of(metric)[1], at=float(sizes[0]))[1])
-                yield one if each is None else _over_runs(one, of_runs, each, level=self.level)
+                if metric in asked:
+                    by_other = None if other is None else self._fit(values, metric, other, each, several)[0]
+                    one = replace(one, other=by_other, to_ce=self._to_ce(values, metric, sizes))
+                yield one
             elif metric in asked:
                 label = metric_label(metric)
                 notes.append(f"{family}: {label} is 0 or 1, or nearly, at some size, so no law is fitted to it.")
+
+    def _fit(
+        self, values: LawValues, metric: str, sizes: FloatArray, each: LawValues | None, several: Sequence[int]
+    ) -> tuple[PowerLawFit | None, NestedFit | None]:
+        """The law of one metric; where some size has several runs, over all runs, seeds' scatter apart from sizes'."""
+        law = values.fit(metric, sizes, level=self.level)
+        if law is None or each is None:
+            return law, None
+        y, draws = each.of(metric)
+        if not (positive(y) and positive(draws)):
+            return law, None
+        covariance = paired_covariance(list(np.log(draws)))
+        seeds = fit_nested(np.repeat(sizes, several), y, covariance, level=self.level)
+        spread = Spread.estimated(seeds.se, seeds.sizes - 2)
+        law = replace(law, alpha=seeds.alpha, log_a=seeds.log_a, low=seeds.low, high=seeds.high, spread=spread)
+        return replace(law, recipe=seeds.recipe), seeds
+
+    def _other(self, family: Family) -> FloatArray | None:
+        """S of each size by the other definition; None where there is none, or it is not known of every model."""
+        sizes = family.column(self.unit.other) if self.unit.other else np.array([np.nan])
+        return sizes if positive(sizes) and np.ptp(sizes) > 0 else None
+
+    def _to_ce(self, values: LawValues, metric: str, sizes: FloatArray) -> PowerLawFit | None:
+        (y, draws), (ce, of_ce) = values.of(metric), values.of(CE)
+        return None if metric == CE else ratio_law(sizes, y, ce, draws, of_ce, level=self.level)
 
     def _of_logged(self, family: Family, notes: list[str]) -> list[FamilyLaw]:
         found, sizes = [], self.unit.of(family)
@@ -149,7 +175,10 @@ class LawReader:
                 log_se = error / logged / (1 if metric == CE else y)  # of ln y
             if positive(sizes) and positive(y):
                 law = fit_power_law(sizes, y, covariance=np.diag(log_se**2), level=self.level)
-                found.append(FamilyLaw(family, metric, law, logged=True))
+                by_other = None
+                if (other := self._other(family)) is not None:
+                    by_other = fit_power_law(other, y, covariance=law.covariance, level=self.level)
+                found.append(FamilyLaw(family, metric, law, logged=True, other=by_other))
         if found:
             notes.append(
                 f"{family}: imported without ranks, or none can be read; the logged metrics are fitted, and their "
@@ -164,17 +193,6 @@ def by_family(laws: Iterable[FamilyLaw]) -> dict[str, list[FamilyLaw]]:
     for one in laws:
         found.setdefault(one.family.path, []).append(one)
     return found
-
-
-def _over_runs(one: FamilyLaw, s: FloatArray, each: LawValues, *, level: float) -> FamilyLaw:
-    """The law over all runs (sizes s, (runs,)), with the scatter between seeds apart from that between sizes."""
-    y, draws = each.of(one.metric)
-    if not (positive(y) and positive(draws)):
-        return one
-    seeds = fit_nested(s, y, paired_covariance(list(np.log(draws))), level=level)
-    spread = Spread.estimated(seeds.se, seeds.sizes - 2)
-    law = replace(one.law, alpha=seeds.alpha, log_a=seeds.log_a, low=seeds.low, high=seeds.high, spread=spread)
-    return replace(one, law=replace(law, tau=seeds.recipe), seeds=seeds)
 
 
 def equally_trained(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import pandas as pd
-
-from rbptrack.config.paths import builtin_folder
 
 PUBLISHED_IN = "ICLR 2026 submission draft of arXiv 2510.20387"
 
@@ -46,5 +45,5 @@ def _betas() -> dict[tuple[str, str, str], float]:
 
 
 def _read(name: str) -> pd.DataFrame:
-    table = pd.read_csv(builtin_folder() / "reference" / name, dtype={"size": str})
+    table = pd.read_csv(Path(__file__).parent / "reference" / name, dtype={"size": str})
     return table.assign(slope=-table["slope"])  # they print slopes; a law's exponent is minus its slope

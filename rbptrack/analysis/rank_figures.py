@@ -15,15 +15,19 @@ from rbptrack.analysis.figures import (
     COLOURS,
     MARKERS,
     colour_and_marker,
+    gradient,
     grid,
     grid_of,
     legend_of_all,
     legend_room,
+    length_axis,
     log_axis,
     size_axis,
     style,
 )
-from rbptrack.stats import CANDIDATES, RanksOfSize
+from rbptrack.ranks import FloatArray
+from rbptrack.stats.rank_distributions import CANDIDATES
+from rbptrack.stats.rank_sizes import RanksOfSize
 
 Found = Sequence[tuple[Family, Sequence[RanksOfSize]]]
 
@@ -159,4 +163,55 @@ def _against_size(table: pd.DataFrame, words: Mapping[str, str], draw: Any, *, l
             ax.set(title=datasets[i], xlabel="S, non-embedding parameters", ylabel=words[quantity])
         legend_of_all(figure, legend=legend)
         say_left_out(figure, names)
+        return figure
+
+
+def draw_ranks_at_p(families: Mapping[str, Mapping[str, Mapping[str, FloatArray]]]) -> Figure:
+    """Ranks against p(target), as figure 1 of arXiv 2510.20387: a panel per name, two sizes by label.
+
+    Args:
+        families: name of the panel -> label -> p, rank_low, rank_median and rank_high of each bin.
+
+    """
+    with style():
+        figure, axes = grid_of(list(families), ["ranks"], height=3.0)
+        for name, sizes in families.items():
+            ax = axes[name, "ranks"]
+            for (label, at), colour in zip(sizes.items(), (COLOURS[1], COLOURS[0]), strict=False):
+                ax.plot(at["p"], at["rank_median"], "-o", ms=3, lw=1.3, color=colour, label=label)
+                ax.fill_between(at["p"], at["rank_low"], at["rank_high"], color=colour, alpha=0.15, lw=0)
+            x = np.geomspace(1e-6, 1, 50)
+            ax.fill_between(x, 1 / x, 1e6, color="0.85", lw=0)
+            ax.set(xlabel="p(target)", ylabel="rank", title=name)
+            log_axis(ax.xaxis, low=1e-6, high=1.2)
+            log_axis(ax.yaxis, low=0.8, high=4 * max(at["rank_high"].max() for at in sizes.values()))
+            ax.legend(loc="lower left", fontsize=8)
+        return figure
+
+
+def draw_whole_windows(families: Mapping[str, Mapping[str, FloatArray]]) -> Figure:
+    """Success of whole windows against their length, section 5.1 of arXiv 2510.20387.
+
+    Args:
+        families: name of the panel -> N, measured, independent, likelihood and exp(-N CE).
+
+    """
+    drawn = {
+        "measured": ("measured, R = 1", "-o"),
+        "independent": ("RBP$_1^N$", "--"),
+        "likelihood": ("mean likelihood", "-s"),
+        "exp(-N CE)": ("exp(−N CE)", ":"),
+    }
+    with style():
+        figure, axes = grid_of(list(families), ["windows"], height=3.0)
+        for name, rows in families.items():
+            ax = axes[name, "windows"]
+            for (column, (label, line)), colour in zip(drawn.items(), gradient(len(drawn)), strict=True):
+                there = rows[column] > 0
+                ax.plot(rows["N"][there], rows[column][there], line, ms=3.5, lw=1.3, color=colour, label=label)
+            floor = min((value for value in rows["measured"] if value > 0), default=1e-6)
+            length_axis(ax)
+            log_axis(ax.yaxis, low=floor / 1e3, high=1.5)
+            ax.set(title=name, ylabel="probability of the window")
+            ax.legend(loc="lower left", fontsize=8)
         return figure

@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis.families import Family
-from rbptrack.errors import BadInput
+from rbptrack.base.errors import BadInput
 from rbptrack.ranks import FloatArray
 
+_OTHER = {"non_embedding_params": "total_params", "total_params": "non_embedding_params"}
 _LABELS = {
     "non_embedding_params": "S, non-embedding parameters",
     "total_params": "S, all parameters",
@@ -46,6 +47,11 @@ class SizeUnit:
     def label(self) -> str:
         """For an axis."""
         return _LABELS[self.name]
+
+    @property
+    def other(self) -> str:
+        """The column with the other way to count parameters, by which exponents differ; empty for training_flops."""
+        return _OTHER.get(self.name, "")
 
     def of(self, family: Family) -> FloatArray:
         """S of each size of a family, (m,); NaN where it is not known."""

@@ -9,17 +9,19 @@ In a test file of yours:
         analyzer = Mine()
 
 pytest then checks that the analyzer declares its tables' columns, imports neither mlflow nor torch, gives the same
-report for the same runs, leaves its input as it was, and says in words what it cannot work with.
+report for the same runs, leaves its input as it was, and says in words what it cannot work with. What an analyzer needs
+has promises of its own: `NeedsRanks`, `NeedsSizes` and `NeedsFamilies` in place of `AnalyzerContract`, or several.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import fields
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -27,12 +29,15 @@ from matplotlib.figure import Figure
 from omegaconf import OmegaConf
 
 from rbptrack.analysis.contract import COLUMNS, Analyzer, Report, Runs
-from rbptrack.errors import RbptrackError
+from rbptrack.analysis.findings import Finding
+from rbptrack.base.errors import MissingArtifact, RbptrackError
 from rbptrack.ranks import RankTable, rbp_name, se_name
 
 FORBIDDEN = ("mlflow", "torch", "transformers", "datasets")
-PUBLIC = ("rbptrack.analysis", "rbptrack.stats")
+PUBLIC = ("rbptrack.analysis", "rbptrack.stats", "rbptrack.ranks", "rbptrack.base.words")
 VOCABULARY = 256
+
+T = TypeVar("T")
 
 
 def example_runs(
@@ -151,10 +156,11 @@ class AnalyzerContract:
         assert not bad, f"an analyzer imports {' and '.join(PUBLIC)} of rbptrack; this one imports {', '.join(bad)}"
 
     def test_it_finds_something(self) -> None:
-        """Its report has tables, figures and metrics of the right kinds, and at least one sentence or table."""
+        """Its report has tables, figures and metrics of the right kinds, and something is found or said."""
         report = self.report()
         assert isinstance(report, Report)
-        assert report.notes or report.tables
+        assert report.findings or report.notes or report.tables
+        assert all(isinstance(finding, Finding) for finding in report.findings)
         assert all(isinstance(note, str) and note for note in report.notes)
         assert all(isinstance(table.frame, pd.DataFrame) for table in report.tables.values())
         assert all(isinstance(drawing.figure, Figure) for drawing in report.drawings.values())
@@ -180,6 +186,7 @@ class AnalyzerContract:
         """A second call on the same measurements finds the same."""
         first, second = self.report(), self.analyzer.analyze(self.runs())
         assert first.notes == second.notes
+        assert repr(first.findings) == repr(second.findings)  # NaN is not itself
         assert sorted(first.drawings) == sorted(second.drawings)
         assert list(first.tables) == list(second.tables)
         for name, table in first.tables.items():
@@ -195,11 +202,59 @@ class AnalyzerContract:
 
     def test_it_says_what_it_cannot_work_with(self) -> None:
         """A single run gives a report or a RbptrackError in words, never another error."""
+        self._said_of(self.runs().frame.head(1))
+
+    def _said_of(self, frame: pd.DataFrame, unreadable: str = "") -> Report | str:
+        """The report of some of the runs, one of them perhaps without its ranks; or the words of the error."""
         whole = self.runs()
-        single = Runs(whole.frame.head(1), histogram=whole.histogram, ranks=whole.ranks)
+
+        def readable(load: Callable[[str], T]) -> Callable[[str], T]:
+            def read(run_id: str) -> T:
+                if run_id == unreadable:
+                    raise MissingArtifact(f"run {run_id} lacks its ranks")
+                return load(run_id)
+
+            return read
+
+        runs = Runs(
+            frame, histogram=readable(whole.histogram), ranks=readable(whole.ranks), token_texts=whole.vocabulary
+        )
         try:
-            found = self.analyzer.analyze(single)
+            found = self.analyzer.analyze(runs)
         except RbptrackError as error:
             assert str(error).strip()
-        else:
-            assert isinstance(found, Report)
+            return str(error)
+        assert isinstance(found, Report)
+        return found
+
+
+class NeedsRanks(AnalyzerContract):
+    """For analyzers that read ranks (`runs.ranks`, `rank_pieces`, `histogram`, `document_counts`)."""
+
+    def test_a_run_without_its_ranks_is_left_out_and_named(self) -> None:
+        """The others are analysed; a note, or the error, names the run or its model."""
+        frame = self.runs().frame
+        run_id, model = frame[["run_id", "model"]].iloc[0]
+        said = self._said_of(frame, unreadable=run_id)
+        words = said if isinstance(said, str) else " ".join(said.notes)
+        assert run_id in words or model in words, f"{model} was left out without a word"
+
+
+class NeedsSizes(AnalyzerContract):
+    """For analyzers of laws in size."""
+
+    def test_one_size_is_too_few(self) -> None:
+        """A RbptrackError says so: `raise report.nothing_found(...)` after `read_families(..., least=3)`."""
+        frame = self.runs().frame
+        said = self._said_of(frame[frame["non_embedding_params"] == frame["non_embedding_params"].min()])
+        assert isinstance(said, str), "a law was reported of one size"
+
+
+class NeedsFamilies(AnalyzerContract):
+    """For analyzers that compare families."""
+
+    def test_one_family_is_too_few(self) -> None:
+        """A RbptrackError says so."""
+        frame = self.runs().frame
+        one = frame[(frame["family"] == frame["family"].iloc[0]) & (frame["dataset"] == frame["dataset"].iloc[0])]
+        assert isinstance(self._said_of(one), str), "one family was compared"

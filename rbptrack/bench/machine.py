@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from rbptrack.cores import cores
-from rbptrack.version import __version__
+from rbptrack.base import __version__
+from rbptrack.base.process import cores
 
 
 def describe() -> dict[str, Any]:

@@ -16,7 +16,8 @@ from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine.batches import batch_of, compose
 from rbptrack.models.loading import CausalModel
 from rbptrack.ranks import RankTable
-from rbptrack.scoring.scorer import Scores, reference
+from rbptrack.scoring.scorer import reference
+from rbptrack.scoring.scores import Scores
 
 KS = (1, 10, 100)
 VARIANTS = {
@@ -102,7 +103,7 @@ def _table(logits_of: Callable[[Tensor], Tensor], model: CausalModel, corpus: Co
     index, found = torch.cat(target_index).cpu().numpy(), Scores.concatenate(scores)
     order = np.argsort(index)
     index = index[order]
-    columns = {n: getattr(found, n).cpu().numpy()[order] for n in ("greater", "ties", "logprob")}
+    columns: dict[str, Any] = {name: column.cpu().numpy()[order] for name, column in found.columns.items()}
     columns |= {n: getattr(corpus, n)[index] for n in ("document", "position", "field", "token")}
     return RankTable.from_arrays(vocab_size=model.vocab_size, **columns)
 

@@ -8,6 +8,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from rbptrack.analysis.contract import Analyzer, question
+from rbptrack.base.errors import RbptrackError
+from rbptrack.base.words import short_path
 from rbptrack.commands.runner import HydraCommand, load_plugins
 from rbptrack.commands.usage import FILTER_OPTIONS, FILTERS_IN_WORDS, STORE_OPTIONS, Help, entries
 from rbptrack.config.compose import Request
@@ -15,8 +17,7 @@ from rbptrack.config.keys import no_option
 from rbptrack.config.paths import plugin_folders
 from rbptrack.config.patterns import match, split_list
 from rbptrack.config.schema import FILTERS, AnalyzeConfig
-from rbptrack.console import complain, program, say, short_path
-from rbptrack.errors import RbptrackError
+from rbptrack.console.sentences import complain, program, say
 from rbptrack.reporting.discovery import Plugins
 from rbptrack.reporting.runner import analyze
 from rbptrack.reporting.terminal import show
@@ -53,8 +54,19 @@ def show_help(arguments: Sequence[str]) -> None:
 def _read(arguments: Sequence[str]) -> Request:
     plugins = load_plugins(plugin_folders(arguments))
     plugins.register()  # they are options of the group analyzer
+    arguments = [_as_now(word, plugins) for word in arguments]
     _check_options(arguments, plugins)
     return Request.read("analyze", arguments, groups=("analyzer",), lists=FILTERS)
+
+
+def _as_now(word: str, plugins: Plugins) -> str:
+    """`analyzer=NAME,...` with the names of today."""
+    key, _, names = word.partition("=")
+    return (
+        f"{key}={','.join(now for name in split_list(names) for now in plugins.now(name))}"
+        if key == "analyzer"
+        else word
+    )
 
 
 def _check_options(arguments: Sequence[str], plugins: Plugins) -> None:

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
+from rbptrack.base.errors import BadInput, unknown
+from rbptrack.base.files import check_replaceable, write_whole
 from rbptrack.bench.shapes import SHAPES
 from rbptrack.bench.subjects import configured, load, make
 from rbptrack.commands.runner import OptionsCommand
 from rbptrack.commands.usage import Help
 from rbptrack.config.patterns import split_list
 from rbptrack.config.schema import Dtype, EngineConfig, ModelConfig
-from rbptrack.console import say, table
-from rbptrack.errors import BadInput, unknown
+from rbptrack.console.sentences import say
+from rbptrack.console.tables import table
 from rbptrack.sweep.resolve import Resolver
 
 if TYPE_CHECKING:
@@ -103,10 +105,13 @@ def _check(config: BenchConfig | PrecisionConfig) -> None:
             raise BadInput(f"{name} must be at least 1; got {getattr(config, name)}")
     if config.out and not Path(config.out).absolute().parent.is_dir():
         raise BadInput(f"out={config.out}: its folder does not exist")
+    if config.out:
+        check_replaceable(Path(config.out).resolve())
 
 
 def _speed(config: BenchConfig) -> int:
     from rbptrack.bench import machine
+    from rbptrack.bench.keeping import TOKENS, keeping
     from rbptrack.bench.speed import compare
 
     _check(config)
@@ -126,7 +131,13 @@ def _speed(config: BenchConfig) -> int:
         speed = compare(name, model, corpus, engine=config.engine, rounds=config.rounds, ways=ways)
         done.append(speed)
         _show(speed)
-    _write(config.out, {"machine": here, "options": _plain(config), "speed": [s.as_json() for s in done]})
+    kept = keeping(Path.cwd())
+    say(
+        f"\nkeeping a measurement of {TOKENS:,} tokens: {kept.syncs} files and folders synced in "
+        f"{1000 * kept.seconds:.0f} ms on this folder's disk, of {1000 * kept.whole:,.0f} ms with MLflow's work"
+    )
+    found = {"machine": here, "options": _plain(config), "speed": [s.as_json() for s in done], "keeping": asdict(kept)}
+    _write(config.out, found)
     return 0
 
 
@@ -231,5 +242,5 @@ def _plain(config: BenchConfig | PrecisionConfig) -> Any:
 
 def _write(out: str, found: dict[str, Any]) -> None:
     if out:
-        Path(out).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write_whole(Path(out).resolve(), json.dumps(found, indent=1) + "\n")
         say(f"written  {out}")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rbptrack.base.errors import BadInput
+from rbptrack.base.words import compact_bytes
 from rbptrack.commands.runner import OptionsCommand
 from rbptrack.commands.usage import Help
-from rbptrack.console import compact_bytes, say
-from rbptrack.errors import BadInput
+from rbptrack.console.sentences import say
 from rbptrack.sources import cache
 
 HELP = Help(

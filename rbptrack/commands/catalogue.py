@@ -29,6 +29,7 @@ _BENCH = ("model", "dataset", "tokens", "seq_len", "vocabulary", "rounds", "ways
 
 GROUPS: Mapping[str, Mapping[str, Command]] = {
     "Start here": {
+        "demo": Command("demo", "seven embedded models on two embedded corpora, and their law"),
         "measure": Command("measure", "measure models on datasets and fit their laws"),
         "report": Command("report", "every analysis of what was measured, as one page"),
         "ui": Command("ui", "compare measurements in MLflow, in the browser", ("port", "host", *_FILTERS, *_STORE)),
@@ -53,6 +54,11 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
         ),
     },
     "Housekeeping": {
+        "verify": Command(
+            "verify",
+            "check the store: files, checksums, numbers, database",
+            ("read_data", "repair", *_FILTERS, *_STORE),
+        ),
         "sync": Command("sync", "deliver what waits for a store; repair one that was moved", ("moved", *_STORE)),
         "cache": Command("cache", "the cache of texts and tokens: its size, clearing it"),
         "bench": Command(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from rbptrack.base.errors import BadInput, unknown
 from rbptrack.commands.usage import Help, asks_for_help
-from rbptrack.console import program
-from rbptrack.errors import BadInput, unknown
+from rbptrack.console.sentences import program
 
 HELP = Help(
     "completion bash|zsh",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 
+from rbptrack.base.errors import unknown
 from rbptrack.commands.catalogue import COMMANDS, GROUPS
 from rbptrack.commands.usage import Help, asks_for_help, entries, write
-from rbptrack.console import program
-from rbptrack.errors import unknown
+from rbptrack.console.sentences import program
 
 EVERYWHERE = {
     "-h, --help": "this page, or the help of a command",

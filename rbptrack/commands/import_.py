@@ -8,15 +8,16 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rbptrack.base.errors import BadInput
+from rbptrack.base.files import kind_of
 from rbptrack.commands.runner import OptionsCommand
 from rbptrack.commands.usage import STORE_OPTIONS, Help
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.console import program, say
-from rbptrack.errors import BadInput
-from rbptrack.exchange import authors, tables
+from rbptrack.console.sentences import program, say
+from rbptrack.exchange import authors, rows
 from rbptrack.exchange.archive import Bundle
-from rbptrack.exchange.delivery import Delivered, Source, deliver
+from rbptrack.exchange.delivery import Imported, Source, deliver
 from rbptrack.exchange.imported import AnyImportedRow, ImportedRow, KnownModels
 from rbptrack.tracking import Connection
 from rbptrack.tracking.record import Record
@@ -58,8 +59,9 @@ def _import(config: ImportConfig) -> int:
     if not config.path:
         raise BadInput(f"what to import? {program()} {HELP.synopsis}")
     path = Path(config.path).expanduser()
-    if not path.exists():
-        raise BadInput(f"{path}: no such file or folder")
+    _check_kind(path, folder=True)
+    if config.sizes:
+        _check_kind(Path(config.sizes).expanduser(), folder=False)
     if not 0 <= config.vocab_size <= LARGEST_VOCABULARY:
         raise BadInput(f"vocab_size={config.vocab_size}: must be a whole number above 0")
     connection = Connection(config.tracking)
@@ -69,6 +71,14 @@ def _import(config: ImportConfig) -> int:
         connection.check_writable()
         _summarise(path, deliver(connection, source, tell=say))
     return 0
+
+
+def _check_kind(path: Path, *, folder: bool) -> None:
+    """BadInput for what is not there, and for devices and FIFOs, which would be waited for."""
+    if not path.exists():
+        raise BadInput(f"{path}: no such file{' or folder' * folder}")
+    if not path.is_file() and not (folder and path.is_dir()):
+        raise BadInput(f"{path} is {kind_of(path)}, not a file{' or folder' * folder}")
 
 
 def _checked(path: Path, config: ImportConfig, folder: Path, stack: ExitStack) -> Source:
@@ -84,7 +94,7 @@ def _checked(path: Path, config: ImportConfig, folder: Path, stack: ExitStack) -
         bundle.check(folder, rules)
         return (_unpacked(bundle, fingerprint, folder) for fingerprint in bundle.fingerprints)
     if path.suffix in (".csv", ".parquet"):
-        return (nullcontext((record, folder)) for record in tables.read(path, KnownModels.read(conf_folder()), rules))
+        return (nullcontext((record, folder)) for record in rows.read(path, KnownModels.read(conf_folder()), rules))
     raise BadInput(f"{path}: expected a .zip, .csv or .parquet file, or a folder")
 
 
@@ -94,7 +104,7 @@ def _unpacked(bundle: Bundle, fingerprint: str, folder: Path) -> Iterator[tuple[
         yield bundle.record(own), own
 
 
-def _summarise(path: Path, done: Delivered) -> None:
+def _summarise(path: Path, done: Imported) -> None:
     """Print what was imported, and what the imported measurements lack."""
     skipped = f", {done.skipped} skipped: in the store already" if done.skipped else ""
     say(f"{done.imported} imported from {path}{skipped}")

@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis.contract import Runs, Unreadable
-from rbptrack.analysis.display import TITLES, default_columns, presented, title
+from rbptrack.analysis.display import TITLES, as_csv, default_columns, presented, title
+from rbptrack.base.errors import BadInput, unknown
 from rbptrack.commands.runner import OptionsCommand
 from rbptrack.commands.usage import FILTER_OPTIONS, FILTERS_IN_WORDS, STORE_OPTIONS, Help
 from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
-from rbptrack.console import quiet, say, table
-from rbptrack.errors import BadInput, unknown
+from rbptrack.console.sentences import quiet, say
+from rbptrack.console.tables import table
 from rbptrack.ranks import parse_rbp_name, rbp_ks, rbp_name
 from rbptrack.tracking import Connection, Reader
 
@@ -137,7 +138,7 @@ def _by_size(values: pd.Series) -> pd.Series:
 
 def _write(frame: pd.DataFrame, columns: Sequence[str], config: ListConfig) -> None:
     if config.format is Format.csv:
-        sys.stdout.write(frame[list(columns)].to_csv(index=False))
+        sys.stdout.write(as_csv(frame[list(columns)]))
     elif config.format is Format.json:
         sys.stdout.write(frame[list(columns)].to_json(orient="records", indent=1) + "\n")
     elif config.format is Format.markdown:

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.commands.runner import HydraCommand, load_plugins
 from rbptrack.commands.usage import STORE_OPTIONS, Help, entries, write
-from rbptrack.config.compose import Composer, Request, measuring
+from rbptrack.config.compose import Composer, Request, measuring, sweep_of
 from rbptrack.config.patterns import families, size_key, some
 from rbptrack.reporting.runner import choose
 from rbptrack.sweep import preflight
 from rbptrack.sweep.launch import Sweep
-from rbptrack.sweep.resolve import process_resolver
-from rbptrack.sweep.safe import without_secrets
+from rbptrack.sweep.resolve import Resolver
 
 HELP = Help(
     "[measure] [-m] model=NAME,... dataset=NAME,... [k=1,10,100] [KEY=VALUE ...]",
@@ -28,10 +27,12 @@ HELP = Help(
         "protocol=paper": "the procedure of the paper's authors, for every dataset",
         "launch=gpus|ray|slurm": "measure on this machine's GPUs, or on a cluster",
         "launch.partition=NAME": "SLURM's; also account, time (minutes), memory (GB), setup",
-        "shards=8": "divide each cell among so many jobs",
+        "launch.gpus=auto": "give each job the GPUs that its model needs",
+        "shards=8|auto": "divide each cell among so many jobs, or by what it costs",
         "model.parallel=tensor": "split a model over the GPUs of its job",
         "analyzers=NAME,...": "what analyses a sweep at its end; all by default, [] for none",
         "force=true": "measure again what was measured before",
+        "again=columns": "likewise, but only what lacks columns that rank tables have by now",
         "model.dtype=bfloat16": "and every other key of a config: --cfg job shows all, with their values",
         **STORE_OPTIONS,
         "--config-dir FOLDER": "more configs, beside conf/ of the working folder",
@@ -60,14 +61,14 @@ def show_help(arguments: Sequence[str]) -> None:
 
 
 def _measure(request: Request) -> int:
-    request, settings, cells = without_secrets(request)
+    settings, cells = sweep_of(request)
     plugins = load_plugins(settings.plugins.get("path", []))
     typed = any(o.startswith(("k=", "k.values=")) for o in request.overrides)
     ks = sorted({k for cell in cells for k in cell.k.values}) if typed else []
     analyzers = choose(plugins, settings.analyzers, ks=ks)  # a wrong name is said also where none will run
     analyzers = analyzers if request.multirun else []
-    preflight.check(settings, cells, process_resolver(), ks_were_typed=typed)
-    return Sweep(request, settings, cells, analyzers, ks or HEADLINE_KS).run()
+    resolved = preflight.check(settings, cells, Resolver(), ks_were_typed=typed)
+    return Sweep(request, settings, cells, resolved, analyzers, ks or HEADLINE_KS).run()
 
 
 main = HydraCommand(measuring, _measure, show_help)

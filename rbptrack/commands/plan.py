@@ -7,22 +7,24 @@ import io
 import math
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from functools import partial
 
 from rich.markup import escape
 
-from rbptrack.analysis import counted
+from rbptrack.base.errors import BadInput
+from rbptrack.base.words import compact, compact_bytes, counted, duration
 from rbptrack.commands.runner import HydraCommand
 from rbptrack.commands.usage import Help
 from rbptrack.config.compose import Request, measuring, sweep_of
 from rbptrack.config.schema import Config, LaunchConfig, Where
-from rbptrack.console import compact, compact_bytes, console, duration, say, say_wrapped, table
-from rbptrack.errors import BadInput
+from rbptrack.console.sentences import console, say, say_wrapped
+from rbptrack.console.tables import table
 from rbptrack.sweep.devices import KNOWN, MEASURED_SHARE, Device, data_sheet, precision
 from rbptrack.sweep.jobs import grouped
 from rbptrack.sweep.plan import COLUMNS, Plan, plan
 from rbptrack.sweep.resolve import Resolver
+from rbptrack.sweep.resources import LONG_SECONDS
 from rbptrack.tracking import Connection, Reader
 
 HELP = Help(
@@ -49,7 +51,6 @@ HELP = Help(
     },
 )
 _MINUTE, _HOUR = 60.0, 3600.0  # seconds
-_LONG_SECONDS = 4 * _HOUR  # of one job
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -75,9 +76,10 @@ def _plan(request: Request, *, output: str, on: Device | None) -> int:
         sys.stdout.write(_csv(plans))
     else:
         _show(plans)
+        cells = [replace(c, shards=_shards(p)) if c.shards == "auto" else c for p, c in zip(plans, cells, strict=True)]
         _show_time(plans, cells, device, elsewhere=on is not None)
         if settings.launch.where is not Where.local:
-            _show_jobs(plans, cells, settings.launch, guessed=on is None and settings.launch.gpus > 0)
+            _show_jobs(plans, cells, settings.launch, guessed=on is None and settings.launch.gpus != 0)
     return 1 if any(p.total_params is None or p.status == "too large" for p in plans) else 0
 
 
@@ -116,8 +118,8 @@ def _show_time(plans: Sequence[Plan], cells: Sequence[Config], device: Device, *
         f"time: {spent} on {device.name}, of which {cell.title} takes {duration(longest)}; from {rates} "
         f"({device.source}), of which {device.share:.0%} is assumed to be reached"
     )
-    if longest > _LONG_SECONDS:
-        say_wrapped(f"shards={math.ceil(longest / _LONG_SECONDS)} brings each job of that cell under four hours")
+    if longest > LONG_SECONDS:
+        say_wrapped(f"shards={math.ceil(longest / LONG_SECONDS)} brings each job of that cell under four hours")
     if not elsewhere and device.name.startswith("this"):
         if cells[0].launch.where is not Where.local:
             return  # what is said of its jobs says it
@@ -130,9 +132,16 @@ def _show_time(plans: Sequence[Plan], cells: Sequence[Config], device: Device, *
         which = ", ".join(dict.fromkeys(models))
         how = "launch=gpus, ray or slurm" + (f" launch.gpus={gpus} model.parallel=tensor" if gpus > 1 else "")
         say_wrapped(f"{'one GPU' if gpus == 1 else f'{gpus} GPUs'} a job: {how}: {which}", lines=3)
+    if len(by_gpus) > 1:
+        say("launch.gpus=auto gives each job as many as its model needs")
     for p in plans:
         if p.status == "too large":
             say_wrapped(f"{p.model}: no {device.name}, nor 8 of them, hold it; model.dtype=bfloat16 halves it")
+
+
+def _shards(p: Plan) -> int:
+    """What `shards=auto` makes of a cell."""
+    return max(1, math.ceil((p.seconds or 0.0) / (p.gpus or 1) / LONG_SECONDS))
 
 
 def _show_jobs(plans: Sequence[Plan], cells: Sequence[Config], launch: LaunchConfig, *, guessed: bool) -> None:
@@ -153,7 +162,7 @@ def _show_jobs(plans: Sequence[Plan], cells: Sequence[Config], launch: LaunchCon
     if guessed:
         say(f"{said}; on=h100 estimates how long they take on a GPU: on=h100, a100, l4, ...")
         return
-    each = [sum((plans[n].seconds or 0.0) / (plans[n].gpus or 1) / cells[n].shards for n in job) for job in todo]
+    each = [sum((plans[n].seconds or 0.0) / (plans[n].gpus or 1) / int(cells[n].shards) for n in job) for job in todo]
     longest = max(each)
     said += f", the longest of {duration(longest)}"
     if launch.where is Where.slurm:
@@ -210,7 +219,7 @@ def _show(plans: Sequence[Plan]) -> None:
     table(headers, rows, first_out=["params", "FLOPs", "docs", "download", "S", "memory", "tokens", "time"])
     free = next((p.device_bytes for p in plans if p.device_bytes), None)
     if free:
-        say(f"memory of the device: {_bytes(free)}; ~ estimated, exact once the texts were tokenised")
+        say(f"memory of the device: {_bytes(free)}; '~': an estimate; exact after the first tokenisation")
     for reason in dict.fromkeys(p.status for p in plans if p.total_params is None):
         say(f"{', '.join(dict.fromkeys(p.model for p in plans if p.status == reason))}: {reason}")
 

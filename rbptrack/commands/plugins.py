@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from rbptrack.analysis.contract import question
+from rbptrack.base.words import short_path
 from rbptrack.commands.runner import OptionsCommand
 from rbptrack.commands.usage import Help
 from rbptrack.config.paths import builtin_folder, config_packages
-from rbptrack.console import complain, say, say_wrapped, short_path
+from rbptrack.console.sentences import complain, say, say_wrapped
 from rbptrack.reporting.discovery import Plugins, discover
 
 HELP = Help(

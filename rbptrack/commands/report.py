@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
-from rbptrack.analysis import counted
 from rbptrack.analysis.contract import Analyzer, Runs
+from rbptrack.base.errors import BadInput, RbptrackError, said_of_the_disk
+from rbptrack.base.files import check_replaceable, write_whole
+from rbptrack.base.words import counted, short_path
 from rbptrack.commands.runner import HydraCommand, load_plugins
 from rbptrack.commands.usage import FILTER_OPTIONS, FILTERS_IN_WORDS, STORE_OPTIONS, Help
 from rbptrack.config.compose import Request
 from rbptrack.config.paths import plugin_folders
 from rbptrack.config.schema import FILTERS, ReportConfig
-from rbptrack.console import complain, say, short_path
-from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.redaction import redact
+from rbptrack.console.sentences import complain, say
 from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import Findings, analyze_all, choose
 from rbptrack.tracking import Connection, Reader, Writer, working
@@ -38,7 +38,7 @@ HELP = Help(
     {
         "report": "everything that was measured",
         "report family=nano,pythia dataset=wiki": "two families on one dataset",
-        "report analyzers=power_law,noise_floor out=laws.html": "two analyses, into a file of yours",
+        "report analyzers=power_law,lack_of_fit out=laws.html": "two analyses, into a file of yours",
     },
 )
 
@@ -54,6 +54,8 @@ def _report(request: Request) -> int:
     out = Path(config.out) if config.out else None
     if out and (out.is_dir() or not out.absolute().parent.is_dir()):
         raise BadInput(f"out={config.out}: give a file in a folder that exists, such as out=report.html")
+    if out:
+        check_replaceable(out.resolve())
     connection = Connection(config.tracking)
     if connection.read_only and out is None:
         out = _free_name(Path("rbptrack-report.html"))
@@ -62,10 +64,11 @@ def _report(request: Request) -> int:
     runs = reader.runs(config.filter)
     sweep = config.filter.sweep[0] if len(config.filter.sweep) == 1 else ""
     say(f"{counted(len(runs), 'measurement')}, {counted(len(analyzers), 'analyzer')}")
-    command = redact(" ".join(["python -m rbptrack report", *request.overrides]))
+    command = " ".join(["python -m rbptrack report", *request.overrides])
     found, page, run_id = _write(reader, writer, runs, analyzers, sweep=sweep, command=command)
     if out:
-        out.write_text(page, encoding="utf-8")
+        with said_of_the_disk(out.absolute().parent):
+            write_whole(out.resolve(), page)
     say(f"report   {out or short_path(reader.report_page(run_id))}")
     if config.open and not webbrowser.open(out.absolute().as_uri() if out else reader.report_page(run_id)):
         complain("no browser could be started here; open the file above")

@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from rbptrack.base.errors import BadInput
 from rbptrack.commands.usage import HELP_FLAGS, Help, asks_for_help
 from rbptrack.config.check import wrong_value
 from rbptrack.config.compose import Request
 from rbptrack.config.keys import Keys, no_option
 from rbptrack.config.paths import unused_configs
 from rbptrack.config.patterns import lists_as_values
-from rbptrack.console import complain, program
-from rbptrack.errors import BadInput
+from rbptrack.console.sentences import complain, program
 from rbptrack.reporting.discovery import Plugins, discover
 
 T = TypeVar("T")
@@ -99,10 +99,10 @@ class HydraCommand:
             self.help([word for word in arguments if word not in HELP_FLAGS])
             return 0
         for path in unused_configs():
-            complain(f"{path} is not used: a config of that name ships with rbptrack; rename yours")
+            complain(f"{path} is ignored: a config of that name is built in; rename yours")
         request = self.read(arguments)
         if request.only_shows:
-            request.hand_to_hydra(_never_run)
+            request.show()
             return 0
         return self.action(request)
 
@@ -113,7 +113,3 @@ def load_plugins(folders: Sequence[str]) -> Plugins:
     for line in plugins.broken:
         complain(f"plugin left out: {line}")
     return plugins
-
-
-def _never_run(composed: DictConfig) -> None:
-    """The job of a command line with which Hydra only shows something."""

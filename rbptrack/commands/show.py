@@ -13,11 +13,13 @@ import pandas as pd
 
 from rbptrack.analysis.contract import Runs, Unreadable
 from rbptrack.analysis.display import cell, title
+from rbptrack.base.errors import BadInput, nearest, shortened
+from rbptrack.base.words import short_path
 from rbptrack.commands.runner import OptionsCommand
 from rbptrack.commands.usage import STORE_OPTIONS, Help, entries
 from rbptrack.config.schema import FilterConfig, TrackingConfig
-from rbptrack.console import console, program, say, sentence_width, short_path, table
-from rbptrack.errors import BadInput, nearest, shortened
+from rbptrack.console.sentences import console, program, say, sentence_width
+from rbptrack.console.tables import table
 from rbptrack.ranks import RankHistogram, rbp_ks, rbp_name, se_name
 from rbptrack.tracking import Connection, Reader
 from rbptrack.tracking.frame import LoggedRun
@@ -28,7 +30,7 @@ HELP = Help(
     """Shows one measurement: its numbers with their standard errors (documents resampled), how its tokens' ranks are
     distributed, how it was measured, and where its files are.
 
-    RUN is a run's id, or as much of its beginning as tells it from others; MODEL/DATASET are as `rbptrack list` prints
+    RUN is a run's id or any unique prefix of it; MODEL/DATASET are as `rbptrack list` prints
     them.""",
     {"k=1,5,50": "the k of RBP_k to show; all that were logged, if none is given", **STORE_OPTIONS},
     {"show nano-6k/stdlib": "by its name", "show 3f2a": "by the beginning of its run's id"},

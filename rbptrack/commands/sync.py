@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from rbptrack.commands.runner import OptionsCommand
 from rbptrack.commands.usage import STORE_OPTIONS, Help
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.console import say
+from rbptrack.console.sentences import say
 from rbptrack.tracking import Connection, outbox
 
 HELP = Help(
@@ -33,7 +33,7 @@ def _sync(config: SyncConfig) -> int:
     """Deliver and repair; returns 1 if something still waits, or the store is away."""
     connection = Connection(config.tracking)
     if config.moved:
-        say(f"{connection.repair_moved()} artifact addresses now lie beside the database {connection.database}")
+        say(f"{connection.repair_moved()} paths updated: artifacts lie beside the database {connection.database}")
     done = outbox.repair_and_deliver(config.tracking, tell=say)
     if done.runs or done.left:
         say(f"{len(done.runs)} delivered, {done.left} waiting")

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from urllib.parse import quote
 
+from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.commands.runner import OptionsCommand
 from rbptrack.commands.usage import FILTER_OPTIONS, STORE_OPTIONS, Help
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
-from rbptrack.console import say
-from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.console.sentences import say
 from rbptrack.tracking import Connection, Reader, Writer
 from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.outbox import repair_and_deliver
@@ -94,7 +94,7 @@ def _say_pages(server: str, pages: Mapping[str, str]) -> None:
 def _shown(runs: Sequence[LoggedRun], wanted: str) -> Shown:
     """What the view shows: the runs, and a section for each of their datasets."""
     if len(runs) > PAGE:
-        say(f"{len(runs):,} runs fit; MLflow loads {PAGE} at a time. To see all of fewer: ui family=NAME dataset=NAME")
+        say(f"the charts show {PAGE} of {len(runs):,} runs (MLflow's limit); narrow them: ui family=NAME dataset=NAME")
     return Shown(
         wanted,
         sorted({run.tags[Tag.DATASET] for run in runs if Tag.DATASET in run.tags}),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import wrap
 
-from rbptrack.console import console, printable, program, sentence_width
+from rbptrack.console.sentences import console, printable, program, sentence_width
 
 FILTER_OPTIONS: Mapping[str, str] = {
     "family=NAME,...": "only these model families",
@@ -16,7 +16,7 @@ FILTER_OPTIONS: Mapping[str, str] = {
 }
 """The filters that list, report, analyze, export and ui share; each takes a list and patterns."""
 
-FILTERS_IN_WORDS = "Filters take lists and patterns ('family=pythia*'); all that are given must hold."
+FILTERS_IN_WORDS = "Filters take lists and wildcards ('family=pythia*'); a run must match all of them."
 
 STORE_OPTIONS: Mapping[str, str] = {
     "tracking.uri=URI": "the tracking store; otherwise MLFLOW_TRACKING_URI, else ./mlruns",

@@ -8,6 +8,10 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from rbptrack.base.addresses import refuse_secret
+from rbptrack.base.errors import BadInput, nearest
+from rbptrack.base.names import name_fault
+from rbptrack.base.secrets import holds_known
 from rbptrack.config.schema import (
     CellConfig,
     DatasetConfig,
@@ -19,9 +23,8 @@ from rbptrack.config.schema import (
     SweepConfig,
     TrackingConfig,
     Where,
+    flattened,
 )
-from rbptrack.errors import BadInput, nearest
-from rbptrack.names import name_fault
 
 _MAX_THREADS = 1024  # far more than helps, and as many as systems let a process start
 _LEAST_EVERY = 0.1  # seconds between two reports to the tracking store
@@ -29,9 +32,9 @@ _LEAST_EVERY = 0.1  # seconds between two reports to the tracking store
 
 _ELSEWHERE = (Where.gpus, Where.ray, Where.slurm)
 _PRESETS: dict[str, tuple[Where, ...]] = {
-    **dict.fromkeys(("gpus", "cpus", "retries"), _ELSEWHERE),
+    **dict.fromkeys(("gpus", "device", "cpus", "retries"), _ELSEWHERE),
     "address": (Where.ray,),
-    **dict.fromkeys(("partition", "account", "time", "memory", "jobs", "setup"), (Where.slurm,)),
+    **dict.fromkeys(("partition", "account", "time", "memory", "jobs", "setup", "sbatch"), (Where.slurm,)),
 }
 """Which presets an option of `launch` is for: given to another, it would do nothing, and its user wait for it."""
 
@@ -44,6 +47,7 @@ def typed(composed: DictConfig) -> Any:
         raise BadInput(f"a value is missing: {error.full_key}; give it as {error.full_key}=...") from error
     except OmegaConfBaseException as error:
         raise wrong_value(str(error.full_key or ""), error) from error
+    _refuse_secrets(composed)
     if isinstance(config, CellConfig):
         _check_model(config.model)
         _check_dataset(config.dataset)
@@ -52,11 +56,19 @@ def typed(composed: DictConfig) -> Any:
         _check_engine(config.engine)
     if isinstance(config, SweepConfig):
         _check_launch(config.launch)
-        if config.shards < 1:
-            raise BadInput(f"shards must be 1 (a cell is one job's) or more; got {config.shards}")
+        if config.shards != "auto" and not (isinstance(config.shards, int) and config.shards >= 1):
+            raise BadInput(f"shards must be 1 (a cell is one job's) or more, or auto; got {config.shards}")
     if isinstance(tracking := getattr(config, "tracking", None), TrackingConfig) and not tracking.every >= _LEAST_EVERY:
         raise BadInput(f"tracking.every must be at least {_LEAST_EVERY} seconds; got {tracking.every}")
     return config
+
+
+def _refuse_secrets(composed: DictConfig) -> None:
+    """BadInput where a value holds a secret: it would be written into params and files, wherever it came from."""
+    values = flattened(OmegaConf.to_container(composed, resolve=True))
+    if any("://" in text for text in values.values()) or holds_known("\n".join(values.values())):
+        for key, text in values.items():
+            refuse_secret(key, text)
 
 
 def wrong_value(given: str, error: BaseException) -> BadInput:
@@ -79,6 +91,8 @@ def wrong_value(given: str, error: BaseException) -> BadInput:
 
 def _check_name(key: str, name: str) -> None:
     """BadInput for a name that the store's rules would refuse when the measurement is read again."""
+    if not name.strip() and key != "model.size":
+        raise BadInput(f"{key}= is empty: give a name, such as {key}=mine")
     if name and (rule := name_fault(name)):
         raise BadInput(f"{key} {rule}; got {name[:60]!r}")
 
@@ -119,11 +133,16 @@ def _check_dataset(dataset: DatasetConfig) -> None:
 
 
 def _check_launch(launch: LaunchConfig) -> None:
-    for name, least in (("gpus", 0), ("cpus", 1), ("retries", 0), ("time", 1), ("memory", 0), ("jobs", 1)):
+    gpus = launch.gpus
+    if gpus != "auto" and not (isinstance(gpus, int | float) and (0 <= gpus < 1 or gpus == int(gpus) >= 0)):
+        raise BadInput(f"launch.gpus must be a whole number, a share of one such as 0.5, or auto; got {gpus}")
+    for name, least in (("cpus", 1), ("retries", 0), ("time", 1), ("memory", 0), ("jobs", 1)):
         if getattr(launch, name) < least:
             raise BadInput(f"launch.{name} must be at least {least}; got {getattr(launch, name)}")
     for name, presets in _PRESETS.items():
-        if launch.where not in presets and (value := getattr(launch, name)) != getattr(LaunchConfig, name, []):
+        if launch.where not in presets and (value := getattr(launch, name)) != getattr(
+            LaunchConfig, name, type(value)()
+        ):
             one_of = " or ".join(f"launch={preset.value}" for preset in presets)
             raise BadInput(f"launch.{name}={value} is for {one_of}; this is launch={launch.where.value}")
 

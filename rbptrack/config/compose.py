@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 from urllib.parse import unquote
 
-import hydra
 from hydra import compose, initialize_config_dir
 from hydra._internal import utils
 from hydra._internal.config_repository import IConfigRepository
@@ -26,23 +24,19 @@ from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError
 from yaml.reader import ReaderError
 
+from rbptrack.base.errors import BadInput
 from rbptrack.config import checkpoints, ladders, schema
+from rbptrack.config.arguments import check_keys, k_group, parse_flags
 from rbptrack.config.check import typed, wrong_value
-from rbptrack.config.keys import Keys, no_option
 from rbptrack.config.loader import Loader
 from rbptrack.config.paths import conf_folder, config_packages, working_conf
-from rbptrack.config.patterns import as_value, expand, lists_as_values, split_list
-from rbptrack.config.schema import AnalyzeConfig, Config, ReportConfig, SweepConfig
-from rbptrack.console import program
-from rbptrack.errors import BadInput, nearest, unknown
-
-_SCHEMAS = {"config": (Config, "measure"), "analyze": (AnalyzeConfig, "analyze"), "report": (ReportConfig, "report")}
-"""Of each primary config: what it composes to, and the command whose help explains its options."""
+from rbptrack.config.patterns import as_value, expand, lists_as_values
+from rbptrack.config.schema import Config, SweepConfig
 
 # Nobody sweeps over these: `a,b` is one value.
 _LISTS = ("analyzers", "dataset.files", "dataset.fields", "launch.setup")
@@ -78,7 +72,7 @@ class Composer:
         self.config_name = config_name
         given = [a for a in arguments if a.startswith("hydra.searchpath=")]
         folders = lists_as_values(given, {"hydra.searchpath": "hydra.searchpath"})
-        if extra := parse_flags(arguments)[0].config_dir:
+        if extra := parse_flags(arguments).config_dir:
             if not Path(extra).is_dir():
                 raise BadInput(f"--config-dir {extra}: no such folder")
             inside = folders[-1].partition("=[")[2].rstrip("]") if folders else ""
@@ -155,6 +149,13 @@ class Composer:
                 return str(path)
         return "a config file"
 
+    def run(self, mode: str, job: Callable[[DictConfig], None], overrides: Sequence[str]) -> None:
+        """Let Hydra compose and run one job (mode RUN) or one for each cell (MULTIRUN), where its launcher says."""
+        with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+            hydra: Any = GlobalHydra.instance().hydra
+            run = hydra.multirun if mode == "MULTIRUN" else hydra.run
+            run(config_name=self.config_name, task_function=job, overrides=[*overrides, *self._path])
+
     def compose_typed(self, overrides: Sequence[str]) -> Any:
         """One config as its dataclass."""
         return typed(self.compose(overrides))
@@ -175,7 +176,6 @@ class Request:
     Attributes:
         composer: composes what the overrides ask for.
         flags: Hydra's own flags as it understands them.
-        words: their words, `--multirun` among them where the overrides sweep.
         overrides: the overrides, patterns expanded.
         multirun: whether they make a sweep.
         typed: the command line as it was given.
@@ -184,7 +184,6 @@ class Request:
 
     composer: Composer
     flags: Namespace
-    words: list[str]
     overrides: list[str]
     multirun: bool
     typed: list[str]
@@ -206,15 +205,14 @@ class Request:
 
         """
         composer = Composer(config_name, arguments)
-        flags, words, overrides = parse_flags(arguments)
-        _check_keys(overrides, composer, groups, lists)
+        flags = parse_flags(arguments)
+        overrides = flags.overrides
+        check_keys(overrides, composer, groups, lists)
         overrides = expand(overrides, groups=groups, options=composer.options)
-        overrides = lists_as_values([_k_group(o, composer) for o in overrides], lists)
+        overrides = lists_as_values([k_group(o, composer) for o in overrides], lists)
         sweeps = any(o.is_sweep_override() for o in _parsed(overrides))
-        if sweeps and not flags.multirun:
-            words.append("--multirun")
         multirun = bool(flags.multirun or sweeps or "hydra.mode=MULTIRUN" in overrides)
-        return cls(composer, flags, words, overrides, multirun, list(arguments))
+        return cls(composer, flags, overrides, multirun, list(arguments))
 
     @property
     def only_shows(self) -> bool:
@@ -236,26 +234,33 @@ class Request:
             raise BadInput(_short(error)) from error
         return [job for batch in batches for job in batch]
 
-    def hand_to_hydra(self, job: Callable[[DictConfig], None], *, extra: Sequence[str] = ()) -> None:
-        """Let Hydra show what it is asked to show, or run a job for each cell of the sweep.
+    def show(self) -> None:
+        """Let Hydra show what its flags ask for (`--cfg`, `--info`, ...); of a sweep, for its first cell."""
+        OmegaConf.register_new_resolver("oc.env", _as_written, replace=True)
+        self.flags.overrides, self.flags.multirun, self.flags.run = self.jobs()[0], False, False
+        config_path, name = str(conf_folder()), self.composer.config_name
+        utils._run_hydra(self.flags, get_args_parser(), _never_run, config_path, name)
+
+    def run_by_hydra(self, job: Callable[[DictConfig], None], *, extra: Sequence[str]) -> None:
+        """Let Hydra's sweeper and launcher, which somebody chose, run a job for each cell of the sweep.
 
         Args:
             job: called with each composed config; importable, because launchers call it in other processes.
             extra: further overrides.
 
         """
-        name = self.composer.config_name
-        sys.argv = ["python -m rbptrack" + f" {name}" * (name != "config"), *self.words, *self.overrides, *extra]
-        hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name=name)(job)()
+        mode = "MULTIRUN" if self.multirun else "RUN"
+        words = [word for word in self.overrides if not word.startswith(("hydra.mode=", "hydra.searchpath="))]
+        self.composer.run(mode, job, [*words, *extra, f"hydra.mode={mode}"])
 
-    def launch(self, job: Callable[[DictConfig], None], *, extra: Sequence[str] = ()) -> None:
-        """As `hand_to_hydra`; what a launcher raises comes here, where Hydra would print a traceback and exit."""
-        report = utils.run_and_report
-        utils.run_and_report = lambda func: func()
-        try:
-            self.hand_to_hydra(job, extra=extra)
-        finally:
-            utils.run_and_report = report
+
+def _as_written(*words: str) -> str:
+    """What a config says of the environment: where configs are shown, no variable's value is."""
+    return f"${{oc.env:{','.join(words)}}}"
+
+
+def _never_run(composed: DictConfig) -> None:
+    """The job of a command line with which Hydra only shows something."""
 
 
 def measuring(arguments: Sequence[str]) -> Request:
@@ -278,99 +283,11 @@ def sweep_of(request: Request) -> tuple[SweepConfig, list[Config]]:
     return settings, configs
 
 
-def _check_keys(
-    overrides: Sequence[str], composer: Composer, chosen_by: Sequence[str], lists: Mapping[str, str]
-) -> None:
-    """BadInput for an option that there is not, before Hydra proposes to add it with `+`, and for an unknown choice."""
-    schema, command = _SCHEMAS[composer.config_name]
-    keys = Keys.of(schema)
-    groups = composer.groups() if composer.config_name == "config" else list(chosen_by)
-    known = [*groups, *lists, *keys.settable]
-    for override in overrides:
-        key, equals, value = override.partition("=")
-        key = key.lstrip("+~").strip()
-        if equals and not key:
-            raise BadInput(f"{override}: expected key=value; the key is missing")
-        if not equals and not override.startswith("~"):
-            raise _no_value(override, composer, groups, known)
-        if key.startswith(("hydra.", "hydra/")) or "@" in key or "/" in key:
-            _refuse_folders(key)
-        elif key not in keys and key not in known:
-            shown = [name for name in known if "." not in name]
-            raise no_option(key, known, shown=shown, more=f"{program()} help {command}")
-        elif key in groups and key not in (*chosen_by, "k") and value != "null" and "(" not in value:
-            for name in split_list(value):
-                if name not in composer.options(key):
-                    raise unknown(key, name, composer.options(key))
-
-
-def _no_value(word: str, composer: Composer, groups: Sequence[str], keys: Sequence[str]) -> BadInput:
-    """The error for a word without `=`; it may be a key without its value, or a name whose key is missing."""
-    if word in keys:
-        return BadInput(f"{word}: expected {word}=...")
-    for group in groups:
-        if near := nearest(word, composer.options(group), most=1):
-            return BadInput(f"{word}: expected key=value. Did you mean {group}={near[0]}?")
-    near = nearest(word, keys, most=1)
-    return BadInput(f"{word}: expected key=value, such as {near[0] if near else keys[0]}=...")
-
-
-_OWN_FOLDERS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.output_subdir", "hydra.job.chdir")
-
-
-def _refuse_folders(key: str) -> None:
-    """A sweep finds its cells' outcomes where it had Hydra leave them; results go to the tracking store."""
-    if key in _OWN_FOLDERS:
-        raise BadInput(
-            f"{key} cannot be set: what Hydra writes of a sweep lies in mlruns/hydra, where the sweep reads it again. "
-            "tracking.uri=... says where results go"
-        )
-
-
-def _k_group(argument: str, composer: Composer) -> str:
-    """`k=1,10` is a list of k; `k=paper` a named list."""
-    key, _, value = argument.partition("=")
-    if key != "k" or value in composer.options("k"):
-        return argument
-    parts = value.strip("[]").split(",")
-    if not all(part.strip().lstrip("-").isdigit() for part in parts):
-        near = nearest(value, composer.options("k"))
-        meant = f" Did you mean k={near[0]}?" if near else ""
-        raise BadInput(
-            f"k={value}: expected numbers such as k=1,10,100 or a named list.{meant} "
-            f"Options: {', '.join(composer.options('k'))}"
-        )
-    return lists_as_values([argument], {"k": "k.values"})[0]
-
-
 def _parsed(overrides: Sequence[str]) -> list[Override]:
     try:
         return OverridesParser.create().parse_overrides(list(overrides))
     except HydraException as error:
         raise BadInput(_short(error)) from error
-
-
-def parse_flags(arguments: Sequence[str]) -> tuple[Namespace, list[str], list[str]]:
-    """Hydra's own flags as it understands them, then their words, then the overrides, each in the order given.
-
-    Hydra takes overrides in one stretch only; flags first and overrides last is always right.
-    """
-    parser = get_args_parser()
-    known = [word for action in parser._actions for word in action.option_strings]
-    for word in arguments:
-        if word.startswith("--") and not any(flag.startswith(word.partition("=")[0]) for flag in known):
-            raise unknown("flag", word, [flag for flag in known if flag.startswith("--")], label="Flags")
-    parser.error = _flag_error  # type: ignore[method-assign]
-    flags = parser.parse_intermixed_args(list(arguments))
-    overrides = list(flags.overrides)
-    words = list(arguments)
-    for override in overrides:
-        words.remove(override)
-    return flags, words, overrides
-
-
-def _flag_error(message: str) -> NoReturn:
-    raise BadInput(f"{message}; {program()} --hydra-help lists Hydra's flags")
 
 
 def _short(error: Exception) -> str:

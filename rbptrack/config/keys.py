@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, get_origin, get_type_hints
 
-from rbptrack.errors import BadInput, nearest, shortened
+from rbptrack.base.errors import BadInput, nearest, shortened
 
 _MOST = 16  # options in an error
 _FEW = 5  # options that are listed where the nearest are named already: the error fits two lines

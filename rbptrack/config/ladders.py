@@ -15,7 +15,7 @@ _NANO_STEPS = (64, 128, 256, 512, 1024)
 
 
 @dataclass(frozen=True)
-class Ladder:
+class Checkpoints:
     """Models with checkpoints.
 
     Attributes:
@@ -30,11 +30,11 @@ class Ladder:
     where: Mapping[str, str]
 
 
-LADDERS: Mapping[str, Ladder] = {
-    "pythia-checkpoints": Ladder(
+LADDERS: Mapping[str, Checkpoints] = {
+    "pythia-checkpoints": Checkpoints(
         dict.fromkeys(_PYTHIA_SIZES, _PYTHIA_STEPS), 2_097_152, {"repo": "EleutherAI/pythia-{size}"}
     ),
-    "nano-checkpoints": Ladder(
+    "nano-checkpoints": Checkpoints(
         dict.fromkeys(("6k", "15k", "38k"), _NANO_STEPS) | {"115k": _NANO_STEPS[1:]},
         2048,
         {"path": "${{embedded:checkpoints/{size}-step{step}}}", "tokenizer": "${{embedded:models/{size}}}"},

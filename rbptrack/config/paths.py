@@ -9,8 +9,8 @@ from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from rbptrack.base.errors import BadInput
 from rbptrack.config.patterns import split_list
-from rbptrack.errors import BadInput
 
 PACKAGE = Path(__file__).parent.parent
 EMBEDDED = PACKAGE / "embedded"
@@ -27,7 +27,10 @@ def home() -> Path:
             f"the working folder {here} has {found} in its path, which Hydra and MLflow take for more than a name: "
             "rename it, or work in another"
         )
-    return here / "mlruns"
+    folder = here / "mlruns"
+    if folder.is_symlink() and not folder.exists():
+        raise BadInput(f"{folder} is a link to {folder.readlink()}, which is not there: make it, or remove the link")
+    return folder
 
 
 def partial() -> Path:

@@ -8,7 +8,7 @@ from the caller.
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from rbptrack.errors import BadInput, nearest, shortened
+from rbptrack.base.errors import BadInput, nearest, shortened
 
 _SUFFIX = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 _WORDS = {word: rank for rank, word in enumerate(("tiny", "small", "base", "medium", "large", "xl", "xxl"))}

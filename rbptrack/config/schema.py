@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from pathlib import PurePath
 from typing import Any
 
 from omegaconf import MISSING, OmegaConf
 
+from rbptrack.base.secrets import spare
 from rbptrack.config.paths import EMBEDDED
 
 
@@ -124,6 +125,7 @@ class DatasetConfig:
     fields: list[str] = field(default_factory=lambda: ["text"])
     separator: str = "\n"
     id_field: str = ""
+    group: str = ""  # field that names a document's source (a site, a book), which bootstraps resample
     head: int = 0  # read only the first rows; 0: all
     where: dict[str, str] = field(default_factory=dict)  # only rows with these values; `meta.name` for a nested field
     longer_than: int = 0  # only documents of more characters
@@ -163,7 +165,7 @@ class TrackingConfig:
     every: float = 10.0  # seconds between two reports of a cell that is being measured
 
 
-class Group(Enum):
+class PerJob(Enum):
     """What one job of a launcher measures: one cell, or every cell of one model, whose weights are then loaded once."""
 
     cell = "cell"
@@ -184,8 +186,9 @@ class LaunchConfig:
     """How a sweep's cells become jobs, and what each job is given; `launch=ray` and the like fill it in."""
 
     where: Where = Where.local
-    group: Group = Group.cell
-    gpus: int = 0  # of each job; one for every process of model.parallel=tensor
+    group: PerJob = PerJob.cell
+    gpus: int | float | str = 0  # of each job; auto: what its model needs, a share of one where several fit (Ray)
+    device: str = ""  # with auto: the kind of GPU, such as h100, where the cluster does not name it
     cpus: int = 1  # of each job
     retries: int = 2  # how often a job that was lost begins again; it continues where it stopped
     address: str = ""  # Ray: auto (the cluster that this machine belongs to), or HOST:PORT of its head
@@ -195,7 +198,7 @@ class LaunchConfig:
     memory: int = 0  # SLURM: GB of a job
     jobs: int = 256  # SLURM: how many run at a time
     setup: list[str] = field(default_factory=list)  # SLURM: shell lines before a job, such as `module load cuda`
-    job: str = ""  # rbptrack's own: the file that says which cells a job measures
+    sbatch: dict[str, str] = field(default_factory=dict)  # SLURM: what else sbatch takes, such as {qos: low}
 
 
 @dataclass
@@ -215,6 +218,13 @@ class CellConfig:
         return f"{self.model.name} / {self.dataset.name}"
 
 
+class Again(Enum):
+    """What is measured again though it was measured before: nothing, or what lacks columns of today's rank tables."""
+
+    none = "none"
+    columns = "columns"
+
+
 @dataclass
 class SweepConfig:
     """What holds for every cell of a sweep."""
@@ -223,7 +233,8 @@ class SweepConfig:
     sweep: str = ""  # the sweep's name; empty: made of date and time
     analyzers: list[str] = field(default_factory=lambda: ["*"])
     force: bool = False
-    shards: int = 1  # jobs that measure each cell together; changes no number
+    again: Again = Again.none
+    shards: int | str = 1  # jobs that measure each cell together, auto: by what it costs; changes no number
     plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
     launch: LaunchConfig = field(default_factory=LaunchConfig)
 
@@ -274,10 +285,18 @@ class ReportConfig:
     plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
 
 
+def _words() -> set[str]:
+    """The names of all options, and those of their values that have one."""
+    classes = [one for one in globals().values() if isinstance(one, type)]
+    named = [name for one in classes if issubclass(one, Enum) for name in one.__members__]
+    return {*named, *(f.name for one in classes if is_dataclass(one) for f in fields(one))}
+
+
 def register() -> None:
     """Make the schema and the resolvers known to Hydra; harmless when called again."""
     from hydra.core.config_store import ConfigStore  # here, because Tab completion reads the schema and cannot wait
 
+    spare(_words())
     store = ConfigStore.instance()
     store.store(name="base_config", node=Config)
     store.store(name="base_analyze", node=AnalyzeConfig)
@@ -304,11 +323,11 @@ def family_and_size(repo: str, path: str) -> tuple[str, str]:
 
 def flat(config: Config) -> dict[str, str]:
     """The config as flat `a.b.c: text` pairs: what a run logs as params."""
-    plain = OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True)
+    return flattened(OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True))
 
-    def walk(prefix: str, value: Any) -> dict[str, str]:
-        if isinstance(value, dict) and value:
-            return {k: v for key, inner in value.items() for k, v in walk(f"{prefix}{key}.", inner).items()}
-        return {prefix[:-1]: str(value)}
 
-    return walk("", plain)
+def flattened(value: Any, prefix: str = "") -> dict[str, str]:
+    """Nested values as flat `a.b.c: text` pairs."""
+    if isinstance(value, dict) and value:
+        return {k: v for key, inner in value.items() for k, v in flattened(inner, f"{prefix}{key}.").items()}
+    return {prefix[:-1]: str(value)}

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
 import socket
 import sys
 import time
 from collections import deque
-from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
-from rbptrack.console.numbers import compact
-from rbptrack.console.words import console, drawn, quiet
-from rbptrack.files import write_whole
+from rbptrack.base.words import compact
+from rbptrack.console.sentences import console, drawn, quiet
 
 _WITH_BAR, _WITH_SPEED = 96, 68  # columns of a terminal that has room for these
 _STATE_SECONDS = 1.0  # between two states that are kept for others to read
@@ -28,7 +26,7 @@ _PLAIN_SECONDS, _ANALYZER_SECONDS = 10.0, 30.0  # between two lines where there 
 
 @dataclass(frozen=True)
 class CellState:
-    """How far a measurement is, as a file that others read.
+    """How far a measurement is, as others are told.
 
     Attributes:
         title: `pythia-70m / wiki`.
@@ -40,8 +38,6 @@ class CellState:
         waits: whether another process measures it, and this one waits until that has ended.
 
     """
-
-    FILE: ClassVar[str] = "progress.json"
 
     title: str
     host: str
@@ -55,19 +51,6 @@ class CellState:
     def seconds_left(self) -> float:
         """At the present speed; infinite where there is none."""
         return (self.total - self.done) / self.speed if self.speed else math.inf
-
-    def write(self, folder: Path) -> None:
-        """Write progress.json into a folder, whole or not at all."""
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / self.FILE, json.dumps(asdict(self)))
-
-    @classmethod
-    def read(cls, path: Path) -> Self | None:
-        """Read what `write` wrote; None where it went away meanwhile, or is another version's."""
-        try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
-        except (FileNotFoundError, ValueError, TypeError):
-            return None
 
 
 class _Bar:
@@ -112,12 +95,14 @@ class CellProgress(_Bar):
         title: `pythia-70m / wiki`.
         total: scored tokens of the measurement.
         progress_label: `[3/14]`, or nothing for a single cell.
-        folder: where the state is kept for others to read, if anywhere.
+        tell: told how far it is, about every second.
 
     """
 
-    def __init__(self, title: str, *, total: int, progress_label: str, folder: Path | None = None) -> None:
-        self._title, self._total, self._progress_label, self._folder = title, total, progress_label, folder
+    def __init__(
+        self, title: str, *, total: int, progress_label: str, tell: Callable[[CellState], None] | None = None
+    ) -> None:
+        self._title, self._total, self._progress_label, self._tell = title, total, progress_label, tell
         self._done, self._began, self._said, self._kept = 0, time.monotonic(), time.monotonic(), 0.0
         self._recent = deque([(self._began, 0)])  # when so many tokens were done
         self._says_speed = console(stderr=True).width >= _WITH_SPEED
@@ -130,11 +115,9 @@ class CellProgress(_Bar):
         self._done += tokens
         now = time.monotonic()
         speed = self._speed(now)
-        if self._folder and now - self._kept > _STATE_SECONDS:
+        if self._tell and now - self._kept > _STATE_SECONDS:
             self._kept = now
-            state = CellState(self._title, socket.gethostname(), self._done, self._total, speed, time.time())
-            with suppress(OSError):  # a file that only a table is made of ends no measurement
-                state.write(self._folder)
+            self._tell(CellState(self._title, socket.gethostname(), self._done, self._total, speed, time.time()))
         text = f"{compact(self._done)}/{compact(self._total)}"
         text += f" tokens  {compact(speed)} tok/s" if self._says_speed or not self._bar else ""
         if self._bar:

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from rbptrack.console.words import columns, console, printable, quiet, say_wrapped
+from rbptrack.console.sentences import columns, console, printable, quiet, say_wrapped
 
 _GAP = 2  # columns of the terminal between two of the table
 

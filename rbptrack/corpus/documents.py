@@ -15,8 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rbptrack.base.errors import BadInput, first_line
+from rbptrack.base.words import counted
 from rbptrack.config.schema import DatasetConfig, Sampling
-from rbptrack.errors import BadInput, first_line
+from rbptrack.console.sentences import say
 from rbptrack.sources import cache, hub
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.sources.pin import FILE_KINDS, Source, check_file, file_kind
@@ -33,10 +35,11 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Document:
-    """One text: its fields in order, as the dataset has them."""
+    """One text: its fields in order, as the dataset has them, and the source it comes from, where one is named."""
 
     id: str
     fields: tuple[str, ...]
+    group: str = ""
 
 
 def selection_identity(config: DatasetConfig, source: Source) -> dict[str, object]:
@@ -63,10 +66,17 @@ def load_documents(config: DatasetConfig, source: Source) -> list[Document]:
         BadInput: the dataset cannot be read, has no such split or field, or holds no text.
 
     """
-    if source.revision is None:
-        return read_documents(config, source)
+    documents = read_documents(config, source) if source.revision is None else _from_cache(config, source)
+    if without := sum(not any(document.fields) for document in documents):
+        fields = ", ".join(config.fields)
+        say(f"dataset {config.name}: {without:,} of {counted(len(documents), 'document')} without text in {fields}")
+    return documents
+
+
+def _from_cache(config: DatasetConfig, source: Source) -> list[Document]:
+    kept = {"format": _FORMAT, **selection_identity(config, source)} | ({"group": config.group} if config.group else {})
     return cache.cached(
-        f"documents/{fingerprint({'format': _FORMAT, **selection_identity(config, source)})}.parquet",
+        f"documents/{fingerprint(kept)}.parquet",
         make=lambda: read_documents(config, source),
         write=_write,
         read=_read,
@@ -149,7 +159,8 @@ def _select(rows: Any, config: DatasetConfig) -> Iterable[Row]:
     """The rows that are asked for: head, then filters, then the seeded selection."""
     columns = _columns(rows)
     wanted = [*config.fields, *([config.id_field] if config.id_field else [])]
-    absent = [f for f in [*wanted, *(key.split(".")[0] for key in config.where)] if f not in columns]
+    within = [key.split(".")[0] for key in (*config.where, *([config.group] if config.group else []))]
+    absent = [f for f in [*wanted, *within] if f not in columns]
     if absent:
         fields = ", ".join(c for c in columns if c != _ID)
         raise BadInput(f"dataset {config.name} has no field {', '.join(absent)}. Fields: {fields}")
@@ -200,11 +211,9 @@ def _fields(row: Row, config: DatasetConfig) -> tuple[str, ...]:
 
 
 def _as_text(value: object, field: str, config: DatasetConfig) -> str:
-    """A field's text: of a number its digits, of nothing an empty text."""
+    """A field's text: of nothing an empty text."""
     if value is None or isinstance(value, str):
         return value or ""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
     raise BadInput(
         f"dataset {config.name}: field {field} holds a {type(value).__name__}, not text; dataset.fields must name "
         "fields of text"
@@ -213,7 +222,8 @@ def _as_text(value: object, field: str, config: DatasetConfig) -> str:
 
 def _document(number: int, row: Row, config: DatasetConfig) -> Document:
     identity = str(row[config.id_field]) if config.id_field else str(row.get(_ID, number))
-    return Document(identity, _fields(row, config))
+    group = _value(row, config.group) if config.group else ""
+    return Document(identity, _fields(row, config), identity if group is None else str(group))
 
 
 def texts_hash(documents: Sequence[Document]) -> str:
@@ -227,7 +237,8 @@ def texts_hash(documents: Sequence[Document]) -> str:
 
 
 def _write(documents: list[Document], path: Path) -> None:
-    table = pa.table({"id": [d.id for d in documents], "fields": [list(d.fields) for d in documents]})
+    columns = {"id": [d.id for d in documents], "fields": [list(d.fields) for d in documents]}
+    table = pa.table(columns | {"group": [d.group for d in documents]})
     pq.write_table(table, path, compression="zstd")
 
 
@@ -237,4 +248,4 @@ def _read(content: memoryview) -> list[Document]:
 
 def _documents(table: pa.Table) -> Iterator[Document]:
     for row in table.to_pylist():
-        yield Document(row["id"], tuple(row["fields"]))
+        yield Document(row["id"], tuple(row["fields"]), row.get("group", ""))

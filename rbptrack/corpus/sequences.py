@@ -12,16 +12,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig, SequenceRule
 from rbptrack.corpus.documents import Document
 from rbptrack.corpus.tokens import Tokens, load_tokens, token_texts, tokenise
-from rbptrack.errors import BadInput
 from rbptrack.sources.pin import Source
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 IntArray = npt.NDArray[Any]
+_TEXTS = ("a", "1 b")  # of which a tokenizer may know no letter
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def lay_out(tokens: Tokens, tokenizer: PreTrainedTokenizerBase, config: DatasetC
     # As in the paper (arXiv 2510.20387), a token directly after a special token is not scored either.
     scorable = ~special & ~np.concatenate([[True], special[:-1]])
     sliding = config.sequence is SequenceRule.slide
-    prefix = _prefix(tokenizer) if sliding else np.empty(0, np.int32)
+    prefix = text_prefix(tokenizer) if sliding else np.empty(0, np.int32)
     if sliding and len(prefix) + config.context >= config.seq_len:
         raise BadInput(
             f"dataset.context must be below {config.seq_len - len(prefix)}, which is seq_len less the {len(prefix)} "
@@ -186,10 +187,22 @@ def _joined(tokens: Tokens, end: int | None) -> Tokens:
     )
 
 
-def _prefix(tokenizer: PreTrainedTokenizerBase) -> IntArray:
-    """The special tokens with which the tokenizer begins every text."""
+def text_prefix(tokenizer: PreTrainedTokenizerBase) -> IntArray:
+    """The special tokens with which the tokenizer begins every text: of what it gives an empty one, the beginning."""
+    added, *others = (tokenizer(text, verbose=False)["input_ids"] for text in ("", *_TEXTS))
+
+    def begins(count: int) -> bool:
+        rest = len(added) - count  # what the tokenizer ends every text with
+        return all(ids[:count] == added[:count] and ids[len(ids) - rest :] == added[count:] for ids in others)
+
+    counts = [count for count in range(len(added) + 1) if begins(count)]
+    return np.array(added[: max(counts, default=0)], dtype=np.int32)
+
+
+def prefix_of_first_version(tokenizer: PreTrainedTokenizerBase) -> IntArray:
+    """What version 0.1 took for `text_prefix`: an unknown "a" too. Where they differ, so do measurements."""
     special = set(tokenizer.all_special_ids)
-    ids: list[int] = tokenizer("a", verbose=False)["input_ids"]
+    ids: list[int] = tokenizer(_TEXTS[0], verbose=False)["input_ids"]
     return np.array(list(takewhile(special.__contains__, ids)), dtype=np.int32)
 
 

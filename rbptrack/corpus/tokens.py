@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig
 from rbptrack.corpus.documents import Document, load_documents, selection_identity, texts_hash
-from rbptrack.errors import BadInput
 from rbptrack.sources import cache
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.sources.pin import Source

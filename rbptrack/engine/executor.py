@@ -19,12 +19,13 @@ import psutil
 import torch
 from torch import Tensor
 
+from rbptrack.base.errors import MeasurementError
 from rbptrack.config.schema import EngineConfig
 from rbptrack.engine.batches import Batch
-from rbptrack.errors import MeasurementError
 from rbptrack.models.loading import CausalModel
 from rbptrack.scoring.proof import trouble
-from rbptrack.scoring.scorer import Scorer, Scores
+from rbptrack.scoring.scorer import Scorer
+from rbptrack.scoring.scores import Scores
 
 log = logging.getLogger(__name__)
 
@@ -211,10 +212,15 @@ class Engine:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that can be had on a device: on CUDA, what the driver has and what torch holds without using it."""
+    """Bytes that can be had on a device: on CUDA, what the driver has and what torch holds without using it.
+
+    A job that was given a share of a GPU has no more than that of its memory.
+    """
     if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        free, total = torch.cuda.mem_get_info(device)
+        reserved = torch.cuda.memory_reserved(device)
+        share_of = getattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 1.0)  # not in torch 2.6
+        return min(free, int(share_of(device) * total) - reserved) + reserved - torch.cuda.memory_allocated(device)
     available: int = psutil.virtual_memory().available
     return available
 

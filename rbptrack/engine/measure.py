@@ -14,20 +14,21 @@ from pathlib import Path
 
 import numpy as np
 
-from rbptrack import parquet
+from rbptrack.base import parquet
+from rbptrack.base.files import make_folder
 from rbptrack.config.schema import EngineConfig
 from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine.at_work import alone
 from rbptrack.engine.batches import Batch
 from rbptrack.engine.executor import Engine
 from rbptrack.engine.memory import PeakMemory
-from rbptrack.engine.parts import Block, Stretch, blocks
+from rbptrack.engine.parts import Block, Stretch, blocks, table_version
 from rbptrack.engine.saver import Saver
 from rbptrack.engine.shards import Cost, Division
 from rbptrack.measurement import WHOLE, Measurement, Shard
 from rbptrack.models.loading import CausalModel
 from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable
-from rbptrack.scoring.scorer import Scores
+from rbptrack.scoring.scores import Scores
 
 Progress = Callable[[int], None]
 OnPart = Callable[[RankTable], None]
@@ -56,7 +57,7 @@ class Share:
         targets = corpus.token[corpus.scorable]
         self._longest = int(corpus.lengths.max())
         model.check_corpus(longest=self._longest, largest_target=int(targets.max(initial=0)))
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         chosen = Engine(model, engine, longest=self._longest)
 
         def divide() -> Division:
@@ -159,7 +160,7 @@ def measure(
     Share(model, corpus, engine=engine, folder=folder).measure(strict=strict, progress=progress, on_part=on_part)
     wanted = blocks(corpus, Division.read(folder).part_tokens, folder)
     with PeakMemory(model.device) as memory:
-        sums = _gather(wanted, folder / "ranks.parquet", ks)
+        sums = _gather(wanted, folder / "ranks.parquet", ks, version=table_version(folder))
     cost = Cost.take(folder)
     return Measurement(
         path=folder / "ranks.parquet",
@@ -172,7 +173,7 @@ def measure(
         peak_memory_bytes=max(cost.peak_memory_bytes, memory.bytes if model.group is None else 0),
         batch_tokens=cost.batch_tokens,
         chunk_tokens=cost.chunk_tokens,
-        notes=cost.notes,
+        notes=(*model.notes, *cost.notes),
     )
 
 
@@ -200,13 +201,13 @@ class _Sums:
     tied: int
 
 
-def _gather(wanted: list[Block], out: Path, ks: tuple[int, ...]) -> _Sums:
+def _gather(wanted: list[Block], out: Path, ks: tuple[int, ...], *, version: int) -> _Sums:
     """Join the parts into one file, a row group for each block, and sum; one block is in memory at a time."""
-    first = wanted[0].table()
+    first = wanted[0].table().of_version(version)
     sums: _Sums | None = None
-    with parquet.Writer(out, first.described().schema) as file:
+    with parquet.TableWriter(out, first.described().schema) as file:
         for block in wanted:
-            table = first if block is wanted[0] else block.table()
+            table = first if block is wanted[0] else block.table().of_version(version)
             file.add(table.described())
             histogram, counts = table.histogram(), table.document_counts(ks)
             tied = int(np.count_nonzero(table.column("ties")))

@@ -19,16 +19,15 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from rbptrack.base.errors import MeasurementError, RbptrackError
 from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine.batches import Batch, batch_of, by_length, compose
-from rbptrack.errors import MeasurementError, RbptrackError
-from rbptrack.ranks import RankTable
-from rbptrack.scoring.scorer import Scores
+from rbptrack.ranks import RankTable, version_of
+from rbptrack.scoring.scores import Scores
 
 log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"part-(\d+)-(\d+)-(\d+)-(\d+)\.parquet")
-_SCORED = ("greater", "ties", "logprob")
 
 
 @dataclass(frozen=True, order=True)
@@ -128,7 +127,7 @@ class Block:
         scores = Scores.concatenate([found for _, found in scored])
         order = np.argsort(target_index)
         index = target_index[order]
-        columns = {name: getattr(scores, name).cpu().numpy()[order] for name in _SCORED}
+        columns = {name: column.cpu().numpy()[order] for name, column in scores.columns.items()}
         finite = np.isfinite(columns["logprob"])
         if not finite.all():
             bad = index[int(np.argmin(finite))]
@@ -140,7 +139,7 @@ class Block:
             )
         columns |= {name: getattr(self.corpus, name)[index] for name in ("document", "position", "field", "token")}
         table = RankTable.from_arrays(vocab_size=vocab_size, strict=strict, **columns)
-        table.write(self.path(stretch))
+        table.write(self.path(stretch), durable=True)  # whoever counts it relies on it
         insort(self._saved, stretch)
         return table
 
@@ -168,6 +167,11 @@ def blocks(corpus: Corpus, part_tokens: int, folder: Path) -> list[Block]:
             low, high, begin, end = map(int, name.groups())
             saved.setdefault((low, high), []).append(Stretch(begin, end))
     return [Block(corpus, part, folder, sorted(saved.get(part, []))) for part in corpus.parts(part_tokens)]
+
+
+def table_version(folder: Path) -> int:
+    """The oldest version among a folder's parts: what was begun without some columns is completed without them."""
+    return min(version_of(pq.read_schema(path)) for path in folder.glob("part-*.parquet"))
 
 
 def saved_tokens(folder: Path) -> int:

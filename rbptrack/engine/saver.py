@@ -14,7 +14,7 @@ from torch import Tensor
 from rbptrack.engine.batches import Batch
 from rbptrack.engine.parts import Block, Stretch
 from rbptrack.ranks import RankTable
-from rbptrack.scoring.scorer import Scores
+from rbptrack.scoring.scores import Scores
 
 
 class Saver:

@@ -18,12 +18,12 @@ from typing import Self
 
 from filelock import FileLock
 
+from rbptrack.base.errors import MeasurementError
+from rbptrack.base.files import write_whole
 from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine.at_work import DIVISION
 from rbptrack.engine.batches import by_length, compose
 from rbptrack.engine.parts import Block, Stretch, blocks
-from rbptrack.errors import MeasurementError
-from rbptrack.files import write_whole
 from rbptrack.measurement import Shard
 
 
@@ -79,7 +79,7 @@ class Division:
                 found = cls.read(folder)
             except (FileNotFoundError, ValueError, TypeError, KeyError):  # not there, or emptied by a crash
                 found = divide()
-                write_whole(file, json.dumps(asdict(found)))
+                write_whole(file, json.dumps(asdict(found)), durable=True)
         if found.sequences != len(corpus.lengths):
             raise MeasurementError(f"what {folder} keeps belongs to other documents; remove it and run again")
         return found

@@ -14,9 +14,10 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from rbptrack.errors import BadInput, RbptrackError, first_line
+from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.exchange.contents import check
 from rbptrack.exchange.faults import Faults
+from rbptrack.tracking import limits
 from rbptrack.tracking.record import Record
 from rbptrack.tracking.rules import MeasurementRow, OrNone, faults, shown
 from rbptrack.tracking.schema import Tag
@@ -29,11 +30,6 @@ NAMES = re.compile(
     r"[0-9a-f]{64}/(record\.json|tokens\.json|ranks\.parquet|histogram\.parquet|figures/[\w-][\w.-]{0,100}\.png)"
 )
 
-MOST_ENTRIES = 100_000
-_MOST_OF_ONE = 32  # entries of one measurement
-_MOST_BYTES = {"json": 16 << 20, "png": 16 << 20, "parquet": 8 << 30}  # of one entry, unpacked
-_MOST_IN_ALL = 1 << 40
-_RATIO = 200  # Parquet is compressed already; JSON and PNG shrink less
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _LINK = 0o120000
 
@@ -147,8 +143,8 @@ class Bundle:
     def _checked_entries(self) -> dict[str, zipfile.ZipInfo]:
         """The entries by name; BadInput for one that no bundle has, or for more than one may hold."""
         listed = self._zip.infolist()
-        if len(listed) > MOST_ENTRIES:
-            raise BadInput(f"{self.path} has {len(listed):,} entries; a bundle has at most {MOST_ENTRIES:,}")
+        if len(listed) > limits.ENTRIES:
+            raise BadInput(f"{self.path} has {len(listed):,} entries; a bundle has at most {limits.ENTRIES:,}")
         entries: dict[str, zipfile.ZipInfo] = {}
         of_one: dict[str, int] = {}
         for entry in listed:
@@ -162,10 +158,12 @@ class Bundle:
             entries[name] = entry
             one = name.partition("/")[0]
             of_one[one] = of_one.get(one, 0) + 1
-            if of_one[one] > _MOST_OF_ONE:
-                raise BadInput(f"{self.path}: measurement {one[:12]} has more than {_MOST_OF_ONE} files: not imported")
+            if of_one[one] > limits.ENTRIES_OF_ONE:
+                raise BadInput(
+                    f"{self.path}: measurement {one[:12]} has more than {limits.ENTRIES_OF_ONE} files: not imported"
+                )
         unpacked, packed = sum(e.file_size for e in listed), sum(e.compress_size for e in listed)
-        if unpacked > _MOST_IN_ALL or packed > self.path.stat().st_size:
+        if unpacked > limits.BYTES_OF_BUNDLE or packed > self.path.stat().st_size:
             raise BadInput(f"{self.path} would unpack to {unpacked:,} bytes, or its entries overlap: not imported")
         if MANIFEST not in entries:
             raise BadInput(f"{self.path} is not a bundle of rbptrack: it holds no {MANIFEST}")
@@ -193,7 +191,7 @@ class Bundle:
 
 def _refused(entry: zipfile.ZipInfo) -> str:
     """Why an entry is not unpacked; empty if it may be."""
-    most = _MOST_BYTES[entry.filename.rpartition(".")[2]]
+    most = limits.BYTES[entry.filename.rpartition(".")[2]]
     if entry.flag_bits & 1:
         return "is encrypted"
     if entry.external_attr >> 16 & 0o170000 == _LINK:
@@ -202,6 +200,6 @@ def _refused(entry: zipfile.ZipInfo) -> str:
         return f"is compressed by method {entry.compress_type}, which bundles do not use"
     if entry.file_size > most:
         return f"would unpack to {entry.file_size:,} bytes; at most {most:,} are allowed"
-    if entry.file_size > _RATIO * max(entry.compress_size, 1) and entry.file_size > 1 << 20:
+    if limits.out_of_proportion(entry.file_size, entry.compress_size):
         return f"would unpack to {entry.file_size // max(entry.compress_size, 1):,} times its size"
     return ""

@@ -13,17 +13,18 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from rbptrack.errors import BadInput
+from rbptrack.base.errors import BadInput
+from rbptrack.base.files import kind_of
 from rbptrack.exchange.faults import Faults
 from rbptrack.exchange.imported import KnownModels, record_of
 from rbptrack.ranks import CE, RankTable, parse_rbp_name, rbp_name
+from rbptrack.tracking.limits import BYTES_OF_AUTHORS
 from rbptrack.tracking.record import Record, add_artifacts, curves
 from rbptrack.tracking.rules import Count, MeasurementRow, Share, faults, shown
 from rbptrack.tracking.schema import sequence_success_name
 
 _SAME_CE = 1e-6
 _ROUNDED = 1e-3  # of a share that was written with few digits
-_MOST_BYTES = {"metrics.json": 16 << 20, "ranks.json": 1 << 30}  # in memory JSON takes some eight times as much
 _BATCHED = 0.02  # of CE: a mean over batches weighs tokens unevenly
 
 
@@ -204,8 +205,11 @@ def _differs(value: object, before: object) -> bool:
 
 
 def _json(path: Path, where: str, found: Faults) -> Any:
-    most = _MOST_BYTES[path.name]
+    most = BYTES_OF_AUTHORS[path.name]
     try:
+        if not path.is_file():
+            found.add(where, f"is {kind_of(path)}, not a file")
+            return None
         if (size := path.stat().st_size) > most:
             remedy = "; without vocab_size=... the metrics are imported alone" * (path.name == "ranks.json")
             found.add(where, f"has {size:,} bytes, and at most {most:,} are read{remedy}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -11,14 +12,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from rbptrack.console import complain
-from rbptrack.errors import BadInput, MissingArtifact, RbptrackError
-from rbptrack.exchange.archive import FORMAT, MANIFEST, MOST_ENTRIES, NAMES
+from rbptrack.base import __version__
+from rbptrack.base.errors import DISK_FULL, BadInput, MissingArtifact, RbptrackError
+from rbptrack.base.files import put
+from rbptrack.console.sentences import complain
+from rbptrack.exchange.archive import FORMAT, MANIFEST, NAMES
+from rbptrack.exchange.contents import check
+from rbptrack.exchange.faults import Faults
+from rbptrack.exchange.imported import AnyImportedRow
 from rbptrack.ranks import RankTable
-from rbptrack.tracking import Reader
+from rbptrack.tracking import Reader, limits
 from rbptrack.tracking.record import FILE, RANKS, TOKENS, Record, artifacts
 from rbptrack.tracking.schema import PRIVATE_PARAMS, WITHOUT, Tag
-from rbptrack.version import __version__
 
 _FEWER = "export fewer at a time, with family=..."
 _AT_ONCE = 200  # measurements whose records are read together
@@ -34,17 +39,17 @@ def write(reader: Reader, run_ids: Sequence[str], out: Path, *, tokens: bool) ->
         run_ids: which.
         out: the file.
         tokens: whether the rank tables keep the ids of the target tokens, and measurements the texts of tokens, which
-            the analyzers `words` and `tokens` need: the documents can be read from them.
+            the analyzers `compare` (across tokenizers) and `tokens` need: the documents can be read from them.
 
     Raises:
         BadInput: they are more than a bundle may hold.
         RbptrackError: none can be read.
 
     """
-    full = f"a bundle holds at most {MOST_ENTRIES:,} files"
-    if len(run_ids) >= MOST_ENTRIES:
+    full = f"a bundle holds at most {limits.ENTRIES:,} files"
+    if len(run_ids) >= limits.ENTRIES:
         raise BadInput(f"{full}, and each of these {len(run_ids):,} measurements needs one at least: {_FEWER}")
-    unfinished, written = out.with_name(f"{out.name}.tmp"), 0
+    unfinished, written = out.with_name(f"{out.name}.{secrets.token_hex(4)}.tmp"), 0
     try:
         with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_STORED) as bundle:  # Parquet is compressed already
             for run_id, known in _records(reader, run_ids):
@@ -52,10 +57,12 @@ def write(reader: Reader, run_ids: Sequence[str], out: Path, *, tokens: bool) ->
                     try:
                         record = _collect(reader, run_id, known, Path(name), tokens=tokens)
                     except (RbptrackError, OSError) as error:
-                        complain(f"run {run_id} is left out: {error}")
+                        if getattr(error, "errno", None) in DISK_FULL:
+                            raise
+                        complain(f"run {run_id} is left out: {str(error).replace(f'{name}/', '')}")
                         continue
                     files = [Path(name, FILE), *artifacts(Path(name))]
-                    if len(bundle.filelist) + len(files) >= MOST_ENTRIES:
+                    if len(bundle.filelist) + len(files) >= limits.ENTRIES:
                         raise BadInput(
                             f"{full}, which {written:,} of these {len(run_ids):,} measurements fill: {_FEWER}"
                         )
@@ -71,7 +78,7 @@ def write(reader: Reader, run_ids: Sequence[str], out: Path, *, tokens: bool) ->
                 "tokens": tokens,
             }
             bundle.writestr(MANIFEST, json.dumps(about, indent=1))
-        unfinished.replace(out)
+        put(unfinished, out, durable=True)
         return written
     finally:
         unfinished.unlink(missing_ok=True)
@@ -104,12 +111,17 @@ def _collect(reader: Reader, run_id: str, known: Record | None, folder: Path, *,
     if not tokens:
         record.tags[Tag.TOKENS] = "left out"
     record.write(folder)
+    found = Faults(folder)
+    check(folder, record.fingerprint, AnyImportedRow, found)  # else a bundle that no import takes
+    if len(found):
+        raise RbptrackError(found.first)
     return record
 
 
 def without_tokens(ranks: RankTable) -> RankTable:
-    """The same ranks with -1 for the ids of the target tokens, from which the text could be read."""
-    index = ranks.table.schema.get_field_index("token")
-    hidden = pa.array(np.full(len(ranks), -1, dtype=np.int32))
-    table = ranks.table.set_column(index, ranks.table.schema.field(index), hidden)
+    """The same ranks with -1 for the ids of target tokens and of those ranked first: they tell the text."""
+    table, hidden = ranks.table, pa.array(np.full(len(ranks), -1, dtype=np.int32))
+    for index, column in enumerate(table.schema):
+        if column.name in ("token", "top"):
+            table = table.set_column(index, column, hidden)
     return RankTable(table, ranks.vocab_size, ranks.strict)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rbptrack.errors import RbptrackError, StoreAway
+from rbptrack.base.errors import RbptrackError, StoreAway
 from rbptrack.tracking import Connection, Reader, Writer, repair
 from rbptrack.tracking.record import RANKS, Record
 from rbptrack.tracking.schema import MeasurementParams, Metric, Tag
@@ -21,7 +21,7 @@ Source = Iterator[AbstractContextManager[tuple[Record, Path]]]
 
 
 @dataclass
-class Delivered:
+class Imported:
     """What came of an import.
 
     Attributes:
@@ -38,7 +38,7 @@ class Delivered:
     without_size: list[str] = field(default_factory=list)
 
 
-def deliver(connection: Connection, source: Source, *, tell: Callable[[str], None]) -> Delivered:
+def deliver(connection: Connection, source: Source, *, tell: Callable[[str], None]) -> Imported:
     """Write measurements that were checked into a store that lacks them.
 
     Where the store refuses or the user interrupts, what was written is taken back. Where it does not answer, it is
@@ -54,7 +54,7 @@ def deliver(connection: Connection, source: Source, *, tell: Callable[[str], Non
 
     """
     _patiently(lambda: repair(connection), tell)  # an import that was killed left its last run RUNNING
-    reader, writer, done = Reader(connection), Writer(connection), Delivered()
+    reader, writer, done = Reader(connection), Writer(connection), Imported()
     made: list[Record] = []
     try:
         for opened in source:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rbptrack.errors import BadInput
+from rbptrack.base.errors import BadInput
 
 _SHOWN = 10
 _MOST = 1000  # faults that are looked for: whoever reads ten and a count need not wait for a million
@@ -23,6 +23,11 @@ class Faults:
 
     def __len__(self) -> int:
         return len(self._found)
+
+    @property
+    def first(self) -> str:
+        """The first one: `ranks.parquet: holds no ranks`."""
+        return ": ".join(self._found[0])
 
     def add(self, place: str, text: str) -> None:
         """Note a fault; `place` says where in the source: `line 3, column ce`; empty: the source as a whole."""

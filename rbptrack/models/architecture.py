@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.config.schema import Candidates
-from rbptrack.errors import BadInput, RbptrackError, first_line
-from rbptrack.models.checkpoint import unbuildable
+from rbptrack.models.checkpoint import check_quantisation, unbuildable
 from rbptrack.sources import hub
 from rbptrack.sources.pin import Source
 
@@ -82,12 +82,14 @@ def load_config(source: Source) -> Any:
     from transformers import AutoConfig
 
     try:
-        return from_source(source, AutoConfig.from_pretrained, trust_remote_code=False)
+        config = from_source(source, AutoConfig.from_pretrained, trust_remote_code=False)
     except RbptrackError:
         raise
     except Exception as error:  # transformers raises what it likes on a config.json that is none
         said = " ".join(str(error).split())[:_SAID]
         raise BadInput(f"the config of {source.location} cannot be loaded: {type(error).__name__}: {said}") from error
+    check_quantisation(source.location, config)
+    return config
 
 
 def from_source(source: Source, load: Callable[..., Any], **options: Any) -> Any:
@@ -149,7 +151,16 @@ def count_parameters(architecture: Any) -> Parameters:
 def num_candidates(architecture: Any, tokenizer: PreTrainedTokenizerBase, wanted: Candidates) -> int:
     """How many rows of the head a target is ranked among: all, or those that the tokenizer can name."""
     rows = vocab_size(architecture)
-    return rows if wanted is Candidates.vocabulary else min(rows, 1 + max(tokenizer.get_vocab().values()))
+    if wanted is Candidates.vocabulary:
+        return rows
+    ids = set(tokenizer.get_vocab().values())
+    named = 1 + max(ids)
+    if holes := named - len(ids):
+        raise BadInput(
+            f"candidates=tokenizer: {holes:,} of the ids below {named:,} are no entry of the tokenizer and would be "
+            "ranked among; candidates=vocabulary ranks among all rows of the head"
+        )
+    return min(rows, named)
 
 
 def longest_sequence(config: Any) -> int | None:

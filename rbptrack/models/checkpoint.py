@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
+from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.config.schema import ModelConfig
-from rbptrack.errors import BadInput, RbptrackError, first_line
+from rbptrack.sources.pin import Source
 
 _PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth")
 _INDEX = "model.safetensors.index.json"
@@ -86,6 +87,88 @@ def check_loaded(found: Mapping[str, Any], what: str) -> None:
             f"the checkpoint of {what} {'; it '.join(said)}. Its numbers would be another model's: config.json and "
             "weights must be of one model, and complete"
         )
+
+
+def check_quantisation(name: str, config: Any) -> None:
+    """BadInput where a config names a quantisation that transformers does not know: it would leave it out, unsaid."""
+    from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING as KNOWN
+
+    settings = getattr(config, "quantization_config", None) or {}
+    method = settings.get("quant_method") if isinstance(settings, dict) else getattr(settings, "quant_method", None)
+    method = getattr(method, "value", method)
+    bits = isinstance(settings, dict) and (settings.get("load_in_8bit") or settings.get("load_in_4bit"))
+    if settings and not bits and method not in KNOWN:
+        raise BadInput(
+            f"{name}: config.json asks for the quantisation {method!r}, which transformers does not know. "
+            f"Known: {', '.join(sorted(KNOWN))}"
+        )
+
+
+def check_stored(source: Source, module: Any, what: str) -> None:
+    """BadInput where stored tensors are not the numbers that a model computes with, though they load without a word.
+
+    Integers and booleans become weights of that value unless a quantisation says what they stand for. A head that is
+    stored beside the embedding that the config says it is tied to is another model's, or the config is.
+    """
+    config = module.config
+    if not getattr(config, "quantization_config", None):
+        buffers = {name.rpartition(".")[2] for name, _ in module.named_buffers()}
+        whole = [
+            name
+            for name, kind in _stored_types(source)
+            if kind.startswith(("I", "U", "BOOL")) and name.rpartition(".")[2] not in buffers
+        ]
+        if whole := sorted(name for name in whole if not _NO_WEIGHTS.search(name)):
+            raise BadInput(
+                f"the checkpoint of {what} holds weights as integers or booleans, and its config.json no quantisation "
+                f"that says what they stand for: {_listed(whole)}"
+            )
+    tied = getattr(config.get_text_config(decoder=True), "tie_word_embeddings", False)
+    ends = (module.get_input_embeddings(), module.get_output_embeddings())
+    embedding, head = (getattr(end, "weight", None) for end in ends)
+    if not tied or embedding is None or head is None or embedding is head:
+        return
+    elsewhere = any(w.device.type == "meta" or hasattr(w, "placements") for w in (embedding, head))  # spread or split
+    if not elsewhere and not torch.equal(embedding, head):
+        raise BadInput(
+            f"the checkpoint of {what} holds a head of its own, and its config.json says that the head is the "
+            "embedding (tie_word_embeddings): one of them is another model's"
+        )
+
+
+def notes_of(source: Source, config: Any) -> tuple[str, ...]:
+    """What lies beside a model's weights and is not measured, in words."""
+    notes = []
+    if file_of(source, "adapter_config.json") is not None:
+        notes.append("an adapter lies beside its weights (adapter_config.json): the model is measured without it")
+    if getattr(config, "auto_map", None):
+        kind = config.model_type
+        notes.append(f"its own code (auto_map in config.json) is not run: transformers' {kind} is measured")
+    return tuple(notes)
+
+
+def file_of(source: Source, name: str) -> Path | None:
+    """A file of a pinned model, where it is on this machine."""
+    from huggingface_hub import try_to_load_from_cache
+
+    if source.revision is None:
+        path = Path(source.location) / name
+        return path if path.is_file() else None
+    found = try_to_load_from_cache(source.location, name, revision=source.revision)
+    return Path(found) if isinstance(found, str) else None
+
+
+def _stored_types(source: Source) -> Iterator[tuple[str, str]]:
+    """Names and types (`F32`, `I64`, `BOOL`) of every tensor in a checkpoint's safetensors."""
+    from safetensors import safe_open
+
+    index = file_of(source, _INDEX)
+    whole = {"model.safetensors"} if index is None else set(json.loads(index.read_text("utf-8"))["weight_map"].values())
+    for file in sorted(whole):
+        if (path := file_of(source, file)) is not None:
+            with safe_open(path, framework="pt") as tensors:
+                for name in tensors.keys():  # noqa: SIM118  no mapping
+                    yield name, tensors.get_slice(name).get_dtype()
 
 
 def _listed(names: list[str]) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import ModelConfig
-from rbptrack.errors import BadInput
 
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 

@@ -27,9 +27,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from rbptrack.base.errors import BadInput, MeasurementError
 from rbptrack.config.schema import ModelConfig
-from rbptrack.errors import BadInput, MeasurementError
-from rbptrack.scoring.scorer import Head, Scores
+from rbptrack.scoring.scorer import Head
+from rbptrack.scoring.scores import Scores
 from rbptrack.sources.pin import Source
 
 IntArray = npt.NDArray[Any]
@@ -81,7 +82,7 @@ class Work:
 class Done:
     """Its answer; scores only from the first process."""
 
-    scores: tuple[IntArray, IntArray, IntArray] | None  # greater, ties, logprob
+    scores: dict[str, IntArray] | None  # the columns of `Scores`
     peak_bytes: int
 
 
@@ -93,7 +94,7 @@ class Trouble:
     message: str
 
 
-class Group:
+class ModelProcesses:
     """The processes of one model; they start with the first call and end with `close`, or with this object.
 
     Args:
@@ -111,7 +112,7 @@ class Group:
     def __init__(self, config: ModelConfig, source: Source, processes: int, *, candidates: int | None) -> None:
         self._load, self._processes, self._name = Load(config, source, candidates), processes, config.name
         self._links: list[Connection] = []
-        self._close: weakref.finalize[..., Group] | None = None
+        self._close: weakref.finalize[..., ModelProcesses] | None = None
         self._over: Exception | None = None  # why there are no processes any more, and none are started again
         self.peak_bytes = 0
         self.loaded = self._start()
@@ -143,7 +144,7 @@ class Group:
         first = answers[0]
         assert isinstance(first, Done)  # noqa: S101  _ask raises for anything else
         assert first.scores is not None  # noqa: S101
-        return Scores(*(torch.from_numpy(column) for column in first.scores))
+        return Scores(**{name: torch.from_numpy(column) for name, column in first.scores.items()})
 
     def close(self) -> None:
         """End the processes."""

@@ -1,4 +1,4 @@
-"""One process of a model that several hold together; `Group` starts it under torchrun."""
+"""One process of a model that several hold together; `ModelProcesses` starts it under torchrun."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import psutil
 import torch
 import torch.distributed as dist
 
-from rbptrack.errors import BadInput, first_line
+from rbptrack.base.errors import BadInput, first_line
 from rbptrack.models.group import ADDRESS, KEY, Done, Load, Loaded, Trouble, Work
 from rbptrack.models.loading import CausalModel
 from rbptrack.models.tensor_parallel import load_share
@@ -73,9 +73,8 @@ def _scored(model: CausalModel, scorer: ParallelScorer, work: Work) -> Done:
     )
     hidden = model.backbone(token_ids).flatten(0, 1)  # (sequences * length, width)
     scores = scorer(hidden[state_index], target_ids)
-    columns = (scores.greater, scores.ties, scores.logprob)
-    greater, ties, logprob = (column.cpu().numpy() for column in columns)
-    found = (greater, ties, logprob) if dist.get_rank() == 0 else None
+    columns = {name: column.cpu().numpy() for name, column in scores.columns.items()}
+    found = columns if dist.get_rank() == 0 else None
     return Done(found, _peak(model.device))
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from rbptrack.config.schema import ModelConfig, Parallel
-from rbptrack.errors import BadInput, first_line
+from rbptrack.base.errors import BadInput, first_line
+from rbptrack.config.schema import Dtype, ModelConfig, Parallel
 from rbptrack.models.architecture import (
     from_source,
     load_config,
@@ -24,12 +25,13 @@ from rbptrack.models.architecture import (
     vocab_size,
 )
 from rbptrack.models.backbone import Backbone, Unmeasurable
-from rbptrack.models.checkpoint import check_loaded, check_shards, explain
+from rbptrack.models.checkpoint import check_loaded, check_shards, check_stored, explain, notes_of
 from rbptrack.models.device import is_spread, place, resident
-from rbptrack.models.group import Group, stand_in
+from rbptrack.models.group import ModelProcesses, stand_in
 from rbptrack.models.head import Recorder, head_of, record
 from rbptrack.models.probe import check_head, check_states, probes, refused
-from rbptrack.scoring.parallel import Shard
+from rbptrack.models.split_plan import processes
+from rbptrack.scoring.parallel import HeadRows
 from rbptrack.scoring.scorer import Head
 from rbptrack.sources.pin import Source
 
@@ -68,8 +70,8 @@ class CausalModel:
     spread: bool
     longest: int | None = None
     notes: tuple[str, ...] = ()
-    shard: Shard | None = None
-    group: Group | None = None
+    shard: HeadRows | None = None
+    group: ModelProcesses | None = None
 
     @property
     def vocab_size(self) -> int:
@@ -110,24 +112,34 @@ def load_model(config: ModelConfig, source: Source, *, candidates: int | None = 
         BadInput: the weights cannot be loaded or are not all there, or the model's ranks would be wrong.
 
     """
-    from rbptrack.models import tensor_parallel
-
     if config.parallel is not Parallel.none:
-        count = tensor_parallel.processes(config, load_config(source))
+        count = processes(config, load_config(source))
         if count > 1:
-            return _of_group(Group(config, source, count, candidates=candidates))
+            group = ModelProcesses(config, source, count, candidates=candidates)
+            return _of_group(group, (*notes_of(source, load_config(source)), *_rounding(config, count)))
     device, placed = place(config)
     module = load_module(config, source, **placed)
     if not placed:
         module.to(device)
-    return of_module(module, config.name, candidates=candidates)
+    model = of_module(module, config.name, candidates=candidates)
+    return replace(model, notes=(*model.notes, *notes_of(source, module.config)))
 
 
-def _of_group(group: Group) -> CausalModel:
+def _rounding(config: ModelConfig, processes: int) -> tuple[str, ...]:
+    """What a split leaves of the difference to a whole model, in words; nothing in float32."""
+    if config.dtype is Dtype.float32:
+        return ()
+    return (
+        f"split over {processes} processes in {config.dtype.value}: sums are made in another order before they are "
+        "rounded, which moves some ranks (0.4% in the test) and hardly a mean; split_difference is that of the logits",
+    )
+
+
+def _of_group(group: ModelProcesses, notes: tuple[str, ...]) -> CausalModel:
     """A model whose weights other processes hold."""
 
     def elsewhere(tokens: Tensor) -> Tensor:
-        raise NotImplementedError("the weights are in other processes: Group.scores")
+        raise NotImplementedError("the weights are in other processes: ModelProcesses.scores")
 
     loaded = group.loaded
     return CausalModel(
@@ -140,6 +152,7 @@ def _of_group(group: Group) -> CausalModel:
         widest=loaded.widest,
         heads=loaded.heads,
         spread=False,
+        notes=notes,
         group=group,
     )
 
@@ -157,22 +170,41 @@ def load_module(config: ModelConfig, source: Source, **placed: Any) -> Any:
     if source.revision is None:
         check_shards(Path(source.location))
     try:
-        module, found = from_source(
-            source,
-            model_class(architecture).from_pretrained,
-            config=architecture,
-            dtype=getattr(torch, config.dtype.value),
-            attn_implementation=None if config.attention == "auto" else config.attention,
-            use_safetensors=None if config.pickles else True,
-            trust_remote_code=False,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # what does not fit is named below, together with what is not there
-            **placed,
-        )
+        with _without_adapters():
+            module, found = from_source(
+                source,
+                model_class(architecture).from_pretrained,
+                config=architecture,
+                dtype=getattr(torch, config.dtype.value),
+                attn_implementation=None if config.attention == "auto" else config.attention,
+                use_safetensors=None if config.pickles else True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # what does not fit is named below, together with what is not there
+                **placed,
+            )
     except Exception as error:
         raise explain(error, what, config=architecture, pickles=config.pickles) from error
     check_loaded(found, what)
+    check_stored(source, module, what)
     return module
+
+
+@contextmanager
+def _without_adapters() -> Iterator[None]:
+    """Load the model that was asked for: where peft is installed, transformers adds an adapter that lies beside it."""
+    from transformers.integrations import peft
+    from transformers.models.auto import auto_factory
+
+    readers: list[Any] = [peft, auto_factory]
+    before = [reader.is_peft_available for reader in readers]
+    for reader in readers:
+        reader.is_peft_available = lambda: False
+    try:
+        yield
+    finally:
+        for reader, kept in zip(readers, before, strict=True):
+            reader.is_peft_available = kept
 
 
 def _quiet(*, downloads: bool) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rbptrack.errors import BadInput
+from rbptrack.base.errors import BadInput
 
 _WORK = 2e9  # multiply-adds that the probes of one model may take: a fraction of a second
 _MOST, _LEAST = 64, 12  # tokens of the shorter probe

@@ -15,15 +15,30 @@ from zlib import crc32
 from hydra.core.config_store import ConfigStore
 
 from rbptrack.analysis.contract import Analyzer
+from rbptrack.base import __version__
+from rbptrack.base.errors import unknown
+from rbptrack.base.files import kind_of
+from rbptrack.base.words import listed
 from rbptrack.config.paths import builtin_folder, config_packages
-from rbptrack.errors import unknown
-from rbptrack.version import __version__
+from rbptrack.console.sentences import say
+from rbptrack.sources import cache
 
 _MOST_LISTED = 24  # analyzers in an error
 
 _OF_FILES = "rbptrack_plugin_"  # begins the names of modules from files
 
 ENTRY_POINTS = "rbptrack.analyzers"
+
+MOVED = {
+    "noise_floor": ("lack_of_fit",),
+    "surface": ("lack_of_fit",),
+    "contrasts": ("power_law", "compare"),
+    "words": ("compare",),
+    "thresholds": ("emergence",),
+    "answers": ("emergence",),
+    "position": ("tokens",),
+}
+"""Analyzers of 0.1 that others took in: their names are understood for one release."""
 
 
 @dataclass
@@ -65,6 +80,13 @@ class Plugins:
         for name, cls in self.analyzers.items():
             ConfigStore.instance().store(group="analyzer", name=name, node=cls)
 
+    def now(self, name: str) -> list[str]:
+        """The analyzers that a name stands for: itself; of one that others took in, those, and a line says so."""
+        if name in self.analyzers or not (homes := [home for home in MOVED.get(name, ()) if home in self.analyzers]):
+            return [name]
+        say(f"the analyzer {name} is now part of {listed(homes)}")
+        return homes
+
     def select(self, name: str) -> type[Analyzer]:
         """The analyzer of that name; BadInput with the options (and what is broken) otherwise."""
         if name not in self.analyzers:
@@ -89,24 +111,42 @@ def discover(extra: Sequence[str] = ()) -> Plugins:
             files |= dict.fromkeys(p.resolve() for p in sorted(folder.glob("*.py")) if not p.name.startswith("_"))
         elif folder in folders[2:]:
             found.broken.append(f"plugins.path={folder}: no such folder")
+    own = [path for path in files if path.parent == (Path.cwd() / "plugins").resolve() != folders[0].resolve()]
+    _say_first(own)
     for path in files:
         try:
             for cls in _analyzers(load_file(path)):
                 found.add(cls, str(path), __version__ if path.parent == folders[0].resolve() else "")
-        except Exception as error:  # a plugin may raise anything; the others must not suffer
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a plugin may raise anything, also SystemExit; the others must not suffer
             found.broken.append(f"{path}: {type(error).__name__}: {error}")
     for point in entry_points(group=ENTRY_POINTS):
         try:
             package = point.dist.name if point.dist else "package"
             found.add(point.load(), f"{package}: {point.value}", point.dist.version if point.dist else "")
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             found.broken.append(f"entry point {point.name} ({point.value}): {type(error).__name__}: {error}")
     found.broken += config_packages()[1]
     return found
 
 
+def _say_first(files: Sequence[Path]) -> None:
+    """Say which files of the working folder run, where that has not been said of these: whoever made it, they run."""
+    names = "\n".join(map(str, files))
+    key = f"plugins/{crc32(bytes(Path.cwd())):08x}"
+    if files and cache.recall(key) != names:
+        shown = ", ".join(f"plugins/{path.name}" for path in files)
+        print(f"this folder's analyzers run as part of the program: {shown}", file=sys.stderr)
+        cache.remember(key, names)
+
+
 def load_file(path: Path) -> ModuleType:
     """Import a plugin's file, under a name that is the same in every process."""
+    if not path.is_file():
+        raise ImportError(f"it is {kind_of(path)}, not a file")  # a FIFO would be waited for
     name = f"{_OF_FILES}{path.stem}_{crc32(bytes(path)):x}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -6,18 +6,20 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from rbptrack.analysis.contract import Report
+from rbptrack.analysis.display import as_csv
 from rbptrack.analysis.figures import draw as draw_files
-from rbptrack.names import file_name
+from rbptrack.base.names import file_name
 from rbptrack.reporting.inline_svg import inline_svg
 
 Draw = Callable[[Figure, Path, str], Future[str] | None]
 
 
 class ReportFiles:
-    """A report's files under a folder: tables/*.csv at once, figures/*.png, *.svg and *.pdf when `inline_svgs` returns.
+    """A report's files under a folder: its tables and what their columns mean at once, figures by `inline_svgs`.
 
     Args:
         report: what to write.
@@ -31,7 +33,11 @@ class ReportFiles:
         for sub in ("tables", "figures"):
             (folder / sub).mkdir(parents=True, exist_ok=True)
         for name, table in report.tables.items():
-            table.frame.to_csv(folder / "tables" / f"{file_name(name)}.csv", index=False)
+            (folder / "tables" / f"{file_name(name)}.csv").write_text(as_csv(table.frame), encoding="utf-8")
+        meanings = [(name, *pair) for name, table in report.tables.items() for pair in table.columns.items()]
+        if meanings:
+            said = pd.DataFrame(meanings, columns=["table", "column", "meaning"])
+            (folder / "columns.csv").write_text(as_csv(said), encoding="utf-8")
         self._figures = {name: drawing.figure for name, drawing in report.drawings.items()}
         self._paths = {name: folder / "figures" / file_name(name) for name in self._figures}
         self._prefixes = {name: f"{prefix}_{number}" for number, name in enumerate(self._figures)}

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from rbptrack.analysis.contract import Analyzer, Report, Runs
-from rbptrack.console import AnalyzerProgress
-from rbptrack.errors import RbptrackError
-from rbptrack.reporting.faults import computed
+from rbptrack.base.errors import RbptrackError
+from rbptrack.console.progress import AnalyzerProgress
+from rbptrack.reporting.broken import computed
 from rbptrack.reporting.files import Draw, ReportFiles
 from rbptrack.reporting.workers import Analysed, Workers, result_of
 

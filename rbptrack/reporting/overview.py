@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 
-from rbptrack.analysis import Runs, counted, listed, short_number
+from rbptrack.analysis import Runs
+from rbptrack.base.words import counted, listed, short_number
 
+_EMBEDDED = (
+    "The embedded family nano is made to show a law: its recipe was chosen so that one is seen, which is no evidence "
+    "for the law (docs/nano.md)."
+)
 _FEW = 4  # names that are listed; more are counted
 
 
@@ -18,6 +23,12 @@ def title_in_words(runs: Runs) -> str:
     where = listed(datasets) if len(datasets) <= _FEW else f"{len(datasets)} datasets"
     verb = "rank" if len(models) > 1 else "ranks"
     return f"How well {who} {verb} the next token on {where}"
+
+
+def made_for_a_law(runs: Runs) -> str:
+    """A sentence about the embedded family, where it was measured; empty otherwise."""
+    models = runs.frame.loc[runs.frame["family"] == "nano", "model"]
+    return _EMBEDDED if models.str.startswith("nano-").any() else ""
 
 
 def measured_in_words(runs: Runs) -> str:

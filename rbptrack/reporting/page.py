@@ -1,11 +1,9 @@
-"""Reports as one self-contained HTML page: half a page that says what was found, and all else folded below it."""
+"""Reports as one self-contained HTML page: one page that says what was found, and all else folded below it."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from html import escape
@@ -19,17 +17,21 @@ import jinja2
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from rbptrack.analysis import counted
 from rbptrack.analysis.contract import Report, Runs, Table
-from rbptrack.ranks import parse_rbp_name
-from rbptrack.reporting.columns import JOINED, Column, readable
-from rbptrack.reporting.overview import measured_in_words, title_in_words
+from rbptrack.analysis.display import default_columns
+from rbptrack.analysis.findings import Remark
+from rbptrack.analysis.sources import resampled_in_words
+from rbptrack.base import __version__
+from rbptrack.base.names import file_name
+from rbptrack.base.words import counted
+from rbptrack.reporting.columns import JOINED, Shown, readable
+from rbptrack.reporting.lead import lead_of
+from rbptrack.reporting.overview import made_for_a_law, measured_in_words, title_in_words
+from rbptrack.reporting.phrases import upper_first
 from rbptrack.reporting.typeset import typeset
-from rbptrack.version import __version__
 
-_MOST_ROWS = 60  # of a table on the page; all of them are in its CSV file
+_MOST_ROWS = 16  # of a table on the page; all of them are in its CSV file
 _MOST_SENTENCES = 8  # of a section before they fold, below its figures
-_MOST_OPEN_ROWS = 16  # of a section's summary table before it folds with the other tables
 _SOFTWARE = ("numpy", "scipy", "pandas", "lmfit", "matplotlib", "mlflow")
 
 
@@ -75,6 +77,7 @@ def render(
     facts: Sequence[tuple[str, str]] = (),
     silent: Sequence[tuple[str, str]] = (),
     run_page: str = "",
+    tables: str | None = "{analyzer}/tables",
 ) -> str:
     """The page: what was measured and found, every section folded, and what identifies it all.
 
@@ -85,17 +88,18 @@ def render(
         facts: name and value of what else the reader should know: the command, the store.
         silent: name and reason of analyzers that had nothing to say.
         run_page: the address of a run's page in MLflow, up to the run's id; empty where no server is known.
+        tables: the folder of an analyzer's CSV files, as the page links it; None: they are named only.
 
     """
-    shown = ["model", "dataset", "non_embedding_params", "num_documents", "num_tokens", "ce", "ce_se"]
-    shown += [c for c in runs.frame.columns if parse_rbp_name(c) is not None or (c.endswith("_se") and c[:4] == "rbp_")]
+    shown = [c for c in default_columns(runs.frame.columns) if c != "run_id"]
+    shown = [c for name in shown for c in (name, f"{name}_se") if c in runs.frame.columns]
     identity = ["model", "dataset", "revision", "commit", "dtype", "sequence", "seq_len", "context"]
     identity += ["documents_hash", "software", "fingerprint", "run_id"]
-    said = Counter(note for s in sections for note in dict.fromkeys(s.report.notes))
-    common = [note for note, times in said.items() if times > 1]  # of the measurements, not of one analyzer
+    remarks = [note for s in sections for note in s.report.notes if isinstance(note, Remark)]
     links = [f"{run_page}{run_id}" for run_id in runs.frame["run_id"]] if run_page else []
     drawn = _drawn(sections)
     every = len(runs)
+    lead = lead_of(finding for s in sections for finding in s.report.findings)
     return _template().render(
         title=title_in_words(runs),
         scope=scope,
@@ -103,15 +107,18 @@ def render(
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         page=run_page.partition("/runs/")[0],
         facts=[*facts, ("analysed with", software())],
-        measured=measured_in_words(runs),
-        first=[_headline(s, common) for s in sections if s.report.overview],
-        overview=[_overview(s, name, drawn) for s in sections for name in s.report.overview],
-        common=common,
+        measured=f"{measured_in_words(runs)} {resampled_in_words(runs.frame)}",
+        made_for=made_for_a_law(runs),
+        lead=lead,
+        lead_csv=next((_csv(s, s.report.summary, tables) for s in sections if s.report.findings), ""),
+        first=lead.sentences if lead else [_headline(s) for s in sections if s.report.overview],
+        overview=[_overview(s, name, drawn, tables) for s in sections for name in s.report.overview],
+        remarks=list(dict.fromkeys(remarks)),
         runs=counted(every, "measurement"),
         measurements=_shown("measurements", Table(runs.frame[shown]), most=every, links=links),
         identity=_shown("identity", Table(runs.frame[identity]), most=every),
         silent=silent,
-        sections=[_section(s, common, drawn) for s in sections],
+        sections=[_section(s, drawn, tables, lead.sentences if lead else []) for s in sections],
     )
 
 
@@ -136,14 +143,13 @@ def _template() -> jinja2.Template:
 
 @dataclass(frozen=True)
 class _Shown:
-    """A table as the page shows it; `more` says where the other rows are."""
+    """A table as the page shows it; `more` says how many rows it does not, `csv` where all of them are."""
 
     title: str
     html: Markup
-    rows: int
     caption: str = ""
     more: str = ""
-    meanings: list[tuple[str, str]] = field(default_factory=list)
+    csv: str = ""
 
 
 @dataclass(frozen=True)
@@ -161,55 +167,58 @@ def _drawn(sections: Sequence[Section]) -> dict[tuple[str, str], _Figure]:
     }
 
 
-def _section(section: Section, common: Sequence[str], drawn: Mapping[tuple[str, str], _Figure]) -> dict[str, object]:
-    report = section.report
-    notes = [note for note in report.notes if note not in common]
-    first = report.tables.get(report.summary)
-    opens = first is not None and len(first.frame) <= _MOST_OPEN_ROWS and report.summary not in report.overview
-    folded = [name for name in report.tables if name not in report.overview and not (opens and name == report.summary)]
+def _section(
+    section: Section, drawn: Mapping[tuple[str, str], _Figure], tables: str | None, said: Sequence[str]
+) -> dict[str, object]:
+    report, headline = section.report, _headline(section)
+    above = bool(report.overview) or headline in said  # what stands on the first page is not said twice
+    notes = [note for note in report.notes if not isinstance(note, Remark)]
+    first = report.summary or next(iter(report.tables), "")
+    opens = first and first not in report.overview
     return {
         "name": section.name,
         "title": _spaced(section.name),
-        "about": "" if report.overview else section.about,
-        # What stands at the top of the page already is not said twice.
-        "headline": section.about if report.overview else _headline(section, common),
+        "about": section.about,
+        "headline": "" if above else headline,
         "options": section.options,
         "notes": notes,
         "folds": len(notes) > _MOST_SENTENCES,
-        "summary": _shown(report.summary, first) if first and opens else None,
+        "summary": _shown(first, report.tables[first], csv=_csv(section, first, tables)) if opens else None,
         "figures": [drawn[section.name, name] for name in section.figures if name not in report.overview],
-        "tables": [_shown(name, report.tables[name]) for name in folded],
+        "tables": [
+            (_spaced(name), counted(len(table.frame), "row"), _csv(section, name, tables))
+            for name, table in report.tables.items()
+            if name != first and name not in report.overview
+        ],
     }
 
 
-def _headline(section: Section, common: Sequence[str]) -> str:
+def _csv(section: Section, name: str, tables: str | None) -> str:
+    """Where a table's file is, from the page; empty where the page does not know."""
+    return "" if tables is None else f"{tables.format(analyzer=section.name)}/{file_name(name)}.csv"
+
+
+def _headline(section: Section) -> str:
     """What an analyzer found, in one sentence; the first note of its own where it has no headline."""
-    said = section.report.headline or next((n for n in section.report.notes if n not in common), section.about)
-    return said[:1].upper() + said[1:].rstrip(".") + "."
+    own = (note for note in section.report.notes if not isinstance(note, Remark))
+    return upper_first((section.report.headline or next(own, section.about)).rstrip(".") + ".")
 
 
-def _overview(section: Section, name: str, drawn: Mapping[tuple[str, str], _Figure]) -> _Shown | _Figure:
-    return drawn.get((section.name, name)) or _shown(name, section.report.tables[name])
+def _overview(
+    section: Section, name: str, drawn: Mapping[tuple[str, str], _Figure], tables: str | None
+) -> _Shown | _Figure:
+    found = drawn.get((section.name, name))
+    return found or _shown(name, section.report.tables[name], csv=_csv(section, name, tables))
 
 
-def _shown(name: str, table: Table, *, most: int = _MOST_ROWS, links: Sequence[str] = ()) -> _Shown:
-    columns, rows = readable(table.frame.head(most), table.titles), len(table.frame)
+def _shown(name: str, table: Table, *, most: int = _MOST_ROWS, links: Sequence[str] = (), csv: str = "") -> _Shown:
+    columns, rows = readable(replace(table, frame=table.frame.head(most))), len(table.frame)
     meanings = {column: table.columns[column] for column in map(str, table.frame.columns) if column in table.columns}
-    more = f"The first {most} of {rows:,} rows; all of them are in tables/{name}.csv." if rows > most else ""
-    listed = [(c.title, _meaning(c, meanings)) for c in columns if _meaning(c, meanings)]
-    html = _html(columns, meanings, links)
-    return _Shown(_spaced(name), html, rows, table.caption, more, listed)
+    more = f"The first {most} of {rows:,} rows." if rows > most else ""
+    return _Shown(_spaced(name), _html(columns, meanings, links), table.caption, more, csv)
 
 
-def _meaning(column: Column, meanings: Mapping[str, str]) -> str:
-    """What a column means; of an interval, how it was made, if its table says so."""
-    said = meanings.get(column.name, "")
-    if column.title not in JOINED:
-        return said
-    return re.sub(r"^(lower end of (a|its) |its standard error)", "", said).removeprefix("interval").strip(" ,()")
-
-
-def _html(columns: Sequence[Column], meanings: Mapping[str, str], links: Sequence[str]) -> Markup:
+def _html(columns: Sequence[Shown], meanings: Mapping[str, str], links: Sequence[str]) -> Markup:
     """The table; numbers stand right, and the cells of `model` are links where there are any."""
     kinds = [" class='n i'" if c.title in JOINED else " class=n" if c.number else "" for c in columns]
     heads = [
@@ -231,7 +240,7 @@ def _html(columns: Sequence[Column], meanings: Mapping[str, str], links: Sequenc
     )
 
 
-def _cell(text: str, column: Column) -> str:
+def _cell(text: str, column: Shown) -> str:
     return escape(text) if column.number or column.title != "metric" else str(typeset(text))
 
 

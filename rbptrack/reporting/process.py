@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from contextlib import suppress
 
-from rbptrack.garbage import leave_out_what_is_loaded
+from rbptrack.base.process import leave_out_what_is_loaded
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of mallopt in glibc's malloc.h
 _KEPT = 128 * 2**20  # bytes of freed memory that stay with the process

@@ -12,40 +12,38 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from rbptrack import interrupts
-from rbptrack.analysis import counted
 from rbptrack.analysis.contract import Analyzer, Runs, question
-from rbptrack.console import complain, say_wrapped
-from rbptrack.errors import RbptrackError
-from rbptrack.names import metric_name
-from rbptrack.redaction import redact
+from rbptrack.base.errors import RbptrackError
+from rbptrack.base.names import metric_name
+from rbptrack.base.process import raise_if_stopped
+from rbptrack.base.secrets import redact
+from rbptrack.base.words import counted
+from rbptrack.console.sentences import complain, say_wrapped
+from rbptrack.reporting.broken import AnalyzerFault
 from rbptrack.reporting.discovery import Plugins
-from rbptrack.reporting.faults import AnalyzerFault
+from rbptrack.reporting.lead import lead_of
 from rbptrack.reporting.making import Made, make, making
 from rbptrack.reporting.page import InlineFigure, Section, render
 from rbptrack.reporting.process import spare_memory_work
-from rbptrack.reporting.terminal import show_short
+from rbptrack.reporting.telling import skipped
+from rbptrack.reporting.terminal import show_lead, show_others
 from rbptrack.reporting.workers import Workers
 from rbptrack.tracking import Writer, working
 from rbptrack.tracking.schema import analysis_tags
 
 ORDER = (
     "power_law",
+    "lack_of_fit",
+    "compare",
+    "rank_and_ce",
     "k_law",
     "emergence",
-    "thresholds",
-    "answers",
     "lognormal",
     "error_entropy",
-    "noise_floor",
-    "position",
-    "rank_and_ce",
     "tokens",
-    "words",
     "reproduction",
-    "compare",
 )
-"""The paper's order, then what goes beyond it; analyzers that are not named follow by name."""
+"""What the first page needs, then the paper's order; analyzers that are not named follow by name."""
 
 
 @dataclass
@@ -76,7 +74,7 @@ def choose(plugins: Plugins, patterns: Sequence[str], *, ks: Sequence[int] = ())
 
     """
     chosen: dict[str, Analyzer] = {}
-    for pattern in patterns:
+    for pattern in (name for given in patterns for name in plugins.now(given)):
         matching = [name for name in sorted(plugins.analyzers) if fnmatchcase(name, pattern)]
         if not matching and pattern != "*":
             plugins.select(pattern)  # raises, with the options
@@ -107,8 +105,10 @@ def analyze(writer: Writer, runs: Runs, analyzer: Analyzer, *, folder: Path, swe
 def analyze_all(
     writer: Writer, runs: Runs, analyzers: Sequence[Analyzer], *, folder: Path, sweep: str = ""
 ) -> Findings:
-    """Run several analyzers, each into folder/<its name>; prints each in short. A failure never stops the others."""
-    found, undrawn, shown = Findings(), deque[Made](), False
+    """Run several analyzers, each into folder/<its name>; prints the laws, and what others' analyzers say. A
+    failure never stops the others.
+    """
+    found, undrawn = Findings(), deque[Made]()
     spare_memory_work()
 
     def log(*, only_ready: bool) -> None:
@@ -121,13 +121,13 @@ def analyze_all(
         for one in making(analyzers, runs, folder, workers):
             log(only_ready=one.here)  # while another process computes, this one draws
             with _caught(found, one.analyzer):
-                made = one.make()
-                show_short(made.analyzer, made.report, whole=not shown)
-                shown = True
-                undrawn.append(made)
+                undrawn.append(one.make())
         log(only_ready=False)
+    if lead := lead_of(finding for section in found.sections for finding in section.report.findings):
+        show_lead(lead)
+    show_others(found.sections, whole=not lead)
     for reason, names in found.unsaid.items():
-        say_wrapped(f"{', '.join(names)}: {reason}", lines=3)
+        say_wrapped(f"skipped, {reason}: {', '.join(names)}", lines=3)
     return found
 
 
@@ -146,7 +146,7 @@ def _log(writer: Writer, runs: Runs, made: Made, sweep: str) -> tuple[Section, s
         writer.log(run_id, params={f.name: getattr(analyzer, f.name) for f in fields(analyzer)})
         writer.log(run_id, metrics={metric_name(name): value for name, value in report.metrics.items()})
         facts, run_page = [("store", measured.shown)], measured.run_page
-        page = render(f"{analyzer.name}, {scope}", runs, [section], facts=facts, run_page=run_page)
+        page = render(f"{analyzer.name}, {scope}", runs, [section], facts=facts, run_page=run_page, tables="tables")
         (made.folder / "report.html").write_text(page, encoding="utf-8")
         writer.log_folder(run_id, made.folder)
     return section, run_id
@@ -162,7 +162,7 @@ def _caught(found: Findings, analyzer: Analyzer, *, logging: bool = False) -> It
         found.silent.append((analyzer.name, f"failed: {' '.join(str(error).split())}"))
         complain(f"analyzer {analyzer.name} failed: {error}")
     except RbptrackError as error:
-        reason = redact(" ".join(str(error).split()))
+        reason = redact(skipped(error))
         if logging:
             found.failed += 1
             found.silent.append((analyzer.name, f"could not be logged: {reason}"))
@@ -171,7 +171,7 @@ def _caught(found: Findings, analyzer: Analyzer, *, logging: bool = False) -> It
         found.silent.append((analyzer.name, reason))
         found.unsaid.setdefault(reason, []).append(analyzer.name)
     except Exception as error:  # of drawing or of writing what it found
-        interrupts.again()
+        raise_if_stopped()
         found.failed += 1
         found.silent.append((analyzer.name, redact(f"failed: {type(error).__name__}: {error}")))
         complain(f"analyzer {analyzer.name} failed: {type(error).__name__}: {error}")

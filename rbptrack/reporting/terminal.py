@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from html import unescape
 
-from rbptrack.analysis import counted, listed
-from rbptrack.analysis.contract import Analyzer, Report, question
-from rbptrack.console import say, say_wrapped, table
+from rbptrack.analysis.contract import Report
+from rbptrack.base.words import counted, listed
+from rbptrack.console.sentences import say, say_wrapped
+from rbptrack.console.tables import table
+from rbptrack.ranks import metric_label
+from rbptrack.reporting.columns import readable
+from rbptrack.reporting.lead import Lead
 from rbptrack.reporting.page import Section
 
 _MOST_ROWS, _MOST_NOTES = 40, 40  # of a table, and below it
@@ -23,39 +29,49 @@ def show(section: Section) -> None:
         say(f"and {cut:,} more notes in the report")
 
 
-def show_short(analyzer: Analyzer, report: Report, *, whole: bool) -> None:
-    """The first analyzer's table; of every other its headline, or two lines of its first note."""
-    if whole and report.summary:
-        _show_table(question(type(analyzer)), report)
-        say("")
-    else:
-        if report.headline:
-            say_wrapped(f"{analyzer.name}: {report.headline}")
-            return
-        made = listed([counted(len(report.tables), "table"), counted(len(report.drawings), "figure")])
-        say_wrapped(f"{analyzer.name}: {next(iter(report.notes), made)}", lines=2)
+def show_lead(lead: Lead) -> None:
+    """The laws in a table and a line per family and dataset; what else was found stands in the report."""
+    heads = ["family", "dataset", "metric", "α", f"α, {lead.other}", "less CE's", "left out"]
+    rows = [
+        [row.family, row.dataset, metric_label(metric), *cell.texts]
+        for row in lead.rows
+        for metric, cell in row.cells.items()
+    ]
+    families = {row.family for row in lead.rows}
+    there = [i for i in range(len(heads)) if any(row[i] for row in rows) and (i or len(families) > 1)]
+    title = f"-ln RBP_k = A S^-alpha and CE = A S^-alpha, S = {lead.size}; 95% intervals"
+    title = f"{next(iter(families))}: {title}" if len(families) == 1 else title
+    cut = max(0, len(rows) - _MOST_ROWS)
+    say("")
+    shown = [[row[i] for i in there] for row in (rows[:_MOST_ROWS] if cut > 1 else rows)]
+    table([heads[i] for i in there], shown, title=title, text_columns=there.index(2) + 1)
+    if cut > 1:
+        say(f"and {cut:,} more laws in the report")
+    for row in [row for row in lead.rows if row.line][:_MOST_ROWS]:
+        say_wrapped(row.line)
+
+
+def show_others(sections: Sequence[Section], *, whole: bool) -> None:
+    """What analyzers say in words of their own, a line each; of the first its table, where it is to be shown whole."""
+    for section in sections:
+        report = section.report
+        if whole and report.summary:
+            _show_table(section.about, report)
+            whole = False
+        elif not report.findings:
+            made = listed([counted(len(report.tables), "table"), counted(len(report.drawings), "figure")])
+            said = report.headline or next(iter(report.notes), made)
+            say_wrapped(f"{section.name}: {said}", lines=2)
 
 
 def _show_table(title: str, report: Report) -> None:
     if report.summary:
-        frame = report.tables[report.summary].frame
-        rows = [[_text(value) for value in row] for row in frame.itertuples(index=False)]
-        words = [not all(_is_number(row[i]) for row in rows) for i in range(len(frame.columns))]
-        texts = words.index(False) if False in words else len(words)
-        cut = len(rows) - _MOST_ROWS
-        if cut > 1:
-            rows = rows[:_MOST_ROWS]
+        shown = report.tables[report.summary]
+        cut = max(0, len(shown.frame) - _MOST_ROWS)
+        columns = readable(replace(shown, frame=shown.frame.head(_MOST_ROWS)) if cut > 1 else shown)
+        texts = next((i for i, column in enumerate(columns) if column.number), len(columns))
         say("")
-        table(list(frame.columns), rows, title=unescape(title), text_columns=texts)
+        rows = list(zip(*(column.cells for column in columns), strict=True))
+        table([column.title for column in columns], rows, title=unescape(title), text_columns=texts)
         if cut > 1:
             say(f"and {cut:,} more rows in the report")
-
-
-def _is_number(text: str) -> bool:
-    return not text or text[0] in "+-.0123456789"
-
-
-def _text(value: object) -> str:
-    if isinstance(value, float):
-        return "" if value != value else f"{value:.4g}"
-    return str(value)

@@ -21,11 +21,12 @@ import psutil
 from matplotlib.figure import Figure
 
 from rbptrack.analysis.contract import Analyzer, Report, Runs
-from rbptrack.cores import cores
-from rbptrack.errors import RbptrackError
-from rbptrack.redaction import guard
+from rbptrack.analysis.findings import NothingToSay
+from rbptrack.base.errors import RbptrackError
+from rbptrack.base.process import cores
+from rbptrack.base.secrets import guard
+from rbptrack.reporting.broken import AnalyzerFault, computed
 from rbptrack.reporting.discovery import load_file, plugin_file
-from rbptrack.reporting.faults import AnalyzerFault, computed
 from rbptrack.reporting.files import ReportFiles, drawn
 from rbptrack.reporting.process import spare_memory_work
 
@@ -143,6 +144,8 @@ def _computed_there(
         report = computed(pickle.loads(analyzer), _runs(runs))  # noqa: S301 - made by this program a moment ago
     except AnalyzerFault as error:
         return AnalyzerFault(str(error))  # without its cause, which may not be sendable
+    except NothingToSay as error:
+        return error
     except RbptrackError as error:
         return RbptrackError(str(error))
     svgs = ReportFiles(report, Path(folder), prefix=prefix).inline_svgs()

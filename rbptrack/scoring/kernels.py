@@ -25,7 +25,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-BLOCK_T, BLOCK_V = 64, 128  # tokens and entries in a tile of logits
+from rbptrack.scoring.scores import Scores, Sums
+
+BLOCK_T, BLOCK_V = 128, 256  # tokens and entries in a tile of logits: as many as keep a Hopper's matrix units busy
+WARPS, STAGES = 8, 3
 REDUCE_V = 2048  # entries that `reduce` reads at a time
 _SPLITS_AT_MOST = 64
 
@@ -45,8 +48,8 @@ def score(
     softcap: float | None,
     scale: float,
     tf32: bool = False,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Greater, ties (int32) and ln p(target) (float32), each (tokens,), without a synchronisation.
+) -> Scores:
+    """The scores of hidden states against a head, without logits and without a synchronisation.
 
     Args:
         hidden: (tokens, width).
@@ -65,8 +68,7 @@ def score(
     splits = _splits(blocks, vocabulary, hidden.device)
     stretch = -(-vocabulary // (splits * BLOCK_V)) * BLOCK_V  # entries per program, whole tiles
     splits = -(-vocabulary // stretch)
-    counts = torch.empty(2, splits, tokens, dtype=torch.int32, device=hidden.device)
-    sums = torch.empty(2, splits, tokens, dtype=torch.float32, device=hidden.device)  # maximum; sum of exponentials
+    sums = Sums(splits, tokens, device=hidden.device)
     own = torch.empty(tokens, dtype=torch.float32, device=hidden.device)
     if tokens:
         with _on(hidden.device):
@@ -75,8 +77,8 @@ def score(
                 weight,
                 weight if bias is None else bias,
                 targets,
-                counts,
-                sums,
+                sums.counts,
+                sums.sums,
                 own,
                 tokens,
                 vocabulary,
@@ -92,30 +94,24 @@ def score(
                 PRECISION="tf32" if tf32 else "ieee",
                 BLOCK_T=BLOCK_T,
                 BLOCK_V=BLOCK_V,
-                BLOCK_K=32 if weight.dtype == torch.float32 else 64,
+                BLOCK_K=_step(weight),
                 UPCAST=_interpreted(),
-                num_warps=4,
-                num_stages=3,
+                num_warps=WARPS,
+                num_stages=STAGES,
                 enable_fp_fusion=False,  # a target's logit and its competitors' go through the same operations
             )
-    highest = sums[0].amax(0)  # (tokens,)
-    total = (sums[1] * torch.exp(sums[0] - highest)).sum(0)
-    # A NaN or an infinity anywhere makes the total NaN, as it does on the CPU.
-    logprob = own - highest - total.log()
-    return counts[0].sum(0, dtype=torch.int32), counts[1].sum(0, dtype=torch.int32), logprob
+    return sums.scores(own)
 
 
-def reduce(logits: Tensor, targets: Tensor, greater: Tensor, ties: Tensor, logprob: Tensor) -> None:
-    """Write greater, ties (int32) and ln p(target) (float32), each (tokens,), of logits (tokens, vocabulary)."""
+def reduce(logits: Tensor, own: Tensor, *out: Tensor) -> None:
+    """Write the `Sums` of logits (tokens, vocabulary), given the targets' logits (tokens,); ties count the target."""
     tokens, vocabulary = logits.shape
     if tokens:
         with _on(logits.device):
             _triton().reduce_kernel[(tokens,)](
                 logits,
-                targets,
-                greater,
-                ties,
-                logprob,
+                own,
+                *out,
                 vocabulary,
                 logits.stride(0),
                 BLOCK_V=REDUCE_V,
@@ -135,6 +131,12 @@ def _splits(blocks: int, vocabulary: int, device: torch.device) -> int:
     wanted = -(-4 * processors // max(blocks, 1))
     # A stretch of at least 16 tiles, so that the product with the targets' own rows stays a small share.
     return max(1, min(wanted, _SPLITS_AT_MOST, vocabulary // (16 * BLOCK_V)))
+
+
+def _step(weight: Tensor) -> int:
+    """Features that are multiplied at a time: three stages of them fit in 99 KiB of shared memory, or in 227."""
+    hopper = weight.device.type == "cuda" and torch.cuda.get_device_capability(weight.device) >= (9, 0)
+    return (64 if hopper else 32) * 2 // weight.element_size()
 
 
 def _interpreted() -> bool:

@@ -6,17 +6,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from rbptrack.scoring import kernels
+from rbptrack.scoring.scores import Scores, Sums
 
 _TILE_ELEMENTS = 800_000  # logits compared at a time: 3.2 MB, stays in cache and far below allocation cliffs
 _BLOCK_ELEMENTS = 4_000_000  # half-precision weights turned into float32 at a time: 16 MB
+_STRETCH = 256  # entries of a row among which its largest is sought at a time
+_FEW_ROWS = 64
 _LOG2_E = math.log2(math.e)
+_MM_WIDENS = hasattr(torch.ops.aten.mm, "dtype_out")  # torch 2.8: float32 products of half-precision factors, on CUDA
 
 
 @dataclass(frozen=True)
@@ -59,78 +63,63 @@ class Head:
         return product if self.then is None else self.then(product)
 
 
-@dataclass(frozen=True)
-class Scores:
-    """What the head says of each target; every field has shape (tokens,).
-
-    Attributes:
-        greater: entries with a logit strictly above the target's, int32.
-        ties: other entries with an equal logit, int32.
-        logprob: ln p(target), nats, float32. NaN where the logits held a NaN or an infinity.
-
-    """
-
-    greater: Tensor
-    ties: Tensor
-    logprob: Tensor
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[Scores]) -> Scores:
-        """The scores of consecutive stretches of tokens as one."""
-        if len(parts) == 1:
-            return parts[0]
-        return cls(*(torch.cat([getattr(p, n) for p in parts]) for n in ("greater", "ties", "logprob")))
-
-
 def reference(logits: Tensor, targets: Tensor) -> Scores:
     """The definition, on full logits (tokens, vocabulary) and targets (tokens,); for tests and the bench."""
     logits = logits.float()
     own = logits.gather(1, targets[:, None])  # (tokens, 1)
     greater = (logits > own).sum(1)
     ties = (logits == own).sum(1) - 1
-    logprob = torch.log_softmax(logits.double(), dim=1).gather(1, targets[:, None])[:, 0]
-    return Scores(greater.int(), ties.int(), logprob.float())
+    every = torch.log_softmax(logits.double(), dim=1)
+    entropy = torch.special.entr(every.exp()).sum(1)
+    top = (logits == logits.amax(1, keepdim=True)).int().argmax(1)
+    logprob, top_logprob = (every.gather(1, ids[:, None])[:, 0].float() for ids in (targets, top))
+    return Scores(greater.int(), ties.int(), logprob, entropy.float(), top.int(), top_logprob)
 
 
 class Scorer:
     """Scores hidden states against one head with preallocated buffers; one thread at a time.
 
-    On CUDA with Triton, half-precision and TF32 products are reduced where they arise and no logits exist at all;
-    float32 products are cuBLAS's, in chunks, and read once.
+    On CUDA with Triton, chunks of logits are cuBLAS's and read once by a kernel, or, `fused`, no logits exist at all.
 
     Args:
         head: the output projection, on the device where scoring happens.
         chunk_tokens: rows of logits that exist at a time: chunk_tokens * |V| * 4 bytes.
         kernel: use the Triton kernels; None: wherever they can run.
+        fused: let one kernel make logits and reduce them, where it can; None: where torch cannot multiply
+            half-precision factors into float32.
 
     """
 
-    def __init__(self, head: Head, *, chunk_tokens: int, kernel: bool | None = None) -> None:
-        self.head = head
-        self.kernel = kernels.available(head.weight.device) if kernel is None else kernel
+    def __init__(self, head: Head, *, chunk_tokens: int, kernel: bool | None = None, fused: bool | None = None) -> None:
+        weight = head.weight
+        vocabulary, width, device = *weight.shape, weight.device
+        single, cuda = weight.dtype == torch.float32, device.type == "cuda"
+        self.head, self.chunk = head, max(1, chunk_tokens)
+        self.kernel = kernels.available(device) if kernel is None else kernel
         self.tf32 = torch.get_float32_matmul_precision() != "highest"
-        single = head.weight.dtype == torch.float32
-        self.fused = self.kernel and head.then is None and (self.tf32 or not single)
-        self.chunk = max(1, chunk_tokens)
+        self.wide = cuda and not single and _MM_WIDENS
+        wanted = not (single or self.wide) if fused is None else fused
+        self.fused = self.kernel and wanted and head.then is None and (self.tf32 or not single)
         if self.fused:
             return
-        vocabulary, width, device = *head.weight.shape, head.weight.device
-        self.rows = self.chunk if self.kernel else max(1, min(self.chunk, _TILE_ELEMENTS // vocabulary))
+        whole = self.kernel or cuda  # only a CPU has a cache that a tile should stay in
+        self.rows = self.chunk if whole else max(1, min(self.chunk, _TILE_ELEMENTS // vocabulary))
         self.logits = torch.empty(self.chunk, vocabulary, dtype=torch.float32, device=device)
         # Comparisons are written as 0.0 and 1.0: summing floats is several times faster than summing booleans,
         # and exact, because counts stay far below 2**24.
         self.hits = torch.empty(0 if self.kernel else self.rows, vocabulary, dtype=torch.float32, device=device)
         # Products in float32 whatever the weights: bfloat16 logits tie at a large share of positions. Weights of half
         # precision become float32 a block at a time, because a whole copy would take twice the head's memory.
-        self.block = vocabulary if single else min(vocabulary, max(1, _BLOCK_ELEMENTS // width))
-        self.weight = None if single else torch.empty(self.block, width, dtype=torch.float32, device=device)
+        self.block = min(vocabulary, max(1, _BLOCK_ELEMENTS // width))
+        copied = not single and not self.wide
+        self.weight = torch.empty(self.block, width, dtype=torch.float32, device=device) if copied else None
 
     @torch.inference_mode()
     def __call__(self, hidden: Tensor, targets: Tensor) -> Scores:
         """Score hidden states (tokens, width), any float type, against targets (tokens,), int64."""
         head = self.head
         if self.fused:
-            found = kernels.score(
+            return kernels.score(
                 hidden,
                 head.weight,
                 targets,
@@ -139,40 +128,104 @@ class Scorer:
                 scale=head.scale,
                 tf32=self.tf32,
             )
-            return Scores(*found)
         count = hidden.shape[0]
-        greater = torch.empty(count, dtype=torch.int32, device=hidden.device)
-        ties, logprob = torch.empty_like(greater), torch.empty(count, dtype=torch.float32, device=hidden.device)
-        reduce = kernels.reduce if self.kernel else self._reduce
+        sums = Sums(count, device=hidden.device)
+        own = torch.empty(count, dtype=torch.float32, device=hidden.device)
         for start in range(0, count, self.chunk):
             stop = min(start + self.chunk, count)
-            logits = self.products(hidden[start:stop].float())
-            for low in range(start, stop, self.rows):
-                high = min(low + self.rows, stop)
-                out = (greater[low:high], ties[low:high], logprob[low:high])
-                reduce(logits[low - start : high - start], targets[low:high], *out)
-        return Scores(greater, ties, logprob)
+            logits = self.products(hidden[start:stop])
+            # From the same product as its competitors: a target equals itself.
+            own[start:stop] = logits.gather(1, targets[start:stop, None])[:, 0]
+            self.reduce(logits, own[start:stop], sums, start)
+        sums.counts[1] -= 1
+        return sums.scores(own)
 
     def products(self, hidden: Tensor) -> Tensor:
-        """Logits (tokens, vocabulary) of at most a chunk of float32 hidden states; the next call overwrites them."""
-        logits = self.logits[: hidden.shape[0]]  # (chunk, vocabulary)
+        """Logits (tokens, vocabulary) of at most a chunk of hidden states; the next call overwrites them."""
+        head, logits = self.head, self.logits[: hidden.shape[0]]  # (chunk, vocabulary)
+        if self.wide:
+            torch.mm(hidden.to(head.weight.dtype), head.weight.T, out_dtype=torch.float32, out=logits)
+            return head.finish(logits)
+        hidden = hidden.float()
         if self.weight is None:
-            torch.mm(hidden, self.head.weight.T, out=logits)
-            return self.head.finish(logits)
-        for low in range(0, self.head.vocab_size, self.block):
-            rows = self.head.weight[low : low + self.block]
+            torch.mm(hidden, head.weight.T, out=logits)
+            return head.finish(logits)
+        for low in range(0, head.vocab_size, self.block):
+            rows = head.weight[low : low + self.block]
             block = self.weight[: rows.shape[0]].copy_(rows)
             torch.mm(hidden, block.T, out=logits[:, low : low + self.block])
-        return self.head.finish(logits)
+        return head.finish(logits)
 
-    def _reduce(self, tile: Tensor, targets: Tensor, greater: Tensor, ties: Tensor, logprob: Tensor) -> None:
-        """Write counts and log-probability of one tile of logits (rows, vocabulary)."""
-        own = tile.gather(1, targets[:, None])  # (rows, 1), from the same product as its competitors
+    def reduce(self, logits: Tensor, own: Tensor, sums: Sums, start: int) -> None:
+        """Write what logits (tokens, vocabulary), which are lost, add to tokens start..; ties count the target too.
+
+        Args:
+            logits: of `products`.
+            own: the targets' logits, (tokens,).
+            sums: what is written to.
+            start: the place of the first token there.
+
+        """
+        reduce = kernels.reduce if self.kernel else self._reduce
+        for low in range(0, logits.shape[0], self.rows):
+            high = min(low + self.rows, logits.shape[0])
+            reduce(logits[low:high], own[low:high], *sums.piece(start + low, start + high))
+
+    def _reduce(
+        self,
+        tile: Tensor,
+        own: Tensor,
+        greater: Tensor,
+        equal: Tensor,
+        top: Tensor,
+        highest: Tensor,
+        total: Tensor,
+        weighted: Tensor,
+    ) -> None:
+        """Write the sums of one tile of logits (rows, vocabulary), which is overwritten."""
         hits = self.hits[: tile.shape[0]]
-        greater.copy_(torch.gt(tile, own, out=hits).sum(1))
-        ties.copy_(torch.eq(tile, own, out=hits).sum(1) - 1)
-        highest = tile.amax(1, keepdim=True)
-        # sum of e^(x - highest) as powers of two: exp2 takes a quarter of exp's time on a CPU, and the subtraction and
-        # the change of base are one operation. The largest error seen against float64 is 2e-6 nats, that of exp.
-        total = torch.add(highest * -_LOG2_E, tile, alpha=_LOG2_E, out=hits).exp2_().sum(1)
-        logprob.copy_((own - highest)[:, 0] - total.log())
+        greater.copy_(torch.gt(tile, own[:, None], out=hits).sum(1))
+        equal.copy_(torch.eq(tile, own[:, None], out=hits).sum(1))
+        largest, first = _largest(tile)  # (rows, 1)
+        highest.copy_(largest[:, 0])
+        top.copy_(first[:, 0])
+        # e^(x - x_max) as powers of two: exp2 takes a quarter of exp's time on a CPU, and the subtraction and the
+        # change of base are one operation (one fused multiplication and addition). What that makes of the maximum
+        # itself, which is 0 but for the rounding of x_max log2(e), all entries have: it is taken out. The largest error
+        # seen against float64, at logits of 10,000 too, is 3e-6 nats.
+        powers = torch.add(largest * -_LOG2_E, tile, alpha=_LOG2_E, out=tile)
+        off = powers.gather(1, first)[:, 0]
+        scale = torch.exp2(-off)
+        terms = torch.exp2(powers, out=hits)
+        torch.mul(terms.sum(1), scale, out=total)
+        found = _row_products(terms, powers)
+        torch.sub(found * (scale / _LOG2_E), off / _LOG2_E * total, out=weighted)
+
+
+def _row_products(terms: Tensor, powers: Tensor) -> Tensor:
+    """The sum of terms * powers in each row, (rows,), where 0 times -inf is 0; `powers` may be overwritten."""
+    if not terms.is_cuda:
+        if terms.shape[0] <= _FEW_ROWS:  # of long rows: nothing is written
+            found = torch.stack([torch.dot(*row) for row in zip(terms.unbind(), powers.unbind(), strict=True)])
+        else:
+            found = (terms * powers).sum(1)
+        if bool(torch.isfinite(found).all()):
+            return found
+    return torch.mul(terms, powers, out=powers).nansum(1)  # logits of -inf, as a mask gives them
+
+
+def _largest(tile: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest entry of each row of a tile (rows, vocabulary) and the first place where it stands, (rows, 1) each.
+
+    torch searches a long row for a place ten times slower than for a maximum: maxima of stretches come first.
+    """
+    vocabulary = tile.shape[1]
+    whole = vocabulary - vocabulary % _STRETCH
+    maxima = tile[:, :whole].view(len(tile), -1, _STRETCH).amax(2)  # (rows, stretches)
+    if whole < vocabulary:
+        maxima = torch.cat([maxima, tile[:, whole:].amax(1, keepdim=True)], 1)
+    stretch = maxima.argmax(1, keepdim=True)  # of equal ones the first, as torch promises
+    places = stretch * _STRETCH + torch.arange(_STRETCH, device=tile.device)
+    places.clamp_(max=vocabulary - 1)
+    first = places.gather(1, tile.gather(1, places).argmax(1, keepdim=True))
+    return maxima.gather(1, stretch), first

@@ -4,6 +4,19 @@
 import triton
 import triton.language as tl
 
+LOG2_E = tl.constexpr(1.4426950408889634)
+LOWEST = tl.constexpr(-1e30)  # below every logit that counts, and no infinity, whose differences are NaN
+NO_ENTRY = tl.constexpr(2147483647)
+_VARY = ["tokens", "vocabulary", "stretch", "splits"]  # no variant of a kernel for the values that happen to be even
+
+
+@triton.jit
+def _rescaled(highest, new, total, weighted):
+    """Both sums of exponentials, relative to a new maximum instead of `highest`."""
+    shift = highest - new
+    factor = tl.exp2(shift * LOG2_E)
+    return total * factor, tl.where(total > 0, weighted + shift * total, 0.0) * factor
+
 
 @triton.jit
 def _product(
@@ -43,14 +56,14 @@ def _finish(x, offset, scale, softcap, HAS_SOFTCAP: tl.constexpr):
     return x
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_VARY)
 def head_kernel(
     hidden,  # (tokens, width)
     weight,  # (vocabulary, width)
     bias,  # (vocabulary,), not read without HAS_BIAS
     targets,  # (tokens,), int64
-    counts,  # out: (2, splits, tokens) int32: greater, ties
-    sums,  # out: (2, splits, tokens) float32: maximum, sum of e**(logit - maximum)
+    counts,  # out: (3, splits, tokens) int32: greater, ties, first of the largest
+    sums,  # out: (3, splits, tokens) float32: maximum, sum of e**z with z = logit - maximum, sum of z e**z
     own,  # out: (tokens,) float32: the target's logit
     tokens,
     vocabulary,
@@ -100,8 +113,10 @@ def head_kernel(
 
     greater = tl.zeros((BLOCK_T,), dtype=tl.int32)
     ties = tl.zeros((BLOCK_T,), dtype=tl.int32)
-    highest = tl.full((BLOCK_T,), float("-inf"), dtype=tl.float32)
+    top = tl.full((BLOCK_T,), NO_ENTRY, dtype=tl.int32)
+    highest = tl.full((BLOCK_T,), LOWEST, dtype=tl.float32)
     total = tl.zeros((BLOCK_T,), dtype=tl.float32)
+    weighted = tl.zeros((BLOCK_T,), dtype=tl.float32)
     for low in range(split * stretch, tl.minimum((split + 1) * stretch, vocabulary), BLOCK_V):
         entry = low + column
         inside = entry < vocabulary
@@ -127,26 +142,40 @@ def head_kernel(
         other = inside[None, :] & (entry[None, :] != target[:, None])
         greater += tl.sum((other & (x > mine[:, None])).to(tl.int32), 1)
         ties += tl.sum((other & (x == mine[:, None])).to(tl.int32), 1)
-        above = tl.maximum(highest, tl.max(x, 1))
-        total = total * tl.exp(highest - above) + tl.sum(tl.exp(x - above[:, None]), 1)
-        highest = above
+        largest = tl.max(x, 1)
+        better = largest > highest
+        if tl.sum(better.to(tl.int32), 0) > 0:  # seldom, once the first tiles are behind
+            first = tl.min(tl.where(x == largest[:, None], entry[None, :], NO_ENTRY), 1)
+            top = tl.where(better, first, top)
+        new = tl.maximum(highest, largest)
+        total, weighted = _rescaled(highest, new, total, weighted)
+        z = x - new[:, None]
+        terms = tl.exp2(z * LOG2_E)
+        total += tl.sum(terms, 1)
+        weighted += tl.sum(tl.maximum(z, LOWEST) * terms, 1)
+        highest = new
 
     at = split * tokens + row
     tl.store(counts + at, greater, mask=token_mask)
     tl.store(counts + splits * tokens + at, ties, mask=token_mask)
+    tl.store(counts + 2 * splits * tokens + at, top, mask=token_mask)
     tl.store(sums + at, highest, mask=token_mask)
     tl.store(sums + splits * tokens + at, total, mask=token_mask)
+    tl.store(sums + 2 * splits * tokens + at, weighted, mask=token_mask)
     if split == 0:
         tl.store(own + row, mine, mask=token_mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["vocabulary"])
 def reduce_kernel(
     logits,  # (tokens, vocabulary) float32
-    targets,  # (tokens,), int64
+    own,  # (tokens,) float32: the target's logit, which may stand in another process's rows
     greater,  # out: (tokens,) int32
-    ties,  # out: (tokens,) int32
-    logprob,  # out: (tokens,) float32
+    equal,  # out: (tokens,) int32
+    top,  # out: (tokens,) int32: first of the largest
+    maximum,  # out: (tokens,) float32
+    sum_of_exponentials,  # out: (tokens,) float32: of e**z with z = logit - maximum
+    sum_of_products,  # out: (tokens,) float32: of z e**z
     vocabulary,
     logits_stride,
     BLOCK_V: tl.constexpr,
@@ -154,23 +183,33 @@ def reduce_kernel(
     """One token's row of logits, read once."""
     token = tl.program_id(0).to(tl.int64)
     row = logits + token * logits_stride
-    mine = tl.load(row + tl.load(targets + token))
+    mine = tl.load(own + token)
     column = tl.arange(0, BLOCK_V)
     above = tl.zeros((BLOCK_V,), dtype=tl.int32)
-    equal = tl.zeros((BLOCK_V,), dtype=tl.int32)
-    highest = tl.full((BLOCK_V,), float("-inf"), dtype=tl.float32)
+    same = tl.zeros((BLOCK_V,), dtype=tl.int32)
+    first = tl.full((BLOCK_V,), NO_ENTRY, dtype=tl.int32)
+    highest = tl.full((BLOCK_V,), LOWEST, dtype=tl.float32)
     total = tl.zeros((BLOCK_V,), dtype=tl.float32)
+    weighted = tl.zeros((BLOCK_V,), dtype=tl.float32)
     for low in range(0, vocabulary, BLOCK_V):
-        inside = low + column < vocabulary
-        # The row's first entries stand in beyond its end: their maximum is known, and they are counted nowhere.
-        x = tl.load(row + tl.where(inside, low + column, 0))
+        entry = low + column
+        inside = entry < vocabulary
+        x = tl.load(row + entry, mask=inside, other=float("-inf"))
         above += (inside & (x > mine)).to(tl.int32)
-        equal += (inside & (x == mine)).to(tl.int32)
+        same += (inside & (x == mine)).to(tl.int32)
+        first = tl.where(x > highest, entry, first)
         new = tl.maximum(highest, x)
-        total = total * tl.exp(highest - new) + tl.where(inside, tl.exp(x - new), 0.0)
+        total, weighted = _rescaled(highest, new, total, weighted)
+        z = x - new
+        terms = tl.exp2(z * LOG2_E)
+        total += terms
+        weighted += tl.maximum(z, LOWEST) * terms  # where z is -inf, the term is 0
         highest = new
-    top = tl.max(highest, 0)
-    total_of_row = tl.sum(total * tl.exp(highest - top), 0)
+    largest = tl.max(highest, 0)
+    total, weighted = _rescaled(highest, largest, total, weighted)
     tl.store(greater + token, tl.sum(above, 0))
-    tl.store(ties + token, tl.sum(equal, 0) - 1)
-    tl.store(logprob + token, mine - top - tl.log(total_of_row))
+    tl.store(equal + token, tl.sum(same, 0))
+    tl.store(top + token, tl.min(tl.where(highest == largest, first, NO_ENTRY), 0))
+    tl.store(maximum + token, largest)
+    tl.store(sum_of_exponentials + token, tl.sum(total, 0))
+    tl.store(sum_of_products + token, tl.sum(weighted, 0))

@@ -20,6 +20,9 @@ from typing import TypeVar
 from filelock import FileLock
 from platformdirs import user_cache_path
 
+from rbptrack.base.errors import BadInput
+from rbptrack.base.files import put
+
 T = TypeVar("T")
 
 _MARKER = ".rbptrack-cache"
@@ -28,6 +31,7 @@ _MARKED = "rbptrack keeps files in this folder that it can make again; `python -
 _NAMES = {
     "documents": re.compile(r"[0-9a-f]{64}\.parquet"),
     "tokens": re.compile(r"[0-9a-f]{64}\.parquet"),
+    "plugins": re.compile("[0-9a-f]{8}"),
     "commits": re.compile(r"(models|datasets)--.+@.+"),
     "artifacts": re.compile(r"[0-9a-f]{64}(\.(?!lock$)\w{1,16})?"),
 }
@@ -74,8 +78,8 @@ def cached(name: str, *, make: Callable[[], T], write: Callable[[T, Path], None]
                 digest = hashlib.file_digest(file, "sha256").digest()
             with unfinished.open("ab") as file:
                 file.write(digest)
-            unfinished.replace(path)
-        except OSError:
+            put(unfinished, path, durable=False)
+        except (OSError, BadInput):
             unfinished.unlink(missing_ok=True)
         return value
     finally:
@@ -103,7 +107,7 @@ def fetched(address: str, fetch: Callable[[Path], Path]) -> Path:
         with FileLock(path.with_name(f"{path.name}.lock")):
             if not _use(path):
                 with TemporaryDirectory(dir=kind, prefix="fetching-") as place:
-                    fetch(Path(place)).replace(path)
+                    put(fetch(Path(place)), path, durable=False)
         _make_room(kind, keep=path)
     return path
 
@@ -167,11 +171,11 @@ def remember(name: str, text: str) -> None:
     """Keep a line of text under a name, in place of what was there; nothing where the cache cannot be written."""
     path = folder() / name
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with suppress(OSError):
+    with suppress(OSError, BadInput):
         _prepare(path.parent)
         content = text.encode()
         unfinished.write_bytes(content + hashlib.sha256(content).digest())
-        unfinished.replace(path)
+        put(unfinished, path, durable=False)
 
 
 def recall(name: str) -> str | None:

@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from tenacity import Retrying, retry_if_exception_type, stop_before_delay, wait_exponential
 
-from rbptrack.errors import BadInput, RbptrackError
+from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.sources import cache
 
 Kind = Literal["model", "dataset"]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import zstandard
 
+from rbptrack.base.errors import BadInput, first_line
 from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import DatasetConfig, ModelConfig
-from rbptrack.errors import BadInput, first_line
 from rbptrack.sources import hub
 from rbptrack.sources.fingerprint import files_hash, folder_hash
 from rbptrack.sources.hub import Kind

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from rbptrack.ranks import FloatArray, IntArray, RankTable
-from rbptrack.stats.success_runs import Segments
+from rbptrack.stats.intervals import share_interval
+from rbptrack.stats.power_law import fit_power_law
+from rbptrack.stats.segments import Segments
 
 
 @dataclass(frozen=True)
@@ -89,3 +92,36 @@ def independent_share(length: IntArray, neg_log_rbp: float) -> float:
 
     """
     return float(np.exp(-length * neg_log_rbp).mean())
+
+
+def answers_by_size(
+    s: FloatArray, answers: Sequence[Answers], number: int, *, least: int, level: float
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Whole answers of each size, beside RBP_k^length with the RBP_k of their tokens, measured and by its law in S.
+
+    Source: arXiv 2510.20387, eq. 6, with a whole answer as the window; Wilson's interval over documents.
+
+    Args:
+        s: sizes S, ascending, (m,).
+        answers: of each.
+        number: which of their k.
+        least: a size with fewer whole answers is left out.
+        level: nominal coverage of the interval.
+
+    Yields:
+        The size's place, and its cells by column.
+
+    """
+    with np.errstate(divide="ignore"):
+        y = np.array([-np.log(a.hits[:, number].sum() / max(a.length.sum(), 1)) for a in answers])
+    usable = len(y) >= 3 and bool((np.isfinite(y) & (y > 0)).all())
+    law = fit_power_law(s, y, level=level) if usable else None
+    for i, (one, measured) in enumerate(zip(answers, y, strict=True)):
+        if not len(one.length) or len(one.length) < least:
+            continue
+        share = float(one.whole[:, number].mean())
+        low, high = share_interval(share, len(one.length), level=level)
+        cells: dict[str, Any] = {"answers": len(one.length), "mean_length": float(one.length.mean()), "share": share}
+        cells |= {"share_low": low, "share_high": high, "rbp_of_answer": float(np.exp(-measured))}
+        cells |= {"share_independent": independent_share(one.length, measured)}
+        yield i, cells | ({"share_by_law": independent_share(one.length, float(law.predict(s[i])))} if law else {})

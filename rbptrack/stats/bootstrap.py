@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rbptrack.errors import RbptrackError
+from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import DocumentCounts, FloatArray
 
 BOOTSTRAP_REPLICATES = 1000

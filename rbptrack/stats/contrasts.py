@@ -17,8 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from rbptrack.errors import RbptrackError
+from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import FloatArray
+from rbptrack.stats.linear import lines
 from rbptrack.stats.power_law import PowerLawFit
 from rbptrack.stats.size_laws import LawValues, fit_law
 from rbptrack.stats.spread import Spread
@@ -51,13 +52,21 @@ class Contrast:
 
     @property
     def verdict(self) -> str:
-        """`equivalent`, `different`, `different, but within the margin`, or `undecided`."""
-        different, equivalent = self.p_different < self.size, self.p_equivalent < self.size
-        if different and equivalent:
-            return "different, but within the margin"
-        if different or equivalent:
-            return "different" if different else "equivalent"
-        return "undecided"
+        """By these two p alone (`verdict_of`)."""
+        return verdict_of(self.p_different, self.p_equivalent, size=self.size)
+
+
+def verdict_of(p_different: float, p_equivalent: float, *, size: float) -> str:
+    """`equivalent`, `different`, `different, but within the margin`, or `undecided`: of two tests, each of this size.
+
+    Source: two one-sided tests beside one of difference (Schuirmann 1987).
+    """
+    different, equivalent = p_different < size, p_equivalent < size
+    if different and equivalent:
+        return "different, but within the margin"
+    if different or equivalent:
+        return "different" if different else "equivalent"
+    return "undecided"
 
 
 def ratio_law(
@@ -187,6 +196,30 @@ def laws_apart(
     return Apart(a, b, at, gap, gap_spread, a.alpha - b.alpha, (a.spread + b.spread).minus_shared(covariance[1]))
 
 
+def at_equal(values: LawValues, by: str) -> tuple[FloatArray, LawValues]:
+    """One metric in the place of S, and the laws of the others in it: for `laws_apart` at equal cross-entropy.
+
+    In each bootstrap replicate both move; what is left of the other metric's error is that around its law in this one:
+    y* (x* / x)^-b, b the slope of ln y over ln x.
+
+    Args:
+        values: what was measured at each size.
+        by: the metric, such as `ce`.
+
+    Returns:
+        Its values, (m,), and the other metrics with such replicates; where a logarithm does not exist, NaN.
+
+    """
+    x, x_draws = values.of(by)
+    rest = tuple(metric for metric in values.metrics if metric != by)
+    y, draws = zip(*(values.of(metric) for metric in rest), strict=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs, moved = np.log(np.stack(y, axis=1)), np.log(x_draws / x[:, None])
+        slopes = lines(np.log(x), logs)[1]
+        left = np.exp(np.log(np.stack(draws, axis=2)) - slopes * moved[:, :, None])
+    return x, LawValues(rest, np.stack(y, axis=1), left)
+
+
 def line_draws(s: npt.ArrayLike, draws: FloatArray, *, at: float) -> tuple[FloatArray, FloatArray]:
     """Of every bootstrap replicate: the law's ln y at size `at`, and its exponent, each (replicates,).
 
@@ -198,8 +231,7 @@ def line_draws(s: npt.ArrayLike, draws: FloatArray, *, at: float) -> tuple[Float
         at: the size.
 
     """
-    x = np.log(np.asarray(s, dtype=np.float64)) - np.log(at)
-    level, slope = np.linalg.pinv(np.column_stack([np.ones(len(x)), x])) @ np.log(draws)
+    level, slope = lines(np.log(np.asarray(s, dtype=np.float64)) - np.log(at), np.log(draws))
     return level, -slope
 
 

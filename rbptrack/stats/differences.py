@@ -17,7 +17,7 @@ LOG_NATS = "log_nats"
 def on_common_documents(left: DocumentCounts, right: DocumentCounts) -> tuple[DocumentCounts, DocumentCounts]:
     """Both counts, for the documents in which both models score tokens.
 
-    Source: a paired comparison needs the same sampling units on both sides.
+    Source: the pairing of Student, Biometrika 6, 1908: the same units on both sides.
     """
     common = np.intersect1d(left.document, right.document)
 
@@ -33,10 +33,12 @@ def metric_errors(counts: DocumentCounts) -> dict[str, tuple[float, float]]:
 
     Source: the infinitesimal jackknife (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 21).
     """
+    once = np.ones((1, len(counts.document)))
+    nothing = (np.zeros(len(counts.document)), np.ones(len(counts.document)))
     found = {}
     for metric, ratio in _ratios(counts).items():
         if metric != LOG_NATS:
-            value, variance, *_ = _alone(ratio, np.ones((1, len(counts.document))))
+            value, variance = (float(v[0]) for v in _values(ratio, nothing, once, logs=False))
             found[metric] = (value, float(np.sqrt(variance)))
     return found
 
@@ -90,58 +92,6 @@ def paired_differences(
     return found
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """One metric of one model, measured and in bootstrap replicates.
-
-    Attributes:
-        value: the metric's.
-        variance: of its sampling error.
-        draws: the metric in each replicate, (replicates,).
-        variances: of its sampling error there, (replicates,).
-
-    """
-
-    value: float
-    variance: float
-    draws: FloatArray
-    variances: FloatArray
-
-
-def metric_draws(counts: DocumentCounts, *, replicates: int, seed: int) -> dict[str, Drawn]:
-    """CE and RBP_k of every k of one model in document bootstraps, by metric.
-
-    Source: as `paired_differences`.
-
-    Args:
-        counts: of the model.
-        replicates: document bootstraps.
-        seed: of the draws of documents.
-
-    """
-    weights = document_weights(len(counts.document), replicates=replicates, seed=seed)
-    return {metric: Drawn(*_alone(ratio, weights)) for metric, ratio in _ratios(counts).items() if metric != LOG_NATS}
-
-
-def unpaired_differences(left: dict[str, Drawn], right: dict[str, Drawn]) -> dict[str, Difference]:
-    """CE and RBP_k of every k that both have, over other documents: errors are independent and add.
-
-    Args:
-        left: `metric_draws` of model a.
-        right: of model b, with another seed.
-
-    Source: as `paired_differences`.
-
-    """
-    found = {}
-    for metric, a in left.items():
-        if b := right.get(metric):
-            value, error = a.value - b.value, float(np.sqrt(a.variance + b.variance))
-            t = _studentized(a.draws - b.draws, value, a.variances + b.variances)
-            found[metric] = Difference(a.value, b.value, error, t)
-    return found
-
-
 def logged_difference(a: float, b: float, se_a: float, se_b: float, *, replicates: int, seed: int) -> Difference:
     """A difference of logged metrics with logged standard errors (NaN: not known), taken as independent.
 
@@ -181,14 +131,6 @@ def _ratios(counts: DocumentCounts) -> dict[str, _Ratio]:
     hits = {rbp_name(k): np.asarray(counts.hits[:, i], dtype=np.float64) for i, k in enumerate(counts.ks)}
     found = {metric: (values, tokens) for metric, values in ({CE: counts.nats} | hits).items()}
     return found | {LOG_NATS: (counts.nats, np.ones(len(tokens)))}
-
-
-def _alone(ratio: _Ratio, weights: Weights) -> tuple[float, float, FloatArray, FloatArray]:
-    """Value, variance, and both in every replicate."""
-    nothing = (np.zeros(weights.shape[1]), np.ones(weights.shape[1]))
-    once = np.ones((1, weights.shape[1]))
-    value, variance = (v[0] for v in _values(ratio, nothing, once, logs=False))
-    return float(value), float(variance), *_values(ratio, nothing, weights, logs=False)
 
 
 def _difference(one: _Ratio, other: _Ratio, weights: Weights, *, logs: bool) -> Difference:

@@ -6,14 +6,14 @@ Q(e) over the observed e, and Q^ = Q/Z_Q. The parts are error entropy, self-alig
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
 
-from rbptrack.errors import RbptrackError
-from rbptrack.ranks import FloatArray, RankHistogram, RankTable
+from rbptrack.base.errors import RbptrackError
+from rbptrack.ranks import FloatArray, RankHistogram, RankTable, sum_by
 from rbptrack.stats.intervals import Interval, widening, worth
 from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.smooth_entropy import BinnedRanks, rank_bins, smooth_parts
@@ -49,6 +49,11 @@ class Decomposition:
             a * self.corrected_influence + b * other.corrected_influence,
             runs,
         )
+
+    def in_groups(self, groups: Sequence[str]) -> Decomposition:
+        """With the influence of each source; groups: that of each document, (documents,)."""
+        influence, corrected = (sum_by(groups, each) for each in (self.influence, self.corrected_influence))
+        return replace(self, influence=influence, corrected_influence=corrected)
 
 
 def decompose(histogram: RankHistogram) -> FloatArray:

@@ -1,40 +1,71 @@
-"""Forecasts beyond the largest size that allow for every form of law which the points do not exclude.
+"""Forecasts beyond the largest size, as wide as forecasts from fewer sizes were wrong.
 
-    M0   y = A S^-alpha
-    M1   y = E + A S^-alpha, E >= 0
-    M2   a broken law: one exponent below a size, another above it; at least two sizes lie above
+Every law is fitted again without its largest one, two and three sizes and set against what was measured there. A
+straight line misses for two reasons, each of which grows with the distance in its own way: models scatter, and laws
+bend (a floor, a break). With e an error in ln y, and a the law's exponent,
 
-Inside the range these differ little, at ten times the largest size much. None of them can know of a break beyond the
-largest size.
+    E (e / a)^2 = c noise^2 + b bend^2,  c, b >= 0
+    noise = sqrt(1 + 1/k + d^2 / S_xx)   standard error of one more point of scatter 1, d from the mean of k points
+    bend  = the error of a line through k points where ln y = (ln S)^2
+
+and a forecast reaches t_n a sqrt(c noise^2 + 2 b bend^2) to each side: twice b, for a floor bends a law more and more.
+c and b are those of all laws together, or of the law's own backtests where these make the interval wider. Laws of a
+family share their models, and prefixes their sizes: n, the degrees of freedom, counts each model left out once; it is
+one less where there is one law only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
-from scipy import stats
+from scipy import optimize, stats
 
 from rbptrack.ranks import FloatArray
-from rbptrack.stats.irreducible import Profile
-from rbptrack.stats.power_law import fit_power_law
+from rbptrack.stats.power_law import PowerLawFit
 
-LEAST_SIZES = 6
-"""Fewer cannot tell a law that flattens or breaks from a plain one."""
+WIDEST = 4.0
+"""No number is given where the ends of its interval lie farther apart: from half of it to twice."""
 
-_BREAKS = 9  # places of M2's break that are tried
+_LEFT_OUT = (1, 2, 3)
+_LEAST = 3  # sizes of a law
+_STEEPER = 2.0  # how much more a law may bend beyond than within the sizes
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """What a law fitted to smaller sizes said of a larger one.
+
+    Attributes:
+        law: number of the law, in the order given.
+        left_out: how many of the largest sizes it was fitted without.
+        s: the size predicted.
+        beyond: that size over the largest one fitted.
+        error: ln(predicted / measured).
+        noise: standard error of the prediction were scatter 1.
+        bend: error of the prediction were ln y = (ln S)^2.
+
+    """
+
+    law: int
+    left_out: int
+    s: float
+    beyond: float
+    error: float
+    noise: float
+    bend: float
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """y of one more model at a size that was not measured.
+    """y of one more model, over the same texts, at a size that was not measured.
 
     Attributes:
-        y: predicted, forms averaged by their error at the largest size when it is left out; NaN where refused.
-        low: lower end of the interval: every M1 and M2 (M0 among them) that the points do not exclude, and scatter.
+        y: by the law; NaN where refused.
+        low: lower end of its interval.
         high: upper end.
-        weight: of M1 in the average.
         refused: why no number is given; empty where one is.
 
     """
@@ -42,128 +73,96 @@ class Forecast:
     y: float
     low: float
     high: float
-    weight: float
     refused: str = ""
 
 
-def forecast(
-    s: npt.ArrayLike,
-    y: npt.ArrayLike,
-    covariance: FloatArray,
-    at: float,
-    *,
-    widest: float = 2.0,
-    level: float = 0.95,
-) -> Forecast:
-    """Predict y of one more model of size `at`, allowing for every form of law that the points do not exclude.
+@dataclass(frozen=True)
+class Backtests:
+    """How forecasts of some laws went, and forecasts as wide as that.
 
-    M0 and M1 are averaged with weights 1 / (squared error at the largest size when it is left out + residual
-    variance). The interval is the hull of the predictions of M0, M1 and M2 over every parameter within their
-    profile-likelihood regions, widened by the scatter between models. It holds if the law has no break beyond the
-    second largest size.
+    Attributes:
+        laws: the laws.
+        made: backtests of those whose exponent's interval excludes 0.
+        models: how many different models were left out: the degrees of freedom.
 
-    Source: the profile-likelihood region of Venzon and Moolgavkar, Applied Statistics 37, 1988.
+    """
+
+    laws: Sequence[PowerLawFit]
+    made: Sequence[Backtest]
+    models: int
+
+    def forecast(self, law: int, at: float, *, level: float = 0.95) -> Forecast:
+        """Predict y of one more model of size `at`.
+
+        Source: this module's; simulated in studies/forecasts.py.
+
+        Args:
+            law: number of the law.
+            at: the size.
+            level: nominal coverage.
+
+        """
+        fit, mine = self.laws[law], [one for one in self.made if one.law == law]
+        if not mine:
+            why = "no law: alpha's interval includes 0" if fit.points > _LEAST else "a backtest needs 4 sizes"
+            return _refused(why)
+        farthest = sorted(one.beyond for one in mine)[-2:][0]  # where there are several, two have reached it
+        if at > farthest * fit.s.max() * (1 + 1e-9):
+            return _refused(f"beyond {farthest:.3g} times the largest size, as far as backtests reached")
+        _, noise, bend = _line(np.log(fit.s), np.log(at))
+        variance = max(c * noise**2 + _STEEPER * b * bend**2 for c, b in (self._pooled, self._parts(mine)))
+        alone = len({one.law for one in self.made}) == 1  # c and b are then of the few errors that they are to cover
+        quantile = float(stats.t.ppf(0.5 + level / 2, max(self.models - alone, 1)))
+        half = quantile * abs(fit.alpha) * float(np.sqrt(variance))
+        if 2 * half > np.log(WIDEST):
+            with np.errstate(over="ignore"):
+                return _refused(f"by backtests it may lie anywhere within a factor of {np.exp(2 * half):.3g}")
+        y = float(fit.predict(at))
+        return Forecast(y, y * float(np.exp(-half)), y * float(np.exp(half)))
+
+    @cached_property
+    def _pooled(self) -> FloatArray:
+        return self._parts(self.made)
+
+    def _parts(self, made: Sequence[Backtest]) -> FloatArray:
+        """C and b of some backtests, (2,), by least squares of (e / a noise)^2 on 1 and (bend / noise)^2."""
+        error = np.array([one.error / self.laws[one.law].alpha / one.noise for one in made])
+        bend = np.array([one.bend / one.noise for one in made])
+        return np.asarray(optimize.nnls(np.column_stack([np.ones(len(made)), bend**2]), error**2)[0])
+
+
+def backtest(laws: Sequence[PowerLawFit], families: Sequence[Hashable] = ()) -> Backtests:
+    """Fit laws again without their largest one, two and three sizes, and predict those.
+
+    Source: rolling-origin evaluation (Tashman, International Journal of Forecasting 16, 2000).
 
     Args:
-        s: sizes S, (m,).
-        y: positive values, (m,).
-        covariance: sampling covariance of ln y, (m, m).
-        at: the size to predict.
-        widest: no number is given where high / low exceeds it.
-        level: nominal coverage.
+        laws: of every family, dataset and metric.
+        families: of each law, the family whose models it is of; none: all are of one.
 
     """
-    sizes, values = np.asarray(s, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    m = len(sizes)
-    if m < LEAST_SIZES:
-        return _refused(f"{m} sizes cannot tell whether the law flattens or breaks; it needs {LEAST_SIZES}")
-    profile = Profile.of(sizes, values, covariance)
-    if _steepens(profile, 1 - level):
-        return _refused("the points steepen: neither form holds")
-    deviance, top = profile.own
-    x = float(np.log(at / sizes.max()))
-    predicted = top + profile.shape(np.array([x]))[..., 0][..., None]  # (shares, slopes, scatters)
-    inside = _with_neighbours(deviance <= profile.over_shares(deviance).min() + profile.critical)
-    law = fit_power_law(sizes, values, covariance=covariance, level=level)
-    plain, *of_plain = np.log(law.forecast(at))
-    flat = float(predicted[np.unravel_index(int(deviance.argmin()), deviance.shape)])
-    errors = _held_out(sizes, values, np.asarray(covariance))
-    weights = 1 / (errors**2 + law.tau**2 + float(np.trace(covariance)) / m + 1e-12)
-    weight = float(weights[1] / weights.sum())
-    centre = float((1 - weight) * plain + weight * flat)
-    ends = np.array([*predicted[inside], centre, *of_plain, *_broken_ends(profile, x)])
-    scatter = float(stats.t.ppf(0.5 + level / 2, m - 2)) * law.tau
-    low, high = centre - np.hypot(centre - ends.min(), scatter), centre + np.hypot(ends.max() - centre, scatter)
-    if high - low > np.log(widest):
-        return _refused(f"the forms that fit lie up to a factor {np.exp(high - low):.3g} apart there", weight)
-    return Forecast(float(np.exp(centre)), float(np.exp(low)), float(np.exp(high)), weight)
+    owners = list(families) or [""] * len(laws)
+    made = [one for i, law in enumerate(laws) if law.low > 0 or law.high < 0 for one in _backtests(i, law)]
+    return Backtests(laws, made, len({(owners[one.law], one.s) for one in made}))
 
 
-def _refused(why: str, weight: float = float("nan")) -> Forecast:
-    return Forecast(float("nan"), float("nan"), float("nan"), weight, why)
+def _backtests(number: int, law: PowerLawFit) -> Iterator[Backtest]:
+    x, logs = np.log(law.s), np.log(law.y)
+    for left_out in _LEFT_OUT:
+        kept = law.points - left_out
+        for j in range(kept, law.points) if kept >= _LEAST else ():
+            weights, noise, bend = _line(x[:kept], x[j])
+            error, beyond = float(weights @ logs[:kept] - logs[j]), float(law.s[j] / law.s[kept - 1])
+            yield Backtest(number, left_out, float(law.s[j]), beyond, error, noise, bend)
 
 
-def _broken_ends(profile: Profile, x: float) -> tuple[float, float]:
-    """Lowest and highest ln y at x = ln S - ln S_largest of every broken law that the points do not exclude.
-
-    At each break and scatter the law is linear in level and both slopes: minus twice the log-likelihood is its minimum
-    there, plus (prediction - best prediction)^2 / variance.
-    """
-    points, m = profile.x, len(profile.x)
-    inner = np.sort(points)[1:-1]
-    breaks = np.linspace(inner[0], inner[-1], _BREAKS)[:, None]
-    eigenvalues, vectors = profile.spectrum
-    design = np.stack([np.ones((_BREAKS, m)), np.tile(points, (_BREAKS, 1)), np.maximum(points - breaks, 0)], axis=2)
-    turned, target = vectors.T @ design, vectors.T @ profile.values  # (breaks, m, 3), (m,)
-    weight = 1 / (eigenvalues + profile.tau2[:, None])  # (scatters, m)
-    normal = np.linalg.inv(np.einsum("tm,bmi,bmj->tbij", weight, turned, turned))
-    best = np.einsum("tbij,tm,bmj,m->tbi", normal, weight, turned, target)
-    residual = target - np.einsum("bmi,tbi->tbm", turned, best)
-    deviance = np.einsum("tm,tbm->tb", weight, residual**2) - np.log(weight).sum(axis=1)[:, None]
-    there = np.concatenate([np.ones_like(breaks), np.full_like(breaks, x), x - breaks], axis=1)  # (breaks, 3)
-    variance = np.einsum("bi,tbij,bj->tb", there, normal, there)
-    critical = m * float(np.log1p(stats.t.ppf(0.975, m - 4) ** 2 / (m - 4)))
-    left = np.maximum(deviance.min() + critical - deviance, 0)
-    middle, half = np.einsum("bi,tbi->tb", there, best), np.sqrt(variance * left)
-    inside = left > 0
-    return float((middle - half)[inside].min()), float((middle + half)[inside].max())
+def _line(x: FloatArray, at: float) -> tuple[FloatArray, float, float]:
+    """Of a line through points at x, (m,): the weights of its value at `at`, (m,), `noise` and `bend` there."""
+    centred, away = x - x.mean(), float(at - x.mean())
+    square = float(centred @ centred)
+    weights = 1 / len(x) + away * centred / square
+    return weights, float(np.sqrt(1 + weights @ weights)), abs(float(away**2 - weights @ centred**2))
 
 
-def _with_neighbours(inside: FloatArray) -> FloatArray:
-    """Grid cells inside the region or next to it in share or slope: the region's edge lies between cells."""
-    wide = inside.copy()
-    wide[:, 1:] |= inside[:, :-1]
-    wide[:, :-1] |= inside[:, 1:]
-    wide[1:] |= inside[:-1]
-    wide[:-1] |= inside[1:]
-    return wide
-
-
-def _held_out(s: FloatArray, y: FloatArray, covariance: FloatArray) -> FloatArray:
-    """Error in ln y of M0 and M1 at the largest size, fitted without it, (2,)."""
-    kept = s < s.max()
-    target = float(np.log(y[~kept]).mean())
-    law = fit_power_law(s[kept], y[kept])
-    plain = float(np.log(law.predict(s.max()))) - target
-    if kept.sum() < 4:
-        return np.array([plain, plain])
-    profile = Profile.of(s[kept], y[kept], covariance[np.ix_(kept, kept)])
-    deviance, top = profile.own
-    best = np.unravel_index(int(deviance.argmin()), deviance.shape)
-    x = np.array([np.log(s.max() / s[kept].max())])
-    return np.array([plain, float(top[best] + profile.shape(x)[best[0], best[1], 0]) - target])
-
-
-def _steepens(profile: Profile, size: float) -> bool:
-    """Whether ln y bends downwards in ln S: a one-sided t test of the quadratic term."""
-    x = profile.x - profile.x.mean()
-    design = np.column_stack([np.ones(len(x)), x, x**2])
-    pinv = np.linalg.pinv(design)
-    bend = pinv @ profile.values
-    residual = profile.values - design @ bend
-    freedom = len(x) - 3
-    eigenvalues, vectors = profile.spectrum
-    sampling = (vectors * eigenvalues) @ vectors.T
-    scatter = max(0.0, (float(residual @ residual) - float(np.trace(sampling - design @ pinv @ sampling))) / freedom)
-    variance = float((pinv @ (sampling + scatter * np.eye(len(x))) @ pinv.T)[2, 2])
-    return bool(bend[2] < 0 and bend[2] / np.sqrt(max(variance, 1e-300)) < stats.t.ppf(size, freedom))
+def _refused(why: str) -> Forecast:
+    return Forecast(float("nan"), float("nan"), float("nan"), why)

@@ -11,15 +11,16 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.bootstrap import Weights, paired_covariance
 from rbptrack.stats.intervals import Interval, percentiles, simultaneous, widening, worth
 from rbptrack.stats.power_law import PowerLawFit, fit_power_law
-from rbptrack.stats.success_runs import Ladder, WindowCounts, ladder
+from rbptrack.stats.success_runs import NullLadder, WindowCounts, ladder
 
 NULLS = ("independent", "position", "documents", "markov")
-"""The nulls of `Ladder`, the simplest first."""
+"""The nulls of `NullLadder`, the simplest first."""
 
 _WORDS = {"position": "position", "documents": "documents", "markov": "neighbours"}
 
@@ -44,8 +45,8 @@ class SuccessByLength:
     runs: FloatArray
     documents: FloatArray
     enough: FloatArray
-    point: Ladder
-    draws: Ladder
+    point: NullLadder
+    draws: NullLadder
     level: float
     widening: float = 1.0
 
@@ -112,6 +113,23 @@ class SuccessByLength:
             found[null] = inside
         return found
 
+    @property
+    def p_independent(self) -> float:
+        """P of independent tokens at all tested N together; NaN where none is tested.
+
+        Source: Bonferroni over N of the normal tail, its distances widened for few documents as the verdicts' are; a
+        bootstrap of so many replicates knows no p small enough to be corrected over many models.
+        """
+        tested = [j for j in range(len(self.lengths)) if self.tested(j)]
+        if not tested:
+            return float("nan")
+        value = (self.point.measured - self.point.independent)[0, tested]
+        draws = (self.draws.measured - self.draws.independent)[:, tested]
+        half = self.widening * middle_spread(draws)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            z = np.where(half > 0, np.abs(value) / half, np.where(value == 0, 0.0, np.inf))
+        return float(min(1.0, len(tested) * 2 * stats.norm.sf(np.nanmax(z))))
+
     def consistent(self, j: int) -> list[str]:
         """The nulls from which ln p_N cannot be told, in the order of `NULLS`."""
         return [null for null, inside in self._zero_inside.items() if inside[j]]
@@ -140,6 +158,16 @@ class SuccessByLength:
     def _exp(self, value: float, draws: FloatArray) -> Interval:
         low, high = percentiles(draws, level=self.level)
         return Interval(np.exp(value), np.exp(low), np.exp(high))
+
+
+def middle_spread(draws: FloatArray) -> FloatArray:
+    """Half the range of the middle 68% of draws, (numbers,); infinite where more than a few of them are.
+
+    Source: the standard deviation of a normal distribution, by its quantiles, which few wild draws do not move.
+    """
+    low, high = np.quantile(draws, (0.16, 0.84), axis=0, method="nearest")
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(np.isfinite(low) & np.isfinite(high), (high - low) / 2, np.inf))
 
 
 def success_by_length(

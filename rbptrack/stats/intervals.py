@@ -9,6 +9,9 @@ from scipy import stats
 
 from rbptrack.ranks import FloatArray
 
+LEAST_DOCUMENTS = 10
+"""Fewer are too few to resample: no interval over documents is printed."""
+
 _MIDDLE = (0.16, 0.84)
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from rbptrack.ranks import DocumentCounts, FloatArray
 from rbptrack.stats.bootstrap import Weights, document_weights, drawn_sums, paired_covariance
-from rbptrack.stats.intervals import Interval, fieller, studentized, worth
+from rbptrack.stats.intervals import LEAST_DOCUMENTS, Interval, fieller, studentized, worth
 from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.size_laws import law_values, positive
 
@@ -120,7 +120,7 @@ class KCurves:
         y: -ln RBP_k, (m, ks).
         draws: the same in each paired document bootstrap, (m, replicates, ks).
         fit: the line and parabola through each size's curve, at the k of the fit.
-        beta_low: lower end of the interval of each beta, over documents, (m,); NaN where there is one document only.
+        beta_low: lower end of the interval of each beta, over documents, (m,); NaN below 10 documents.
         beta_high: upper end.
 
     """
@@ -162,7 +162,7 @@ def k_curves(
     if inside.sum() < 4:
         return None
     fit = fit_k_law(ks[inside], y[:, inside])
-    if len(counts[0].document) == 1:
+    if len(counts[0].document) < LEAST_DOCUMENTS:
         return KCurves(ks, y, draws, fit, np.full(len(y), np.nan), np.full(len(y), np.nan))
     intervals = [beta_interval(one.select(fit.ks.tolist()), replicates=replicates, level=level) for one in counts]
     low, high = (np.array([getattr(one, end) for one in intervals]) for end in ("low", "high"))

@@ -8,7 +8,8 @@ import numpy as np
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.intervals import Interval
-from rbptrack.stats.spread import Spread, centred, line_spread
+from rbptrack.stats.linear import centred, line_error
+from rbptrack.stats.spread import Spread
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def lognormal_trend(s: FloatArray, theta: FloatArray, draws: FloatArray, *, leve
 
     def error(at: FloatArray, of: FloatArray) -> Spread:
         """Of at @ (intercept, slope) of the line through the combination theta @ of."""
-        return line_spread(at, x, theta @ of, np.einsum("iajb,a,b->ij", sampling, of, of))
+        return line_error(at, x, theta @ of, np.einsum("iajb,a,b->ij", sampling, of, of))
 
     level_at, slope_at = np.array([1.0, 0.0]), np.array([0.0, 1.0])
     halves = [error(slope_at, of).half(level) for of in np.eye(2)]

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, stats
+from scipy import stats
 
-from rbptrack.errors import RbptrackError
+from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import FloatArray
+from rbptrack.stats import linear
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,10 @@ def fit_nested(
         raise RbptrackError("a power law needs positive, finite values")
     logs = np.log(values)
     sampling = np.zeros((n, n)) if covariance is None else np.asarray(covariance, dtype=np.float64)
-    design = np.column_stack([np.ones(n), x - x.mean()])
+    design = linear.centred(x)
     same = (member[:, None] == member[None, :]).astype(np.float64)
-    recipe2, seed2 = _reml(sampling, design, logs, same, repeated=n > m)
+    kinds = (same, np.eye(n)) if n > m else (same,)
+    recipe2, seed2 = (*linear.reml(sampling, design, logs, *kinds), 0.0)[:2]
     total = sampling + recipe2 * same + seed2 * np.eye(n) + 1e-16 * np.eye(n)
     inverse = np.linalg.inv(total)
     variance = np.linalg.inv(design.T @ inverse @ design)
@@ -105,40 +107,6 @@ def fit_nested(
         lack=lack,
         p=p,
     )
-
-
-def _reml(
-    sampling: FloatArray, design: FloatArray, logs: FloatArray, same: FloatArray, *, repeated: bool
-) -> tuple[float, float]:
-    """recipe^2 and seed^2 that maximise the restricted likelihood; the first takes all without repeated sizes."""
-    contrasts = np.linalg.svd(design)[0][:, design.shape[1] :].T  # free of the line
-    z = contrasts @ logs
-    spread = float(z @ z) / len(z)
-    if spread <= 1e-28:
-        return 0.0, 0.0
-    parts = [contrasts @ part @ contrasts.T for part in (sampling, same, np.eye(len(logs)))]
-    floor = 1e-9 * spread * np.eye(len(z))
-
-    def minus_twice(log_variances: FloatArray) -> tuple[float, FloatArray]:
-        """Minus twice the restricted log-likelihood, ln|V| + z' V^-1 z, and its gradient."""
-        scatter = [np.exp(v) * part for v, part in zip(log_variances, parts[1:], strict=False)]
-        v = parts[0] + floor + sum(scatter)
-        inverse = np.linalg.inv(v)
-        w = inverse @ z
-        gradient = np.array([float(np.sum(inverse * part)) - float(w @ part @ w) for part in scatter])
-        return float(np.linalg.slogdet(v)[1]) + float(z @ w), gradient
-
-    low, high = np.log(spread) - 18, np.log(spread) + 4
-    starts = [np.full(1 + repeated, np.log(spread) - d) for d in (0.7,)]
-    if repeated:
-        starts += [np.log(spread) - np.array(d) for d in ((0.7, 6.0), (6.0, 0.7))]
-    bounds = [(low, high)] * (1 + repeated)
-    best = min(
-        (optimize.minimize(minus_twice, start, jac=True, method="L-BFGS-B", bounds=bounds) for start in starts),
-        key=lambda found: float(found.fun),
-    )
-    variances = np.where(best.x <= low + 1.0, 0.0, np.exp(best.x))
-    return float(variances[0]), float(variances[1]) if repeated else 0.0
 
 
 def pure_error(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray | None = None) -> tuple[float, float]:
@@ -171,7 +139,7 @@ def pure_error(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray | None
     average = np.zeros((m, n))
     average[member, np.arange(n)] = 1 / times[member]
     within = np.eye(n) - average[member]
-    design = np.column_stack([np.ones(m), sizes - sizes.mean()]) * np.sqrt(times)[:, None]
+    design = linear.centred(sizes) * np.sqrt(times)[:, None]
     off_line = (np.eye(m) - design @ np.linalg.pinv(design)) * np.sqrt(times)[None, :] @ average
     between = float(np.sum((off_line @ logs) ** 2)) / (m - 2)
     inside = float(np.sum((within @ logs) ** 2)) / (n - m)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rbptrack.ranks import CE, FloatArray, RankTable, rbp_name
+from rbptrack.ranks import CE, FloatArray, RankTable, rbp_name, sum_by
 from rbptrack.stats.bootstrap import document_weights, drawn_sums
+from rbptrack.stats.document_sums import DocumentSums
 from rbptrack.stats.size_laws import LawValues
 
 _BINS = 32  # bin b holds the positions 2^(b-1) .. 2^b - 1, bin 0 position 0
@@ -16,18 +17,43 @@ _LEAST_DOCUMENTS = 5
 _LEAST_TOKENS = 20
 
 
-def position_sums(table: RankTable, ks: Sequence[int]) -> FloatArray:
-    """Tokens, nats and hits of each k by document and bin of positions, (documents, 32, 2 + ks), float64.
+@dataclass(frozen=True)
+class PositionSums(DocumentSums):
+    """Sums by document and bin of positions; bin b holds positions 2^(b-1) .. 2^b - 1, bin 0 position 0.
 
-    Source: sums as in `RankTable.document_counts`, taken apart by position; bin b holds positions 2^(b-1) .. 2^b - 1.
+    Attributes:
+        sums: tokens, nats and hits of each k, (documents, 32, 2 + ks), float64.
+        groups: the source of each document, (documents,); empty where documents are resampled.
+
     """
-    _, document = table.documents
-    place = np.frexp(table.column("position").astype(np.float64))[1]  # 0, 1, 2-3, 4-7, ... -> 0, 1, 2, 3, ...
-    cell, size = document * _BINS + place, (int(document.max()) + 1) * _BINS
-    nats = -table.column("logprob").astype(np.float64)
-    columns = [np.bincount(cell, minlength=size), np.bincount(cell, weights=nats, minlength=size)]
-    columns += [np.bincount(cell[table.rank <= k], minlength=size) for k in ks]
-    return np.stack(columns, axis=1, dtype=np.float64).reshape(-1, _BINS, 2 + len(ks))
+
+    SUMMED = ("sums",)
+
+    sums: FloatArray
+    groups: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, table: RankTable, ks: Sequence[int]) -> PositionSums:
+        """Count a rank table or a piece of whole documents.
+
+        Source: sums as in `RankTable.document_counts`, taken apart by position.
+        """
+        _, document = table.documents
+        place = np.frexp(table.column("position").astype(np.float64))[1]  # 0, 1, 2-3, 4-7, ... -> 0, 1, 2, 3, ...
+        cell, size = document * _BINS + place, (int(document.max()) + 1) * _BINS
+        nats = -table.column("logprob").astype(np.float64)
+        columns = [np.bincount(cell, minlength=size), np.bincount(cell, weights=nats, minlength=size)]
+        columns += [np.bincount(cell[table.rank <= k], minlength=size) for k in ks]
+        return cls(np.stack(columns, axis=1, dtype=np.float64).reshape(-1, _BINS, 2 + len(ks)))
+
+    def in_groups(self, groups: Sequence[str]) -> PositionSums:
+        """With the source of each document: which of them count is decided document by document, before."""
+        return replace(self, groups=groups)
+
+    def of_documents(self, kept: FloatArray, bins: Sequence[int]) -> FloatArray:
+        """Some bins of those documents, or of their sources, that are kept."""
+        sums = self.sums[kept][:, bins]
+        return sum_by(np.asarray(self.groups)[kept].tolist(), sums) if len(self.groups) else sums
 
 
 @dataclass(frozen=True)
@@ -57,14 +83,15 @@ class PositionCurves:
     values: FloatArray
     draws: FloatArray
 
-    def span(self, j: int) -> str:
-        """The positions of bin j: `4 to 7`."""
-        return f"{self.first[j]} to {self.last[j]}" if self.first[j] != self.last[j] else f"{self.first[j]}"
-
     @property
     def centre(self) -> FloatArray:
         """Where each bin is drawn on a logarithmic axis: the geometric mean of its ends, (bins,)."""
         return np.asarray(np.sqrt(np.maximum(self.first, 0.5) * np.maximum(self.last, 0.5)))
+
+    @property
+    def errors(self) -> FloatArray:
+        """Standard errors by the bootstrap, (m, bins, metrics); NaN where a replicate has no hit."""
+        return np.asarray(np.where(np.isfinite(self.draws), self.draws, np.nan).std(axis=1, ddof=1))
 
     def in_bin(self, j: int) -> LawValues:
         """What laws are fitted to within bin j."""
@@ -72,14 +99,14 @@ class PositionCurves:
 
     def in_bins(self, chosen: slice) -> LawValues:
         """What laws are fitted to over several bins together."""
-        weights = document_weights(self.documents, replicates=self.draws.shape[1])
+        weights = document_weights(len(self.sums[0]), replicates=self.draws.shape[1])
         sums = [s[:, chosen].sum(axis=1) for s in self.sums]  # (documents, 2 + ks)
         values = np.stack([_metrics_of(s.sum(axis=0)) for s in sums])
         return LawValues(self.metrics, values, np.stack([_metrics_of(drawn_sums(weights, s)) for s in sums]))
 
 
 def position_curves(
-    sums: Sequence[FloatArray], ks: Sequence[int], *, share: float, replicates: int
+    sums: Sequence[PositionSums], ks: Sequence[int], *, share: float, replicates: int
 ) -> PositionCurves | None:
     """The curves of a family; None where fewer than two bins have enough documents and tokens.
 
@@ -87,29 +114,28 @@ def position_curves(
     `document_weights`.
 
     Args:
-        sums: `position_sums` of each size, over the same documents, (m,).
+        sums: of each size, over the same documents, (m,).
         ks: the k of the sums.
         share: the last bin is the last one that at least this share of the documents (and 5 of them) reach.
         replicates: document bootstraps, drawn jointly for all sizes.
 
     """
-    reached = sums[0][:, :, 0] > 0  # (documents, 32)
+    reached = sums[0].sums[:, :, 0] > 0  # (documents, 32)
     enough = np.flatnonzero(reached.sum(axis=0) >= max(_LEAST_DOCUMENTS, share * len(reached)))
     if len(enough) < 2:
         return None
     kept = reached[:, enough[-1]]
-    used = [b for b in range(enough[-1] + 1) if sums[0][kept, b, 0].sum() >= _LEAST_TOKENS]
+    used = [b for b in range(enough[-1] + 1) if sums[0].sums[kept, b, 0].sum() >= _LEAST_TOKENS]
     if len(used) < 2:
         return None
-    part = [s[kept][:, used] for s in sums]
-    documents = int(kept.sum())
-    weights = document_weights(documents, replicates=replicates)
+    part = [one.of_documents(kept, used) for one in sums]
+    weights = document_weights(len(part[0]), replicates=replicates)
     return PositionCurves(
         metrics=(CE, *map(rbp_name, ks)),
         first=np.array([0 if b == 0 else 2 ** (b - 1) for b in used]),
         last=np.array([0 if b == 0 else 2**b - 1 for b in used]),
         tokens=part[0][:, :, 0].sum(axis=0),
-        documents=documents,
+        documents=int(kept.sum()),
         every_document=len(reached),
         sums=part,
         values=np.stack([_metrics_of(s.sum(axis=0)) for s in part]),

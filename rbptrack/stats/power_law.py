@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 from scipy import optimize, stats
 
-from rbptrack.errors import RbptrackError
+from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import FloatArray
-from rbptrack.stats.spread import Spread, centred, line_spread
+from rbptrack.stats import linear
+from rbptrack.stats.spread import Spread
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,11 @@ class PowerLawFit:
         high: upper end.
         level: the interval's nominal coverage.
         r2: coefficient of determination of ln y.
-        tau: standard deviation between models (seed, recipe) beyond sampling error, in ln y; by REML.
         spread: the error of alpha: sampling error, and scatter between models.
         s: the sizes fitted, (m,).
         y: the values fitted, (m,).
         covariance: sampling covariance of ln y that was given, (m, m); zeros where it was not known.
+        recipe: scatter between sizes where several runs of a size tell it from that of seeds; None: they do not.
 
     """
 
@@ -38,11 +40,18 @@ class PowerLawFit:
     high: float
     level: float
     r2: float
-    tau: float
     spread: Spread
     s: FloatArray
     y: FloatArray
     covariance: FloatArray
+    recipe: float | None = None
+
+    @cached_property
+    def tau(self) -> float:
+        """Standard deviation between models (seed, recipe) beyond sampling error, in ln y; by REML."""
+        if self.recipe is not None:
+            return self.recipe
+        return float(np.sqrt(linear.reml(self.covariance, linear.centred(np.log(self.s)), np.log(self.y))[0]))
 
     @property
     def points(self) -> int:
@@ -61,7 +70,8 @@ class PowerLawFit:
     def spread_at(self, s: float, *, models: int = 0) -> Spread:
         """The error of the law's ln y at size s, and with it the scatter of so many more models' mean (0: none)."""
         x = np.log(self.s)
-        return line_spread(np.array([1.0, np.log(s) - x.mean()]), x, np.log(self.y), self.covariance, models=models)
+        at = np.array([1.0, np.log(s) - x.mean()])
+        return linear.line_error(at, x, np.log(self.y), self.covariance, models=models)
 
     def forecast(self, s: float) -> tuple[float, float, float]:
         """Predict y of one more model of size s, with the ends of its interval: the law's uncertainty and scatter.
@@ -79,9 +89,9 @@ def fit_power_law(
     """Fit y = A * S**-alpha with an interval that covers scatter between models and sampling error.
 
     The point estimate is ordinary least squares on (ln S, ln y): what the paper (arXiv 2510.20387) reports, and equal
-    to `scipy.stats.linregress`. Its error is taken under Cov(e) = covariance + tau^2 I: what the covariance says of the
-    slope is known, scatter is estimated from m - 2 residuals (`Spread`; without a covariance it is the textbook's t
-    interval). Token error alone is far too narrow (coverage 9-32% at a nominal 95%).
+    to `scipy.stats.linregress`. What the covariance says of the slope is known; scatter between models is read off the
+    residuals, weighted by how much each size decides (`linear.estimate_error`). Token error alone is far too narrow
+    (coverage 9-32% at a nominal 95%).
 
     Args:
         s: sizes S, (m,), m >= 3, at least two of them different.
@@ -100,13 +110,11 @@ def fit_power_law(
         raise RbptrackError(f"a law needs at least 3 sizes that differ; got {m}")
     if not np.all(np.isfinite(target) & (target > 0)):
         raise RbptrackError("a power law needs positive, finite values")
-    design = centred(x)
     logs = np.log(target)
-    intercept, slope = np.linalg.pinv(design) @ logs
-    residual = logs - design @ (intercept, slope)
+    (intercept, slope), residual = linear.least_squares(linear.centred(x), logs)
     total = float(((logs - logs.mean()) ** 2).sum())
     sampling = np.zeros((m, m)) if covariance is None else np.asarray(covariance)
-    spread = line_spread(np.array([0.0, 1.0]), x, logs, sampling)
+    spread = linear.line_error(np.array([0.0, 1.0]), x, logs, sampling)
     alpha, half = -float(slope), spread.half(level)
     return PowerLawFit(
         alpha=alpha,
@@ -115,52 +123,11 @@ def fit_power_law(
         high=alpha + half,
         level=level,
         r2=1 - float(residual @ residual) / total if total > 0 else float("nan"),
-        tau=float(np.sqrt(_reml(sampling, design, logs))),
         spread=spread,
         s=sizes,
         y=target,
         covariance=sampling,
     )
-
-
-def _reml(sampling: FloatArray, design: FloatArray, logs: FloatArray) -> float:
-    """tau^2 that maximises the restricted likelihood of logs ~ N(design b, sampling + tau^2 I)."""
-    m, parameters = design.shape
-    ols = logs - design @ (np.linalg.pinv(design) @ logs)
-    spread: float = float(ols @ ols) / (m - int(parameters))
-    if spread <= 1e-28:
-        return 0.0
-    if not sampling.any():
-        return spread  # the restricted maximum in closed form: the unbiased residual variance
-
-    # Contrasts free of the design: the restricted likelihood is the likelihood of these m - 2 numbers.
-    contrasts = np.linalg.svd(design)[0][:, parameters:].T  # (m - 2, m)
-    z, noise = contrasts @ logs, contrasts @ sampling @ contrasts.T
-    values, vectors = np.linalg.eigh(noise)
-    values, z2 = np.clip(values, 0, None), (vectors.T @ z) ** 2
-
-    # One minimum between the ends: a grid over ln tau^2, then three finer ones around the best point.
-    low, high = np.log(spread) - 16, np.log(spread) + 4
-    for points in (81, 21, 21, 21):
-        grid = np.linspace(low, high, points)
-        variance = values + np.exp(grid)[:, None]  # (points, m - 2)
-        best = int(np.argmin((np.log(variance) + z2 / variance).sum(axis=1)))
-        if best == 0 and points == 81:
-            return 0.0
-        low, high = grid[max(best - 1, 0)], grid[min(best + 1, points - 1)]
-    return float(np.exp(grid[best]))
-
-
-def lack_of_fit(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray) -> tuple[float, float]:
-    """Chi^2 (m - 2 degrees of freedom) of a power law under a noise of known covariance (m, m) of ln y, and its p.
-
-    Source: the generalised least-squares test of residual heterogeneity (Cochran, Biometrics 10, 1954).
-    """
-    x, logs = np.log(np.asarray(s, dtype=np.float64)), np.log(np.asarray(y, dtype=np.float64))
-    contrasts = np.linalg.svd(np.column_stack([np.ones(len(x)), x - x.mean()]))[0][:, 2:].T  # free of any line
-    z = contrasts @ logs
-    chi2 = float(z @ np.linalg.pinv(contrasts @ covariance @ contrasts.T) @ z)
-    return chi2, float(stats.chi2.sf(chi2, len(z)))
 
 
 def leave_largest_out(s: npt.ArrayLike, y: npt.ArrayLike) -> float:
@@ -178,17 +145,34 @@ def leave_largest_out(s: npt.ArrayLike, y: npt.ArrayLike) -> float:
     return float(fit.predict(sizes.max()) / values[largest].mean() - 1)
 
 
+def left_out_noise(law: PowerLawFit) -> float:
+    """Standard deviation of the error of `leave_largest_out` where the law holds, (relative); NaN where there is none.
+
+    Scatter between the smaller models, of their line and of one more model, and sampling error, most of which the
+    prediction shares with what was measured over the same documents.
+
+    Source: the variance of w @ ln y for w = (weights of the prediction, -1): w Cov w' + tau^2 w w'.
+    """
+    kept = law.s < law.s.max()
+    if kept.sum() < 3:
+        return float("nan")
+    smaller = fit_power_law(law.s[kept], law.y[kept], covariance=law.covariance[np.ix_(kept, kept)])
+    x = np.log(law.s[kept])
+    weights = np.full(len(kept), -1.0)
+    weights[kept] = np.array([1.0, np.log(law.s.max()) - x.mean()]) @ np.linalg.pinv(linear.centred(x))
+    variance = float(weights @ law.covariance @ weights) + smaller.tau**2 * float(weights @ weights)
+    return float(np.sqrt(max(variance, 0.0)))
+
+
 def without_each(s: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
     """The exponent without each point in turn, (m,): how much one model decides. NaN where 3 do not remain.
 
     Source: deletion diagnostics of Belsley, Kuh and Welsch, Regression Diagnostics, 1980, chapter 2.
     """
     sizes, values = np.asarray(s, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    m = len(sizes)
-    if m < 4:
-        return np.full(m, np.nan)
-    kept = [np.arange(m) != i for i in range(m)]
-    return np.array([-np.polyfit(np.log(sizes[k]), np.log(values[k]), 1)[0] for k in kept])
+    if len(sizes) < 4:
+        return np.full(len(sizes), np.nan)
+    return -linear.without_each(linear.centred(np.log(sizes)), np.log(values))[:, 1]
 
 
 @dataclass(frozen=True)
@@ -196,7 +180,7 @@ class PointDiagnostics:
     """What each of the m points is to its law, arrays (m,).
 
     Attributes:
-        se_ln_y: sampling error of ln y.
+        se_ln_y: sampling error of ln y; NaN where it is not known.
         residual: ln y minus the law's.
         alpha_without: the exponent when the point is left out; NaN where 3 points do not remain.
         influence: alpha - alpha_without, in standard errors of alpha.
@@ -217,7 +201,8 @@ def point_diagnostics(law: PowerLawFit) -> PointDiagnostics:
     without = without_each(law.s, law.y)
     influence = (law.alpha - without) / law.se if law.se > 0 else np.full(law.points, np.nan)
     residual = np.log(law.y) - np.log(law.predict(law.s))
-    return PointDiagnostics(np.sqrt(np.diag(law.covariance)), residual, without, influence)
+    sampling = np.sqrt(np.diag(law.covariance))
+    return PointDiagnostics(np.where(sampling > 0, sampling, np.nan), residual, without, influence)
 
 
 def huber_alpha(s: npt.ArrayLike, y: npt.ArrayLike) -> float:
@@ -284,7 +269,7 @@ def pool(
     if n < 3:
         raise RbptrackError(f"pooling needs at least 3 families; got {n}")
     covariance = np.diag(errors**2) if shared is None else np.where(np.eye(n, dtype=bool), errors**2, shared)
-    between2 = _reml(covariance, np.ones((n, 1)), found)
+    between2 = float(linear.reml(covariance, np.ones((n, 1)), found)[0])
     whole = covariance + max(between2, 1e-300) * np.eye(n)
     weight = 1 / np.diag(whole)  # not the inverse of the whole: strongly correlated errors make its weights negative
     weight = weight / weight.sum()

@@ -6,14 +6,16 @@ changes with size, is what ranks add to cross-entropy (figures 1 and 2 of arXiv 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from rbptrack.ranks import FloatArray, IntArray, RankTable
 from rbptrack.stats.bootstrap import Weights, drawn_sums
-from rbptrack.stats.success_runs import Segments, count_runs
+from rbptrack.stats.document_sums import DocumentSums
+from rbptrack.stats.segments import Segments
+from rbptrack.stats.success_runs import count_runs
 
 NATS_EDGES = np.concatenate([np.arange(0, 3, 0.25), np.arange(3, 8, 0.5), np.arange(8, 14.5, 1.0)])
 """Lower edges of the bins of -ln p."""
@@ -21,14 +23,16 @@ NATS_EDGES = np.concatenate([np.arange(0, 3, 0.25), np.arange(3, 8, 0.5), np.ara
 RANK_EDGES = np.array([1, 2, 3, 4, 6, 11, 21, 31, 51, 101, 201, 301, 501, 1001, 3001, 10001])
 """Lower edges of the bins of R: RBP_k is exact for every k just below one (1, 2, 3, 5, 10, 20, ...)."""
 
+_TAILS = (0.05, 0.5, 0.95)
+
 
 @dataclass(frozen=True)
-class RankAndProbability:
+class RankAndProbability(DocumentSums):
     """Tokens of one model by document, probability and rank, and its windows of consecutive tokens.
 
     Attributes:
         tokens: by bin of -ln p and bin of R, (documents, nats, ranks).
-        nats: sum of -ln p, (documents,).
+        nats: sum of -ln p by its bin, (documents, nats).
         lengths: the N of windows.
         windows: windows of N consecutive scored tokens, (documents, lengths).
         successes: those whose tokens all have R <= k, (documents, lengths, ks).
@@ -36,6 +40,8 @@ class RankAndProbability:
         ks: the k.
 
     """
+
+    SUMMED = ("tokens", "nats", "windows", "successes", "likelihood")
 
     tokens: IntArray
     nats: FloatArray
@@ -68,36 +74,12 @@ class RankAndProbability:
             likelihood.append(np.bincount(weight, weights=product, minlength=shape[0]))
         return cls(
             tokens=tokens,
-            nats=np.bincount(segments.document, weights=nats, minlength=shape[0]),
+            nats=np.bincount(cells // shape[2], weights=nats, minlength=shape[0] * shape[1]).reshape(shape[:2]),
             lengths=tuple(lengths),
             windows=runs[0].windows.astype(np.int64),
             successes=np.stack([one.successes for one in runs], axis=2).astype(np.int64),
             likelihood=np.stack(likelihood, axis=1),
             ks=tuple(ks),
-        )
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[RankAndProbability]) -> RankAndProbability:
-        """Join the counts of disjoint documents, given in their order."""
-        return replace(
-            parts[0],
-            tokens=np.concatenate([part.tokens for part in parts]),
-            nats=np.concatenate([part.nats for part in parts]),
-            windows=np.concatenate([part.windows for part in parts]),
-            successes=np.concatenate([part.successes for part in parts]),
-            likelihood=np.concatenate([part.likelihood for part in parts]),
-        )
-
-    def __add__(self, other: RankAndProbability) -> RankAndProbability:
-        """Two runs over the same documents, pooled."""
-        return RankAndProbability(
-            tokens=self.tokens + other.tokens,
-            nats=self.nats + other.nats,
-            lengths=self.lengths,
-            windows=self.windows + other.windows,
-            successes=self.successes + other.successes,
-            likelihood=self.likelihood + other.likelihood,
-            ks=self.ks,
         )
 
     @property
@@ -108,6 +90,49 @@ class RankAndProbability:
     def rbp(self, k: int) -> float:
         """RBP_k, for a k of `countable_ks`."""
         return float(self.tokens[:, :, k >= RANK_EDGES].sum() / self.tokens.sum())
+
+    def success(self, n: int, k: int) -> float:
+        """Share of windows of N tokens that all have R <= k (arXiv 2510.20387, eq. 6); NaN without windows."""
+        place, of = self.lengths.index(n), self.ks.index(k)
+        windows = self.windows[:, place].sum()
+        return float(self.successes[:, place, of].sum() / windows) if windows else float("nan")
+
+    def at_equal_p(self) -> dict[str, FloatArray]:
+        """Ranks in each bin of p that has tokens: its middle, tokens, largest possible rank, and 5, 50 and 95%.
+
+        Source: figure 1 of arXiv 2510.20387; R <= 1/p because probabilities add up to 1.
+        """
+        tokens, upper = self.tokens.sum(axis=0), np.append(NATS_EDGES[1:], NATS_EDGES[-1] + 1)
+        low, median, high = quantiles_by_bin(tokens, RANK_EDGES.astype(np.float64), _TAILS).T
+        columns = {"p": np.exp(-(NATS_EDGES + upper) / 2), "tokens": tokens.sum(axis=1), "bound": np.exp(upper)}
+        columns |= {"rank_low": low, "rank_median": median, "rank_high": high}
+        return {name: values[tokens.any(axis=1)] for name, values in columns.items()}
+
+    def at_equal_rank(self) -> dict[str, FloatArray]:
+        """Probabilities in each bin of ranks that has tokens: its first rank, tokens, and 5, 50 and 95% of p.
+
+        Source: figure 2 of arXiv 2510.20387.
+        """
+        tokens = self.tokens.sum(axis=0).T[:, ::-1]  # p ascending
+        low, median, high = quantiles_by_bin(tokens, np.exp(-NATS_EDGES[::-1]), _TAILS).T
+        columns = {"rank": RANK_EDGES, "tokens": tokens.sum(axis=1), "p_low": low, "p_median": median, "p_high": high}
+        return {name: values[tokens.any(axis=1)] for name, values in columns.items()}
+
+    def whole_windows(self) -> dict[str, FloatArray]:
+        """Success of windows of each N: measured with R = 1, RBP_1^N, mean product of p, and exp(-N CE).
+
+        Source: section 5.1 of arXiv 2510.20387.
+        """
+        windows, n = self.windows.sum(axis=0), np.array(self.lengths)
+        there = windows > 0
+        won, likelihood = self.successes[:, :, self.ks.index(1)].sum(axis=0), self.likelihood.sum(axis=0)
+        return {
+            "N": n[there],
+            "measured": won[there] / windows[there],
+            "independent": self.rbp(1) ** n[there],
+            "likelihood": likelihood[there] / windows[there],
+            "exp(-N CE)": np.exp(-n[there] * self.ce),
+        }
 
     @property
     def told_by_p(self) -> float:
@@ -121,6 +146,42 @@ class RankAndProbability:
     def told_by_rank(self) -> float:
         """Share of the variance of -ln p that bins of R explain. Source: as `told_by_p`."""
         return _correlation_ratio(self.tokens.sum(axis=0).T, NATS_EDGES + np.diff(NATS_EDGES, append=15.0) / 2)
+
+
+PER_SIZE: Mapping[str, tuple[Callable[[RankAndProbability], dict[str, FloatArray]], Mapping[str, str]]] = {
+    "windows": (
+        RankAndProbability.whole_windows,
+        {
+            "N": "tokens in a row",
+            "measured": "share of windows whose tokens all have R = 1: greedy decoding gives them",
+            "independent": "RBP_1^N",
+            "likelihood": "mean over windows of the product of their p: sampling gives them",
+            "exp(-N CE)": "the likelihood if every token cost CE nats",
+        },
+    ),
+    "at_equal_p": (
+        RankAndProbability.at_equal_p,
+        {
+            "p": "middle of a bin of p(target)",
+            "tokens": "tokens in it",
+            "bound": "largest rank that this p allows: 1/p",
+            "rank_low": "5% of their ranks are at most this",
+            "rank_median": "half of them",
+            "rank_high": "95%",
+        },
+    ),
+    "at_equal_rank": (
+        RankAndProbability.at_equal_rank,
+        {
+            "rank": "first rank of a bin",
+            "tokens": "tokens in it",
+            "p_low": "5% of their p(target) are at most this",
+            "p_median": "half of them",
+            "p_high": "95%",
+        },
+    ),
+}
+"""Tables of one measurement: what makes them, and the meanings of their columns."""
 
 
 def countable_ks(ks: Sequence[int]) -> list[int]:
@@ -148,71 +209,67 @@ def quantiles_by_bin(counts: FloatArray, values: FloatArray, levels: Sequence[fl
     return found
 
 
-def rates_by_bin(tokens: IntArray, weights: Weights, k: int) -> tuple[FloatArray, FloatArray]:
-    """How a model's tokens spread over the bins of -ln p, and the share of each bin with R <= k, (replicates, nats).
+@dataclass(frozen=True)
+class Rates:
+    """How often tokens have R <= k at each -ln p, in replicates: arrays (replicates, nats).
 
-    Source: the two factors of Kitagawa's split (`split_of_gain`); the share is NaN in a bin without tokens.
-
-    Args:
-        tokens: by document, bin of -ln p and bin of R, (documents, nats, ranks).
-        weights: of the documents, (replicates, documents).
-        k: of `countable_ks`.
+    Attributes:
+        share: of the tokens that lies in each bin of -ln p.
+        rate: share of a bin's tokens with R <= k; NaN in a bin without tokens.
+        nats: mean -ln p of a bin's tokens; NaN likewise.
 
     """
-    every = drawn_sums(weights, tokens.sum(axis=2))
-    hits = drawn_sums(weights, tokens[:, :, k >= RANK_EDGES].sum(axis=2))
-    rate = np.divide(hits, every, out=np.full_like(hits, np.nan, dtype=np.float64), where=every > 0)
-    return every / every.sum(axis=1, keepdims=True), rate
+
+    share: FloatArray
+    rate: FloatArray
+    nats: FloatArray
+
+    @classmethod
+    def of(cls, counts: RankAndProbability, weights: Weights, k: int) -> Rates:
+        """Of the documents as weighted, (replicates, documents); k of `countable_ks`.
+
+        Source: RBP_k of arXiv 2510.20387 (R by its eq. 3) within bins of p(target).
+        """
+        every = drawn_sums(weights, counts.tokens.sum(axis=2))
+        hits = drawn_sums(weights, counts.tokens[:, :, k >= RANK_EDGES].sum(axis=2))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return cls(every / every.sum(axis=1, keepdims=True), hits / every, drawn_sums(weights, counts.nats) / every)
 
 
-def split_of_gain(first: tuple[FloatArray, FloatArray], second: tuple[FloatArray, FloatArray]) -> FloatArray:
+def split_of_gain(first: Rates, second: Rates) -> FloatArray:
     """What makes RBP_k of a second model higher than that of a first: (replicates, 2), mix and within.
 
-    Mix: tokens move to bins of higher p(target), as cross-entropy sees. Within: at equal p more of them have R <= k,
-    which cross-entropy does not see. mix + within is the whole difference.
+    Mix: tokens move to higher p(target), as cross-entropy sees. Within: at equal p more of them have R <= k, which
+    cross-entropy does not see. mix + within is the whole difference. Of a bin that both models share, what the second's
+    tokens gain by their higher p inside it is mix, too: the slope of the rate over the bins, times how far the means of
+    -ln p lie apart (without it a true 0 lies outside of the interval in up to 12%: studies/rank_and_ce.py).
 
     Source: Kitagawa, Journal of the American Statistical Association 50, 1955.
 
     Args:
-        first: `rates_by_bin` of one model.
+        first: of one model.
         second: of the other, with the same weights of the same documents.
 
     """
-    (w_a, r_a), (w_b, r_b) = first, second
-    r_a, r_b = np.where(np.isnan(r_a), r_b, r_a), np.where(np.isnan(r_b), r_a, r_b)  # a bin that one of them lacks
-    r_a, r_b = np.nan_to_num(r_a), np.nan_to_num(r_b)
-    mix, within = (w_b - w_a) * (r_a + r_b) / 2, (w_a + w_b) / 2 * (r_b - r_a)
-    return np.stack([mix.sum(axis=1), within.sum(axis=1)], axis=1)
+    w, w_b = first.share, second.share
+    one = np.where(np.isnan(first.rate), second.rate, first.rate)  # a bin that one of them lacks
+    other = np.where(np.isnan(second.rate), first.rate, second.rate)
+    one, other = np.nan_to_num(one), np.nan_to_num(other)
+    moved = np.nan_to_num(second.nats - first.nats) * _slope(first, second)
+    within = ((w + w_b) / 2 * (other - one - moved)).sum(axis=1)
+    whole = (w_b * other - w * one).sum(axis=1)
+    return np.stack([whole - within, within], axis=1)
 
 
-def held_out_errors(x: FloatArray, y: FloatArray, groups: IntArray) -> FloatArray:
-    """Error of y at each point, predicted by a line in x through the points of all other groups, (points,).
-
-    Groups of one point each leave sizes out; groups of a family's points leave families out. NaN where the others hold
-    fewer than 3 points or one x only.
-
-    Source: cross-validation (Stone, Journal of the Royal Statistical Society B 36, 1974).
-    """
-    found = np.full(len(x), np.nan)
-    for group in np.unique(groups):
-        kept = groups != group
-        if kept.sum() >= 3 and np.ptp(x[kept]) > 0:
-            slope, level = np.polyfit(x[kept], y[kept], 1)
-            found[~kept] = level + slope * x[~kept] - y[~kept]
-    return found
-
-
-def sign_flip_p(differences: FloatArray, *, draws: int = 9999) -> float:
-    """P of a mean of 0 if each difference could as well have had the other sign; exact for up to 13 of them.
-
-    Source: Fisher's randomisation test (The Design of Experiments, 1935, section 21).
-    """
-    n = len(differences)
-    if n <= 13:
-        signs = 1 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
-        return float(np.mean(np.abs(signs @ differences) >= abs(differences.sum()) - 1e-12))
-    signs = np.random.default_rng(n).choice([-1, 1], size=(draws, n))
-    return float((1 + np.sum(np.abs(signs @ differences) >= abs(differences.sum()) - 1e-12)) / (draws + 1))
+def _slope(first: Rates, second: Rates) -> FloatArray:
+    """How the rate changes with -ln p at each bin that both models have, (nats,); 0 elsewhere. Of all replicates."""
+    both = [np.stack([getattr(each, name) for each in (first, second)]) for name in ("nats", "rate")]
+    there = np.flatnonzero(np.isfinite(both[0]).all(axis=(0, 1)))
+    slope = np.zeros(both[0].shape[2])
+    if len(there) > 1:
+        nats, rate = (values[:, :, there].mean(axis=(0, 1)) for values in both)
+        slope[there] = np.gradient(rate, nats)
+    return slope
 
 
 def _middles(edges: FloatArray) -> FloatArray:

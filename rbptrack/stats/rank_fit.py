@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize
 
-from rbptrack.errors import RbptrackError
+from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import FloatArray, RankHistogram
 from rbptrack.stats.rank_distributions import CANDIDATES, Candidate, Support
 from rbptrack.stats.rank_lognormal import log_features, maximum_likelihood

@@ -8,12 +8,11 @@ import numpy as np
 
 from rbptrack.ranks import FloatArray, RankHistogram
 from rbptrack.stats.bootstrap import document_weights, drawn_sums
+from rbptrack.stats.intervals import LEAST_DOCUMENTS
 from rbptrack.stats.lognormal_sizes import mu_over_sigma
 from rbptrack.stats.rank_distributions import Support
 from rbptrack.stats.rank_fit import RankFit, fit_ranks, sampling_kl, vuong
 from rbptrack.stats.rank_lognormal import fit_lognormal, information_covariance, log_sums
-
-_LEAST_DOCUMENTS = 10
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,8 @@ class RanksOfSize:
 
     @property
     def limit(self) -> bool:
-        """Whether the lognormal is at its power-law limit, within the interval of gamma."""
-        return bool(self.low[1] <= 0)
+        """Whether gamma's interval reaches 0 or below, or is not known: mu and sigma are not identifiable."""
+        return not self.low[1] > 0
 
     @property
     def best(self) -> RankFit:
@@ -62,7 +61,7 @@ def fit_size(
     """Fit every candidate to the ranks of one size, and (beta, gamma) of the lognormal with gamma free.
 
     Source: maximum likelihood (`fit_ranks`, `fit_lognormal`); intervals by bootstrap over documents, or from Fisher
-    information where there are fewer than 10 documents or none.
+    information where documents are not known; none where they are fewer than 10.
 
     Args:
         histogram: the ranks.
@@ -80,18 +79,21 @@ def fit_size(
     support = Support.nodes(histogram.vocab_size)
     fits = fit_ranks(histogram)
     free = fit_lognormal(log_sums(support.project(histogram.rank, histogram.count), support), support)
-    if documents is not None and len(documents) >= _LEAST_DOCUMENTS:
+    few = documents is not None and len(documents) < LEAST_DOCUMENTS
+    if documents is not None and not few:
         weights = document_weights(len(documents), replicates=replicates)
         draws = fit_lognormal(drawn_sums(weights, log_sums(documents, support)), support, start=free)
         source = "documents"
     else:
         covariance = effect * information_covariance(free, support, tokens=histogram.num_tokens)
         draws = np.random.default_rng([0, seed]).multivariate_normal(free, covariance, size=replicates)
-        source = f"likelihood, design effect {effect:.1f}"
+        source = "" if few else f"likelihood, design effect {effect:.1f}"
     tail = 50 * (1 - level)
     low, high = np.percentile(draws, [tail, 100 - tail], axis=0)
     ratio = mu_over_sigma(draws[draws[:, 1] > 0])
     ends = tuple(np.percentile(ratio, [tail, 100 - tail])) if len(ratio) else (np.nan, np.nan)
+    if few:
+        low, high, ends = np.full(2, np.nan), np.full(2, np.nan), (np.nan, np.nan)
     scores = {}
     if documents is not None:
         reference = fits["lognormal"]

@@ -8,13 +8,13 @@ tokens fall. Within a bin P and Q follow a parabola in ln e, and what bias is le
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
 
 from rbptrack.ranks import FloatArray, IntArray, RankHistogram, RankTable
+from rbptrack.stats.document_sums import DocumentSums
 
 _EVERY_RANK = 64
 _PER_DOUBLING = 8
@@ -24,7 +24,7 @@ _AT_ONCE = 2_000_000  # elements of a matrix of documents x bins
 
 
 @dataclass(frozen=True)
-class BinnedRanks:
+class BinnedRanks(DocumentSums):
     """Tokens and their nats by document and bin of ranks.
 
     Attributes:
@@ -33,6 +33,8 @@ class BinnedRanks:
         cost: sum of -ln p(target), nats, (documents, bins).
 
     """
+
+    SUMMED = ("count", "cost")
 
     edges: IntArray
     count: IntArray
@@ -48,11 +50,6 @@ class BinnedRanks:
         nats = -table.column("logprob").astype(np.float64)
         count, cost = (np.bincount(cell, weights=w, minlength=shape[0] * shape[1]).reshape(shape) for w in (None, nats))
         return cls(edges, count.astype(np.int32), cost)
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[BinnedRanks]) -> BinnedRanks:
-        """Join the counts of disjoint documents, given in their order."""
-        return cls(parts[0].edges, *(np.concatenate([getattr(p, name) for p in parts]) for name in ("count", "cost")))
 
 
 def smooth_parts(ranks: BinnedRanks) -> tuple[FloatArray, FloatArray]:

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, special
 
-from rbptrack.ranks import FloatArray
-
 _SMALLEST = 1e-15  # of p: below it is 0
 
 
@@ -88,32 +86,3 @@ class Spread:
         z2 = float(special.ndtri(size / 2)) ** 2
         t2 = float(special.stdtrit(self.freedom, size / 2)) ** 2 if self.residual > 0 else 0.0
         return float(np.sqrt(max(z2 * self.known, z2 * self.beyond + t2 * self.residual, 0.0)))
-
-
-def centred(x: FloatArray) -> FloatArray:
-    """Columns 1 and ln S, (m, 2), centred, so that they are orthogonal.
-
-    Source: the design matrix of ln y = ln A - alpha ln S (arXiv 2510.20387).
-    """
-    return np.column_stack([np.ones(len(x)), x - x.mean()])
-
-
-def line_spread(at: FloatArray, x: FloatArray, values: FloatArray, sampling: FloatArray, *, models: int = 0) -> Spread:
-    """The error of at @ (intercept, slope) of the line through values, (m,), over x, and of the mean of further models.
-
-    The residuals' mean square estimates tau^2 plus the mean sampling variance of what a line leaves free; their degrees
-    of freedom are Satterthwaite's for sampling variances that differ.
-    """
-    design = centred(x)
-    weights = at @ np.linalg.pinv(design)  # (m,): the estimate is weights @ values
-    contrasts = np.linalg.svd(design)[0][:, 2:].T  # (m - 2, m), free of any line
-    noise = contrasts @ sampling @ contrasts.T
-    freedom = len(x) - 2
-    mean_noise = float(np.trace(noise)) / freedom
-    square = float(np.mean((contrasts @ values) ** 2))
-    tau2 = max(0.0, square - mean_noise)
-    whole = noise + tau2 * np.eye(freedom)
-    squares = float(np.sum(whole**2))
-    known, share = float(weights @ sampling @ weights), float(weights @ weights) + (1 / models if models else 0)
-    effective = float(np.trace(whole)) ** 2 / squares if squares > 0 else float(freedom)
-    return Spread(known, known - share * mean_noise, share * square, effective)

@@ -6,128 +6,21 @@ positions tell. Everything is counted per document, the unit that bootstraps res
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
-from rbptrack.ranks import FloatArray, IntArray, RankTable
+from rbptrack.ranks import FloatArray, IntArray, RankTable, sum_by
 from rbptrack.stats.bootstrap import Weights, drawn_sums
+from rbptrack.stats.document_sums import DocumentSums
+from rbptrack.stats.segments import PositionBins, Segments, bin_of
 
 
 @dataclass(frozen=True)
-class Segments:
-    """Stretches of consecutive scored tokens.
-
-    Attributes:
-        begins: whether a token is the first of its segment, (tokens,).
-        document: index of each token's document, 0-based over those that have scored tokens, (tokens,).
-        documents: how many there are.
-
-    """
-
-    begins: npt.NDArray[np.bool_]
-    document: IntArray
-    documents: int
-
-    @classmethod
-    def of(cls, table: RankTable) -> Segments:
-        """The segments of a rank table, whose rows are in text order."""
-        document, position = table.column("document"), table.column("position")
-        begins = np.ones(len(table), dtype=bool)
-        begins[1:] = (document[1:] != document[:-1]) | (position[1:] != position[:-1] + 1)
-        present, index = table.documents
-        return cls(begins, index, len(present))
-
-    @property
-    def left(self) -> IntArray:
-        """How many tokens there are from each to its segment's end, itself included, (tokens,)."""
-        first = np.append(np.flatnonzero(self.begins), len(self.begins))
-        return np.repeat(first[1:], np.diff(first)) - np.arange(len(self.begins))
-
-
-@dataclass(frozen=True)
-class PositionBins:
-    """Where in their documents tokens and windows stand, in bins of positions: the same for all models of a text.
-
-    Source: the null beside arXiv 2510.20387, eqs. 6 to 8.
-
-    Attributes:
-        edges: the first position of each bin, (bins,).
-        tokens: scored tokens by document and bin, (documents, bins).
-        starts: windows of each N by the bin that they start in, (documents, lengths, bins).
-        inside: tokens in each bin of a window of N that starts in a bin, the mean over windows, (lengths, bins, bins).
-
-    """
-
-    edges: IntArray
-    tokens: IntArray
-    starts: IntArray
-    inside: FloatArray
-    _kept: list[tuple[Weights, list[tuple[FloatArray, FloatArray]]]] = field(default_factory=list, repr=False)
-
-    @classmethod
-    def of(cls, pieces: Callable[[], Iterable[RankTable]], lengths: Sequence[int]) -> PositionBins:
-        """Bins that begin at 0, 1, 2, 4, 8 and 16 tokens, and where every sixteenth of the tokens is passed.
-
-        Args:
-            pieces: begins to read a rank table anew, in pieces of whole documents; it is read twice.
-            lengths: the N of windows.
-
-        """
-        at_position = _sum_of_counts([np.bincount(piece.column("position"))] for piece in pieces())[0]
-        passed = _quantiles(at_position, np.arange(1, 16) / 16).astype(np.int64) + 1
-        edges = np.unique(np.concatenate([[0, 1, 2, 4, 8, 16], passed]))
-        tokens, starts, windows = [], [], []
-        for piece in pieces():
-            segments = Segments.of(piece)
-            position, left, shape = piece.column("position"), segments.left, (segments.documents, len(edges))
-            cell = segments.document * shape[1] + _bin_of(position, edges)
-            begins = [left >= n for n in lengths]
-            tokens.append(np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape))
-            each = [np.bincount(cell[begin], minlength=shape[0] * shape[1]).reshape(shape) for begin in begins]
-            starts.append(np.stack(each, axis=1))
-            windows.append([np.bincount(position[begin], minlength=int(position.max()) + 1) for begin in begins])
-        inside = [_tokens_inside(begun, n, edges) for n, begun in zip(lengths, _sum_of_counts(windows), strict=True)]
-        return cls(edges, np.concatenate(tokens), np.concatenate(starts), np.stack(inside))
-
-    def log_shares(self, weights: Weights, hits: FloatArray, tokens: FloatArray) -> FloatArray:
-        """Ln p_N if tokens hit independently, as often as tokens of their bin do, (replicates, lengths).
-
-        Args:
-            weights: of the documents, (replicates, documents).
-            hits: by document and bin, (documents, bins).
-            tokens: likewise.
-
-        """
-        tiny = np.finfo(np.float64).tiny
-        rate = np.log(
-            np.maximum(drawn_sums(weights, hits), tiny) / np.maximum(drawn_sums(weights, tokens), tiny)
-        )  # (replicates, bins)
-        found = []
-        for (windows, every), inside in zip(self._windows(weights), self.inside, strict=True):
-            found.append(np.log((windows * np.exp(rate @ inside.T)).sum(axis=1) / every))
-        return np.stack(found, axis=1)
-
-    def _windows(self, weights: Weights) -> list[tuple[FloatArray, FloatArray]]:
-        """Windows of each N by bin, (replicates, bins), and all of them, (replicates,); kept for the next k and model.
-
-        The same weights are asked for again and again (`document_weights` keeps them).
-        """
-        if self._kept and self._kept[0][0] is weights:
-            return self._kept[0][1]
-        each = [drawn_sums(weights, starts) for starts in np.moveaxis(self.starts, 1, 0)]
-        found = [(windows, windows.sum(axis=1)) for windows in each]
-        if len(weights) > 1:
-            self._kept[:] = [(weights, found)]
-        return found
-
-
-@dataclass(frozen=True)
-class WindowCounts:
+class WindowCounts(DocumentSums):
     """Counts per document for one k.
 
     Attributes:
@@ -145,6 +38,10 @@ class WindowCounts:
 
     """
 
+    SUMMED = (
+        "windows", "successes", "tokens", "hits", "followed", "both", "runs", "position_hits", "position_tokens",
+    )  # fmt: skip
+
     lengths: tuple[int, ...]
     windows: IntArray
     successes: IntArray
@@ -157,18 +54,11 @@ class WindowCounts:
     position_tokens: IntArray
     positions: PositionBins
 
-    def __add__(self, other: WindowCounts) -> WindowCounts:
-        """Counts of two runs over the same documents, pooled."""
-        names = [f.name for f in fields(self) if f.name not in ("lengths", "positions")]
-        sums = {n: getattr(self, n) + getattr(other, n) for n in names}
-        return WindowCounts(self.lengths, positions=self.positions, **sums)
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[WindowCounts]) -> WindowCounts:
-        """Join the counts of disjoint documents, given in their order."""
-        names = [f.name for f in fields(cls) if f.name not in ("lengths", "positions")]
-        joined = {n: np.concatenate([getattr(part, n) for part in parts]) for n in names}
-        return cls(parts[0].lengths, positions=parts[0].positions, **joined)
+    def in_groups(self, groups: Sequence[str]) -> WindowCounts:
+        """The counts of each source; groups: that of each document, (documents,)."""
+        found = replace(super().in_groups(groups), positions=self.positions.in_groups(groups))
+        vars(found)["shuffled"] = sum_by(groups, self.shuffled)  # no function of a source's sums
+        return found
 
     @cached_property
     def shuffled(self) -> FloatArray:
@@ -241,7 +131,7 @@ def count_windows(
     tokens = np.bincount(document, minlength=size)
     last = np.flatnonzero(np.append(segments.begins[1:], True))  # of each segment
     shape = (size, len(positions.edges))
-    cell = document * shape[1] + _bin_of(table.column("position"), positions.edges)
+    cell = document * shape[1] + bin_of(table.column("position"), positions.edges)
     position_tokens = np.bincount(cell, minlength=size * shape[1]).reshape(shape)
     found = []
     for k in ks:
@@ -267,7 +157,7 @@ def count_windows(
 
 
 @dataclass(frozen=True)
-class Ladder:
+class NullLadder:
     """ln p_N, measured and by each null, for each bootstrap replicate (or once): arrays (replicates, len(lengths)).
 
     Attributes:
@@ -286,7 +176,7 @@ class Ladder:
     markov: FloatArray
 
 
-def ladder(counts: WindowCounts, weights: Weights) -> Ladder:
+def ladder(counts: WindowCounts, weights: Weights) -> NullLadder:
     """Success probabilities of the documents as weighted, (replicates, documents): ones for the measurement itself.
 
     Source: arXiv 2510.20387, eq. 6, for independent tokens; hits within documents and a first-order Markov chain
@@ -303,57 +193,13 @@ def ladder(counts: WindowCounts, weights: Weights) -> Ladder:
     with np.errstate(divide="ignore", invalid="ignore"):
         log_p = np.log(hits / tokens)[:, None]
         log_q = np.log(both / followed)[:, None]
-        return Ladder(
+        return NullLadder(
             measured=np.log(successes / windows),
             independent=n * log_p,
             position=counts.positions.log_shares(weights, counts.position_hits, counts.position_tokens),
             documents=np.log(shuffled / windows),
             markov=log_p + np.where(n > 1, (n - 1) * log_q, 0.0),
         )
-
-
-def _sum_of_counts(parts: Iterable[Sequence[IntArray]]) -> list[IntArray]:
-    """Counts by value of several quantities, each array as long as its part needs, added up over the parts."""
-    total: list[IntArray] = []
-    for part in parts:
-        if not total:
-            total = list(part)
-            continue
-        for i, counts in enumerate(part):
-            longer, shorter = sorted((total[i], counts), key=len, reverse=True)
-            longer[: len(shorter)] += shorter
-            total[i] = longer
-    return total
-
-
-def _quantiles(counts: IntArray, levels: FloatArray) -> FloatArray:
-    """What `np.quantile` gives of whole numbers, from how often 0, 1, ... occur."""
-    passed, place = np.cumsum(counts), levels * (counts.sum() - 1)
-    share = place - np.floor(place)
-    low, high = (np.searchsorted(passed, np.floor(place) + i, side="right") for i in (0, 1))
-    return np.asarray(np.where(share < 0.5, low + (high - low) * share, high - (high - low) * (1 - share)))
-
-
-def _bin_of(position: IntArray, edges: IntArray) -> IntArray:
-    """The bin of each position, (tokens,): looked up, which is faster than searching."""
-    every = np.arange(int(position.max(initial=0)) + 1)
-    return np.asarray((np.searchsorted(edges, every, side="right") - 1)[position])
-
-
-def _tokens_inside(windows: IntArray, n: int, edges: IntArray) -> FloatArray:
-    """Tokens in each bin of a window of N that starts in a bin, the mean over windows, (bins, bins).
-
-    Args:
-        windows: how many start at each position, (positions,).
-        n: tokens of a window.
-        edges: the first position of each bin, (bins,).
-
-    """
-    start = np.arange(len(windows))
-    last, begin = np.append(edges[1:], np.iinfo(np.int64).max), np.minimum(edges, len(start) - 1)
-    overlap = np.minimum(start[:, None] + n, last) - np.maximum(start[:, None], edges)
-    total = np.add.reduceat(windows[:, None] * np.clip(overlap, 0, None), begin)
-    return np.asarray(total / np.maximum(np.add.reduceat(windows, begin), 1)[:, None])
 
 
 def _per_document(

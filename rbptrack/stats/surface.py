@@ -21,8 +21,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from rbptrack.errors import RbptrackError
+from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import FloatArray
+from rbptrack.stats import linear
+from rbptrack.stats.bends import curved, smallest_floor
 
 SCATTERS = ("proportional", "equal", "free")
 _DRAWS = 8000  # of the largest deviation over k
@@ -63,7 +65,7 @@ class Surface:
         fit: minus twice the restricted log-likelihood of each rule of one parameter, over the k as if independent.
         alpha_correlation: of the errors of alpha, (K, K).
         bend_correlation: of the errors of bend, (K, K).
-        freedom: degrees of freedom of the t distributions.
+        freedom: degrees of freedom of the t distributions of alpha and of bend.
         offset: by how much each model is ahead of the line, as ln of a factor in S, (m,).
         level: nominal coverage of band and k*.
 
@@ -80,17 +82,17 @@ class Surface:
     fit: dict[str, float]
     alpha_correlation: FloatArray
     bend_correlation: FloatArray
-    freedom: float
+    freedom: tuple[float, float]
     offset: FloatArray
     level: float
 
     @cached_property
     def _largest(self) -> tuple[FloatArray, FloatArray]:
         """Draws of the largest |t| over k, of alpha and of bend, (draws,) each, sorted."""
-        scale = np.sqrt(np.random.default_rng(20251020).chisquare(self.freedom, _DRAWS) / self.freedom)
         normal = _normal(len(self.ks))
         found = []
-        for correlation in (self.alpha_correlation, self.bend_correlation):
+        for correlation, freedom in zip((self.alpha_correlation, self.bend_correlation), self.freedom, strict=True):
+            scale = np.sqrt(np.random.default_rng(20251020).chisquare(freedom, _DRAWS) / freedom)
             values, vectors = np.linalg.eigh(correlation)
             root = vectors * np.sqrt(np.clip(values, 0, None))
             found.append(np.sort(np.abs(normal @ root.T).max(axis=1) / scale))
@@ -114,6 +116,24 @@ class Surface:
         """Ends of the simultaneous band of the departure."""
         half = float(np.quantile(self._largest[1], self.level)) * self.bend_se
         return self.bend - half, self.bend + half
+
+    @property
+    def better_scatter(self) -> str:
+        """The rule of scatter that fits better."""
+        return min(self.fit, key=lambda rule: self.fit[rule])
+
+    def floor_seen(self, s: npt.ArrayLike, *, cases: int = 1, power: float = 0.8) -> float:
+        """Smallest floor, as a share of y at the largest size at every k, that the test would find; NaN: none would.
+
+        Args:
+            s: sizes S, (m,).
+            cases: how many tests it is corrected for.
+            power: how often it has to find it.
+
+        """
+        critical = float(np.quantile(self._largest[1], 1 - (1 - self.level) / cases))
+        about = {"critical": critical, "freedom": self.freedom[1], "power": power}
+        return smallest_floor(np.log(np.asarray(s, dtype=np.float64)), self.alpha, self.bend_se, **about)
 
     def limit(self, margin: float = 0.05) -> Limit:
         """k* for a margin; both certain ends hold together with probability `level`, because the band does."""
@@ -142,7 +162,9 @@ def fit_surface(
     """Fit lines with a bend at every k, with one covariance over sizes and k.
 
     Estimates are least squares at each k (no covariance of many k is inverted: with few documents it has no inverse);
-    their errors are the bootstrap's and the scatter's together.
+    their errors are the bootstrap's and the scatter's together. Scatter is read off the residuals of the sizes that
+    decide (`linear.deciding`): the test holds also where the end sizes scatter 3.6 times as much as the others, and
+    where half of the scatter is independent over k (studies/laws.py).
 
     Source: generalised least squares of the module's model, an extension of arXiv 2510.20387 to all k at once.
 
@@ -174,34 +196,31 @@ def fit_surface(
     n = max(documents, 2.0)
     few = 1.0 if np.isinf(n) else n / (n - 1)
     noise = (noise - noise.mean(axis=1, keepdims=True)) * np.sqrt(few / (replicates.shape[1] - 1))  # (m, replicates, K)
-    slope, bend, free = _contrasts(x)
+    line, (_, slope, bend) = linear.centred(x), np.linalg.pinv(curved(x))
+    free = linear.free_of(curved(x))
     alpha = -slope @ logs
-    rest = free @ logs  # (m - 3, K): neither line nor bend
-    sampling = np.einsum("fm,mbk->fbk", free, noise)
-    own = np.sum(rest**2, axis=0) / (m - 3)
-    shared = np.sum(sampling**2, axis=(0, 1)) / (m - 3)  # sampling error within `own`
-    size = {"proportional": np.abs(alpha), "equal": np.ones(len(k)), "free": np.ones(len(k))}
-    # Of few residuals the mean square is too small in most draws: with this factor it is so in half of them.
-    unbiased = own * (m - 3) / stats.chi2.median(m - 3)
-    sigma2 = {rule: _common(unbiased, shared, size[rule]) for rule in SCATTERS[:2]}
-    fit = {
-        rule: float(np.sum((m - 3) * (np.log(v := shared + sigma2[rule] * size[rule] ** 2 + 1e-16) + own / v)))
-        for rule in sigma2
-    }
-    tau = np.sqrt(np.maximum(unbiased - shared, 0)) if scatter == "free" else np.sqrt(sigma2[scatter]) * size[scatter]
+    size = np.abs(alpha) if scatter == "proportional" else np.ones(len(k))
+    rest, sampling = free @ logs, np.einsum("fm,mbk->fbk", free, noise)  # neither line nor bend
+    shared = np.sum(sampling**2, axis=(0, 1)) / (m - 3)
+    fit = {}
+    for rule, of_rule in (("proportional", np.abs(alpha)), ("equal", np.ones(len(k)))):
+        own, _, scattered = _scatter(rest, sampling, np.eye(m - 3) / (m - 3), of_rule, rule)
+        variance = shared + scattered**2 + 1e-16
+        fit[rule] = float(np.sum((m - 3) * (np.log(variance) + own / variance)))
+    tau = _scatter(rest, sampling, np.eye(m - 3) / (m - 3), size, scatter)[2]
     gap = np.abs(np.log(k)[:, None] - np.log(k)[None, :])
-    scattered = tau[:, None] * tau[None, :] * np.exp(-gap / _LENGTH)
-    found = []
+    covariances, freedoms = [], []
     for weights in (slope, bend):
-        drawn = np.einsum("m,mbk->bk", weights, noise)
-        found.append((drawn.T @ drawn, float(weights @ weights) * scattered))
-    covariances = [a + b for a, b in found]
+        share, drawn = float(weights @ weights), np.einsum("m,mbk->bk", weights, noise)
+        form = linear.deciding(weights, free) / share
+        _, freedom, scattered = _scatter(rest, sampling, form, size, scatter)
+        scattering = share * np.outer(scattered, scattered) * np.exp(-gap / _LENGTH)
+        covariances.append(drawn.T @ drawn + scattering)
+        part = float(np.median(np.diag(scattering) / np.maximum(np.diag(covariances[-1]), 1e-30)))  # of the variance
+        freedoms.append(1 / (max(part**2, 1e-2) / freedom + (1 - part) ** 2 / (n - 1)))
     errors = [np.sqrt(np.maximum(np.diag(c), 1e-30)) for c in covariances]
-    scattering = float(np.median(np.diag(found[1][1]) / np.maximum(np.diag(covariances[1]), 1e-30)))  # of the variance
-    freedom = 1 / (max(scattering**2, 1e-2) / (m - 3) + (1 - scattering) ** 2 / (n - 1))
     weight = alpha**2 / (shared + tau**2 + 1e-16)
-    line = np.column_stack([np.ones(m), x - x.mean()])
-    residual = logs - line @ np.linalg.pinv(line) @ logs
+    residual = linear.least_squares(line, logs)[1]
     offset = -(residual / np.where(np.abs(alpha) > 1e-9, alpha, np.inf)) @ weight / max(float(weight.sum()), 1e-300)
     return Surface(
         ks=k,
@@ -209,13 +228,13 @@ def fit_surface(
         alpha_se=errors[0],
         bend=bend @ logs,
         bend_se=errors[1],
-        sigma=float("nan") if scatter == "free" else float(np.sqrt(sigma2[scatter])),
+        sigma=float("nan") if scatter == "free" else float(tau[0] / size[0]),
         tau=tau,
         scatter=scatter,
         fit=fit,
         alpha_correlation=covariances[0] / np.outer(errors[0], errors[0]),
         bend_correlation=covariances[1] / np.outer(errors[1], errors[1]),
-        freedom=freedom,
+        freedom=(freedoms[0], freedoms[1]),
         offset=offset,
         level=level,
     )
@@ -227,15 +246,31 @@ def _normal(count: int) -> FloatArray:
     return np.random.default_rng(20251021).standard_normal((_DRAWS, count))
 
 
-def _contrasts(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Weights of ln y that give the slope, (m,), the bend, (m,), and what neither explains, (m - 3, m)."""
-    line = np.column_stack([np.ones(len(x)), x - x.mean()])
-    slope = np.linalg.pinv(line)[1]
-    curve = (x - x.mean()) ** 2
-    curve = curve - line @ np.linalg.pinv(line) @ curve
-    curve = curve / np.abs(curve).max()
-    free = np.linalg.svd(np.column_stack([line, curve]))[0][:, 3:].T
-    return slope, np.asarray(curve / (curve @ curve)), free
+def _scatter(
+    rest: FloatArray, sampling: FloatArray, form: FloatArray, size: FloatArray, rule: str
+) -> tuple[FloatArray, float, FloatArray]:
+    """Scatter between models at each k, in ln y, from what neither line nor bend explains.
+
+    Of few residuals the mean square is too small in most draws; raised by f / (median of chi^2_f) it is so in half.
+
+    Args:
+        rest: (m - 3, K).
+        sampling: of each replicate, (m - 3, replicates, K).
+        form: the quadratic form of rest that estimates a variance, of trace 1.
+        size: what scatter is in proportion to at each k, (K,).
+        rule: one of `SCATTERS`.
+
+    Returns:
+        The mean square at each k, (K,), its degrees of freedom, and the scatter, (K,).
+
+    """
+    freedom = linear.freedom_of(form, np.eye(len(form)))
+    own = np.einsum("fk,fg,gk->k", rest, form, rest)
+    shared = np.einsum("fbk,fg,gbk->k", sampling, form, sampling, optimize=True)
+    unbiased = own * freedom / stats.chi2.median(freedom)
+    if rule == "free":
+        return own, freedom, np.sqrt(np.maximum(unbiased - shared, 0))
+    return own, freedom, np.sqrt(_common(unbiased, shared, size)) * size
 
 
 def _common(own: FloatArray, shared: FloatArray, size: FloatArray) -> float:

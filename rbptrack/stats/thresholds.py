@@ -6,18 +6,15 @@ how sharp it looks is alpha alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import optimize
 
-from rbptrack.ranks import FloatArray, IntArray, RankTable
-from rbptrack.stats.answers import Answers, read_answers
-from rbptrack.stats.forecasts import forecast
+from rbptrack.ranks import FloatArray
+from rbptrack.stats.forecasts import backtest
 from rbptrack.stats.intervals import Interval
 from rbptrack.stats.power_law import PowerLawFit
-from rbptrack.stats.success_runs import Segments, count_runs
 
 FARTHEST = 10.0
 """No size beyond so many times the largest is given: farther, forecasts were not checked (docs/validity.md)."""
@@ -25,78 +22,6 @@ LEAST_DOCUMENTS = 100
 """From fewer no size beyond the largest is given: where their difficulty is skewed, it is wrong as often as not."""
 
 _DECADES = np.log10(np.log(10) / np.log(1 / 0.9))  # of y from p = 10% to p = 90%
-
-
-@dataclass(frozen=True)
-class RunSuccess:
-    """Windows of one model that succeed, by document, and whole answers.
-
-    Attributes:
-        ks: a token succeeds where R <= k.
-        lengths: the N of windows.
-        windows: windows of each N, (documents, lengths).
-        successes: those whose tokens all succeed, (documents, lengths, ks).
-        runs: distinct runs of at least N successes, (lengths, ks).
-        answers: whole answers; none in datasets of one field.
-
-    """
-
-    ks: tuple[int, ...]
-    lengths: tuple[int, ...]
-    windows: IntArray
-    successes: IntArray
-    runs: IntArray
-    answers: Answers
-
-    @classmethod
-    def of(
-        cls, table: RankTable, *, ks: Sequence[int], lengths: Sequence[int], cut_at: int | None = None
-    ) -> RunSuccess:
-        """Count a rank table or a piece of whole documents, rows in text order.
-
-        Source: arXiv 2510.20387, eqs. 6 to 8.
-        """
-        segments = Segments.of(table)
-        counts = [count_runs(table, segments, k=k, lengths=lengths) for k in ks]
-        return cls(
-            ks=tuple(ks),
-            lengths=tuple(lengths),
-            windows=counts[0].windows,
-            successes=np.stack([one.successes for one in counts], axis=2),
-            runs=np.stack([one.runs.sum(axis=0) for one in counts], axis=1),
-            answers=read_answers(table, ks, cut_at=cut_at),
-        )
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[RunSuccess]) -> RunSuccess:
-        """Join the counts of disjoint documents, given in their order."""
-        return replace(
-            parts[0],
-            windows=np.concatenate([part.windows for part in parts]),
-            successes=np.concatenate([part.successes for part in parts]),
-            runs=np.sum([part.runs for part in parts], axis=0),
-            answers=Answers.concatenate([part.answers for part in parts]),
-        )
-
-    def __add__(self, other: RunSuccess) -> RunSuccess:
-        """Two runs over the same documents, pooled."""
-        return replace(
-            self,
-            windows=self.windows + other.windows,
-            successes=self.successes + other.successes,
-            runs=self.runs + other.runs,
-            answers=self.answers + other.answers,
-        )
-
-    def of_windows(self, k: int, n: int) -> tuple[IntArray, IntArray, int]:
-        """Successes and windows of N tokens by document, each (documents,), and the distinct runs."""
-        i, j = self.lengths.index(n), self.ks.index(k)
-        return self.successes[:, i, j], self.windows[:, i], int(self.runs[i, j])
-
-    def of_answers(self, k: int) -> tuple[IntArray, IntArray, int]:
-        """The same of whole answers, one a document."""
-        whole = self.answers.whole[:, self.ks.index(k)]
-        return whole, np.ones(len(whole)), round(float(whole.sum()))
 
 
 @dataclass(frozen=True)
@@ -121,7 +46,7 @@ def threshold(law: PowerLawFit, share: float, *, documents: float = np.inf) -> T
     """The size S at which exp(-A S^-alpha) = share, with an interval.
 
     Within the sizes it is the set of S at which the law's interval holds -ln share (Fieller 1954). Beyond the largest
-    it is a forecast: the sizes at which `forecast`'s interval does, refused where that is refused.
+    it is a forecast: the sizes at which the interval of `Backtests.forecast` does, refused where that is refused.
 
     Args:
         law: of y = -ln p in S.
@@ -179,7 +104,8 @@ def _inside(law: PowerLawFit, log_y: float, centre: float) -> tuple[float, float
 def _forecast(law: PowerLawFit, y: float, read_off: float) -> Threshold:
     """The same beyond the largest size: where forecasts between the largest size and the farthest reach y."""
     grid = np.geomspace(law.s.max(), FARTHEST * law.s.max(), 7)
-    made = [forecast(law.s, law.y, law.covariance, float(s), level=law.level) for s in grid]
+    tests = backtest([law])
+    made = [tests.forecast(0, float(s), level=law.level) for s in grid]
     nothing = Interval(np.nan, np.nan, np.nan)
     told = [not f.refused for f in made]
     first = told.index(True) if any(told) else len(grid)

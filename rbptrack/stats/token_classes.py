@@ -11,14 +11,25 @@ because RBP = sum_c w_c exp(-y_c). The weights say in which classes the misses o
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from rbptrack.ranks import FloatArray, IntArray, RankTable
-from rbptrack.stats.bootstrap import Weights, drawn_sums
+from rbptrack.stats.bootstrap import Weights
+from rbptrack.stats.contrasts import line_draws
+from rbptrack.stats.document_sums import DocumentSums
+from rbptrack.stats.power_law import PowerLawFit
+
+BY = {
+    "kind": "kind of token",
+    "word": "place in the word",
+    "frequency": "share of the corpus",
+    "field": "field of the dataset",
+}
+"""Ways of classing tokens, and what they go by."""
 
 KINDS = ("word", "identifier", "number", "punctuation", "white space", "other")
 """Kinds of token by their text, in the order of `kind_of`'s places."""
@@ -69,7 +80,7 @@ def frequency_bins(occurrences: IntArray) -> tuple[IntArray, list[str]]:
 
 
 @dataclass(frozen=True)
-class ClassCounts:
+class ClassCounts(DocumentSums):
     """Sums by document and class of token.
 
     Attributes:
@@ -80,6 +91,8 @@ class ClassCounts:
         hits: tokens with R <= k, (documents, classes, ks).
 
     """
+
+    SUMMED = ("tokens", "nats", "hits")
 
     names: tuple[str, ...]
     ks: tuple[int, ...]
@@ -101,26 +114,15 @@ class ClassCounts:
         nats = np.bincount(cell, weights=-table.column("logprob").astype(np.float64), minlength=size)
         return cls(tuple(names), tuple(ks), counts.sum(axis=2), nats.reshape(shape), hits)
 
-    @classmethod
-    def concatenate(cls, parts: Sequence[ClassCounts]) -> ClassCounts:
-        """Join the counts of disjoint documents, given in their order."""
-        tokens, nats, hits = (np.concatenate([getattr(p, name) for p in parts]) for name in ("tokens", "nats", "hits"))
-        return replace(parts[0], tokens=tokens, nats=nats, hits=hits)
-
-    def __add__(self, other: ClassCounts) -> ClassCounts:
-        """Two runs over the same documents, pooled."""
-        sums = {name: getattr(self, name) + getattr(other, name) for name in ("tokens", "nats", "hits")}
-        return replace(self, **sums)
-
     def values(self, weights: Weights) -> FloatArray:
         """CE, then -ln RBP_k of each k, of every class, (replicates, classes, 1 + ks).
 
         Source: arXiv 2510.20387; weights (replicates, documents) as those of `document_weights`.
         """
-        tokens = drawn_sums(weights, self.tokens)
+        tokens = self.drawn("tokens", weights)
         with np.errstate(divide="ignore", invalid="ignore"):
-            ce = drawn_sums(weights, self.nats) / tokens
-            rbp = drawn_sums(weights, self.hits) / tokens[:, :, None]
+            ce = self.drawn("nats", weights) / tokens
+            rbp = self.drawn("hits", weights) / tokens[:, :, None]
             return np.concatenate([ce[:, :, None], -np.log(rbp)], axis=2)
 
 
@@ -148,3 +150,91 @@ def mix_and_within(
     """
     (v, a), (u, b) = first, second
     return (u - v) * (a + b) / 2, (u + v) / 2 * (b - a)
+
+
+LawsAndDraws = tuple[Sequence[PowerLawFit], Sequence[FloatArray]]
+"""The law of each class at one k, and its bootstrap replicates, (m, replicates) each."""
+
+
+def change_of_exponent(
+    s: FloatArray, share: FloatArray, first: LawsAndDraws, second: LawsAndDraws
+) -> tuple[FloatArray, FloatArray]:
+    """What changes alpha from one k to another at the middle of the sizes: mix and within, (2,), and (replicates, 2).
+
+    Source: `class_weights`, scaled to add up to 1, and `mix_and_within`.
+
+    Args:
+        s: sizes S, (m,).
+        share: of the tokens in each class, (classes,).
+        first: at the one k.
+        second: at the other.
+
+    """
+    at, points, drawn = float(np.exp(np.log(s).mean())), [], []
+    for laws, draws in (first, second):
+        levels, alphas = zip(*(line_draws(s, one, at=at) for one in draws), strict=True)
+        v = class_weights(share, np.array([float(law.predict(at)) for law in laws]))
+        v_draws = class_weights(share, np.exp(np.stack(levels, axis=1)))
+        points.append((v / v.sum(), np.array([law.alpha for law in laws])))
+        drawn.append((v_draws / v_draws.sum(axis=1, keepdims=True), np.stack(alphas, axis=1)))
+    parts, part_draws = mix_and_within(*points), mix_and_within(*drawn)
+    return np.array([part.sum() for part in parts]), np.stack([part.sum(axis=1) for part in part_draws], axis=1)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way of classing tokens.
+
+    Attributes:
+        name: of the way, as in `BY`.
+        column: of the rank table that tells the class.
+        place: the class of each value of that column.
+        names: of the classes.
+
+    """
+
+    name: str
+    column: str
+    place: IntArray
+    names: Sequence[str]
+
+
+def ways_of_classing(pieces: Iterable[RankTable], texts: Mapping[int, str]) -> Iterator[Way]:
+    """Each way of classing the tokens of a rank table that gives more than one class.
+
+    Source: `kind_of`, `starts_word`, `frequency_bins`, and the dataset's fields.
+
+    Args:
+        pieces: of the table.
+        texts: of tokens, by id; empty where they are not known.
+
+    """
+    occurrences: dict[str, list[IntArray]] = {"token": [], "field": []}
+    unknown = False
+    for piece in pieces:
+        unknown |= bool(len(piece)) and int(piece.column("token").min()) < 0
+        for column, counts in occurrences.items():
+            counts.append(np.bincount(np.maximum(piece.column(column), 0)))
+    times, fields = (_added(counts) for counts in occurrences.values())
+    ids = np.flatnonzero(times).tolist()
+    last_field = len(fields) - 1
+    known = bool(ids) and not unknown
+    if known and texts:
+        kind, start = np.full(len(times), len(KINDS) - 1), np.ones(len(times), dtype=np.int64)
+        for i in ids:
+            text = texts.get(i, "")
+            kind[i], start[i] = kind_of(text), 0 if starts_word(text) else 1
+        yield Way("kind", "token", kind, KINDS)
+        yield Way("word", "token", start, ("begins a word", "inside a word"))
+    if known:
+        yield Way("frequency", "token", *frequency_bins(times))
+    if last_field > 0:
+        yield Way("field", "field", np.arange(last_field + 1), [f"field {i}" for i in range(last_field + 1)])
+
+
+def _added(parts: Sequence[IntArray]) -> IntArray:
+    """Counts of 0, 1, ... of several pieces, each as long as its largest value asks, added up."""
+    total = np.zeros(max(map(len, parts), default=0), dtype=np.int64)
+    for counts in parts:
+        total[: len(counts)] += counts
+    return total

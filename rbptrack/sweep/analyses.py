@@ -10,10 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from rbptrack.analysis.contract import Analyzer
+from rbptrack.analysis.display import as_csv
+from rbptrack.base.errors import RbptrackError
+from rbptrack.base.words import counted, short_path
 from rbptrack.config.schema import FilterConfig, SweepConfig
-from rbptrack.console import say, short_path
-from rbptrack.errors import RbptrackError
-from rbptrack.redaction import redact
+from rbptrack.console.sentences import say
 from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import Findings, analyze_all
 from rbptrack.sweep.outcome import Outcome, cells_frame
@@ -44,7 +45,7 @@ def analyze_sweep(
         How many analyzers failed.
 
     """
-    command = redact(shlex.join(["python", "-m", "rbptrack", "-m", *overrides]))
+    command = shlex.join(["python", "-m", "rbptrack", "-m", *overrides])
     connection = Connection(settings.tracking)
     reader, writer = Reader(connection), Writer(connection)
     run_ids = [o.run_id for o in outcomes if o.run_id and o.status in ("measured", "skipped")]
@@ -60,7 +61,7 @@ def analyze_sweep(
                 title, run_page = f"Sweep {name}", connection.run_page
                 page = render(title, runs, found.sections, facts=facts, silent=found.silent, run_page=run_page)
                 (folder / "report.html").write_text(page, encoding="utf-8")
-            cells_frame(outcomes).to_csv(folder / "cells.csv", index=False)
+            (folder / "cells.csv").write_text(as_csv(cells_frame(outcomes)), encoding="utf-8")
             (folder / "command.txt").write_text(command + "\n", encoding="utf-8")
             writer.log_folder(run_id, folder)
         failures = sum(o.status == "failed" for o in outcomes)
@@ -70,8 +71,8 @@ def analyze_sweep(
     except (KeyboardInterrupt, SystemExit):
         status = "KILLED"
         say(
-            f"interrupted while the sweep was analysed: its {len(run_ids)} measurements are in the tracking store, its "
-            f"run is KILLED. The report of them: python -m rbptrack report sweep={name}"
+            f"interrupted; {'all ' if len(run_ids) > 1 else ''}{counted(len(run_ids), 'measurement')} saved. "
+            f"To finish: python -m rbptrack report sweep={name}"
         )
         raise
     finally:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from rbptrack import interrupts
-from rbptrack.console import CellProgress, say
+from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError, StoreAway, disk_trouble
+from rbptrack.base.process import raise_if_stopped, stop_code
+from rbptrack.config.schema import Again
+from rbptrack.console.progress import CellProgress
+from rbptrack.console.sentences import say
 from rbptrack.engine.at_work import discard
-from rbptrack.errors import BadInput, RbptrackError, StoreAway, disk_trouble
 from rbptrack.measurement import WHOLE, Measurement, Shard
-from rbptrack.ranks import is_rbp_column, rbp_name
+from rbptrack.ranks import VERSION, is_rbp_column, rbp_ks, rbp_name
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import CellFailed, Outcome
 from rbptrack.sweep.resolve import Resolved
 from rbptrack.tracking import Live, Reader, Writer, claim, outbox
+from rbptrack.tracking.groups import DOCUMENTS, DocumentGroups, document_table, write_documents
 from rbptrack.tracking.record import Record, add_artifacts, k_metrics, write_token_texts
 from rbptrack.tracking.schema import ResolvedParams, Tag, software_versions
 
@@ -43,6 +48,7 @@ def run(cell: Resolved, delivery: Delivery, shard: Shard = WHOLE) -> Outcome | N
         CellFailed: the run that had begun could not be finished; it is marked FAILED (KILLED for an interrupt).
 
     """
+    delivery = _again(delivery)
     if known := _known(cell, delivery):
         return known
     if delivery.connection.database is not None:
@@ -88,7 +94,26 @@ def _measure_share(cell: Resolved, share: Share, delivery: Delivery, shard: Shar
 
 
 def _progress(title: str, total: int, delivery: Delivery) -> CellProgress:
-    return CellProgress(title, total=total, progress_label=delivery.progress_label, folder=delivery.progress_folder)
+    return CellProgress(title, total=total, progress_label=delivery.progress_label, tell=delivery.tell)
+
+
+def _again(delivery: Delivery) -> Delivery:
+    """The same delivery; a forced one where what was measured before lacks columns that are asked for."""
+    if delivery.again is Again.none or delivery.force:
+        return delivery
+    reader = Reader(delivery.connection)
+    with suppress(StoreAway):
+        found = reader.find(delivery.about.fingerprint)
+        if found and not _has_columns(reader, found):
+            return replace(delivery, force=True)
+    return delivery
+
+
+def _has_columns(reader: Reader, run_id: str) -> bool:
+    try:
+        return reader.ranks(run_id).version == VERSION
+    except MissingArtifact:  # imported without ranks
+        return False
 
 
 def _known(cell: Resolved, delivery: Delivery) -> Outcome | None:
@@ -115,14 +140,53 @@ def _skipped(cell: Resolved, delivery: Delivery, run_id: str) -> Outcome:
     vocab_size = ResolvedParams.read(logged.params).vocab_size or 0
     ks, notes = _usable_ks(cell.ks, vocab_size, about.model)
     lacking = tuple(k for k in ks if rbp_name(k) not in metrics)
+    groups = _missing_groups(cell, logged.tags, ResolvedParams.read(logged.params).texts_hash)
+    if groups:
+        notes.append(_filled(groups, run_id, logged.metrics, delivery))
     if lacking:
         ranks = reader.ranks(run_id)
-        added = k_metrics(ranks.histogram(), ranks.document_counts(lacking))
+        counts = ranks.document_counts(lacking)
+        if Tag.GROUPS in logged.tags or groups:
+            sources = reader.groups(run_id)
+            counts = counts.in_groups([sources[document] for document in counts.document])
+        added = k_metrics(ranks.histogram(), counts)
         Writer(delivery.connection).log(run_id, metrics={k: v for k, v in added.items() if is_rbp_column(k)})
         metrics |= added
     outcome = delivery.outcome("skipped", run_id, numbers=metrics, notes=notes)
     outcome.added_ks = list(lacking)
     return outcome
+
+
+def _missing_groups(cell: Resolved, tags: Mapping[str, str], texts_hash: str | None) -> DocumentGroups | None:
+    """The sources of the documents, where the cell names them and the measurement has them otherwise or not at all.
+
+    Raises:
+        BadInput: the texts are no longer those that were measured.
+
+    """
+    groups = cell.load_groups()
+    if groups is None or tags.get(Tag.GROUPS) == groups.tag:
+        return None
+    if texts_hash not in (None, groups.texts_hash):
+        raise BadInput(
+            f"dataset.group={groups.field}: the texts of {cell.dataset.name} have changed since {cell.model.name} was "
+            "measured on them, so their sources cannot be filled in; measure again with force=true"
+        )
+    return groups
+
+
+def _filled(groups: DocumentGroups, run_id: str, metrics: Mapping[str, float], delivery: Delivery) -> str:
+    """Keep the sources of documents with a measurement made before, and the errors that follow from them; says so."""
+    reader, writer = Reader(delivery.connection), Writer(delivery.connection)
+    ranks = reader.ranks(run_id)
+    counts = ranks.document_counts(rbp_ks(metrics))
+    errors = k_metrics(ranks.histogram(), counts.in_groups(groups.of(counts)))
+    with TemporaryDirectory() as folder:
+        write_documents(Path(folder, DOCUMENTS), document_table(counts, groups), groups)
+        writer.log_folder(run_id, Path(folder))
+    errors = {name: error for name, error in errors.items() if name.endswith("_se")}
+    writer.log(run_id, metrics=errors, tags={Tag.GROUPS: groups.tag})
+    return f"{delivery.about.title}: documents grouped by {groups.field}"
 
 
 def _usable_ks(ks: tuple[int, ...], vocab_size: int, model: str) -> tuple[tuple[int, ...], list[str]]:
@@ -146,7 +210,7 @@ def _measure(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Deliv
     run_id, done = _begin(record, delivery)
     if done:
         return _skipped(cell, delivery, run_id)
-    writer = Writer(delivery.connection)
+    writer, groups = Writer(delivery.connection), cell.load_groups()
     with (
         _closed(writer, run_id, folder),
         _progress(about.title, corpus.num_targets, delivery) as progress,
@@ -162,11 +226,12 @@ def _measure(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Deliv
             progress=progress,
             on_part=live.add,
         )
-        made = _complete(record, result, model, delivery)
-        corpus.document_table().to_csv(made / "documents.csv", index=False)
+        made = _complete(record, result, model, delivery, groups)
+        write_documents(made / DOCUMENTS, corpus.document_table(), groups)
         write_token_texts(made, corpus.token_texts(cell.tokenizer))
     sent = _sent(writer, record, made, run_id, delivery)
-    notes += [f"{about.title}: {note}" for note in result.notes] + [f"{about.model}: {note}" for note in model.notes]
+    own = [note for note in result.notes if note not in model.notes]
+    notes += [f"{about.title}: {note}" for note in own] + [f"{about.model}: {note}" for note in model.notes]
     outcome = delivery.outcome("measured", sent.run_id, numbers=record.metrics, notes=notes)
     outcome.waits = sent.waits
     return outcome
@@ -195,8 +260,8 @@ def _closed(writer: Writer, run_id: str, folder: Path) -> Iterator[None]:
         status = "KILLED"
         raise
     except Exception as error:
-        status = "KILLED" if interrupts.received() else status
-        interrupts.again()
+        status = "KILLED" if stop_code() else status
+        raise_if_stopped()
         raise CellFailed(run_id, disk_trouble(error, folder) or error) from error
     finally:
         _end(writer, run_id, status)
@@ -249,9 +314,13 @@ def _resolved(cell: Resolved, corpus: Corpus, model: CausalModel) -> dict[str, s
     return found.params() | software_versions()
 
 
-def _complete(record: Record, result: Measurement, model: CausalModel, delivery: Delivery) -> Path:
+def _complete(
+    record: Record, result: Measurement, model: CausalModel, delivery: Delivery, groups: DocumentGroups | None
+) -> Path:
     """Fill in what was measured, and lay the artifacts beside it; returns the record's folder."""
-    record.add_results(result, non_embedding_params=model.non_embedding_params)
+    counts = result.counts.in_groups(groups.of(result.counts)) if groups else None
+    record.add_results(result, non_embedding_params=model.non_embedding_params, counts=counts)
+    record.tags |= {Tag.GROUPS: groups.tag} if groups else {}
     made = result.path.parent / "record"
     add_artifacts(made, ranks=result.path, histogram=result.histogram, title=record.name)
     (made / "config.yaml").write_text(delivery.yaml, encoding="utf-8")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from omegaconf import OmegaConf
 
 from rbptrack.config.paths import partial
-from rbptrack.config.schema import Config, flat
-from rbptrack.console import CellState, say
+from rbptrack.config.schema import Again, Config, flat
+from rbptrack.console.progress import CellState
+from rbptrack.console.sentences import say
 from rbptrack.sweep.outcome import Outcome
 from rbptrack.sweep.resolve import Resolved
 from rbptrack.tracking import Connection, MeasurementTags
@@ -29,10 +29,11 @@ class Delivery:
         params: the whole config, flat; it holds no password.
         yaml: the same, as the artifact config.yaml.
         force: measure again what was measured before.
+        again: likewise, where a condition holds.
         every: seconds between two reports while the cell is measured.
         progress_label: `[3/14]`, or nothing for a single cell.
         shards: how many jobs measure the cell together.
-        progress_folder: where others can read how far the measurement is, if anywhere.
+        tell: told how far the measurement is, for others.
 
     """
 
@@ -41,10 +42,11 @@ class Delivery:
     params: Mapping[str, str]
     yaml: str
     force: bool
+    again: Again
     every: float
     progress_label: str
     shards: int
-    progress_folder: Path | None
+    tell: Callable[[CellState], None] | None
 
     @property
     def folder(self) -> Path:
@@ -60,10 +62,8 @@ class Delivery:
     def say_waiting(self, why: str) -> None:
         """Say why the cell is not measured now, and show in the sweep's table that it waits."""
         say(why)
-        if self.progress_folder:
-            state = CellState(self.about.title, socket.gethostname(), 0, 0, 0.0, time.time(), waits=True)
-            with suppress(OSError):
-                state.write(self.progress_folder)
+        if self.tell:
+            self.tell(CellState(self.about.title, socket.gethostname(), 0, 0, 0.0, time.time(), waits=True))
 
     def outcome(
         self, status: str, run_id: str = "", *, numbers: Mapping[str, float], notes: Sequence[str] = ()
@@ -83,7 +83,12 @@ class Delivery:
 
     @classmethod
     def of(
-        cls, config: Config, cell: Resolved, *, progress_label: str = "", progress_folder: Path | None = None
+        cls,
+        config: Config,
+        cell: Resolved,
+        *,
+        progress_label: str = "",
+        tell: Callable[[CellState], None] | None = None,
     ) -> Delivery:
         """The delivery that a cell's config asks for."""
         connection = Connection(config.tracking)
@@ -97,5 +102,6 @@ class Delivery:
             sweep=config.sweep,
         )
         yaml = OmegaConf.to_yaml(OmegaConf.structured(shown))
-        force, every, shards = config.force, config.tracking.every, config.shards
-        return cls(connection, about, flat(shown), yaml, force, every, progress_label, shards, progress_folder)
+        every, shards = config.tracking.every, int(config.shards)
+        again = (config.force, config.again)
+        return cls(connection, about, flat(shown), yaml, *again, every, progress_label, shards, tell)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import Dtype, ModelConfig
-from rbptrack.errors import BadInput
 
 _SHEET_SHARE = 0.5  # assumed: nothing of rbptrack has been timed on these
 MEASURED_SHARE = 0.6  # of the rate of a matrix product, on CPUs: docs/benchmarks.md has 0.57 to 0.72
@@ -58,10 +59,23 @@ _SHEETS = {
 KNOWN = tuple(_SHEETS)
 
 
-def data_sheet(name: str) -> Device:
+def data_sheet(name: str, *, option: str = "on") -> Device:
     """The class of GPU that a user names; BadInput with the options where none is called so."""
     if name.lower() not in _SHEETS:
-        raise BadInput(f"on={name}: no such GPU is known here. Options: {', '.join(KNOWN)}")
+        raise BadInput(f"{option}={name}: no such GPU is known here. Options: {', '.join(KNOWN)}")
     memory, *rates = _SHEETS[name.lower()]
     by_precision = {key: rate * 1e12 for key, rate in zip(("float32", "tf32", "half"), rates, strict=True)}
     return Device(name.lower(), memory * 1e9, by_precision, _SHEET_SHARE, "its data sheet")
+
+
+def sheet_of(names: Iterable[str]) -> Device | None:
+    """The smallest class of GPU among those that a machine or a cluster names; None where it names none known here.
+
+    Examples:
+        >>> sheet_of(["NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3"]).name
+        'a100-40gb'
+
+    """
+    words = [set(re.split(r"[^a-z0-9]+", name.lower())) for name in names]
+    found = [max((k for k in KNOWN if set(k.split("-")) <= each), key=len, default="") for each in words]
+    return min((data_sheet(name) for name in found if name), key=lambda device: device.memory_bytes, default=None)

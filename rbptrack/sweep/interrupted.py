@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from rbptrack.config.paths import partial
 from rbptrack.config.schema import Config
-from rbptrack.console import say
-from rbptrack.errors import RbptrackError
-from rbptrack.sweep.outcome import OUTCOME, Outcome
-from rbptrack.sweep.resolve import process_resolver
+from rbptrack.console.sentences import say
+from rbptrack.sweep.resolve import Resolved
+from rbptrack.sweep.results import Results
 from rbptrack.tracking import Connection, outbox
 
 _MOST = 12  # cells that are named
 
 
-def tell_what_is_kept(cells: Sequence[Config], outcomes: Sequence[Outcome], *, folder: Path, command: str) -> None:
+def tell_what_is_kept(cells: Sequence[Config], resolved: Sequence[Resolved], results: Results, command: str) -> None:
     """Print what was measured, what is saved of the rest, and the command that continues.
 
     Args:
         cells: all of the sweep.
-        outcomes: of the cells that ended.
-        folder: of the sweep, where each cell that ended left its outcome.
+        resolved: what each resolves to.
+        results: how those ended that did.
         command: the command line that was interrupted.
 
     """
     from rbptrack.engine.parts import saved_tokens
 
-    left = [cell for number, cell in enumerate(cells) if not (folder / str(number) / OUTCOME).exists()]
-    fingerprints = {cell.title: _fingerprint(cell) for cell in left}
-    complete = [cell.title for cell in left if outbox.find(Connection(cell.tracking), fingerprints[cell.title])]
-    saved = [(cell.title, saved_tokens(partial() / fingerprints[cell.title])) for cell in left]
+    outcomes = results.collect(cells)
+    left = [
+        (c.title, r.fingerprint) for n, (c, r) in enumerate(zip(cells, resolved, strict=True)) if n not in results.cells
+    ]
+    connection = Connection(cells[0].tracking)
+    complete = [title for title, fingerprint in left if outbox.find(connection, fingerprint)]
+    saved = [(title, saved_tokens(partial() / fingerprint)) for title, fingerprint in left]
     partly = [(title, tokens) for title, tokens in saved if tokens and title not in complete]
     kept = sum(o.status in ("measured", "skipped") for o in outcomes) + len(complete)
     untouched = len(left) - len(partly) - len(complete)
@@ -44,11 +45,3 @@ def tell_what_is_kept(cells: Sequence[Config], outcomes: Sequence[Outcome], *, f
         say(f"  and {len(rest)} more: {sum(tokens for _, tokens in rest):,} scored tokens")
     say("continue with")
     say(f"  {command}", whole=True)
-
-
-def _fingerprint(cell: Config) -> str:
-    """A cell's fingerprint; what cannot be resolved has none, and nothing is saved of it."""
-    try:
-        return process_resolver().resolve(cell).fingerprint
-    except RbptrackError:
-        return "unknown"

@@ -1,103 +1,173 @@
-"""Jobs of a launcher: which cells each measures, as a file that says all a process on another machine needs."""
+"""Jobs: which cells each measures, and the one function that measures them, in whatever process."""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import asdict, dataclass
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
-from omegaconf import DictConfig, OmegaConf
-
-from rbptrack import interrupts, temporary
-from rbptrack.config.schema import Config, Group
+from rbptrack.base.addresses import login_variables
+from rbptrack.base.errors import BadInput, RbptrackError
+from rbptrack.base.process import raise_if_stopped
+from rbptrack.base.secrets import redact
+from rbptrack.config.schema import Config, PerJob
+from rbptrack.console.progress import CellState
 from rbptrack.measurement import Shard
-from rbptrack.sweep.outcome import OUTCOME, shard_folder
+from rbptrack.sweep import cell
+from rbptrack.sweep.delivery import Delivery
+from rbptrack.sweep.outcome import CellFailed, Outcome, announce
+from rbptrack.sweep.resolve import Resolved
 
-Measure = Callable[[Config, Path, str, Shard], None]
+_LOG_FORMAT = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a job does at a time: a cell, by its number, or one shard of it."""
+    """What a job does at a time: a cell, or one shard of it.
+
+    Attributes:
+        number: of the cell in its sweep.
+        shard: which share of the cell.
+        config: of the cell.
+
+    """
 
     number: int
     shard: Shard
+    config: Config
 
-    def ended(self, folder: Path) -> bool:
-        """Whether the cell, or this shard, has an outcome in the sweep's folder."""
-        return (folder / str(self.number) / OUTCOME).exists() or (self.folder(folder) / OUTCOME).exists()
-
-    def folder(self, sweep: Path) -> Path:
-        """Where its progress and its outcome are kept in a sweep's folder."""
-        return shard_folder(sweep / str(self.number), self.shard)
+    @property
+    def title(self) -> str:
+        """`pythia-70m / wiki`, or `pythia-70m / wiki, shard 3 of 8`."""
+        return self.config.title if self.shard.count == 1 else f"{self.config.title}, {self.shard}"
 
 
-def grouped(cells: Sequence[Config], group: Group) -> list[list[Task]]:
+@dataclass(frozen=True)
+class Job:
+    """Tasks that one process does, one after the other.
+
+    Attributes:
+        number: in its sweep.
+        tasks: what it does.
+        gpus: how many it has, or which share of one.
+        total: cells of the sweep.
+        file: through which it tells what has become of them (see `channel`); what it prints goes beside it.
+        folder: in which it works, as the sweep does.
+
+    """
+
+    number: int
+    tasks: tuple[Task, ...]
+    gpus: float
+    total: int
+    file: Path
+    folder: Path
+
+    @property
+    def log(self) -> Path:
+        """What it prints."""
+        return self.file.with_suffix(".log")
+
+
+class Listener(Protocol):
+    """Whom a job tells what becomes of its tasks."""
+
+    def known(self, task: Task) -> bool:
+        """Whether it is known how a task ended, so that it need not be done."""
+
+    def at_work(self, task: Task, state: CellState) -> None:
+        """How far a task is."""
+
+    def ended(self, task: Task, outcome: Outcome, *, whole: bool) -> None:
+        """How a task ended; `whole`: with it its cell, of which it may be one shard."""
+
+
+def shards(config: Config) -> list[Shard]:
+    """The shards of a cell."""
+    count = int(config.shards)
+    return [Shard(number, count) for number in range(count)]
+
+
+def login_of(jobs: Sequence[Job]) -> list[str]:
+    """The variables of this process with which jobs reach their tracking store."""
+    return login_variables(jobs[0].tasks[0].config.tracking.uri) if jobs else []
+
+
+def grouped(cells: Sequence[Config], group: PerJob) -> list[list[Task]]:
     """The tasks of each job, in the order of the cells; the shards of a cell are in different jobs."""
     jobs: dict[object, list[Task]] = {}
-    for number, cell in enumerate(cells):
-        model = OmegaConf.to_yaml(OmegaConf.structured(cell.model))
-        for shard in shards(cell):
-            together = number if group is Group.cell else model
-            jobs.setdefault((together, shard), []).append(Task(number, shard))
+    for number, config in enumerate(cells):
+        together = number if group is PerJob.cell else repr(config.model)
+        for shard in shards(config):
+            jobs.setdefault((together, shard), []).append(Task(number, shard, config))
     return list(jobs.values())
 
 
-def shards(cell: Config) -> list[Shard]:
-    """The shards of a cell."""
-    return [Shard(number, cell.shards) for number in range(cell.shards)]
-
-
-def write(folder: Path, cells: Sequence[Config], jobs: Sequence[Sequence[Task]]) -> list[Path]:
-    """Write a file for each job; returns them.
+def work(tasks: Sequence[Task], listener: Listener, resolve: Callable[[Task], Resolved], *, total: int) -> None:
+    """Do tasks of which it is not known how they ended; a failure never stops the next.
 
     Args:
-        folder: of the sweep, which every machine sees.
-        cells: all of the sweep.
-        jobs: the tasks of each.
+        tasks: in their order.
+        listener: is told what becomes of each.
+        resolve: what a task's cell resolves to.
+        total: cells of the sweep.
 
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    before = len(list(folder.glob("job-*.yaml")))
-    files = []
-    for job, mine in enumerate(jobs):
-        said = [
-            {"number": task.number, "shard": asdict(task.shard), "config": OmegaConf.structured(cells[task.number])}
-            for task in mine
-        ]
-        file = folder / f"job-{before + job}.yaml"
-        OmegaConf.save({"cwd": str(Path.cwd()), "total": len(cells), "cells": said}, file)
-        files.append(file)
-    return files
+    for task in tasks:
+        if not listener.known(task):
+            _measure(task, listener, resolve, f"[{task.number + 1}/{total}]" if total > 1 else "")
 
 
-def run(composed: DictConfig, measure: Measure) -> None:
-    """Do a job's tasks that have no outcome yet, each on its own; what is printed goes to a file beside the job's.
+def _measure(task: Task, listener: Listener, resolve: Callable[[Task], Resolved], label: str) -> None:
+    config, whole = task.config, task.shard.count == 1
+    outcome = Outcome(task.title, config.model.name, config.dataset.name, "failed")
+    try:
+        resolved = resolve(task)
+        delivery = Delivery.of(config, resolved, progress_label=label, tell=partial(listener.at_work, task))
+        if ended := cell.run(resolved, delivery, task.shard):
+            outcome, whole = ended, True
+        else:
+            outcome.status = "measured"  # this shard; the cell is delivered with its last one
+    except RbptrackError as error:
+        raise_if_stopped()
+        outcome.message, outcome.bad_input = str(error), isinstance(error, BadInput)
+    except CellFailed as failure:
+        outcome.run_id, outcome.message = failure.run_id, _in_a_line(failure.cause)
+    except Exception as error:
+        raise_if_stopped()
+        outcome.message = _in_a_line(error)
+    outcome.message, outcome.waits = redact(outcome.message), redact(outcome.waits)
+    announce(outcome, label)
+    listener.ended(task, outcome, whole=whole)
 
-    Args:
-        composed: a config whose `launch.job` names the job's file.
-        measure: measures one cell, or one shard of it, and leaves its outcome in a folder, with a label for its
-            progress.
 
-    """
-    file = Path(composed.launch.job)
-    said: Any = OmegaConf.load(file)
-    os.chdir(said.cwd)  # Ray's workers begin elsewhere
-    interrupts.install()
-    with (
-        temporary.for_this_process(),
-        file.with_suffix(".log").open("a", buffering=1) as log,
-        redirect_stdout(log),
-        redirect_stderr(log),
-    ):
-        for cell in said.cells:
-            task = Task(cell.number, Shard(**cell.shard))
-            folder = file.parent / str(task.number)
-            folder.mkdir(exist_ok=True)
-            if not task.ended(file.parent):
-                config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), cell.config))
-                assert isinstance(config, Config)  # noqa: S101
-                measure(config, folder, f"[{task.number + 1}/{said.total}]", task.shard)
+def _in_a_line(error: Exception) -> str:
+    """An error for people; a bug's with its type, and where to see the traceback."""
+    if os.environ.get("HYDRA_FULL_ERROR"):
+        traceback.print_exception(error)
+    if isinstance(error, RbptrackError):
+        return str(error)
+    return f"{type(error).__name__}: {error} (HYDRA_FULL_ERROR=1 shows where)"
+
+
+@contextmanager
+def logged(path: Path) -> Iterator[None]:
+    """Let what libraries log go into a file, which is made when the first of them has something to say."""
+    handler = logging.FileHandler(path, delay=True)
+    handler.setFormatter(logging.Formatter(_LOG_FORMAT))
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.removeHandler(handler)
+        handler.close()

@@ -1,41 +1,41 @@
-"""A sweep from its first job to its summary: Hydra runs the jobs, here or through a launcher, and we collect them."""
+"""A sweep from its first job to its summary."""
 
 from __future__ import annotations
 
-import os
 import secrets
 import shlex
 import shutil
 import time
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from rbptrack import interrupts
-from rbptrack.analysis import counted
 from rbptrack.analysis.contract import Analyzer
+from rbptrack.base.errors import BadInput, RbptrackError
+from rbptrack.base.process import INTERRUPTED
+from rbptrack.base.words import counted, short_path
 from rbptrack.config.compose import Request
 from rbptrack.config.paths import home
 from rbptrack.config.patterns import as_value
 from rbptrack.config.schema import Config, SweepConfig, TrackingConfig, Where
-from rbptrack.console import complain, program, say, short_path
-from rbptrack.errors import BadInput, RbptrackError
-from rbptrack.redaction import without_password
-from rbptrack.sweep import here, jobs, launchers, work
+from rbptrack.console.sentences import complain, program, say
+from rbptrack.sweep import hydra_jobs, presets
+from rbptrack.sweep.channel import Inbox
+from rbptrack.sweep.drive import Drive
+from rbptrack.sweep.executors import Executor, Here
 from rbptrack.sweep.interrupted import tell_what_is_kept
-from rbptrack.sweep.outcome import Outcome, collect, summarise
-from rbptrack.sweep.watch import Watch
+from rbptrack.sweep.jobs import Job, Task, grouped, logged
+from rbptrack.sweep.outcome import Outcome, summarise
+from rbptrack.sweep.resolve import Resolved
+from rbptrack.sweep.resources import Resources
+from rbptrack.sweep.results import Results
 from rbptrack.tracking import Connection, Reader, outbox, resolve_uri
 
-_ROUNDS = 2  # of a launcher; the second takes what was lost in the first
 
-
-@dataclass(frozen=True)
+@dataclass
 class Sweep:
     """A sweep that is about to run; a single cell is one without analyses.
 
@@ -43,20 +43,24 @@ class Sweep:
         request: the command line.
         settings: what holds for every cell.
         cells: the config of each.
+        resolved: what each resolves to.
         analyzers: what runs over the measurements at the end.
         ks: the k that the terminal shows.
         id: made of date and time; the sweep's name, unless the settings give one.
         began: seconds since 1970.
+        results: how the cells ended.
 
     """
 
     request: Request
     settings: SweepConfig
     cells: Sequence[Config]
+    resolved: Sequence[Resolved]
     analyzers: Sequence[Analyzer]
     ks: Sequence[int]
     id: str = field(default_factory=lambda: f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
     began: float = field(default_factory=time.time)
+    results: Results = field(default_factory=Results)
 
     @property
     def folder(self) -> Path:
@@ -80,22 +84,22 @@ class Sweep:
             models, datasets = ({c.model.name for c in self.cells}, {c.dataset.name for c in self.cells})
             sides = f"{counted(len(models), 'model')} x {counted(len(datasets), 'dataset')}"
             say(f"measuring {counted(len(self.cells), 'cell')}: {sides}")
-        if self.settings.shards > 1 and self.settings.launch.where is Where.local:
+        if self.settings.shards not in (1, "auto") and self.settings.launch.where is Where.local:
             say("the shards of a cell run here, one after the other; launch=gpus, ray or slurm runs them side by side")
         outbox.repair_and_deliver(self.settings.tracking, tell=say)
         # Not above: a cluster's job, which imports this module, needs no analyzers. Not at the sweep's end: after hours
         # of measuring, the code on the disk may be another.
         import_module("rbptrack.sweep.analyses")
-        launched = self.settings.launch.where is not Where.local
-        interrupted = self._launch_jobs() if launched else self._run_jobs()
-        outcomes = collect(self.folder, self.cells, all_ended=launched and not interrupted)
-        if not launched and not interrupted and not any(o.run_id or o.status != "failed" for o in outcomes):
+        interrupted = self._measure()
+        outcomes = self.results.collect(self.cells)
+        local = self.settings.launch.where is Where.local
+        if local and not interrupted and not any(o.run_id or o.status != "failed" for o in outcomes):
             return _nothing_ran(outcomes, self.folder)
         if not interrupted:
             self._deliver_waiting(outcomes)
         summarise(outcomes, total=len(self.cells), ks=self.ks)
         if interrupted:
-            tell_what_is_kept(self.cells, outcomes, folder=self.folder, command=self._command)
+            tell_what_is_kept(self.cells, self.resolved, self.results, self._command)
             return interrupted
         if waiting := sum(bool(o.waits) for o in outcomes):
             complain(
@@ -107,7 +111,7 @@ class Sweep:
         try:
             failed += self._analyze(outcomes)
         except KeyboardInterrupt:
-            return interrupts.INTERRUPTED
+            return INTERRUPTED
         say("compare  python -m rbptrack ui")
         return 1 if failed else 0
 
@@ -146,73 +150,72 @@ class Sweep:
             say(f"sweep several sizes for a law, for example: {example}")
         return 0
 
-    def _launch_jobs(self) -> int:
-        """Let a preset's launcher run the cells elsewhere; returns 0, or the exit code of an interrupt.
-
-        A launcher gives up when one of its jobs is lost. The others go on: they are waited for, and what is missing
-        then is launched once more.
-        """
-        launch = self.settings.launch
-        cells = self._own_cells
-        todo = jobs.grouped(cells, launch.group)
-        found = launchers.check(launch, len(todo), [cell.model for cell in cells])
-        say(f"{found}; what they print: {short_path(str(self.folder))}/job-*.log")
-        why = partial(launchers.reason, launch, name=self._queue_name)
-        if launch.where is not Where.gpus and resolve_uri(self.settings.tracking).startswith("sqlite:"):
+    def _measure(self) -> int:
+        """Have every cell measured, here or elsewhere; returns 0, or the exit code of an interrupt."""
+        launch, total = self.settings.launch, len(self.cells)
+        launched = launch.where is not Where.local
+        inbox = Inbox(self.results, total=total, aloud=launched)
+        executor = self._executor(inbox)
+        jobs = self._jobs(executor)
+        if found := executor.check(jobs):
+            say(f"{found}; what they print: {short_path(str(self.folder))}/job-*.log")
+        if launched and launch.where is not Where.gpus and self._tracking.uri.startswith("sqlite:"):
             say(
                 "the tracking store is a SQLite file, which only one machine may write: for jobs on several, start a "
                 "server and export MLFLOW_TRACKING_URI=http://HOST:5000 (docs/cluster.md)"
             )
-        with Watch(self.folder, len(cells), why) as watch:
-            for number in range(_ROUNDS):
-                if number:
-                    complain(f"not ended: {counted(len(todo), 'job')}; launched once more")
-                if code := self._launch_round(cells, todo, watch):
-                    return code
-                todo = [left for job in todo if (left := [t for t in job if not t.ended(self.folder)])]
-                if not todo:
-                    break
-        return 0
-
-    def _launch_round(self, cells: Sequence[Config], todo: Sequence[Sequence[jobs.Task]], watch: Watch) -> int:
-        """Launch jobs of some cells and wait until they have ended; returns 0, or the exit code of an interrupt."""
-        launch, name = self.settings.launch, self._queue_name
-        files = jobs.write(self.folder, cells, todo)
-        watch.expect(files, todo)
-        extra = [
-            f"hydra.sweep.dir={as_value(f'{self.folder}/jobs')}",
-            "hydra.sweep.subdir=${hydra.job.num}",
-            "launch.job=" + ",".join(as_value(str(file)) for file in files),
-            *launchers.overrides(launch, name=name),
-        ]
-        words = ["--multirun", *(w for w in self.request.words if w not in ("-m", "--multirun"))]
-        own = [o for o in self.request.overrides if o.lstrip("+~").startswith("hydra.")]
-        one = replace(self.request, words=words, overrides=own)
+        self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            launchers.prepare(launch, name=name)
-            code = _handed(partial(one.launch, work.launched_job, extra=extra))
-        except Exception as error:
-            code = interrupts.received()
-            refused = launchers.refused(launch, error)
-            if not code and refused and not any(self.folder.glob("job-*.log")):  # none of any round has begun
-                _leave_nothing(self.folder)
-                raise BadInput(refused) from error
-            if not code:
-                complain(refused or launchers.lost(launch, error))
-            if os.environ.get("HYDRA_FULL_ERROR"):
-                traceback.print_exception(error)
-        if not code and not all(task.ended(self.folder) for job in todo for task in job):
-            code = _handed(partial(launchers.wait_for_others, launch, name=name, tell=complain))
-        if code == interrupts.INTERRUPTED:
-            launchers.cancel(launch, name=name, tell=complain)
-        elif code and (more := launchers.goes_on(launch)):  # a terminal was closed, say: nobody wanted the jobs to end
-            say(more)
+            with logged(self.folder / "rbptrack.log"):
+                drive = Drive(executor, jobs, self.results, inbox, launch.retries, self._complain)
+                code = drive.run(total=total)
+        except BadInput:
+            _leave_nothing(self.folder)
+            raise
+        if not code:
+            drive.give_up_the_rest()
+        with suppress(OSError):  # it holds something
+            self.folder.rmdir()
         return code
 
-    @property
-    def _queue_name(self) -> str:
-        """What its jobs are called in a cluster's queue."""
-        return f"rbptrack-{self.id}"
+    def _complain(self, line: str) -> None:
+        where = f"launch={self.settings.launch.where.value}"
+        complain(line if line.startswith(where) else f"{where}: {line}")
+
+    def _jobs(self, executor: Executor) -> list[Job]:
+        """The jobs; elsewhere those that cost most begin first."""
+        launch, cells = self.settings.launch, self._own_cells
+        if not executor.elsewhere:
+            self.cells = [replace(cell, shards=1) if cell.shards == "auto" else cell for cell in cells]
+            return self._numbered([(0.0, tasks) for tasks in grouped(self.cells, launch.group)])
+        resources = Resources(launch, executor.gpus(), cells, self.resolved)
+        self.cells = resources.cells
+        todo = sorted(grouped(self.cells, launch.group), key=resources.cost, reverse=True)
+        return self._numbered([(resources.gpus(tasks), tasks) for tasks in todo])
+
+    def _numbered(self, todo: Sequence[tuple[float, Sequence[Task]]]) -> list[Job]:
+        """The jobs, of the GPUs and the tasks of each."""
+        folder, total = self.folder.absolute(), len(self.cells)
+        return [
+            Job(number, tuple(tasks), gpus, total, folder / f"job-{number}.json", Path.cwd())
+            for number, (gpus, tasks) in enumerate(todo)
+        ]
+
+    def _executor(self, inbox: Inbox) -> Executor:
+        """What runs the jobs."""
+        if self.settings.launch.where is not Where.local:
+            models = [cell.model for cell in self.cells]
+            return presets.executor(self.settings.launch, models, name=f"rbptrack-{self.id}", tell=self._complain)
+        if not hydra_jobs.wanted(self.request):
+            return Here(self.results, self.resolved)
+        extra = [
+            f"hydra.run.dir={as_value(f'{self.folder}/0')}",
+            f"hydra.sweep.dir={as_value(str(self.folder))}",
+            "hydra.sweep.subdir=${hydra.job.num}",
+            f"tracking.uri={as_value(self._tracking.uri)}",
+            *([f"sweep={self.id}"] if self.request.multirun and not self.settings.sweep else []),
+        ]
+        return hydra_jobs.HydraJobs(self.request, inbox, extra)
 
     @property
     def _own_cells(self) -> list[Config]:
@@ -222,46 +225,8 @@ class Sweep:
 
     @property
     def _tracking(self) -> TrackingConfig:
-        """The store as jobs elsewhere are told of it: its absolute URI; a password stays in the environment."""
-        uri = resolve_uri(self.settings.tracking)
-        return replace(self.settings.tracking, uri=uri if without_password(uri) == uri else "")
-
-    def _run_jobs(self) -> int:
-        """Measure the cells here, or hand them to Hydra where it has a launcher of its own.
-
-        Returns:
-            0, or the exit code of an interrupt that stopped them.
-
-        """
-        if here.possible(self.request):
-            every = self.request.jobs()
-            words = [w for w in self.request.words if w not in ("-m", "--multirun")]
-            extra = [f"hydra.run.dir={as_value(str(self.folder))}", "hydra.output_subdir=null"]
-            one = replace(self.request, words=words, overrides=every[0])
-            every_cell = here.job(self._own_cells, every, self.folder)
-            return _handed(partial(one.hand_to_hydra, every_cell, extra=extra))
-        os.environ[work.CELLS] = str(len(self.cells))
-        uri = resolve_uri(self.settings.tracking)
-        extra = [
-            f"hydra.run.dir={as_value(f'{self.folder}/0')}",
-            f"hydra.sweep.dir={as_value(str(self.folder))}",
-            "hydra.sweep.subdir=${hydra.job.num}",
-            # Workers get the absolute URI; one that holds a password stays in the environment, never in a file.
-            *([f"tracking.uri={as_value(uri)}"] if without_password(uri) == uri else []),
-            *([f"sweep={self.id}"] if self.request.multirun and not self.settings.sweep else []),
-        ]
-        return _handed(partial(self.request.hand_to_hydra, work.job, extra=extra))
-
-
-def _handed(run: Callable[[], None]) -> int:
-    """Let Hydra run its jobs; returns 0, or the exit code of an interrupt."""
-    try:
-        run()
-    except KeyboardInterrupt:
-        return interrupts.INTERRUPTED
-    except SystemExit:  # also how Hydra ends after a job that failed, which the outcomes say better
-        pass
-    return interrupts.received()
+        """The store as jobs elsewhere are told of it: its absolute URI."""
+        return replace(self.settings.tracking, uri=resolve_uri(self.settings.tracking))
 
 
 def _nothing_ran(outcomes: Sequence[Outcome], folder: Path) -> int:

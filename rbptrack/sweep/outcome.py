@@ -1,25 +1,19 @@
-"""How cells end: each leaves its outcome in its job folder, and the sweep collects and shows them."""
+"""How cells end, and how that is shown."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import pandas as pd
 
+from rbptrack.base.words import compact
 from rbptrack.config.patterns import size_key
-from rbptrack.config.schema import Config
-from rbptrack.console import columns, compact, complain, say, table
-from rbptrack.files import write_whole
-from rbptrack.measurement import Shard
+from rbptrack.console.sentences import columns, complain, say
+from rbptrack.console.tables import table
 from rbptrack.ranks import rbp_name, se_name
-from rbptrack.redaction import redact
 from rbptrack.tracking.schema import Metric
-
-OUTCOME = "outcome.json"
 
 
 @dataclass
@@ -55,20 +49,6 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
     added_ks: list[int] = field(default_factory=list)
 
-    def write(self, folder: Path) -> None:
-        """Write outcome.json into the job's folder."""
-        self.message, self.waits = redact(self.message), redact(self.waits)
-        write_whole(folder / OUTCOME, json.dumps(asdict(self)))  # two shards may find the same cell measured before
-
-    @classmethod
-    def read(cls, path: Path) -> Outcome:
-        """Read what `write` wrote; a damaged file is an outcome that failed."""
-        try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, TypeError):
-            message = f"{path} is damaged; the same command tells whether the cell was measured"
-            return cls(f"job {path.parent.name}", "", "", "failed", message=message)
-
 
 CONTINUES = "the same command continues there"
 """What a message about something unfinished ends with."""
@@ -80,50 +60,6 @@ class CellFailed(Exception):
     def __init__(self, run_id: str, cause: Exception) -> None:
         super().__init__(str(cause))
         self.run_id, self.cause = run_id, cause
-
-
-def shard_folder(folder: Path, shard: Shard) -> Path:
-    """Where one shard's outcome is kept, beside its cell's; a whole cell has none but its own."""
-    return folder if shard.count == 1 else folder / f"shard-{shard.number}"
-
-
-def collect(folder: Path, cells: Sequence[Config], *, all_ended: bool) -> list[Outcome]:
-    """How a sweep's cells ended, in their order; cells that are not known to have ended are left out.
-
-    Args:
-        folder: of the sweep, where each cell and each shard leaves its outcome.
-        cells: all of them.
-        all_ended: whether every job has ended, so that what left no outcome was lost.
-
-    """
-    found = [_outcome_of(folder / str(number), cell, all_ended=all_ended) for number, cell in enumerate(cells)]
-    return [outcome for outcome in found if outcome is not None]
-
-
-def _outcome_of(folder: Path, cell: Config, *, all_ended: bool) -> Outcome | None:
-    """What a cell's file says, else what became of its shards; None where that is not known."""
-    if (folder / OUTCOME).exists():
-        found = Outcome.read(folder / OUTCOME)
-        return replace(found, title=cell.title, model=cell.model.name, dataset=cell.dataset.name)
-    failed = Outcome(cell.title, cell.model.name, cell.dataset.name, "failed")
-    lost = f"its job was lost; {CONTINUES}" if folder.exists() else "its job never began"
-    if cell.shards == 1:
-        failed.message = lost
-        return failed if all_ended else None
-    messages: dict[str, list[str]] = {}
-    for shard in (Shard(number, cell.shards) for number in range(cell.shards)):
-        file = shard_folder(folder, shard) / OUTCOME
-        ended = Outcome.read(file) if file.exists() else None
-        if ended and ended.status == "failed":
-            messages.setdefault(ended.message, []).append(str(shard.number + 1))
-            failed.bad_input = ended.bad_input
-        elif ended is None and all_ended:
-            messages.setdefault(lost, []).append(str(shard.number + 1))
-    if not messages:
-        failed.message = f"every shard ended, and none delivered it; {CONTINUES}"
-        return failed if all_ended else None
-    failed.message = "; ".join(f"shard {', '.join(n)} of {cell.shards}: {said}" for said, n in messages.items())
-    return failed
 
 
 def announce(outcome: Outcome, progress_label: str) -> None:

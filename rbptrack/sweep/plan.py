@@ -7,8 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rbptrack.base.errors import RbptrackError
 from rbptrack.config.schema import CellConfig, DatasetConfig, SequenceRule
-from rbptrack.errors import RbptrackError
 from rbptrack.sources import cache, hub
 from rbptrack.sources.pin import Source
 from rbptrack.sweep.devices import Device
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _BYTES_PER_TOKEN = 4.0  # of text, for corpora that were not tokenised yet: between code and English
 _DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-_MOST_GPUS = 8  # of one node
+MOST_GPUS = 8  # of one node
 _SCORING_BYTES = 150e6  # what ranking takes beyond weights, at most
 
 
@@ -79,20 +79,16 @@ def plan(config: CellConfig, resolver: Resolver, reader: Reader, device: Device,
     try:
         cell = resolver.resolve(config)
         counts = cell.count_parameters()
-        size = _size(cell)
+        size = size_of(cell)
         measured = reader.find(cell.fingerprint) is not None
     except RbptrackError as error:
         return Plan(config.model.name, config.dataset.name, status=str(error))
     from rbptrack.engine.executor import free_memory
     from rbptrack.models.device import device_of
-    from rbptrack.models.tensor_parallel import fewest
 
-    weights, beside = _needed(cell, counts)
-    needed = weights + beside
     free = int(device.memory_bytes) if elsewhere else free_memory(device_of(cell.model.device))
-    several = _MOST_GPUS if elsewhere else 1
-    gpus = 1 if needed <= free else fewest(cell.model, cell.architecture, free, most=several, beside=beside)
-    flops = None if size.read is None else 2.0 * (counts.non_embedding + counts.head) * size.read
+    needed, gpus = memory_and_gpus(cell, free, most=MOST_GPUS if elsewhere else 1)
+    flops = operations(cell, size)
     if measured:
         status = "measured"
     elif gpus is None and not cell.model.device_map:  # a map spreads over several
@@ -117,6 +113,23 @@ def plan(config: CellConfig, resolver: Resolver, reader: Reader, device: Device,
     )
 
 
+def operations(cell: Resolved, size: Size) -> float | None:
+    """(2 S + 2 d |V|) for each token that the model reads; None where their number is not known."""
+    counts = cell.count_parameters()
+    return None if size.read is None else 2.0 * (counts.non_embedding + counts.head) * size.read
+
+
+def memory_and_gpus(cell: Resolved, memory_bytes: float, *, most: int) -> tuple[float, int | None]:
+    """Bytes that a cell needs, and how many GPUs of so much memory hold that together; None where `most` do not."""
+    from rbptrack.models.split_plan import fewest
+
+    weights, beside = _needed(cell, cell.count_parameters())
+    needed = weights + beside
+    if needed <= memory_bytes:
+        return needed, 1
+    return needed, fewest(cell.model, cell.architecture, memory_bytes, most=most, beside=beside)
+
+
 def _needed(cell: Resolved, counts: Parameters) -> tuple[float, float]:
     """Bytes of the weights, and of one sequence's activations (batches grow as memory allows) and scoring."""
     from rbptrack.models.architecture import text_config, vocab_size
@@ -132,29 +145,31 @@ def _needed(cell: Resolved, counts: Parameters) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class _Size:
+class Size:
+    """How much there is to measure; None: not known."""
+
     documents: int | None
     tokens: int | None
     read: int | None  # tokens that a model reads: with overlap and special tokens more than are scored
     estimated: bool
 
 
-def _size(cell: Resolved) -> _Size:
+def size_of(cell: Resolved) -> Size:
     """Exact where the texts were tokenised before, else estimated from what the hub or the files say of their size."""
     from rbptrack.corpus.tokens import tokens_name
 
     if (cache.folder() / tokens_name(cell.dataset, cell.texts, cell.tokenizer)).exists():
         corpus = cell.load_corpus()
-        return _Size(len(corpus.document_ids), corpus.num_targets, int(corpus.lengths.sum()), estimated=False)
+        return Size(len(corpus.document_ids), corpus.num_targets, int(corpus.lengths.sum()), estimated=False)
     return _estimate(cell.dataset, *_extent(cell.dataset, cell.texts))
 
 
-def _estimate(dataset: DatasetConfig, documents: int | None, text_bytes: float | None) -> _Size:
+def _estimate(dataset: DatasetConfig, documents: int | None, text_bytes: float | None) -> Size:
     """What so many documents of so many bytes each come to."""
     if dataset.documents:
         documents = dataset.documents if documents is None else min(dataset.documents, documents)
     if documents is None or text_bytes is None:
-        return _Size(documents, None, None, estimated=True)
+        return Size(documents, None, None, estimated=True)
     each = max(2.0, text_bytes / _BYTES_PER_TOKEN)
     if dataset.sequence is SequenceRule.truncate:
         read = min(each, dataset.seq_len)
@@ -163,7 +178,7 @@ def _estimate(dataset: DatasetConfig, documents: int | None, text_bytes: float |
     else:
         read = each
     scored = min(each, dataset.seq_len) if dataset.sequence is SequenceRule.truncate else each
-    return _Size(documents, int(documents * (scored - 1)), int(documents * read), estimated=True)
+    return Size(documents, int(documents * (scored - 1)), int(documents * read), estimated=True)
 
 
 def _extent(config: DatasetConfig, source: Source) -> tuple[int | None, float | None]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from rbptrack.config.schema import (
-    Candidates,
     CellConfig,
     DatasetConfig,
     EngineConfig,
@@ -17,9 +15,10 @@ from rbptrack.config.schema import (
     Rank,
     SequenceRule,
 )
-from rbptrack.corpus.documents import selection_identity
-from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
+from rbptrack.corpus.documents import load_documents, texts_hash
 from rbptrack.sources.pin import Source, of_dataset, of_model, of_tokenizer
+from rbptrack.sweep.identity import identity
+from rbptrack.tracking.groups import DocumentGroups
 
 if TYPE_CHECKING:  # torch, transformers and datasets load only where a model runs
     from transformers import PreTrainedTokenizerBase
@@ -67,6 +66,14 @@ class Resolved:
 
         return load_corpus(self.dataset, self.texts, self.tokenizer)
 
+    def load_groups(self) -> DocumentGroups | None:
+        """The source of each document, read from the texts again; None where `dataset.group` names no field."""
+        if not self.dataset.group:
+            return None
+        documents = load_documents(self.dataset, self.texts)
+        groups = tuple(document.group for document in documents)
+        return DocumentGroups(self.dataset.group, tuple(d.id for d in documents), groups, texts_hash(documents))
+
     def load_model(self) -> CausalModel:
         """The model on its device; the cell before may have loaded it already."""
         return self._resolver.loaded(self)
@@ -79,7 +86,7 @@ class Resolved:
 class Resolver:
     """Resolves cells; what several of them name is pinned, loaded and counted once.
 
-    A sweep has one in each of its processes (`process_resolver`); a plan and a bench have one of their own.
+    A sweep has one, each of its jobs elsewhere one of its own.
     """
 
     def __init__(self) -> None:
@@ -112,7 +119,7 @@ class Resolver:
         architecture, tokenizer = self._load(weights, tokenizer_source)
         check_fit(model.name, architecture, tokenizer, dataset.seq_len)
         if model.parallel is not Parallel.none or model.processes:
-            from rbptrack.models.tensor_parallel import check
+            from rbptrack.models.split_plan import check
 
             check(model, architecture)
         return Resolved(
@@ -126,7 +133,7 @@ class Resolver:
             ks=tuple(config.k.values),
             strict=config.rank is Rank.strict,
             engine=config.engine,
-            fingerprint=_fingerprint(config, weights, texts, tokenizer_source),
+            fingerprint=_fingerprint(config, weights, texts, tokenizer_source, tokenizer),
             _resolver=self,
         )
 
@@ -163,27 +170,13 @@ class Resolver:
         return self._architectures[key]
 
 
-@cache
-def process_resolver() -> Resolver:
-    """The resolver of this process: the cells that a launcher runs in it share it, and the checks before a sweep do."""
-    return Resolver()
+def _fingerprint(
+    config: CellConfig, weights: Source, texts: Source, tokenizer_source: Source, tokenizer: PreTrainedTokenizerBase
+) -> str:
+    prefix: list[int] | None = None
+    if config.dataset.sequence is SequenceRule.slide:
+        from rbptrack.corpus.sequences import prefix_of_first_version, text_prefix
 
-
-def _fingerprint(config: CellConfig, weights: Source, texts: Source, tokenizer_source: Source) -> str:
-    """The identity of what a cell measures: batch and chunk sizes, device, paths and k are not in it."""
-    dataset = config.dataset
-    parts = {
-        "model": weights.identity,  # its tokenizer included
-        **selection_identity(dataset, texts),
-        "sequence": dataset.sequence.value,
-        "seq_len": dataset.seq_len,
-        "context": dataset.context if dataset.sequence is SequenceRule.slide else 0,
-        "dtype": config.model.dtype.value,
-        "matmul": "tf32" if config.model.tf32 else "float32",
-        "scoring": SCORING_VERSION,
-    }
-    # Parts that only some measurements have: without them the fingerprint is what it was before they existed.
-    parts |= {"tokenizer": tokenizer_source.identity} if config.model.tokenizer else {}
-    parts |= {"candidates": config.candidates.value} if config.candidates is not Candidates.vocabulary else {}
-    parts |= {"rank": config.rank.value} if config.rank is not Rank.paper else {}
-    return fingerprint(parts)
+        now = text_prefix(tokenizer).tolist()
+        prefix = now if now != prefix_of_first_version(tokenizer).tolist() else None
+    return identity(config, weights.identity, texts, tokenizer_source.identity, prefix)

@@ -1,19 +1,12 @@
-"""The progress of all cells in one place, while a launcher runs them elsewhere.
-
-Every process that measures leaves how far it is in its cell's folder (see `CellProgress`), which all machines of a
-launched sweep see. So the table is the same for every launcher, shows shards that have no run in the store yet, and
-goes on while the store is away.
-"""
+"""The progress of all cells in one place, while their jobs run elsewhere."""
 
 from __future__ import annotations
 
 import math
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
-from pathlib import Path
+from collections.abc import Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
@@ -22,13 +15,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rbptrack.analysis import counted
-from rbptrack.console import CellState, compact, console, drawn, duration, quiet
-from rbptrack.sweep import jobs
-from rbptrack.sweep.outcome import OUTCOME, Outcome, announce
+from rbptrack.base.words import compact, counted, duration
+from rbptrack.console.progress import CellState
+from rbptrack.console.sentences import console, drawn, quiet
+from rbptrack.sweep.channel import Inbox
+from rbptrack.sweep.jobs import Job
+from rbptrack.sweep.results import Results
 
-_POLL_SECONDS = 1.0
-_ASK_SECONDS = 15.0  # between two questions why jobs wait
 _PLAIN_SECONDS = 20.0  # between two lines where there is no terminal
 _SILENT_SECONDS = 60.0  # after which a process is said to be silent
 _ROWS, _PLAIN_CELLS = 16, 3  # as many running cells are shown
@@ -38,26 +31,21 @@ _NUMBERS = ("tokens", "tok/s", "left")
 
 
 class Watch:
-    """Shows the cells that are being measured, and prints a line for each that ends; a context manager.
+    """Shows the cells that are being measured; a context manager.
 
     In a terminal a table that stays below the lines; without one, a plain line on standard error now and then.
 
     Args:
-        folder: of the sweep, in which each cell leaves its progress and its outcome.
+        results: how cells ended.
+        inbox: what jobs have told.
+        jobs: all of them.
         total: how many cells there are.
-        why: what the launcher says of the jobs that wait, in a word or two; empty: nothing.
 
     """
 
-    def __init__(self, folder: Path, total: int, why: Callable[[], str] = str) -> None:
-        self._folder, self._total, self._why = folder, total, why
-        self._reason, self._asked = "", -_ASK_SECONDS
-        self._jobs: list[Path] = []  # the log of each, which it opens when it begins
-        self._told: dict[Path, str] = {}  # outcome -> status
-        self._logs: dict[Path, str] = {}
-        self._heard: dict[Path, tuple[float, float]] = {}  # its clock's time, and this one's when that was first seen
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="rbptrack-watch", daemon=True)
+    def __init__(self, results: Results, inbox: Inbox, jobs: Sequence[Job], *, total: int) -> None:
+        self._results, self._inbox, self._jobs, self._total = results, inbox, jobs, total
+        self._heard: dict[int, tuple[float, float]] = {}  # its clock's time, and this one's when that was first seen
         self._drawing = ExitStack()
         shown = console(stderr=True)
         self._live = (
@@ -69,118 +57,82 @@ class Watch:
         if self._live:
             self._drawing.enter_context(drawn(self._live.console))
             self._live.start()
-        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
-        self._thread.join()
-        with suppress(OSError):
-            self._tell()
         if self._live:
             self._live.stop()
         self._drawing.close()
 
-    def expect(self, files: Sequence[Path], tasks: Sequence[Sequence[jobs.Task]]) -> None:
-        """Take note of which job does what, by the jobs' files: the table names their logs."""
-        self._jobs = [file.with_suffix(".log") for file in files]
-        for file, mine in zip(files, tasks, strict=True):
-            self._logs |= {task.folder(self._folder): file.with_suffix(".log").name for task in mine}
-
-    def _run(self) -> None:
-        while not self._stop.wait(_POLL_SECONDS):
-            with suppress(OSError):  # a network file system may not answer for a moment: the next look tells
-                self._look()
-
-    def _look(self) -> None:
-        self._tell()
-        if self._jobs and time.monotonic() - self._asked > _ASK_SECONDS:
-            self._asked, self._reason = time.monotonic(), self._why()
+    def show(self, reason: str) -> None:
+        """Show how far the sweep is, and why jobs wait, in a word or two; empty: nothing is known."""
         if self._live:
-            self._live.update(self.table(), refresh=True)
+            self._live.update(self.table(reason), refresh=True)
         elif time.monotonic() - self._said > _PLAIN_SECONDS and not quiet():
             self._said = time.monotonic()
-            print(self.line(), file=sys.stderr, flush=True)
+            print(self.line(reason), file=sys.stderr, flush=True)
 
-    def _tell(self) -> None:
-        for path in sorted(self._folder.glob(f"*/{OUTCOME}")):
-            if path not in self._told:
-                outcome = Outcome.read(path)
-                self._told[path] = outcome.status
-                announce(outcome, f"[{int(path.parent.name) + 1}/{self._total}]")
-
-    def table(self) -> Group:
+    def table(self, reason: str = "") -> Group:
         """How many cells ended how, and the cells and shards that are being measured."""
         shown = Table(box=None, pad_edge=False, header_style="bold")
         width = console(stderr=True).width
         kept = [i for i, (_, least) in enumerate(_COLUMNS) if width >= least]
-        running = list(self._running())
+        running = self._running()
         for i in kept:
             shown.add_column(_COLUMNS[i][0], justify="right" if _COLUMNS[i][0] in _NUMBERS else "left", no_wrap=True)
-        for folder, state in running[:_ROWS]:
-            row = self._row(folder, state)
+        for job, _, state in running[:_ROWS]:
+            row = self._row(job, state)
             shown.add_row(*(Text(row[i]) for i in kept))
         if len(running) > _ROWS:
             shown.add_row(Text(f"and {len(running) - _ROWS} more"))
-        counts = Text(self._counts(), no_wrap=True, overflow="ellipsis")
+        counts = Text(self._counts(reason), no_wrap=True, overflow="ellipsis")
         return Group(counts, shown) if running else Group(counts)
 
-    def line(self) -> str:
+    def line(self, reason: str = "") -> str:
         """The same in one line."""
         said = []
-        for folder, state in list(self._running())[:_PLAIN_CELLS]:
-            title, node, tokens, speed, left, _ = self._row(folder, state)
+        for job, _, state in self._running()[:_PLAIN_CELLS]:
+            title, node, tokens, speed, left, _ = self._row(job, state)
             where = f"{title} on {node}"
             said.append(f"{where} waits" if state.waits else f"{where} {tokens} tokens, {speed} tok/s, {left} left")
-        return "; ".join([self._counts(), *said])
+        return "; ".join([self._counts(reason), *said])
 
-    def _row(self, folder: Path, state: CellState) -> list[str]:
+    def _row(self, job: Job, state: CellState) -> list[str]:
         if state.waits:
-            return [state.title, state.host, "", "", "waits", self._logs.get(folder, "")]
+            return [state.title, state.host, "", "", "waits", job.log.name]
         tokens = f"{compact(state.done)}/{compact(state.total)}"
-        silent = self._silent(folder, state)
+        silent = self._silent(job, state)
         left = f"silent {duration(silent)}" if silent > _SILENT_SECONDS else duration(state.seconds_left)
-        return [state.title, state.host, tokens, compact(state.speed), left, self._logs.get(folder, "")]
+        return [state.title, state.host, tokens, compact(state.speed), left, job.log.name]
 
-    def _silent(self, folder: Path, state: CellState) -> float:
+    def _silent(self, job: Job, state: CellState) -> float:
         """Seconds since a process was heard of, by this machine's clock: those of other machines may be wrong."""
         now = time.monotonic()
-        said, heard = self._heard.get(folder, (math.nan, now))
+        said, heard = self._heard.get(job.number, (math.nan, now))
         if said != state.at:
-            self._heard[folder] = (state.at, heard := now)
+            self._heard[job.number] = (state.at, heard := now)
         return now - heard
 
-    def _counts(self) -> str:
+    def _counts(self, reason: str) -> str:
         """`3 of 8 cells ended (1 failed), 2 running; 1 of 4 jobs waits (Priority)`."""
-        failed = sum(status == "failed" for status in self._told.values())
-        said = f"{len(self._told)} of {counted(self._total, 'cell')} ended" + (f" ({failed} failed)" if failed else "")
-        begun = [(self._cell(folder), state.waits) for folder, state in self._running()]
-        running = {cell for cell, waits in begun if not waits}
+        ended = self._results.cells.values()
+        failed = sum(outcome.status == "failed" for outcome in ended)
+        said = f"{len(ended)} of {counted(self._total, 'cell')} ended" + (f" ({failed} failed)" if failed else "")
+        running = {cell for _, cell, state in self._running() if not state.waits}
         said += f", {len(running)} running"
-        if others := len({cell for cell, _ in begun} - running):
+        if others := len({cell for _, cell, _ in self._running()} - running):
             said += f", {others} at work in another process"
-        if waiting := self._waiting():
+        if waiting := sum(job.number not in self._inbox.reports for job in self._jobs):
             said += f"; {waiting} of {counted(len(self._jobs), 'job')} {'waits' if waiting == 1 else 'wait'}"
-            said += f" ({self._reason})" if self._reason else ""
-        elif self._reason:  # of a job that was requeued
-            said += f"; waiting: {self._reason}"
+            said += f" ({reason})" if reason else ""
+        elif reason:  # of a job that was requeued
+            said += f"; waiting: {reason}"
         return said
 
-    def _waiting(self) -> int:
-        """How many jobs have not begun."""
-        return sum(not log.exists() for log in self._jobs)
-
-    def _running(self) -> Iterator[tuple[Path, CellState]]:
-        """What is being measured: the folder of each cell or shard, and how far it is."""
-        for pattern in ("*", "*/shard-*"):
-            for file in sorted(self._folder.glob(f"{pattern}/{CellState.FILE}")):
-                folder = file.parent
-                if self._cell(folder) / OUTCOME not in self._told and not (folder / OUTCOME).exists():
-                    state = CellState.read(file)
-                    if state is not None:
-                        yield folder, state
-
-    def _cell(self, folder: Path) -> Path:
-        return self._folder / folder.relative_to(self._folder).parts[0]
+    def _running(self) -> list[tuple[Job, int, CellState]]:
+        """What is being measured: the job, the number of its cell, and how far it is."""
+        told = ((job, self._inbox.reports.get(job.number)) for job in self._jobs)
+        at_work = [(job, *report.at_work) for job, report in told if report and report.at_work]
+        return [each for each in at_work if each[1] not in self._results.cells]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rbptrack.files import write_whole
+from rbptrack.base.files import make_folder, write_whole
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.process import STALE_SECONDS, alive, seconds_silent, where
@@ -106,7 +106,7 @@ def _unnoted(reader: Reader, folder: Path) -> str:
 
 def _note(folder: Path, name: str, text: str) -> None:
     """Write a file of the folder, whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     write_whole(folder / name, text)
 
 

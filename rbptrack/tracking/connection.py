@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import logging
 import os
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -20,15 +22,16 @@ from mlflow import MlflowClient
 from mlflow.entities import Experiment
 from mlflow.exceptions import MlflowException
 
+from rbptrack.base.addresses import DATABASES, scheme
+from rbptrack.base.errors import BadInput, StoreAway
+from rbptrack.base.files import TemporaryFolder, make_folder
+from rbptrack.base.names import file_name
 from rbptrack.config.paths import home
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.errors import BadInput, StoreAway
-from rbptrack.names import file_name
-from rbptrack.redaction import without_password
-from rbptrack.temporary import TemporaryFolder
-from rbptrack.tracking import faults, local, moved, new_store
+from rbptrack.tracking import local, moved, new_store
 from rbptrack.tracking.database import index_fingerprints
-from rbptrack.tracking.uri import DATABASES, is_server, resolve_uri, scheme
+from rbptrack.tracking.explained import explained
+from rbptrack.tracking.uri import is_server, resolve_uri
 
 os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # else two lines for each run of a server
 
@@ -36,8 +39,12 @@ _TRAINING = {"mlflow.experimentKind": "custom_model_development"}  # else the UI
 _ANALYSES = "-analyses"
 _AWAY_SECONDS = 30.0  # how long a store that did not answer is not asked again
 _REACH_SECONDS = 5
+_SILENCE_SECONDS = 120.0  # how long a server or database that takes connections may be silent, once per process
+_SLOW_SECONDS = 10.0  # after which a wait is said
+_IMPATIENT = "10"  # seconds of a request, once a server was waited for in vain
 _PATIENCE_SECONDS = 15.0  # how long a store that was there is waited for before a measurement begins without it
 _GIVEN_UP: set[str] = set()  # stores that this process waited for in vain
+_SILENT: set[str] = set()  # those of them that were there and did not answer
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +59,8 @@ class Connection:
         create: whether `open` makes an experiment that is not there.
 
     Attributes:
-        uri: the address, absolute; it may hold a database's password.
-        shown: the address without a password, for people and logs.
+        uri: the address, absolute; it holds no password.
+        shown: the same, also where a copy is read.
         experiment: the experiment's name.
         database: the SQLite file of a local store; None for any other.
         tables: the SQLite file that is read: the database, or its copy where the store cannot be written.
@@ -67,7 +74,7 @@ class Connection:
         for name in ("alembic", "mlflow", "sqlalchemy"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self.uri = resolve_uri(config)
-        self.shown = without_password(self.uri)
+        self.shown = self.uri
         self.experiment = config.experiment
         self.database = local.database_of(self.uri)
         self.tables = self.database
@@ -167,6 +174,7 @@ class Connection:
             if self.database is None:
                 self._client = self._connect()
             elif self.read_only:
+                local.check_ours(self.database)
                 self._read_copy(self.database)
                 self._client = self._connect()
             else:
@@ -186,7 +194,7 @@ class Connection:
     def _alone(self, database: Path) -> Iterator[None]:
         """Hold the store's lock: several processes that make or relocate it at once would break it."""
         with self.explained():
-            database.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(database.parent)
             lock = FileLock(database.with_name(f"{database.name}.lock"))
             lock.acquire()
         try:
@@ -221,14 +229,25 @@ class Connection:
             BadInput: any other refusal.
 
         """
+        slow = threading.Timer(_SLOW_SECONDS, _say_slow, [self.shown])
+        slow.daemon, began = True, time.monotonic()
         try:
-            with faults.explained(self.uri):
+            if self.database is None:
+                slow.start()
+            with explained(self.uri):
                 yield
         except StoreAway:
             self._away_until = time.monotonic() + _AWAY_SECONDS
+            if time.monotonic() - began > _SLOW_SECONDS:  # it was there and silent, not refusing
+                _SILENT.add(self.uri)
+                patience = os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"]
+                os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = min(_IMPATIENT, patience, key=float)
             raise
+        finally:
+            slow.cancel()
 
     def _connect(self) -> MlflowClient:
+        local.commit_durably()
         with self.explained():
             _reach(self.uri)
             if self.database is not None and not self.exists and self._create_missing:
@@ -261,7 +280,7 @@ class Connection:
         moved.check_files(database, old, self.tables or database)
         if local.writable(database):
             changed = moved.relocate(database, old)
-            log.warning("%s came from %s: its %d artifact addresses now lie here", database, old, changed)
+            log.warning("the store %s was copied from %s: %d paths updated", database, old, changed)
         else:
             self._stood_in = old
 
@@ -290,38 +309,47 @@ class Connection:
             return found
 
 
+def _say_slow(shown: str) -> None:
+    log.warning("%s is slow to answer; waiting up to %d s for it", shown, _SILENCE_SECONDS)
+
+
 def _reach(uri: str) -> None:
-    """Ask a server or database for a sign of life within seconds, because MLflow would go on trying for minutes.
+    """Ask a server or database for a sign of life, because MLflow would go on trying for minutes.
+
+    One that refuses connections is away at once. Silence is waited for, once: a busy server answers late.
 
     Raises:
         StoreAway: nothing answers.
         BadInput: a database answers and refuses, or its driver is not installed.
 
     """
+    patience = _REACH_SECONDS if uri in _SILENT else _SILENCE_SECONDS
     if is_server(uri):
         try:
-            urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=_REACH_SECONDS).close()  # noqa: S310
+            urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=patience).close()  # noqa: S310
         except urllib.error.HTTPError:
             pass  # whatever it says, something answers
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise StoreAway(
                 f"no tracking server answers at {uri} ({reason}): is it running, is the address right?"
             ) from error
     elif scheme(uri) in DATABASES and not uri.startswith("sqlite"):
-        _reach_database(uri)
+        _reach_database(uri, round(patience))
 
 
-def _reach_database(uri: str) -> None:
+def _reach_database(uri: str, seconds: int) -> None:
     import sqlalchemy
 
-    arguments = {"connect_timeout": _REACH_SECONDS} if uri.startswith(("postgresql", "mysql")) else {}
+    arguments = {"connect_timeout": seconds} if uri.startswith(("postgresql", "mysql")) else {}
     try:
         engine = sqlalchemy.create_engine(uri, connect_args=arguments)
-        engine.connect().close()
+        with engine.connect() as opened:
+            if tables := sqlalchemy.inspect(opened).get_table_names():
+                local.check_tables(uri, tables)
         engine.dispose()
     except ModuleNotFoundError as error:
         extra = " (pip install 'rbptrack[postgres]')" if uri.startswith("postgresql") else ""
-        raise BadInput(f"{without_password(uri)} needs the Python package {error.name}{extra}") from error
+        raise BadInput(f"{uri} needs the Python package {error.name}{extra}") from error
     except sqlalchemy.exc.ArgumentError as error:
-        raise BadInput(f"tracking.uri={without_password(uri)} is not a database's address") from error
+        raise BadInput(f"tracking.uri={uri} is not a database's address") from error

@@ -118,6 +118,37 @@ def whole_runs(uri: str, run_ids: Sequence[str], curves: Sequence[str]) -> list[
     return list(found.values())
 
 
+def metric_faults(uri: str, run_ids: Sequence[str]) -> dict[str, list[str]]:
+    """By run id: metrics whose last value and whose history differ; MLflow keeps each number in both.
+
+    Raises:
+        SQLAlchemyError: the tables are not as MLflow 3 has them.
+
+    """
+    columns = ("run_uuid", "key", "value", "step", "timestamp")
+    last, every = _table("latest_metrics", *columns).alias(), _table("metrics", *columns).alias()
+    of_run = sa.and_(last.c.run_uuid == every.c.run_uuid, last.c.key == every.c.key)
+    same = sa.and_(of_run, *(last.c[name] == every.c[name] for name in ("value", "step", "timestamp", "is_nan")))
+    asked = {
+        "the last value of its metric {} is not in the metric's history": sa.select(last.c.run_uuid, last.c.key)
+        .select_from(last.outerjoin(every, same))
+        .where(last.c.run_uuid.in_(run_ids), every.c.key.is_(None)),
+        "its metric {} has a history and no last value": sa.select(every.c.run_uuid, every.c.key)
+        .select_from(every.outerjoin(last, of_run))
+        .where(every.c.run_uuid.in_(run_ids), last.c.key.is_(None))
+        .distinct(),
+    }
+    engine, found = _engine(uri), dict[str, list[str]]()
+    try:
+        with engine.connect() as connection:
+            for text, query in asked.items():
+                for run_id, key in connection.execute(query):
+                    found.setdefault(run_id, []).append(text.format(key))
+    finally:
+        engine.dispose()
+    return found
+
+
 def _dataset_inputs(run_ids: Sequence[str]) -> sa.Select[Any]:
     """Run id, and name, digest, source and profile of each dataset that MLflow shows beside some runs."""
     inputs = _table("inputs", "source_id", "destination_type", "destination_id")
@@ -156,7 +187,8 @@ def _read(connection: sa.Connection, found: Mapping[str, LoggedRun]) -> None:
             query = query.where(rows.c.is_nan == sa.false())
         for part in connection.execute(query).partitions(_ROWS):
             for run_id, key, value in part:
-                getattr(found[run_id], known)[key] = value
+                if run_id in found:  # an index that is damaged leads to rows of others
+                    getattr(found[run_id], known)[key] = value
 
 
 def _passing(connection: sa.Connection, found: Iterable[str], chosen: FilterConfig) -> set[str]:

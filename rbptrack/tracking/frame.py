@@ -10,15 +10,16 @@ from typing import Any
 from mlflow.entities import Run
 from pydantic import ValidationError
 
+from rbptrack.base.errors import BadInput, RbptrackError, first_line, nearest, shortened
 from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import FilterConfig
-from rbptrack.errors import BadInput, RbptrackError, first_line, nearest, shortened
 from rbptrack.ranks import is_rbp_column, se_name
 from rbptrack.tracking.record import Record
 from rbptrack.tracking.rules import MeasurementRow, faults
 from rbptrack.tracking.schema import (
     CURVES,
     OF_THE_PROCESS,
+    SEQUENCE_SUCCESS,
     VERSIONS,
     WHILE_MEASURED,
     WITHOUT,
@@ -129,7 +130,9 @@ def row(run: LoggedRun) -> dict[str, Any]:
         "candidates": params.candidates,
         "rank": params.rank,
         "documents_hash": params.texts_hash,
+        "groups": tags.get(Tag.GROUPS),
         se_name(Metric.CE): None,
+        **{name: value for name, value in run.metrics.items() if name.startswith(SEQUENCE_SUCCESS)},
         **checked,
     }
 

@@ -14,7 +14,7 @@ from mlflow.system_metrics.metrics.cpu_monitor import CPUMonitor
 from mlflow.system_metrics.metrics.disk_monitor import DiskMonitor
 from mlflow.system_metrics.metrics.network_monitor import NetworkMonitor
 
-from rbptrack.errors import RbptrackError
+from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import RankTable, rbp_name
 from rbptrack.tracking.process import STALE_SECONDS, heartbeat
 from rbptrack.tracking.schema import Metric

@@ -6,12 +6,21 @@ import os
 import shutil
 import sqlite3
 import tempfile
+from collections.abc import Collection
 from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from rbptrack.errors import BadInput
-from rbptrack.names import file_name
+from rbptrack.base.errors import BadInput
+from rbptrack.base.files import kind_of
+from rbptrack.base.names import file_name
+from rbptrack.base.words import counted
+
+_TABLES = {
+    *("alembic_version", "experiments", "experiment_tags", "runs", "params", "tags", "metrics", "latest_metrics"),
+    *("inputs", "datasets"),
+}
 
 
 def database_of(uri: str) -> Path | None:
@@ -51,12 +60,14 @@ def copied(database: Path, folder: Path) -> Path:
 
 
 def check_writable(database: Path) -> None:
-    """BadInput unless a local store can be written, or made if it does not exist yet."""
+    """BadInput unless a local store can be written, or made if nothing stands at its place yet."""
     folder = database.parent
-    while not folder.exists():
+    while not os.path.lexists(folder):
         folder = folder.parent
     if not folder.is_dir():
-        raise BadInput(f"the tracking store {database} cannot be made: {folder} is not a folder")
+        raise BadInput(f"the tracking store {database} cannot be made: {folder} is {kind_of(folder)}, not a folder")
+    if os.path.lexists(database):
+        check_ours(database)
     target = database if database.exists() else folder
     if not os.access(target, os.W_OK) or not os.access(folder, os.W_OK):
         raise BadInput(f"the tracking store {database} is not writable: check the permissions of {target}")
@@ -65,14 +76,49 @@ def check_writable(database: Path) -> None:
             tempfile.TemporaryFile(dir=folder).close()
         except OSError as error:
             raise BadInput(f"the tracking store {database} cannot be made: {error.strerror} in {folder}") from error
-    else:
-        try:
-            with closing(reading(database)) as connection:
-                connection.execute("select count(*) from sqlite_master").fetchone()
-        except sqlite3.DatabaseError as error:
-            if "locked" in str(error):  # another program is at work in it: what is measured waits until it has ended
-                return
-            raise BadInput(f"the tracking store {database} is not a readable database: {error}") from error
+
+
+def check_ours(database: Path) -> None:
+    """BadInput unless what stands at a local store's place is a database of MLflow, with all that one needs.
+
+    Anything else would be taken for a store without measurements, and replaced or filled with tables.
+    """
+    if not database.is_file():
+        raise BadInput(f"{database} is {kind_of(database)}, no tracking store: give another tracking.uri")
+    if not database.stat().st_size:
+        raise BadInput(f"{database} is an empty file, no tracking store: remove it, or restore it from a copy")
+    try:
+        with closing(reading(database)) as connection:
+            tables = {name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
+    except sqlite3.DatabaseError as error:
+        if "locked" in str(error):  # another program is at work in it: what is measured waits until it has ended
+            return
+        raise BadInput(f"the tracking store {database} is not a readable database: {error}") from error
+    check_tables(str(database), tables)
+
+
+def check_tables(shown: str, tables: Collection[str]) -> None:
+    """BadInput where a database that holds tables lacks some of a store; MLflow would make them anew, empty."""
+    lacking = sorted(_TABLES - set(tables))
+    if not lacking:
+        return
+    if set(lacking) == _TABLES:
+        raise BadInput(f"{shown} is no tracking store: it holds no table of MLflow's. Give another tracking.uri")
+    raise BadInput(
+        f"the tracking store {shown} is damaged: it lacks {counted(len(lacking), 'table')} of MLflow "
+        f"({', '.join(lacking)}). Restore it from a copy"
+    )
+
+
+@cache
+def commit_durably() -> None:
+    """Let every commit of this process into a SQLite file wait for the disk, as SQLite does unless built otherwise."""
+    from sqlalchemy import Engine, event  # here, because Tab completion reads databases and cannot wait
+
+    @event.listens_for(Engine, "connect")
+    def _wait(connection: object, _: object) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.execute("pragma synchronous=FULL")
 
 
 def index_tags(database: Path) -> None:

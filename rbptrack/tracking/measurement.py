@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis.display import HEADLINE_KS, cell, title
+from rbptrack.base.files import TemporaryFolder
+from rbptrack.base.words import compact
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.console import compact
 from rbptrack.measurement import Measurement
 from rbptrack.ranks import DocumentCounts, se_name
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
-from rbptrack.temporary import TemporaryFolder
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import Record, add_artifacts, k_metrics

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from rbptrack.errors import BadInput
+from rbptrack.base.errors import BadInput
 from rbptrack.tracking.local import artifact_folder, reading
 
 

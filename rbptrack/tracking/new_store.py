@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from rbptrack.base.files import make_folder, put, sync
 from rbptrack.tracking.local import artifact_folder
 
 
@@ -27,7 +28,7 @@ def make(database: Path, experiment: str, fill: Callable[[str], object]) -> None
     unfinished = database.with_name(f"{database.name}.unfinished")
     for suffix in ("", "-wal", "-shm", "-journal"):
         unfinished.with_name(unfinished.name + suffix).unlink(missing_ok=True)
-    artifact_folder(database, experiment).mkdir(parents=True, exist_ok=True)
+    make_folder(artifact_folder(database, experiment))
     # Tables are made in a temporary folder, because MLflow fails to make them in one with quotes in its path.
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder, "mlflow.db")
@@ -42,9 +43,8 @@ def make(database: Path, experiment: str, fill: Callable[[str], object]) -> None
             target.commit()
             # Write-ahead logging: concurrent writers wait a third of the time.
             target.execute("pragma journal_mode=WAL")
-    with unfinished.open("rb") as file:
-        os.fsync(file.fileno())
-    unfinished.replace(database)
+    put(unfinished, database, durable=True)
+    sync([database.parent.parent])  # the folder may be new, and another's
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,18 +17,20 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from rbptrack.base.errors import BadInput, RbptrackError, StoreAway
+from rbptrack.base.files import make_folder, sync, sync_tree
+from rbptrack.base.words import short_path
 from rbptrack.config.paths import home, partial
-from rbptrack.config.schema import TrackingConfig
+from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.engine.at_work import discard, patiently
-from rbptrack.errors import RbptrackError, StoreAway
-from rbptrack.redaction import without_password
+from rbptrack.tracking import writing
 from rbptrack.tracking.claim import begun, claim, repair
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.live import Heartbeat
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import FILE, RUN_FILE, Record
 from rbptrack.tracking.schema import Tag
-from rbptrack.tracking.uri import resolve_uri
+from rbptrack.tracking.verify import verify
 from rbptrack.tracking.writer import Writer
 
 Tell = Callable[[str], None]
@@ -38,11 +41,10 @@ def folder() -> Path:
     return home() / "spool"
 
 
-def waiting(connection: Connection | None = None) -> list[Path]:
-    """The folders of the complete records that wait, for one store or for any, oldest first."""
-    places = [_folder_of(connection)] if connection else folder().glob("*")
+def waiting() -> list[Path]:
+    """The folders of the complete records that wait, for any store, oldest first."""
     found = []
-    for path in (path for place in places for path in place.glob(f"*/{FILE}")):
+    for path in folder().glob(f"*/*/{FILE}"):
         with suppress(FileNotFoundError):  # another process has delivered it in this moment
             found.append((path.stat().st_mtime, path.parent))
     return [path for _, path in sorted(found)]
@@ -50,14 +52,22 @@ def waiting(connection: Connection | None = None) -> list[Path]:
 
 def find(connection: Connection, fingerprint: str) -> Record | None:
     """The record of this fingerprint that waits for a store, if there is one."""
-    for path in sorted(_folder_of(connection).glob(f"{fingerprint}.*/{FILE}"), reverse=True):
+    for path in sorted(folder().glob(f"*/{fingerprint}.*/{FILE}"), reverse=True):
         with suppress(FileNotFoundError):  # another process has delivered it in this moment
-            return Record.read(path.parent)
+            record = Record.read(path.parent)
+            place = _without_stars(record.tags[Tag.STORE]), record.tags[Tag.EXPERIMENT]
+            if place == (_address(connection), connection.experiment):
+                return record
     return None
 
 
+def _without_stars(address: str) -> str:
+    """An address as it is kept today; release 0.1 wrote `***` for its password."""
+    return re.sub(r"[?&]password=\*\*\*$|password=\*\*\*&", "", address.replace(":***@", "@"))
+
+
 def _address(connection: Connection) -> str:
-    """A store's address as it is kept: no password; of one below ./mlruns the relative path, which its copy has too."""
+    """A store's address as it is kept; of one below ./mlruns the relative path, which its copy has too."""
     database = connection.database
     if database is not None and database.is_relative_to(home()):
         return f"sqlite:///{database.relative_to(home().parent)}"
@@ -100,9 +110,11 @@ def send(connection: Connection, record: Record, measured: Path, run_id: str, *,
     if run_id:
         (measured / RUN_FILE).write_text(run_id, encoding="utf-8")
     record.write(measured)
+    sync_tree(measured)
     path = _folder_of(connection) / f"{record.fingerprint}.{record.tags[Tag.RECORD]}"
     with locked(path):
         measured.rename(path)
+        sync([path.parent, home().parent])  # its name, and that of ./mlruns, which may be new and another's
         discard(made_from)
         try:
             run_id, _ = _deliver(connection, Record.read(path), path, tell=tell)
@@ -164,6 +176,7 @@ def repair_and_deliver(tracking: TrackingConfig, *, tell: Tell) -> Delivered:
     try:
         for name in repair(connection):
             tell(f"{name} was left running by a process that is gone: now KILLED; measured again, it continues")
+        _verify_what_was_cut_off(connection, tell)
     except StoreAway as error:
         done.away = str(error)
         tell(done.away)
@@ -179,6 +192,22 @@ def repair_and_deliver(tracking: TrackingConfig, *, tell: Tell) -> Delivered:
         _discard_finished(connection)
     _tidy()
     return done
+
+
+def _verify_what_was_cut_off(connection: Connection, tell: Tell) -> None:
+    """Read what a store got while this machine went down, before it counts as measured; what is damaged does not."""
+    database = connection.database
+    since = writing.cut_off(database) if database is not None and connection.exists else None
+    if database is None or since is None:
+        return
+    tell(f"this machine went down while {short_path(str(database))} was written: verifying what it got since")
+    with suppress(BadInput):  # it holds no measurement yet
+        done, writer = verify(Reader(connection), FilterConfig(), read_data=True, since=since), Writer(connection)
+        for fault in done.faults:
+            tell(f"{fault.name} (run {fault.run_id}): {fault.text}; it does not count as measured")
+        for run_id, why in done.damaged.items():
+            writer.mark_damaged(run_id, why)
+    writing.forget(database)
 
 
 def _deliver_waiting(
@@ -210,13 +239,8 @@ def _name(path: Path) -> str:
 
 def _connection(address: str, experiment: str, record: Record, tracking: TrackingConfig) -> Connection:
     """The connection to the store that a record was measured for."""
-    given = resolve_uri(tracking)
-    if without_password(given) == address:
-        address = given
-    elif "***" in address:
-        raise RbptrackError(f"it belongs to {address}: give that address, with its password, as tracking.uri=...")
     artifacts = record.params.get("tracking.artifacts", "")
-    return Connection(replace(tracking, uri=address, experiment=experiment, artifacts=artifacts))
+    return Connection(replace(tracking, uri=_without_stars(address), experiment=experiment, artifacts=artifacts))
 
 
 @contextmanager
@@ -234,8 +258,8 @@ def locked(path: Path, *, waits: Callable[[], None] | None = None) -> Iterator[b
     file = path.with_name(f"{path.name}.lock")
     lock = FileLock(file)
     while True:
-        path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            make_folder(path.parent)
             if waits is None:
                 lock.acquire(timeout=0)
             else:

@@ -18,7 +18,7 @@ from rbptrack.tracking.schema import Tag
 STALE_SECONDS = 300.0
 """A process that cannot be looked up from here counts as dead after so long without a heartbeat."""
 
-_SAME_BOOT_SECONDS = 60.0  # a clock that is set moves the boot time by so much at most
+_SAME_BOOT_SECONDS = 60.0  # a clock that is set moves the boot time; by more, and only the kernel's id is right
 _SAME_PROCESS_SECONDS = 2.0  # the system does not give a number to another process so soon
 
 
@@ -49,12 +49,25 @@ def alive(tags: Mapping[str, str]) -> bool:
     if not owner:
         return False
     if owner.get("host") == here["host"] and "booted" in owner:
-        same_boot = abs(owner["booted"] - here["booted"]) < _SAME_BOOT_SECONDS
-        if same_boot and owner.get("namespace") == here["namespace"]:
+        if _same_boot(owner, here) and owner.get("namespace") == here["namespace"]:
             return _lives(owner["pid"], owner["created"])
-        if not same_boot and here["machine"] and owner.get("machine") == here["machine"]:
+        if rebooted_since(tags):
             return False
     return seconds_silent(tags) < STALE_SECONDS
+
+
+def rebooted_since(tags: Mapping[str, str]) -> bool:
+    """Whether these tags name a process of this machine, and the machine has booted since."""
+    owner, here = _owner(tags), _machine()
+    mine = owner.get("host") == here["host"] and here["machine"] and owner.get("machine") == here["machine"]
+    return bool(mine) and "booted" in owner and not _same_boot(owner, here)
+
+
+def _same_boot(owner: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
+    """Whether the kernel runs that the process ran on, by its id; where there is none, by the clock."""
+    if owner.get("boot") and here["boot"]:
+        return bool(owner["boot"] == here["boot"])
+    return bool(abs(owner["booted"] - here["booted"]) < _SAME_BOOT_SECONDS)
 
 
 def seconds_silent(tags: Mapping[str, str]) -> float:
@@ -80,6 +93,7 @@ def _machine() -> dict[str, Any]:
     return {
         "host": socket.gethostname(),
         "machine": _text(Path("/etc/machine-id")),
+        "boot": _text(Path("/proc/sys/kernel/random/boot_id")),
         "booted": psutil.boot_time(),
         "namespace": _link(Path("/proc/self/ns/pid")),
     }

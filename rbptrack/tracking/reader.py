@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from functools import cached_property
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
 
-import mlflow.artifacts
 import pandas as pd
 from mlflow.entities import ViewType
-from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
 from rbptrack.analysis.contract import COLUMNS, Runs
+from rbptrack.base.addresses import DATABASES, scheme
+from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.config.schema import FilterConfig
-from rbptrack.console import complain
-from rbptrack.errors import BadInput, MissingArtifact, RbptrackError, first_line
-from rbptrack.parquet import Damaged
-from rbptrack.ranks import RankHistogram, RankTable
-from rbptrack.sources.cache import fetched, forget
-from rbptrack.tracking.connection import Connection
+from rbptrack.console.sentences import complain
+from rbptrack.tracking.artifacts import Artifacts
 from rbptrack.tracking.database import from_database, whole_runs
 from rbptrack.tracking.filters import run_is_in, tags_like
-from rbptrack.tracking.frame import LoggedRun, Unusable, WholeRun, newest, passing, row
-from rbptrack.tracking.record import HISTOGRAM, RANKS, TOKENS, Record, read_token_texts
-from rbptrack.tracking.schema import CURVES, Kind, Tag, tag_is
-from rbptrack.tracking.uri import DATABASES, scheme
+from rbptrack.tracking.frame import LoggedRun, Unusable, WholeRun, came_without_ranks, newest, passing, row
+from rbptrack.tracking.record import RANKS, Record
+from rbptrack.tracking.schema import CURVES, Kind, MeasurementParams, Tag, tag_is
 
 T = TypeVar("T")
 
@@ -39,7 +30,7 @@ _NAMED = 200  # run ids in one question
 _FEW = 100  # measurements whose fingerprints are asked for one by one, before all are read
 
 
-class Reader:
+class Reader(Artifacts):
     """Reads one experiment.
 
     Every method raises StoreAway where the store does not answer, and BadInput where it refuses.
@@ -49,20 +40,23 @@ class Reader:
 
     """
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self._locations: dict[str, str] = {}  # of the artifacts of each run that was asked for
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For another process: without what only this one holds open."""
-        return {"connection": self.connection, "_locations": self._locations}
-
     def find(self, fingerprint: str) -> str | None:
-        """The run id of the newest finished measurement with this fingerprint, if there is one."""
+        """The run id of the newest finished measurement with this fingerprint, if there is one with its ranks."""
         if not self.connection.exists:
             return None
-        found = self.measurements(fingerprint, status="FINISHED")
-        return next((str(usable["run_id"]) for usable in map(_usable, found) if usable), None)
+        found = map(self._as_read, self.measurements(fingerprint, status="FINISHED"))
+        return next((run.run_id for run in found if _usable(run) and self.has_ranks(run)), None)
+
+    def has_ranks(self, run: LoggedRun) -> bool:
+        """Whether a finished measurement's rank table is there and not empty, or it came without; says so if not.
+
+        A store that does not say is believed.
+        """
+        sizes = self.sizes(run.run_id)
+        if sizes is None or sizes.get(RANKS) or came_without_ranks(run.tags, MeasurementParams.read(run.params)):
+            return True
+        complain(f"run {run.run_id} ({run.name}) does not count as measured: its {RANKS} is missing or empty")
+        return False
 
     def measurements(self, fingerprint: str, *, status: str, limit: int | None = None) -> list[LoggedRun]:
         """Find the measurements with this fingerprint and status, newest first."""
@@ -101,6 +95,12 @@ class Reader:
         with self.connection.explained():
             return LoggedRun.of(client.get_run(run_id))
 
+    def ended(self, run_id: str) -> int:
+        """When a run ended, in milliseconds since 1970; 0 if it has not."""
+        client = self.connection.open()
+        with self.connection.explained():
+            return int(client.get_run(run_id).info.end_time or 0)
+
     def knows(self, run_id: str) -> bool:
         """Whether there is a run of this id in the experiment."""
         return bool(self.search(f"attributes.run_id = '{run_id}'", limit=1))
@@ -114,7 +114,7 @@ class Reader:
         """
         if not self.connection.exists:
             raise BadInput(f"there is no tracking store at {self.connection.database}: measure something first")
-        rows = list(filter(None, self._finished(chosen, run_ids)))
+        rows = list(filter(None, self._finished(chosen, run_ids, self._row)))
         if run_ids:
             wanted = set(run_ids)
             kept = [r for r in rows if r["run_id"] in wanted]
@@ -130,21 +130,38 @@ class Reader:
             ranks=self.ranks,
             pieces=self.rank_pieces,
             token_texts=self.token_texts,
+            groups=self.groups,
         )
 
-    def _finished(self, chosen: FilterConfig, run_ids: Sequence[str]) -> list[dict[str, Any] | None]:
-        """Finished measurements as rows: at least those of run_ids, or those that may pass the filters."""
+    def finished(self, chosen: FilterConfig) -> list[LoggedRun]:
+        """Finished measurements that pass the filters, as they were read, lawful or not; older ones too.
+
+        Raises:
+            BadInput: no measurement fits the filters; the message lists what the store has.
+
+        """
+        runs = {run.run_id: run for run in self._finished(FilterConfig(), (), self._as_read)}
+        about = {"family": Tag.FAMILY, "size": Tag.SIZE, "dataset": Tag.DATASET, "sweep": Tag.SWEEP}
+        rows = [{"run_id": i, **{k: run.tags.get(t, "") for k, t in about.items()}} for i, run in runs.items()]
+        return [runs[row["run_id"]] for row in passing(rows, chosen, self._sweep_runs(chosen.sweep))]
+
+    def _finished(self, chosen: FilterConfig, run_ids: Sequence[str], each: Callable[[LoggedRun], T]) -> list[T]:
+        """What is kept of finished measurements: at least of those of run_ids, or those that may pass the filters."""
         experiment_id = self.connection.experiment_id
         if scheme(self.connection.uri) in DATABASES:
             with suppress(SQLAlchemyError):  # tables that differ from those that are known: ask MLflow
-                return from_database(self.connection.uri, experiment_id, self._row, chosen=chosen, run_ids=run_ids)
-        return list(map(self._row, self._searched(chosen, run_ids)))
+                return from_database(self.connection.uri, experiment_id, each, chosen=chosen, run_ids=run_ids)
+        return list(map(each, self._searched(chosen, run_ids)))
 
     def _row(self, run: LoggedRun) -> dict[str, Any] | None:
-        """The row of a run, of which its artifacts' address is kept; None, and said, where it holds no measurement."""
+        """The row of a run; None, and said, where it holds no measurement."""
+        return _usable(self._as_read(run))
+
+    def _as_read(self, run: LoggedRun) -> LoggedRun:
+        """The run, of which its artifacts' address is kept."""
         if run.artifacts:  # else each artifact costs a question of where its run keeps it
             self._locations[run.run_id] = self._located(run.artifacts)
-        return _usable(run)
+        return run
 
     def _searched(self, chosen: FilterConfig, run_ids: Sequence[str]) -> list[LoggedRun]:
         """Finished measurements by MLflow's search: at least those of run_ids, or those that may pass the filters."""
@@ -213,102 +230,6 @@ class Reader:
     def came_without_ranks(self, run_id: str) -> bool:
         """Whether a measurement was imported without ranks, so that none can be missing."""
         return bool(row(self.run(run_id))["without_ranks"])
-
-    def histogram(self, run_id: str) -> RankHistogram:
-        """Read the rank histogram of a measurement."""
-        return self._read(run_id, HISTOGRAM, RankHistogram.read)
-
-    def rank_pieces(self, run_id: str) -> Iterator[RankTable]:
-        """Read the rank table of a measurement in pieces of whole documents."""
-        return RankTable.read_pieces(self.artifact(run_id, RANKS))
-
-    def ranks(self, run_id: str) -> RankTable:
-        """Read the rank table of a measurement."""
-        return self._read(run_id, RANKS, RankTable.read)
-
-    def _read(self, run_id: str, name: str, read: Callable[[Path], T]) -> T:
-        """Read an artifact; a copy in the cache that is damaged, or was removed a moment ago, is fetched again."""
-        path = self.artifact(run_id, name)
-        try:
-            return read(path)
-        except (Damaged, FileNotFoundError):
-            if not forget(path):
-                raise
-            return read(self.artifact(run_id, name))
-
-    def token_texts(self, run_id: str) -> dict[int, str]:
-        """The texts of a measurement's tokens by id; empty where they were not kept."""
-        with suppress(RbptrackError, OSError, ValueError):
-            return read_token_texts(self.artifact(run_id, TOKENS))
-        return {}
-
-    def artifact_names(self, run_id: str) -> list[str]:
-        """Paths of a run's artifacts, those in folders included."""
-        here = Path(self.artifact_uri(run_id))
-        if here.is_absolute() and here.is_dir():  # MLflow's own way asks the database several times for each folder
-            return sorted(path.relative_to(here).as_posix() for path in here.rglob("*") if path.is_file())
-        client, names, folders = self.connection.open(), list[str](), [""]
-        with self.connection.explained():
-            while folders:
-                for entry in client.list_artifacts(run_id, folders.pop() or None):
-                    (folders if entry.is_dir else names).append(entry.path)
-        return names
-
-    def artifact(self, run_id: str, path: str) -> Path:
-        """An artifact as a file: a copy in the cache, or the file itself where the store is local."""
-        here = Path(self.artifact_uri(run_id), path)
-        if here.is_absolute() and here.exists():
-            return here  # MLflow's own way asks the database several times for each file
-        if here.is_absolute() and Path(self.artifact_uri(run_id)).is_dir():
-            raise MissingArtifact(f"run {run_id} lacks its artifact {path}")
-        try:
-            return fetched(
-                f"{self.connection.shown} {run_id} {path}", lambda place: self._download(run_id, path, place)
-            )
-        except OSError:  # the cache cannot be written
-            place = Path(self._uncached.name, run_id)
-            if not (place / path).exists():
-                place.mkdir(exist_ok=True)
-                self._download(run_id, path, place)
-            return place / path
-
-    def _download(self, run_id: str, path: str, place: Path) -> Path:
-        """Download an artifact into a folder."""
-        try:
-            return Path(
-                mlflow.artifacts.download_artifacts(
-                    run_id=run_id, artifact_path=path, tracking_uri=self.connection.uri, dst_path=str(place)
-                )
-            )
-        except (MlflowException, OSError) as error:
-            if Path(self.artifact_uri(run_id)).is_absolute() or path not in self.artifact_names(run_id):
-                raise MissingArtifact(f"run {run_id} lacks its artifact {path}") from error
-            with self.connection.explained():
-                raise
-
-    @cached_property
-    def _uncached(self) -> TemporaryDirectory[str]:
-        """Holds what was fetched and could not be cached, for as long as this reader lives."""
-        return TemporaryDirectory()
-
-    def artifact_uri(self, run_id: str) -> str:
-        """Where the run's artifacts lie; a plain path where the store is local."""
-        if run_id not in self._locations:
-            try:
-                uri = str(self.connection.open().get_run(run_id).info.artifact_uri)
-            except MlflowException as error:
-                raise RbptrackError(f"the store knows no run {run_id}: {first_line(error)}") from error
-            self._locations[run_id] = self._located(uri)
-        return self._locations[run_id]
-
-    def _located(self, address: str) -> str:
-        uri = self.connection.located(address)
-        return unquote(urlsplit(uri).path) if uri.startswith("file:") else uri
-
-    def report_page(self, run_id: str) -> str:
-        """Where a person finds the page of a run: the file in a local store, or the server's own page of it."""
-        server = self.connection.run_page
-        return f"{server}{run_id}/artifacts/report.html" if server else f"{self.artifact_uri(run_id)}/report.html"
 
 
 def _usable(run: LoggedRun) -> dict[str, Any] | None:

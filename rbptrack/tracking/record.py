@@ -16,15 +16,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from zlib import crc32
 
-import matplotlib as mpl
 import numpy as np
 
-from rbptrack.analysis import figures
 from rbptrack.analysis.display import HEADLINE_KS
-from rbptrack.files import write_whole
+from rbptrack.base.files import write_whole
 from rbptrack.measurement import Measurement
 from rbptrack.ranks import DocumentCounts, RankHistogram, log_grid, rbp_name, se_name
-from rbptrack.stats.bootstrap import resampled_metrics
 from rbptrack.tracking.schema import LAW_METRICS, MeasurementParams, Metric, Tag, law_name
 
 FILE = "record.json"
@@ -124,6 +121,8 @@ def add_artifacts(folder: Path, *, ranks: Path, histogram: RankHistogram, title:
         os.link(ranks, target)
     except OSError:  # another file system, or one without links
         shutil.copyfile(ranks, target)
+    from rbptrack.analysis import figures  # who reads a store need not wait for matplotlib
+
     histogram.write(folder / HISTOGRAM)
     figures.rank_distribution(histogram, title).savefig(folder / FIGURE)
 
@@ -144,8 +143,13 @@ def k_metrics(histogram: RankHistogram, counts: DocumentCounts) -> dict[str, flo
     values = [histogram.ce, *(histogram.rbp(k) for k in counts.ks)]
     metrics = dict(zip(names, values, strict=True))
     if len(counts.document) > 1:
+        from rbptrack.stats.bootstrap import resampled_metrics  # nor for scipy
+        from rbptrack.stats.intervals import widening, worth
+
         replicates = resampled_metrics(counts)
         errors = replicates.std(axis=0, ddof=1)
+        if counts.grouped:  # sources are few: 1.96 such errors to both sides cover 95% (studies/groups.py)
+            errors *= widening(worth(counts.tokens), 0.95)
         metrics |= {se_name(name): float(e) for name, e in zip(names, errors, strict=True)}
     return metrics
 
@@ -220,11 +224,11 @@ def color(record: Record) -> dict[str, str]:
     family = record.tags.get(Tag.FAMILY, "")
     others = len(_HUES) - len(_FIRST_HUES)
     number = _FIRST_HUES.index(family) if family in _FIRST_HUES else len(_FIRST_HUES) + crc32(family.encode()) % others
-    hue = np.asarray(mpl.colors.to_rgb(_HUES[number]))
+    hue = np.array([int(_HUES[number][i : i + 2], 16) / 255 for i in (1, 3, 5)])
     share = min(1.0, max(0.0, (record.metrics[Metric.LOG10_NON_EMBEDDING_PARAMS] - 3.5) / 7.5))  # 1e3.5 to 1e11
     light = 0.55 - 0.85 * share  # above 0 towards white, below towards black
     mixed = hue + (1 - hue) * light if light > 0 else hue * (1 + light)
-    return {"mlflow.runColor": mpl.colors.to_hex(tuple(mixed.tolist()))}
+    return {"mlflow.runColor": "#" + "".join(f"{round(255 * part):02x}" for part in mixed.tolist())}
 
 
 _FIRST_HUES = ("nano", "pythia", "gpt2", "opt", "qwen2.5")  # the paper's families and the embedded one: never alike

@@ -16,8 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, fi
 from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidationInfo
 
-from rbptrack.names import name_fault
-from rbptrack.ranks import is_rbp_column, parse_rbp_name
+from rbptrack.base.names import name_fault
+from rbptrack.ranks import ABOVE_ZERO, is_rbp_column, parse_rbp_name
 
 LARGEST_COUNT = 10**18  # fits into 64 bits
 LARGEST_VOCABULARY = 2**31 - 1  # ranks are stored in 32 bits
@@ -60,6 +60,12 @@ def _not_negative(value: object) -> float:
     return found
 
 
+def _nats(value: object) -> float:
+    """A cross-entropy; a sure model's of version 0.1 may be a little below 0, and is 0."""
+    found = _number(value)
+    return 0.0 if -ABOVE_ZERO <= found < 0 else _not_negative(value)
+
+
 def _share(value: object) -> float:
     if not 0 <= (found := _number(value)) <= 1:
         raise fault("must be between 0 and 1", value)
@@ -99,6 +105,7 @@ def _label(value: object) -> str:
 
 Number = Annotated[float, BeforeValidator(_number)]
 NotNegative = Annotated[float, BeforeValidator(_not_negative)]
+Nats = Annotated[float, BeforeValidator(_nats)]
 Share = Annotated[float, BeforeValidator(_share)]
 Count = Annotated[int, BeforeValidator(whole(1, LARGEST_COUNT))]
 Small = Annotated[int, BeforeValidator(whole(1, LARGEST_VOCABULARY))]
@@ -129,8 +136,8 @@ class MeasurementRow(BaseModel):
     num_tokens: Count | None = None
     dtype: Label | None = None
     sequence: Label | None = None
-    ce: NotNegative | None = None
-    bits_per_byte: NotNegative | None = None
+    ce: Nats | None = None
+    bits_per_byte: Nats | None = None
     tie_rate: Share | None = None
     rbp: dict[str, Share] = {}
     errors: dict[str, NotNegative] = {}

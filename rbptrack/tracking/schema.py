@@ -13,11 +13,11 @@ from importlib.metadata import version
 from typing import Annotated, Any, Self, get_args, get_type_hints
 
 from rbptrack.analysis.display import HEADLINE_KS
-from rbptrack.errors import BadInput
-from rbptrack.names import metric_part
+from rbptrack.base import __version__
+from rbptrack.base.errors import BadInput
+from rbptrack.base.names import metric_part
 from rbptrack.ranks import is_rbp_column, metric_label, rbp_name, se_name
 from rbptrack.sources.fingerprint import SCORING_VERSION
-from rbptrack.version import __version__
 
 _LONGEST_TAG = 8000  # characters that MLflow takes
 
@@ -50,6 +50,7 @@ class Tag:
     IMPORTED = "rbptrack.imported"  # where an imported measurement came from
     RANKS = "rbptrack.ranks"  # "none" where an imported measurement came without a rank table
     TOKENS = "rbptrack.tokens"  # "left out" where a bundle's rank table lacks the ids of the target tokens
+    GROUPS = "rbptrack.groups"  # by which field documents are grouped; what bootstraps resample
     CHANGED = "rbptrack.changed"  # whether rbptrack's files differ from its commit
     ANALYZER = "rbptrack.analyzer"
     SOURCES = "rbptrack.sources"  # run ids that an analysis read
@@ -60,13 +61,14 @@ class Tag:
     STORE = "rbptrack.store"  # of a record in the outbox: where it belongs
     EXPERIMENT = "rbptrack.experiment"  # likewise
     LATER = "rbptrack.later/"  # prefix of a param whose value changed after it was first logged
+    DAMAGED = "rbptrack.damaged"  # what `verify` found wrong with a measurement that it marked
     NOTE = "mlflow.note.content"
 
 
 WITHOUT = "none"
 """The value of the tag `rbptrack.ranks` where an imported measurement came without a rank table."""
 
-OF_THE_PROCESS = (Tag.PROCESS, Tag.HEARTBEAT, Tag.CLAIM, Tag.RESUMED)
+OF_THE_PROCESS = (Tag.PROCESS, Tag.HEARTBEAT, Tag.CLAIM, Tag.RESUMED, Tag.DAMAGED)
 """Tags that say how a measurement was made rather than what it is: a copy of it does not take them along."""
 
 
@@ -308,9 +310,13 @@ def law_name(dataset: str, metric: str) -> str:
     return f"{Metric.LAW}{metric_part(dataset)}/log10 {'CE' if metric == Metric.CE else f'-ln {metric_label(metric)}'}"
 
 
+SEQUENCE_SUCCESS = "sequence_success_"
+"""Beginning of metrics that imports have: shares of sequences that succeed."""
+
+
 def sequence_success_name(k: int, n: int) -> str:
     """The metric of the share of runs of n scored tokens that all have rank <= k."""
-    return f"sequence_success_k{k}_n{n}"
+    return f"{SEQUENCE_SUCCESS}k{k}_n{n}"
 
 
 CURVES = (Metric.RBP_CURVE, Metric.NEG_LOG_RBP_CURVE)

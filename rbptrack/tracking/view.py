@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rbptrack.analysis.display import HEADLINE_KS
+from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import FilterConfig
-from rbptrack.errors import BadInput
 from rbptrack.ranks import metric_label, rbp_name
 from rbptrack.tracking.schema import LAW_METRICS, Kind, Metric, Tag, law_name, param_names, tag_is
 

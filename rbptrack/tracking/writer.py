@@ -13,18 +13,22 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run,
 from mlflow.exceptions import MlflowException
 from PIL import Image
 
-from rbptrack.errors import BadInput
+from rbptrack.base.errors import BadInput
+from rbptrack.base.files import sync_tree
+from rbptrack.base.secrets import refuse_known
+from rbptrack.tracking import writing
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.context import source_tags
 from rbptrack.tracking.process import marks
 from rbptrack.tracking.reader import Reader
-from rbptrack.tracking.record import FIGURE, Record, artifacts, color, describe, for_charts
+from rbptrack.tracking.record import FIGURE, RANKS, Record, artifacts, color, describe, for_charts
 from rbptrack.tracking.schema import Tag, tag_is
 from rbptrack.tracking.view import TAG as VIEW_TAG
 from rbptrack.tracking.view import Shown, preset
 
 _BATCH = 900  # metrics or params in one call; MLflow takes at most 1000 metrics and 100 params
 _PARAMS = 100
+_FOLDERS_ABOVE = 4  # of a run's artifacts in a local store: its own, its experiment's, that of all, the database's
 
 
 class Writer:
@@ -42,9 +46,10 @@ class Writer:
 
     def begin(self, name: str, tags: Mapping[str, str], *, started: float | None = None) -> str:
         """Create a run and return its id; it stays RUNNING until `end`."""
+        refuse_known({"the run's name": name, **tags})
         if self.connection.read_only:
             self.connection.check_writable()  # raises: the copy that is read is not the store
-        client = self.connection.open()
+        client = self._writing()
         with self.connection.explained():
             run = client.create_run(
                 self.connection.experiment_id,
@@ -80,10 +85,25 @@ class Writer:
                     raise
                 return None
         mine = run.info.experiment_id == self.connection.experiment_id and run.info.lifecycle_stage == "active"
-        return run if mine and run.info.status != "FINISHED" else None
+        damaged = Tag.DAMAGED in run.data.tags  # what it holds would stay beside what is logged now
+        return run if mine and run.info.status != "FINISHED" and not damaged else None
+
+    def _writing(self) -> MlflowClient:
+        """The client, with this process's mark that it writes left beside a local store."""
+        client = self.connection.open()
+        if self.connection.database is not None:
+            writing.begin(self.connection.database)
+        return client
+
+    def mark_damaged(self, run_id: str, why: str) -> None:
+        """Let a finished measurement no longer count as measured: FAILED, and why; nothing else of it changes."""
+        self.log(run_id, tags={Tag.DAMAGED: why[:500]})
+        client = self.connection.open()
+        with self.connection.explained():
+            client.update_run(run_id, status="FAILED")
 
     def _reopen(self, run: Run) -> None:
-        client = self.connection.open()
+        client = self._writing()
         with self.connection.explained():
             if run.info.status != "RUNNING":
                 client.update_run(run.info.run_id, status="RUNNING")
@@ -142,6 +162,7 @@ class Writer:
             step: of the metrics.
 
         """
+        refuse_known({**(params or {}), **(tags or {})})
         now = int((at or time.time()) * 1000)
         rows = [Metric(k, float(v), now, step) for k, v in (metrics or {}).items() if math.isfinite(v)]
         for key, curve in (curves or {}).items():
@@ -168,6 +189,13 @@ class Writer:
         client = self.connection.open()
         with self.connection.explained():
             client.log_artifacts(run_id, str(folder))
+            self._sync_artifacts(run_id)
+
+    def _sync_artifacts(self, run_id: str) -> None:
+        """Have the disk hold what MLflow copied into a local store; a server answers for its own disk."""
+        place = Path(Reader(self.connection).artifact_uri(run_id))
+        if place.is_absolute() and place.is_dir():
+            sync_tree(place, above=place.parents[:_FOLDERS_ABOVE])
 
     def deliver(self, record: Record, folder: Path, run_id: str = "") -> str:
         """Log a finished measurement, complete, into the run that it began or a new one; returns the run's id.
@@ -181,10 +209,11 @@ class Writer:
             run_id: the run that the measurement began; empty if it began none.
 
         """
-        search = Reader(self.connection).search
-        same = tag_is(Tag.RECORD, record.tags[Tag.RECORD])
-        if delivered := search(f"{same} and attributes.status = 'FINISHED'", limit=1):
-            return delivered[0].run_id
+        reader = Reader(self.connection)
+        search, same = reader.search, tag_is(Tag.RECORD, record.tags[Tag.RECORD])
+        for delivered in search(f"{same} and attributes.status = 'FINISHED'"):
+            if not (folder / RANKS).exists() or reader.has_ranks(delivered):
+                return delivered.run_id
         begun = [run_id] if run_id else [r.run_id for r in search(same)]
         found = next(filter(None, map(self._unfinished, begun)), None)
         if found is not None:
@@ -199,6 +228,7 @@ class Writer:
                 dataset = Dataset(source_type="rbptrack", **record.dataset)
                 client.log_inputs(run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", "evaluation")])])
             _log_artifacts(client, run_id, folder)
+            self._sync_artifacts(run_id)
             client.set_terminated(run_id, "FINISHED")
         return run_id
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rbptrack.analysis import Analyzer, RbptrackError, Report, Runs, Table, metric_label, rbp_name
+from rbptrack.analysis import Analyzer, RbptrackError, Report, Runs, Table, rbp_name
+from rbptrack.ranks import metric_label
 
 COLUMNS = {"dataset": "the texts", "place": "1 is best", "model": "its name", "rbp": "RBP_k of the option k"}
 

@@ -1,0 +1,99 @@
+"""What bootstraps resample: documents, taken as independent, or the sources that they come from (`dataset.group`)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from rbptrack.analysis.contract import Report
+from rbptrack.analysis.findings import Verdict
+
+LEAST = 10
+"""From fewer sources no interval is given."""
+
+_ENOUGH = 20
+_GROUPS = re.compile(r"(?P<number>\d{1,9}) by (?P<field>.+) \S+")
+_COVERED = "88 to 99%"  # of nominal 95% intervals from 10 to 19 sources, by studies/groups.py
+_ENDS = ("low", "high", "se", "p", "p_corrected")
+
+
+def sources_of(frame: pd.DataFrame) -> dict[str, tuple[int, str]]:
+    """How many sources each dataset's documents come from, the fewest where runs differ, and the field that names them.
+
+    Args:
+        frame: `Runs.frame`, whose column groups says `15 by site 3fa9c1d2`.
+
+    """
+    found: dict[str, tuple[int, str]] = {}
+    for dataset, group in frame.loc[frame["groups"].notna(), ["dataset", "groups"]].itertuples(index=False):
+        if not (said := _GROUPS.fullmatch(str(group))):
+            continue  # a tag that somebody else wrote
+        number, field = said["number"], said["field"]
+        found[str(dataset)] = min(found.get(str(dataset), (int(number), field)), (int(number), field))
+    return found
+
+
+def resampled_in_words(frame: pd.DataFrame) -> str:
+    """What intervals take for independent, in a sentence or two."""
+    sources, datasets = sources_of(frame), sorted(set(map(str, frame["dataset"].dropna())))
+    said = []
+    for name in (name for name in datasets if name in sources):
+        number, field = sources[name]
+        text = f"{name}: the {number} sources of its documents ({field}) are resampled"
+        few = ", too few for an interval" if number < LEAST else ""
+        near = f"; intervals are approximate (95% ones cover {_COVERED} in simulation)" if number < _ENOUGH else ""
+        said.append(f"{text}{few or near}.")
+    if len(said) < len(datasets):
+        others = " of the other datasets" if said else ""
+        said.append(f"Documents{others} are taken as independent; dataset.group names the source they come from.")
+    return " ".join(said)
+
+
+def without_few(report: Report, frame: pd.DataFrame) -> None:
+    """Take intervals and p over fewer than `LEAST` sources or documents out of a report's tables and findings.
+
+    Verdicts that rest on them are undecided. Imports that do not say how many documents they have stay as they are.
+    """
+    few = _few(frame)
+    if not few:
+        return
+    for name, table in report.tables.items():
+        if "dataset" not in table.frame.columns:
+            continue
+        families = table.frame["family"] if "family" in table.frame.columns else [""] * len(table.frame)
+        pairs = zip(families, table.frame["dataset"], strict=True)
+        blank = np.array([_is_few(*pair, few) for pair in pairs], dtype=bool)
+        ends = [c for c in map(str, table.frame.columns) if c in _ENDS or c.endswith(("_low", "_high", "_se"))]
+        numbers = [c for c in ends if pd.api.types.is_numeric_dtype(table.frame[c])]
+        words = {c: table.frame[c].mask(blank, "") for c in table.frame.columns if c == "interval"}
+        kept = table.frame.assign(**words).assign(**{c: table.frame[c].astype(np.float64).mask(blank) for c in numbers})
+        report.tables[name] = replace(table, frame=kept)
+    nothing: Any = dict.fromkeys(("low", "high", "p", "p_corrected"), np.nan) | {"verdict": Verdict.UNTOLD}
+    report.findings[:] = [
+        replace(one, **nothing) if _is_few(one.case.get("family", ""), one.case.get("dataset", ""), few) else one
+        for one in report.findings
+    ]
+
+
+def _few(frame: pd.DataFrame) -> set[tuple[str, str, str]]:
+    """(family, dataset, texts) of too few sources, or documents where none is named; texts as families name them."""
+    sources = sources_of(frame)
+    found, names = set(), frame[["family", "dataset", "documents_hash", "num_documents"]].astype(object)
+    for family, dataset, texts, documents in names.itertuples(index=False):
+        units = sources[dataset][0] if dataset in sources else documents
+        if pd.notna(units) and units < LEAST:
+            found.add((str(family), str(dataset), "" if pd.isna(texts) else str(texts)[:8]))
+    return found
+
+
+def _is_few(family: object, dataset: object, few: set[tuple[str, str, str]]) -> bool:
+    """Whether a family on a dataset has too few; a part of a family names its texts: `nano texts 3fa9c1d2`."""
+    named = str(family).partition(" texts ")[2][:8]
+    return any(
+        dataset == where and str(family).split(" ")[0] in ("", one.split(" ")[0]) and named in ("", texts)
+        for one, where, texts in few
+    )

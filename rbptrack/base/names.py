@@ -1,0 +1,91 @@
+"""Names that people give (families, datasets, figures) as parts of paths and of metrics' names; names that moved."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+import warnings
+from collections.abc import Iterable
+from importlib import import_module
+from pkgutil import iter_modules
+
+LONGEST = 200
+"""Characters of a family's, model's or dataset's name."""
+
+_PLAIN = re.compile(r"[\w\-. ]")
+_LONGEST_PART = 80  # MLflow takes 250 characters for a metric's name, of which three parts are such names
+_LONGEST_FILE = 120  # file systems take 255 bytes
+_RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # on Windows
+
+
+def metric_part(name: object) -> str:
+    """A name as one part of a metric's name, which MLflow limits to letters, digits, `_ - . :` and spaces.
+
+    Every other character, and the colon itself, becomes a colon and its number in two hexadecimal digits (above 255:
+    `u` and six): `C++` is `C:2b:2b`, `nano (v2)` is `nano :28v2:29`. Different names give different parts. A long one
+    is cut, and ends in `:-` and a hash of it.
+    """
+    text = str(name)
+    hidden = not text.strip(". ")  # `.` and `..` would be folders
+    part = "".join(char if _PLAIN.fullmatch(char) and not hidden else _escaped(char) for char in text) or ":"
+    return part if len(part) <= _LONGEST_PART else f"{part[: _LONGEST_PART - 20]}:-{_hash(text)}"
+
+
+def metric_name(name: str) -> str:
+    """A metric's whole name as MLflow takes it: as it is where that is possible, else each part as `metric_part`."""
+    if re.fullmatch(r"[/\w.\- :]{1,250}", name) and all(part.strip(". ") for part in name.split("/")):
+        return name
+    whole = "/".join(metric_part(part) for part in name.split("/"))
+    return whole if len(whole) <= 250 else f"{whole[:230]}:-{_hash(name)}"
+
+
+def file_name(name: object) -> str:
+    """A name as the name of a file or folder: one part of a path, on any system, and never `.` or `..`.
+
+    Letters, digits, `_ - . ( ) + ,` and spaces stay. Every other character becomes `_`, and what was changed or is too
+    long ends in a hash of the name, so that different names give different files.
+    """
+    text = str(name)
+    made = re.sub(r"[^\w\-.()+, ]", "_", text).strip(". ")
+    if made != text or not made or len(made.encode()) > _LONGEST_FILE or _RESERVED.fullmatch(made):
+        kept = made.encode()[: _LONGEST_FILE - 20].decode(errors="ignore").strip(". ")
+        made = f"{kept or 'name'}-{_hash(text)}"
+    return made
+
+
+def name_fault(name: str) -> str:
+    """What is wrong with a family's, model's or dataset's name; empty where nothing is."""
+    if not name.strip():
+        return "must not be empty"
+    if len(name) > LONGEST:
+        return f"must have at most {LONGEST} characters"
+    if any(unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") for char in name):
+        return "must not hold control characters"
+    return ""
+
+
+def _escaped(char: str) -> str:
+    return f":{ord(char):02x}" if ord(char) < 256 else f":u{ord(char):06x}"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
+
+
+def moved(package: str, path: Iterable[str], name: str, *elsewhere: str) -> object:
+    """A public name that a package no longer holds itself, found in its modules or elsewhere; a warning says where.
+
+    Raises:
+        AttributeError: none of its modules has that name.
+
+    """
+    modules = [module.name for module in iter_modules(path)]
+    if not name.startswith("_") and name not in modules:
+        homes = [*elsewhere, *(f"{package}.{module}" for module in modules)]
+        for home in map(import_module, homes):
+            if name in vars(home):
+                place = getattr(vars(home)[name], "__module__", None) or home.__name__
+                warnings.warn(f"import {name} from {place}, not from {package}", FutureWarning, stacklevel=3)
+                return vars(home)[name]
+    raise AttributeError(f"module {package!r} has no attribute {name!r}")

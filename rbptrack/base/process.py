@@ -1,0 +1,96 @@
+"""The running process: the signals that stop it, its cores, what its garbage collection need not look at.
+
+Signals unwind a command, so that what it had begun is closed and said.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+_STOPPING = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
+
+INTERRUPTED = 128 + signal.SIGINT
+STOP_CODES = (INTERRUPTED, *(128 + number for number in _STOPPING))
+"""Exit codes of commands that were stopped: by Ctrl-C, SIGTERM, or SIGHUP (a terminal that was closed)."""
+
+_AGAIN_SECONDS = 0.1
+_received = 0
+
+
+def install_signals(*more: int) -> None:
+    """Let SIGTERM and SIGHUP raise SystemExit, as SIGINT raises KeyboardInterrupt; what a shell ignores stays ignored.
+
+    An exception that a signal raises inside a destructor or a callback of the garbage collector is dropped by Python;
+    such a signal is sent once more.
+
+    Args:
+        *more: further signals that are to raise SystemExit.
+
+    """
+    for number in (*_STOPPING, *more):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _stop)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _stop)
+    if sys.unraisablehook is sys.__unraisablehook__:
+        sys.unraisablehook = _dropped
+
+
+def stop_code() -> int:
+    """The exit code that the signal asks for which stopped this process; 0 if none came."""
+    return _received
+
+
+def raise_if_stopped() -> None:
+    """Where an error is about to be reported: raise the interrupt instead, if one came.
+
+    Libraries turn an interrupt into an error of their own when it meets their clean-up.
+    """
+    if _received:
+        raise _exception(_received)
+
+
+def _stop(number: int, frame: object) -> None:
+    global _received
+    _received = 128 + number
+    raise _exception(_received)
+
+
+def _exception(code: int) -> BaseException:
+    return KeyboardInterrupt() if code == INTERRUPTED else SystemExit(code)
+
+
+def _dropped(unraisable: Any) -> None:
+    error = unraisable.exc_value
+    if not _received or not isinstance(error, KeyboardInterrupt | SystemExit):
+        sys.__unraisablehook__(unraisable)
+        return
+    timer = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), _received - 128))
+    timer.daemon = True
+    timer.start()
+
+
+def cores() -> int:
+    """The cores that this process may use: those that it is bound to, and no more than its container's share."""
+    from joblib import cpu_count
+
+    return int(cpu_count())
+
+
+def leave_out_what_is_loaded() -> None:
+    """Leave every object that there is out of garbage collection, until the process ends.
+
+    Modules hold hundreds of thousands, none of which is garbage before the end. Collections take less time without
+    them, and come sooner: Python waits until there are a quarter as many new objects as old ones.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.collect()  # counts what is old
+    atexit.unregister(gc.unfreeze)
+    atexit.register(gc.unfreeze)  # else extension modules complain of objects that nobody freed

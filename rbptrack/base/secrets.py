@@ -1,0 +1,132 @@
+"""One filter of known secrets: on what this process prints and logs, and on prose that it writes.
+
+A param, a tag and a table's cell are never altered: what holds a secret there is refused (`refuse_known`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TextIO, cast
+from urllib.parse import quote, quote_plus, unquote, urlsplit
+
+from rbptrack.base.errors import BadInput
+
+_WORDS = (
+    "TOKEN", "KEY", "SECRET", "PASS", "PASSWORD", "PASSPHRASE", "PWD", "CREDENTIAL", "CONNECTION_STRING",
+)  # fmt: skip
+_SHORTEST = 8  # characters of a secret: shorter values stand in ordinary words
+_HIDDEN = "***"
+_spared: set[str] = set()
+
+
+def spare(words: Iterable[str]) -> None:
+    """Never take these words, which are the program's own, for secrets: options and their values."""
+    _spared.update(words)
+
+
+@lru_cache(maxsize=1024)
+def names_secret(name: str) -> bool:
+    """Whether a variable of this name holds a secret: a part of it, or its end, says so.
+
+    Examples:
+        >>> list(map(names_secret, ("HF_TOKEN", "MYSQL_PWD", "PGPASSWORD", "KEYBOARD", "TOKENIZERS_PARALLELISM")))
+        [True, True, True, False, False]
+
+    """
+    name = name.upper().replace("-", "_")
+    return name.endswith(_WORDS) or any(f"_{word}_" in f"_{name}_" for word in _WORDS)
+
+
+def known() -> set[str]:
+    """The secrets of the environment, as they are and as they stand in addresses."""
+    found = {value for name, value in os.environ.items() if names_secret(name) and _may_be_secret(value)}
+    found |= {one for value in os.environ.values() if "://" in value for one in _password(value) if _may_be_secret(one)}
+    return found | {form(one) for one in found for form in (quote, quote_plus, lambda one: quote(one, safe=""))}
+
+
+def redact(text: str) -> str:
+    """Prose with `***` for every known secret."""
+    for secret in sorted((one for one in known() if one in text), key=len, reverse=True):
+        text = text.replace(secret, _HIDDEN)
+    return text
+
+
+def holds_known(text: str) -> bool:
+    """Whether a text holds a known secret."""
+    return any(secret in text for secret in known())
+
+
+def refuse_known(values: Mapping[str, object]) -> None:
+    """BadInput where a value holds a known secret: it is kept as it is, so nothing in it may be hidden."""
+    secrets = known()
+    for name, value in values.items():
+        text = str(value)
+        if any(secret in text for secret in secrets):
+            raise BadInput(
+                f"{redact(name)} holds a secret of the environment, and would be kept where others read it: leave it "
+                "there, where the libraries find it"
+            )
+
+
+def guard() -> None:
+    """From here on, what this process prints, warns of and logs holds no secret; harmless when called again."""
+    if isinstance(sys.stdout, _Filtered):
+        return
+    sys.stdout, sys.stderr = (cast("TextIO", _Filtered(stream)) for stream in (sys.stdout, sys.stderr))
+    logging.setLogRecordFactory(_Record)
+
+
+class _Record(logging.LogRecord):
+    """A record of the log, which may go into a file."""
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self.msg, self.args = redact(self.getMessage()), None
+        if self.exc_info and self.exc_info[0]:
+            self.exc_text = redact("".join(traceback.format_exception(*self.exc_info)).rstrip("\n"))
+
+
+class _Filtered:
+    """A stream that writes no secret; tracebacks and warnings go through it as everything else does."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(redact(text) if len(text) >= _SHORTEST else text)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _may_be_secret(value: str) -> bool:
+    """Not what is too short, a number, a path, or a word of ours."""
+    number = re.fullmatch(r"[\d.,_+-]+(e[+-]?\d+)?", value)
+    return len(value) >= _SHORTEST and not number and value not in _spared and not is_path(value)
+
+
+def is_path(value: str) -> bool:
+    """Whether a value names a place on this machine; a key that begins with `/` is none where no such folder is."""
+    if value.startswith(("~", "./", "../")):
+        return True
+    return value.startswith("/") and len(Path(value).parts) > 1 and Path(*Path(value).parts[:2]).exists()
+
+
+def _password(address: str) -> set[str]:
+    try:
+        given = urlsplit(address).password or ""
+    except ValueError:
+        return set()
+    return {given, unquote(given)}

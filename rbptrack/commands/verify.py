@@ -1,0 +1,93 @@
+"""`python -m rbptrack verify`: whether the store holds what was written; no model, no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rbptrack.base.errors import BadInput
+from rbptrack.base.words import counted
+from rbptrack.commands.runner import OptionsCommand
+from rbptrack.commands.usage import FILTER_OPTIONS, FILTERS_IN_WORDS, STORE_OPTIONS, Help
+from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
+from rbptrack.console.sentences import complain, program, say
+from rbptrack.sweep.identity import identities
+from rbptrack.tracking import Connection, Reader, Writer
+from rbptrack.tracking.verify import Verified, database_faults, unlooked, verify
+
+HELP = Help(
+    "verify [FILTERS] [read_data=true] [repair=true]",
+    f"""Checks the tracking store: its database, and of every finished measurement that its files are there, that its
+    numbers are, and that its fingerprint is the one that its params give. {FILTERS_IN_WORDS}
+
+    Prints a line for everything that is wrong, and ends with 1 if anything is.""",
+    {
+        "read_data=true": "also read every file: checksums, and whether the ranks give CE, RBP_k and histogram",
+        "repair=true": "mark damaged measurements, so that the next sweep measures them again; changes nothing else",
+        **FILTER_OPTIONS,
+        **STORE_OPTIONS,
+    },
+    {"verify": "after a crash", "verify read_data=true": "a backup, before you rely on it"},
+)
+
+
+@dataclass
+class VerifyConfig:
+    """Options of the command."""
+
+    read_data: bool = False
+    repair: bool = False
+    filter: FilterConfig = field(default_factory=FilterConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+
+
+def _verify(config: VerifyConfig) -> int:
+    """Verify; returns 1 if anything is wrong."""
+    connection = Connection(config.tracking, create=False)
+    if not connection.exists:
+        connection.check_writable()  # says so where something else stands there
+        raise BadInput(f"there is no tracking store at {connection.database}: measure something first")
+    broken = list(database_faults(connection))
+    for line in broken:
+        complain(f"the database {connection.shown}: {line}")
+    if broken:
+        complain(_of_database(connection))
+    connection.open()  # a table that is missing, and the like
+    if text := unlooked(connection):
+        say(text)
+    done = verify(Reader(connection), config.filter, read_data=config.read_data, identify=identities)
+    for fault in done.faults:
+        complain(f"{fault.name} (run {fault.run_id}): {fault.text}")
+    if done.damaged and config.repair:
+        writer = Writer(connection)
+        for run_id, why in done.damaged.items():
+            writer.mark_damaged(run_id, why)
+    _summarise(done, config)
+    return 1 if broken or done.faults else 0
+
+
+def _of_database(connection: Connection) -> str:
+    if connection.database is None:
+        return "restore it from a backup, or have its keeper rebuild the indexes: reindexdb"
+    path = connection.database
+    return (
+        f"restore the database from a copy; or make a new one of what can be read: "
+        f"sqlite3 {path} .recover | sqlite3 {path.with_name('recovered.db')}"
+    )
+
+
+def _summarise(done: Verified, config: VerifyConfig) -> None:
+    checked = counted(done.measurements, "measurement")
+    depth = "files read" if config.read_data else "files not read: read_data=true does"
+    if done.unidentified:
+        depth += f"; {counted(done.unidentified, 'fingerprint')} not checked, because the params do not suffice"
+    if not done.damaged:
+        say(f"{checked} verified ({depth})")
+        return
+    say(f"{checked} verified ({depth}): {len(done.damaged)} damaged")
+    if config.repair:
+        say("marked: the next sweep measures them again; imported ones, the next import brings back")
+    else:
+        say(f"restore them from a copy, or let the next sweep measure them again: {program()} verify repair=true")
+
+
+main = OptionsCommand("verify", VerifyConfig, HELP, _verify, lists=FILTERS)

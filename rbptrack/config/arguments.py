@@ -1,0 +1,108 @@
+"""The words of a command line, before Hydra reads them: its flags, and options that there are not."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from typing import NoReturn, Protocol
+
+from hydra._internal.utils import get_args_parser
+
+from rbptrack.base.errors import BadInput, nearest, unknown
+from rbptrack.config.keys import Keys, no_option
+from rbptrack.config.patterns import lists_as_values, split_list
+from rbptrack.config.schema import AnalyzeConfig, Config, ReportConfig
+from rbptrack.console.sentences import program
+
+_SCHEMAS = {"config": (Config, "measure"), "analyze": (AnalyzeConfig, "analyze"), "report": (ReportConfig, "report")}
+"""Of each primary config: what it composes to, and the command whose help explains its options."""
+
+
+class Choices(Protocol):
+    """What there is to choose from (`rbptrack.config.compose.Composer`)."""
+
+    config_name: str
+
+    def options(self, group: str) -> list[str]:
+        """Every name in a config group."""
+
+    def groups(self) -> list[str]:
+        """The config groups."""
+
+
+def parse_flags(arguments: Sequence[str]) -> Namespace:
+    """Hydra's own flags as it understands them; `overrides`: the other words, which Hydra takes in one stretch only."""
+    parser = get_args_parser()
+    known = [word for action in parser._actions for word in action.option_strings]
+    for word in arguments:
+        if word.startswith("--") and not any(flag.startswith(word.partition("=")[0]) for flag in known):
+            raise unknown("flag", word, [flag for flag in known if flag.startswith("--")], label="Flags")
+    parser.error = _flag_error  # type: ignore[method-assign]
+    return parser.parse_intermixed_args(list(arguments))
+
+
+def _flag_error(message: str) -> NoReturn:
+    raise BadInput(f"{message}; {program()} --hydra-help lists Hydra's flags")
+
+
+def check_keys(overrides: Sequence[str], composer: Choices, chosen_by: Sequence[str], lists: Mapping[str, str]) -> None:
+    """BadInput for an option that there is not, before Hydra proposes to add it with `+`, and for an unknown choice."""
+    schema, command = _SCHEMAS[composer.config_name]
+    keys = Keys.of(schema)
+    groups = composer.groups() if composer.config_name == "config" else list(chosen_by)
+    known = [*groups, *lists, *keys.settable]
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        key = key.lstrip("+~").strip()
+        if equals and not key:
+            raise BadInput(f"{override}: expected key=value; the key is missing")
+        if not equals and not override.startswith("~"):
+            raise _no_value(override, composer, groups, known)
+        if key.startswith(("hydra.", "hydra/")) or "@" in key or "/" in key:
+            _refuse_folders(key)
+        elif key not in keys and key not in known:
+            shown = [name for name in known if "." not in name]
+            raise no_option(key, known, shown=shown, more=f"{program()} help {command}")
+        elif key in groups and key not in (*chosen_by, "k") and value != "null" and "(" not in value:
+            for name in split_list(value):
+                if name not in composer.options(key):
+                    raise unknown(key, name, composer.options(key))
+
+
+def _no_value(word: str, composer: Choices, groups: Sequence[str], keys: Sequence[str]) -> BadInput:
+    """The error for a word without `=`; it may be a key without its value, or a name whose key is missing."""
+    if word in keys:
+        return BadInput(f"{word}: expected {word}=...")
+    for group in groups:
+        if near := nearest(word, composer.options(group), most=1):
+            return BadInput(f"{word}: expected key=value. Did you mean {group}={near[0]}?")
+    near = nearest(word, keys, most=1)
+    return BadInput(f"{word}: expected key=value, such as {near[0] if near else keys[0]}=...")
+
+
+_OWN_FOLDERS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.output_subdir", "hydra.job.chdir")
+
+
+def _refuse_folders(key: str) -> None:
+    """A sweep finds its cells' outcomes where it had Hydra leave them; results go to the tracking store."""
+    if key in _OWN_FOLDERS:
+        raise BadInput(
+            f"{key} cannot be set: what Hydra writes of a sweep lies in mlruns/hydra, where the sweep reads it again. "
+            "tracking.uri=... says where results go"
+        )
+
+
+def k_group(argument: str, composer: Choices) -> str:
+    """`k=1,10` is a list of k; `k=paper` a named list."""
+    key, _, value = argument.partition("=")
+    if key != "k" or value in composer.options("k"):
+        return argument
+    parts = value.strip("[]").split(",")
+    if not all(part.strip().lstrip("-").isdigit() for part in parts):
+        near = nearest(value, composer.options("k"))
+        meant = f" Did you mean k={near[0]}?" if near else ""
+        raise BadInput(
+            f"k={value}: expected numbers such as k=1,10,100 or a named list.{meant} "
+            f"Options: {', '.join(composer.options('k'))}"
+        )
+    return lists_as_values([argument], {"k": "k.values"})[0]

@@ -1,0 +1,119 @@
+"""Sentences on the terminal: as wide as it is, at most 100 columns; only errors where the user asked for quiet."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from textwrap import wrap
+
+from rich.console import Console
+
+WIDTH = 100
+"""Columns of the longest sentence, and of all of them where there is no terminal."""
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_QUIET = "RBPTRACK_QUIET"  # in the environment, because launchers start other processes
+
+
+_TYPED = "rbptrack" if Path(sys.argv[0]).name == "rbptrack" else "python -m rbptrack"  # before Hydra changes it
+
+
+def program() -> str:
+    """What the user typed to start the program."""
+    return _TYPED
+
+
+def hush() -> None:
+    """From here on, also in the processes that this one starts, only errors and what was asked for are printed."""
+    os.environ[_QUIET] = "1"
+
+
+def quiet() -> bool:
+    """Whether the user asked for quiet."""
+    return bool(os.environ.get(_QUIET))
+
+
+def columns(*, stderr: bool = False) -> int | None:
+    """The width of the terminal, or what COLUMNS says; None where there is neither, as in a file."""
+    found = Console(stderr=stderr)
+    return found.width if found.is_terminal or os.environ.get("COLUMNS", "").isdigit() else None
+
+
+def sentence_width() -> int:
+    """Columns of a sentence."""
+    return min(columns() or WIDTH, WIDTH)
+
+
+_LIVE: list[Console] = []  # of what is being drawn at the foot of the terminal, such as a bar
+
+
+@contextmanager
+def drawn(live: Console) -> Iterator[None]:
+    """While something is drawn at the foot of the terminal: sentences appear above it, on whichever stream."""
+    _LIVE.append(live)
+    try:
+        yield
+    finally:
+        _LIVE.remove(live)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Standard output (or error) that leaves names and numbers as they are."""
+    if _LIVE and (sys.stderr if stderr else sys.stdout).isatty():
+        return _LIVE[-1]
+    return Console(highlight=False, soft_wrap=False, stderr=stderr)
+
+
+def say(text: str, *, whole: bool = False) -> None:
+    """Print lines on standard output; a line that is wider than the terminal is wrapped between words.
+
+    Args:
+        text: one or several lines.
+        whole: never wrap, as a command that is to be copied.
+
+    """
+    if not quiet():
+        shown = printable(text)
+        console().print(shown if whole else _fitted(shown, columns()), markup=False, emoji=False, soft_wrap=True)
+
+
+def say_wrapped(text: str, *, lines: int | None = None) -> None:
+    """Print a sentence, wrapped; cut after some lines."""
+    for line in _wrapped(text, sentence_width(), lines=lines):
+        say(line)
+
+
+def complain(text: str) -> None:
+    """Print an error on standard error."""
+    shown = _fitted(f"error: {printable(text)}", columns(stderr=True))
+    console(stderr=True).print(shown, markup=False, emoji=False, soft_wrap=True, style="red")
+
+
+def printable(text: str) -> str:
+    """The text with control characters, which would command the terminal, as `?`."""
+    return _CONTROL.sub("?", text)
+
+
+def _fitted(text: str, width: int | None) -> str:
+    """The text with lines of at most so many columns, where words allow it: a path or an address stays whole."""
+    if width is None:
+        return text
+    return "\n".join(part for line in text.split("\n") for part in (_wrapped(line, width) if line else [""]))
+
+
+def _wrapped(line: str, width: int, *, lines: int | None = None) -> list[str]:
+    if len(line) <= width:
+        return [line]
+    indent = str(re.match(" *", line)[0])  # type: ignore[index]
+    form = {"subsequent_indent": indent + "  ", "break_long_words": False, "break_on_hyphens": False}
+    found = wrap(line, max(width, 20), max_lines=lines, placeholder=" ...", **form)  # type: ignore[arg-type]
+    kept = " ".join(found).lstrip()
+    if kept.endswith(" ..."):  # half a parenthesis says nothing
+        while kept.count("(") > kept.count(")"):
+            kept = kept[: kept.rindex("(")].rstrip() + " ..."
+        found = wrap(indent + kept, max(width, 20), **form)  # type: ignore[arg-type]
+    return found

@@ -1,0 +1,51 @@
+"""Phrases that the sentences of several questions share: one way to write an interval, a case, a corrected p."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+
+from rbptrack.analysis.findings import Finding, Verdict
+from rbptrack.base.words import number
+from rbptrack.ranks import metric_label
+
+
+def interval(low: float, high: float, form: str = ".3f") -> str:
+    """`0.104 to 0.120`; `no interval` where there is none."""
+    if low != low or high != high:
+        return "no interval"
+    return f"{number(low, form)} to {number(high, form)}"
+
+
+def estimate(one: Finding, form: str = ".3f") -> str:
+    """`0.112 (0.104 to 0.120)`; without parentheses where no interval is known."""
+    known = isfinite(one.low) and isfinite(one.high)
+    return number(one.estimate, form) + (f" ({interval(one.low, one.high, form)})" if known else "")
+
+
+def where(one: Finding) -> str:
+    """`nano on pydocs`: the family and the dataset of a finding's case."""
+    return " on ".join(one.case[key] for key in ("family", "dataset") if one.case.get(key))
+
+
+def by_where(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
+    """The findings of each family on a dataset, in the order in which they come."""
+    found: dict[str, list[Finding]] = {}
+    for one in findings:
+        found.setdefault(where(one), []).append(one)
+    return found
+
+
+def metric_of(one: Finding) -> str:
+    """CE or RBP_10."""
+    return metric_label(one.case["metric"])
+
+
+def with_verdict(findings: Sequence[Finding], *verdicts: Verdict) -> list[Finding]:
+    """The findings that have one of the verdicts."""
+    return [one for one in findings if one.verdict in verdicts]
+
+
+def upper_first(text: str) -> str:
+    """A sentence's first letter raised; the others stay."""
+    return text[:1].upper() + text[1:]

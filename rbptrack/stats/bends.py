@@ -1,0 +1,189 @@
+"""Does a law in size bend? A test that assumes no form, and the smallest floor that it would find."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy import optimize, stats
+
+from rbptrack.base.errors import RbptrackError
+from rbptrack.ranks import FloatArray
+from rbptrack.stats import linear
+from rbptrack.stats.power_law import PowerLawFit
+from rbptrack.stats.spread import Spread
+
+LEAST_SIZES = 5
+"""Of which a line and a bend leave two free."""
+
+_SHARES = np.append(np.arange(1, 99) / 100, 0.99)  # of a floor, that are tried
+
+
+def curved(x: FloatArray) -> FloatArray:
+    """Columns 1, x and c(x), (m, 3): c is the part of x^2 that no line explains, its largest absolute value 1.
+
+    Source: the quadratic term of a polynomial regression, made orthogonal to the line.
+    """
+    line = linear.centred(x)
+    curve = linear.least_squares(line, (x - x.mean()) ** 2)[1]
+    return np.column_stack([line, curve / np.abs(curve).max()])
+
+
+@dataclass(frozen=True)
+class Bend:
+    """How far points bend away from the best line, in ln y; above 0: the law flattens (bends upwards).
+
+    Attributes:
+        departure: at the size where it is largest.
+        spread: its error.
+
+    """
+
+    departure: float
+    spread: Spread
+
+    @property
+    def p(self) -> float:
+        """Two-sided, of no bend."""
+        return self.spread.p(abs(self.departure))
+
+    @property
+    def p_upwards(self) -> float:
+        """One-sided, of no upward bend."""
+        return 1 - self.p / 2 if self.departure < 0 else self.p / 2
+
+
+def bend_of(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray) -> Bend:
+    """Test a power law against a bend.
+
+    Source: the t test of a quadratic term, with the error of `linear.estimate_error`.
+
+    Args:
+        s: sizes S, (m,), m >= 5.
+        y: positive values, (m,).
+        covariance: sampling covariance of ln y, (m, m).
+
+    Raises:
+        RbptrackError: fewer than 5 sizes.
+
+    """
+    x, values = np.log(np.asarray(s, dtype=np.float64)), np.log(np.asarray(y, dtype=np.float64))
+    if len(x) < LEAST_SIZES:
+        raise RbptrackError(f"a bend needs at least {LEAST_SIZES} sizes; got {len(x)}")
+    at, design = np.array([0.0, 0.0, 1.0]), curved(x)
+    spread = linear.estimate_error(at, design, values, covariance)
+    # Of few residuals the mean square is too small in most draws; raised by f / (median of chi^2_f) it is so in half.
+    raised = spread.residual * spread.freedom / float(stats.chi2.median(spread.freedom))
+    return Bend(float(at @ linear.least_squares(design, values)[0]), replace(spread, residual=raised))
+
+
+def floor_bends(x: FloatArray, alpha: FloatArray, shares: FloatArray) -> FloatArray:
+    """The bend that a floor of each share gives laws whose line has a slope of -alpha, (shares, laws).
+
+    Source: M1, its exponent such that a line through it has the slope that was found.
+
+    Args:
+        x: ln S, (m,).
+        alpha: of the lines, (laws,), positive.
+        shares: E / y at the largest size, (shares,).
+
+    """
+    _, slope, bend = np.linalg.pinv(curved(x))
+    ahead, share = x.max() - x, shares[:, None, None]  # (m,); the shape is 0 at the largest size
+    low, high = np.zeros((len(shares), len(alpha))), np.full((len(shares), len(alpha)), 50.0)
+
+    def shape(exponent: FloatArray) -> FloatArray:
+        return np.asarray(np.log(share + (1 - share) * np.exp(np.minimum(exponent[..., None] * ahead, 500))))
+
+    for _ in range(50):
+        middle = (low + high) / 2
+        steep = shape(middle) @ -slope > alpha
+        low, high = np.where(steep, low, middle), np.where(steep, middle, high)
+    return np.asarray(shape((low + high) / 2) @ bend)
+
+
+def smallest_floor(
+    x: FloatArray,
+    alpha: npt.ArrayLike,
+    se: npt.ArrayLike,
+    *,
+    critical: float,
+    freedom: float,
+    power: float = 0.8,
+) -> float:
+    """The smallest floor's share at the largest size that a test of bends would find with some power; NaN: none.
+
+    Laws that are tested together are taken to have the same share; the one that shows it best decides.
+
+    Source: the power of a t test, a noncentral t (Johnson and Welch, Biometrika 31, 1940).
+
+    Args:
+        x: ln S, (m,).
+        alpha: exponents of the lines, (laws,).
+        se: standard errors of their bends, (laws,).
+        critical: bend / se from which a test says yes.
+        freedom: of the t distribution.
+        power: how often it has to.
+
+    """
+    exponents, errors = np.atleast_1d(np.asarray(alpha, dtype=float)), np.atleast_1d(np.asarray(se, dtype=float))
+    falls = exponents > 0
+    if not falls.any():
+        return float("nan")
+    needed = optimize.brentq(lambda away: stats.nct.sf(critical, freedom, away) - power, 0.0, 3 * critical + 10)
+    bends = floor_bends(x, exponents[falls], _SHARES) / errors[falls]
+    seen = (bends >= needed).any(axis=1)
+    return float(_SHARES[np.argmax(seen)]) if seen.any() else float("nan")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FloorTest:
+    """What points say of a floor without fitting one.
+
+    Attributes:
+        departure: from the line in ln y, above 0 where the law flattens, with its interval.
+        p_bend: two-sided, of no bend.
+        p_floor: one-sided, the largest by both ways to count S, with and without the smallest size; 1 where S is known
+            in one way only.
+        floor_seen: the smallest floor's share at the largest size that the test of a bend would find in 80%.
+
+    """
+
+    departure: float
+    departure_low: float
+    departure_high: float
+    p_bend: float
+    p_floor: float
+    floor_seen: float
+
+
+def floor_test(law: PowerLawFit, other: PowerLawFit | None, *, tests: int = 1) -> FloorTest:
+    """Test one metric of a family for a floor, so that neither one model nor the way to count S decides.
+
+    Source: an intersection-union test (Berger, Technometrics 24, 1982): the largest p of `bend_of` over all ways.
+
+    Args:
+        law: over at least 6 sizes.
+        other: the same with S counted the other way; None: not known.
+        tests: how many tests p is corrected for, for the smallest floor.
+
+    """
+    bend, every = bend_of(law.s, law.y, law.covariance), [1.0] if other is None else []
+    for one in filter(None, (law, other)):
+        kept = one.s > one.s.min()
+        without = bend_of(one.s[kept], one.y[kept], one.covariance[np.ix_(kept, kept)])
+        every += [bend_of(one.s, one.y, one.covariance).p_upwards, without.p_upwards]
+    spread, half, seen = bend.spread, bend.spread.half(law.level), float("nan")
+    if spread.se > 0:
+        freedom = spread.freedom * (spread.se**2 / spread.residual) ** 2 if spread.residual else 1e6
+        critical = spread.half(1 - (1 - law.level) / tests) / spread.se
+        seen = smallest_floor(np.log(law.s), law.alpha, spread.se, critical=critical, freedom=min(freedom, 1e6))
+    return FloorTest(
+        departure=bend.departure,
+        departure_low=bend.departure - half,
+        departure_high=bend.departure + half,
+        p_bend=bend.p,
+        p_floor=max(every),
+        floor_seen=seen,
+    )

@@ -1,0 +1,295 @@
+"""The law in size at every k: what it is, what noise would make of it, and which documents decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from rbptrack.ranks import DocumentCounts, FloatArray, rbp_name
+from rbptrack.stats.bends import LEAST_SIZES
+from rbptrack.stats.intervals import worth
+from rbptrack.stats.power_law import PowerLawFit
+from rbptrack.stats.size_laws import LawValues
+from rbptrack.stats.surface import Limit, Surface, fit_surface
+
+NAN = float("nan")
+
+
+class LawAtK(StrEnum):
+    """What is said of the law at one k."""
+
+    HOLDS = "law holds"
+    NOISE = "noise-limited"
+    BENDS = "systematic deviation"
+    INVERSE = "inverse"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtK:
+    """The law at one k; NaN where too few misses are left to fit one, and of bands with fewer than 5 sizes.
+
+    Attributes:
+        k: of RBP_k.
+        misses: tokens with rank above k, fewest of all sizes.
+        design_effect: of the largest model.
+        alpha: exponent, with its interval.
+        band_low: lower end of a band that holds alpha at every k together.
+        departure: largest departure from a line, in ln y, with a band that holds all of them together.
+        tau: scatter between models in ln y.
+        snr: |alpha| / its standard error.
+        r2: observed.
+        expected: median R^2 if the line were true under that noise, with its band.
+
+    """
+
+    k: int
+    misses: int
+    design_effect: float
+    alpha: float = NAN
+    alpha_low: float = NAN
+    alpha_high: float = NAN
+    band_low: float = NAN
+    band_high: float = NAN
+    departure: float = NAN
+    departure_low: float = NAN
+    departure_high: float = NAN
+    tau: float = NAN
+    snr: float = NAN
+    r2: float = NAN
+    expected: float = NAN
+    expected_low: float = NAN
+    expected_high: float = NAN
+
+
+@dataclass(frozen=True)
+class EachK:
+    """The laws of a family at all k, and their surface (from 5 sizes) with its k* for a margin.
+
+    Attributes:
+        laws: at each k, ascending.
+        surface: over all of them.
+        limit: up to where it is straight.
+        bends: whether the family's one test says that the law bends, corrected for what else was tested.
+
+    """
+
+    laws: list[AtK]
+    surface: Surface | None
+    limit: Limit | None
+    bends: bool = False
+
+    @property
+    def verdicts(self) -> list[LawAtK]:
+        """Of each k: it departs from the law only where the one test says that the law bends."""
+        return [self._verdict(law) for law in self.laws]
+
+    @property
+    def k_star(self) -> int:
+        """The largest k up to which the law holds; 0: at none."""
+        return largest_k_without_gap([law.k for law in self.laws], [v == LawAtK.HOLDS for v in self.verdicts])
+
+    @property
+    def last_k(self) -> int:
+        """The last k at which a law could be fitted; 0: none."""
+        return max((law.k for law in self.laws if np.isfinite(law.alpha)), default=0)
+
+    @property
+    def focus(self) -> int:
+        """The k to examine: the first at which no law is seen though there are misses, else the last with misses."""
+        missed = [law for law in self.laws if law.misses > 0]
+        return next((law.k for law in missed if not law.alpha_low > 0), missed[-1].k)
+
+    def _verdict(self, law: AtK) -> LawAtK:
+        if law.alpha_high < 0:
+            return LawAtK.INVERSE
+        if self.bends and (law.departure_low > 0 or law.departure_high < 0):
+            return LawAtK.BENDS
+        return LawAtK.HOLDS if law.alpha_low > 0 else LawAtK.NOISE
+
+
+def laws_at_each_k(
+    counts: Sequence[DocumentCounts],
+    found: LawValues,
+    s: FloatArray,
+    *,
+    least_misses: int,
+    scatter: str,
+    margin: float,
+    level: float,
+    replicates: int,
+) -> EachK:
+    """The law at every k of the counts, and from 5 sizes the surface over all of them.
+
+    Source: `fit_power_law` at each k, `fit_surface` over all.
+
+    Args:
+        counts: of each size.
+        found: their values and bootstraps, at these k among others.
+        s: sizes S, (m,).
+        least_misses: fewest tokens with rank above k, in any size, from which anything is fitted.
+        scatter: between models, one of `surface.SCATTERS`.
+        margin: departure from a line, in ln y, within which a law counts as straight.
+        level: nominal coverage of intervals and bands.
+        replicates: of R^2 under the noise.
+
+    """
+    ks, tokens = counts[0].ks, np.array([c.tokens.sum() for c in counts], dtype=np.float64)  # (m,)
+    misses = (tokens[:, None] - np.stack([c.hits.sum(axis=0) for c in counts])).min(axis=0)  # (ks,)
+    enough = [k for k, fewest in zip(ks, misses, strict=True) if fewest >= least_misses]
+    laws = {k: law for k in enough if (law := found.fit(rbp_name(k), s, level=level))}
+    surface = None
+    if len(s) >= LEAST_SIZES and laws:
+        documents = worth(np.sqrt(counts[0].tokens))
+        surface = fit_surface(
+            s, list(laws), *found.of_ks(list(laws)), documents=documents, scatter=scatter, level=level
+        )
+    rng, rows = np.random.default_rng(0), []
+    for k, few in zip(ks, misses, strict=True):
+        y, draws = found.of(rbp_name(k))
+        effect = design_effect(float(np.exp(-y[-1])), np.exp(-draws[-1]), tokens=tokens[-1])
+        cells = dict(_cells(laws[k], k, surface, level, replicates, rng)) if k in laws else {}
+        rows.append(AtK(k=k, misses=int(few), design_effect=effect, **cells))
+    return EachK(rows, surface, surface.limit(margin) if surface else None)
+
+
+def _cells(
+    law: PowerLawFit, k: int, surface: Surface | None, level: float, replicates: int, rng: np.random.Generator
+) -> Iterator[tuple[str, float]]:
+    """The numbers of one k that has a law."""
+    tau = law.tau
+    if surface:
+        at = int(np.searchsorted(surface.ks, k))
+        tau, (low, high), ends = float(surface.tau[at]), surface.band, surface.bend_band
+        yield from (
+            ("band_low", float(low[at])),
+            ("band_high", float(high[at])),
+            ("departure", float(surface.bend[at])),
+        )
+        yield from (("departure_low", float(ends[0][at])), ("departure_high", float(ends[1][at])))
+    noise = law.covariance + tau**2 * np.eye(law.points)
+    expected = expected_r2(law, noise, replicates=replicates, level=level, rng=rng)
+    yield from zip(("expected_low", "expected", "expected_high"), expected, strict=True)
+    yield from (("alpha", law.alpha), ("alpha_low", law.low), ("alpha_high", law.high), ("tau", tau), ("r2", law.r2))
+    yield "snr", abs(law.alpha) / law.se if law.se > 0 else float("inf")
+
+
+def design_effect(share: float, draws: FloatArray, *, tokens: float) -> float:
+    """Variance of a share over that of as many independent tokens; NaN where the share is 0 or 1.
+
+    Source: Kish, Survey Sampling, 1965, section 8.2; the variance is that of a document bootstrap.
+
+    Args:
+        share: of the tokens.
+        draws: bootstrap replicates of it, (replicates,).
+        tokens: how many there are.
+
+    """
+    binomial = share * (1 - share) / tokens
+    return float(draws.var(ddof=1) / binomial) if binomial > 0 else float("nan")
+
+
+def expected_r2(
+    law: PowerLawFit, noise: FloatArray, *, replicates: int, level: float, rng: np.random.Generator
+) -> tuple[float, float, float]:
+    """Lower end, median and upper end of the R^2 that points on a law would give under a noise.
+
+    Source: parametric bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 6.5) of
+    ln y ~ N(ln A - alpha ln S, noise).
+
+    Args:
+        law: the points lie on it.
+        noise: covariance of ln y, (m, m).
+        replicates: how often points are drawn.
+        level: share of the replicates between the ends.
+        rng: draws them.
+
+    """
+    values, vectors = np.linalg.eigh(noise)
+    shock = rng.normal(size=(replicates, law.points)) * np.sqrt(np.clip(values, 0, None)) @ vectors.T
+    drawn = np.log(law.predict(law.s)) + shock  # (replicates, m)
+    drawn -= drawn.mean(axis=1, keepdims=True)
+    x = np.log(law.s)
+    centred = x - x.mean()
+    slope = drawn @ centred / (centred @ centred)
+    residual = drawn - slope[:, None] * centred
+    r2 = 1 - (residual**2).sum(axis=1) / np.maximum((drawn**2).sum(axis=1), 1e-300)
+    tail = (1 - level) / 2
+    low, middle, high = np.quantile(r2, [tail, 0.5, 1 - tail])
+    return float(low), float(middle), float(high)
+
+
+def largest_k_without_gap(ks: npt.ArrayLike, visible: npt.ArrayLike) -> int:
+    """The largest k at which, and at every smaller k, a law is visible; 0 where it is not visible at the smallest.
+
+    Source: arXiv 2510.20387, section 4.3, asks up to which k the law holds; this is the answer by a signal-to-noise
+    threshold.
+
+    Args:
+        ks: ascending, (ks,).
+        visible: whether the law is visible at each, (ks,).
+
+    """
+    seen = np.asarray(visible, dtype=bool)
+    length = int(np.argmin(seen)) if not seen.all() else len(seen)
+    return int(np.asarray(ks)[length - 1]) if length else 0
+
+
+@dataclass(frozen=True)
+class Misses:
+    """A document's part in the misses of the largest model.
+
+    Attributes:
+        document: its number in the selection.
+        tokens: scored tokens in it.
+        misses: those with rank above k.
+        share: of all misses.
+        alpha_without: exponent of the law when it is left out.
+        alpha: with all documents.
+
+    """
+
+    document: int
+    tokens: int
+    misses: int
+    share: float
+    alpha_without: float
+    alpha: float
+
+
+def most_misses(counts: Sequence[DocumentCounts], s: FloatArray, k: int, top: int) -> Iterator[Misses]:
+    """The documents that hold most misses of the largest model at one k, and what each does to alpha.
+
+    Source: `alphas_without_documents`.
+    """
+    i = counts[0].ks.index(k)
+    tokens = np.stack([c.tokens for c in counts]).astype(np.float64)  # (m, documents)
+    hits = np.stack([c.hits[:, i] for c in counts]).astype(np.float64)
+    misses = tokens[-1] - hits[-1]
+    alpha, *without = map(float, alphas_without_documents(s, tokens, hits))
+    for d in np.argsort(-misses, kind="stable")[:top]:
+        if misses[d] > 0:
+            share, name = float(misses[d] / misses.sum()), int(counts[0].document[d])
+            yield Misses(name, int(tokens[-1, d]), int(misses[d]), share, without[d], alpha)
+
+
+def alphas_without_documents(s: FloatArray, tokens: FloatArray, hits: FloatArray) -> FloatArray:
+    """The exponent of -ln RBP_k, and the exponent without each document in turn, (1 + documents,).
+
+    Source: the delete-one jackknife (Tukey, 1958) of the least-squares slope of ln(-ln RBP_k) on ln S.
+
+    Args:
+        s: sizes S, (m,).
+        tokens: scored tokens of each size and document, (m, documents).
+        hits: those with rank <= k, (m, documents).
+
+    """
+    whole = hits.sum(axis=1) / tokens.sum(axis=1)
+    rest = (hits.sum(axis=1, keepdims=True) - hits) / (tokens.sum(axis=1, keepdims=True) - tokens)
+    x = np.log(s) - np.log(s).mean()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(-np.log(np.column_stack([whole, rest])))  # (m, 1 + documents)
+        return np.asarray(-(x @ logs) / (x @ x))

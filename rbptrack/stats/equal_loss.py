@@ -1,0 +1,229 @@
+"""RBP_k at equal cross-entropy: whether families lie on one curve, and which of the two predicts an outcome better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from rbptrack.ranks import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Collapse:
+    """One curve of ln y over ln CE through the points of all series, and how far each series lies from it.
+
+    Attributes:
+        points: how many.
+        explained: share of the variance of ln y that the curve explains.
+        left: root mean square of what it leaves.
+        apart: of each series, at equal loss: its ln y less the mean of all series, (series,).
+        half: half the widths of their intervals, (series,); NaN where too few points are left.
+        p: of no difference between series at equal loss; NaN for one series.
+
+    """
+
+    points: int
+    explained: float
+    left: float
+    apart: FloatArray
+    half: FloatArray
+    p: float
+
+
+def collapse(ce: FloatArray, y: FloatArray, series: IntArray, *, level: float = 0.95) -> Collapse:
+    """Fit a parabola (a line through fewer than 6 points) in ln CE, with and without an offset of each series.
+
+    Source: the F test of nested least squares (Fisher, Statistical Methods for Research Workers, 1925, section 41);
+    points are models, which scatter independently about the curve.
+
+    Args:
+        ce: cross-entropy of each point, (points,).
+        y: -ln RBP_k, (points,).
+        series: which family, at which checkpoint, on which dataset each point is of: 0, 1, ..., (points,).
+        level: nominal coverage of the intervals.
+
+    """
+    x, y = np.log(ce), np.log(y)
+    x = (x - x.mean()) / max(float(np.ptp(x)), np.finfo(np.float64).tiny)
+    curve = np.column_stack([x**power for power in range(3 if len(x) >= 6 else 2)])
+    several = int(series.max()) + 1
+    # Each series' offset from the mean of all: the last is minus the sum of the others.
+    code = np.vstack([np.eye(several - 1), -np.ones(several - 1)])
+    design = np.column_stack([curve, code[series]])
+    left, rest = (y - part @ np.linalg.lstsq(part, y)[0] for part in (curve, design))
+    variation = float(np.sum((y - y.mean()) ** 2))
+    explained = 1 - float(left @ left) / variation if variation > 0 else float("nan")
+    apart, half, p = np.zeros(several), np.full(several, np.nan), float("nan")
+    freedom = len(y) - int(np.linalg.matrix_rank(design))
+    if several > 1:
+        apart = code @ np.linalg.lstsq(design, y)[0][curve.shape[1] :]
+    if several > 1 and freedom > 0:
+        square = float(rest @ rest) / freedom
+        inverse = np.linalg.pinv(design.T @ design)[curve.shape[1] :, curve.shape[1] :]
+        half = stats.t.ppf(0.5 + level / 2, freedom) * np.sqrt(square * np.einsum("ij,jk,ik->i", code, inverse, code))
+        p = float(stats.f.sf((left @ left - rest @ rest) / (several - 1) / square, several - 1, freedom))
+    return Collapse(len(y), explained, float(np.sqrt(np.mean(left**2))), apart, half, p)
+
+
+def held_out_errors(x: FloatArray, y: FloatArray, groups: IntArray) -> FloatArray:
+    """Error of y at each point, predicted by a line in x through the points of all other groups, (points,).
+
+    Groups of one point each leave sizes out; groups of a family's points leave families out. NaN where the others hold
+    fewer than 3 points or one x only.
+
+    Source: cross-validation (Stone, Journal of the Royal Statistical Society B 36, 1974).
+    """
+    found = np.full(len(x), np.nan)
+    for group in np.unique(groups):
+        kept = groups != group
+        if kept.sum() >= 3 and np.ptp(x[kept]) > 0:
+            slope, level = np.polyfit(x[kept], y[kept], 1)
+            found[~kept] = level + slope * x[~kept] - y[~kept]
+    return found
+
+
+@dataclass(frozen=True)
+class Leaning:
+    """Towards which of two predictors an outcome leans: whether one of them tells more of it than the other.
+
+    If both only repeat one quantity, each with errors of its own and equally large, then what their mean leaves of the
+    outcome does not go with their difference, whichever sign that has.
+
+    Attributes:
+        lean: above 0 towards the first, below 0 towards the second.
+        p: of a lean of 0.
+
+    """
+
+    lean: float
+    p: float
+
+    @classmethod
+    def across(cls, first: FloatArray, second: FloatArray, y: FloatArray, families: IntArray) -> Leaning:
+        """With one law for all families: the difference changes its sign for all points of a family together.
+
+        Points of a family share what sets it apart, so they are never flipped one by one; p is at least
+        2^(1 - families).
+
+        Source: Fisher's randomisation test (The Design of Experiments, 1935, section 21), whole clusters at a time.
+        """
+        _, gap, rest = _sum_gap_rest(first, second, y)
+        parts = np.array([(gap * rest)[families == family].sum() for family in np.unique(families)])
+        return cls(float(parts.sum()), sign_flip_p(parts))
+
+    @classmethod
+    def within(cls, first: FloatArray, second: FloatArray, y: FloatArray, families: IntArray) -> Leaning:
+        """With a law of its own for each family: the t test of the difference beside the mean.
+
+        The error of its coefficient allows for points that scatter differently; a family of fewer than 4 points tells
+        nothing.
+
+        Source: the test of one of two rival regressors (Hotelling, Annals of Mathematical Statistics 11, 1940), with
+        the standard error HC3 of MacKinnon and White, Journal of Econometrics 29, 1985.
+        """
+        each = [families == family for family in np.unique(families)]
+        parts = [_sum_gap_rest(first[own], second[own], y[own]) for own in each if own.sum() >= 4]
+        if not parts:
+            return cls(0.0, 1.0)
+        hat = np.concatenate([1 / len(total) + total**2 for total, _, _ in parts])
+        gap, rest = (np.concatenate([_unit(part[i]) for part in parts]) for i in (1, 2))
+        square = float(gap @ gap)
+        lean = float(gap @ rest) / square if square else 0.0
+        left = (rest - lean * gap) / np.maximum(1 - hat - gap**2 / max(square, _TINY), 0.02)
+        error = float(np.sqrt(np.sum((gap * left) ** 2))) / max(square, _TINY)
+        freedom = len(gap) - 2 * len(parts) - 1
+        return cls(lean, float(2 * stats.t.sf(abs(lean) / error, freedom)) if error > 0 else 1.0)
+
+
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+def _sum_gap_rest(first: FloatArray, second: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The sum of two predictors at one scale (of length 1), their difference, and what the sum leaves of y."""
+    one, other, y = (values - values.mean() for values in (first, second, y))
+    one, other = (_unit(x) * np.sign(x @ y) for x in (one, other))
+    total = _unit(one + other)
+    return total, one - other, y - total * (total @ y)
+
+
+def _unit(values: FloatArray) -> FloatArray:
+    return np.asarray(values / max(float(np.sqrt(values @ values)), _TINY))
+
+
+def sign_flip_p(differences: FloatArray, *, draws: int = 9999) -> float:
+    """P of a sum of 0 if each difference could as well have had the other sign; exact for up to 13 of them.
+
+    Source: Fisher's randomisation test (The Design of Experiments, 1935, section 21).
+    """
+    n = len(differences)
+    least = abs(differences.sum()) * (1 - 1e-12)
+    if n <= 13:
+        signs = 1 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
+        return float(np.mean(np.abs(signs @ differences) >= least))
+    signs = np.random.default_rng(n).choice([-1, 1], size=(draws, n))
+    return float((1 + np.sum(np.abs(signs @ differences) >= least)) / (draws + 1))
+
+
+def families_needed(cases: int, level: float) -> int:
+    """Whole families that signs must be flipped of, so that the smallest p, 2^(1 - F), passes `cases` corrected tests.
+
+    Source: `Leaning.across`; corrected as Holm does the smallest p.
+    """
+    return int(np.ceil(np.log2(2 * cases / (1 - level)) - 1e-9))
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Shares of whole sequences at what was left out, predicted by CE and by RBP_k.
+
+    Attributes:
+        points: predictions made.
+        families: of which the points are.
+        error_ce: root mean square error of ln(-ln share), by a line in ln CE.
+        error_rbp: the same, by a line in ln(-ln RBP_k).
+        p: of outcomes that lean to neither.
+        better: `RBP_k` or `CE`; `undecided` where the errors and what the outcomes lean to disagree.
+
+    """
+
+    points: int
+    families: int
+    error_ce: float
+    error_rbp: float
+    p: float
+    better: str
+
+
+def predict_left_out(
+    share: FloatArray, ce: FloatArray, rbp: FloatArray, families: IntArray, *, sizes: bool
+) -> Prediction | None:
+    """Predict each size from the others of its family, or each family from the others; None where too little is left.
+
+    Source: `held_out_errors` and `Leaning`.
+
+    Args:
+        share: of sequences that succeed, (points,).
+        ce: cross-entropy, (points,).
+        rbp: RBP_k, (points,).
+        families: of the points.
+        sizes: whether sizes are left out, each family with a law of its own; else families.
+
+    """
+    usable = (share > 0) & (share < 1) & (rbp > 0) & (rbp < 1)
+    y, families = np.log(-np.log(share[usable])), families[usable]
+    predictors, each, errors = (np.log(ce[usable]), np.log(-np.log(rbp[usable]))), np.unique(families), []
+    for x in predictors:
+        error = np.full(len(y), np.nan) if sizes else held_out_errors(x, y, families)
+        for own in (families == family for family in each if sizes):
+            error[own] = held_out_errors(x[own], y[own], np.arange(own.sum()))
+        errors.append(error)
+    made = np.isfinite(errors[0]) & np.isfinite(errors[1])
+    if made.sum() < 4 or (not sizes and len(each) < 2):
+        return None
+    error_ce, error_rbp = (float(np.sqrt(np.mean(error[made] ** 2))) for error in errors)
+    leaning = (Leaning.within if sizes else Leaning.across)(*predictors, y, families)
+    agrees = (leaning.lean < 0) == (error_rbp < error_ce)
+    better = "undecided" if not agrees else "RBP_k" if leaning.lean < 0 else "CE"
+    return Prediction(int(made.sum()), len(each), error_ce, error_rbp, leaning.p, better)

@@ -1,0 +1,100 @@
+"""What a cell measures, as its fingerprint: from its config when it is resolved, and from a run's params again."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from rbptrack.config.schema import Candidates, CellConfig, DatasetConfig, KConfig, ModelConfig, Rank, SequenceRule
+from rbptrack.corpus.documents import selection_identity
+from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
+from rbptrack.sources.pin import Source
+from rbptrack.tracking.schema import VERSIONS, MeasurementParams
+
+_WHERE = "dataset.where."
+_OPTIONS = ("model.", "dataset.", "candidates", "rank")
+
+
+def identity(config: CellConfig, weights: str, texts: Source, tokenizer: str, prefix: Sequence[int] | None) -> str:
+    """The fingerprint of what a cell measures: batch and chunk sizes, device, paths and k are not in it.
+
+    Args:
+        config: the cell's.
+        weights: the pinned model, its own tokenizer included.
+        texts: the pinned dataset.
+        tokenizer: the pinned tokenizer; counts where the config names one.
+        prefix: what stands before windows, where that is not what version 0.1 put there.
+
+    """
+    dataset = config.dataset
+    parts = {
+        "model": weights,
+        **selection_identity(dataset, texts),
+        "sequence": dataset.sequence.value,
+        "seq_len": dataset.seq_len,
+        "context": dataset.context if dataset.sequence is SequenceRule.slide else 0,
+        "dtype": config.model.dtype.value,
+        "matmul": "tf32" if config.model.tf32 else "float32",
+        "scoring": SCORING_VERSION,
+    }
+    # Parts that only some measurements have: without them the fingerprint is what it was before they existed.
+    parts |= {"tokenizer": tokenizer} if config.model.tokenizer else {}
+    parts |= {"candidates": config.candidates.value} if config.candidates is not Candidates.vocabulary else {}
+    parts |= {"rank": config.rank.value} if config.rank is not Rank.paper else {}
+    parts |= {"prefix": list(prefix)} if prefix is not None else {}
+    return fingerprint(parts)
+
+
+class Identities(Sequence[str]):
+    """The fingerprints that a run's params may have; more than one only where its windows may have had a prefix."""
+
+    def __init__(self, config: CellConfig, params: Mapping[str, str]) -> None:
+        self._config, self._weights = config, params["model.commit"]
+        self._texts = Source("", None, params["dataset.commit"])
+        slides = config.dataset.sequence is SequenceRule.slide
+        self._most = (MeasurementParams.read(params).vocab_size or 0) + 2 if slides else 1
+
+    def __len__(self) -> int:
+        return self._most
+
+    def __getitem__(self, number: int) -> str:  # type: ignore[override]
+        if not 0 <= number < self._most:
+            raise IndexError(number)
+        prefix = None if number == 0 else [] if number == 1 else [number - 2]
+        return identity(self._config, self._weights, self._texts, "", prefix)
+
+
+def identities(params: Mapping[str, str]) -> Sequence[str] | None:
+    """The fingerprints that a run's params may have; None where the params do not suffice.
+
+    They do not for what others computed or the Python API measured, with a tokenizer of its own, or by another version
+    of the scoring.
+    """
+    needed = ("model.commit", "dataset.commit", "dataset.sampling", "dataset.sequence", "dataset.seq_len")
+    if any(not params.get(key) for key in needed) or params.get("model.tokenizer"):
+        return None
+    if params.get(f"{VERSIONS}scoring", "") != str(SCORING_VERSION):
+        return None
+    try:
+        return Identities(_config(params), params)
+    except (OmegaConfBaseException, ValueError, SyntaxError):
+        return ()  # no config can say this
+
+
+def _config(params: Mapping[str, str]) -> CellConfig:
+    base = CellConfig(ModelConfig("", ""), DatasetConfig("", split="", seq_len=1), KConfig([1]))
+    config = OmegaConf.structured(base)
+    for key, value in _known(params, config):
+        OmegaConf.update(config, key, value)
+    config.dataset.where = {k.removeprefix(_WHERE): v for k, v in params.items() if k.startswith(_WHERE)}
+    return OmegaConf.to_object(config)  # type: ignore[return-value]
+
+
+def _known(params: Mapping[str, str], config: DictConfig) -> Iterator[tuple[str, object]]:
+    """The options among params, as the config takes them."""
+    for key, text in params.items():
+        if key.startswith(_OPTIONS) and not key.startswith(_WHERE) and OmegaConf.select(config, key) is not None:
+            yield key, ast.literal_eval(text) if text[:1] in ("[", "{") else text

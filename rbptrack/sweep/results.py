@@ -1,0 +1,75 @@
+"""How the cells of a sweep ended, as far as that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rbptrack.config.schema import Config
+from rbptrack.console.progress import CellState
+from rbptrack.sweep.jobs import Task, shards
+from rbptrack.sweep.outcome import CONTINUES, Outcome
+
+
+class Results:
+    """What jobs tell: this process's own, or those elsewhere through their files.
+
+    Attributes:
+        cells: how each cell ended, by its number.
+
+    """
+
+    def __init__(self) -> None:
+        self.cells: dict[int, Outcome] = {}
+        self._shards: dict[tuple[int, int], Outcome] = {}
+        self._lost: dict[tuple[int, int], str] = {}
+
+    def known(self, task: Task) -> bool:
+        """Whether it is known how a task ended, or its cell."""
+        return task.number in self.cells or (task.number, task.shard.number) in self._shards
+
+    def at_work(self, task: Task, state: CellState) -> None:
+        """Nothing: where this process is at work, a bar shows it."""
+
+    def ended(self, task: Task, outcome: Outcome, *, whole: bool) -> None:
+        """Take note of how a task ended."""
+        self.take(task.number, task.shard.number, outcome, whole=whole)
+
+    def take(self, cell: int, shard: int, outcome: Outcome, *, whole: bool) -> bool:
+        """Take note of how a shard ended, or with it (`whole`) its cell; returns whether that is news.
+
+        Of two shards that find their cell measured, the first has said so.
+        """
+        if whole:
+            return self.cells.setdefault(cell, outcome) is outcome
+        return self._shards.setdefault((cell, shard), outcome) is outcome
+
+    def lose(self, task: Task, why: str) -> None:
+        """Take note that nothing more will be heard of a task."""
+        self._lost.setdefault((task.number, task.shard.number), why)
+
+    def collect(self, configs: Sequence[Config]) -> list[Outcome]:
+        """The outcomes of cells, in their order; cells that are not known to have ended are left out."""
+        ends = (self.cells.get(number) or self._unfinished(number, config) for number, config in enumerate(configs))
+        return [outcome for outcome in ends if outcome is not None]
+
+    def _unfinished(self, number: int, config: Config) -> Outcome | None:
+        """What became of a cell's shards; None where that is not known."""
+        failed = Outcome(config.title, config.model.name, config.dataset.name, "failed")
+        if config.shards == 1:
+            failed.message = self._lost.get((number, 0), "")
+            return failed if failed.message else None
+        by_message: dict[str, list[str]] = {}
+        for shard in shards(config):
+            ended = self._shards.get((number, shard.number))
+            message = self._lost.get((number, shard.number), "") if ended is None else ended.message
+            if ended and ended.status == "failed":
+                failed.bad_input = ended.bad_input
+            elif ended is None and not message:
+                continue
+            if message:
+                by_message.setdefault(message, []).append(str(shard.number + 1))
+        said = [f"shard {', '.join(which)} of {config.shards}: {message}" for message, which in by_message.items()]
+        if not said and not all((number, shard.number) in self._shards for shard in shards(config)):
+            return None
+        failed.message = "; ".join(said) or f"every shard ended, and none delivered it; {CONTINUES}"
+        return failed

@@ -1,0 +1,190 @@
+"""Whether a measurement's files say what its record does: ranks that give its RBP_k, CE, histogram and curves.
+
+Of what others hand on, before it is imported; of what is handed on; and of a store that is verified.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from PIL import Image
+
+from rbptrack.base.errors import BadInput, RbptrackError
+from rbptrack.ranks import ABOVE_ZERO, RankHistogram, RankTable, parse_rbp_name
+from rbptrack.tracking import limits
+from rbptrack.tracking.frame import came_without_ranks
+from rbptrack.tracking.record import HISTOGRAM, RANKS, TOKENS, Record, read_token_texts
+from rbptrack.tracking.rules import shown
+from rbptrack.tracking.schema import MeasurementParams, Metric, Tag
+
+EXACT = 1e-6
+"""How far a number may be from the one that its ranks give."""
+
+_ROUNDED = 0.02  # where the authors' files gave the numbers
+
+
+def file_faults(record: Record, folder: Path, *, bounded: bool) -> Iterator[tuple[str, str]]:
+    """File and sentence of every fault in a measurement's files.
+
+    Args:
+        record: of the measurement.
+        folder: of its artifacts.
+        bounded: whether the limits of what others hand on hold.
+
+    """
+    for figure in sorted(folder.glob("figures/*")):
+        if text := _figure(figure):
+            yield f"figures/{figure.name}", text
+    if not (folder / RANKS).exists():
+        if not came_without_ranks(record.tags, MeasurementParams.read(record.params)):
+            yield RANKS, "its rank table is missing"
+        return
+    try:
+        _check_length(folder / RANKS, record, bounded=bounded)
+        table = RankTable.read(folder / RANKS)
+    except (RbptrackError, OSError, ValueError) as error:
+        yield RANKS, str(error).replace(f"{folder}/", "")
+        return
+    yield from ((RANKS, text) for text in _ranks(table))
+    if (folder / TOKENS).exists() and (text := _token_texts(folder / TOKENS, table)):
+        yield TOKENS, text
+    if not (folder / HISTOGRAM).exists():
+        yield HISTOGRAM, "its histogram is missing"
+        return
+    try:
+        if bounded:
+            limits.check_parquet(folder / HISTOGRAM, most=limits.BYTES["parquet"])
+        told = RankHistogram.read(folder / HISTOGRAM)
+    except (RbptrackError, OSError, ValueError) as error:
+        yield HISTOGRAM, str(error).replace(f"{folder}/", "")
+        return
+    if text := _histogram(told):
+        yield HISTOGRAM, text
+        return
+    ranks = table.histogram()
+    if not _same(ranks, told):
+        yield HISTOGRAM, "its ranks do not give its histogram"
+    yield from (("", text) for text in _contradictions(record, table, ranks))
+
+
+def _same(ranks: RankHistogram, told: RankHistogram) -> bool:
+    """Whether two histograms agree, as far as sums of ln p that are a little above 0 allow."""
+    if ranks.vocab_size != told.vocab_size or not np.array_equal(ranks.rank, told.rank):
+        return False
+    allowed = 1e-5 * np.abs(told.logprob) + ABOVE_ZERO * told.count * (told.rank == 1)  # only a sure token's is
+    return np.array_equal(ranks.count, told.count) and bool((np.abs(ranks.logprob - told.logprob) <= allowed).all())
+
+
+def _check_length(path: Path, record: Record, *, bounded: bool) -> None:
+    """BadInput before a table is read that would fill the memory: a run of equal values packs into nothing."""
+    try:
+        if bounded:
+            limits.check_parquet(path, most=limits.BYTES["parquet"])
+        rows = pq.read_metadata(path).num_rows
+    except BadInput:
+        raise
+    except Exception as error:  # damaged bytes make Arrow raise exceptions of every kind
+        raise BadInput(f"{path.name} is damaged") from error
+    if rows != record.metrics.get(Metric.NUM_TOKENS):
+        told = record.metrics.get(Metric.NUM_TOKENS)
+        raise BadInput(f"its ranks do not give its numbers: {rows:,} ranks, but num_tokens is {told}")
+    if bounded and rows > min(limits.ROWS_OF_RANKS, limits.RANKS_PER_BYTE * path.stat().st_size):
+        raise BadInput(f"would unpack to {rows:,} ranks, which is out of proportion to its size")
+
+
+def _ranks(table: RankTable) -> Iterator[str]:
+    """A sentence for every column that holds what no rank table can."""
+    if not len(table):
+        yield "holds no ranks"
+        return
+    if any(table.table.column(name).null_count for name in table.table.column_names):
+        yield "has empty cells"
+        return
+    size = table.vocab_size
+    allowed = {"document": (0, None), "position": (0, None), "field": (0, None), "token": (-1, size - 1)}
+    allowed |= {"greater": (0, size - 1), "ties": (0, size - 1)}
+    allowed |= {"top": (-1, size - 1)} if table.version > 1 else {}
+    for name, (least, most) in allowed.items():
+        column = table.column(name)
+        if column.min() < least or (most is not None and column.max() > most):
+            rule = f"from {least}" + (f" to {most:,}, since |V| = {size:,}" if most is not None else "")
+            yield f"column {name} must be {rule}; got {column.min()} to {column.max()}"
+    if (table.column("greater").astype(np.int64) + table.column("ties") + 1).max() > size:
+        yield f"a rank is above |V| = {size:,}"
+    for name in ("logprob", "top_logprob")[: table.version]:
+        if not (np.isfinite(table.column(name)) & (table.column(name) <= 0)).all():
+            yield f"column {name} must be finite and at most 0"
+    entropy = table.column("entropy") if table.version > 1 else np.zeros(0)
+    if not ((entropy >= 0) & (entropy <= np.log(size) + 1e-5)).all():
+        yield f"column entropy must be from 0 to ln |V| = {np.log(size):.4f}"
+
+
+def _token_texts(path: Path, table: RankTable) -> str:
+    """What is wrong with the texts of tokens; empty where nothing is and every token of the ranks has one."""
+    try:
+        texts = read_token_texts(path)
+    except (ValueError, AttributeError, RecursionError) as error:
+        return f"must be a JSON object of texts by token id: {str(error)[:100]}"
+    foreign = next((t for t in texts.values() if not isinstance(t, str) or len(t) > limits.TOKEN), None)
+    if foreign is not None:
+        return f"a token's text must be a string of at most {limits.TOKEN:,} characters; got {shown(foreign)}"
+    outside = next((token for token in texts if not 0 <= token < table.vocab_size), None)
+    if outside is not None:
+        return f"a token id must be from 0 to {table.vocab_size - 1:,}; got {shown(outside)}"
+    lacking = np.setdiff1d(table.column("token"), np.fromiter(texts, dtype=np.int64, count=len(texts)))
+    return f"{len(lacking):,} tokens of its ranks have no text, the first {lacking[0]}" if len(lacking) else ""
+
+
+def _histogram(told: RankHistogram) -> str:
+    """What is wrong with a histogram in itself; empty where nothing is."""
+    kinds = [column.dtype for column in (told.rank, told.count, told.logprob)]
+    if [kind.kind for kind in kinds] != ["i", "i", "f"]:
+        return f"must hold two columns of whole numbers and one of numbers; got {', '.join(map(str, kinds))}"
+    return ""
+
+
+def _contradictions(record: Record, table: RankTable, ranks: RankHistogram) -> Iterator[str]:
+    """A sentence for every number of the record that its ranks do not give."""
+    params = MeasurementParams.read(record.params)
+    if params.vocab_size not in (None, ranks.vocab_size):
+        yield f"its ranks do not give its numbers: vocab_size is {params.vocab_size}, its ranks' is {ranks.vocab_size}"
+    if params.rank is not None and (params.rank == "strict") != table.strict:
+        yield f"its ranks do not give its numbers: rank is {params.rank}, but its rank table says otherwise"
+    allowed = _ROUNDED if "authors: " in record.tags.get(Tag.IMPORTED, "") else EXACT
+    expected = {Metric.CE: ranks.ce, Metric.NUM_TOKENS: ranks.num_tokens, Metric.TIE_RATE: table.tie_rate}
+    for name in record.metrics:
+        k = parse_rbp_name(name)
+        if k is not None and k <= ranks.vocab_size:
+            expected[name] = ranks.rbp(k)
+    if params.non_embedding_params is not None:
+        expected[Metric.NON_EMBEDDING_PARAMS] = params.non_embedding_params
+    capped = ABOVE_ZERO * float(np.mean(table.column("logprob") == 0))  # what was above 0 is read as 0
+    for name, value in expected.items():
+        told = record.metrics.get(name)
+        below = capped if name == Metric.CE else 0.0
+        if told is not None and not -allowed - below <= (told - value) / max(1.0, abs(value)) <= allowed:
+            yield f"its ranks do not give its numbers: {name} is {told:g}, and should be {value:g}"
+    curve = record.curves.get(Metric.RBP_CURVE, {})
+    steps = np.array([k for k in curve if 1 <= k <= ranks.vocab_size], dtype=np.int64)
+    if len(steps) < len(curve):
+        yield f"curve {Metric.RBP_CURVE}: k must be from 1 to |V| = {ranks.vocab_size:,}"
+    elif len(steps) and np.abs(ranks.rbp_curve(steps) - np.array(list(curve.values()))).max() > EXACT:
+        yield f"its ranks do not give its curve {Metric.RBP_CURVE}"
+
+
+def _figure(path: Path) -> str:
+    """What is wrong with a figure; empty where it is a PNG of a size that can be shown."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            with Image.open(path, formats=["PNG"]) as image:
+                if image.width * image.height > limits.PIXELS:
+                    return f"has {image.width} x {image.height} pixels"
+                image.verify()
+    except Exception as error:  # damaged bytes make Pillow raise exceptions of every kind
+        return f"is not a PNG figure: {str(error)[:100]}"
+    return ""

@@ -1,0 +1,74 @@
+"""The errors of MLflow and of databases in one line for people."""
+
+from __future__ import annotations
+
+import errno
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mlflow.exceptions import MlflowException
+
+from rbptrack.base.errors import BadInput, RbptrackError, StoreAway
+from rbptrack.base.secrets import redact
+from rbptrack.tracking.uri import is_server
+
+_NO_ANSWER = re.compile(
+    r"Max retries exceeded|Connection refused|Connection aborted|timed? ?out|error code 50\d|50\d error responses"
+    r"|could not (connect|receive|translate)|server closed the connection|connection (failed|is bad|to server)"
+    r"|IncompleteRead|RemoteDisconnected|Connection broken|not in a valid JSON format. Response body: '{"  # cut off
+    r"|database is locked|Name or service not known|failed to resolve|SSL connection has been closed",
+    re.IGNORECASE,
+)
+_SERVER_ERROR = re.compile(r"error code (50\d)|too many (50\d) error responses", re.IGNORECASE)
+_REFUSED = re.compile(r'password authentication failed|(role|database) "[^"]*" does not exist|no password supplied')
+
+
+@contextmanager
+def explained(uri: str) -> Iterator[None]:
+    """Turn the errors of MLflow and of the database at a URI into one line.
+
+    Raises:
+        StoreAway: nothing answers there now.
+        BadInput: any other refusal.
+
+    """
+    try:
+        yield
+    except RbptrackError:
+        raise
+    except Exception as error:
+        if not (isinstance(error, (MlflowException, OSError, sqlite3.Error)) or "sqlalchemy" in type(error).__module__):
+            raise
+        raise _in_words(error, uri) from error
+
+
+def _in_words(error: Exception, uri: str) -> RbptrackError:
+    shown, text = uri, redact(" ".join(str(error).split()))
+    if "out-of-date database schema" in text or "Can't locate revision" in text or "schema version" in text:
+        import mlflow
+
+        return BadInput(
+            f"the tracking store {shown} was written by another MLflow than this one ({mlflow.__version__}). "
+            f"If it is older: mlflow db upgrade {shown} (keep a copy); if it is newer: pip install --upgrade mlflow"
+        )
+    if "error code 401" in text:
+        return BadInput(
+            f"the tracking server {shown} refuses this user or password: "
+            "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+        )
+    if "error code 403" in text or ("Permission denied" in text and is_server(uri)):
+        return BadInput(f"the tracking server {shown} does not permit this: {text[:200]}")
+    if "disk is full" in text or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+        return BadInput(f"the disk of the tracking store {shown} is full: free some space; what was measured is kept")
+    if "readonly database" in text or getattr(error, "errno", None) in (errno.EROFS, errno.EACCES):
+        return BadInput(f"the tracking store {shown} is not writable: {text[:200]}")
+    if refused := _REFUSED.search(text):
+        return BadInput(f"the database {shown} refuses: {refused[0]}")
+    if is_server(uri) and (found := _SERVER_ERROR.search(text)):
+        to = " where artifacts are kept" if "mlflow-artifacts/" in text else ""
+        return StoreAway(f"the tracking server {shown} answers with error {found[1] or found[2]}{to}: its log says why")
+    if _NO_ANSWER.search(text) or type(error).__name__ in ("ConnectionError", "ConnectTimeout", "ReadTimeout"):
+        return StoreAway(f"the tracking store {shown} cannot be reached: {text[:200]}")
+    return BadInput(f"the tracking store {shown} cannot be used: {text[:300]}")

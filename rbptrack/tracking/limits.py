@@ -1,0 +1,55 @@
+"""How much of what others hand on is taken, in one table: what is above is refused before it is unpacked.
+
+Ours are far below. A bomb is small and unpacks to more than the memory or the disk holds; the limits are of what an
+import may take of both, whatever a file says of itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from rbptrack.base.errors import BadInput
+
+ENTRIES = 100_000  # files of a bundle
+ENTRIES_OF_ONE = 32  # of one measurement of a bundle
+BYTES = {"json": 16 << 20, "png": 16 << 20, "parquet": 8 << 30}  # of a bundle's file, unpacked, by its kind
+BYTES_OF_BUNDLE = 1 << 40  # of all its files, unpacked
+BYTES_OF_TABLE = 64 << 20  # of results.csv or .parquet, unpacked
+BYTES_OF_AUTHORS = {"metrics.json": 16 << 20, "ranks.json": 1 << 30}  # in memory JSON takes some eight times as much
+RATIO = 200  # times its size that a file may unpack to: Parquet is compressed already; JSON and PNG shrink less
+RATIO_COUNTS_ABOVE = 1 << 20  # bytes, unpacked
+ROWS_OF_TABLE = 100_000
+ROWS_OF_RANKS = 1 << 31
+RANKS_PER_BYTE = 10  # of a rank table; ours has about 0.2
+COLUMN_NAME = 100  # characters
+CELL = 8_000  # characters of a table's
+TOKEN = 10_000  # characters
+PIXELS = 50_000_000  # of a figure
+TIME = 4102444800  # seconds since 1970: the year 2100
+
+
+def out_of_proportion(unpacked: int, packed: int) -> bool:
+    """Whether something would unpack to more than it may for its size."""
+    return unpacked > RATIO_COUNTS_ABOVE and unpacked > RATIO * max(packed, 1)
+
+
+def check_parquet(path: Path, *, most: int) -> pq.FileMetaData:
+    """The footer of a Parquet file that may be unpacked.
+
+    Raises:
+        BadInput: it would unpack to more than `most` bytes, or out of proportion to its size, or it is nested.
+        Exception: of every kind, for damaged bytes.
+
+    """
+    about = pq.read_metadata(path)
+    groups = [about.row_group(i) for i in range(about.num_row_groups)]
+    columns = [group.column(i) for group in groups for i in range(group.num_columns)]
+    unpacked = sum(max(0, column.total_uncompressed_size) for column in columns)
+    packed = min(path.stat().st_size, sum(max(0, column.total_compressed_size) for column in columns))
+    if unpacked > most:
+        raise BadInput(f"{path.name} would unpack to {unpacked:,} bytes; at most {most:,} are allowed")
+    if out_of_proportion(unpacked, packed):
+        raise BadInput(f"{path.name} would unpack to {unpacked // max(packed, 1):,} times its size")
+    return about

@@ -1,0 +1,255 @@
+"""Whether a store holds what was written: its database, and every finished measurement with its files."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
+
+import sqlalchemy as sa
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from rbptrack.base import parquet
+from rbptrack.base.addresses import DATABASES, scheme
+from rbptrack.base.errors import RbptrackError, StoreAway, first_line
+from rbptrack.config.schema import FilterConfig, flattened
+from rbptrack.ranks import parse_rbp_name, rbp_name
+from rbptrack.tracking.agreement import file_faults
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.database import metric_faults
+from rbptrack.tracking.frame import LoggedRun, Unusable, row
+from rbptrack.tracking.local import reading
+from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.record import HISTOGRAM, RANKS, Record
+from rbptrack.tracking.schema import MeasurementParams, Metric, Tag
+
+CONFIG = "config.yaml"
+_IMAGES = "images/"  # the figure once more, for MLflow's grid
+_AT_ONCE = 200  # measurements whose records are read together
+_OF_NUMBERS = ("model.", "dataset.", "k.", "candidates", "rank")  # params that a config's file holds too
+_CUT = 500  # characters of a param that MLflow may have cut
+
+Identify = Callable[[Mapping[str, str]], Sequence[str] | None]
+"""The fingerprints that params may have; None where they do not suffice."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong.
+
+    Attributes:
+        text: what.
+        name: of the measurement; empty for the store itself.
+        run_id: of its run.
+
+    """
+
+    text: str
+    name: str = ""
+    run_id: str = ""
+
+
+@dataclass
+class Verified:
+    """What was looked at, and what is wrong.
+
+    Attributes:
+        measurements: how many were looked at.
+        unidentified: those whose params do not suffice to make their fingerprint again.
+        notes: what could not be looked at.
+        faults: what is wrong.
+
+    """
+
+    measurements: int = 0
+    unidentified: int = 0
+    notes: list[str] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+    @property
+    def damaged(self) -> dict[str, str]:
+        """Run ids of damaged measurements, and the first fault of each."""
+        return {fault.run_id: fault.text for fault in reversed(self.faults) if fault.run_id}
+
+
+def verify(
+    reader: Reader,
+    chosen: FilterConfig,
+    *,
+    read_data: bool,
+    identify: Identify = lambda params: None,
+    since: float = 0.0,
+) -> Verified:
+    """Look at finished measurements.
+
+    Args:
+        reader: of the store.
+        chosen: which.
+        read_data: also read every file, and compute its numbers again.
+        identify: makes the fingerprints that params may have.
+        since: seconds since 1970; only what began to be measured after, or ended after.
+
+    Raises:
+        BadInput: none passes the filters.
+        StoreAway: the store does not answer.
+
+    """
+    done = Verified()
+    runs = [run for run in reader.finished(chosen) if not since or _ended(reader, run) >= since]
+    for at in range(0, len(runs), _AT_ONCE):
+        some = runs[at : at + _AT_ONCE]
+        known = reader.records([run.run_id for run in some])
+        rows: dict[str, list[str]] = {}
+        if known:
+            with reader.connection.explained():
+                rows = metric_faults(reader.connection.uri, [run.run_id for run in some])
+        for run in some:
+            done.measurements += 1
+            texts = [*_measurement(reader, run, known.get(run.run_id), read_data), *rows.get(run.run_id, [])]
+            made = None if Tag.FINGERPRINT not in run.tags else identify(run.params)
+            done.unidentified += made is None
+            if made is not None and run.tags[Tag.FINGERPRINT] not in made:
+                texts.append("its fingerprint is not the one that its params give")
+            done.faults += [Fault(text, run.name, run.run_id) for text in dict.fromkeys(texts)]
+    return done
+
+
+def _ended(reader: Reader, run: LoggedRun) -> float:
+    return (reader.ended(run.run_id) or run.started) / 1000
+
+
+def _measurement(reader: Reader, run: LoggedRun, known: Record | None, read_data: bool) -> Iterator[str]:
+    """A sentence for everything that is wrong with a measurement."""
+    lacking = [tag for tag in (Tag.FINGERPRINT, Tag.RECORD, Tag.MODEL) if not run.tags.get(tag)]
+    yield from (f"it lacks its tag {tag}" for tag in lacking)
+    try:
+        without = bool(row(run)["without_ranks"])
+    except Unusable as error:
+        yield f"it holds no measurement: {error}"
+        return
+    if not without:
+        yield from _missing_numbers(run)
+    sizes = reader.sizes(run.run_id)
+    if sizes is None:
+        yield f"its files cannot be listed at {reader.artifact_uri(run.run_id)}"
+        return
+    wanted = () if without else (RANKS, HISTOGRAM)
+    yield from (f"{name} is missing" for name in wanted if name not in sizes)
+    yield from (f"{name} is empty" for name, size in sizes.items() if not size)
+    if read_data and all(sizes.get(name) for name in wanted):
+        try:
+            yield from _contents(reader, run, known or reader.record(run.run_id))
+        except StoreAway:
+            raise
+        except (RbptrackError, OSError) as error:
+            yield f"its files cannot be read: {first_line(error)}"
+
+
+def _missing_numbers(run: LoggedRun) -> Iterator[str]:
+    """Numbers that every measurement with ranks has."""
+    wanted = [Metric.CE, Metric.NUM_TOKENS]
+    size = MeasurementParams.read(run.params).vocab_size or 0
+    asked = run.params.get("k.values", "").strip("[]").split(",")
+    wanted += [rbp_name(int(k)) for k in asked if k.strip().isdecimal() and 1 <= int(k) <= size]
+    yield from (f"it lacks its metric {name}" for name in wanted if name not in run.metrics)
+    if not any(map(parse_rbp_name, run.metrics)):
+        yield "it lacks every rbp_<k>"
+
+
+def _contents(reader: Reader, run: LoggedRun, record: Record) -> Iterator[str]:
+    """What is wrong with the files of a measurement when they are read."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        for file in (name for name in reader.artifact_names(run.run_id) if not name.startswith(_IMAGES)):
+            path = reader.artifact(run.run_id, file)
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            try:
+                (folder / file).symlink_to(path)
+            except OSError:  # a system without links
+                copyfile(path, folder / file)
+        for file, text in file_faults(record, folder, bounded=False):
+            yield f"{file}: {text}" if file else text
+        for path in sorted(folder.glob("*.parquet")):
+            if path.name not in (RANKS, HISTOGRAM):
+                try:
+                    parquet.read(path)
+                except RbptrackError as error:
+                    yield f"{path.name}: {first_line(error).replace(name, '')}"
+        if (folder / CONFIG).exists():
+            yield from _config(folder / CONFIG, run)
+
+
+def _config(path: Path, run: LoggedRun) -> Iterator[str]:
+    """Params that are not what the measurement's own config says."""
+    try:
+        said = flattened(OmegaConf.to_container(OmegaConf.load(path)))
+    except (OSError, ValueError, YAMLError, OmegaConfBaseException) as error:
+        yield f"{CONFIG} is damaged: {first_line(error)}"
+        return
+    for key, text in said.items():
+        known = run.params.get(key)
+        if key.startswith(_OF_NUMBERS) and f"{Tag.LATER}{key}" not in run.tags and len(text) < _CUT and known != text:
+            yield f"its param {key} is {known!r}, and {text!r} in its {CONFIG}"
+
+
+def database_faults(connection: Connection) -> Iterator[str]:
+    """What the database says of itself; nothing for a server, which alone reads its own."""
+    if connection.database is not None:
+        yield from _sqlite(connection.tables or connection.database)
+    elif scheme(connection.uri) == "postgresql":
+        yield from _postgresql(connection.uri)
+
+
+def unlooked(connection: Connection) -> str:
+    """What `database_faults` cannot look at; empty where there is nothing."""
+    if scheme(connection.uri) not in DATABASES:
+        return "the server's own database is not looked at: its keeper can"
+    if scheme(connection.uri) == "postgresql" and not _has_amcheck(connection.uri):
+        return "PostgreSQL's indexes are not looked at: create extension amcheck lets them be"
+    return ""
+
+
+def _sqlite(database: Path) -> Iterator[str]:
+    try:
+        with closing(reading(database)) as opened:
+            said = [str(line) for (line,) in opened.execute("pragma integrity_check(20)")]
+            yield from (line for text in said for line in text.splitlines() if line != "ok")
+            for table, number, parent, _ in opened.execute("pragma foreign_key_check").fetchmany(20):
+                yield f"row {number} of the table {table} names none of {parent}"
+    except sqlite3.DatabaseError as error:
+        yield f"it cannot be read: {error}"
+
+
+def _postgresql(uri: str) -> Iterator[str]:
+    if not _has_amcheck(uri):
+        return
+    indexes = (
+        "select c.oid, c.relname from pg_index i join pg_class c on c.oid = i.indexrelid "
+        "join pg_am a on a.oid = c.relam where a.amname = 'btree' and c.relnamespace = current_schema()::regnamespace"
+    )
+    engine = sa.create_engine(uri, isolation_level="AUTOCOMMIT")
+    try:
+        with engine.connect() as opened:
+            for number, name in opened.execute(sa.text(indexes)).all():
+                try:
+                    opened.execute(sa.text("select bt_index_check(index => :i, heapallindexed => true)"), {"i": number})
+                except sa.exc.SQLAlchemyError as error:
+                    yield f"index {name}: {first_line(error)}"
+    finally:
+        engine.dispose()
+
+
+def _has_amcheck(uri: str) -> bool:
+    engine = sa.create_engine(uri)
+    try:
+        with suppress(sa.exc.SQLAlchemyError), engine.connect() as opened:
+            return opened.execute(sa.text("select 1 from pg_extension where extname = 'amcheck'")).scalar() == 1
+    finally:
+        engine.dispose()
+    return False

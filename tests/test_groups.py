@@ -1,0 +1,135 @@
+"""Documents that come from few sources: `dataset.group` from the config to the errors that reports print."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from plugins.emergence import Emergence
+from plugins.rank_and_ce import RankAndCe
+from plugins.tokens import Tokens
+from rbptrack.analysis import Analyzer, Runs
+from rbptrack.analysis.families import read_families
+from rbptrack.analysis.sources import resampled_in_words
+from rbptrack.ranks import DocumentCounts
+from rbptrack.reporting.broken import computed
+from tests.conftest import Program
+from tests.synthetic import family_runs
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    """24 texts of 12 sites, in one of which all texts are alike."""
+    path = tmp_path / "texts.jsonl"
+    words = ["def", "the", "of", "class", "import", "return", "and", "a", "in", "self", "is", "to"]
+    rows = [
+        {"text": " ".join(words[(i // 2 + j * j) % 12] for j in range(60)), "site": f"s{i // 2}"} for i in range(24)
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def measured(tmp_path: Path) -> tuple[dict[str, float], pd.DataFrame, dict[str, str]]:
+    """The one measurement's metrics, its list of documents, and its tags."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/mlruns/mlflow.db")
+    experiment = client.get_experiment_by_name("rbptrack")
+    assert experiment is not None
+    (run,) = client.search_runs([experiment.experiment_id], "tags.`rbptrack.kind` = 'measurement'")
+    folder = Path(str(run.info.artifact_uri).removeprefix("file://"))
+    return run.data.metrics, pd.read_parquet(folder / "documents.parquet"), run.data.tags
+
+
+def test_a_sweep_that_names_a_group_fills_it_in_without_the_model(
+    program: Program, with_store: Any, texts: Path
+) -> None:
+    base = [
+        "model=nano/6k",
+        "dataset=files",
+        "dataset.name=sites",
+        f"dataset.files=[{texts}]",
+        "dataset.seq_len=64",
+        "dataset.context=8",
+        "analyzers=[]",
+    ]
+    done = program(*base, cwd=with_store)
+    assert done.returncode == 0, done.stderr
+    before, documents, tags = measured(with_store)
+    assert list(documents.columns) == ["document", "id", "tokens"]
+    assert "rbptrack.groups" not in tags
+    done = program(*base, "dataset.group=site", cwd=with_store)
+    assert done.returncode == 0, done.stderr
+    assert "skipped" in done.stdout, "the group is no part of what is measured"
+    after, documents, tags = measured(with_store)
+    assert list(documents["group"]) == [f"s{i // 2}" for i in range(24)]
+    assert tags["rbptrack.groups"].startswith("12 by site ")
+    assert after["ce"] == before["ce"]
+    assert after["ce_se"] > 1.1 * before["ce_se"], "documents of a site are alike"
+    done = program(*base, "dataset.group=place", cwd=with_store)
+    assert done.returncode != 0
+    assert "has no field place" in done.stderr
+
+
+def test_runs_that_read_the_same_texts_are_drawn_by_the_same_sources() -> None:
+    plain = family_runs(np.geomspace(1e4, 1e6, 3), alpha=0.2, a=10.0, tokens=200)
+    first = str(plain.frame["run_id"].iloc[0])
+    documents = len(plain.document_counts(first, [1]).document)
+    frame = plain.frame.assign(documents_hash="same", groups=None)
+    frame.loc[0, "groups"] = "2 by site abc"
+    sources = [f"s{i % 2}" for i in range(documents)]
+    runs = Runs(frame, histogram=plain.histogram, ranks=plain.ranks, groups=lambda _: sources)
+
+    def load(_: object, run_id: str) -> DocumentCounts:
+        return runs.document_counts(run_id, [1])
+
+    ((_, counts),) = read_families(runs, load, [])
+    for run_id, one in zip(frame["run_id"], counts, strict=True):
+        every = plain.document_counts(str(run_id), [1])
+        assert one.grouped
+        np.testing.assert_allclose(one.nats, [every.nats[::2].sum(), every.nats[1::2].sum()])
+        assert one.hits.sum() == every.hits.sum()
+
+
+def grouped(number: int) -> Runs:
+    """A family whose documents come from so many sources."""
+    plain = family_runs(np.geomspace(1e4, 1e6, 4), alpha=0.2, a=10.0, tokens=200)
+    documents = len(plain.document_counts(str(plain.frame["run_id"].iloc[0]), [1]).document)
+    sources = [f"s{i % number}" for i in range(documents)]
+    frame = plain.frame.assign(documents_hash="same", groups=f"{number} by site abc")
+    return Runs(frame, histogram=plain.histogram, ranks=plain.ranks, groups=lambda _: sources)
+
+
+@pytest.mark.parametrize(
+    "analyzer", [Emergence(ks=[1], lengths=[1, 2]), Tokens(ks=[1], shown=1), RankAndCe(ks=[1], shown=1)]
+)
+def test_from_few_sources_no_interval_is_given(analyzer: Analyzer) -> None:
+    for number in (4, 20):
+        report = computed(analyzer, grouped(number))
+        ends = [
+            table.frame[column].to_numpy(dtype=float, na_value=np.nan)
+            for table in report.tables.values()
+            if "dataset" in table.frame
+            for column in table.frame
+            if str(column).endswith("_low") and column not in ("p_low", "rank_low")
+        ]
+        given = any(np.isfinite(end).any() for end in ends)
+        assert given == (number == 20)
+        assert any(np.isfinite(one.low) for one in report.findings) == (number == 20)
+
+
+def test_the_page_says_what_is_resampled() -> None:
+    plain = family_runs(np.geomspace(1e4, 1e6, 3), alpha=0.2, a=10.0, tokens=50)
+    assert resampled_in_words(plain.frame).startswith("Documents are taken as independent; dataset.group")
+    assert "4 sources of its documents (site) are resampled, too few for an interval" in resampled_in_words(
+        grouped(4).frame
+    )
+    near = resampled_in_words(grouped(15).frame)
+    assert "15 sources" in near
+    assert "approximate (95% ones cover 88 to 99% in simulation)" in near
+    assert "approximate" not in resampled_in_words(grouped(20).frame)
