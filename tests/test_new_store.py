@@ -10,6 +10,7 @@ import resource
 import signal
 import sqlite3
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -20,7 +21,7 @@ import mlflow.store.db.utils
 import pytest
 
 from rbptrack.base.errors import BadInput
-from rbptrack.base.files import temporary_files
+from rbptrack.base.files import TemporaryFolder, clear_temporary, temporary_files
 from rbptrack.base.process import INTERRUPTED, install_signals
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.tracking import Connection
@@ -130,6 +131,29 @@ def test_several_processes_make_one_store(tmp_path: Path, temporaries: Path) -> 
     pids = [forked(make, tmp_path) for _ in range(3)]
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0, 0, 0]
     assert whole(tmp_path / "mlruns/mlflow.db")
+
+
+def test_a_folder_is_made_while_others_clear_up(temporaries: Path) -> None:
+    """A new folder has no lock for a moment: who clears up then may take it, never after it is handed out."""
+    done = threading.Event()
+
+    def clear() -> None:
+        while not done.is_set():
+            clear_temporary()
+
+    others = [threading.Thread(target=clear) for _ in range(2)]
+    for other in others:
+        other.start()
+    try:
+        for _ in range(1_000):
+            folder = TemporaryFolder()
+            assert folder.path.is_dir()
+            folder.remove()
+    finally:
+        done.set()
+        for other in others:
+            other.join()
+    assert not any(temporaries.iterdir())
 
 
 def test_an_empty_file_is_no_store(with_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

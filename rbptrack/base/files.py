@@ -153,9 +153,13 @@ class TemporaryFolder:
     """
 
     def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        lock = FileLock(self.path / _LOCK, thread_local=False)
-        lock.acquire()
+        while True:
+            self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            lock = FileLock(self.path / _LOCK, thread_local=False)
+            # Another process that clears up may get the new lock first: then the folder is gone before it is free.
+            with suppress(FileNotFoundError):
+                lock.acquire()
+                break
         self.remove = weakref.finalize(self, _remove, self.path, lock)
 
 
@@ -197,5 +201,5 @@ def _remove(path: Path, lock: FileLock) -> None:
     for entry in path.glob("*"):
         if entry.name != _LOCK:
             shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)
-    lock.release()
     shutil.rmtree(path, ignore_errors=True)
+    lock.release()
