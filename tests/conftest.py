@@ -20,6 +20,7 @@ from filelock import FileLock
 from hypothesis import HealthCheck, settings
 from mlflow import MlflowClient
 
+from tests.leftovers import pytest_configure, pytest_sessionfinish  # noqa: F401 - hooks
 from tests.patience import PATIENCE
 from tests.prepared import EMPTY_STORE, READ_AT_IMPORT, Prepared, Running, copy_new_stores
 

@@ -33,14 +33,20 @@ def test_one_of_two_sweeps_on_a_store_is_killed(
     undisturbed: Swept, program: Program, with_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one, and the same command afterwards, leave what one undisturbed sweep leaves."""
-    both = [kills.Life(with_store, with_store, name, SMALL) for name in ("one", "another")]
-    until(lambda: any("  measured " in life.said.read_text() for life in both), "measurement")
-    both.sort(key=lambda life: "  measured " in life.said.read_text())
-    other, victim = both  # whichever measured the first cell
-    victim.process.send_signal(signal.SIGKILL)
-    assert other.finish() == ""
-    ended = victim.process.wait(PATIENCE)
-    assert ended in (-signal.SIGKILL, 0)  # a busy machine may be late with the signal
+    with (
+        kills.Life(with_store, with_store, "one", SMALL) as one,
+        kills.Life(with_store, with_store, "another", SMALL) as another,
+    ):
+        both = [one, another]
+        until(
+            lambda: any("  measured " in life.said.read_text() or life.process.poll() for life in both), "measurement"
+        )
+        both.sort(key=lambda life: "  measured " in life.said.read_text())
+        other, victim = both  # whichever measured the first cell
+        victim.process.send_signal(signal.SIGKILL)
+        assert other.finish() == ""
+        ended = victim.process.wait(PATIENCE)
+        assert ended in (-signal.SIGKILL, 0), victim.said.read_text()  # a busy machine may be late with the signal
     done = program(*SMALL, cwd=with_store)
     assert "0 measured, 3 skipped as already measured" in done.stdout, done.stderr
     monkeypatch.setattr("tempfile.tempdir", str(with_store / "tmp"))  # the last command had another

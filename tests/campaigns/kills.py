@@ -30,6 +30,7 @@ import psutil
 
 from tests.campaigns.recorded import ROOT, record, recorded
 from tests.campaigns.whole_store import Cell, abandoned, cells, faults
+from tests.patience import PATIENCE
 
 SWEEP = (
     "-m", "model=nano/6k,nano/15k,nano/38k", "dataset=pydocs", "dataset.documents=20", "engine.part_tokens=600",
@@ -47,12 +48,11 @@ PLAN = (  # who, signal, how many signals
 )
 LIVES = 3
 STORE = 5.0  # seconds of a processor that making a store takes, or a little more
-PATIENCE = 300  # seconds that a program is given
 
 
 @dataclass
 class Life:
-    """A program that was started: `python -m rbptrack` with a sweep's arguments.
+    """A program that was started: `python -m rbptrack` with a sweep's arguments; ends with a `with` at the latest.
 
     Args:
         home: the trial's folder.
@@ -85,6 +85,13 @@ class Life:
                 cwd=self.folder, env=environment, stdout=said, stderr=said, start_new_session=True,
             )  # fmt: skip
         self.began = time.monotonic()
+
+    def __enter__(self) -> Life:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.kill()
+        self.process.wait()
 
     @property
     def said(self) -> Path:
@@ -124,10 +131,7 @@ class Life:
     def end(self, number: signal.Signals) -> str:
         """Send a signal and wait; returns what is wrong with how it ended, or nothing."""
         self.process.send_signal(number)
-        try:
-            code = self.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
+        if (code := self._ended()) is None:
             return f"still there {PATIENCE} s after {number.name}"
         text = self.said.read_text()
         expected = {0, -number} if number == signal.SIGKILL else {0, -number, 128 + number}
@@ -137,13 +141,16 @@ class Life:
 
     def finish(self) -> str:
         """Wait for its end; returns what is wrong with it, or nothing."""
-        try:
-            code = self.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
+        if (code := self._ended()) is None:
             return f"{self.name} did not end in {PATIENCE} s"
         text = self.said.read_text()
         return "" if code == 0 and "Traceback" not in text else f"{self.name}: exit code {code}: {text.strip()[-300:]}"
+
+    def _ended(self) -> int | None:
+        """The exit code; None where it does not end and is killed."""
+        with self, suppress(subprocess.TimeoutExpired):
+            return self.process.wait(PATIENCE)
+        return None
 
 
 @dataclass
