@@ -1,0 +1,254 @@
+"""Two models on the same tokens, paired token by token: what they share, what changes, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+from scipy import stats
+
+from rbptrack.base.errors import RbptrackError
+from rbptrack.ranks import CE, FloatArray, IntArray, RankTable, rbp_name
+from rbptrack.stats.document_sums import DocumentSums
+from rbptrack.stats.intervals import LEAST_DOCUMENTS
+from rbptrack.stats.spread import Spread
+
+ENTROPY = "entropy"
+_POWER = 0.8
+
+
+class OtherTokens(RbptrackError):
+    """Two measurements did not score the same tokens, so that they cannot be paired."""
+
+
+@dataclass(frozen=True)
+class TokenPairs:
+    """A piece of text as two models scored it, the tokens in the same order.
+
+    Attributes:
+        a: the ranks of the one.
+        b: of the other.
+
+    """
+
+    a: RankTable
+    b: RankTable
+
+    @property
+    def worse_by(self) -> FloatArray:
+        """-ln p(target) of b less that of a, nats, (tokens,)."""
+        return np.asarray(self.a.column("logprob").astype(np.float64) - self.b.column("logprob"))
+
+    @property
+    def right(self) -> tuple[IntArray, IntArray]:
+        """Whether the target has rank 1 in a, and in b, each (tokens,)."""
+        return self.a.rank == 1, self.b.rank == 1
+
+
+def paired(a: Iterable[RankTable], b: Iterable[RankTable]) -> Iterator[TokenPairs]:
+    """Two rank tables, given in pieces of whole documents, as pieces that end at the same documents.
+
+    Raises:
+        OtherTokens: the two did not score the same tokens: of another text, tokenizer or rule for sequences.
+
+    """
+    pieces = (iter(a), iter(b))
+    held: list[RankTable | None] = [None, None]
+    while True:
+        held = [one if one is not None else next(each, None) for one, each in zip(held, pieces, strict=True)]
+        left, right = held
+        if left is None or right is None:
+            if left is not right:
+                raise OtherTokens("one of the two goes on where the other ends")
+            return
+        last = min(int(one.documents[0][-1]) for one in (left, right))
+        (left, held[0]), (right, held[1]) = _cut(left, last), _cut(right, last)
+        same = len(left) == len(right) and all(
+            np.array_equal(left.column(name), right.column(name)) for name in ("document", "position", "token")
+        )
+        if not same:
+            raise OtherTokens("they did not score the same tokens")
+        yield TokenPairs(left, right)
+
+
+def _cut(table: RankTable, last: int) -> tuple[RankTable, RankTable | None]:
+    """The documents up to a number, and those after it."""
+    end = int(np.count_nonzero(table.column("document") <= last))
+    first, rest = (RankTable(part, table.vocab_size, table.strict) for part in (table.table[:end], table.table[end:]))
+    return first, rest if len(rest) else None
+
+
+@dataclass(frozen=True)
+class AgreementSums(DocumentSums):
+    """What is counted of two models, by document.
+
+    Attributes:
+        ks: the k of `hits_a` and `hits_b`.
+        document: numbers of the documents, ascending, (documents,).
+        tokens: scored tokens, (documents,).
+        same_top: tokens at which both rank the same token first, (documents,); NaN where a table does not say.
+        lost: tokens that a ranks first and b does not, (documents,).
+        gained: tokens that b ranks first and a does not, (documents,).
+        nats_a: sums of -ln p(target), (documents,).
+        nats_b: likewise.
+        entropy_a: sums of the distribution's entropy, nats, (documents,); NaN where a table does not say.
+        entropy_b: likewise.
+        hits_a: tokens with rank <= k, (documents, len(ks)).
+        hits_b: likewise.
+        moves: tokens by the decade of their rank in a and in b: 1, 2 to 10, 11 to 100, ..., (decades, decades).
+
+    """
+
+    LABELS: ClassVar = ("document",)
+    SUMMED: ClassVar = ("tokens", "same_top", "lost", "gained", "nats_a", "nats_b", "entropy_a", "entropy_b",
+                        "hits_a", "hits_b")  # fmt: skip
+    TOTALS: ClassVar = ("moves",)
+
+    ks: tuple[int, ...]
+    document: IntArray
+    tokens: FloatArray
+    same_top: FloatArray
+    lost: FloatArray
+    gained: FloatArray
+    nats_a: FloatArray
+    nats_b: FloatArray
+    entropy_a: FloatArray
+    entropy_b: FloatArray
+    hits_a: FloatArray
+    hits_b: FloatArray
+    moves: IntArray
+
+    @classmethod
+    def of(cls, pair: TokenPairs, ks: Sequence[int]) -> AgreementSums:
+        """Count one piece."""
+        present, place = pair.a.documents
+        size, unknown = len(present), np.full(len(pair.a), np.nan)
+
+        def by_document(values: FloatArray | IntArray) -> FloatArray:
+            return np.bincount(place, weights=values, minlength=size)
+
+        def known(table: RankTable, name: str) -> FloatArray:
+            return table.column(name).astype(np.float64) if table.version > 1 else unknown
+
+        tops = known(pair.a, "top"), known(pair.b, "top")
+        same = np.where(np.isnan(tops[0] + tops[1]), np.nan, tops[0] == tops[1])
+        right_a, right_b = pair.right
+        decades = [decade_of(table.rank) for table in (pair.a, pair.b)]
+        count = num_decades(pair.a.vocab_size)
+        moves = np.bincount(decades[0] * count + decades[1], minlength=count**2).reshape(count, count)
+        hits = [np.column_stack([by_document(table.rank <= k) for k in ks]) for table in (pair.a, pair.b)]
+        return cls(
+            ks=tuple(ks),
+            document=present.astype(np.int64),
+            tokens=by_document(np.ones(len(pair.a))),
+            same_top=by_document(same),
+            lost=by_document(right_a & ~right_b),
+            gained=by_document(right_b & ~right_a),
+            nats_a=by_document(-pair.a.column("logprob").astype(np.float64)),
+            nats_b=by_document(-pair.b.column("logprob").astype(np.float64)),
+            entropy_a=by_document(known(pair.a, ENTROPY)),
+            entropy_b=by_document(known(pair.b, ENTROPY)),
+            hits_a=hits[0],
+            hits_b=hits[1],
+            moves=moves,
+        )
+
+    @property
+    def agreement(self) -> Share:
+        """The share of tokens at which both rank the same token first."""
+        return share_of(self.same_top, self.tokens)
+
+    def changes(self) -> dict[str, Change]:
+        """Metric -> its value in a and in b, and the difference: CE, the entropy where it is known, every RBP_k."""
+        sums = {CE: (self.nats_a, self.nats_b), ENTROPY: (self.entropy_a, self.entropy_b)}
+        sums |= {rbp_name(k): (self.hits_a[:, i], self.hits_b[:, i]) for i, k in enumerate(self.ks)}
+        total = self.tokens.sum()
+        return {
+            metric: Change(a.sum() / total, b.sum() / total, share_of(b - a, self.tokens))
+            for metric, (a, b) in sums.items()
+            if np.isfinite(a.sum() + b.sum())
+        }
+
+    def p_flips(self) -> float:
+        """P of as many tokens lost as gained: McNemar's test for tokens that come in documents.
+
+        Source: the clustered statistic of Obuchowski, Statistics in Medicine 17, 1998, for pairs whose variance is that
+        of the null hypothesis; here with a t distribution. NaN with fewer than 10 documents, or without a flip.
+        """
+        net = self.gained - self.lost
+        if len(net) < LEAST_DOCUMENTS or not net.any():
+            return float("nan")
+        return float(2 * stats.t.sf(abs(net.sum()) / np.sqrt((net**2).sum()), len(net) - 1))
+
+
+@dataclass(frozen=True)
+class Share:
+    """A ratio of sums over documents: its value, and its error over documents (sources, where they are named).
+
+    Attributes:
+        value: per token.
+        spread: its error; None with fewer than 10 documents.
+
+    """
+
+    value: float
+    spread: Spread | None
+
+    def ends(self, level: float) -> tuple[float, float]:
+        """The interval; NaN where there is none."""
+        half = self.spread.half(level) if self.spread else float("nan")
+        return self.value - half, self.value + half
+
+    @property
+    def p(self) -> float:
+        """Two-sided p of 0."""
+        return self.spread.p(self.value) if self.spread else float("nan")
+
+    def detectable(self, level: float) -> float:
+        """The smallest truth that such data would have told from 0 with a power of 80%.
+
+        Source: (t + z) standard errors, the sample size formula turned round (Cohen, Statistical Power Analysis, 1988).
+        """
+        return self.spread.half(level) + float(stats.norm.ppf(_POWER)) * self.spread.se if self.spread else np.nan
+
+
+@dataclass(frozen=True)
+class Change:
+    """A metric in both models, and b's less a's."""
+
+    a: float
+    b: float
+    difference: Share
+
+
+def share_of(values: FloatArray, tokens: FloatArray) -> Share:
+    """The sum of values per token, with its error over documents, (documents,) both.
+
+    Source: the ratio estimator of clusters (Cochran, Sampling Techniques, 1977, section 6.3), t with documents - 1.
+    """
+    documents, total = len(tokens), tokens.sum()
+    value = values.sum() / total
+    if documents < LEAST_DOCUMENTS or not np.isfinite(value):
+        return Share(float(value), None)
+    influence = (values - value * tokens) / total
+    se = np.sqrt(documents / (documents - 1) * (influence**2).sum())
+    return Share(float(value), Spread.estimated(float(se), documents - 1))
+
+
+def decade_of(rank: IntArray) -> IntArray:
+    """0 for rank 1, 1 for 2 to 10, 2 for 11 to 100, ..."""
+    return np.asarray(np.searchsorted(10 ** np.arange(10), rank, side="left"))
+
+
+def num_decades(vocab_size: int) -> int:
+    """How many of them the ranks 1..|V| have."""
+    return int(decade_of(np.array([vocab_size]))[0]) + 1
+
+
+def decade_names(count: int) -> list[str]:
+    """`1`, `2 to 10`, `11 to 100`, ..."""
+    ends = [10**i for i in range(count)]
+    return ["1", *(f"{low + 1:,} to {high:,}" for low, high in pairwise(ends))]

@@ -1,0 +1,146 @@
+"""Two models on the same tokens, with answers that are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plugins.agreement import Agreement
+from rbptrack.analysis import Runs
+from rbptrack.base.errors import BadInput
+from rbptrack.ranks import RankTable
+from rbptrack.reporting.telling import told
+from rbptrack.stats.agreement import AgreementSums, OtherTokens, paired, share_of
+from tests.synthetic import in_pieces, runs_of_tables, together
+
+V = 1000
+
+
+def table(rank: Any, *, top: Any = None, logprob: Any = None, documents: int = 40, **changes: Any) -> RankTable:
+    """A table of version 2 in which what a model ranks first is the target where its rank is 1, else `top`."""
+    rank = np.asarray(rank)
+    n, token = len(rank), np.arange(len(rank)) % 50
+    first = np.where(rank == 1, token, np.full(n, 999) if top is None else top)
+    columns: dict[str, Any] = {
+        "document": np.repeat(np.arange(documents), n // documents),
+        "position": np.tile(np.arange(n // documents), documents),
+        "field": np.zeros(n), "token": token, "greater": rank - 1, "ties": np.zeros(n),
+        "logprob": np.full(n, -1.0) if logprob is None else logprob,
+        "entropy": np.full(n, 2.0), "top": first, "top_logprob": np.full(n, -0.5),
+    }  # fmt: skip
+    return RankTable.from_arrays(vocab_size=V, **columns | changes)
+
+
+def precisions(base: RankTable, other: RankTable, **changes: object) -> Runs:
+    """One model in two precisions."""
+    runs = [runs_of_tables([1e6], {dtype: one}, dtype=dtype) for dtype, one in (("float32", base), ("bfloat16", other))]
+    both = together(*runs)
+    return Runs(both.frame.assign(**changes), histogram=both.histogram, ranks=both.ranks)
+
+
+def test_what_is_planted_is_counted() -> None:
+    """40 documents of 10 tokens: each loses one right token, half of them gain one, and one is dearer by 3 nats."""
+    rank = np.tile([1, 1, 1, 2, 5, 10, 11, 100, 101, 1000], 40)
+    changed, dearer = rank.copy(), np.full(400, -1.0)
+    changed[::10] = 20
+    changed[3:200:10] = 1
+    dearer[7] = -4.0
+    report = Agreement(worst=2).analyze(precisions(table(rank), table(changed, logprob=dearer)))
+    row = report.tables["summary"].frame.iloc[0]
+    assert (row["A"], row["B"]) == ("toy-1000000 float32", "toy-1000000 bfloat16")
+    assert row["tokens"] == 400
+    # both put 999 first where neither is right: 3 right less 1 lost, and 7 wrong of which 20 gained
+    assert row["same_top"] == pytest.approx((2 * 40 + 7 * 40 - 20) / 400)
+    assert row[["lost", "gained"]].tolist() == pytest.approx([0.1, 0.05])
+    net = np.where(np.arange(40) < 20, 0, -1)
+    changes = report.tables["changes"].frame.set_index("metric")
+    assert changes.loc["CE", "difference"] == pytest.approx(3 / 400)
+    assert changes.loc["RBP_1", "difference"] == pytest.approx(net.sum() / 400)
+    assert changes.loc["RBP_100", "difference"] == 0
+    assert changes.loc["entropy", ["difference", "low", "high"]].tolist() == [0, 0, 0]
+    moves = report.tables["rank_moves"].frame.set_index(["rank_A", "rank_B"])["tokens"]
+    assert moves.loc[("1", "11 to 100")] == 40
+    assert moves.loc[("2 to 10", "1")] == 20
+    assert moves.sum() == 400
+    assert report.tables["worst_documents"].frame.iloc[0][["document", "nats"]].tolist() == [0, 3]
+    worst = report.tables["worst_tokens"].frame.iloc[0]
+    assert worst[["position", "token", "rank_A", "rank_B", "nats"]].tolist() == [7, "<7>", 100, 100, 3]
+    assert worst["text"] == "".join(f"<{i}>" for i in range(7))
+    said = told(report.findings)
+    assert said[0].startswith(
+        "toy-1000000 float32 and toy-1000000 bfloat16 on text rank the same token first at 85.00%"
+    )
+
+
+def test_intervals_and_the_test_of_flips_hold_their_rates() -> None:
+    """Documents that share their luck: 400 draws of models that differ by nothing in expectation."""
+    rng, documents, length = np.random.default_rng(0), 30, 20
+    inside, rejected = 0, 0
+    for _ in range(400):
+        drift = np.repeat(rng.choice([-1, 1], documents), length)  # a document loses or gains as a whole
+        flipped = rng.random(documents * length) < 0.1
+        a = np.where(flipped & (drift < 0), 1, 2)
+        b = np.where(flipped & (drift > 0), 1, 2)
+        cost = rng.normal(0, 1, documents).repeat(length)
+        pair = next(paired([table(a, documents=documents)], [table(b, documents=documents, logprob=-1.0 - cost)]))
+        sums = AgreementSums.of(pair, [1])
+        low, high = sums.changes()["ce"].difference.ends(0.95)
+        inside += low <= 0 <= high
+        rejected += sums.p_flips() < 0.05
+    assert 0.92 <= inside / 400 <= 0.98
+    assert 0.02 <= rejected / 400 <= 0.08
+
+
+def test_the_smallest_difference_that_would_have_been_seen() -> None:
+    """Drawn with that truth, four of five differences are told from 0."""
+    rng = np.random.default_rng(1)
+    tokens, scatter = np.full(50, 100.0), rng.normal(0, 30, (500, 50))
+    least = float(np.mean([share_of(noise, tokens).detectable(0.95) for noise in scatter]))
+    seen = np.mean([share_of(noise + least * 100, tokens).p < 0.05 for noise in scatter])
+    assert 0.75 <= seen <= 0.85
+
+
+def test_pieces_that_end_elsewhere_are_paired_and_other_tokens_refused() -> None:
+    rank = np.tile([1, 2, 30, 400], 40)
+    whole = precisions(table(rank), table(rank[::-1].copy()))
+    expected = Agreement().analyze(whole).tables["changes"].frame
+    ids = list(whole.frame["run_id"])
+    mixed = [in_pieces(whole, documents=n).rank_pieces(run_id) for n, run_id in zip((7, 15), ids, strict=True)]
+    sums = AgreementSums.concatenate([AgreementSums.of(pair, [1, 10, 100]) for pair in paired(*mixed)])
+    got = [change.difference.value for change in sums.changes().values()]
+    np.testing.assert_allclose(sorted(got), sorted(expected["difference"]), atol=1e-15)
+    with pytest.raises(OtherTokens, match="did not score the same tokens"):
+        list(paired([table(rank)], [table(rank, token=np.zeros(len(rank)))]))
+
+
+def test_checkpoints_go_from_one_to_the_next() -> None:
+    rank = np.tile([1, 2], 40)
+    steps = [
+        runs_of_tables([1e6], {f"s{i}": table(rank)}, revision=f"step{i}", training_tokens=float(i)) for i in (3, 1, 2)
+    ]
+    rows = Agreement().analyze(together(*steps)).tables["summary"].frame
+    assert rows[["A", "B"]].to_numpy().tolist() == [
+        ["toy-1000000 step1", "toy-1000000 step2"],
+        ["toy-1000000 step2", "toy-1000000 step3"],
+    ]
+
+
+def test_models_are_chosen_by_name() -> None:
+    rank = np.tile([1, 2], 40)
+    runs = runs_of_tables([1e5, 1e6], {"small": table(rank), "large": table(rank)})
+    rows = Agreement(a="*-100000").analyze(runs).tables["summary"].frame
+    assert rows[["A", "B"]].to_numpy().tolist() == [["toy-100000", "toy-1000000"]]
+    with pytest.raises(BadInput, match=r"analyzer\.a=pythia analyzer\.b=\*; there are toy-100000, toy-1000000"):
+        Agreement(a="pythia").analyze(runs)
+
+
+def test_a_table_without_what_is_ranked_first_has_the_rest() -> None:
+    rank = np.tile([1, 2], 40)
+    report = Agreement().analyze(precisions(table(rank).of_version(1), table(rank)))
+    row = report.tables["summary"].frame.iloc[0]
+    assert np.isnan(row["same_top"])
+    assert row["lost"] == 0
+    assert "again=columns, measures it again" in report.notes[-1]
+    assert "entropy" not in set(report.tables["changes"].frame["metric"])
