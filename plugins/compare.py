@@ -357,6 +357,14 @@ def _of_models(summary: Iterable[SummaryRow]) -> Iterator[Finding]:
 
 
 def _caveats(pairs: list[Pair], models: list[ModelRow]) -> Iterator[str]:
+    for side in {side.path: side for pair in pairs for side in (pair.a, pair.b)}.values():
+        moved = side.family.column("split_difference")
+        if np.isfinite(moved).any():
+            yield (
+                f"{side.path}: {np.isfinite(moved).sum()} of {len(moved)} models were split in half precision, which "
+                f"moved some ranks (logits differ by up to {np.nanmax(moved):.2g} of the largest from the whole "
+                "model's): differences of a few places against them are of the split, not of the models."
+            )
     for pair in (pair for pair in pairs if pair.same_dataset and pair.other_tokens):
         instead = "whole words and bits per byte, as here" if pair.a.words and pair.b.words else "nats of the text"
         text = f"{pair.keys['A']} and {pair.keys['B']} cut {pair.keys['on']} into different tokens: compare {instead}"

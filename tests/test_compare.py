@@ -192,6 +192,15 @@ def test_imports_without_ranks_are_compared_by_their_logged_errors_or_not_at_all
     assert any("a and c: imported without ranks" in note for note in report.notes)
 
 
+def test_ranks_that_a_split_in_half_precision_moved_are_said_of_the_pair() -> None:
+    a, b = (family_runs(SIZES, alpha=0.1, a=3.0, family=f, tokens=500) for f in "ab")
+    a.frame.loc[0, "split_difference"] = 0.0042
+    report = Compare(ks=[1], shown=1).analyze(together(a, b))
+    (note,) = (note for note in report.notes if "split in half precision" in note)
+    assert note.startswith("a/text: 1 of 4 models")
+    assert "up to 0.0042 of the largest" in note
+
+
 def test_the_same_recipe_is_rarely_called_different() -> None:
     """All pairs of 6 models over the same documents of heavy-tailed difficulty: hardly a draw calls any different."""
     rng, wrong, draws = np.random.default_rng(0), 0, 200

@@ -67,6 +67,14 @@ def test_a_store_of_the_last_release_is_whole(store: Path, program: Program) -> 
     assert "measurements verified (files read; 5 fingerprints not checked" in done.stdout  # imported, tokenizer apart
 
 
+def test_what_a_split_in_half_precision_moved_is_said(store: Path, program: Program) -> None:
+    run = run_of(store, "nano-6k", "pydocs")
+    change("insert into params values ('model.split_difference', '0.0042', ?)", run)
+    change("update params set value = 'bfloat16' where key = 'model.dtype' and run_uuid = ?", run)
+    said = program("verify", cwd=store).stdout
+    assert "1 measurement of models split in half precision, which moved some ranks" in said
+
+
 def test_what_is_damaged_is_named_and_measured_again(store: Path, program: Program) -> None:
     """By the sweep where its ranks are gone, or where the machine went down; else after `repair=true`. Nothing else."""
     empty, wrong, cut = (run_of(store, model, "stdlib") for model in ("nano-6k", "nano-15k", "nano-38k"))

@@ -56,6 +56,7 @@ COLUMNS: Mapping[str, str] = {
     "sequence": "string",
     "seq_len": "Int64",
     "context": "Int64",
+    "split_difference": "Float64",
     "candidates": "string",
     "rank": "string",
     "documents_hash": "string",
@@ -76,7 +77,7 @@ COLUMNS: Mapping[str, str] = {
 
 
 T = TypeVar("T")
-_OPTIONAL = ("training_tokens", "imported", "without_ranks", "groups")  # columns that few sources of rows know
+_OPTIONAL = ("training_tokens", "imported", "without_ranks", "groups", "split_difference")  # few sources know them
 _EVERY_K = 100  # the paper's law in k ends here; up to it every k is counted
 _PAPER_K = (500, 2500, 10000)  # the larger k of its Table 2
 

@@ -41,9 +41,8 @@ def sync(paths: Iterable[Path]) -> None:
 
     """
     wanted = list(dict.fromkeys(paths))
-    if len(wanted) < 3:
-        for path in wanted:
-            _sync(path)
+    if len(wanted) == 1:
+        _sync(wanted[0])
         return
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         list(threads.map(_sync, wanted))

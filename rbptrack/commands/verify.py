@@ -40,6 +40,9 @@ class VerifyConfig:
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
 
+_SPLIT = "the runs' notes say how many, their param model.split_difference how far logits moved"
+
+
 def _verify(config: VerifyConfig) -> int:
     """Verify; returns 1 if anything is wrong."""
     connection = Connection(config.tracking, create=False)
@@ -80,6 +83,8 @@ def _summarise(done: Verified, config: VerifyConfig) -> None:
     depth = "files read" if config.read_data else "files not read: read_data=true does"
     if done.unidentified:
         depth += f"; {counted(done.unidentified, 'fingerprint')} not checked, because the params do not suffice"
+    if done.split:
+        say(f"{counted(done.split, 'measurement')} of models split in half precision, which moved some ranks: {_SPLIT}")
     if not done.damaged:
         say(f"{checked} verified ({depth})")
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -127,6 +128,7 @@ def row(run: LoggedRun) -> dict[str, Any]:
         "revision": params.revision,
         "commit": params.commit,
         "software": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "split_difference": split_difference(params),
         "candidates": params.candidates,
         "rank": params.rank,
         "documents_hash": params.texts_hash,
@@ -135,6 +137,17 @@ def row(run: LoggedRun) -> dict[str, Any]:
         **{name: value for name, value in run.metrics.items() if name.startswith(SEQUENCE_SUCCESS)},
         **checked,
     }
+
+
+def split_difference(params: MeasurementParams) -> float | None:
+    """How far logits of a model that was split in half precision are from the whole model's; None where it was not.
+
+    Relative to the largest logit. Sums that are made in another order before they are rounded move some ranks.
+    """
+    with suppress(ValueError):
+        if params.split_difference and params.dtype != "float32":
+            return float(params.split_difference)
+    return None
 
 
 def came_without_ranks(tags: Mapping[str, str], params: MeasurementParams) -> bool:

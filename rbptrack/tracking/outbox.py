@@ -112,9 +112,10 @@ def send(connection: Connection, record: Record, measured: Path, run_id: str, *,
     record.write(measured)
     sync_tree(measured)
     path = _folder_of(connection) / f"{record.fingerprint}.{record.tags[Tag.RECORD]}"
+    path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path):
         measured.rename(path)
-        sync([path.parent, home().parent])  # its name, and that of ./mlruns, which may be new and another's
+        sync(path.parents[:4])  # its name, and those above it up to ./mlruns, which may be new and another's
         discard(made_from)
         try:
             run_id, _ = _deliver(connection, Record.read(path), path, tell=tell)

@@ -17,13 +17,13 @@ from yaml import YAMLError
 
 from rbptrack.base import parquet
 from rbptrack.base.addresses import DATABASES, scheme
-from rbptrack.base.errors import RbptrackError, StoreAway, first_line
+from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, first_line
 from rbptrack.config.schema import FilterConfig, flattened
 from rbptrack.ranks import parse_rbp_name, rbp_name
 from rbptrack.tracking.agreement import file_faults
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.database import metric_faults
-from rbptrack.tracking.frame import LoggedRun, Unusable, row
+from rbptrack.tracking.frame import LoggedRun, Unusable, row, split_difference
 from rbptrack.tracking.local import reading
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import HISTOGRAM, RANKS, Record
@@ -62,14 +62,14 @@ class Verified:
     Attributes:
         measurements: how many were looked at.
         unidentified: those whose params do not suffice to make their fingerprint again.
-        notes: what could not be looked at.
+        split: of models that were split in half precision, which moved some of their ranks.
         faults: what is wrong.
 
     """
 
     measurements: int = 0
     unidentified: int = 0
-    notes: list[str] = field(default_factory=list)
+    split: int = 0
     faults: list[Fault] = field(default_factory=list)
 
     @property
@@ -111,6 +111,8 @@ def verify(
                 rows = metric_faults(reader.connection.uri, [run.run_id for run in some])
         for run in some:
             done.measurements += 1
+            with suppress(BadInput):  # else `_measurement` says what is wrong with the params
+                done.split += split_difference(MeasurementParams.read(run.params)) is not None
             texts = [*_measurement(reader, run, known.get(run.run_id), read_data), *rows.get(run.run_id, [])]
             made = None if Tag.FINGERPRINT not in run.tags else identify(run.params)
             done.unidentified += made is None

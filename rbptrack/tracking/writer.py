@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
@@ -28,7 +29,6 @@ from rbptrack.tracking.view import Shown, preset
 
 _BATCH = 900  # metrics or params in one call; MLflow takes at most 1000 metrics and 100 params
 _PARAMS = 100
-_FOLDERS_ABOVE = 4  # of a run's artifacts in a local store: its own, its experiment's, that of all, the database's
 
 
 class Writer:
@@ -187,15 +187,17 @@ class Writer:
     def log_folder(self, run_id: str, folder: Path) -> None:
         """Log every file under a folder as an artifact of the run, with its relative path."""
         client = self.connection.open()
-        with self.connection.explained():
+        with self.connection.explained(), self._on_disk(run_id):
             client.log_artifacts(run_id, str(folder))
-            self._sync_artifacts(run_id)
 
-    def _sync_artifacts(self, run_id: str) -> None:
-        """Have the disk hold what MLflow copied into a local store; a server answers for its own disk."""
+    @contextmanager
+    def _on_disk(self, run_id: str) -> Iterator[Path]:
+        """Have the disk hold what is put into a run's artifacts; yields their folder, which a server has elsewhere."""
         place = Path(Reader(self.connection).artifact_uri(run_id))
+        made = [each.parent for each in place.parents[1:] if not each.exists()]
+        yield place
         if place.is_absolute() and place.is_dir():
-            sync_tree(place, above=place.parents[:_FOLDERS_ABOVE])
+            sync_tree(place, above=[*place.parents[:2], *made])  # the run's and the experiment's, for their names
 
     def deliver(self, record: Record, folder: Path, run_id: str = "") -> str:
         """Log a finished measurement, complete, into the run that it began or a new one; returns the run's id.
@@ -227,8 +229,8 @@ class Writer:
             if record.dataset:
                 dataset = Dataset(source_type="rbptrack", **record.dataset)
                 client.log_inputs(run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", "evaluation")])])
-            _log_artifacts(client, run_id, folder)
-            self._sync_artifacts(run_id)
+            with self._on_disk(run_id) as place:
+                _log_artifacts(client, run_id, folder, place)
             client.set_terminated(run_id, "FINISHED")
         return run_id
 
@@ -250,12 +252,26 @@ class Writer:
         return key
 
 
-def _log_artifacts(client: MlflowClient, run_id: str, folder: Path) -> None:
+def _log_artifacts(client: MlflowClient, run_id: str, folder: Path, place: Path) -> None:
     """Log a record's artifacts, and its figure once more, as the UI's image grid takes it."""
     figure = folder / FIGURE
     if figure.exists() and "mlflow.loggedImages" not in client.get_run(run_id).data.tags:
         with Image.open(figure) as image:
             client.log_image(run_id, image, key="rank_distribution", step=0)
     for path in artifacts(folder):
-        parent = path.relative_to(folder).parent.as_posix()
-        client.log_artifact(run_id, str(path), None if parent == "." else parent)
+        if not _linked(path, place / path.relative_to(folder)):
+            parent = path.relative_to(folder).parent.as_posix()
+            client.log_artifact(run_id, str(path), None if parent == "." else parent)
+
+
+def _linked(path: Path, artifact: Path) -> bool:
+    """Give a file, which is on the disk, a second name as a local store's artifact; False where it must be copied."""
+    if not artifact.is_absolute():
+        return False
+    try:
+        artifact.parent.mkdir(parents=True, exist_ok=True)
+        artifact.unlink(missing_ok=True)
+        artifact.hardlink_to(path)
+    except OSError:  # another file system, or one without links; what else is wrong, MLflow's copying says
+        return False
+    return True
