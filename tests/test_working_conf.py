@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rbptrack.config.compose import Composer, measuring
+from rbptrack.config.compose import Composer, measuring, sweep_of
 from rbptrack.config.paths import conf_folder, unused_configs, working_conf
 from tests.conftest import ROOT
 
@@ -23,7 +23,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_its_configs_are_options_and_patterns_take_them(mine: Path) -> None:
     request = measuring(["model=mine/*", "dataset=stdlib"])
-    assert [config.model.repo for config in request.configs()] == ["org/mine", "org/large"]
+    assert [config.model.repo for config in sweep_of(request)[1]] == ["org/mine", "org/large"]
     assert "mine/small" in Composer("config", []).options("model")
 
 
@@ -32,7 +32,7 @@ def test_what_ships_wins_and_is_said(mine: Path) -> None:
     (mine / "conf/model/nano/6k.yaml").write_text("family: other\nsize: 6k\nrepo: org/other\n")
     (mine / "conf/config.yaml").write_text("of: another program\n")
     assert unused_configs() == ["conf/model/nano/6k.yaml"]
-    (config,) = measuring(["model=nano/6k"]).configs()
+    _, (config,) = sweep_of(measuring(["model=nano/6k"]))
     assert config.model.family == "nano"
 
 

@@ -82,7 +82,7 @@ def _check_options(arguments: Sequence[str], plugins: Plugins) -> None:
 
 def _analyze(request: Request) -> int:
     """Run each analyzer asked for; of several, one that fails does not stop the others."""
-    configs: list[AnalyzeConfig] = request.configs()
+    configs: list[AnalyzeConfig] = [request.composer.compose_typed(job) for job in request.jobs()]
     failed = 0
     for config in configs:
         try:

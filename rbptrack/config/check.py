@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -41,16 +42,11 @@ _PRESETS: dict[str, tuple[Where, ...]] = {
 
 def typed(composed: DictConfig) -> Any:
     """The composed config as its dataclass, with the values checked that a type cannot check."""
-    try:
-        config = OmegaConf.to_object(composed)
-    except MissingMandatoryValue as error:
-        raise BadInput(f"a value is missing: {error.full_key}; give it as {error.full_key}=...") from error
-    except OmegaConfBaseException as error:
-        raise wrong_value(str(error.full_key or ""), error) from error
+    config = _object(composed)
     _refuse_secrets(composed)
     if isinstance(config, CellConfig):
-        _check_model(config.model)
-        _check_dataset(config.dataset)
+        _PIECES["model"](config.model)
+        _PIECES["dataset"](config.dataset)
         if not config.k.values or min(config.k.values) < 1:
             raise BadInput(f"k must be between 1 and the vocabulary's size; got {config.k.values}")
         _check_engine(config.engine)
@@ -63,9 +59,26 @@ def typed(composed: DictConfig) -> Any:
     return config
 
 
-def _refuse_secrets(composed: DictConfig) -> None:
+def typed_piece(composed: DictConfig, name: str) -> Any:
+    """The model (or the dataset) of a composed config alone, likewise."""
+    piece = _object(composed[name])
+    _refuse_secrets(composed[name], f"{name}.")
+    _PIECES[name](piece)
+    return piece
+
+
+def _object(composed: DictConfig) -> Any:
+    try:
+        return OmegaConf.to_object(composed)
+    except MissingMandatoryValue as error:
+        raise BadInput(f"a value is missing: {error.full_key}; give it as {error.full_key}=...") from error
+    except OmegaConfBaseException as error:
+        raise wrong_value(str(error.full_key or ""), error) from error
+
+
+def _refuse_secrets(composed: DictConfig, prefix: str = "") -> None:
     """BadInput where a value holds a secret: it would be written into params and files, wherever it came from."""
-    values = flattened(OmegaConf.to_container(composed, resolve=True))
+    values = flattened(OmegaConf.to_container(composed, resolve=True), prefix)
     if any("://" in text for text in values.values()) or holds_known("\n".join(values.values())):
         for key, text in values.items():
             refuse_secret(key, text)
@@ -130,6 +143,9 @@ def _check_dataset(dataset: DatasetConfig) -> None:
             raise BadInput(f"dataset.{name} must be 0 (no limit) or more; got {getattr(dataset, name)}")
     if not dataset.fields:
         raise BadInput("dataset.fields names no field to read")
+
+
+_PIECES: Mapping[str, Callable[[Any], None]] = {"model": _check_model, "dataset": _check_dataset}
 
 
 def _check_launch(launch: LaunchConfig) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from hydra import compose, initialize_config_dir
 from hydra._internal import utils
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import IConfigRepository
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.utils import get_args_parser
@@ -32,6 +33,7 @@ from yaml.reader import ReaderError
 from rbptrack.base.errors import BadInput
 from rbptrack.config import checkpoints, ladders, schema
 from rbptrack.config.arguments import check_keys, k_group, parse_flags
+from rbptrack.config.cells import cells
 from rbptrack.config.check import typed, wrong_value
 from rbptrack.config.loader import Loader
 from rbptrack.config.paths import conf_folder, config_packages, working_conf
@@ -119,25 +121,40 @@ class Composer:
     def compose(self, overrides: Sequence[str]) -> DictConfig:
         """One config; BadInput (Hydra's own words, shortened) where it does not compose."""
         chosen = [o for o in overrides if not o.startswith("hydra.searchpath=")]
-        with self._initialized():
-            try:
-                return compose(self.config_name, overrides=[*chosen, *self._path])
-            except (HydraException, OmegaConfBaseException) as error:
-                if (of := re.match("Error merging override (.*)", str(error))) and error.__cause__ is not None:
-                    raise wrong_value(of[1], error.__cause__) from error
-                raise BadInput(_short(error)) from error
-            except MarkedYAMLError as error:
-                mark = error.problem_mark or error.context_mark
-                where = f"{mark.name}, line {mark.line + 1}, column {mark.column + 1}" if mark else "a config file"
-                raise BadInput(f"{where}: is not YAML: {error.problem or error.context}") from error
-            except ReaderError as error:  # a character that YAML does not allow
-                raise BadInput(f"{error.name}, character {error.position + 1}: is not YAML: {error.reason}") from error
-            except UnicodeDecodeError as error:
-                raise BadInput(f"{self._undecodable()} is not UTF-8 text: save it as UTF-8") from error
-            except OSError as error:  # as OmegaConf says of a file that holds a number
-                raise BadInput(f"a config file cannot be read, or holds no keys: {_short(error)}") from error
-            except ValueError as error:
-                raise BadInput(_short(error)) from error
+        with self._initialized(), self._explained():
+            return compose(self.config_name, overrides=[*chosen, *self._path])
+
+    def update(self, composed: DictConfig, overrides: Sequence[str]) -> None:
+        """Give keys of a composed config other values, as if it had been composed with them."""
+        with self._explained():
+            ConfigLoaderImpl._apply_overrides_to_config(_parsed(overrides), composed)
+
+    def lands_in_its_group(self, group: str, choice: str) -> bool:
+        """Whether the file of a choice gives keys of its own group alone, and chooses nothing else."""
+        loaded = self._repository().load_config(f"{group}/{choice}")
+        return loaded is not None and not loaded.header.get("package") and not loaded.defaults_list
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say what is wrong with a config."""
+        try:
+            yield
+        except (HydraException, OmegaConfBaseException) as error:
+            if (of := re.match("Error merging override (.*)", str(error))) and error.__cause__ is not None:
+                raise wrong_value(of[1], error.__cause__) from error
+            raise BadInput(_short(error)) from error
+        except MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            where = f"{mark.name}, line {mark.line + 1}, column {mark.column + 1}" if mark else "a config file"
+            raise BadInput(f"{where}: is not YAML: {error.problem or error.context}") from error
+        except ReaderError as error:  # a character that YAML does not allow
+            raise BadInput(f"{error.name}, character {error.position + 1}: is not YAML: {error.reason}") from error
+        except UnicodeDecodeError as error:
+            raise BadInput(f"{self._undecodable()} is not UTF-8 text: save it as UTF-8") from error
+        except OSError as error:  # as OmegaConf says of a file that holds a number
+            raise BadInput(f"a config file cannot be read, or holds no keys: {_short(error)}") from error
+        except ValueError as error:
+            raise BadInput(_short(error)) from error
 
     def _undecodable(self) -> str:
         """The first config file of the user's that is not UTF-8; Hydra does not say which it was."""
@@ -220,10 +237,6 @@ class Request:
         f = self.flags
         return bool(f.cfg or f.info or f.help or f.hydra_help or f.shell_completion)
 
-    def configs(self) -> list[Any]:
-        """The typed config of each job, in the order in which they run."""
-        return [self.composer.compose_typed(job) for job in self.jobs()]
-
     def jobs(self) -> list[list[str]]:
         """The overrides of each job, as Hydra's basic sweeper makes them."""
         if not self.multirun:
@@ -275,7 +288,7 @@ def sweep_of(request: Request) -> tuple[SweepConfig, list[Config]]:
         BadInput: a config does not compose, or cells differ in what belongs to the whole sweep.
 
     """
-    configs: list[Config] = request.configs()
+    configs = list(cells(request.composer, request.jobs()))
     settings = configs[0].settings
     for f in fields(SweepConfig):
         if any(getattr(config, f.name) != getattr(settings, f.name) for config in configs):

@@ -14,18 +14,16 @@ from hydra._internal.config_repository import CachingConfigRepository, ConfigRep
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.plugins.config_source import ConfigResult
-from omegaconf import DictConfig
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.paths import conf_folder
 
 _LONGEST = 1 << 20  # bytes of a config file
 _MOST_VALUES = 100_000  # of one, with what stands behind its aliases
-_MOST = 16  # choices of models and datasets whose merged files are kept
 
 
 class Loader(ConfigLoaderImpl):
-    """Reads each file once, and merges the files of a choice of model, dataset and the like once.
+    """Reads each file once.
 
     What it composes is what Hydra composes. Files that change while it is in use are not read again.
     """
@@ -34,7 +32,6 @@ class Loader(ConfigLoaderImpl):
         super().__init__(config_search_path=of.config_search_path)
         self.repository = _Checked(config_search_path=of.config_search_path)
         self._files: dict[tuple[str | None, tuple[str, ...]], CachingConfigRepository] = {}
-        self._merged: dict[tuple[int, str], DictConfig] = {}
 
     def _parse_overrides_and_create_caching_repo(
         self, config_name: str | None, overrides: Sequence[str]
@@ -49,14 +46,6 @@ class Loader(ConfigLoaderImpl):
     def _load_single_config(self, default: Any, repo: IConfigRepository) -> ConfigResult:
         loaded = super()._load_single_config(default, repo)
         return replace(loaded, config=copy.deepcopy(loaded.config))  # what is merged next changes it
-
-    def _compose_config_from_defaults_list(self, defaults: list[Any], repo: IConfigRepository) -> DictConfig:
-        key = (id(repo), repr(defaults))
-        if key not in self._merged:
-            while len(self._merged) >= _MOST:
-                del self._merged[next(iter(self._merged))]
-            self._merged[key] = super()._compose_config_from_defaults_list(defaults, repo)
-        return copy.deepcopy(self._merged[key])
 
 
 class _Checked(ConfigRepository):
