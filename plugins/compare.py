@@ -13,16 +13,19 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, RbptrackError, Report, Runs, metric_part, rbp_name
-from rbptrack.analysis.findings import Finding, Verdict, corrected
+from rbptrack.analysis.findings import Finding, Verdict, around, corrected
 from rbptrack.analysis.pair_figures import Gap, draw_differences, draw_gaps
 from rbptrack.analysis.pairs import BITS, Pair, Side, pairs_of, read_sides, with_words
-from rbptrack.analysis.rows import R2, Alpha, Column, High, Low, OfMetric
+from rbptrack.analysis.rows import R2, Column, Exponent, OfMetric, exponent
 from rbptrack.ranks import CE, metric_label
 from rbptrack.stats.contrasts import Apart, contrast, holm, verdict_of
 from rbptrack.stats.differences import LOG_NATS, Difference, simultaneous_differences
+from rbptrack.stats.intervals import Interval
 
 TEXT = "ln nats of the text"
 LAWS, EXPONENTS, EQUAL_CE, MODELS = "laws apart", "same exponents", "apart at equal CE", "models differ"
+_LOW = "lower end of its interval: documents, and scatter between models"
+_AT_ONCE = "lower end of its interval (documents resampled; all hold at once)"
 _SURE = "with all other cases taken into account"
 
 
@@ -56,16 +59,13 @@ class LawRow(PairRow):
         float, Column("where the laws are compared: the middle of the sizes that both have", "S", form="short")
     ]
     ratio: Annotated[
-        float, Column("A's CE or -ln RBP_k over B's there, by their laws: below 1, A is better", form=".3f")
+        Interval,
+        Column("A's CE or -ln RBP_k over B's there, by their laws: below 1, A is better", form=".3f", low=_LOW),
     ]
-    ratio_low: Annotated[float, Column("lower end of its interval: documents, and scatter between models")]
-    ratio_high: High
     p_families: Annotated[float, Column(f"p of a ratio of 1, {_SURE} (Holm)", "p of equal laws", form=".3g")]
     alpha_A: Annotated[float, Column("A's exponent", title="α of A", form=".3f")]
     alpha_B: Annotated[float, Column("B's", title="α of B", form=".3f")]
-    difference: Annotated[float, Column("A's exponent less B's", form="+.3f")]
-    low: Annotated[float, Column("lower end of its interval: documents, and scatter between models")]
-    high: Annotated[float, Column("upper end")]
+    difference: Annotated[Interval, Column("A's exponent less B's", form="+.3f", low=_LOW, bare=True)]
     p_exponents: Annotated[float, Column(f"p of equal exponents, {_SURE} (Holm)", "p of equal α", form=".3g")]
     margin: Annotated[float, Column("difference below which exponents count as the same", form=".3f")]
     p_equivalent: Annotated[float, Column("p of a difference at or beyond the margin, likewise", form=".3g")]
@@ -79,9 +79,7 @@ class EqualRow(PairRow):
     at: Annotated[
         float, Column("CE in nats (across tokenizers bits per byte): the middle of what both have", form=".3f")
     ]
-    ratio: Annotated[float, Column("A's -ln RBP_k over B's there: below 1, A ranks better at equal CE", form=".3f")]
-    ratio_low: Low
-    ratio_high: High
+    ratio: Annotated[Interval, Column("A's -ln RBP_k over B's there: below 1, A ranks better at equal CE", form=".3f")]
     p: Annotated[float, Column(f"p of a ratio of 1, {_SURE} (Holm)", form=".3g")]
     verdict: Annotated[str, Column("different or undecided")]
 
@@ -98,9 +96,7 @@ class ModelRow(PairRow):
         float, Column(f"CE (nats), RBP_k, or {TEXT} (differences are free of the tokenizer)", form=".4f")
     ]
     value_B: Annotated[float, Column("the other's", form=".4f")]
-    difference: Annotated[float, Column("A - B", form="+.4f")]
-    low: Annotated[float, Column("lower end of its interval (documents resampled; all hold at once)")] = np.nan
-    high: Annotated[float, Column("upper end")] = np.nan
+    difference: Annotated[Interval, Column("A - B", form="+.4f", low=_AT_ONCE, bare=True)]
     p: Annotated[float, Column(f"p of no difference on these texts, {_SURE}", form=".3g")] = np.nan
     paired: Annotated[bool, Column("whether both were read over the same documents")] = False
     documents: Annotated[float, Column("documents compared; empty for imported metrics", form=",.0f")] = np.nan
@@ -111,9 +107,7 @@ class ModelRow(PairRow):
 class WordRow(OfMetric):
     """The law of whole words, or of bits per byte."""
 
-    alpha: Alpha
-    alpha_low: Low
-    alpha_high: High
+    alpha: Exponent
     r2: R2
     smallest: Annotated[float, Column("bits per byte, or share of whole words, at the smallest size", form=".3f")]
     largest: Annotated[float, Column("at the largest", form=".3f")]
@@ -197,15 +191,16 @@ class Compare(Analyzer):
             about |= {"S_A": float(pair.a.family.s[i]), "S_B": float(pair.b.family.s[j])}
             for metric, one, how in pair.differences(i, j, self.ks, replicates=self.replicates):
                 about |= {"metric": TEXT if metric == LOG_NATS else metric_label(metric)}
-                yield ModelRow(**pair.keys | about | how, value_A=one.a, value_B=one.b, difference=one.value), one
+                values: Any = {"value_A": one.a, "value_B": one.b, "difference": Interval(one.value)}
+                yield ModelRow(**pair.keys | about | how | values), one
 
     def _corrected_models(self, pairs: list[tuple[ModelRow, Difference]]) -> list[ModelRow]:
         """The rows with intervals and p that hold for all cases together."""
         reach, p = simultaneous_differences([one for _, one in pairs], level=self.level)
-        halves = [reach * one.se for _, one in pairs]
+        ends = [Interval(one.value, one.value - reach * one.se, one.value + reach * one.se) for _, one in pairs]
         return [
-            replace(row, low=row.difference - half, high=row.difference + half, p=float(each))
-            for (row, _), half, each in zip(pairs, halves, p, strict=True)
+            replace(row, difference=difference, p=float(each))
+            for (row, _), difference, each in zip(pairs, ends, p, strict=True)
         ]
 
     def _laws(self, pairs: list[Pair]) -> list[_Law]:
@@ -256,7 +251,7 @@ class Compare(Analyzer):
                 mine = [row for row in models if vars(row).items() >= keys.items()]
                 law = known.get((keys["A"], keys["B"], keys["on"], keys["metric"]))
                 if mine or law:
-                    sure = [row.difference for row in mine if row.p < 1 - self.level]
+                    sure = [row.difference.value for row in mine if row.p < 1 - self.level]
                     above, below = sum(d > 0 for d in sure), sum(d < 0 for d in sure)
                     better, worse = (below, above) if metric == CE else (above, below)
                     yield SummaryRow(
@@ -271,16 +266,17 @@ class Compare(Analyzer):
 
         by_name: dict[str, list[float]] = {}
         for row in models:
-            by_name.setdefault(name("difference", replace(row, metric=row.metric.lower())), []).append(row.difference)
+            key = name("difference", replace(row, metric=row.metric.lower()))
+            by_name.setdefault(key, []).append(row.difference.value)
         report.metrics |= {key: float(np.mean(values)) for key, values in by_name.items()}
-        report.metrics |= {name("alpha_difference", law): law.difference for law, *_ in laws}
+        report.metrics |= {name("alpha_difference", law): law.difference.value for law, *_ in laws}
 
     def _words(self, report: Report, pairs: list[Pair]) -> None:
         """The laws of whole words and of bits per byte of every family whose words were counted."""
         sides = {side.path: side for pair in pairs for side in (pair.a, pair.b) if side.word_values}
         rows = [row for side in sides.values() for row in _word_rows(side, self.level)]
         report.add_rows("words", rows, caption="Whole words, whatever the tokenizer.")
-        report.add_metrics("alpha_of_words/{family}/{dataset}/{metric}", map(vars, rows), "alpha")
+        report.add_metrics("alpha_of_words/{family}/{dataset}/{metric}", rows, "alpha")
 
     def _draw(self, report: Report, pairs: list[Pair], laws: list[_Law]) -> None:
         caption = f"Difference to the first of each panel, {self.level:z.0%} intervals over documents, for all at once."
@@ -293,7 +289,7 @@ class Compare(Analyzer):
                     report.drawings[f"{label.lower()}_between_families"] = Drawing(figure, caption)
         shown = {(*pair.keys.values(), _label(self._shown(pair)[0])) for pair in pairs}
         gaps = [
-            Gap(f"{row.on}, {row.metric}", f"{row.A} − {row.B}", row.difference, row.low, row.high, row.margin)
+            Gap(f"{row.on}, {row.metric}", f"{row.A} − {row.B}", row.difference, row.margin)
             for row, *_ in laws
             if (row.A, row.B, row.on, row.metric) in shown
         ]
@@ -309,27 +305,22 @@ def _label(metric: str) -> str:
 def _ratio(question: str, pair: Pair, metric: str, one: Apart, level: float, **extras: Any) -> Finding:
     """A finding about the ratio of two laws at one place."""
     half, middle = one.level_spread.half(level), one.level
-    value, low, high = map(float, np.exp([middle, middle - half, middle + half]))
-    p = one.level_spread.p(middle)
-    about = extras | {"at": one.at}
-    return Finding(question=question, case=pair.case(metric), estimate=value, low=low, high=high, p=p, extras=about)
+    ratio = Interval(*map(float, np.exp([middle, middle - half, middle + half])))
+    p, about = one.level_spread.p(middle), extras | {"at": one.at}
+    return Finding(question=question, case=pair.case(metric), p=p, extras=about, **around(ratio))
 
 
 def _law_row(pair: Pair, metric: str, one: Apart, level: Finding, same: Finding) -> LawRow:
     return LawRow(
-        **pair.keys, metric=_label(metric), at_S=one.at,
-        ratio=level.estimate, ratio_low=level.low, ratio_high=level.high, p_families=level.p_corrected,
-        alpha_A=one.a.alpha, alpha_B=one.b.alpha, difference=one.alpha, low=same.low, high=same.high,
-        p_exponents=same.p_corrected, margin=same.extras["margin"], p_equivalent=same.extras["p_equivalent"],
-        verdict=same.verdict,
+        **pair.keys, metric=_label(metric), at_S=one.at, ratio=level.interval, p_families=level.p_corrected,
+        alpha_A=one.a.alpha, alpha_B=one.b.alpha, difference=Interval(one.alpha, same.low, same.high),
+        p_exponents=same.p_corrected, verdict=same.verdict, **same.extras,
     )  # fmt: skip
 
 
 def _equal_row(pair: Pair, one: Finding) -> EqualRow:
-    return EqualRow(
-        **pair.keys, metric=_label(one.case["metric"]), at=one.extras["at"], ratio=one.estimate, ratio_low=one.low,
-        ratio_high=one.high, p=one.p_corrected, verdict=one.verdict,
-    )  # fmt: skip
+    about: Any = {"at": one.extras["at"], "ratio": one.interval, "p": one.p_corrected, "verdict": one.verdict}
+    return EqualRow(**pair.keys, metric=_label(one.case["metric"]), **about)
 
 
 def _word_rows(side: Side, level: float) -> Iterator[WordRow]:
@@ -338,10 +329,8 @@ def _word_rows(side: Side, level: float) -> Iterator[WordRow]:
         if values and (law := values.fit(metric, side.family.s, level=level)):
             y = values.of(metric)[0]
             first, last = (y if metric == BITS else np.exp(-y))[[0, -1]]
-            yield WordRow(
-                **side.family.keys, metric=metric, alpha=law.alpha, alpha_low=law.low, alpha_high=law.high, r2=law.r2,
-                smallest=float(first), largest=float(last),
-            )  # fmt: skip
+            cells: Any = {"alpha": exponent(law), "r2": law.r2, "smallest": float(first), "largest": float(last)}
+            yield WordRow(**side.family.keys, metric=metric, **cells)
 
 
 def _of_models(summary: Iterable[SummaryRow]) -> Iterator[Finding]:

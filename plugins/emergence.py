@@ -16,12 +16,13 @@ import numpy as np
 
 from rbptrack.analysis import Analyzer, Drawing, Report, Runs, rbp_name
 from rbptrack.analysis.families import Family, read_families
-from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, corrected
-from rbptrack.analysis.rows import R2, Alpha, Column, High, K, Low, OfFamily, OfSize
+from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, around, corrected
+from rbptrack.analysis.rows import R2, UNKNOWN, Column, Exponent, K, OfFamily, OfSize, cells_of, columns_of, exponent
 from rbptrack.analysis.success_figures import draw_alpha_of_n, draw_answers, draw_half, draw_ladder, draw_success
 from rbptrack.stats.answers import Answers, answers_by_size, read_answers
 from rbptrack.stats.bootstrap import document_weights, drawn_sums
 from rbptrack.stats.independence import LengthLaw, SuccessByLength, fit_length_laws, success_by_length
+from rbptrack.stats.intervals import Interval
 from rbptrack.stats.power_law import PowerLawFit
 from rbptrack.stats.segments import PositionBins
 from rbptrack.stats.size_laws import fit_law
@@ -54,23 +55,13 @@ class WindowRow(OfSize):
 
     k: K
     N: N
-    p: Annotated[float, Column(_P)] = np.nan
-    p_low: Low = np.nan
-    p_high: High = np.nan
-    rho: Annotated[float, Column("p / RBP_k^N")] = np.nan
-    rho_low: Low = np.nan
-    rho_high: High = np.nan
-    p_independent: Annotated[float, Column("RBP_k^N")] = np.nan
-    p_position: Annotated[float, Column("p of independent hits whose share drifts with the position")] = np.nan
-    p_documents: Annotated[float, Column("p if hits fell anywhere in their document: a mixture over documents")] = (
-        np.nan
-    )
-    p_markov: Annotated[float, Column("p of a first-order chain: RBP_k q^(N-1), q the share of hits after one")] = (
-        np.nan
-    )
-    n_eff: Annotated[float, Column("ln p / ln RBP_k", "N_eff")] = np.nan
-    n_eff_low: Low = np.nan
-    n_eff_high: High = np.nan
+    p: Annotated[Interval, Column(_P)] = UNKNOWN
+    rho: Annotated[Interval, Column("p / RBP_k^N")] = UNKNOWN
+    p_independent: Annotated[float, Column("RBP_k^N")]
+    p_position: Annotated[float, Column("p of independent hits whose share drifts with the position")]
+    p_documents: Annotated[float, Column("p if hits fell anywhere in their document: a mixture over documents")]
+    p_markov: Annotated[float, Column("p of a first-order chain: RBP_k q^(N-1), q the share of hits after one")]
+    n_eff: Annotated[Interval, Column("ln p / ln RBP_k", "N_eff")] = UNKNOWN
     eta: Eta = np.nan
     by_position: Annotated[float, Column("share of ln p - N ln RBP_k that the drift gives", form=".0%")] = np.nan
     by_documents: Annotated[float, Column("share that the mixture over documents gives", form=".0%")] = np.nan
@@ -87,17 +78,11 @@ class LengthRow(OfFamily):
     k: K
     N: N
     sizes: Annotated[int, Column("sizes with enough runs: the law is fitted to these")]
-    alpha: Annotated[float, Column("alpha_N of -ln p = C_N S^-alpha_N, fitted freely for this N", "α", form=".3f")]
-    alpha_low: Low
-    alpha_high: High
+    alpha: Annotated[Interval, Column("alpha_N of -ln p = C_N S^-alpha_N, fitted freely for this N", "α", form=".3f")]
     C: Annotated[float, Column("C_N, for S in parameters")]
     r2: R2
-    alpha_change: Annotated[float, Column("alpha_N - alpha_1, same sizes, paired; independence says 0")] = np.nan
-    alpha_change_low: Low = np.nan
-    alpha_change_high: High = np.nan
-    n_eff_per_n: Annotated[float, Column("N_eff / N, geometric mean over sizes; independence says 1")] = np.nan
-    n_eff_per_n_low: Low = np.nan
-    n_eff_per_n_high: High = np.nan
+    alpha_change: Annotated[Interval, Column("alpha_N - alpha_1, same sizes, paired; independence says 0")]
+    n_eff_per_n: Annotated[Interval, Column("N_eff / N, geometric mean over sizes; independence says 1")]
 
 
 @dataclass(kw_only=True)
@@ -108,17 +93,11 @@ class HalfRow(OfFamily):
     N: Annotated[str, Column("tokens in a row, or answer: the dataset's last field")]
     sizes: Annotated[int, Column("sizes with enough distinct runs: the law is fitted to these")]
     largest: Annotated[float, Column("share of windows that succeed at the largest size")]
-    s_50: Annotated[float, Column("size at which half succeed, by the law", "S_50", form="short")]
-    s_50_low: Low
-    s_50_high: High
+    s_50: Annotated[Interval, Column("size at which half succeed, by the law", "S_50", form="short")]
     read_off: Annotated[float, Column("the same, read off between the two sizes measured", form="short")]
     what: Annotated[str, Column("measured: within the sizes; forecast: beyond the largest; refused, and why")]
-    decades: Annotated[float, Column("decades of S from 10 to 90%: 1.34 / alpha", form=".1f")]
-    decades_low: Low
-    decades_high: High
-    alpha: Alpha
-    alpha_low: Low
-    alpha_high: High
+    decades: Annotated[Interval, Column("decades of S from 10 to 90%: 1.34 / alpha", form=".1f")]
+    alpha: Exponent
 
 
 @dataclass(kw_only=True)
@@ -128,9 +107,9 @@ class AnswerRow(OfSize):
     k: K
     answers: Annotated[int, Column("documents whose whole answer (the dataset's last field) was scored")]
     mean_length: Annotated[float, Column("tokens of an answer")]
-    share: Annotated[float, Column("share of answers whose every token has R <= k (Wilson's interval, over documents)")]
-    share_low: Low
-    share_high: High
+    share: Annotated[
+        Interval, Column("share of answers whose every token has R <= k (Wilson's interval, over documents)")
+    ]
     rbp_of_answer: Annotated[float, Column("RBP_k of the answers' tokens", "RBP_k of answers")]
     share_independent: Annotated[float, Column("mean over answers of rbp_of_answer^length")]
     share_by_law: Annotated[float, Column("the same with RBP_k from the law of the answers' tokens")] = np.nan
@@ -247,14 +226,13 @@ class Emergence(Analyzer):
         largest = {(row.family, row.dataset): row.size for row in rows}  # rows ascend in S
         top = [row for row in rows if row.size == largest[row.family, row.dataset]]
         least = min(row.k for row in rows)
-        names = ("dataset", "family", "size", "k", "N", "p", "p_independent", "n_eff", "eta", "verdict")
-        shown = (SummaryRow(**{name: getattr(row, name) for name in names}) for row in top if row.k == least)
+        names = columns_of(SummaryRow)
+        shown = (SummaryRow(**{name: cells_of(row)[name] for name in names}) for row in top if row.k == least)
         report.add_rows("summary", shown)
         report.add_rows("windows", rows)
         report.add_rows("laws", laws)
-        report.add_metrics("alpha_n{N}/{family}/{dataset}/rbp_{k}", map(vars, laws), "alpha")
-        of_largest = [vars(row) for row in top if row.N > 1]
-        report.add_metrics("n_eff_{N}/{family}/{dataset}/rbp_{k}", of_largest, "n_eff")
+        report.add_metrics("alpha_n{N}/{family}/{dataset}/rbp_{k}", laws, "alpha")
+        report.add_metrics("n_eff_{N}/{family}/{dataset}/rbp_{k}", (row for row in top if row.N > 1), "n_eff")
         table = report.tables["windows"].frame
         for name in sorted(set(table["family"])):
             caption = "Points: share of windows of N tokens that all have R <= k. Dashes: RBP_k^N, as if independent."
@@ -279,21 +257,20 @@ class Emergence(Analyzer):
             measured = dict(zip(one.sizes[-1].lengths, np.exp(one.sizes[-1].point.measured[0]), strict=True))
             laws = [(str(law.length), law.law, float(measured[law.length])) for law in one.laws]
             for n, law, share in [*laws, *self._law_of_answers(one)]:
-                found, width = threshold(law, 0.5, documents=one.documents), width_in_decades(law)
-                what = f"refused: {found.refused}" if found.refused else "forecast" if found.forecast else "measured"
+                half, width = threshold(law, 0.5, documents=one.documents), width_in_decades(law)
+                what = f"refused: {half.refused}" if half.refused else "forecast" if half.forecast else "measured"
                 cells: dict[str, Any] = {"k": one.k, "N": n, "sizes": law.points, "largest": share, "what": what}
-                cells |= {"alpha": law.alpha, "alpha_low": law.low, "alpha_high": law.high, "read_off": found.read_off}
-                cells |= found.size.columns("s_50") | width.columns("decades")
+                cells |= {"s_50": half.size, "read_off": half.read_off, "decades": width, "alpha": exponent(law)}
                 rows.append(HalfRow(**one.family.keys, **cells))
-                told.append((one, n, law, found))
+                told.append((one, n, law, half))
         if not rows:
             return
         span = max(float(np.log10(law.s.max() / law.s.min())) for _, _, law, _ in told)
         report.findings += [_half(row, span) for row in rows]
         report.add_rows("thresholds", rows)
-        report.add_metrics("s_50/{family}/{dataset}/k{k}_n{N}", map(vars, rows), "s_50")
+        report.add_metrics("s_50/{family}/{dataset}/k{k}_n{N}", rows, "s_50")
         windows, least = report.tables["windows"].frame, rows[0].k
-        drawn = {(str(one.family), n): (law, found) for one, n, law, found in told if one.k == least}
+        drawn = {(str(one.family), n): (law, half) for one, n, law, half in told if one.k == least}
         report.drawings["success"] = Drawing(
             draw_half(windows[windows["k"] == least], drawn),
             f"Points: share of windows of N tokens whose every token has R <= {least}"
@@ -322,11 +299,11 @@ class Emergence(Analyzer):
         """Ask whether RBP_k^length predicts how often whole answers succeed."""
         rows = []
         for one in every:
-            found = answers_by_size(one.family.s, one.answers, one.number, least=self.least_answers, level=self.level)
-            rows += [AnswerRow(**one.family.size_keys[i], k=one.k, **cells) for i, cells in found]
+            cells = answers_by_size(one.family.s, one.answers, one.number, least=self.least_answers, level=self.level)
+            rows += [AnswerRow(**one.family.size_keys[i], k=one.k, **each) for i, each in cells]
         report.findings += map(_answer, rows)
         report.add_rows("answers", rows)
-        report.add_metrics("answers/{family}-{size}/{dataset}/rbp_{k}", map(vars, rows), "share")
+        report.add_metrics("answers/{family}-{size}/{dataset}/rbp_{k}", rows, "share")
         if rows:
             caption = "Points: share of whole answers, with Wilson's intervals. Lines: what independent tokens give."
             report.drawings["answers"] = Drawing(draw_answers(report.tables["answers"].frame), caption)
@@ -334,14 +311,13 @@ class Emergence(Analyzer):
 
 def _independence(keys: dict[str, Any], one: Studied, success: SuccessByLength, rows: Sequence[WindowRow]) -> Finding:
     """Of one size at one k: about the longest N > 2 that it allows."""
-    seen = [row for row in rows if np.isfinite(row.n_eff) and row.N > 2]
-    last = seen[-1] if seen else None
-    reason = "" if seen else "never fails" if rows[0].p == 1 else "few runs"
-    extras = {"row": vars(last) if last else {}, "largest": keys["size"] == one.family.labels[-1]}
+    seen = [row for row in rows if np.isfinite(row.n_eff.value) and row.N > 2]
+    reason = "" if seen else "never fails" if rows[0].p.value == 1 else "few runs"
+    extras = {"row": cells_of(seen[-1]) if seen else {}, "largest": keys["size"] == one.family.labels[-1]}
     case = {"dataset": keys["dataset"], "family": keys["family"], "size": keys["size"], "metric": rbp_name(one.k)}
-    numbers: dict[str, Any] = {"estimate": last.n_eff, "low": last.n_eff_low, "high": last.n_eff_high} if last else {}
+    number = around(seen[-1].n_eff if seen else UNKNOWN)
     return Finding(
-        question="successes independent", case=case, p=success.p_independent, reason=reason, extras=extras, **numbers
+        question="successes independent", case=case, p=success.p_independent, reason=reason, extras=extras, **number
     )
 
 
@@ -350,40 +326,26 @@ def _exponent_of_n(one: Studied) -> Iterator[Finding]:
     m = len(one.family.s)
     longest = [(law, law.change) for law in one.laws if law.change and law.law.points >= max(4, m / 2)]
     for last, change in longest[-1:]:
-        extras = {"N": last.length, "alpha": last.law.alpha, "sizes": last.law.points, "of": m}
-        yield Finding(
-            question="exponent of N",
-            case=one.family.keys | {"metric": rbp_name(one.k)},
-            estimate=change.alpha,
-            low=change.low,
-            high=change.high,
-            verdict=Verdict.UNTOLD if change.low <= 0 <= change.high else Verdict.DIFFERENT,
-            extras=extras | {"per_token": last.per_token},
-        )
+        verdict = Verdict.UNTOLD if change.low <= 0 <= change.high else Verdict.DIFFERENT
+        extras: dict[str, Any] = {"N": last.length, "alpha": last.law.alpha, "sizes": last.law.points, "of": m}
+        extras |= {"per_token": last.per_token}
+        case = one.family.keys | {"metric": rbp_name(one.k)}
+        yield Finding(question="exponent of N", case=case, verdict=verdict, extras=extras, **around(exponent(change)))
 
 
 def _half(row: HalfRow, span: float) -> Finding:
     refused = row.what.removeprefix("refused: ") if row.what.startswith("refused") else ""
+    verdict = Verdict.UNTOLD if refused else Verdict.YES
+    extras = {"forecast": row.what == "forecast", "decades": row.decades.value, "span": span}
+    case = row.case(metric=rbp_name(row.k), N=row.N)
     return Finding(
-        question="half succeed",
-        case={"dataset": row.dataset, "family": row.family, "metric": rbp_name(row.k), "N": row.N},
-        estimate=row.s_50,
-        low=row.s_50_low,
-        high=row.s_50_high,
-        verdict=Verdict.UNTOLD if refused else Verdict.YES,
-        reason=refused,
-        extras={"forecast": row.what == "forecast", "decades": row.decades, "span": span},
+        question="half succeed", case=case, verdict=verdict, reason=refused, extras=extras, **around(row.s_50)
     )
 
 
 def _answer(row: AnswerRow) -> Finding:
-    inside = row.share_low <= row.share_independent <= row.share_high
-    return Finding(
-        question="whole answers",
-        case={"dataset": row.dataset, "family": row.family, "size": row.size, "metric": rbp_name(row.k)},
-        estimate=row.share,
-        low=row.share_low,
-        high=row.share_high,
-        verdict=Verdict.SAME if inside else Verdict.DIFFERENT,
-        extras={"independent": row.share_independent, "answers": row.answers, "length": row.mean_length, "S": row.S},
-    )
+    inside = row.share.low <= row.share_independent <= row.share.high
+    verdict = Verdict.SAME if inside else Verdict.DIFFERENT
+    extras = {"independent": row.share_independent, "answers": row.answers, "length": row.mean_length, "S": row.S}
+    case = row.case(size=row.size, metric=rbp_name(row.k))
+    return Finding(question="whole answers", case=case, verdict=verdict, extras=extras, **around(row.share))

@@ -19,9 +19,8 @@ from scipy import stats
 from rbptrack.analysis import Analyzer, Drawing, RbptrackError, Report, Runs, Unreadable
 from rbptrack.analysis.families import KEYS, Family, read_families
 from rbptrack.analysis.figures import COLOURS, MARKERS, error_bars, grid, log_axis, size_axis, style
-from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, corrected
-from rbptrack.analysis.rows import R2, Column, Corrected, High, Low, OfFamily, P
-from rbptrack.analysis.shared_columns import law_cells
+from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, around, corrected
+from rbptrack.analysis.rows import R2, UNKNOWN, Column, Corrected, OfFamily, P, exponent
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.contrasts import Contrast, contrast, verdict_of
 from rbptrack.stats.error_entropy import Decomposition, decompose_pieces, part_covariance, part_errors, shares_of_fall
@@ -55,6 +54,7 @@ SUMMARY = {
     "KL plug-in": "self-alignment of these tokens, not corrected",
 }
 _FITS = 0.95  # R^2 below which no power law is claimed of a part
+_RATIO = "alpha - alpha_ce, from the law of the ratio part / CE"
 Share = Annotated[float, Column("part / CE at the smallest size", form=".3f")]
 
 
@@ -63,20 +63,14 @@ class PartLawRow(OfFamily):
     """The law of one part; empty where it is not positive at every size."""
 
     part: Annotated[str, Column("of cross-entropy, plug-in or corrected")]
-    alpha: Annotated[float, Column("of part = A S^-alpha", title="α", form=".3f")]
-    alpha_low: Low
-    alpha_high: High
+    alpha: Annotated[Interval, Column("of part = A S^-alpha", title="α", form=".3f")]
     r2: R2
     nats_per_factor_10: Annotated[
-        float, Column("change of the part per factor 10 in S, by a line in ln S (interval: scatter between sizes)")
+        Interval, Column("change of the part per factor 10 in S, by a line in ln S (interval: scatter between sizes)")
     ]
-    nats_per_factor_10_low: Low
-    nats_per_factor_10_high: High
     share_of_ce: Annotated[
-        float, Column("share in CE's fall: slope of the part against CE over all sizes (scatter, sampling error)")
-    ] = np.nan
-    share_of_ce_low: Low = np.nan
-    share_of_ce_high: High = np.nan
+        Interval, Column("share in CE's fall: slope of the part against CE over all sizes (scatter, sampling error)")
+    ]
 
 
 @dataclass(kw_only=True)
@@ -86,9 +80,7 @@ class ClaimRow(OfFamily):
     part: Annotated[str, Column("corrected for bias where that is possible")]
     alpha: Annotated[float, Column("its exponent; empty where the part is not positive at every size", title="α")]
     alpha_ce: Annotated[float, Column("cross-entropy's", title="α of CE")]
-    difference: Annotated[float, Column("alpha - alpha_ce, from the law of the ratio part / CE", form=".3f")]
-    difference_low: Annotated[float, Column("lower end of its interval (scatter and documents)")]
-    difference_high: High
+    difference: Annotated[Interval, Column(_RATIO, form=".3f", low="lower end of its interval (scatter and documents)")]
     p_different: P
     p_corrected: Corrected
     margin: Annotated[float, Column("a difference below which the part scales as CE does", form=".3f")]
@@ -161,7 +153,7 @@ class ErrorEntropy(Analyzer):
         if not every:
             raise report.nothing_found("no measurement to decompose")
         rows = [row for parts in every for row in _part_rows(parts)]
-        laws = [PartLawRow(**row) for parts in every for row in self._law_rows(parts)]
+        laws = [row for parts in every for row in self._law_rows(parts)]
         claims = corrected(
             (one for parts in every for one in _against_ce(parts)),
             lambda one: verdict_of(one.p_corrected, one.extras["p_equivalent"], size=1 - self.level),
@@ -177,7 +169,7 @@ class ErrorEntropy(Analyzer):
         for part in NATS:
             report.add_metrics(f"{part}/{{family}}/{{dataset}}/{{size}}", rows, part)
         for quantity in ("alpha", "r2"):
-            report.add_metrics(f"{quantity}/{{family}}/{{dataset}}/{{part}}", map(vars, laws), quantity)
+            report.add_metrics(f"{quantity}/{{family}}/{{dataset}}/{{part}}", laws, quantity)
         report.findings += [*claims, *(one for parts in every for one in _scaling(parts))]
         report.findings += [one for parts in every for one in _shares(parts)]
         for parts in (parts for parts in every if len(parts.family.s) < 3):
@@ -225,18 +217,20 @@ class ErrorEntropy(Analyzer):
         ratio = fit_power_law(family.s, values[name] / values["ce"], covariance=sampling, level=self.level)
         return contrast(ratio.alpha, ratio.spread, margin=max(margin, 1e-9), level=self.level)
 
-    def _law_rows(self, parts: Parts) -> Iterator[dict[str, Any]]:
+    def _law_rows(self, parts: Parts) -> Iterator[PartLawRow]:
         """Each part's law, empty where it is not positive for every size, and its change per factor 10 in S."""
         m = len(parts.family.s)
         if m < 3:
             return
         quantile = float(stats.t.ppf(0.5 + self.level / 2, m - 2))
         for part, y in parts.values.items():
-            line = stats.linregress(np.log10(parts.family.s), y)
+            line, law = stats.linregress(np.log10(parts.family.s), y), parts.laws.get(part)
             half = quantile * line.stderr
-            row = parts.family.keys | {"part": part} | law_cells(parts.laws.get(part))
-            row |= Interval(line.slope, line.slope - half, line.slope + half).columns("nats_per_factor_10")
-            yield row | (parts.shares[part].columns("share_of_ce") if part in parts.shares else {})
+            yield PartLawRow(
+                **parts.family.keys, part=part, alpha=exponent(law), r2=law.r2 if law else np.nan,
+                nats_per_factor_10=Interval(line.slope, line.slope - half, line.slope + half),
+                share_of_ce=parts.shares.get(part, UNKNOWN),
+            )  # fmt: skip
 
 
 def _part_rows(parts: Parts) -> list[dict[str, Any]]:
@@ -264,31 +258,25 @@ def _against_ce(parts: Parts) -> Iterator[Finding]:
     """Whether each part scales as cross-entropy does: what its share in CE does as models grow."""
     for part, word in list(parts.shown.items())[1:]:
         if one := parts.against_ce.get(part):
-            yield Finding(
-                question="scales as CE",
-                case=parts.family.keys | {"part": word},
-                estimate=one.difference,
-                low=one.low,
-                high=one.high,
-                p=one.p_different,
-                extras=_about(parts, part) | {"margin": one.margin, "p_equivalent": one.p_equivalent},
-            )
+            about = _about(parts, part) | {"margin": one.margin, "p_equivalent": one.p_equivalent}
+            number = around(Interval(one.difference, one.low, one.high))
+            case = parts.family.keys | {"part": word}
+            yield Finding(question="scales as CE", case=case, p=one.p_different, extras=about, **number)
 
 
 def _claim_rows(parts: Parts, claims: list[Finding]) -> Iterator[ClaimRow]:
     """The contrasts of one family; a part without a law has a row without numbers."""
     known = {one.case["part"]: one for one in claims if one.case.items() >= parts.family.keys.items()}
     for part, word in list(parts.shown.items())[1:] if len(parts.family.s) >= 3 else ():
-        one, law = known.get(word), parts.laws.get(part)
-        about = one.extras if one else _about(parts, part) | {"margin": np.nan, "p_equivalent": np.nan}
-        yield ClaimRow(
-            **parts.family.keys, part=part, alpha=law.alpha if law else np.nan,
-            alpha_ce=parts.laws["ce"].alpha if law else np.nan, difference=one.estimate if one else np.nan,
-            difference_low=one.low if one else np.nan, difference_high=one.high if one else np.nan,
-            p_different=one.p if one else np.nan, p_corrected=one.p_corrected if one else np.nan,
-            margin=about["margin"], p_equivalent=about["p_equivalent"], verdict=one.verdict if one else "no law",
-            share_smallest=about["share_smallest"], share_largest=about["share_largest"],
-        )  # fmt: skip
+        about: dict[str, Any] = {"margin": np.nan, "p_equivalent": np.nan} | _about(parts, part)
+        tested: dict[str, Any] = {"verdict": "no law", "alpha": np.nan, "alpha_ce": np.nan, "difference": UNKNOWN}
+        tested |= {"p_different": np.nan, "p_corrected": np.nan}
+        if one := known.get(word):
+            about |= one.extras
+            tested |= {"verdict": one.verdict, "alpha": parts.laws[part].alpha, "alpha_ce": parts.laws["ce"].alpha}
+            tested |= {"difference": one.interval, "p_different": one.p, "p_corrected": one.p_corrected}
+        del about["corrected"]
+        yield ClaimRow(**parts.family.keys, part=part, **tested, **about)
 
 
 def _scaling(parts: Parts) -> Iterator[Finding]:
@@ -299,9 +287,9 @@ def _scaling(parts: Parts) -> Iterator[Finding]:
         if law is None:
             yield Finding(**about, verdict=Verdict.NO, reason="not positive")
             continue
-        about |= {"estimate": law.alpha, "low": law.low, "high": law.high, "extras": {"r2": law.r2}}
         reason = "grows" if law.high < 0 else "flat" if law.low <= 0 else "poor fit" if law.r2 < _FITS else ""
-        yield Finding(**about, verdict=Verdict.NO if reason else Verdict.YES, reason=reason)
+        verdict = Verdict.NO if reason else Verdict.YES
+        yield Finding(**about, **around(exponent(law)), extras={"r2": law.r2}, verdict=verdict, reason=reason)
 
 
 def _shares(parts: Parts) -> Iterator[Finding]:
@@ -315,9 +303,8 @@ def _shares(parts: Parts) -> Iterator[Finding]:
         return
     bias = parts.values["self_alignment"] / parts.values["self_alignment_corrected"]
     for part, word in list(parts.shown.items())[1:]:
-        share, extras = parts.shares[part], {"bias": (bias.min(), bias.max())}
-        case, value, low, high = keys | {"part": word}, share.value, share.low, share.high
-        yield Finding(question="share of CE's fall", case=case, estimate=value, low=low, high=high, extras=extras)
+        case, extras = keys | {"part": word}, {"bias": (bias.min(), bias.max())}
+        yield Finding(question="share of CE's fall", case=case, extras=extras, **around(parts.shares[part]))
 
 
 def _draw_parts(every: list[Parts]) -> Figure:

@@ -26,10 +26,11 @@ from rbptrack.analysis.figures import (
     size_axis,
     style,
 )
-from rbptrack.analysis.findings import Finding, Reason, Verdict
+from rbptrack.analysis.findings import Finding, Reason, Verdict, around
 from rbptrack.analysis.published import published_beta
 from rbptrack.analysis.rows import Alpha, Column, High, Low, OfFamily, OfSize
 from rbptrack.ranks import DocumentCounts, log_grid
+from rbptrack.stats.intervals import Interval
 from rbptrack.stats.k_law import KCurves, k_curves, worth_of_doubling
 
 NAN = float("nan")
@@ -52,9 +53,15 @@ class SlopeRow(OfSize):
     """The law in k of one model."""
 
     B: Annotated[float, Column("-ln RBP_1 by the line")]
-    beta: Annotated[float, Column("of -ln RBP_k = B k^-beta, over k even in ln k", title="β", form=".4f")]
-    beta_low: Annotated[float, Column("lower end of its interval, studentized document bootstrap; from 10 documents")]
-    beta_high: High
+    beta: Annotated[
+        Interval,
+        Column(
+            "of -ln RBP_k = B k^-beta, over k even in ln k",
+            title="β",
+            form=".4f",
+            low="lower end of its interval, studentized document bootstrap; from 10 documents",
+        ),
+    ]
     r2: Annotated[float, Column("R^2 of ln(-ln RBP_k) against ln k", title="R²", form=".4f")]
     largest_deviation: Annotated[float, Column("largest relative distance of -ln RBP_k from the line", form=".1%")]
     beta_at_1: Annotated[float, Column("local beta at k = 1, of a parabola in ln k", form=".3f")]
@@ -130,8 +137,8 @@ class KLaw(Analyzer):
         report.add_rows("slopes", slopes)
         report.add_rows("worth_of_k", worth, caption=_WORTH)
         for quantity in ("beta", "r2"):
-            report.add_metrics(f"k_law_{quantity}/{{family}}/{{dataset}}/{{size}}", map(vars, slopes), quantity)
-        report.add_metrics("worth_of_double_k/{family}/{dataset}/rbp_{k}", map(vars, worth), "factor_in_s")
+            report.add_metrics(f"k_law_{quantity}/{{family}}/{{dataset}}/{{size}}", slopes, quantity)
+        report.add_metrics("worth_of_double_k/{family}/{dataset}/rbp_{k}", worth, "factor_in_s")
         for name in sorted({family.name for family, _ in found}):
             figure = _draw_against_k([one for one in found if one[0].name == name])
             report.drawings[f"against_k_{name}"] = Drawing(figure, _AGAINST_K)
@@ -181,8 +188,8 @@ class KLaw(Analyzer):
             return Finding(question=question, case=case, reason="no law in size")
         row = min(known, key=lambda row: abs(row.k - 10))
         about: dict[str, Any] = {"k": row.k, "measured": row.factor_measured}
-        ends: Any = {"estimate": row.factor_in_s, "low": row.factor_low, "high": row.factor_high}
-        return Finding(question=question, case=case, verdict=Verdict.YES, extras=about, **ends)
+        number = around(Interval(row.factor_in_s, row.factor_low, row.factor_high))
+        return Finding(question=question, case=case, verdict=Verdict.YES, extras=about, **number)
 
     def _draw_beta(self, table: pd.DataFrame) -> Figure:
         """Beta against S: one panel per dataset, one colour per family."""
@@ -206,9 +213,6 @@ class KLaw(Analyzer):
 def _slope_rows(family: Family, curves: KCurves, counts: Sequence[DocumentCounts]) -> Iterator[SlopeRow]:
     fit, largest = curves.fit, int(curves.fit.ks[-1])
     columns = {
-        "beta": fit.beta,
-        "beta_low": curves.beta_low,
-        "beta_high": curves.beta_high,
         "B": np.exp(fit.log_b),
         "r2": fit.r2,
         "largest_deviation": fit.largest_deviation,
@@ -218,6 +222,7 @@ def _slope_rows(family: Family, curves: KCurves, counts: Sequence[DocumentCounts
     }
     for i, (keys, one) in enumerate(zip(family.size_keys, counts, strict=True)):
         cells: Any = {name: float(values[i]) for name, values in columns.items()}
+        cells["beta"] = Interval(*(float(each[i]) for each in (fit.beta, curves.beta_low, curves.beta_high)))
         if family.vocab_size:
             every = np.arange(1, largest + 1)
             rbp = one.select(every.tolist()).hits.sum(axis=0) / one.tokens.sum()

@@ -18,13 +18,14 @@ from rbptrack.analysis import Analyzer, Drawing, Report, Runs, rbp_name
 from rbptrack.analysis.families import Family, families, read_families
 from rbptrack.analysis.family_figures import Curve, curve_panels, draw_verdicts
 from rbptrack.analysis.figures import COLOURS
-from rbptrack.analysis.findings import Finding, Reason, Verdict, corrected
+from rbptrack.analysis.findings import Finding, Reason, Verdict, around, corrected
 from rbptrack.analysis.laws import LawReader
 from rbptrack.analysis.rows import R2, Alpha, Column, Corrected, High, K, Low, OfFamily, OfMetric, OfSize, P
 from rbptrack.analysis.sizes import SizeUnit
 from rbptrack.ranks import CE, DocumentCounts, log_grid, metric_label
 from rbptrack.stats.bends import LEAST_SIZES, FloorTest, floor_test
 from rbptrack.stats.each_k import EachK, LawAtK, laws_at_each_k, most_misses
+from rbptrack.stats.intervals import Interval
 from rbptrack.stats.law_forms import Forms, fit_forms
 from rbptrack.stats.power_law import PowerLawFit, fit_power_law
 from rbptrack.stats.size_laws import LawValues, law_values, positive
@@ -102,9 +103,7 @@ class FloorRow(OfMetric):
     p_bend: P
     p_floor: Annotated[float, Column("one-sided, the largest by both S and without the smallest size", form=".3g")]
     p_corrected: Corrected
-    share: Annotated[float, Column("most likely E / y at the largest size, of E + A S^-alpha", form=".0%")]
-    share_low: Low
-    share_high: High
+    share: Annotated[Interval, Column("most likely E / y at the largest size, of E + A S^-alpha", form=".0%")]
     floor_seen: Floor
 
 
@@ -116,9 +115,7 @@ class FormRow(OfMetric):
     preferred: Annotated[bool, Column("the form to use: M1 where there is a floor, M2 by AICc, else M0")]
     aicc: Annotated[float, Column("Akaike's criterion for small samples, tau counted; lower is better", "AICc")]
     alpha: Annotated[float, Column("exponent under this form (below the break for M2)", title="α", form=".3f")]
-    E: Annotated[float, Column("floor, in y's unit")]
-    E_low: Low
-    E_high: High
+    E: Annotated[Interval, Column("floor, in y's unit")]
 
 
 @dataclass(kw_only=True)
@@ -212,10 +209,13 @@ class LackOfFit(Analyzer):
         options: Any = {"least_misses": self.least_misses, "scatter": self.scatter, "margin": self.margin}
         options |= {"level": self.level, "replicates": self.replicates}
         for family, counts in read_families(runs, lambda f, i: self._load(runs, f, i), report.notes, least=3):
-            found, grid = law_values(counts, replicates=self.replicates), [c.select(self._grid(family)) for c in counts]
-            each = laws_at_each_k(grid, found, family.s, **options)
+            values, grid = (
+                law_values(counts, replicates=self.replicates),
+                [c.select(self._grid(family)) for c in counts],
+            )
+            each = laws_at_each_k(grid, values, family.s, **options)
             judged.append((family, each))
-            laws += self._laws(family, found)
+            laws += self._laws(family, values)
             missed = most_misses(grid, family.s, each.focus, self.top)
             documents += [DocumentRow(**family.keys, k=each.focus, **vars(one)) for one in missed]
             tokens += self._tokens(family, runs, each.focus)
@@ -252,10 +252,10 @@ class LackOfFit(Analyzer):
         asked = [k for k in self.ks if k <= family.vocab_size]
         return runs.document_counts(run_id, sorted({*self._grid(family), *asked}))
 
-    def _laws(self, family: Family, found: LawValues) -> Iterator[tuple[Family, str, PowerLawFit]]:
+    def _laws(self, family: Family, values: LawValues) -> Iterator[tuple[Family, str, PowerLawFit]]:
         """CE's law, and those of the k asked for."""
         for metric in (CE, *map(rbp_name, self.ks)):
-            if metric in found.metrics and (law := found.fit(metric, family.s, level=self.level)):
+            if metric in values.metrics and (law := values.fit(metric, family.s, level=self.level)):
                 yield family, metric, law
 
     def _bends(self, judged: Sequence[Judged], metrics: Sequence[Metric]) -> list[Finding]:
@@ -263,14 +263,14 @@ class LackOfFit(Analyzer):
         ranked = {family.path for family, _ in judged}
         logged = [one for one in metrics if one.family.path not in ranked and one.test]
         cases = sum(each.surface is not None for _, each in judged) + len(logged)
-        found = [self._bend_of(*one, cases) for one in judged]
+        asked = [self._bend_of(*one, cases) for one in judged]
         for one in logged:
             test: Any = one.test
-            ends: Any = {"estimate": test.departure, "low": test.departure_low, "high": test.departure_high}
+            number = around(Interval(test.departure, test.departure_low, test.departure_high))
             straight = max(-test.departure_low, test.departure_high) <= self.margin
             about = {"floor_seen": test.floor_seen, "margin": self.margin, "straight": straight}
-            found.append(Finding(question="bends", case=one.case, p=test.p_bend, extras=about, **ends))
-        return corrected(found, self._whether)
+            asked.append(Finding(question="bends", case=one.case, p=test.p_bend, extras=about, **number))
+        return corrected(asked, self._whether)
 
     def _whether(self, one: Finding) -> Verdict:
         if one.p_corrected < 1 - self.level:
@@ -287,20 +287,16 @@ class LackOfFit(Analyzer):
         low, high = surface.bend_band
         about |= {"k": int(surface.ks[at]), "floor_seen": surface.floor_seen(family.s, cases=cases)}
         about |= {"straight": limit.shown == surface.ks[-1]}
-        ends: Any = {"estimate": float(surface.bend[at]), "low": float(low[at]), "high": float(high[at])}
-        return Finding(question="bends", case=family.keys, p=surface.p, extras=about, **ends)
+        number = around(Interval(float(surface.bend[at]), float(low[at]), float(high[at])))
+        return Finding(question="bends", case=family.keys, p=surface.p, extras=about, **number)
 
     def _floors(self, metrics: Sequence[Metric]) -> list[Finding]:
         """Of each metric that is tested, whether it has a floor; p are corrected over all of them."""
         asked = []
         for one in metrics:
             if one.test:
-                ends: Any = {
-                    "estimate": one.forms.fits[1].share,
-                    "low": one.forms.share_low,
-                    "high": one.forms.share_high,
-                }
-                asked.append(Finding(question="floor", case=one.case, p=one.test.p_floor, **ends))
+                share = Interval(one.forms.fits[1].share, one.forms.share_low, one.forms.share_high)
+                asked.append(Finding(question="floor", case=one.case, p=one.test.p_floor, **around(share)))
         return corrected(asked, lambda f: Verdict.YES if f.p_corrected < 1 - self.level else Verdict.UNTOLD)
 
     def _straight(self, family: Family, each: EachK) -> Finding:
@@ -325,8 +321,8 @@ class LackOfFit(Analyzer):
     def _draw(self, report: Report, judged: list[Judged]) -> None:
         def curves(middle: str, low: str, high: str) -> Iterator[Curve]:
             for family, each in judged:
-                of, name = pd.DataFrame(map(vars, each.laws)), family.name
-                yield Curve(family.dataset, name, name, of["k"], of[middle], of[low], of[high])
+                laws, name = pd.DataFrame(map(vars, each.laws)), family.name
+                yield Curve(family.dataset, name, name, laws["k"], laws[middle], laws[low], laws[high])
 
         strips = {f"{f.name} / {f.dataset}": ([law.k for law in each.laws], each.verdicts) for f, each in judged}
         figure = draw_verdicts(strips, _FILLS, ylabel="family / dataset")
@@ -369,19 +365,19 @@ def _k_rows(family: Family, each: EachK) -> Iterator[KRow]:
 
 
 def _floor_rows(one: Metric, floors: Sequence[Finding]) -> Iterator[FloorRow]:
-    for found in floors:
-        if one.test and found.case == one.case:
-            about: Any = {"share": found.estimate, "share_low": found.low, "share_high": found.high}
-            yield FloorRow(**one.keys, **vars(one.test), floor=found.verdict, p_corrected=found.p_corrected, **about)
+    for floor in floors:
+        if one.test and floor.case == one.case:
+            about: Any = {"share": floor.interval, "floor": floor.verdict, "p_corrected": floor.p_corrected}
+            yield FloorRow(**one.keys, **vars(one.test), **about)
 
 
 def _form_rows(one: Metric, floors: Sequence[Finding]) -> Iterator[FormRow]:
     floor = any(f.verdict == Verdict.YES and f.case == one.case for f in floors)
     best = "M2" if one.forms.broken else "M1" if floor else "M0"
     for fit in one.forms.fits:
-        ends = (one.forms.e_low, one.forms.e_high) if fit.form == "M1" else (NAN, NAN)
-        about: Any = {"form": fit.form, "preferred": fit.form == best, "aicc": fit.aicc, "alpha": fit.alpha, "E": fit.e}
-        yield FormRow(**one.keys, **about, E_low=ends[0], E_high=ends[1])
+        e = Interval(fit.e, one.forms.e_low, one.forms.e_high) if fit.form == "M1" else Interval(fit.e)
+        about: Any = {"form": fit.form, "preferred": fit.form == best, "aicc": fit.aicc, "alpha": fit.alpha, "E": e}
+        yield FormRow(**one.keys, **about)
 
 
 def _model_rows(family: Family, each: EachK) -> Iterator[ModelRow]:

@@ -6,7 +6,7 @@ neither. So (beta, gamma) come first, and mu, sigma only where gamma's interval 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
@@ -16,7 +16,7 @@ from scipy import stats
 
 from rbptrack.analysis import Analyzer, Drawing, RankHistogram, RbptrackError, Report, Runs, Unreadable
 from rbptrack.analysis.families import Family, read_families
-from rbptrack.analysis.findings import Finding, Verdict
+from rbptrack.analysis.findings import Finding, Verdict, around
 from rbptrack.analysis.rank_figures import (
     draw_appendix_terms,
     draw_implied,
@@ -24,8 +24,9 @@ from rbptrack.analysis.rank_figures import (
     draw_misfit,
     draw_rank_distributions,
 )
-from rbptrack.analysis.rows import Column, High, Low, OfFamily, OfSize
+from rbptrack.analysis.rows import UNKNOWN, Column, OfFamily, OfSize, cells_of
 from rbptrack.ranks import FloatArray, sum_by
+from rbptrack.stats.intervals import Interval
 from rbptrack.stats.lognormal_sizes import lognormal_trend
 from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.rank_distributions import CANDIDATES, Support
@@ -34,6 +35,9 @@ from rbptrack.stats.rank_lognormal import integral_approximation
 from rbptrack.stats.rank_sizes import RanksOfSize, fit_size
 
 NAN = float("nan")
+_LOW = "lower end of its interval (see interval_from)"
+_SLOPE = "per unit of ln S; of entropy and -ln RBP_1 minus the exponent of A S^-alpha"
+_SCATTER = "lower end of its interval (scatter between models, sampling error)"
 NESTED = ("zipf", "point_mass_lognormal", "two_lognormals")
 """Candidates that a lognormal is a case of, or the other way round: Vuong's z is not normal for them."""
 
@@ -58,9 +62,7 @@ class SummaryRow(OfSize):
     kl_best: Kl
     kl_lognormal: Kl
     kl_zipf: Kl
-    gamma: Annotated[float, Column("in ln P(k) = const - beta ln k - gamma ln^2 k", title="γ", form=".4f")]
-    gamma_low: Low
-    gamma_high: High
+    gamma: Annotated[Interval, Column("in ln P(k) = const - beta ln k - gamma ln^2 k", title="γ", form=".4f")]
     shape: Annotated[Shape, Column("what the interval of gamma says")]
     mu_over_sigma: Annotated[float, Column("of the lognormal, where gamma lies above 0", title="μ/σ", form=".2f")]
 
@@ -69,19 +71,13 @@ class SummaryRow(OfSize):
 class LognormalRow(OfSize):
     """The lognormal of one measurement, and what it implies."""
 
-    beta: Annotated[float, Column("1 - mu/sigma^2, with gamma free to be negative", title="β", form=".3f")]
-    beta_low: Annotated[float, Column("lower end of its interval (see interval_from)")]
-    beta_high: High
-    gamma: Annotated[float, Column("1/(2 sigma^2), free to be negative", title="γ", form=".4f")]
-    gamma_low: Annotated[float, Column("lower end of its interval (see interval_from)")]
-    gamma_high: High
+    beta: Annotated[Interval, Column("1 - mu/sigma^2, with gamma free to be negative", "β", form=".3f", low=_LOW)]
+    gamma: Annotated[Interval, Column("1/(2 sigma^2), free to be negative", "γ", form=".4f", low=_LOW)]
     interval_from: Annotated[str, Column("documents resampled; without ranks, Fisher information, a design effect")]
     power_law_limit: Annotated[bool, Column("gamma's interval reaches 0 or below: mu, sigma are not identifiable")]
     mu: Annotated[float, Column("of the lognormal", title="μ")] = NAN
     sigma: Annotated[float, Column("of the lognormal", title="σ")] = NAN
-    mu_over_sigma: Annotated[float, Column("their ratio", title="μ/σ")] = NAN
-    mu_over_sigma_low: Annotated[float, Column("lower end of its interval (see interval_from)")] = NAN
-    mu_over_sigma_high: High = NAN
+    mu_over_sigma: Annotated[Interval, Column("their ratio", title="μ/σ", low=_LOW)] = UNKNOWN
     entropy: Annotated[float, Column("entropy of the observed ranks, plug-in", unit="nats")]
     entropy_miller_madow: Annotated[float, Column("the same, corrected for its downward bias")]
     entropy_implied: Annotated[float, Column("entropy of the fitted lognormal, exact sum")]
@@ -118,9 +114,7 @@ class TrendRow(OfFamily):
 
     quantity: Annotated[str, Column("what changes with S")]
     sizes: Annotated[int, Column("how many: every one")]
-    slope: Annotated[float, Column("per unit of ln S; of entropy and -ln RBP_1 minus the exponent of A S^-alpha")]
-    slope_low: Annotated[float, Column("lower end of its interval (scatter between models, sampling error)")]
-    slope_high: High
+    slope: Annotated[Interval, Column(_SLOPE, low=_SCATTER)]
     r2: Annotated[float, Column("of a line in ln S through the sizes that have the quantity; of the law", title="R²")]
     r2_in_s: Annotated[float, Column("of a line in S instead of ln S", title="R² in S")]
 
@@ -161,24 +155,22 @@ class Lognormal(Analyzer):
     def analyze(self, runs: Runs) -> Report:
         """Fit every measurement; trends need at least 3 sizes."""
         report = Report(summary="summary")
-        found = list(self._fitted(runs, report.notes))
-        if not found:
+        fitted = [(family, sizes, _lognormal_rows(family, sizes)) for family, sizes in self._fitted(runs, report.notes)]
+        if not fitted:
             raise report.nothing_found("no measurement to fit")
-        rows = {family.path: list(_lognormal_rows(family, sizes)) for family, sizes in found}
-        candidates = [row for family, sizes in found for row in self._candidate_rows(family, sizes)]
-        trends = {family.path: list(self._trends(family, sizes, rows[family.path])) for family, sizes in found}
-        for family, sizes in found:
-            report.findings += _shapes(family, sizes)
-        report.findings += [_distribution(f, sizes, rows[f.path], trends[f.path]) for f, sizes in found]
-        report.add_rows("summary", (row for one in found for row in _summary_rows(*one, rows[one[0].path])))
-        report.add_rows("lognormal", (row for mine in rows.values() for row in mine))
+        candidates = [row for family, sizes, _ in fitted for row in self._candidate_rows(family, sizes)]
+        trends = [list(self._trends(*one)) for one in fitted]
+        rows = [row for *_, mine in fitted for row in mine]
+        report.findings += [finding for one in fitted for finding in _shapes(*one)]
+        report.findings += [_distribution(*one, slopes) for one, slopes in zip(fitted, trends, strict=True)]
+        report.add_rows("summary", (row for one in fitted for row in _summary_rows(*one)))
+        report.add_rows("lognormal", rows)
         report.add_rows("candidates", candidates)
-        report.add_rows("trends", (row for mine in trends.values() for row in mine))
-        every = [vars(row) for mine in rows.values() for row in mine]
+        report.add_rows("trends", (row for mine in trends for row in mine))
         for quantity in ("beta", "gamma", "mu_over_sigma"):
-            report.add_metrics(f"lognormal_{quantity}/{{family}}/{{dataset}}/{{size}}", every, quantity)
-        report.add_metrics("kl_{candidate}/{family}/{dataset}/{size}", map(vars, candidates), "kl")
-        report.drawings = _drawings(found, report.tables["lognormal"].frame)
+            report.add_metrics(f"lognormal_{quantity}/{{family}}/{{dataset}}/{{size}}", rows, quantity)
+        report.add_metrics("kl_{candidate}/{family}/{dataset}/{size}", candidates, "kl")
+        report.drawings = _drawings([one[:2] for one in fitted], report.tables["lognormal"].frame)
         return report
 
     def _fitted(self, runs: Runs, notes: list[str]) -> Iterator[tuple[Family, list[RanksOfSize]]]:
@@ -241,76 +233,78 @@ class Lognormal(Analyzer):
         """Beta, gamma and mu/sigma against ln S, and the exponents of the measured and the implied curves."""
         if len(rows) < 3:
             return
-        mine, known = pd.DataFrame(map(vars, rows)), not any(np.isnan(size.low).any() for size in sizes)
+        mine, known = pd.DataFrame(map(cells_of, rows)), not any(np.isnan(size.low).any() for size in sizes)
         theta, draws = np.stack([size.free for size in sizes]), np.stack([size.draws for size in sizes])
         trend = lognormal_trend(family.s, theta, draws, level=self.level)
         keys: Any = family.keys | {"sizes": len(sizes)}
         for quantity in ("beta", "gamma", "mu_over_sigma"):
             if slope := getattr(trend, quantity):
-                ends = slope.columns("slope") if known else {"slope": slope.value, "slope_low": NAN, "slope_high": NAN}
                 r2, in_s = _r2(mine, quantity)
-                yield TrendRow(**keys, quantity=quantity, **ends, r2=r2, r2_in_s=in_s)
+                shown = slope if known else Interval(slope.value)
+                yield TrendRow(**keys, quantity=quantity, slope=shown, r2=r2, r2_in_s=in_s)
         for quantity in ("entropy", "entropy_implied", "neg_log_p1", "neg_log_p1_implied"):
             law = fit_power_law(family.s, mine[quantity].to_numpy(float), level=self.level)
-            ends = {"slope": -law.alpha, "slope_low": -law.high, "slope_high": -law.low}
-            yield TrendRow(**keys, quantity=quantity, **ends, r2=law.r2, r2_in_s=NAN)
+            slope = Interval(-law.alpha, -law.high, -law.low)
+            yield TrendRow(**keys, quantity=quantity, slope=slope, r2=law.r2, r2_in_s=NAN)
 
 
-def _lognormal_rows(family: Family, sizes: list[RanksOfSize]) -> Iterator[LognormalRow]:
-    for keys, size in zip(family.size_keys, sizes, strict=True):
-        h, implied = size.histogram, size.fits["lognormal"]
-        share = h.count / h.num_tokens
-        entropy = float(-share @ np.log(share))
-        cells: Any = {"interval_from": size.interval_from, "power_law_limit": size.limit, "kl_floor": size.floor}
-        for number, name in enumerate(("beta", "gamma")):
-            cells |= {name: float(size.free[number]), f"{name}_low": float(size.low[number])}
-            cells[f"{name}_high"] = float(size.high[number])
-        cells |= {"entropy": entropy, "entropy_miller_madow": entropy + (len(h.rank) - 1) / (2 * h.num_tokens)}
-        cells |= {"entropy_implied": implied.entropy, "neg_log_p1": -float(np.log(h.rbp(1)))}
-        cells["neg_log_p1_implied"] = -float(implied.log_pmf[0])
-        if not size.limit:
-            sigma = float(1 / np.sqrt(2 * size.free[1]))
-            mu = float((1 - size.free[0]) * sigma**2)
-            about, square = integral_approximation(mu, sigma), mu**2 / (2 * sigma**2)
-            cells |= {"mu": mu, "sigma": sigma, "mu_over_sigma": mu / sigma, "square_term": square}
-            cells |= {"mu_over_sigma_low": size.ratio[0], "mu_over_sigma_high": size.ratio[1]}
-            cells |= {"entropy_integral": about.entropy, "neg_log_p1_integral": about.neg_log_p1}
-            cells["neg_log_p1_corrected"] = about.neg_log_p1_corrected
-            cells |= {"log_c": cells["neg_log_p1_implied"] - square, "log_c_integral": about.neg_log_p1 - square}
-        yield LognormalRow(**keys, **cells)
+def _lognormal_rows(family: Family, sizes: list[RanksOfSize]) -> list[LognormalRow]:
+    return [_lognormal_row(keys, size) for keys, size in zip(family.size_keys, sizes, strict=True)]
 
 
-def _shape(size: RanksOfSize) -> Shape:
-    low, high = size.low[1], size.high[1]
-    if np.isnan(low):
+def _lognormal_row(keys: dict[str, Any], size: RanksOfSize) -> LognormalRow:
+    h, implied = size.histogram, size.fits["lognormal"]
+    share = h.count / h.num_tokens
+    entropy = float(-share @ np.log(share))
+    row = LognormalRow(
+        **keys, beta=_free(size, 0), gamma=_free(size, 1), interval_from=size.interval_from, power_law_limit=size.limit,
+        entropy=entropy, entropy_miller_madow=entropy + (len(h.rank) - 1) / (2 * h.num_tokens),
+        entropy_implied=implied.entropy, neg_log_p1=-float(np.log(h.rbp(1))),
+        neg_log_p1_implied=-float(implied.log_pmf[0]), kl_floor=size.floor,
+    )  # fmt: skip
+    if size.limit:
+        return row
+    sigma = float(1 / np.sqrt(2 * size.free[1]))
+    mu = float((1 - size.free[0]) * sigma**2)
+    about, square = integral_approximation(mu, sigma), mu**2 / (2 * sigma**2)
+    return replace(
+        row, mu=mu, sigma=sigma, mu_over_sigma=Interval(mu / sigma, *size.ratio), square_term=square,
+        entropy_integral=about.entropy, neg_log_p1_integral=about.neg_log_p1,
+        neg_log_p1_corrected=about.neg_log_p1_corrected,
+        log_c=row.neg_log_p1_implied - square, log_c_integral=about.neg_log_p1 - square,
+    )  # fmt: skip
+
+
+def _free(size: RanksOfSize, i: int) -> Interval:
+    """Beta (0) or gamma (1), with gamma free to be negative."""
+    return Interval(float(size.free[i]), float(size.low[i]), float(size.high[i]))
+
+
+def _shape(gamma: Interval) -> Shape:
+    if np.isnan(gamma.low):
         return Shape.UNKNOWN
-    return Shape.CONVEX if high < 0 else Shape.CONCAVE if low > 0 else Shape.ZIPF
+    return Shape.CONVEX if gamma.high < 0 else Shape.CONCAVE if gamma.low > 0 else Shape.ZIPF
 
 
 def _summary_rows(family: Family, sizes: list[RanksOfSize], rows: list[LognormalRow]) -> Iterator[SummaryRow]:
     for keys, size, row in zip(family.size_keys, sizes, rows, strict=True):
-        cells: Any = {f"kl_{name}": size.fits[name].kl - size.floor for name in ("lognormal", "zipf")}
-        cells |= {"gamma": row.gamma, "gamma_low": row.gamma_low, "gamma_high": row.gamma_high, "shape": _shape(size)}
-        cells |= {"kl_best": size.best.kl - size.floor, "best": size.best.candidate.label}
-        yield SummaryRow(**keys, mu_over_sigma=row.mu_over_sigma, **cells)
+        kl: Any = {f"kl_{name}": size.fits[name].kl - size.floor for name in ("lognormal", "zipf")}
+        kl |= {"kl_best": size.best.kl - size.floor, "best": size.best.candidate.label}
+        ratio = row.mu_over_sigma.value
+        yield SummaryRow(**keys, **kl, gamma=row.gamma, shape=_shape(row.gamma), mu_over_sigma=ratio)
 
 
-def _shapes(family: Family, sizes: list[RanksOfSize]) -> Iterator[Finding]:
+def _shapes(family: Family, sizes: list[RanksOfSize], rows: list[LognormalRow]) -> Iterator[Finding]:
     """Of each measurement, whether the distribution of its ranks is concave, as a lognormal's is."""
     verdicts = {Shape.CONCAVE: Verdict.YES, Shape.CONVEX: Verdict.NO}
-    for label, size in zip(family.labels, sizes, strict=True):
+    for size, row in zip(sizes, rows, strict=True):
         about = {"best": size.best.candidate.label, "ks": size.fits["lognormal"].ks, "candidates": len(CANDIDATES)}
-        shape = _shape(size)
+        shape, case = _shape(row.gamma), row.case(size=row.size)
+        verdict = verdicts.get(shape, Verdict.UNTOLD)
         yield Finding(
-            question="shape of the ranks",
-            case=family.keys | {"size": label},
-            estimate=float(size.free[1]),
-            low=float(size.low[1]),
-            high=float(size.high[1]),
-            verdict=verdicts.get(shape, Verdict.UNTOLD),
-            reason=shape.value,
-            extras=about,
-        )
+            question="shape of the ranks", case=case, verdict=verdict, reason=shape.value, extras=about,
+            **around(row.gamma),
+        )  # fmt: skip
 
 
 def _distribution(
@@ -333,24 +327,24 @@ def _distribution(
         "vuong": min(scores) if scores else NAN,
         "entropy_off": [row.entropy_implied - row.entropy for row in rows],
         "p1_off": [row.neg_log_p1_implied / row.neg_log_p1 - 1 for row in rows],
-        "exponents": [-slopes[n].slope for n in ("neg_log_p1", "neg_log_p1_implied") if n in slopes],
+        "exponents": [-slopes[n].slope.value for n in ("neg_log_p1", "neg_log_p1_implied") if n in slopes],
         "integral_off": max((abs(v) for v in off if v == v), default=NAN),
         "terms": [(row.size, row.square_term, row.log_c, row.neg_log_p1_implied) for row in identified],
     }
     ratio = slopes.get("mu_over_sigma")
-    ends: Any = {"estimate": ratio.slope, "low": ratio.slope_low, "high": ratio.slope_high} if ratio else {}
-    return Finding(question="distribution of ranks", case=family.keys, extras=about, **ends)
+    number = around(ratio.slope if ratio else UNKNOWN)
+    return Finding(question="distribution of ranks", case=family.keys, extras=about, **number)
 
 
-def _drawings(found: list[tuple[Family, list[RanksOfSize]]], table: pd.DataFrame) -> dict[str, Drawing]:
+def _drawings(fitted: list[tuple[Family, list[RanksOfSize]]], table: pd.DataFrame) -> dict[str, Drawing]:
     drawings = {
         "distribution": Drawing(
-            draw_rank_distributions(found),
+            draw_rank_distributions(fitted),
             "Largest model of each family. Points: observed shares in bins even in ln k. Lines: the best of the "
             "candidates, the lognormal and Zipf's law, fitted to all ranks.",
         ),
         "misfit": Drawing(
-            draw_misfit(found),
+            draw_misfit(fitted),
             "KL divergence of the observed ranks from each candidate. Dotted: what sampling alone would give, for "
             "as many independent tokens drawn from the best candidate.",
         ),

@@ -13,20 +13,21 @@ import numpy as np
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, parse_rbp_name, rbp_name
 from rbptrack.analysis.display import HEADLINE_KS
-from rbptrack.analysis.findings import Finding, Verdict, corrected
+from rbptrack.analysis.findings import Finding, Verdict, around, corrected
 from rbptrack.analysis.law_figures import draw_against_k, draw_ce_against_rbp, draw_exponents, draw_laws
 from rbptrack.analysis.laws import FamilyLaw, LawReader, by_family, equally_trained, pooled_families
-from rbptrack.analysis.rows import R2, Alpha, Column, Corrected, High, Low, OfMetric, P
-from rbptrack.analysis.shared_columns import interval_cells, law_cells
+from rbptrack.analysis.rows import R2, Alpha, Column, Corrected, Exponent, OfMetric, P, exponent
 from rbptrack.analysis.sizes import SizeUnit
 from rbptrack.ranks import CE
 from rbptrack.stats.contrasts import contrast, holm
 from rbptrack.stats.forecasts import backtest
+from rbptrack.stats.intervals import Interval
 from rbptrack.stats.nested import NestedFit
 from rbptrack.stats.power_law import huber_alpha, leave_largest_out, left_out_noise, point_diagnostics
 
 KS = (*HEADLINE_KS, 1000)
 NAN = float("nan")
+_AS_WIDE = "its interval for one more model of that size, as wide as backtests were wrong"
 Cells = dict[str, Any]
 
 Sizes = Annotated[int, Column("number of sizes m")]
@@ -39,14 +40,12 @@ SizeS = Annotated[float, Column("size, in the unit of the option size", title="S
 class LawRow(OfMetric):
     """One law; its CSV is what the first table of the page shows."""
 
-    alpha: Alpha
-    alpha_low: Low
-    alpha_high: High
+    alpha: Exponent
     r2: R2
     sizes: Sizes
-    alpha_other: Annotated[float, Column("exponent with S counted the other way: all parameters", "α, all", form=".3f")]
-    alpha_other_low: Low = NAN
-    alpha_other_high: High = NAN
+    alpha_other: Annotated[
+        Interval, Column("exponent with S counted the other way: all parameters", "α, all", form=".3f")
+    ]
     left_out_error: Error
     left_out_noise: Annotated[float, Column("standard deviation of that error if the law holds", form=".1%")]
 
@@ -57,9 +56,7 @@ class ContrastRow(OfMetric):
 
     alpha: Alpha
     alpha_ce: Annotated[float, Column("exponent of CE", title="α of CE", form=".3f")]
-    difference: Annotated[float, Column("alpha - alpha_ce, from the law of the ratio", form="+.3f")]
-    difference_low: Low
-    difference_high: High
+    difference: Annotated[Interval, Column("alpha - alpha_ce, from the law of the ratio", form="+.3f")]
     p_different: P
     p_corrected: Corrected
     margin: Annotated[float, Column("difference below which exponents count as the same", form=".3f")]
@@ -89,9 +86,7 @@ class FitRow(OfMetric):
 
     k: KOrCE
     sizes: Sizes
-    alpha: Alpha
-    alpha_low: Low
-    alpha_high: High
+    alpha: Exponent
     alpha_se: Annotated[float, Column("its standard error")]
     alpha_huber: Annotated[float, Column("by Huber's loss: a check", title="α, Huber", form=".3f")]
     A: Annotated[float, Column("prefactor, for S in the unit of the option size")]
@@ -117,9 +112,7 @@ class ForecastRow(OfMetric):
     """A size that was not measured."""
 
     S: SizeS
-    predicted: Annotated[float, Column("-ln RBP_k or CE at S, by the law")]
-    low: Annotated[float, Column("its interval for one more model of that size, as wide as backtests were wrong")]
-    high: High
+    predicted: Annotated[Interval, Column("-ln RBP_k or CE at S, by the law", low=_AS_WIDE, bare=True)]
     refused: Annotated[str, Column("why no number is given")]
     beyond: Annotated[float, Column("S over the largest size measured")]
     rbp: Annotated[float, Column("RBP_k predicted")]
@@ -139,9 +132,7 @@ class BacktestRow(OfMetric):
 class PooledRow(OfMetric):
     """A family among the others of its dataset."""
 
-    mean: Annotated[float, Column("mean exponent over families (random effects, REML)", form=".3f")]
-    mean_low: Low
-    mean_high: High
+    mean: Annotated[Interval, Column("mean exponent over families (random effects, REML)", form=".3f")]
     between: Annotated[float, Column("standard deviation between families")]
     alpha: Alpha
     shrunk: Annotated[float, Column("drawn towards the mean by as much as it is uncertain", form=".3f")]
@@ -153,9 +144,7 @@ class EqualTokensRow(OfMetric):
 
     tokens: Annotated[float, Column("training tokens of every model fitted", form="short")]
     sizes: Annotated[int, Column("how many models")]
-    alpha: Alpha
-    alpha_low: Low
-    alpha_high: High
+    alpha: Exponent
 
 
 LAWS = "Models with 95% sampling intervals, and least squares on both logarithms; equal exponents have equal slopes."
@@ -213,7 +202,8 @@ class PowerLaw(Analyzer):
         report.add_rows("against_ce", contrasts.values(), caption=caption)
         self._tables(report, laws, shown)
         for one in shown:
-            report.metrics |= {f"{quantity}/{one.path}": value for quantity, value in law_cells(one.law).items()}
+            cells = exponent(one.law).columns("alpha") | {"r2": one.law.r2}
+            report.metrics |= {f"{quantity}/{one.path}": value for quantity, value in cells.items()}
         self._findings(report, shown, contrasts)
         self._drawings(report, laws)
         return report
@@ -234,12 +224,12 @@ class PowerLaw(Analyzer):
         different, same = holm([one.p_different for one in tested]), holm([one.p_equivalent for one in tested])
         rows = {}
         for (one, _, alpha_ce), alone, p_different, p_same in zip(pairs, tested, different, same, strict=True):
-            found = replace(alone, p_different=float(p_different), p_equivalent=float(p_same))
-            cells: Cells = {"alpha": one.law.alpha, "alpha_ce": alpha_ce, "difference": found.difference}
-            cells |= {"difference_low": found.low, "difference_high": found.high, "margin": found.margin}
-            cells |= {"p_different": alone.p_different, "p_corrected": found.p_different}
-            row = ContrastRow(**one.keys, **cells, p_equivalent=found.p_equivalent, verdict=Verdict(found.verdict))
-            rows[one.path] = row
+            both = replace(alone, p_different=float(p_different), p_equivalent=float(p_same))
+            rows[one.path] = ContrastRow(
+                **one.keys, alpha=one.law.alpha, alpha_ce=alpha_ce, margin=both.margin,
+                difference=Interval(both.difference, both.low, both.high), p_different=alone.p_different,
+                p_corrected=both.p_different, p_equivalent=both.p_equivalent, verdict=Verdict(both.verdict),
+            )  # fmt: skip
         return rows
 
     def _tables(self, report: Report, laws: list[FamilyLaw], shown: list[FamilyLaw]) -> None:
@@ -258,10 +248,10 @@ class PowerLaw(Analyzer):
         tests = backtest([one.law for one in shown], [one.family.rows["family"].iloc[0] for one in shown])
         rows = []
         for (i, one), s in product(enumerate(shown), self.forecast):
-            found = tests.forecast(i, s, level=self.level)
-            rbp, beyond = NAN if one.metric == CE else float(np.exp(-found.y)), s / one.law.s.max()
-            told: Cells = {"predicted": found.y, "low": found.low, "high": found.high, "refused": found.refused}
-            rows.append(ForecastRow(**one.keys, S=s, beyond=beyond, rbp=rbp, **told))
+            told = tests.forecast(i, s, level=self.level)
+            rbp, beyond = NAN if one.metric == CE else float(np.exp(-told.y)), s / one.law.s.max()
+            cells: Cells = {"predicted": Interval(told.y, told.low, told.high), "refused": told.refused, "rbp": rbp}
+            rows.append(ForecastRow(**one.keys, S=s, beyond=beyond, **cells))
         report.add_rows("forecasts", rows)
         made = []
         for test in tests.made:
@@ -272,24 +262,19 @@ class PowerLaw(Analyzer):
         report.add_rows("backtests", made, caption=caption)
 
     def _pooled(self, shown: list[FamilyLaw], notes: list[str]) -> Iterator[PooledRow]:
-        for found, group in pooled_families(shown, notes, level=self.level):
-            common: Cells = {
-                "mean": found.mean,
-                "mean_low": found.low,
-                "mean_high": found.high,
-                "between": found.between,
-            }
-            for one, shrunk in zip(group, found.shrunk, strict=True):
-                yield PooledRow(**one.keys, **common, alpha=one.law.alpha, shrunk=float(shrunk))
+        for pooled, group in pooled_families(shown, notes, level=self.level):
+            mean = Interval(pooled.mean, pooled.low, pooled.high)
+            for one, shrunk in zip(group, pooled.shrunk, strict=True):
+                cells: Cells = {"between": pooled.between, "alpha": one.law.alpha, "shrunk": float(shrunk)}
+                yield PooledRow(**one.keys, mean=mean, **cells)
 
     def _findings(self, report: Report, shown: list[FamilyLaw], contrasts: Mapping[str, ContrastRow]) -> None:
         lead = self._lead_metrics(shown)
         report.findings += [self._law(one, lead=one.metric in lead) for one in shown]
         for one, row in ((one, contrasts[one.path]) for one in shown if one.path in contrasts):
-            ends: Cells = {"estimate": row.difference, "low": row.difference_low, "high": row.difference_high}
             p: Cells = {"p": row.p_different, "p_corrected": row.p_corrected, "verdict": row.verdict}
-            extras = {"margin": self.margin}
-            report.findings.append(Finding(question="same as CE", case=_case(one), **ends, **p, extras=extras))
+            about: Cells = {"question": "same as CE", "case": _case(one), "extras": {"margin": self.margin}}
+            report.findings.append(Finding(**about, **around(row.difference), **p))
         report.findings += [_at_largest(one) for one in shown if one.law.points > 3]
         report.findings += map(_most_decisive, by_family(shown).values())
         seeds = [_within_seeds(one, one.seeds) for one in shown if one.seeds]
@@ -301,8 +286,8 @@ class PowerLaw(Analyzer):
         by_other = (other.alpha, other.low, other.high) if other else None
         extras |= {"lead": lead, "size": self.size, "other": by_other}
         verdict = Verdict.YES if law.low > 0 else Verdict.NO if law.high < 0 else Verdict.UNTOLD
-        ends: Cells = {"estimate": law.alpha, "low": law.low, "high": law.high}
-        return Finding(question="law in size", case=_case(one), **ends, verdict=verdict, extras=extras)
+        number = around(exponent(law))
+        return Finding(question="law in size", case=_case(one), verdict=verdict, extras=extras, **number)
 
     def _drawings(self, report: Report, laws: list[FamilyLaw]) -> None:
         metrics = self._lead_metrics(laws)
@@ -351,7 +336,7 @@ def _most_decisive(mine: list[FamilyLaw]) -> Finding:
         for one in mine
         for row in _point_rows(one)
     ]
-    share, one, row = max(moved, key=lambda found: -1.0 if np.isnan(found[0]) else found[0])
+    share, one, row = max(moved, key=lambda each: -1.0 if np.isnan(each[0]) else each[0])
     extras = {"size": row.size, "alpha": one.law.alpha, "without": row.alpha_without}
     return Finding(question="size that decides", case=_case(one), estimate=share, extras=extras)
 
@@ -363,18 +348,18 @@ def _within_seeds(one: FamilyLaw, seeds: NestedFit) -> Finding:
 
 
 def _law_row(one: FamilyLaw) -> LawRow:
-    law, other = one.law, one.other
-    by_other = (other.alpha, other.low, other.high) if other else (NAN, NAN, NAN)
-    ends = dict(zip(("alpha_other", "alpha_other_low", "alpha_other_high"), by_other, strict=True))
+    law = one.law
     error, noise = leave_largest_out(law.s, law.y), left_out_noise(law)
-    cells = law_cells(law) | ends | {"left_out_error": error, "left_out_noise": noise}
-    return LawRow(**one.keys, sizes=law.points, **cells)
+    return LawRow(
+        **one.keys, alpha=exponent(law), r2=law.r2, sizes=law.points, alpha_other=exponent(one.other),
+        left_out_error=error, left_out_noise=noise,
+    )  # fmt: skip
 
 
 def _point_rows(one: FamilyLaw) -> Iterator[PointRow]:
-    found, law = point_diagnostics(one.law), one.law
-    cells = {"S": law.s, "y": law.y, "se_ln_y": found.se_ln_y, "residual": found.residual}
-    cells |= {"alpha_without": found.alpha_without, "influence": found.influence}
+    points, law = point_diagnostics(one.law), one.law
+    cells = {"S": law.s, "y": law.y, "se_ln_y": points.se_ln_y, "residual": points.residual}
+    cells |= {"alpha_without": points.alpha_without, "influence": points.influence}
     for i, label in enumerate(one.family.labels):
         numbers: Cells = {name: float(values[i]) for name, values in cells.items()}
         yield PointRow(**one.keys, k=parse_rbp_name(one.metric) or 0, size=label, **numbers)
@@ -382,9 +367,11 @@ def _point_rows(one: FamilyLaw) -> Iterator[PointRow]:
 
 def _fit_row(one: FamilyLaw) -> FitRow:
     law = one.law
-    cells = law_cells(law) | {"alpha_se": law.se, "alpha_huber": huber_alpha(law.s, law.y)}
-    cells |= {"A": float(np.exp(law.log_a)), "tau": law.tau, "left_out_error": leave_largest_out(law.s, law.y)}
-    return FitRow(**one.keys, k=parse_rbp_name(one.metric) or 0, sizes=law.points, **cells)
+    return FitRow(
+        **one.keys, k=parse_rbp_name(one.metric) or 0, sizes=law.points, alpha=exponent(law), alpha_se=law.se,
+        alpha_huber=huber_alpha(law.s, law.y), A=float(np.exp(law.log_a)), r2=law.r2, tau=law.tau,
+        left_out_error=leave_largest_out(law.s, law.y),
+    )  # fmt: skip
 
 
 def _seed_row(one: FamilyLaw, seeds: NestedFit) -> SeedRow:
@@ -393,4 +380,4 @@ def _seed_row(one: FamilyLaw, seeds: NestedFit) -> SeedRow:
 
 
 def _equal_row(one: FamilyLaw, tokens: float) -> EqualTokensRow:
-    return EqualTokensRow(**one.keys, tokens=tokens, sizes=one.law.points, **interval_cells(one.law))
+    return EqualTokensRow(**one.keys, tokens=tokens, sizes=one.law.points, alpha=exponent(one.law))

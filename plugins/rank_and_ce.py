@@ -19,14 +19,14 @@ from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, parse_r
 from rbptrack.analysis.families import Family, read_families
 from rbptrack.analysis.family_figures import Curve, curve_panels
 from rbptrack.analysis.figures import log_axis
-from rbptrack.analysis.findings import Finding, Verdict, corrected
+from rbptrack.analysis.findings import Finding, Verdict, around, corrected
 from rbptrack.analysis.rank_figures import draw_ranks_at_p, draw_whole_windows
-from rbptrack.analysis.rows import Column, Corrected, High, K, Low, OfFamily, OfSize, P, columns_of
+from rbptrack.analysis.rows import UNKNOWN, Column, Corrected, K, OfFamily, OfSize, P, columns_of
 from rbptrack.ranks import FloatArray, metric_label
 from rbptrack.stats.answers import Answers, read_answers
 from rbptrack.stats.bootstrap import document_weights
 from rbptrack.stats.equal_loss import collapse, families_needed, predict_left_out
-from rbptrack.stats.intervals import percentiles, widening, worth
+from rbptrack.stats.intervals import Interval, percentiles, widening, worth
 from rbptrack.stats.rank_and_probability import (
     PER_SIZE,
     RANK_EDGES,
@@ -38,7 +38,6 @@ from rbptrack.stats.rank_and_probability import (
 
 ALL = "all together"
 _RESAMPLED = "lower end of its interval (documents resampled)"
-ResampledLow = Annotated[float, Column(_RESAMPLED)]
 Share = Annotated[float, Column("of the variance of ln R that -ln p explains at the largest size", form=".1%")]
 
 
@@ -53,9 +52,7 @@ class CollapseRow:
     explained: Annotated[float, Column("share of the variance of ln(-ln RBP_k) that CE explains", form=".1%")]
     left: Annotated[float, Column("root mean square of what it leaves, as a share of -ln RBP_k", form=".1%")]
     farthest: Annotated[str, Column("the series that lies farthest from the others at equal loss")]
-    apart: Annotated[float, Column("how far: its -ln RBP_k over the mean of all series, less 1", form=".1%")]
-    apart_low: Low
-    apart_high: High
+    apart: Annotated[Interval, Column("how far: its -ln RBP_k over the mean of all series, less 1", form=".1%")]
     p: P
     p_corrected: Corrected
     verdict: Annotated[str, Column("different; equivalent: every series within the margin; or undecided")]
@@ -69,10 +66,8 @@ class SummaryRow(OfFamily):
     k: K
     gain: Annotated[float, Column("RBP_k of the largest size less that of the smallest")] = np.nan
     within_share: Annotated[
-        float, Column("share of the gain at equal p(target): unseen by cross-entropy", form=".1%")
-    ] = np.nan
-    within_share_low: ResampledLow = np.nan
-    within_share_high: High = np.nan
+        Interval, Column("share of the gain at equal p(target): unseen by cross-entropy", form=".1%", low=_RESAMPLED)
+    ] = UNKNOWN
     told_by_p: Share
     told_by_rank: Annotated[float, Column("share of the variance of -ln p that R explains there", form=".1%")]
 
@@ -85,12 +80,8 @@ class GainRow(OfFamily):
     from_size: Annotated[str, Column("the next smaller one")]
     k: K
     gain: Annotated[float, Column("RBP_k of the larger less that of the smaller")]
-    mix: Annotated[float, Column("part of it by tokens that move to higher p(target)")]
-    mix_low: ResampledLow
-    mix_high: High
-    within: Annotated[float, Column("part of it by better ranks at equal p(target)")]
-    within_low: ResampledLow
-    within_high: High
+    mix: Annotated[Interval, Column("part of it by tokens that move to higher p(target)", low=_RESAMPLED)]
+    within: Annotated[Interval, Column("part of it by better ranks at equal p(target)", low=_RESAMPLED)]
 
 
 @dataclass(kw_only=True)
@@ -128,11 +119,11 @@ class Counts:
             self._rates[k, replicates] = Rates.of(self.joint, once, k), Rates.of(self.joint, weights, k)
         return self._rates[k, replicates]
 
-    def interval(self, value: float, draws: FloatArray, level: float) -> tuple[float, float]:
+    def interval(self, value: float, draws: FloatArray, level: float) -> Interval:
         """The percentile interval, its sides as much longer as few documents ask for."""
         wider = widening(worth(np.sqrt(self.joint.tokens.sum(axis=(1, 2)))), level)
         low, high = percentiles(draws, level=level)
-        return value - wider * (value - low), value + wider * (high - value)
+        return Interval(value, value - wider * (value - low), value + wider * (high - value))
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(self.joint + other.joint, self.answers + other.answers)
@@ -239,9 +230,9 @@ class RankAndCe(Analyzer):
         }
         places |= {ALL: points} if len(places) > 1 else {}
         asked = [one for place in places for k in self.ks if (one := self._collapsed(str(place), k, places[place]))]
-        found = corrected(asked, self._decided)
-        report.findings += found
-        report.add_rows("collapse", map(_collapse_row, found))
+        findings = corrected(asked, self._decided)
+        report.findings += findings
+        report.add_rows("collapse", map(_collapse_row, findings))
 
     def _collapsed(self, place: str, k: int, points: pd.DataFrame) -> Finding | None:
         """The curve of one dataset, or of all together; None where there are too few points for one."""
@@ -251,19 +242,19 @@ class RankAndCe(Analyzer):
         series, names = pd.factorize(mine["series"])
         law = collapse(mine["ce"].to_numpy(), -np.log(mine[f"rbp_{k}"].to_numpy()), series, level=self.level)
         several, at = len(names) > 1, int(np.argmax(np.abs(law.apart)))
-        low, value, high = np.expm1(law.apart[at] + np.array([-1, 0, 1]) * law.half[at]) if several else [np.nan] * 3
+        apart = UNKNOWN
+        if several:
+            apart = Interval(*np.expm1(law.apart[at] + np.array([0, -1, 1]) * law.half[at]))
         extras: dict[str, Any] = {"series": len(names), "points": law.points, "explained": law.explained}
         extras |= {"left": law.left, "farthest": names[at] if several else "", "margin": self.margin}
         extras["largest"] = float(np.max(np.expm1(np.abs(law.apart) + law.half)))
         return Finding(
             question="collapses on CE",
             case={"dataset": place, "metric": rbp_name(k)},
-            estimate=value,
-            low=low,
-            high=high,
             p=law.p,
             reason="" if np.isfinite(law.p) else "few points" if several else "one series",
             extras=extras,
+            **around(apart),
         )
 
     def _decided(self, one: Finding) -> Verdict:
@@ -286,7 +277,7 @@ class RankAndCe(Analyzer):
         report.add_rows("summary", summary)
         report.add_rows("gains", (row for family, counts in everything for row in self._gain_rows(family, counts)))
         for quantity, name in (("within_share", "/rbp_{k}"), ("told_by_p", "")):
-            report.add_metrics(f"{quantity}/{{family}}/{{dataset}}{name}", map(asdict, summary), quantity)
+            report.add_metrics(f"{quantity}/{{family}}/{{dataset}}{name}", summary, quantity)
 
     def _summary_row(self, family: Family, counts: Sequence[Counts]) -> SummaryRow:
         last = counts[-1].joint
@@ -297,24 +288,22 @@ class RankAndCe(Analyzer):
         parts, draws = self._split(counts[0], counts[-1], self.shown)
         row.sizes, row.gain = f"{family.labels[0]} and {family.labels[-1]}", float(parts.sum())
         if abs(row.gain) > 2 * float(draws.sum(axis=1).std()):
-            row.within_share = float(parts[1]) / row.gain
             shares = draws[:, 1] / draws.sum(axis=1)
-            row.within_share_low, row.within_share_high = counts[-1].interval(row.within_share, shares, self.level)
+            row.within_share = counts[-1].interval(float(parts[1]) / row.gain, shares, self.level)
         return row
 
     def _finding(self, row: SummaryRow) -> Finding:
-        low, high = row.within_share_low, row.within_share_high
-        near = max(abs(low), abs(high)) <= self.margin
-        verdict = Verdict.SAME if near else Verdict.YES if low > 0 else Verdict.NO if high < 0 else Verdict.UNTOLD
+        share = row.within_share
+        near = max(abs(share.low), abs(share.high)) <= self.margin
+        verdict = Verdict.YES if share.low > 0 else Verdict.NO if share.high < 0 else Verdict.UNTOLD
+        known = np.isfinite(share.value)
         return Finding(
             question="ranks at equal p",
-            case={"dataset": row.dataset, "family": row.family, "metric": rbp_name(self.shown)},
-            estimate=row.within_share,
-            low=low,
-            high=high,
-            verdict=verdict,
-            reason="" if np.isfinite(row.within_share) else "one size" if np.isnan(row.gain) else "no gain",
+            case=row.case(metric=rbp_name(self.shown)),
+            verdict=Verdict.SAME if near else verdict,
+            reason="" if known else "one size" if np.isnan(row.gain) else "no gain",
             extras={"gain": row.gain, "sizes": row.sizes, "told_by_p": row.told_by_p},
+            **around(share),
         )
 
     def _gain_rows(self, family: Family, counts: Sequence[Counts]) -> Iterator[GainRow]:
@@ -322,11 +311,9 @@ class RankAndCe(Analyzer):
         for i in range(1, len(counts)):
             for k in self.ks:
                 parts, draws = self._split(counts[i - 1], counts[i], k)
-                cells: dict[str, Any] = {"size": labels[i], "from_size": labels[i - 1], "k": k}
-                for name, value, drawn in zip(("mix", "within"), parts, draws.T, strict=True):
-                    low, high = counts[i].interval(float(value), drawn, self.level)
-                    cells |= {name: float(value), f"{name}_low": low, f"{name}_high": high}
-                yield GainRow(**family.keys, gain=float(parts.sum()), **cells)
+                mix, within = (counts[i].interval(float(parts[j]), draws[:, j], self.level) for j in (0, 1))
+                cells: Any = {"k": k, "gain": float(parts.sum()), "mix": mix, "within": within}
+                yield GainRow(**family.keys, size=labels[i], from_size=labels[i - 1], **cells)
 
     def _ask_predictions(self, report: Report, points: pd.DataFrame) -> None:
         """Ask which of CE and RBP_k predicts whole sequences at sizes and at families left out: two questions."""
@@ -354,8 +341,8 @@ class RankAndCe(Analyzer):
                 )
                 for (dataset, outcome, k), one in made
             ]
-            report.findings += (found := corrected(asked, self._named))
-            for ((dataset, outcome, k), one), finding in zip(made, found, strict=True):
+            report.findings += (findings := corrected(asked, self._named))
+            for ((dataset, outcome, k), one), finding in zip(made, findings, strict=True):
                 untold = f"needs {needed} families" if finding.reason else "undecided"
                 better = untold if finding.verdict is Verdict.UNTOLD else one.better
                 cells = asdict(one) | {"better": better, "p_corrected": finding.p_corrected}
@@ -382,7 +369,7 @@ class RankAndCe(Analyzer):
 
 def _collapse_row(one: Finding) -> CollapseRow:
     told: dict[str, Any] = {name: one.extras[name] for name in ("series", "points", "explained", "left", "farthest")}
-    told |= {"apart": one.estimate, "apart_low": one.low, "apart_high": one.high, "p": one.p}
+    told |= {"apart": one.interval, "p": one.p}
     k, verdict = parse_rbp_name(one.case["metric"]) or 0, one.reason or one.verdict
     return CollapseRow(dataset=one.case["dataset"], k=k, p_corrected=one.p_corrected, verdict=verdict, **told)
 

@@ -12,10 +12,11 @@ from matplotlib.figure import Figure
 from rbptrack.analysis import Analyzer, Drawing, RbptrackError, Report, Runs, rbp_name
 from rbptrack.analysis.families import Family, families, read_families
 from rbptrack.analysis.figures import colour_and_marker, panels, style
-from rbptrack.analysis.findings import Finding, Verdict, corrected
+from rbptrack.analysis.findings import Finding, Verdict, around, corrected
 from rbptrack.analysis.published import PUBLISHED_IN, published_in_k, published_in_size
-from rbptrack.analysis.rows import R2, Column, Corrected, High, K, OfFamily, OfMetric, OfSize
+from rbptrack.analysis.rows import R2, Column, Corrected, K, OfFamily, OfMetric, OfSize
 from rbptrack.ranks import DocumentCounts, log_grid, rbp_ks
+from rbptrack.stats.intervals import Interval
 from rbptrack.stats.k_law import fit_k_law, k_slopes
 from rbptrack.stats.published import implied_se, rounding_se
 from rbptrack.stats.size_laws import LawValues, law_values, positive
@@ -23,6 +24,7 @@ from rbptrack.stats.spread import Spread
 
 AGREES, DIFFERS, UNSURE = "agrees", "differs", "undecided"
 _WORDS = {Verdict.SAME: AGREES, Verdict.DIFFERENT: DIFFERS, Verdict.UNTOLD: UNSURE}
+_BOTH = "lower end of its 95% interval, both uncertainties taken together"
 _UNIT = 0.001  # published values have three decimals
 _LEVEL = 0.95  # nominal coverage of the intervals
 
@@ -37,9 +39,7 @@ class Compared:
     yours: Annotated[float, Column("your exponent", form=".3f")]
     se: Annotated[float, Column("its standard error; empty where sampling errors are not known")]
     r2: R2
-    difference: Annotated[float, Column("yours - published", form="+.3f")]
-    low: Annotated[float, Column("lower end of its 95% interval, both uncertainties taken together")]
-    high: High
+    difference: Annotated[Interval, Column("yours - published", form="+.3f", low=_BOTH, bare=True)]
     p_corrected: Corrected
     verdict: Annotated[str, Column("agrees, differs, or undecided: the interval is wider than the tolerance")]
 
@@ -142,7 +142,7 @@ class Reproduction(Analyzer):
         report.add_rows("law_in_size", in_sizes)
         report.add_rows("law_in_k", in_ks)
         report.add_rows("sequences", sequences, caption="Success of tokens in a row, as imported.")
-        report.add_metrics("alpha_minus_published/{family}/{dataset}/{metric}", map(vars, in_sizes), "difference")
+        report.add_metrics("alpha_minus_published/{family}/{dataset}/{metric}", in_sizes, "difference")
         caption = f"Your exponents against the published ones ({PUBLISHED_IN}). Bars: 95% intervals. Line: equality."
         report.drawings["yours_against_published"] = Drawing(_draw(in_sizes, in_ks), caption)
         report.notes += self._caveats(known, in_sizes)
@@ -229,12 +229,10 @@ def _cell(
     """The difference of a cell with its interval and p, none where the error is not known; and the row so far."""
     difference = row["yours"] - row["published"]
     half, p = (spread.half(_LEVEL), spread.p(difference)) if spread else (np.nan, np.nan)
-    extras = {"published": row["published"], "inverse": inverse}
-    ends = {"low": difference - half, "high": difference + half}
-    case = family.keys | which
-    return Finding(question="published exponent", case=case, estimate=difference, **ends, p=p, extras=extras), (
-        family.keys | row | {"difference": difference} | ends
-    )
+    number = Interval(difference, difference - half, difference + half)
+    extras, case = {"published": row["published"], "inverse": inverse}, family.keys | which
+    finding = Finding(question="published exponent", case=case, p=p, extras=extras, **around(number))
+    return finding, family.keys | row | {"difference": number}
 
 
 def _row(one: Finding, row: dict[str, Any]) -> SizeRow | KRow:
@@ -245,19 +243,19 @@ def _row(one: Finding, row: dict[str, Any]) -> SizeRow | KRow:
 def _counted(table: int, rows: list[Any]) -> Iterator[VerdictRow]:
     for dataset, family in sorted({(row.dataset, row.family) for row in rows}):
         mine = [row for row in rows if (row.dataset, row.family) == (dataset, family)]
-        worst = max(mine, key=lambda row: abs(row.difference / row.published))
+        worst = max(mine, key=lambda row: abs(row.difference.value / row.published))
         counts = {verdict: sum(row.verdict == verdict for row in mine) for verdict in _WORDS.values()}
         cell = worst.metric if isinstance(worst, SizeRow) else worst.size
-        text = f"{worst.difference / worst.published:+z.0%} ({cell})"
+        text = f"{worst.difference.value / worst.published:+z.0%} ({cell})"
         yield VerdictRow(table=table, dataset=dataset, family=family, **counts, largest_difference=text)
 
 
 def _sequences(family: Family) -> Iterator[SequenceRow]:
     """Imported shares of sequences that succeed, beside those of independent tokens."""
     for column in family.rows.columns:
-        if not (found := re.fullmatch(r"sequence_success_k(\d+)_n(\d+)", str(column))):
+        if not (named := re.fullmatch(r"sequence_success_k(\d+)_n(\d+)", str(column))):
             continue
-        k, n = map(int, found.groups())
+        k, n = map(int, named.groups())
         shares, rbp = family.column(str(column)), family.column(rbp_name(k))
         for keys, share, p in zip(family.size_keys, shares, rbp, strict=True):
             if 0 < share < 1 and 0 < p < 1:
@@ -268,10 +266,8 @@ def _sequences(family: Family) -> Iterator[SequenceRow]:
 def _of_sequences(rows: list[SequenceRow]) -> Iterator[Finding]:
     for family, dataset in dict.fromkeys((row.family, row.dataset) for row in rows if row.N > 1):
         mine = [row.worth / row.N for row in rows if (row.family, row.dataset) == (family, dataset) and row.N > 1]
-        yield Finding(
-            question="sequences succeed", case={"dataset": dataset, "family": family}, estimate=float(np.median(mine)),
-            low=min(mine), high=max(mine), extras={"cases": len(mine)},
-        )  # fmt: skip
+        case, number = {"dataset": dataset, "family": family}, Interval(float(np.median(mine)), min(mine), max(mine))
+        yield Finding(question="sequences succeed", case=case, extras={"cases": len(mine)}, **around(number))
 
 
 def _draw(in_size: list[SizeRow], in_k: list[KRow]) -> Figure:

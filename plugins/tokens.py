@@ -8,7 +8,7 @@ classes, too: bins that double in width, in the documents that reach the last on
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Annotated, Any, ClassVar
 
@@ -16,32 +16,31 @@ import numpy as np
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, rbp_name
 from rbptrack.analysis.families import Family, read_families
-from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, corrected
+from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, around, corrected
 from rbptrack.analysis.rows import (
     R2,
-    Alpha,
     Column,
     Corrected,
-    High,
-    Low,
+    Exponent,
     NonEmbedding,
     OfFamily,
     OfMetric,
     P,
     columns_of,
+    exponent,
 )
-from rbptrack.analysis.shared_columns import law_cells
 from rbptrack.analysis.token_figures import draw_alpha_by_position, draw_classes, draw_positions
 from rbptrack.ranks import CE, FloatArray, metric_label
 from rbptrack.stats.bootstrap import document_weights
 from rbptrack.stats.contrasts import ratio_law
-from rbptrack.stats.intervals import percentiles
+from rbptrack.stats.intervals import Interval, percentiles
 from rbptrack.stats.position import PositionCurves, PositionSums, position_curves
 from rbptrack.stats.power_law import PowerLawFit
 from rbptrack.stats.size_laws import fit_law
 from rbptrack.stats.token_classes import BY, ClassCounts, change_of_exponent, ways_of_classing
 
 Columns = dict[str, str | Column]
+_RESAMPLED = "lower end of its interval (documents resampled: these models)"
 _CLASS: Columns = {**columns_of(OfFamily), "by": "how tokens are classed", "class": "the class"}
 _ALPHA: Columns = {
     "alpha": Column("exponent in the class (interval: scatter between models and documents)", title="α", form=".3f"),
@@ -79,12 +78,8 @@ class ExponentRow(OfFamily):
     k: Annotated[int, Column("the larger k")]
     from_k: Annotated[int, Column("the smaller k")]
     change: Annotated[float, Column("alpha at the larger k less alpha at the smaller, as weighted sums over classes")]
-    mix: Annotated[float, Column("part of it because misses lie in other classes")]
-    mix_low: Annotated[float, Column("lower end of its interval (documents resampled: these models)")]
-    mix_high: High
-    within: Annotated[float, Column("part of it because the classes' exponents change")]
-    within_low: Annotated[float, Column("lower end of its interval (documents resampled: these models)")]
-    within_high: High
+    mix: Annotated[Interval, Column("part of it because misses lie in other classes", low=_RESAMPLED)]
+    within: Annotated[Interval, Column("part of it because the classes' exponents change", low=_RESAMPLED)]
     covered: Annotated[float, Column("share of the weights in classes with a law at both k (the rest is left out)")]
 
 
@@ -98,9 +93,7 @@ class EarlyAndLateRow(OfMetric):
     y_late: Annotated[float, Column("late")]
     alpha_early: Annotated[float, Column("exponent of the law in size, early", title="α early", form=".3f")]
     alpha_late: Annotated[float, Column("late", title="α late", form=".3f")]
-    difference: Annotated[float, Column("alpha late - alpha early (paired)", form="+.3f")]
-    low: Low
-    high: High
+    difference: Annotated[Interval, Column("alpha late - alpha early (paired)", form="+.3f", bare=True)]
     p: P
     p_corrected: Corrected = np.nan
 
@@ -118,9 +111,7 @@ class OfBin(OfMetric):
 class BinLawRow(OfBin):
     """The law in a bin."""
 
-    alpha: Alpha
-    alpha_low: Low
-    alpha_high: High
+    alpha: Exponent
     r2: R2
 
 
@@ -261,15 +252,15 @@ class Tokens(Analyzer):
                     continue
                 laws[c, j] = law
                 row = family.keys | {"by": BY[by], "class": name, "metric": metric_label(metric), "share": share[c]}
-                row |= law_cells(law) | {"smallest": raw[0, c], "largest": raw[-1, c]}
+                row |= exponent(law).columns("alpha") | {"r2": law.r2, "smallest": raw[0, c], "largest": raw[-1, c]}
                 rows.append(row | {"gain": float(grown[c] / whole) if whole else np.nan})
             there = [c for c in range(len(names)) if (c, j) in laws] if metric == rbp_name(self.shown) else []
             for one, other in combinations(there, 2):
                 y, drawn = (once[:, one, j], once[:, other, j]), (draws[:, :, one, j], draws[:, :, other, j])
                 if apart := ratio_law(family.s, *y, *drawn, level=self.level):
                     case = family.keys | {"by": BY[by], "class": names[one], "than": names[other]}
-                    ends: dict[str, Any] = {"estimate": apart.alpha, "low": apart.low, "high": apart.high}
-                    pairs.append(Finding(question="classes differ", case=case, p=apart.spread.p(apart.alpha), **ends))
+                    p, number = apart.spread.p(apart.alpha), around(exponent(apart))
+                    pairs.append(Finding(question="classes differ", case=case, p=p, **number))
         return rows, list(self._exponents(family, by, draws, share, laws, counts[0].ks)), corrected(pairs)
 
     def _exponents(
@@ -290,8 +281,7 @@ class Tokens(Analyzer):
             parts, drawn = change_of_exponent(family.s, share[there], *both)
             cells: dict[str, Any] = {"change": float(parts.sum()), "covered": float(share[there].sum())}
             for name, part, several in zip(("mix", "within"), parts, drawn.T, strict=True):
-                low, high = percentiles(several, level=self.level)
-                cells |= {name: float(part), f"{name}_low": low, f"{name}_high": high}
+                cells[name] = Interval(float(part), *percentiles(several, level=self.level))
             yield ExponentRow(**family.keys, by=BY[by], k=ks[j], from_k=ks[j - 1], **cells)
 
     def _summary(
@@ -304,7 +294,7 @@ class Tokens(Analyzer):
         changes = [row for row in exponents if (row.dataset, row.family, row.by) == key]
         extras: dict[str, Any] = {"metric": self._label, "lowest": low, "highest": high}
         extras |= {"most": max(mine, key=lambda r: float(r["gain"])), "pairs": len(p)}
-        extras |= {"change": sum(row.change for row in changes), "within": sum(row.within for row in changes)}
+        extras |= {"change": sum(row.change for row in changes), "within": sum(row.within.value for row in changes)}
         return Finding(
             question="classes of tokens",
             case={"dataset": key[0], "family": key[1], "by": key[2]},
@@ -339,7 +329,7 @@ class Tokens(Analyzer):
         report.add_rows("early_and_late", rows)
         report.add_rows("position_laws", laws)
         report.add_rows("position_curves", (row for one in found for row in _curve_rows(*one)))
-        named = [vars(row) | {"metric": row.metric.lower()} for row in rows]
+        named = [replace(row, metric=row.metric.lower()) for row in rows]
         report.add_metrics("alpha_late_minus_early/{family}/{dataset}/{metric}", named, "difference")
         for metric in (rbp_name(self.shown), CE):
             caption = (
@@ -355,7 +345,7 @@ class Tokens(Analyzer):
         for metric in curves.metrics:
             for j, cells in enumerate(_bin_cells(family, curves)):
                 if law := curves.in_bin(j).fit(metric, family.s, level=self.level):
-                    yield BinLawRow(**family.keys, metric=metric_label(metric), **(cells | law_cells(law)))
+                    yield BinLawRow(**family.keys, metric=metric_label(metric), alpha=exponent(law), r2=law.r2, **cells)
 
     def _early_and_late(self, family: Family, curves: PositionCurves) -> Iterator[EarlyAndLateRow]:
         """The first half of the bins against the last bin, in the same models and documents."""
@@ -367,23 +357,18 @@ class Tokens(Analyzer):
             (y_early, draws_early), (y_late, draws_late) = early.of(metric), late.of(metric)
             ratio = ratio_law(family.s, y_late, y_early, draws_late, draws_early, level=self.level)
             if law_early and law_late and ratio:
-                cells: dict[str, Any] = {
-                    "y_early": y_early[-1],
-                    "y_late": y_late[-1],
-                    "low": ratio.low,
-                    "high": ratio.high,
-                }
-                cells |= {"alpha_early": law_early.alpha, "alpha_late": law_late.alpha, "difference": ratio.alpha}
-                about: dict[str, Any] = {"metric": metric_label(metric), "early": spans[0], "late": spans[1]}
-                yield EarlyAndLateRow(**family.keys, **about, **cells, p=ratio.spread.p(ratio.alpha))
+                yield EarlyAndLateRow(
+                    **family.keys, metric=metric_label(metric), early=spans[0], late=spans[1],
+                    y_early=y_early[-1], y_late=y_late[-1], alpha_early=law_early.alpha, alpha_late=law_late.alpha,
+                    difference=exponent(ratio), p=ratio.spread.p(ratio.alpha),
+                )  # fmt: skip
 
 
 def _late(row: EarlyAndLateRow, read: Mapping[str, tuple[int, int]]) -> Finding:
-    numbers: dict[str, Any] = {"estimate": row.difference, "low": row.low, "high": row.high, "p": row.p}
-    extras = {"early": row.early, "late": row.late, "alphas": (row.alpha_early, row.alpha_late)}
+    extras: Any = {"early": row.early, "late": row.late, "alphas": (row.alpha_early, row.alpha_late)}
     extras |= {"documents": read[f"{row.family} on {row.dataset}"]}
-    case = {"dataset": row.dataset, "family": row.family, "metric": row.metric.lower()}
-    return Finding(question="late against early", case=case, extras=extras, **numbers)
+    case = row.case(metric=row.metric.lower())
+    return Finding(question="late against early", case=case, p=row.p, extras=extras, **around(row.difference))
 
 
 def _bin_cells(family: Family, curves: PositionCurves) -> list[dict[str, Any]]:

@@ -16,13 +16,15 @@ from matplotlib.figure import Figure
 from rbptrack.analysis import Analyzer, Drawing, RbptrackError, Report, Runs, metric_part, parse_rbp_name, rbp_name
 from rbptrack.analysis.figures import colour_and_marker, legend_of_all, log_axis, panel_per, style
 from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict
-from rbptrack.analysis.rows import R2, Column, High, Low, NonEmbedding, OfMetric
+from rbptrack.analysis.rows import R2, Column, NonEmbedding, OfMetric
 from rbptrack.base.words import counted, short_number
 from rbptrack.ranks import CE, FloatArray, metric_label
+from rbptrack.stats.intervals import Interval
 from rbptrack.stats.size_laws import positive
 from rbptrack.stats.training_law import TrainingLaw, design_condition, fit_training_law
 
 _LEGEND = 1.5  # inches
+_LOW = "lower end of its interval (checkpoints of a model move together)"
 Tokens = Annotated[float, Column("training tokens", title="D", form="short")]
 Flops = Annotated[float, Column("compute, FLOPs (6 S D)", title="C", form=".3g")]
 Ratio = Annotated[float, Column("tokens per parameter, D / S", title="D / S", form=".3g")]
@@ -32,18 +34,12 @@ Ratio = Annotated[float, Column("tokens per parameter, D / S", title="D / S", fo
 class TrainingRow(OfMetric):
     """The law of one metric."""
 
-    alpha: Annotated[float, Column("exponent of size S", title="α", form=".3f")]
-    alpha_low: Annotated[float, Column("lower end of its interval (checkpoints of a model move together)")]
-    alpha_high: High
-    beta: Annotated[float, Column("exponent of training tokens D", title="β", form=".3f")]
-    beta_low: Low
-    beta_high: High
+    alpha: Annotated[Interval, Column("exponent of size S", title="α", form=".3f", low=_LOW)]
+    beta: Annotated[Interval, Column("exponent of training tokens D", title="β", form=".3f")]
     E: Annotated[float, Column("irreducible term, in y's unit; 0: none is needed")]
     optimum: Annotated[
-        float, Column("a of S*(C) ~ C^a, the best size at compute C = 6 S D: beta / (alpha + beta)", form=".2f")
+        Interval, Column("a of S*(C) ~ C^a, the best size at compute C = 6 S D: beta / (alpha + beta)", form=".2f")
     ]
-    optimum_low: Low
-    optimum_high: High
     r2: R2
     between: Annotated[float, Column("scatter between models, in ln y", form=".4f")]
     within: Annotated[float, Column("scatter between checkpoints of a model, in ln y", form=".4f")]
@@ -194,15 +190,13 @@ class Training(Analyzer):
 
 
 def _law_row(one: Fitted) -> TrainingRow:
-    law = one.law
-    (alpha_low, beta_low, optimum_low), (alpha_high, beta_high, optimum_high) = law.low, law.high
+    law, per_parameter = one.law, one.d / one.s
+    alpha, beta, optimum = map(Interval, (law.alpha, law.beta, law.optimal), law.low, law.high)
     return TrainingRow(
-        **one.row_keys, alpha=law.alpha, alpha_low=alpha_low, alpha_high=alpha_high,
-        beta=law.beta, beta_low=beta_low, beta_high=beta_high, E=law.e,
-        optimum=law.optimal, optimum_low=optimum_low, optimum_high=optimum_high, r2=law.r2,
+        **one.row_keys, alpha=alpha, beta=beta, E=law.e, optimum=optimum, r2=law.r2,
         between=law.between, within=law.within, models=law.models, checkpoints=law.points, starts_agree=law.agreed,
         condition=design_condition(one.s, one.d),
-        least_tokens_per_parameter=float((one.d / one.s).min()), most_tokens_per_parameter=float((one.d / one.s).max()),
+        least_tokens_per_parameter=float(per_parameter.min()), most_tokens_per_parameter=float(per_parameter.max()),
     )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ import pyarrow as pa
 from rbptrack.analysis.display import presented
 from rbptrack.analysis.findings import Finding, NothingToSay, Remark
 from rbptrack.analysis.kept import Kept
-from rbptrack.analysis.rows import Column, frame_of
+from rbptrack.analysis.rows import Column, cells_of, frame_of
 from rbptrack.base.errors import MissingArtifact, RbptrackError
 from rbptrack.base.names import metric_part
 from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, is_rbp_column, log_grid, rbp_ks, rbp_name
@@ -396,20 +396,21 @@ class Report:
             {column: one.form for column, one in known.items() if one.form},
         )
 
-    def add_metrics(self, name: str, rows: Iterable[Mapping[str, Any]], column: str) -> None:
+    def add_metrics(self, name: str, rows: Iterable[Any], column: str) -> None:
         """Add one metric per row that has a finite number there.
 
         Args:
             name: of the metrics, with columns in braces: `beta/{family}/{dataset}/{size}`. Characters that MLflow does
                 not take in a metric's name are written as `metric_part` does: `C++` is `C:2b:2b`.
-            rows: column -> value.
+            rows: of `add_rows`, or column -> value of each.
             column: what the metric's value is.
 
         """
-        found = [row for row in rows if np.isfinite(row.get(column, np.nan))]
-        for row in found:
-            parts = {key: metric_part(value) if isinstance(value, str) else value for key, value in row.items()}
-            self.metrics[name.format_map(parts)] = float(row[column])
+        for row in rows:
+            cells = row if isinstance(row, Mapping) else cells_of(row)
+            if np.isfinite(cells.get(column, np.nan)):
+                parts = {key: metric_part(value) if isinstance(value, str) else value for key, value in cells.items()}
+                self.metrics[name.format_map(parts)] = float(cells[column])
 
     def nothing_found(self, otherwise: str) -> NothingToSay:
         """The error to raise where nothing could be analysed: the notes say why; `otherwise` where there are none.

@@ -17,6 +17,7 @@ from math import isfinite, nan
 from typing import Any
 
 from rbptrack.base.errors import RbptrackError
+from rbptrack.stats.intervals import Interval
 
 
 class Verdict(StrEnum):
@@ -58,6 +59,16 @@ class Finding:
     verdict: Verdict = Verdict.UNTOLD
     reason: str = ""
     extras: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def interval(self) -> Interval:
+        """The estimate with its ends, as the field of a row."""
+        return Interval(self.estimate, self.low, self.high)
+
+
+def around(number: Interval) -> dict[str, Any]:
+    """What a finding says of a number and its interval: estimate, low and high."""
+    return {"estimate": number.value, "low": number.low, "high": number.high}
 
 
 def corrected(findings: Iterable[Finding], decide: Callable[[Finding], Verdict | str] | None = None) -> list[Finding]:

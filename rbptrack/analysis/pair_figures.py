@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from rbptrack.analysis.figures import colour_and_marker, error_bars, legend_of_all, panel_per, style
 from rbptrack.base.words import short_number
+from rbptrack.stats.intervals import Interval
 
 _LEGEND = 1.7  # inches
 
@@ -20,9 +21,7 @@ class Gap:
 
     panel: str
     label: str
-    value: float
-    low: float
-    high: float
+    difference: Interval
     margin: float
 
 
@@ -62,8 +61,9 @@ def draw_gaps(gaps: Sequence[Gap]) -> Figure:
                 at = labels.index(gap.label)
                 colour, marker = colour_and_marker(at)
                 ax.barh(at, 2 * gap.margin, left=-gap.margin, height=0.8, color="#d9d9d9", lw=0)
-                bars = [[max(gap.value - gap.low, 0)], [max(gap.high - gap.value, 0)]]
-                ax.errorbar(gap.value, at, xerr=bars, fmt=marker, ms=4.5, color=colour, label=gap.label)
+                value, low, high = gap.difference.value, gap.difference.low, gap.difference.high
+                bars = [[max(value - low, 0)], [max(high - value, 0)]]
+                ax.errorbar(value, at, xerr=bars, fmt=marker, ms=4.5, color=colour, label=gap.label)
             ax.use_sticky_edges = False  # so that the grey bars' ends are seen
             ax.axvline(0, lw=0.9, color="#57606a")
             ax.set(xlabel="difference of exponents", ylabel="pair", yticks=[], ylim=(len(labels) - 0.4, -0.6))

@@ -98,7 +98,7 @@ class Pair:
         return self.a.family.shares_texts(self.b.family) and known[0] != known[1]
 
     @property
-    def keys(self) -> dict[str, str]:
+    def keys(self) -> dict[str, Any]:
         """What the two differ in, and what they share."""
         a, b = self.a.family, self.b.family
         if self.same_dataset:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 
 from rbptrack.analysis.families import Family
 from rbptrack.analysis.family_figures import Curve, curve_panels, family_legends, family_styles
 from rbptrack.analysis.figures import grid_of, log_axis, style
 from rbptrack.analysis.law_figures import law_axis_label
+from rbptrack.analysis.rows import frame_of
 from rbptrack.stats.position import PositionCurves
 
 
@@ -78,7 +78,7 @@ def draw_alpha_by_position(laws: Sequence[Any], label: str) -> Figure:
         label: of RBP_k.
 
     """
-    frame, curves = pd.DataFrame(map(vars, laws)), []
+    frame, curves = frame_of(laws)[0], []
     for metric, line in ((label, "-"), ("CE", "--")):
         for (name, dataset), rows in frame[frame["metric"] == metric].groupby(["family", "dataset"]):
             x = np.sqrt(np.maximum(rows["first"], 0.5) * np.maximum(rows["last"], 0.5))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rbptrack.ranks import FloatArray, IntArray, RankTable
-from rbptrack.stats.intervals import share_interval
+from rbptrack.stats.intervals import Interval, share_interval
 from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.segments import Segments
 
@@ -120,8 +120,8 @@ def answers_by_size(
         if not len(one.length) or len(one.length) < least:
             continue
         share = float(one.whole[:, number].mean())
-        low, high = share_interval(share, len(one.length), level=level)
-        cells: dict[str, Any] = {"answers": len(one.length), "mean_length": float(one.length.mean()), "share": share}
-        cells |= {"share_low": low, "share_high": high, "rbp_of_answer": float(np.exp(-measured))}
+        interval = Interval(share, *share_interval(share, len(one.length), level=level))
+        cells: dict[str, Any] = {"answers": len(one.length), "mean_length": float(one.length.mean()), "share": interval}
+        cells |= {"rbp_of_answer": float(np.exp(-measured))}
         cells |= {"share_independent": independent_share(one.length, measured)}
         yield i, cells | ({"share_by_law": independent_share(one.length, float(law.predict(s[i])))} if law else {})

@@ -150,9 +150,8 @@ class SuccessByLength:
         row = {"N": self.lengths[j], "runs": self.runs[j], "documents": self.documents[j], "verdict": self.verdict(j)}
         row |= {f"p_{null}": np.exp(getattr(self.point, null)[0, j]) for null in NULLS}
         if not self.enough[j]:
-            return row | dict.fromkeys(("p", "n_eff", "eta"), np.nan)
-        row |= self.probability(j).columns("p") | self.ratio(j).columns("rho")
-        row |= self.effective_length(j).columns("n_eff") | {"eta": self.eta(j)}
+            return row
+        row |= {"p": self.probability(j), "rho": self.ratio(j), "n_eff": self.effective_length(j), "eta": self.eta(j)}
         return row | {f"by_{word}": self.explained(j, null) for null, word in _WORDS.items()}
 
     def _exp(self, value: float, draws: FloatArray) -> Interval:
@@ -221,11 +220,9 @@ class LengthLaw:
         """As columns of a table."""
         law = self.law
         row = {"N": self.length, "sizes": law.points, "C": np.exp(law.log_a), "r2": law.r2}
-        row |= Interval(law.alpha, law.low, law.high).columns("alpha")
-        if self.change and self.per_token:
-            change = Interval(self.change.alpha, self.change.low, self.change.high)
-            row |= change.columns("alpha_change") | self.per_token.columns("n_eff_per_n")
-        return row
+        change = Interval(self.change.alpha, self.change.low, self.change.high) if self.change else Interval(np.nan)
+        row |= {"alpha": Interval(law.alpha, law.low, law.high), "alpha_change": change}
+        return row | {"n_eff_per_n": self.per_token or Interval(np.nan)}
 
 
 def fit_length_laws(s: FloatArray, sizes: Sequence[SuccessByLength], *, level: float) -> list[LengthLaw]:

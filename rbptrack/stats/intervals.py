@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from rbptrack.ranks import FloatArray
 
@@ -20,8 +19,8 @@ class Interval:
     """An estimate and the ends of its interval."""
 
     value: float
-    low: float
-    high: float
+    low: float = float("nan")
+    high: float = float("nan")
 
     def columns(self, name: str) -> dict[str, float]:
         """As columns of a table: name, name_low and name_high."""
@@ -88,6 +87,8 @@ def widening(documents: float, level: float) -> float:
 
     """
     n, quantile = max(documents, 2.0), 0.5 + level / 2
+    from scipy import stats  # not for everyone who needs `Interval`
+
     return float(stats.t.ppf(quantile, n - 1) / stats.norm.ppf(quantile) * np.sqrt(n / (n - 1)))
 
 
@@ -146,5 +147,7 @@ def share_interval(share: float, n: int, *, level: float) -> tuple[float, float]
     A share that is the mean over several runs of one size may stand for a broken number of successes; it is rounded
     to the nearest whole one, which moves the interval by at most half a document.
     """
+    from scipy import stats
+
     interval = stats.binomtest(round(share * n), n).proportion_ci(confidence_level=level, method="wilson")
     return float(interval.low), float(interval.high)
