@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from rbptrack.analysis import Analyzer, Drawing, Report, Runs, Unreadable
@@ -60,7 +61,7 @@ class ProxyRow(OfTask):
     p: P
     p_corrected: Corrected
     left_out: Annotated[
-        float, Column("share of pairs with a model of another family that it orders rightly", "pairs right", form=".0%")
+        float, Column("share of pairs of models of two families that it orders rightly", "pairs right", form=".0%")
     ]
     verdict: Annotated[str, Column("whether it orders models, corrected: yes or undecided")]
 
@@ -123,13 +124,14 @@ class Answered:
 
 @dataclass(frozen=True)
 class Task:
-    """A task's scores of the models of a dataset."""
+    """A task's scores of the models of a dataset, of every checkpoint."""
 
     name: str
     on: Answered
     rows: pd.DataFrame
     means: FloatArray
     scores: FloatArray
+    last: npt.NDArray[np.bool_]  # whether a row is its model's last checkpoint: models, not checkpoints, are compared
     associations: list[Association]
     left_out: LeftOut | None
 
@@ -152,7 +154,7 @@ class Proxies(Analyzer):
         k: of RBP_k.
         least: models of one dataset and task, fewer of which are left out.
         seen: datasets that the models may have been trained on: said beside what is found there.
-        level: nominal coverage of the intervals; tests have size 1 - level, corrected over all proxies and tasks (Holm).
+        level: nominal coverage of the intervals; tests have size 1 - level, corrected (Holm).
         replicates: bootstraps of models.
 
     """
@@ -234,25 +236,25 @@ class Proxies(Analyzer):
         """Each task's scores of the models of a dataset, by name and revision."""
         matched = _matched(on.rows, scores)
         for name, mine in matched.groupby("task", sort=True):
-            if len(mine) < self.least:
-                text = f"{name}: {len(mine)} models on {on.dataset} have a score, and {self.least} are needed."
-                report.notes.append(Remark(text, Reason.FEW_SIZES, needed=self.least, there=len(mine)))
+            rows, scored = on.rows.iloc[mine["place"]], mine["score"].to_numpy(dtype=np.float64)
+            means, last = on.means[mine["place"]], _last_checkpoints(on.rows.iloc[mine["place"]])
+            if (models := int(last.sum())) < self.least:
+                text = f"{name}: {models} models on {on.dataset} have a score, and {self.least} are needed."
+                report.notes.append(Remark(text, Reason.FEW_SIZES, needed=self.least, there=models))
                 continue
-            means, values = on.means[mine["place"]], mine["score"].to_numpy(dtype=np.float64)
-            rows = on.rows.iloc[mine["place"]]
             associations = [
-                associated(one, values, level=self.level, replicates=self.replicates, seed=BOOTSTRAP_SEED)
-                for one in means.T
+                associated(one, scored[last], level=self.level, replicates=self.replicates, seed=BOOTSTRAP_SEED)
+                for one in means[last].T
             ]
-            left_out = leave_families_out(means, values, list(map(str, rows["family"])))
-            yield Task(str(name), on, rows, means, values, associations, left_out)
+            left_out = leave_families_out(means[last], scored[last], list(map(str, rows["family"][last])))
+            yield Task(str(name), on, rows, means, scored, last, associations, left_out)
 
     def _add_proxies(self, report: Report, tasks: Sequence[Task]) -> None:
         """Every proxy's order, corrected over all; and the proxy that other families choose."""
         asked = [
             Finding(
                 question=ORDERS, case=task.case | {"proxy": label(proxy, self.k)}, estimate=one.spearman, low=one.low,
-                high=one.high, p=one.p, extras={"ce": i == _CE, "models": len(task.scores)},
+                high=one.high, p=one.p, extras={"ce": i == _CE, "models": int(task.last.sum())},
             )
             for task in tasks
             for i, (proxy, one) in enumerate(zip(PROXIES, task.associations, strict=True))
@@ -260,7 +262,7 @@ class Proxies(Analyzer):
         findings = corrected(asked, lambda one: Verdict.YES if one.p_corrected < 1 - self.level else Verdict.UNTOLD)
         rows = [
             ProxyRow(
-                **task.case, proxy=found.case["proxy"], models=len(task.scores), spearman=one.spearman,
+                **task.case, proxy=found.case["proxy"], models=int(task.last.sum()), spearman=one.spearman,
                 spearman_low=one.low, spearman_high=one.high, kendall=one.kendall, p=one.p,
                 p_corrected=found.p_corrected, left_out=task.left_out.fixed[i] if task.left_out else np.nan,
                 verdict=found.verdict,
@@ -279,10 +281,12 @@ class Proxies(Analyzer):
         mine = [row for row in rows if (row.dataset, row.task) == (task.on.dataset, task.name)]
         left = task.left_out
         return SummaryRow(
-            **task.case, models=len(task.scores), families=task.rows["family"].nunique(), best=mine[task.best].proxy,
-            spearman=mine[task.best].spearman, ce=mine[_CE].spearman, survive=sum(row.verdict == Verdict.YES for row in mine),
+            **task.case, models=int(task.last.sum()), families=task.rows["family"].nunique(),
+            best=mine[task.best].proxy,
+            spearman=mine[task.best].spearman, ce=mine[_CE].spearman,
+            survive=sum(row.verdict == Verdict.YES for row in mine),
             left_out=left.right if left else np.nan, left_out_ce=left.fixed[_CE] if left else np.nan,
-            detectable=detectable_spearman(len(task.scores), level=self.level),
+            detectable=detectable_spearman(int(task.last.sum()), level=self.level),
         )  # fmt: skip
 
     def _chosen(self, task: Task, row: SummaryRow) -> Finding:
@@ -290,7 +294,7 @@ class Proxies(Analyzer):
         left = task.left_out
         extras: dict[str, Any] = {name: getattr(row, name) for name in ("models", "families", "survive", "detectable")}
         extras |= {"best": row.best, "spearman": row.spearman, "ce": row.ce, "right_ce": row.left_out_ce}
-        extras["chosen"] = sorted({label(PROXIES[i], self.k) for i in left.chosen.values()}) if left else []
+        extras["chosen"] = [label(PROXIES[i], self.k) for i in left.chosen] if left else []
         extras["pairs"] = left.pairs if left else 0
         return Finding(question=CHOSEN, case=task.case, estimate=row.left_out, extras=extras)
 
@@ -309,7 +313,8 @@ class Proxies(Analyzer):
             if found:
                 yield TrainingRow(
                     **task.case, family=str(family), size=str(size), proxy=label(PROXIES[best], self.k),
-                    fitted=found.checkpoints[0], forecast=found.checkpoints[1], error=found.error, constant=found.constant,
+                    fitted=found.checkpoints[0], forecast=found.checkpoints[1], error=found.error,
+                    constant=found.constant,
                 )  # fmt: skip
 
     def _flags(self, answered: Sequence[Answered]) -> Iterator[str]:
@@ -328,7 +333,7 @@ class Proxies(Analyzer):
 def _matched(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     """Place (in rows), task and score of each model that has one.
 
-    A score's model is the measurement's, or ends in its name after a slash (`EleutherAI/pythia-1b`); its revision is the
+    A score's model is the measurement's, or has its name after a slash (`EleutherAI/pythia-1b`); its revision is the
     measurement's revision or commit, and an empty one is `main`, or the only one there is.
     """
     places: dict[str, list[int]] = {}
@@ -344,6 +349,15 @@ def _matched(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
                     if revision == (wanted or "main") or (wanted and commit.startswith(wanted))]  # fmt: skip
         found += [{"place": place, "task": one["task"], "score": one["score"]} for place in mine[:1]]
     return pd.DataFrame(found, columns=["place", "task", "score"]).drop_duplicates(["place", "task"])
+
+
+def _last_checkpoints(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Whether each row is its model's last checkpoint: the main revision, or that of most training tokens."""
+    order = pd.DataFrame({
+        "model": rows["model"].astype(str), "main": rows["revision"].eq("main").fillna(False),
+        "tokens": rows["training_tokens"].astype("float64").fillna(-1.0), "place": range(len(rows)),
+    }).sort_values(["main", "tokens"])  # fmt: skip
+    return np.isin(np.arange(len(rows)), order.groupby("model")["place"].last())
 
 
 def _correlation(values: FloatArray, scores: FloatArray) -> float:

@@ -15,7 +15,7 @@ from tests.synthetic import family_runs, in_pieces, together
 
 SIZES = np.geomspace(1e4, 1e7, 6)
 FOUND = discover()
-ELSEWHERE = {"training"}  # several checkpoints of each size: tests/test_training.py
+ELSEWHERE = {"training", "proxies"}  # they need checkpoints of each size, and scores of tasks: tests/test_<name>.py
 BUILTIN = [
     cls
     for name, cls in FOUND.analyzers.items()

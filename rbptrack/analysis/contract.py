@@ -75,6 +75,9 @@ COLUMNS: Mapping[str, str] = {
 }
 """The columns of `Runs.frame` and their types; after them one Float64 pair rbp_<k>, rbp_<k>_se per logged k."""
 
+SCORES = ("model", "revision", "task", "score", "n")
+"""Of scores of tasks: a model's name and revision (empty: the main one), the task, its score, how many items it has."""
+
 
 T = TypeVar("T")
 _OPTIONAL = ("training_tokens", "imported", "without_ranks", "groups", "split_difference")  # few sources know them
@@ -106,6 +109,7 @@ class Runs:
         pieces: loads it in pieces of whole documents, of which one is in memory at a time; by default it is one piece.
         token_texts: loads the texts of a run's tokens, by id; by default none is known.
         groups: loads the source of each document of a run, by its number; by default none is known.
+        scores: loads the scores of tasks that were imported; by default there are none.
 
     """
 
@@ -118,6 +122,7 @@ class Runs:
         pieces: Callable[[str], Iterable[RankTable]] | None = None,
         token_texts: Callable[[str], Mapping[int, str]] | None = None,
         groups: Callable[[str], Sequence[str]] | None = None,
+        scores: Callable[[], pd.DataFrame] | None = None,
     ) -> None:
         frame = frame.assign(**{c: None for c in _OPTIONAL if c not in frame.columns})
         missing = [c for c in COLUMNS if c not in frame.columns]
@@ -132,6 +137,7 @@ class Runs:
         self._groups, self._sources = groups, dict[str, Sequence[str]]()
         self._histograms, self._counts = Kept[RankHistogram](), Kept[DocumentCounts]()
         self._read: Callable[[], None] | None = None
+        self._scores = scores or (lambda: pd.DataFrame(columns=list(SCORES)))
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process, which reads what it needs itself; fails where the loaders cannot be sent there."""
@@ -181,6 +187,10 @@ class Runs:
         pieces = self._readable(lambda run_id: iter(self._pieces(run_id)), run_id)
         while (piece := self._readable(lambda _: next(pieces, None), run_id)) is not None:
             yield piece
+
+    def scores(self) -> pd.DataFrame:
+        """The scores of tasks that were imported, with the columns of `SCORES`; no row where there are none."""
+        return self._scores()
 
     def groups(self, run_id: str) -> Sequence[str]:
         """The source of each document with scored tokens of a run; empty where none is named, or the list is gone.

@@ -10,21 +10,22 @@ from pathlib import Path
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import kind_of
+from rbptrack.base.words import counted
 from rbptrack.commands.runner import OptionsCommand
 from rbptrack.commands.usage import STORE_OPTIONS, Help
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.console.sentences import program, say
-from rbptrack.exchange import authors, rows
+from rbptrack.exchange import authors, rows, scores
 from rbptrack.exchange.archive import Bundle
 from rbptrack.exchange.delivery import Imported, Source, deliver
 from rbptrack.exchange.imported import AnyImportedRow, ImportedRow, KnownModels
-from rbptrack.tracking import Connection
+from rbptrack.tracking import Connection, Writer
 from rbptrack.tracking.record import Record
 from rbptrack.tracking.rules import LARGEST_VOCABULARY
 
 HELP = Help(
-    "import PATH [sizes=sizes.csv] [vocab_size=N]",
+    "import PATH [sizes=sizes.csv] [vocab_size=N] | scores=PATH",
     """Reads measurements of others into the store. Everything is checked before anything is written: all of it is
     imported, or nothing. What the store holds already is skipped.
 
@@ -33,14 +34,25 @@ HELP = Help(
     Or it is a results.csv or .parquet with a row per measurement: model, dataset, non_embedding_params, ce and
     rbp_<k>, and where known family, size, num_tokens, vocab_size, seq_len and <metric>_se.
 
-    Or it is a folder that the paper's authors' code wrote: <dataset>/<org>/<model>/top<k>/metrics.json.""",
+    Or it is a folder that the paper's authors' code wrote: <dataset>/<org>/<model>/top<k>/metrics.json.
+
+    scores=PATH brings in scores of tasks, for the analyzer proxies: a .csv or .parquet with model, task, score (0 to 1)
+    and where known revision and n; results_*.json of lm-evaluation-harness; logs of inspect_ai (.eval, .json);
+    .eval_results/*.yaml of a model's repository; or a folder of them.""",
     {
+        "scores=PATH": "scores of tasks in place of measurements",
+        "scores_map=FILE.csv": "name,model: which name in the scores is which model here",
+        "scores_metric=NAME": "of a task with several: acc, exact_match, ...",
         "sizes=FILE.csv": "for a folder: model,non_embedding_params, which its files lack",
         "vocab_size=N": "for a folder: |V|, with which ranks.json becomes a rank table",
         "without_s=true": "take measurements without S too, which no law in size takes",
         **STORE_OPTIONS,
     },
-    {"import nano.zip": "read a bundle", "import results.csv": "read a table"},
+    {
+        "import nano.zip": "read a bundle",
+        "import results.csv": "read a table",
+        "import scores=results/": "read scores of tasks",
+    },
 )
 
 
@@ -52,10 +64,17 @@ class ImportConfig:
     sizes: str = ""
     vocab_size: int = 0
     without_s: bool = False
+    scores: str = ""
+    scores_map: str = ""
+    scores_metric: str = ""
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
 
 def _import(config: ImportConfig) -> int:
+    if config.scores and not config.path:
+        return _import_scores(config)
+    if config.scores:
+        raise BadInput(f"import takes {config.path} or scores={config.scores}, not both at once")
     if not config.path:
         raise BadInput(f"what to import? {program()} {HELP.synopsis}")
     path = Path(config.path).expanduser()
@@ -70,6 +89,20 @@ def _import(config: ImportConfig) -> int:
         source = _checked(path, config, folder, stack)
         connection.check_writable()
         _summarise(path, deliver(connection, source, tell=say))
+    return 0
+
+
+def _import_scores(config: ImportConfig) -> int:
+    path = Path(config.scores).expanduser()
+    _check_kind(path, folder=True)
+    names = scores.read_names(Path(config.scores_map).expanduser()) if config.scores_map else {}
+    table = scores.read(path, names=names, metric=config.scores_metric)
+    connection = Connection(config.tracking)
+    connection.check_writable()
+    models, tasks = table["model"].nunique(), table["task"].nunique()
+    new = Writer(connection).keep_scores(table, path.name)
+    what = f"{counted(len(table), 'score')} of {counted(models, 'model')} in {counted(tasks, 'task')}"
+    say(f"{what} imported from {path}" if new else f"{what}: skipped, in the store already")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Scores of tasks as others keep them: tables, results of lm-evaluation-harness, logs of inspect_ai, `.eval_results`."""
+"""Scores of tasks where people have them: tables, lm-evaluation-harness, inspect_ai, `.eval_results` of the hub."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from rbptrack.analysis.contract import SCORES
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.tracking import limits
-
-COLUMNS = ("model", "revision", "task", "score", "n")
-"""Of a table of scores: a model's name, its revision (empty: the main one), the task, its score, how many items it has."""
 
 _METRICS = ("acc_norm", "acc", "accuracy", "exact_match", "pass@1", "pass_at_1", "mean", "f1", "value")
 _MODEL_ARG = re.compile(r"(?:^|,)\s*(pretrained|model|revision)=([^,]*)")
@@ -35,7 +33,7 @@ def read(path: Path, *, names: Mapping[str, str], metric: str = "") -> pd.DataFr
         metric: the metric to take of a task that has several; by default the first of acc_norm, acc, exact_match, ...
 
     Returns:
-        A row per model, revision and task, with `COLUMNS`.
+        A row per model, revision and task, with the columns of `rbptrack.analysis.contract.SCORES`.
 
     Raises:
         BadInput: a file is none of these, a score is no number, or one model has two scores of a task; names it.
@@ -50,7 +48,7 @@ def read(path: Path, *, names: Mapping[str, str], metric: str = "") -> pd.DataFr
     for row in rows:
         row["model"] = names.get(str(row["model"]), str(row["model"])).strip()
         _check(row)
-    frame = pd.DataFrame(rows, columns=[*COLUMNS, "place"]).astype({"score": "float64", "n": "Float64"})
+    frame = pd.DataFrame(rows, columns=[*SCORES, "place"]).astype({"score": "float64", "n": "Float64"})
     frame["revision"] = frame["revision"].fillna("").astype(str)
     keys = ["model", "revision", "task"]
     twice = frame[frame.duplicated(keys, keep=False)].drop_duplicates([*keys, "score"])
@@ -58,8 +56,8 @@ def read(path: Path, *, names: Mapping[str, str], metric: str = "") -> pd.DataFr
     if len(doubled):
         one, other = doubled.sort_values(keys).iloc[0], doubled.sort_values(keys).iloc[1]
         raise BadInput(
-            f"{one['model']} has two scores of {one['task']}: {one['score']:g} in {one['place']} and {other['score']:g} in "
-            f"{other['place']}; leave one out"
+            f"{one['model']} has two scores of {one['task']}: {one['score']:g} in {one['place']} and "
+            f"{other['score']:g} in {other['place']}; leave one out"
         )
     return frame.drop_duplicates(keys).drop(columns="place").reset_index(drop=True)
 
@@ -104,7 +102,8 @@ def _check(row: Row) -> None:
         row["score"] = float("nan")
     if not 0 <= row["score"] <= 1:
         raise BadInput(
-            f"{place}: the score of {row['model']} in {row['task']} must be a share from 0 to 1 (a percentage divided by 100)"
+            f"{place}: the score of {row['model']} in {row['task']} must be a share from 0 to 1 "
+            "(divide a percentage by 100)"
         )
 
 
@@ -117,7 +116,7 @@ def _table(path: Path, _: str) -> Iterator[Row]:
         raise BadInput(
             f"{path} lacks the column {', '.join(lacking)}; it has {', '.join(map(str, table.columns))[:300]}"
         )
-    for cells in table.reindex(columns=list(COLUMNS)).to_dict("records"):
+    for cells in table.reindex(columns=list(SCORES)).to_dict("records"):
         yield {str(name): None if value != value else value for name, value in cells.items()}
 
 
@@ -170,7 +169,7 @@ def _inspect_archive(path: Path, metric: str) -> Iterator[Row]:
 
 
 def _hub(path: Path, _: str) -> Iterator[Row]:
-    """Of a model repository on the hub: <model>/.eval_results/<benchmark>.yaml, whose values are percentages or shares."""
+    """Of a model repository on the hub: <model>/.eval_results/<benchmark>.yaml; values above 1 are percentages."""
     repository = path.parent.parent if path.parent.name == ".eval_results" else path.parent
     for entry in yaml.safe_load(path.read_text(encoding="utf-8")):
         dataset, value = entry["dataset"], float(entry["value"])

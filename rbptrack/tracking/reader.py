@@ -11,7 +11,7 @@ import pandas as pd
 from mlflow.entities import ViewType
 from sqlalchemy.exc import SQLAlchemyError
 
-from rbptrack.analysis.contract import COLUMNS, Runs
+from rbptrack.analysis.contract import COLUMNS, SCORES, Runs
 from rbptrack.base.addresses import DATABASES, scheme
 from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.config.schema import FilterConfig
@@ -22,6 +22,7 @@ from rbptrack.tracking.filters import run_is_in, tags_like
 from rbptrack.tracking.frame import LoggedRun, Unusable, WholeRun, came_without_ranks, newest, passing, row
 from rbptrack.tracking.record import RANKS, Record
 from rbptrack.tracking.schema import CURVES, Kind, MeasurementParams, Tag, tag_is
+from rbptrack.tracking.scores import SCORES_FILE, read_scores
 
 T = TypeVar("T")
 
@@ -131,7 +132,15 @@ class Reader(Artifacts):
             pieces=self.rank_pieces,
             token_texts=self.token_texts,
             groups=self.groups,
+            scores=self.scores,
         )
+
+    def scores(self) -> pd.DataFrame:
+        """The scores of tasks that were imported; of one model's scores in one task the newest."""
+        kept = self.search(f"{tag_is(Tag.KIND, Kind.SCORES)} and attributes.status = 'FINISHED'")
+        tables = [read_scores(self.artifact(run.run_id, SCORES_FILE)) for run in kept]
+        every = pd.concat([pd.DataFrame(columns=list(SCORES)), *tables], ignore_index=True)
+        return every.drop_duplicates(["model", "revision", "task"])
 
     def finished(self, chosen: FilterConfig) -> list[LoggedRun]:
         """Finished measurements that pass the filters, as they were read, lawful or not; older ones too.

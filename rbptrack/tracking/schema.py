@@ -30,6 +30,7 @@ class Kind:
     REPORT = "report"
     ANALYSIS = "analysis"
     TRAINING = "training"
+    SCORES = "scores"
 
 
 class Tag:
@@ -131,6 +132,11 @@ def analysis_tags(analyzer: str, sweep: str, run_ids: Sequence[str] = ()) -> dic
 def report_tags(sweep: str) -> dict[str, str]:
     """The tags of a report's run; sweep is empty where it covers more than one."""
     return {Tag.KIND: Kind.REPORT, Tag.SWEEP: sweep}
+
+
+def scores_tags(content: str) -> dict[str, str]:
+    """The tags of a run that keeps scores of tasks; content is their hash."""
+    return {Tag.KIND: Kind.SCORES, Tag.RECORD: content}
 
 
 def training_tags(family: str, dataset: str) -> dict[str, str]:

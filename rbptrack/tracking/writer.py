@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
+import pandas as pd
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
@@ -23,7 +26,8 @@ from rbptrack.tracking.context import source_tags
 from rbptrack.tracking.process import marks
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import FIGURE, RANKS, Record, artifacts, color, describe, for_charts
-from rbptrack.tracking.schema import Tag, tag_is
+from rbptrack.tracking.schema import Tag, scores_tags, tag_is
+from rbptrack.tracking.scores import SCORES_FILE, write_scores
 from rbptrack.tracking.view import TAG as VIEW_TAG
 from rbptrack.tracking.view import Shown, preset
 
@@ -233,6 +237,20 @@ class Writer:
                 _log_artifacts(client, run_id, folder, place)
             client.set_terminated(run_id, "FINISHED")
         return run_id
+
+    def keep_scores(self, table: pd.DataFrame, name: str) -> bool:
+        """Keep scores of tasks as a run of their own; False where the very same are kept already."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / SCORES_FILE
+            write_scores(table, path)
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+            same = f"{tag_is(Tag.RECORD, content)} and attributes.status = 'FINISHED'"
+            if Reader(self.connection).search(same, limit=1):
+                return False
+            run_id = self.begin(f"scores {name}", scores_tags(content))
+            self.log_folder(run_id, Path(folder))
+            self.end(run_id)
+        return True
 
     def save_view(self, shown: Shown) -> str:
         """Keep the preset view of some runs in the experiment.

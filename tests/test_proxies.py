@@ -1,0 +1,189 @@
+"""Scores of tasks: read from where people keep them, and forecast from known answers."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from plugins.proxies import Proxies
+from rbptrack.analysis import Runs
+from rbptrack.base.errors import BadInput
+from rbptrack.exchange import scores
+from rbptrack.ranks import RankTable
+from rbptrack.reporting.telling import told
+from rbptrack.stats.proxies import PROXIES, Solutions, label, leave_families_out, rarity
+from tests.conftest import Program
+from tests.synthetic import runs_of_tables
+
+V, DOCUMENTS, QUESTION, ANSWER = 200, 30, 5, 25
+
+
+def answers(skill: float, confidence: float, rng: np.random.Generator) -> RankTable:
+    """A model whose ranks in answers follow its skill, and whose probabilities follow how sure it is of itself."""
+    n = DOCUMENTS * (QUESTION + ANSWER)
+    rank = 1 + np.minimum(np.floor(rng.exponential(1 / skill, n)), V - 1)
+    top = -rng.exponential(1 / confidence, n)
+    return RankTable.from_arrays(
+        vocab_size=V,
+        document=np.repeat(np.arange(DOCUMENTS), QUESTION + ANSWER),
+        position=np.tile(np.arange(QUESTION + ANSWER), DOCUMENTS),
+        field=np.tile(np.arange(QUESTION + ANSWER) >= QUESTION, DOCUMENTS),
+        token=rng.integers(V, size=n),
+        greater=rank - 1,
+        ties=np.zeros(n),
+        logprob=np.minimum(top, -np.log(rank) * confidence),
+        entropy=rng.exponential(1 / confidence, n),
+        top=np.zeros(n),
+        top_logprob=top,
+    )
+
+
+@pytest.fixture(scope="module")
+def population() -> Runs:
+    """Five families of four models: the score follows the ranks; how sure families are of themselves hides it from CE."""
+    rng = np.random.default_rng(0)
+    frames, tables, rows = [], dict[str, RankTable](), []
+    for family, confidence in zip("abcde", (0.4, 0.8, 1.6, 3.2, 6.4), strict=True):
+        skills = np.linspace(0.2, 1.4, 4) * rng.uniform(0.9, 1.1, 4)
+        mine = {f"{family}{i}": answers(skill, confidence, rng) for i, skill in enumerate(skills)}
+        frames.append(runs_of_tables([1e6 * 4**i for i in range(4)], mine, family=family, dataset="maths").frame)
+        tables |= mine
+        names = frames[-1].set_index("run_id")["model"]
+        rows += [{"model": f"org/{names[run_id]}", "revision": "", "task": "sums", "score": 1 - np.exp(-skill), "n": 100}
+                 for run_id, skill in zip(mine, skills, strict=True)]  # fmt: skip
+    frame = pd.concat(frames, ignore_index=True)
+    return Runs(
+        frame, histogram=lambda r: tables[r].histogram(), ranks=lambda r: tables[r], scores=lambda: pd.DataFrame(rows)
+    )
+
+
+def test_the_known_best_proxy_is_found_also_by_families_left_out(population: Runs) -> None:
+    report = Proxies().analyze(population)
+    proxies = report.tables["proxies"].frame.set_index("proxy")
+    assert len(proxies) == 32
+    assert proxies.loc["log_rank", "spearman"] > 0.95
+    assert proxies.loc["ce", "spearman"] < 0.8
+    assert proxies.loc["log_rank", "spearman_low"] > proxies.loc["ce", "spearman"]
+    assert proxies.loc[["log_rank", "entropy"], "verdict"].tolist() == ["yes", "undecided"]
+    row = report.tables["summary"].frame.iloc[0]
+    assert row[["models", "families"]].tolist() == [20, 5]
+    assert row["left_out"] > 0.9 > row["left_out_ce"]
+    said = told(report.findings)
+    assert said[0].startswith("sums by answers of maths: the proxy that the other families choose (")
+    assert "cross-entropy" in said[0]
+
+
+def test_statistics_of_a_solution_by_hand() -> None:
+    """A question of one token and a solution of three: ranks 1, 2, 4 with p of 1/2, 1/4 and 1/8."""
+    table = RankTable.from_arrays(
+        vocab_size=8, document=np.zeros(4), position=np.arange(4), field=[0, 1, 1, 1], token=[0, 1, 1, 2],
+        greater=[7, 0, 1, 3], ties=np.zeros(4), logprob=-np.log([8, 2, 4, 8]), entropy=[9.0, 1.0, 2.0, 5.0],
+        top=np.zeros(4), top_logprob=-np.log([2, 2, 2, 4]),
+    )  # fmt: skip
+    rare = rarity(np.array([1, 2, 1, 0, 0, 0, 0, 0]))
+    one = Solutions.of(table, 1, rare, k=2)
+    by = {label(proxy, 2): value for proxy, value in zip(PROXIES, one.means, strict=True)}
+    ln2 = np.log(2)
+    assert by["p"] == pytest.approx((1 / 2 + 1 / 4 + 1 / 8) / 3)
+    assert by["ce"] == pytest.approx(2 * ln2)
+    assert by["entropy"] == pytest.approx(8 / 3)
+    assert by["rbp_2"] == pytest.approx(2 / 3)
+    assert by["log_rank"] == pytest.approx(ln2)
+    assert by["inverse_rank"] == pytest.approx((1 + 1 / 2 + 1 / 4) / 3)
+    assert by["margin"] == pytest.approx(2 * ln2 / 3)
+    assert by["share_first"] == pytest.approx(1 / 3)
+    assert by["ce by position"] == pytest.approx((1 + 2 * 2 + 3 * 3) * ln2 / 6)
+    assert by["ce by entropy"] == pytest.approx((1 + 2 * 2 + 3 * 5) * ln2 / 8)
+    weight = rare[[1, 1, 2]]
+    assert by["ce by rarity"] == pytest.approx(float(weight @ [1, 2, 3]) * ln2 / weight.sum())
+    assert not one.first[0]
+
+
+def test_the_best_of_many_is_not_judged_by_the_models_that_chose_it() -> None:
+    """Thirty-two proxies of pure noise: the best on all models looks good, left out families show that none is."""
+    rng, flattered, honest = np.random.default_rng(3), [], []
+    for _ in range(60):
+        noise, truth = rng.normal(size=(16, 32)), rng.normal(size=16)
+        flattered.append(max(stats.kendalltau(one, truth).statistic for one in noise.T))
+        if left := leave_families_out(noise, truth, list("aaaabbbbccccdddd")):
+            honest.append(left.right)
+    assert np.mean(flattered) > 0.3
+    assert np.mean(honest) == pytest.approx(0.5, abs=0.03)
+
+
+def harness(model: str, accuracy: float) -> str:
+    """What lm-evaluation-harness writes."""
+    return json.dumps(
+        {
+            "results": {"arc_easy": {"alias": "arc_easy", "acc,none": accuracy, "acc_stderr,none": 0.01}},
+            "n-samples": {"arc_easy": {"original": 2376, "effective": 100}},
+            "config": {"model": "hf", "model_args": f"pretrained={model},revision=step1000,dtype=float32"},
+            "model_name": model,
+        }
+    )
+
+
+def inspect_log(value: float) -> str:
+    """The header of a log of inspect_ai."""
+    scored = {"name": "match", "metrics": {"accuracy": {"value": value}, "stderr": {"value": 0.1}}}
+    return json.dumps(
+        {"status": "success", "eval": {"task": "org/gsm8k", "model": "hf/org/nano-6k"},
+         "results": {"total_samples": 50, "completed_samples": 49, "scores": [scored]}}
+    )  # fmt: skip
+
+
+def test_scores_are_read_from_where_people_keep_them(tmp_path: Path) -> None:
+    (tmp_path / "results_1.json").write_text(harness("EleutherAI/pythia-70m", 0.4))
+    (tmp_path / "log.json").write_text(inspect_log(0.25))
+    with zipfile.ZipFile(tmp_path / "log.eval", "w") as archive:
+        archive.writestr("header.json", inspect_log(0.25))
+    hub = tmp_path / "my-model" / ".eval_results"
+    hub.mkdir(parents=True)
+    (hub / "hle.yaml").write_text("- dataset:\n    id: cais/hle\n    task_id: default\n  value: 20.9\n")
+    (tmp_path / "table.csv").write_text("model,task,score,n\nold name,arc_easy,0.5,10\n")
+    found = scores.read(tmp_path, names={"old name": "nano-15k"}).set_index(["model", "task"])
+    assert found.loc[("EleutherAI/pythia-70m", "arc_easy"), ["revision", "score", "n"]].tolist() == [
+        "step1000",
+        0.4,
+        100,
+    ]
+    assert found.loc[("org/nano-6k", "gsm8k"), ["score", "n"]].tolist() == [0.25, 49]
+    assert found.loc[("my-model", "hle"), "score"] == pytest.approx(0.209)
+    assert found.loc[("nano-15k", "arc_easy"), "score"] == 0.5
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("model,task\na,b\n", "lacks the column score"),
+        ("model,task,score\na,b,71.5\n", "score of a in b must be a share from 0 to 1"),
+        ("model,task,score\na,b,many\n", "score of a in b must be a share from 0 to 1"),
+        ("model,task,score\na,b,0.5\na,b,0.6\n", "a has two scores of b: 0.5 in .* and 0.6 in"),
+        ("", "holds no scores"),
+    ],
+)
+def test_bad_scores_are_refused_by_name(content: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text(content)
+    with pytest.raises(BadInput, match=message):
+        scores.read(path, names={})
+
+
+def test_scores_are_imported_once_and_joined(program: Program, with_store: Path) -> None:
+    path = with_store / "scores.csv"
+    path.write_text(
+        "model,task,score\n" + "".join(f"org/nano-{size},sums,0.{i}\n" for i, size in enumerate(("6k", "15k"), 1))
+    )
+    done = program("import", f"scores={path}", cwd=with_store)
+    assert "2 scores of 2 models in 1 task imported" in done.stdout, done.stderr
+    assert "skipped, in the store already" in program("import", f"scores={path}", cwd=with_store).stdout
+    done = program("import", "scores=nothing.csv", cwd=with_store)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "nothing.csv: no such file or folder" in done.stderr
