@@ -46,7 +46,7 @@ def answers(skill: float, confidence: float, rng: np.random.Generator) -> RankTa
 
 @pytest.fixture(scope="module")
 def population() -> Runs:
-    """Five families of four models: the score follows the ranks; how sure families are of themselves hides it from CE."""
+    """Five families of four models: the score follows the ranks; how sure of itself a family is hides it from CE."""
     rng = np.random.default_rng(0)
     frames, tables, rows = [], dict[str, RankTable](), []
     for family, confidence in zip("abcde", (0.4, 0.8, 1.6, 3.2, 6.4), strict=True):
@@ -55,8 +55,9 @@ def population() -> Runs:
         frames.append(runs_of_tables([1e6 * 4**i for i in range(4)], mine, family=family, dataset="maths").frame)
         tables |= mine
         names = frames[-1].set_index("run_id")["model"]
-        rows += [{"model": f"org/{names[run_id]}", "revision": "", "task": "sums", "score": 1 - np.exp(-skill), "n": 100}
-                 for run_id, skill in zip(mine, skills, strict=True)]  # fmt: skip
+        for run_id, skill in zip(mine, skills, strict=True):
+            score = 1 - np.exp(-skill)
+            rows.append({"model": f"org/{names[run_id]}", "revision": "", "task": "sums", "score": score, "n": 100})
     frame = pd.concat(frames, ignore_index=True)
     return Runs(
         frame, histogram=lambda r: tables[r].histogram(), ranks=lambda r: tables[r], scores=lambda: pd.DataFrame(rows)
