@@ -89,7 +89,7 @@ def floor_bends(x: FloatArray, alpha: FloatArray, shares: FloatArray) -> FloatAr
         shares: E / y at the largest size, (shares,).
 
     """
-    _, slope, bend = np.linalg.pinv(curved(x))
+    _, slope, bend = linear.inverse(curved(x))
     ahead, share = x.max() - x, shares[:, None, None]  # (m,); the shape is 0 at the largest size
     low, high = np.zeros((len(shares), len(alpha))), np.full((len(shares), len(alpha)), 50.0)
 

@@ -5,6 +5,8 @@ Estimates are least squares (what arXiv 2510.20387 reports); their errors come f
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from scipy import optimize
 
@@ -12,6 +14,7 @@ from rbptrack.ranks import FloatArray
 from rbptrack.stats.spread import Spread
 
 _SAME_LIKELIHOOD = 1e-5  # a scatter that raises minus twice the log-likelihood by less when it is taken for 0, is 0
+_GRID = 45  # variances among which the most likely is sought, a factor 1.6 apart
 
 
 def centred(x: FloatArray) -> FloatArray:
@@ -27,8 +30,16 @@ def least_squares(design: FloatArray, values: FloatArray) -> tuple[FloatArray, F
 
     Source: Gauss, Theoria combinationis, 1823.
     """
-    found = np.linalg.pinv(design) @ values
+    found = inverse(design) @ values
     return found, values - design @ found
+
+
+def inverse(design: FloatArray) -> FloatArray:
+    """What takes values, (m, ...), to the coefficients of least squares, (p, m).
+
+    Source: the pseudoinverse of Moore and Penrose.
+    """
+    return _taken_apart(design.shape, design.tobytes())[0]
 
 
 def free_of(design: FloatArray) -> FloatArray:
@@ -36,7 +47,16 @@ def free_of(design: FloatArray) -> FloatArray:
 
     Source: the error contrasts of Patterson and Thompson, Biometrika 58, 1971.
     """
-    return np.asarray(np.linalg.svd(design)[0][:, design.shape[1] :].T)
+    return _taken_apart(design.shape, design.tobytes())[1]
+
+
+@lru_cache(maxsize=256)  # every metric of a family has the same design
+def _taken_apart(shape: tuple[int, int], numbers: bytes) -> tuple[FloatArray, FloatArray]:
+    design = np.frombuffer(numbers).reshape(shape)
+    found = np.linalg.pinv(design), np.ascontiguousarray(np.linalg.svd(design)[0][:, shape[1] :].T)
+    for array in found:
+        array.flags.writeable = False  # shared
+    return found
 
 
 def deciding(weights: FloatArray, contrasts: FloatArray) -> FloatArray:
@@ -86,7 +106,7 @@ def estimate_error(
 
     """
     contrasts = free_of(design)
-    weights, free = at @ np.linalg.pinv(design), len(contrasts)
+    weights, free = at @ inverse(design), len(contrasts)
     noise, z = contrasts @ sampling @ contrasts.T, contrasts @ values
     form = deciding(weights, contrasts)
     if models:
@@ -114,8 +134,8 @@ def reml(sampling: FloatArray, design: FloatArray, values: FloatArray, *patterns
         sampling: known covariance, (n, n).
         design: (n, p).
         values: (n,).
-        patterns: the covariance P of each kind of scatter at variance 1, (n, n) each; the last one is the identity,
-            scatter of each value by itself, which need not be given where it is the only one.
+        patterns: the covariance P of each kind of scatter at variance 1, (n, n) each; none: scatter of each value by
+            itself.
 
     Returns:
         One variance for each pattern.
@@ -124,34 +144,52 @@ def reml(sampling: FloatArray, design: FloatArray, values: FloatArray, *patterns
     contrasts = free_of(design)
     z = contrasts @ values
     spread = float(z @ z) / len(z)
-    kinds = patterns or (np.eye(len(values)),)
     if spread <= 1e-28:
-        return np.zeros(len(kinds))
-    if len(kinds) == 1 and not sampling.any() and not patterns:
-        return np.array([spread])  # the restricted maximum in closed form: the unbiased residual variance
-    known, *parts = [contrasts @ part @ contrasts.T for part in (sampling, *kinds)]
-    known = known + 1e-9 * spread * np.eye(len(z))
+        return np.zeros(max(len(patterns), 1))
+    known = contrasts @ sampling @ contrasts.T + 1e-9 * spread * np.eye(len(z))
+    low, high = np.log(spread) - 18, np.log(spread) + 4
+    if not patterns:
+        return np.array([_scatter(*np.linalg.eigh(known), z, low, high) if sampling.any() else spread])
+    parts = [contrasts @ part @ contrasts.T for part in patterns]
 
     def minus_twice(log_variances: FloatArray) -> tuple[float, FloatArray]:
         """Minus twice the restricted log-likelihood, ln|V| + z' V^-1 z, and its gradient."""
         scatter = [np.exp(v) * part for v, part in zip(log_variances, parts, strict=True)]
         whole = known + sum(scatter)
-        inverse = np.linalg.inv(whole)
-        w = inverse @ z
-        gradient = np.array([float(np.sum(inverse * part)) - float(w @ part @ w) for part in scatter])
+        precision = np.linalg.inv(whole)
+        w = precision @ z
+        gradient = np.array([float(np.sum(precision * part)) - float(w @ part @ w) for part in scatter])
         return float(np.linalg.slogdet(whole)[1]) + float(z @ w), gradient
 
-    low, high = np.log(spread) - 18, np.log(spread) + 4
-    starts = [np.full(len(kinds), np.log(spread) - 0.7)]
-    if len(kinds) > 1:  # also where one kind is most of it
-        starts += [np.log(spread) - np.where(np.arange(len(kinds)) == i, 0.7, 6.0) for i in range(len(kinds))]
+    each = np.eye(len(parts), dtype=bool)
+    # Also from where one kind is most of it.
+    starts = np.log(spread) - np.vstack([np.full(len(parts), 0.7), np.where(each, 0.7, 6.0)])
     ends = (
-        optimize.minimize(minus_twice, start, jac=True, method="L-BFGS-B", bounds=[(low, high)] * len(kinds))
+        optimize.minimize(minus_twice, start, jac=True, method="L-BFGS-B", bounds=[(low, high)] * len(parts))
         for start in starts
     )
     best = min(ends, key=lambda found: float(found.fun))
-    without = [minus_twice(np.where(np.arange(len(kinds)) == i, low, best.x))[0] for i in range(len(kinds))]
-    return np.where(np.array(without) - best.fun < _SAME_LIKELIHOOD, 0.0, np.exp(best.x))
+    without = np.array([minus_twice(np.where(one, low, best.x))[0] for one in each])
+    return np.where(without - best.fun < _SAME_LIKELIHOOD, 0.0, np.exp(best.x))
+
+
+def _scatter(variances: FloatArray, vectors: FloatArray, z: FloatArray, low: float, high: float) -> float:
+    """`reml` of scatter that is alike and independent: along one line, in the eigenbasis of the known covariance."""
+    square = (vectors.T @ z) ** 2
+
+    def slope(log_variance: float) -> float:
+        whole = variances + np.exp(log_variance)
+        return float((1 / whole - square / whole**2).sum())
+
+    grid = np.linspace(low, high, _GRID)
+    whole = variances + np.exp(grid)[:, None]
+    minus_twice = (np.log(whole) + square / whole).sum(axis=1)
+    best = int(minus_twice.argmin())
+    if minus_twice[0] - minus_twice[best] < _SAME_LIKELIHOOD:
+        return 0.0
+    before, after = grid[best - 1], grid[min(best + 1, _GRID - 1)]
+    falls, rises = slope(before) < 0, slope(after) > 0
+    return float(np.exp(optimize.brentq(slope, before, after, xtol=1e-10) if falls and rises else grid[best]))
 
 
 def without_each(design: FloatArray, values: FloatArray) -> FloatArray:
@@ -159,10 +197,9 @@ def without_each(design: FloatArray, values: FloatArray) -> FloatArray:
 
     Source: deletion diagnostics of Belsley, Kuh and Welsch, Regression Diagnostics, 1980, chapter 2.
     """
-    found, residual = least_squares(design, values)
-    inverse = np.linalg.pinv(design)  # (p, m)
-    leverage = np.einsum("mp,pm->m", design, inverse)
-    return np.asarray(found - (inverse * (residual / (1 - leverage))).T)
+    (found, residual), solved = least_squares(design, values), inverse(design)
+    leverage = np.einsum("mp,pm->m", design, solved)
+    return np.asarray(found - (solved * (residual / (1 - leverage))).T)
 
 
 def lines(x: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -170,5 +207,5 @@ def lines(x: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
 
     Source: least squares, as of every law here.
     """
-    level, slope = np.linalg.pinv(np.column_stack([np.ones(len(x)), x])) @ values
+    level, slope = inverse(np.column_stack([np.ones(len(x)), x])) @ values
     return level, slope

@@ -8,7 +8,7 @@ import numpy as np
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.intervals import Interval
-from rbptrack.stats.linear import centred, line_error
+from rbptrack.stats.linear import centred, inverse, line_error
 from rbptrack.stats.spread import Spread
 
 
@@ -55,7 +55,7 @@ def lognormal_trend(s: FloatArray, theta: FloatArray, draws: FloatArray, *, leve
     m = len(s)
     x = np.log(s)
     design = centred(x)
-    middle, slope = np.linalg.pinv(design) @ theta  # beta and gamma each
+    middle, slope = inverse(design) @ theta  # beta and gamma each
     sampling = np.cov(np.moveaxis(draws, 1, 0).reshape(draws.shape[1], -1).T).reshape(m, 2, m, 2)
 
     def error(at: FloatArray, of: FloatArray) -> Spread:
@@ -68,8 +68,8 @@ def lognormal_trend(s: FloatArray, theta: FloatArray, draws: FloatArray, *, leve
     ratio = None
     if middle[1] > 2 * error(level_at, np.eye(2)[1]).half(level):  # else it is too crooked for a straight line
         value, by_slope, by_middle = _change(middle, slope)
-        inverse = np.linalg.pinv(design)
-        shared = np.einsum("i,iajb,j,a,b->", inverse[0], sampling, inverse[1], by_middle, by_slope)
+        solved = inverse(design)
+        shared = np.einsum("i,iajb,j,a,b->", solved[0], sampling, solved[1], by_middle, by_slope)
         whole = (error(slope_at, by_slope) + error(level_at, by_middle)).minus_shared(-float(shared))
         ratio = Interval(value, value - whole.half(level), value + whole.half(level))
     residual = theta - design @ np.stack([middle, slope])

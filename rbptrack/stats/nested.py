@@ -82,7 +82,7 @@ def fit_nested(
     sampling = np.zeros((n, n)) if covariance is None else np.asarray(covariance, dtype=np.float64)
     design = linear.centred(x)
     same = (member[:, None] == member[None, :]).astype(np.float64)
-    kinds = (same, np.eye(n)) if n > m else (same,)
+    kinds = (same, np.eye(n)) if n > m else ()
     recipe2, seed2 = (*linear.reml(sampling, design, logs, *kinds), 0.0)[:2]
     total = sampling + recipe2 * same + seed2 * np.eye(n) + 1e-16 * np.eye(n)
     inverse = np.linalg.inv(total)
@@ -140,7 +140,7 @@ def pure_error(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray | None
     average[member, np.arange(n)] = 1 / times[member]
     within = np.eye(n) - average[member]
     design = linear.centred(sizes) * np.sqrt(times)[:, None]
-    off_line = (np.eye(m) - design @ np.linalg.pinv(design)) * np.sqrt(times)[None, :] @ average
+    off_line = (np.eye(m) - design @ linear.inverse(design)) * np.sqrt(times)[None, :] @ average
     between = float(np.sum((off_line @ logs) ** 2)) / (m - 2)
     inside = float(np.sum((within @ logs) ** 2)) / (n - m)
     noise_between = float(np.trace(off_line @ sampling @ off_line.T)) / (m - 2)

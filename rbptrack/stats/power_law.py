@@ -7,12 +7,14 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, stats
+from scipy import stats
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import FloatArray
 from rbptrack.stats import linear
 from rbptrack.stats.spread import Spread
+
+_MOST_STEPS = 200  # towards Huber's estimate; five are the rule
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ def left_out_noise(law: PowerLawFit) -> float:
     smaller = fit_power_law(law.s[kept], law.y[kept], covariance=law.covariance[np.ix_(kept, kept)])
     x = np.log(law.s[kept])
     weights = np.full(len(kept), -1.0)
-    weights[kept] = np.array([1.0, np.log(law.s.max()) - x.mean()]) @ np.linalg.pinv(linear.centred(x))
+    weights[kept] = np.array([1.0, np.log(law.s.max()) - x.mean()]) @ linear.inverse(linear.centred(x))
     variance = float(weights @ law.covariance @ weights) + smaller.tau**2 * float(weights @ weights)
     return float(np.sqrt(max(variance, 0.0)))
 
@@ -212,17 +214,28 @@ def huber_alpha(s: npt.ArrayLike, y: npt.ArrayLike) -> float:
 
     Source: Huber, Annals of Mathematical Statistics 35, 1964.
     """
-    x, logs = np.log(np.asarray(s, dtype=np.float64)), np.log(np.asarray(y, dtype=np.float64))
-    x = x - x.mean()
-    start = np.polyfit(x, logs, 1)
-    residual = logs - np.polyval(start, x)
-    scale = 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
-    if scale <= 1e-12:
-        return -float(start[0])
-    found = optimize.least_squares(  # the sum of losses: a mean would stop it early
-        lambda p: (logs - np.polyval(p, x)) / scale, start, loss="huber", f_scale=1.345, xtol=1e-12, ftol=1e-12
-    )
-    return -float(found.x[0])
+    logs, design = np.log(np.asarray(y, dtype=np.float64)), linear.centred(np.log(np.asarray(s, dtype=np.float64)))
+    found, residual = linear.least_squares(design, logs)
+    turn = 1.345 * 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
+    if turn <= 1e-12:
+        return -float(found[1])
+
+    def loss(coefficients: FloatArray) -> float:
+        off = np.abs(logs - design @ coefficients)
+        return float(np.where(off > turn, turn * (off - turn / 2), off**2 / 2).sum())
+
+    for _ in range(_MOST_STEPS):
+        residual = logs - design @ found
+        side = np.sign(residual) * (np.abs(residual) > turn)  # of the points where the loss is a straight line
+        near = design[side == 0]
+        step = np.linalg.lstsq(near.T @ near, turn * design.T @ side + near.T @ logs[side == 0])[0]
+        if loss(step) >= loss(found):
+            weighted = design * np.minimum(1, turn / np.maximum(np.abs(residual), turn))[:, None]
+            step = np.linalg.solve(weighted.T @ design, weighted.T @ logs)  # is never worse
+        if np.abs(step - found).max() <= 1e-13 * np.abs(found).max():
+            break
+        found = step
+    return -float(found[1])
 
 
 @dataclass(frozen=True)

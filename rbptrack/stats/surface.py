@@ -196,7 +196,7 @@ def fit_surface(
     n = max(documents, 2.0)
     few = 1.0 if np.isinf(n) else n / (n - 1)
     noise = (noise - noise.mean(axis=1, keepdims=True)) * np.sqrt(few / (replicates.shape[1] - 1))  # (m, replicates, K)
-    line, (_, slope, bend) = linear.centred(x), np.linalg.pinv(curved(x))
+    line, (_, slope, bend) = linear.centred(x), linear.inverse(curved(x))
     free = linear.free_of(curved(x))
     alpha = -slope @ logs
     size = np.abs(alpha) if scatter == "proportional" else np.ones(len(k))
