@@ -224,7 +224,8 @@ class LackOfFit(Analyzer):
             laws += [(one.family, one.metric, one.law) for one in reader.read(runs, []) if one.logged]
         if not laws:
             raise report.nothing_found("no measurement to judge")
-        metrics = [_metric(*one, tests=len(laws)) for one in laws]
+        forms = fit_forms((law.s, law.y, law.covariance) for *_, law in laws)
+        metrics = [_metric(*one, each, tests=len(laws)) for one, each in zip(laws, forms, strict=True)]
         bends, floors = self._bends(judged, metrics), self._floors(metrics)
         pairs = zip(judged, bends, strict=False)
         judged = [(family, replace(each, bends=one.verdict == Verdict.YES)) for (family, each), one in pairs]
@@ -339,12 +340,12 @@ class LackOfFit(Analyzer):
         report.drawings["r2_observed_and_expected"] = Drawing(figure, _R2.format(self.level))
 
 
-def _metric(family: Family, metric: str, law: PowerLawFit, *, tests: int) -> Metric:
+def _metric(family: Family, metric: str, law: PowerLawFit, forms: Forms, *, tests: int) -> Metric:
     s, other = family.column("total_params"), None
     if positive(s) and np.ptp(s) > 0:
         other = fit_power_law(s, law.y, covariance=law.covariance, level=law.level)
     test = floor_test(law, other, tests=tests) if law.points > LEAST_SIZES and law.alpha > 0 else None
-    return Metric(family, metric, test, fit_forms(law.s, law.y, law.covariance))
+    return Metric(family, metric, test, forms)
 
 
 def _summary(family: Family, each: EachK, bends: Finding) -> SummaryRow:

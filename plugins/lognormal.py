@@ -30,7 +30,7 @@ from rbptrack.stats.intervals import Interval
 from rbptrack.stats.lognormal_sizes import lognormal_trend
 from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.rank_distributions import CANDIDATES, Support
-from rbptrack.stats.rank_fit import goodness_of_fit
+from rbptrack.stats.rank_fit import RankFit, fit_all, goodness_of_fit
 from rbptrack.stats.rank_lognormal import integral_approximation
 from rbptrack.stats.rank_sizes import RanksOfSize, fit_size
 
@@ -192,19 +192,21 @@ class Lognormal(Analyzer):
         for family, loaded in read_families(runs, load, notes):
             sizes: list[RanksOfSize] = []
             fitted: list[float] = []
-            for one, params, label in zip(loaded, family.s, family.labels, strict=True):
+            every = fit_all([one.histogram for one in loaded])
+            for one, fits, params, label in zip(loaded, every, family.s, family.labels, strict=True):
                 try:
-                    sizes.append(self._size(one, family.rows[family.rows["non_embedding_params"] == params]))
+                    sizes.append(self._size(one, fits, family.rows[family.rows["non_embedding_params"] == params]))
                     fitted.append(params)
                 except RbptrackError as error:
                     notes.append(f"{family}, {label}: {error}.")
             if sizes:
                 yield _only(family, fitted), sizes
 
-    def _size(self, loaded: Loaded, rows: pd.DataFrame) -> RanksOfSize:
+    def _size(self, loaded: Loaded, fits: dict[str, RankFit], rows: pd.DataFrame) -> RanksOfSize:
         return fit_size(
             loaded.histogram,
             loaded.documents,
+            fits,
             effect=_design_effect(rows),
             seed=int(rows["non_embedding_params"].iloc[0]),  # sizes apart: not paired
             level=self.level,

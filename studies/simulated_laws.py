@@ -85,7 +85,7 @@ def irreducible(rng: np.random.Generator, design: Design) -> Outcome:
     truth = share + (1 - share) * (s / s.max()) ** -0.3
     y, draws = texts(rng, truth[:, None] * scatter(rng, design), design)
     covariance = paired_covariance(list(np.log(draws[..., 0])))
-    found = fit_forms(s, y[:, 0], covariance)
+    found = fit_forms([(s, y[:, 0], covariance)])[0]
     said = bend_of(s, y[:, 0], covariance).p_upwards < 0.05
     return {
         "a bend upwards (false positive where share = 0)": said if share == 0 else None,

@@ -24,7 +24,7 @@ def both(y, s=S, noise=NOISE):
 
 def test_a_floor_bends_the_law_upwards_and_its_share_is_found():
     y = law(0.6, tau=0.001)
-    found, forms = bend_of(S, y, NOISE), fit_forms(S, y, NOISE)
+    found, forms = bend_of(S, y, NOISE), fit_forms([(S, y, NOISE)])[0]
     assert found.departure > 0
     assert found.p_upwards < 0.01
     assert forms.share_low < 0.6 < forms.share_high
@@ -34,8 +34,8 @@ def test_a_floor_bends_the_law_upwards_and_its_share_is_found():
 
 
 def test_a_plain_law_with_little_scatter_has_no_large_floor():
-    assert fit_forms(S, law(0.0, tau=0.0005), NOISE).share_high <= 0.1
-    assert fit_forms(S, law(0.3, tau=0.08, seed=1), NOISE).share_high > 0.5
+    assert fit_forms([(S, law(0.0, tau=0.0005), NOISE)])[0].share_high <= 0.1
+    assert fit_forms([(S, law(0.3, tau=0.08, seed=1), NOISE)])[0].share_high > 0.5
 
 
 @pytest.mark.parametrize("m", [6, 8, 12, 16])

@@ -12,15 +12,15 @@ def noise(m: int, sd: float) -> np.ndarray:
 def test_a_floor_is_fitted_from_six_sizes_and_a_break_from_twelve() -> None:
     for m, forms in ((5, ["M0"]), (6, ["M0", "M1"]), (12, ["M0", "M1", "M2"])):
         s = np.geomspace(1e6, 1e9, m)
-        assert [fit.form for fit in fit_forms(s, 0.5 + 30 * s**-0.2, noise(m, 0.002)).fits] == forms
-    assert [fit.form for fit in fit_forms(s, s**0.1, noise(12, 0.002)).fits] == ["M0"], "it does not fall"
+        assert [fit.form for fit in fit_forms([(s, 0.5 + 30 * s**-0.2, noise(m, 0.002))])[0].fits] == forms
+    assert [fit.form for fit in fit_forms([(s, s**0.1, noise(12, 0.002))])[0].fits] == ["M0"], "it does not fall"
 
 
 def test_a_planted_floor_is_found() -> None:
     rng = np.random.default_rng(1)
     s = np.geomspace(1e6, 1e10, 10)
     y = (1.5 + 60 * s**-0.25) * np.exp(rng.normal(0, 0.003, 10))
-    forms = fit_forms(s, y, noise(10, 0.002))
+    forms = fit_forms([(s, y, noise(10, 0.002))])[0]
     fit = forms.fits[1]
     assert fit.e == pytest.approx(1.5, abs=0.05)
     assert fit.alpha == pytest.approx(0.25, abs=0.02)
@@ -34,15 +34,15 @@ def test_a_planted_floor_is_found() -> None:
 def test_a_planted_break_is_found_from_twelve_sizes() -> None:
     s = np.geomspace(1e6, 1e10, 14)
     y = 30 * s**-0.1 * np.where(s > 1e8, (s / 1e8) ** -0.15, 1) * np.exp(np.random.default_rng(3).normal(0, 0.01, 14))
-    forms = fit_forms(s, y, noise(14, 0.002))
+    forms = fit_forms([(s, y, noise(14, 0.002))])[0]
     assert forms.broken
     assert forms.fits[2].alpha == pytest.approx(0.1, abs=0.03)
-    assert not fit_forms(s, 30 * s**-0.1, noise(14, 0.002)).broken
+    assert not fit_forms([(s, 30 * s**-0.1, noise(14, 0.002))])[0].broken
 
 
 def test_an_exact_law_gives_its_parameters() -> None:
     s = np.geomspace(1e6, 1e9, 7)
-    assert fit_forms(s, 30 * s**-0.2, np.zeros((7, 7))).fits[0].alpha == pytest.approx(0.2, abs=1e-5)
+    assert fit_forms([(s, 30 * s**-0.2, np.zeros((7, 7)))])[0].fits[0].alpha == pytest.approx(0.2, abs=1e-5)
 
 
 def test_aicc_counts_tau() -> None:
@@ -53,7 +53,7 @@ def test_aicc_counts_tau() -> None:
     residual = logs - np.polyval(np.polyfit(np.log(s), logs, 1), np.log(s))
     variance = float(residual @ residual) / 9
     expected = 9 * np.log(2 * np.pi * variance) + 9 + 2 * 3 + 2 * 3 * 4 / (9 - 3 - 1)
-    assert fit_forms(s, np.exp(logs), np.zeros((9, 9))).fits[0].aicc == pytest.approx(expected, abs=1e-3)
+    assert fit_forms([(s, np.exp(logs), np.zeros((9, 9)))])[0].fits[0].aicc == pytest.approx(expected, abs=1e-3)
 
 
 def test_influence_and_huber() -> None:

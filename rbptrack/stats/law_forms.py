@@ -10,16 +10,18 @@ form (`rbptrack.stats.bends`): a likelihood ratio of M1 finds a floor in 7 to 16
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, stats
+from scipy import special, stats
 
-from rbptrack.ranks import FloatArray
+from rbptrack.ranks import FloatArray, IntArray
 from rbptrack.stats import linear
+from rbptrack.stats.newton import minimise
 
 GATES = {"M0": 3, "M1": 6, "M2": 12}
 """The least number of sizes that each form is fitted to."""
@@ -91,36 +93,11 @@ class Points:
         (_, slope), off = linear.least_squares(linear.centred(self.x), self.values)
         return float(slope), float(off @ off) / len(self.x)
 
-    def deviance(self, shape: FloatArray, tau2: float) -> tuple[float, float]:
-        """Minus twice the log-likelihood of values = level + shape, and that level, which is the best."""
-        variance = self.variances + tau2
-        one, off = self.vectors.sum(axis=0), self.vectors.T @ (self.values - shape)
-        level = float((one * off / variance).sum() / (one**2 / variance).sum())
-        return float(np.sum(np.log(2 * np.pi * variance) + (off - level * one) ** 2 / variance)), level
-
-    def best(
-        self, shape: Callable[[FloatArray], FloatArray], start: Sequence[float], bounds: Sequence[tuple[float, float]]
-    ) -> tuple[float, FloatArray, float]:
-        """Least deviance over a form's parameters and ln tau^2; those parameters with tau^2 behind them; the level."""
-        floor = max(1e-12, 1e-9 * float(np.var(self.values)))
-        top = 6 * max(self.line[1], float(self.variances.mean()), 2 * floor)
-        found = optimize.minimize(
-            lambda p: self.deviance(shape(p[:-1]), float(np.exp(p[-1])))[0],
-            [*start, np.log(max(self.line[1], 2 * floor))],
-            bounds=[*bounds, (np.log(floor), np.log(top))],
-            method="L-BFGS-B",
-            options={"ftol": 1e-13, "gtol": 1e-7},
-        )
-        parameters = np.append(found.x[:-1], np.exp(found.x[-1]))
-        return float(found.fun), parameters, self.deviance(shape(parameters[:-1]), parameters[-1])[1]
-
-    def with_floor(self, start: tuple[float, float]) -> tuple[float, FloatArray, float]:
-        """`best` of M1 from a share E / y at the largest size and an exponent; its parameters are both, and tau^2."""
-        return self.best(
-            lambda p: np.log(p[0] + (1 - p[0]) * np.exp(np.minimum(-p[1] * self.x, 500))),
-            start,
-            [(0.0, 0.999), (1e-6, 50.0)],
-        )
+    @property
+    def breaks(self) -> list[list[float]]:
+        """Where M2 begins: the line, broken at five places."""
+        inside = np.sort(self.x)
+        return [[-self.line[0], -self.line[0], at] for at in np.linspace(inside[2], inside[-3], 5)]
 
     def profile(self, shares: FloatArray) -> tuple[FloatArray, FloatArray, float]:
         """M1's least deviance at each share, ln y at the largest size there, and the exponent at the best of them.
@@ -134,21 +111,19 @@ class Points:
         slopes = np.linspace(max(slope - reach, 1e-6), slope + reach, _SLOPES)
         floor = max(1e-3 * self.line[1], 1e-14)
         tau2 = np.append(1e-3 * floor, np.geomspace(floor, 6 * self.line[1] + 1e-14, _SCATTERS - 1))
-        share = shares[:, None]
-        low, high = np.zeros((len(shares), _SLOPES)), np.full((len(shares), _SLOPES), 50.0)
-        for _ in range(50):  # the exponent of each share and slope: the slope grows with it
-            alphas = (low + high) / 2
-            rest = (1 - share) * np.exp(np.minimum(-alphas * middle, 500))
-            above = alphas * rest / (share + rest) > slopes
-            low, high = np.where(above, low, alphas), np.where(above, alphas, high)
+        share, level = shares[:, None], -middle * slopes  # the exponent of each share and slope, where
+        # slope = alpha rest / (share + rest), rest = (1 - share) e^(-alpha middle):
+        alphas = (level + special.lambertw(level * np.exp(-level) * share / (1 - share)).real) / -middle
         curves = np.exp(np.minimum(-alphas[..., None] * self.x, 500))
         turned = np.log(share[..., None] + (1 - share[..., None]) * curves) @ self.vectors  # (shares, slopes, m)
-        one, target = self.vectors.sum(axis=0), self.vectors.T @ self.values
+        one = self.vectors.sum(axis=0)
+        off = self.vectors.T @ self.values - turned
+        about = off @ one / (one @ one)
+        off = off - about[..., None] * one  # small, so that the difference of squares below keeps its digits
         weight = 1 / (self.variances + tau2[:, None])  # (scatters, m)
-        off = target - turned
-        level = np.einsum("tm,ism->ist", weight * one, off) / (weight @ one**2)
-        left = off[:, :, None] - level[..., None] * one  # (shares, slopes, scatters, m)
-        deviance = np.einsum("tm,istm->ist", weight, left**2) - np.log(weight / (2 * np.pi)).sum(axis=1)
+        moved = off @ (weight * one).T / (weight @ one**2)  # (shares, slopes, scatters)
+        deviance = off**2 @ weight.T - moved**2 * (weight @ one**2) - np.log(weight / (2 * np.pi)).sum(axis=1)
+        level = about[..., None] + moved
         at = np.clip(deviance.argmin(axis=1), 1, _SLOPES - 2)[:, None]
         before, here, after = (np.take_along_axis(deviance, at + i, axis=1)[:, 0] for i in (-1, 0, 1))
         bend = np.maximum(before - 2 * here + after, 1e-12)
@@ -158,25 +133,14 @@ class Points:
         nearest = int(over.argmin())
         return over, tops, float(alphas[nearest, best[nearest][0]])
 
-    def broken(self) -> list[tuple[float, FloatArray, float]]:
-        """`best` of M2 from several starts; its parameters are both exponents, ln of the break's S, and tau^2."""
-        inside, alpha = np.sort(self.x), -self.line[0]
-
-        def shape(p: FloatArray) -> FloatArray:
-            above = _BREAK_WIDTH * np.logaddexp(0, (self.x - p[2]) / _BREAK_WIDTH)  # 0 below the break
-            return np.asarray(-p[0] * self.x - (p[1] - p[0]) * above)
-
-        bounds = [(-50.0, 50.0), (-50.0, 50.0), (float(inside[1]), float(inside[-2]))]
-        return [self.best(shape, [alpha, alpha, at], bounds) for at in np.linspace(inside[2], inside[-3], 5)]
-
-    def fit(self, form: str, found: tuple[float, FloatArray, float]) -> FormFit:
-        """What `best` found as a fit with its AICc."""
-        deviance, parameters, level = found
+    def fit(self, form: str, deviance: float, parameters: FloatArray, *, agreed: bool = True) -> FormFit:
+        """A form at its maximum likelihood, with its AICc; its parameters end in tau^2 and the level."""
+        *_, tau2, level = parameters
         free, m = {"M0": 3, "M1": 4, "M2": 5}[form], len(self.x)  # tau and the level among them
         aicc = deviance + 2 * free + 2 * free * (free + 1) / (m - free - 1) if m > free + 1 else float("inf")
         share = float(parameters[0]) if form == "M1" else float("nan")
-        alpha, tau = float(parameters[int(form == "M1")]), float(np.sqrt(parameters[-1]))
-        return FormFit(form, alpha, tau, -deviance / 2, aicc, share * float(np.exp(level)), share)
+        alpha, tau = float(parameters[int(form == "M1")]), float(np.sqrt(tau2))
+        return FormFit(form, alpha, tau, -deviance / 2, aicc, share * float(np.exp(level)), share, agreed)
 
 
 @dataclass(frozen=True)
@@ -205,25 +169,51 @@ class Forms:
         return last.form == "M2" and last.agreed and min(f.aicc for f in self.fits[:-1]) - last.aicc > _DECISIVE
 
 
-def fit_forms(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray) -> Forms:
+def fit_forms(laws: Iterable[tuple[npt.ArrayLike, npt.ArrayLike, FloatArray]]) -> list[Forms]:
     """Fit every form that m sizes allow; M1 and its interval from the profile over E / y at the largest size.
 
     Source: profile likelihood (Venzon and Moolgavkar, Applied Statistics 37, 1988), with the ratio that is exact for a
     linear model whose variance is not known.
 
     Args:
-        s: sizes S, (m,).
-        y: positive values, (m,).
-        covariance: sampling covariance of ln y, (m, m).
+        laws: of each the sizes S, (m,), positive values, (m,), and the sampling covariance of ln y, (m, m).
 
     """
-    points = Points.of(s, y, covariance)
-    m = len(points.x)
-    plain = points.best(lambda p: -p[0] * points.x, [-points.line[0]], [(-50.0, 50.0)])
-    fits = [points.fit("M0", plain)]
-    if points.line[0] >= 0 or m < GATES["M1"]:
-        return Forms(tuple(fits))
-    shares = SHARES
+    every = [Points.of(*law) for law in laws]
+    found: dict[int, Forms] = {}
+    for m in {len(points.x) for points in every}:
+        mine = [i for i, points in enumerate(every) if len(points.x) == m]
+        found |= dict(zip(mine, _fit_alike([every[i] for i in mine], m), strict=True))
+    return [found[i] for i in range(len(every))]
+
+
+def _fit_alike(every: Sequence[Points], m: int) -> list[Forms]:
+    """The forms of laws that have equally many sizes: all starts of all of them at once."""
+    plain = [
+        one.fit("M0", *ends[0])
+        for one, ends in zip(every, _searched("M0", every, [[[-p.line[0]]] for p in every]), strict=True)
+    ]
+    found = [Forms((fit,)) for fit in plain]
+    falling = [i for i, one in enumerate(every) if one.line[0] < 0 and m >= GATES["M1"]]
+    if not falling:
+        return found
+    bent = [every[i] for i in falling]
+    floors = [_floor(one) for one in bent]
+    ends = _searched("M1", bent, [[[share, alpha]] for share, *_, alpha in floors])
+    breaks = _searched("M2", bent, [one.breaks for one in bent]) if m >= GATES["M2"] else [[] for _ in bent]
+    for i, one, (_, low, high, top, _), with_floor, broken in zip(falling, bent, floors, ends, breaks, strict=True):
+        fits = [plain[i], one.fit("M1", *with_floor[0])]
+        if broken:
+            best = min(broken, key=lambda end: end[0])
+            same = [p[2] for deviance, p in broken if deviance < best[0] + 2 * _SAME_FIT]
+            fits.append(one.fit("M2", *best, agreed=len(same) >= 2 and bool(np.ptp(same) < 0.02 * np.ptp(one.x))))
+        found[i] = Forms(tuple(fits), low, high, low * top, high * top)
+    return found
+
+
+def _floor(points: Points) -> tuple[float, float, float, float, float]:
+    """The likeliest floor's share on a grid, its interval, and y at the largest size and the exponent there."""
+    shares, m = SHARES, len(points.x)
     over, tops, alpha = points.profile(shares)
     critical = m * float(np.log1p(stats.t.ppf(0.975, m - 3) ** 2 / (m - 3)))
     inside = np.flatnonzero(over <= over.min() + critical)
@@ -231,16 +221,65 @@ def fit_forms(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray) -> For
         shares = np.linspace(shares[max(inside[0] - 1, 0)], shares[min(inside[-1] + 1, len(shares) - 1)], len(shares))
         over, tops, alpha = points.profile(shares)
     nearest = int(over.argmin())
-    low, high = _ends(shares, over - over.min() - critical)
-    fits.append(points.fit("M1", points.with_floor((float(shares[nearest]), alpha))))
-    top = float(np.exp(tops[nearest]))
-    if m >= GATES["M2"]:
-        starts = points.broken()
-        best = min(starts, key=lambda one: one[0])
-        same = [p for deviance, p, _ in starts if deviance < best[0] + 2 * _SAME_FIT]
-        agreed = len(same) >= 2 and bool(np.ptp([p[2] for p in same]) < 0.02 * np.ptp(points.x))
-        fits.append(FormFit(**{**vars(points.fit("M2", best)), "agreed": agreed}))
-    return Forms(tuple(fits), low, high, low * top, high * top)
+    return float(shares[nearest]), *_ends(shares, over - over.min() - critical), float(np.exp(tops[nearest])), alpha
+
+
+def _shape(form: str, p: FloatArray, x: FloatArray) -> FloatArray:
+    """Ln y of a form but for its level, (starts, several, m), of p, (starts, several, p), at x, (starts, 1, m)."""
+    first, *rest = np.moveaxis(p, -1, 0)[..., None]
+    if form == "M0":
+        return np.asarray(-first * x)
+    if form == "M1":
+        return np.asarray(np.log(first + (1 - first) * np.exp(np.minimum(-rest[0] * x, 500))))
+    above = _BREAK_WIDTH * np.logaddexp(0, (x - rest[1]) / _BREAK_WIDTH)  # 0 below the break
+    return np.asarray(-first * x - (rest[0] - first) * above)
+
+
+def _searched(
+    form: str, every: Sequence[Points], starts: Sequence[Sequence[Sequence[float]]]
+) -> list[list[tuple[float, FloatArray]]]:
+    """Least deviance over a form's parameters and ln tau^2 from each start of each law, the level in closed form.
+
+    Returns:
+        Of each start the deviance, and the parameters with tau^2 and the level behind them.
+
+    """
+    of = np.repeat(np.arange(len(every)), [len(each) for each in starts])
+    x, values, variances = (
+        np.stack([getattr(one, name) for one in every])[of] for name in ("x", "values", "variances")
+    )
+    vectors = np.stack([one.vectors for one in every])[of]
+    square = np.array([one.line[1] for one in every])[of]
+    floor = np.maximum(1e-12, 1e-9 * values.var(axis=1))
+    top = 6 * np.maximum.reduce([square, variances.mean(axis=1), 2 * floor])
+    inside = np.sort(x, axis=1)
+    low: list[Any]
+    high: list[Any]
+    low, high = {  # a number for all laws, or one for each
+        "M0": ([-50.0], [50.0]),
+        "M1": ([0.0, 1e-6], [0.999, 50.0]),
+        "M2": ([-50.0, -50.0, inside[:, 1]], [50.0, 50.0, inside[:, -2]]),
+    }[form]
+
+    def deviance(p: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Minus twice the log-likelihood at the best level, and that level, (starts, several)."""
+        off = (values[which, None] - _shape(form, p[..., :-1], x[which, None])) @ vectors[which]
+        one, variance = vectors[which, None].sum(axis=2), variances[which, None] + np.exp(p[..., -1:])
+        level = (one * off / variance).sum(axis=-1) / (one**2 / variance).sum(axis=-1)
+        return (np.log(2 * np.pi * variance) + (off - level[..., None] * one) ** 2 / variance).sum(axis=-1), level
+
+    begin = np.column_stack([[start for each in starts for start in each], np.log(np.maximum(square, 2 * floor))])
+    bounds = [np.column_stack([end + np.zeros(len(of)) for end in each]) for each in (low, high)]
+    ends, found = minimise(
+        lambda p, which: deviance(p, which)[0],
+        begin,
+        low=np.column_stack([bounds[0], np.log(floor)]),
+        high=np.column_stack([bounds[1], np.log(top)]),
+        tolerance=1e-6,
+    )
+    levels = deviance(ends[:, None], np.arange(len(of)))[1]
+    whole = np.column_stack([ends[:, :-1], np.exp(ends[:, -1:]), levels])
+    return [[(float(found[j]), whole[j]) for j in np.flatnonzero(of == i)] for i in range(len(every))]
 
 
 def _ends(grid: FloatArray, excess: FloatArray) -> tuple[float, float]:

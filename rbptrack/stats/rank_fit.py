@@ -6,16 +6,19 @@ of tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize
 
 from rbptrack.base.errors import RbptrackError
-from rbptrack.ranks import FloatArray, RankHistogram
+from rbptrack.ranks import FloatArray, IntArray, RankHistogram
+from rbptrack.stats.newton import minimise
 from rbptrack.stats.rank_distributions import CANDIDATES, Candidate, Support
 from rbptrack.stats.rank_lognormal import log_features, maximum_likelihood
+
+LEAST_RANKS = 8
+"""Different ranks, fewer of which do not tell candidates apart."""
 
 
 @dataclass(frozen=True)
@@ -63,23 +66,42 @@ class RankFit:
         return float(-np.exp(log_pmf) @ log_pmf)
 
 
-def fit_ranks(histogram: RankHistogram, names: Iterable[str] = tuple(CANDIDATES)) -> dict[str, RankFit]:
+def fit_ranks(histogram: RankHistogram, names: Sequence[str] = tuple(CANDIDATES)) -> dict[str, RankFit]:
     """Fit candidates (all by default) by maximum likelihood on {1..V}.
 
-    Source: Clauset, Shalizi and Newman, SIAM Review 51, 2009, section 3, with exact sums over 1..V.
+    Source: `fit_all`.
 
     Raises:
         RbptrackError: fewer than 8 different ranks occur, too few to tell candidates apart.
 
     """
-    if len(histogram.rank) < 8:
-        raise RbptrackError(f"only {len(histogram.rank)} different ranks occur; a distribution needs at least 8")
-    support = Support.nodes(histogram.vocab_size)
-    data = support.project(histogram.rank, histogram.count) / histogram.num_tokens
-    fits = {}
-    for name in names:
-        theta = _estimate(name, data, support)
-        fits[name] = _assess(CANDIDATES[name], theta, histogram)
+    if len(histogram.rank) < LEAST_RANKS:
+        raise RbptrackError(
+            f"only {len(histogram.rank)} different ranks occur; a distribution needs at least {LEAST_RANKS}"
+        )
+    return fit_all([histogram], names)[0]
+
+
+def fit_all(histograms: Sequence[RankHistogram], names: Sequence[str] = tuple(CANDIDATES)) -> list[dict[str, RankFit]]:
+    """Fit candidates to each of several histograms, such as those of a family's sizes, together.
+
+    Source: Clauset, Shalizi and Newman, SIAM Review 51, 2009, section 3, with exact sums over 1..V.
+
+    Returns:
+        The fits of each by candidate; none where fewer than 8 different ranks occur.
+
+    """
+    fits: list[dict[str, RankFit]] = [{} for _ in histograms]
+    enough = [i for i, one in enumerate(histograms) if len(one.rank) >= LEAST_RANKS]
+    for vocab_size in dict.fromkeys(histograms[i].vocab_size for i in enough):
+        mine = [i for i in enough if histograms[i].vocab_size == vocab_size]
+        support = Support.nodes(vocab_size)
+        data = np.stack(
+            [support.project(one.rank, one.count) / one.num_tokens for one in (histograms[i] for i in mine)]
+        )
+        for name in names:
+            for i, theta in zip(mine, _estimate(name, data, support), strict=True):
+                fits[i][name] = _assess(CANDIDATES[name], theta, histograms[i])
     return fits
 
 
@@ -154,21 +176,34 @@ def _assess(candidate: Candidate, theta: FloatArray, histogram: RankHistogram) -
 
 
 def _estimate(name: str, data: FloatArray, support: Support) -> FloatArray:
-    """Maximum likelihood; data are shares, (points,)."""
+    """Maximum likelihood for each row of data, shares at the support's points, (samples, points): (samples, p)."""
     if name == "zipf":
         return _zipf(data, support, support.weight)
     if name == "lognormal":
         return _constrained(data, support, support.weight)
     if name == "point_mass_lognormal":
         return _point_mass(data, support)
-    return _search(CANDIDATES[name], _starts(name, data, support), data, support)
+    starts, log_pmf = _starts(name, data, support), CANDIDATES[name].log_pmf  # (starts, samples, p)
+    several, samples, count = starts.shape
+
+    def loss(thetas: FloatArray, which: IntArray) -> FloatArray:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            values = -np.einsum("rnp,rp->rn", log_pmf(thetas, support), data[which % samples])
+        return np.where(np.isfinite(values), values, 1e3)
+
+    ends, values = minimise(loss, starts.reshape(-1, count))
+    best = values.reshape(several, samples).argmin(axis=0)
+    return np.asarray(ends.reshape(several, samples, count)[best, np.arange(samples)])
 
 
 def _constrained(data: FloatArray, support: Support, weight: FloatArray) -> FloatArray:
     """(beta, gamma) with gamma >= 0: where the free optimum is outside, the best on the border is Zipf's law."""
     features = log_features(support)
-    free = maximum_likelihood(features, data @ features.T, weight)
-    return free if free[1] >= 0 else np.append(_zipf(data, support, weight), 0.0)
+    found = maximum_likelihood(features, data @ features.T, weight)
+    convex = found[:, 1] < 0
+    if convex.any():
+        found[convex] = np.column_stack([_zipf(data[convex], support, weight), np.zeros(convex.sum())])
+    return found
 
 
 def _zipf(data: FloatArray, support: Support, weight: FloatArray) -> FloatArray:
@@ -179,68 +214,36 @@ def _zipf(data: FloatArray, support: Support, weight: FloatArray) -> FloatArray:
 def _point_mass(data: FloatArray, support: Support) -> FloatArray:
     """With a free mass at 1, the rest is a lognormal on {2..V}; a mass below 0 means the plain lognormal is best."""
     rest, weight = data.copy(), support.weight.copy()
-    rest[0] = weight[0] = 0.0
-    body = _constrained(rest / rest.sum(), support, weight)
-    at_one = float(np.exp(CANDIDATES["lognormal"].log_pmf(body, support)[0]))
-    mass = (float(data[0]) - at_one) / (1 - at_one)
-    if mass < 0:
-        return np.array([0.0, *_constrained(data, support, support.weight)])
-    return np.array([mass, *body])
+    rest[:, 0] = weight[0] = 0.0
+    body = _constrained(rest / rest.sum(axis=1, keepdims=True), support, weight)
+    at_one = np.exp(CANDIDATES["lognormal"].log_pmf(body, support)[:, 0])
+    mass = (data[:, 0] - at_one) / (1 - at_one)
+    plain = _constrained(data, support, support.weight)
+    return np.where(mass[:, None] < 0, np.insert(plain, 0, 0.0, axis=1), np.insert(body, 0, mass, axis=1))
 
 
-def _starts(name: str, data: FloatArray, support: Support) -> list[list[float]]:
-    """Where the search begins, from the data's moments; several where the likelihood has several hills."""
-    beta, gamma = map(float, _constrained(data, support, support.weight))
-    slope = float(_zipf(data, support, support.weight)[0])
-    mean = max(float(data @ support.x), 1.5)
-    log_gamma = float(np.log(max(gamma, 1e-3)))
-    if name == "lognormal_cdfdiff":
-        return [[beta, log_gamma]]
-    if name == "zipf_mandelbrot":
-        return [[slope, 0.0]]
-    if name == "weibull":
-        return [[-1.5, np.log(0.5)]]
-    if name == "negative_binomial":
-        return [[np.log(0.2), np.log(0.2 / mean)]]
-    if name == "shifted_cutoff":
-        return [[slope, 0.0, -np.log(mean) - 2]]
-    mean_log = float(data @ support.log)
-    spread = float(np.sqrt(max(float(data @ (support.log - mean_log) ** 2), 0.1)))
+def _starts(name: str, data: FloatArray, support: Support) -> FloatArray:
+    """Where searches begin, from the data's moments, (starts, samples, p); two where the likelihood has two hills."""
+    beta, gamma = _constrained(data, support, support.weight).T
+    slope, none = _zipf(data, support, support.weight)[:, 0], np.zeros(len(data))
+    mean, log_gamma = np.maximum(data @ support.x, 1.5), np.log(np.maximum(gamma, 1e-3))
+    one = {
+        "lognormal_cdfdiff": [beta, log_gamma],
+        "zipf_mandelbrot": [slope, none],
+        "weibull": [none - 1.5, none + np.log(0.5)],
+        "negative_binomial": [none + np.log(0.2), np.log(0.2 / mean)],
+        "shifted_cutoff": [slope, none, -np.log(mean) - 2],
+    }
+    if name in one:
+        return np.stack(one[name], axis=1)[None]
+    mean_log = data @ support.log
+    spread = np.sqrt(np.maximum(data @ support.log**2 - mean_log**2, 0.1))
 
-    def component(mu: float, sigma: float) -> list[float]:
+    def component(mu: FloatArray, sigma: FloatArray) -> list[FloatArray]:
         return [1 - mu / sigma**2, -np.log(2 * sigma**2)]
 
-    return [
-        [0.0, *component(0.0, 0.7 * spread), *component(mean_log + spread, spread)],
-        [-0.5, *component(mean_log - spread / 2, spread / 2), *component(mean_log, 1.5 * spread)],
+    hills = [
+        [none, *component(none, 0.7 * spread), *component(mean_log + spread, spread)],
+        [none - 0.5, *component(mean_log - spread / 2, spread / 2), *component(mean_log, 1.5 * spread)],
     ]
-
-
-def _search(candidate: Candidate, starts: list[list[float]], data: FloatArray, support: Support) -> FloatArray:
-    """The best optimum from several starts, by a trust region; differences of theta are evaluated in one call."""
-    count = len(starts[0])
-    i, j = np.triu_indices(count)
-    near, far = 1e-5 * np.eye(count), 1e-4 * np.eye(count)
-    sides = np.concatenate([np.zeros((1, count)), near, -near])
-    corners = np.concatenate([np.zeros((1, count)), far, far[i] + far[j]])
-
-    def loss(thetas: FloatArray) -> FloatArray:
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            values = -(candidate.log_pmf(thetas, support) @ data)
-        return np.where(np.isfinite(values), values, 1e3)
-
-    def value(theta: FloatArray) -> tuple[float, FloatArray]:
-        values = loss(theta + sides)
-        return float(values[0]), (values[1 : count + 1] - values[count + 1 :]) / 2e-5
-
-    def hessian(theta: FloatArray) -> FloatArray:
-        values = loss(theta + corners)
-        one = values[1 : count + 1]
-        matrix = np.empty((count, count))
-        matrix[i, j] = matrix[j, i] = (values[count + 1 :] - one[i] - one[j] + values[0]) / 1e-8
-        return matrix
-
-    # At a candidate's border a parameter runs off to infinity for ever smaller gains: 60 steps are enough.
-    options = {"gtol": 1e-7, "maxiter": 60}
-    found = [optimize.minimize(value, s, jac=True, hess=hessian, method="trust-exact", options=options) for s in starts]
-    return np.asarray(min(found, key=lambda f: f.fun).x)
+    return np.stack([np.stack(hill, axis=1) for hill in hills])

@@ -56,9 +56,16 @@ class RanksOfSize:
 
 
 def fit_size(
-    histogram: RankHistogram, documents: FloatArray | None, *, effect: float, seed: int, level: float, replicates: int
+    histogram: RankHistogram,
+    documents: FloatArray | None,
+    fits: dict[str, RankFit],
+    *,
+    effect: float,
+    seed: int,
+    level: float,
+    replicates: int,
 ) -> RanksOfSize:
-    """Fit every candidate to the ranks of one size, and (beta, gamma) of the lognormal with gamma free.
+    """What every candidate is to the ranks of one size, and (beta, gamma) of the lognormal with gamma free.
 
     Source: maximum likelihood (`fit_ranks`, `fit_lognormal`); intervals by bootstrap over documents, or from Fisher
     information where documents are not known; none where they are fewer than 10.
@@ -67,6 +74,7 @@ def fit_size(
         histogram: the ranks.
         documents: each document's tokens as weights of the points of `Support.nodes`, (documents, points); None where
             only the histogram is known.
+        fits: of every candidate, of `fit_all`.
         effect: how many times the variance of independent tokens theirs is, for Fisher's information.
         seed: of the draws from that.
         level: nominal coverage of the intervals.
@@ -76,8 +84,7 @@ def fit_size(
         RbptrackError: too few ranks to fit anything to.
 
     """
-    support = Support.nodes(histogram.vocab_size)
-    fits = fit_ranks(histogram)
+    support, fits = Support.nodes(histogram.vocab_size), fits or fit_ranks(histogram)
     free = fit_lognormal(log_sums(support.project(histogram.rank, histogram.count), support), support)
     few = documents is not None and len(documents) < LEAST_DOCUMENTS
     if documents is not None and not few:
