@@ -253,13 +253,13 @@ def _searched(
     floor = np.maximum(1e-12, 1e-9 * values.var(axis=1))
     top = 6 * np.maximum.reduce([square, variances.mean(axis=1), 2 * floor])
     inside = np.sort(x, axis=1)
-    low: list[Any]
-    high: list[Any]
-    low, high = {  # a number for all laws, or one for each
-        "M0": ([-50.0], [50.0]),
-        "M1": ([0.0, 1e-6], [0.999, 50.0]),
-        "M2": ([-50.0, -50.0, inside[:, 1]], [50.0, 50.0, inside[:, -2]]),
-    }[form]
+    limits: dict[str, list[tuple[Any, Any]]] = {
+        "M0": [(-50.0, 50.0)],
+        "M1": [(0.0, 0.999), (1e-6, 50.0)],
+        "M2": [(-50.0, 50.0), (-50.0, 50.0), (inside[:, 1], inside[:, -2])],
+    }
+    ends_of = zip(*limits[form], (np.log(floor), np.log(top)), strict=True)
+    low, high = (np.column_stack([end + np.zeros(len(of)) for end in each]) for each in ends_of)
 
     def deviance(p: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
         """Minus twice the log-likelihood at the best level, and that level, (starts, several)."""
@@ -269,14 +269,7 @@ def _searched(
         return (np.log(2 * np.pi * variance) + (off - level[..., None] * one) ** 2 / variance).sum(axis=-1), level
 
     begin = np.column_stack([[start for each in starts for start in each], np.log(np.maximum(square, 2 * floor))])
-    bounds = [np.column_stack([end + np.zeros(len(of)) for end in each]) for each in (low, high)]
-    ends, found = minimise(
-        lambda p, which: deviance(p, which)[0],
-        begin,
-        low=np.column_stack([bounds[0], np.log(floor)]),
-        high=np.column_stack([bounds[1], np.log(top)]),
-        tolerance=1e-6,
-    )
+    ends, found = minimise(lambda p, which: deviance(p, which)[0], begin, low=low, high=high, tolerance=1e-6)
     levels = deviance(ends[:, None], np.arange(len(of)))[1]
     whole = np.column_stack([ends[:, :-1], np.exp(ends[:, -1:]), levels])
     return [[(float(found[j]), whole[j]) for j in np.flatnonzero(of == i)] for i in range(len(every))]
