@@ -11,14 +11,14 @@ from rbptrack.base import __version__
 if TYPE_CHECKING:
     from rbptrack.api import analyze, measure, runs
     from rbptrack.callback import RankCallback
-    from rbptrack.measurement import Measurement
+    from rbptrack.ranks.measurement import Measurement
     from rbptrack.tracking.measurement import LoggableMeasurement
 
 __all__ = ["LoggableMeasurement", "Measurement", "RankCallback", "__version__", "analyze", "measure", "runs"]
 
 _LAZY = {
     "LoggableMeasurement": "tracking.measurement",
-    "Measurement": "measurement",
+    "Measurement": "ranks.measurement",
     "RankCallback": "callback",
     "analyze": "api",
     "measure": "api",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from rbptrack.corpus.sequences import Corpus
-    from rbptrack.models.loading import CausalModel
+    from rbptrack.models.causal import CausalModel
 
 
 def measure(
@@ -78,7 +78,7 @@ def measure(
     from rbptrack.engine.measure import measure as measure_corpus
     from rbptrack.models.architecture import check_fit
     from rbptrack.models.borrowed import borrowed
-    from rbptrack.models.loading import of_module
+    from rbptrack.models.causal import of_module
 
     texts = _checked(texts)
     _check_parts(model, tokenizer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rbptrack.config.compose import measuring, sweep_of
-from rbptrack.measurement import Shard
+from rbptrack.ranks.measurement import Shard
 from rbptrack.sweep import cell
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import Outcome

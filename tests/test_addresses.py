@@ -13,7 +13,7 @@ from rbptrack.base import secrets
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.config.compose import measuring, sweep_of
 from rbptrack.config.schema import LaunchConfig, TrackingConfig, Where
-from rbptrack.measurement import Shard
+from rbptrack.ranks.measurement import Shard
 from rbptrack.sweep import slurm
 from rbptrack.sweep.jobs import Job, Task
 from rbptrack.tracking import resolve_uri

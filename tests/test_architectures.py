@@ -22,7 +22,7 @@ from rbptrack.config.schema import Candidates, DatasetConfig, EngineConfig, Mode
 from rbptrack.corpus.documents import Document
 from rbptrack.corpus.sequences import build_corpus
 from rbptrack.engine.measure import measure
-from rbptrack.models.architecture import count_parameters, load_config, load_tokenizer, num_candidates
+from rbptrack.models.architecture import candidates, count_parameters, load_config, load_tokenizer
 from rbptrack.models.loading import load_model
 from rbptrack.scoring.scorer import reference
 from rbptrack.sources.pin import of_model, of_tokenizer
@@ -99,11 +99,11 @@ def test_ranks_are_those_of_the_logits(name: str, tmp_path: Path) -> None:
 def test_candidates_of_the_tokenizer_only(tmp_path: Path) -> None:
     config, source = folder_of("qwen2.5", tmp_path / "model")
     tokenizer, architecture = load_tokenizer(source), load_config(source)
-    entries = num_candidates(architecture, tokenizer, Candidates.tokenizer)
-    assert (entries, num_candidates(architecture, tokenizer, Candidates.vocabulary)) == (400, ROWS)
-    holed = SimpleNamespace(get_vocab=lambda: {"a": 0, "b": 2, "c": 5})
-    with pytest.raises(BadInput, match="candidates=tokenizer: 3 of the ids below 6 are no entry"):
-        num_candidates(architecture, holed, Candidates.tokenizer)
+    entries, holes = candidates(architecture, tokenizer, Candidates.tokenizer)
+    assert (entries, holes, candidates(architecture, tokenizer, Candidates.vocabulary)) == (400, (), (ROWS, ()))
+    assert candidates(architecture, SimpleNamespace(get_vocab=lambda: {"a": 0, "b": 2}), Candidates.tokenizer) == (
+        3, (1,)
+    )  # fmt: skip
     corpus = build_corpus(DOCUMENTS, tokenizer, DATASET)
     whole, named = (
         measure(
@@ -115,6 +115,12 @@ def test_candidates_of_the_tokenizer_only(tmp_path: Path) -> None:
     assert (named.ranks.rank <= whole.ranks.rank).all()
     assert (named.ranks.rank < whole.ranks.rank).any()  # padded rows were ranked above some targets
     assert named.ce < whole.ce
+    absent = np.setdiff1d(np.arange(entries), named.ranks.column("token"))  # as if the tokenizer could not name these
+    holed = load_model(config, source, candidates=entries, without=absent.tolist())
+    left = measure(holed, corpus, ks=(1,), engine=EngineConfig(), folder=tmp_path / "left")
+    assert left.ranks.rank.max() <= entries - len(absent)
+    assert not np.isin(left.ranks.column("top"), absent).any()
+    assert left.ce < named.ce
 
 
 def test_pickles_only_by_name(tmp_path: Path) -> None:

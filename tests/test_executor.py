@@ -21,7 +21,8 @@ from rbptrack.engine import executor as engines
 from rbptrack.engine.batches import Batch, batch_of, compose
 from rbptrack.engine.executor import Engine
 from rbptrack.engine.measure import measure
-from rbptrack.models.loading import CausalModel, load_model, of_module
+from rbptrack.models.causal import CausalModel, of_module
+from rbptrack.models.loading import load_model
 from rbptrack.scoring.scorer import Head, Scorer
 from tests.test_measure import SIZES, config, corpus, source
 

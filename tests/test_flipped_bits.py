@@ -19,10 +19,10 @@ from rbptrack.corpus.documents import Document
 from rbptrack.corpus.sequences import build_corpus
 from rbptrack.engine.measure import measure
 from rbptrack.engine.parts import Stretch, blocks
-from rbptrack.measurement import Shard
 from rbptrack.models.architecture import load_tokenizer
 from rbptrack.models.loading import load_model
 from rbptrack.ranks import RankHistogram, RankTable
+from rbptrack.ranks.measurement import Shard
 from rbptrack.sources import cache
 from rbptrack.sources.pin import of_dataset
 from rbptrack.sweep.channel import Inbox, Report, Teller

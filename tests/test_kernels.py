@@ -18,7 +18,7 @@ import torch
 from rbptrack.bench.shapes import random_corpus, random_model
 from rbptrack.config.schema import EngineConfig
 from rbptrack.engine.measure import measure
-from rbptrack.models.loading import CausalModel
+from rbptrack.models.causal import CausalModel
 from rbptrack.scoring import kernels
 from rbptrack.scoring.scorer import Head, Scorer, reference
 from tests.conftest import ROOT

@@ -30,7 +30,7 @@ from rbptrack.config.schema import (
     TrackingConfig,
     Where,
 )
-from rbptrack.measurement import Shard
+from rbptrack.ranks.measurement import Shard
 from rbptrack.sweep import drive as drive_module
 from rbptrack.sweep import jobs, launch, presets, ray_cluster
 from rbptrack.sweep import slurm as slurm_preset

@@ -19,8 +19,9 @@ from safetensors.torch import load_file, save_file
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import ModelConfig
 from rbptrack.models.architecture import check_fit, count_parameters, load_config, load_tokenizer, longest_sequence
+from rbptrack.models.causal import CausalModel, of_module
 from rbptrack.models.checkpoint import check_folder
-from rbptrack.models.loading import CausalModel, load_model, of_module
+from rbptrack.models.loading import load_model
 from rbptrack.sources.pin import of_model
 from tests.architectures import ROWS, build
 from tests.conftest import ROOT

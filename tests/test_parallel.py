@@ -25,8 +25,9 @@ from rbptrack.bench.shapes import random_corpus
 from rbptrack.config.schema import Dtype, EngineConfig, ModelConfig, Parallel
 from rbptrack.engine.measure import measure
 from rbptrack.models import group
+from rbptrack.models.causal import CausalModel
 from rbptrack.models.group import ModelProcesses
-from rbptrack.models.loading import CausalModel, load_model
+from rbptrack.models.loading import load_model
 from rbptrack.models.tensor_parallel import load_share
 from rbptrack.scoring.parallel import HeadRows, ParallelScorer
 from rbptrack.scoring.scorer import Scorer

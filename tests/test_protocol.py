@@ -16,7 +16,7 @@ from rbptrack.config.compose import Composer
 from rbptrack.config.schema import Config, Rank
 from rbptrack.corpus.sequences import load_corpus
 from rbptrack.engine.measure import measure
-from rbptrack.models.architecture import load_config, load_tokenizer, num_candidates
+from rbptrack.models.architecture import candidates, load_config, load_tokenizer
 from rbptrack.models.loading import load_model
 from rbptrack.sources.pin import of_dataset, of_model
 from rbptrack.sweep.resolve import Resolver
@@ -68,7 +68,7 @@ def test_it_is_the_authors_procedure(config: Config, tmp_path: Path) -> None:
     source, texts = of_model(config.model), of_dataset(config.dataset)
     tokenizer, architecture = load_tokenizer(source), load_config(source)
     corpus = load_corpus(config.dataset, texts, tokenizer)
-    model = load_model(config.model, source, candidates=num_candidates(architecture, tokenizer, config.candidates))
+    model = load_model(config.model, source, candidates=candidates(architecture, tokenizer, config.candidates)[0])
     result = measure(model, corpus, ks=KS, engine=config.engine, folder=tmp_path / "out", strict=True)
     ce, rbp, tokens = plain_reading(config)
     assert result.num_tokens == tokens

@@ -12,8 +12,8 @@ import pytest
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.compose import measuring, sweep_of
-from rbptrack.measurement import Shard
 from rbptrack.models import architecture, loading
+from rbptrack.ranks.measurement import Shard
 from rbptrack.sweep import cell, preflight, resolve
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.resolve import Resolver

@@ -19,10 +19,11 @@ from rbptrack.corpus.sequences import Corpus, build_corpus
 from rbptrack.engine import at_work
 from rbptrack.engine.measure import Share, measure
 from rbptrack.engine.shards import Division, complete
-from rbptrack.measurement import Shard
 from rbptrack.models.architecture import load_tokenizer
-from rbptrack.models.loading import CausalModel, load_model
+from rbptrack.models.causal import CausalModel
+from rbptrack.models.loading import load_model
 from rbptrack.ranks import RankTable
+from rbptrack.ranks.measurement import Shard
 from rbptrack.sources.pin import of_dataset, resolve
 from rbptrack.sweep import cell, jobs
 from rbptrack.sweep.channel import Inbox, Teller

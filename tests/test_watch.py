@@ -18,7 +18,7 @@ from rbptrack.base.files import write_whole
 from rbptrack.config.compose import measuring, sweep_of
 from rbptrack.console import progress as progress_module
 from rbptrack.console.progress import CellProgress, CellState
-from rbptrack.measurement import Shard
+from rbptrack.ranks.measurement import Shard
 from rbptrack.sweep import watch as watch_module
 from rbptrack.sweep.channel import Inbox, Teller
 from rbptrack.sweep.jobs import Job, Task

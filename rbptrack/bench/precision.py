@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from rbptrack.config.schema import Dtype
 from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine.batches import batch_of, compose
-from rbptrack.models.loading import CausalModel
+from rbptrack.models.causal import CausalModel
 from rbptrack.ranks import RankTable
 from rbptrack.scoring.scorer import reference
 from rbptrack.scoring.scores import Scores

@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # the names of the shapes are shown without loading torch
     import torch
 
     from rbptrack.corpus.sequences import Corpus
-    from rbptrack.models.loading import CausalModel
+    from rbptrack.models.causal import CausalModel
 
 
 def _pythia(width: int, layers: int, heads: int, vocabulary: int = 50304) -> Callable[[], Any]:
@@ -79,7 +79,7 @@ def random_model(shape: str, *, device: torch.device, dtype: torch.dtype, vocabu
     import torch
     from transformers import AutoModelForCausalLM
 
-    from rbptrack.models.loading import split
+    from rbptrack.models.causal import split
 
     config = SHAPES[shape]()
     config.vocab_size = vocabulary or config.vocab_size

@@ -20,7 +20,7 @@ from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine.batches import Batch, batch_of, compose
 from rbptrack.engine.executor import Engine
 from rbptrack.engine.measure import measure
-from rbptrack.models.loading import CausalModel
+from rbptrack.models.causal import CausalModel
 from rbptrack.scoring.scorer import Head
 
 _RATE_SIDE = {"cpu": 2048, "cuda": 8192}

@@ -11,7 +11,7 @@ from rbptrack.sweep.resolve import Resolver
 
 if TYPE_CHECKING:  # torch loads only where a model runs
     from rbptrack.corpus.sequences import Corpus
-    from rbptrack.models.loading import CausalModel
+    from rbptrack.models.causal import CausalModel
 
 
 def configured(group: str, pattern: str) -> list[str]:

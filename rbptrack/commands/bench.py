@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rbptrack.bench.precision import Row
     from rbptrack.bench.speed import Speed
     from rbptrack.corpus.sequences import Corpus
-    from rbptrack.models.loading import CausalModel
+    from rbptrack.models.causal import CausalModel
 
 WAYS = ("bare", "plain", "ours")
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from rbptrack.base.errors import MeasurementError
 from rbptrack.config.schema import EngineConfig
 from rbptrack.engine.batches import Batch
-from rbptrack.models.loading import CausalModel
+from rbptrack.models.causal import CausalModel
 from rbptrack.scoring.proof import trouble
 from rbptrack.scoring.scorer import Scorer
 from rbptrack.scoring.scores import Scores

@@ -25,9 +25,9 @@ from rbptrack.engine.memory import PeakMemory
 from rbptrack.engine.parts import Block, Stretch, blocks, table_version
 from rbptrack.engine.saver import Saver
 from rbptrack.engine.shards import Cost, Division
-from rbptrack.measurement import WHOLE, Measurement, Shard
-from rbptrack.models.loading import CausalModel
+from rbptrack.models.causal import CausalModel
 from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable
+from rbptrack.ranks.measurement import WHOLE, Measurement, Shard
 from rbptrack.scoring.scores import Scores
 
 Progress = Callable[[int], None]

@@ -24,7 +24,7 @@ from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine.at_work import DIVISION
 from rbptrack.engine.batches import by_length, compose
 from rbptrack.engine.parts import Block, Stretch, blocks
-from rbptrack.measurement import Shard
+from rbptrack.ranks.measurement import Shard
 
 
 @dataclass(frozen=True)

@@ -148,19 +148,19 @@ def count_parameters(architecture: Any) -> Parameters:
     return parameters(module)
 
 
-def num_candidates(architecture: Any, tokenizer: PreTrainedTokenizerBase, wanted: Candidates) -> int:
-    """How many rows of the head a target is ranked among: all, or those that the tokenizer can name."""
+def candidates(
+    architecture: Any, tokenizer: PreTrainedTokenizerBase, wanted: Candidates
+) -> tuple[int, tuple[int, ...]]:
+    """Among how many of the head's first rows a target is ranked, and which of them are left out.
+
+    All rows; or up to the last that the tokenizer can name, without those between that it cannot.
+    """
     rows = vocab_size(architecture)
     if wanted is Candidates.vocabulary:
-        return rows
-    ids = set(tokenizer.get_vocab().values())
-    named = 1 + max(ids)
-    if holes := named - len(ids):
-        raise BadInput(
-            f"candidates=tokenizer: {holes:,} of the ids below {named:,} are no entry of the tokenizer and would be "
-            "ranked among; candidates=vocabulary ranks among all rows of the head"
-        )
-    return min(rows, named)
+        return rows, ()
+    named = set(tokenizer.get_vocab().values())
+    rows = min(rows, 1 + max(named))
+    return rows, tuple(sorted(set(range(rows)) - named))
 
 
 def longest_sequence(config: Any) -> int | None:

@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 
 from rbptrack.base.errors import BadInput, first_line
+from rbptrack.models.causal import CausalModel
 from rbptrack.models.group import ADDRESS, KEY, Done, Load, Loaded, Trouble, Work
-from rbptrack.models.loading import CausalModel
 from rbptrack.models.tensor_parallel import load_share
 from rbptrack.scoring.parallel import ParallelScorer
 

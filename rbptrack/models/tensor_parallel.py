@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import ModelConfig
+from rbptrack.models.causal import CausalModel, probe_tokens, split
 from rbptrack.models.device import set_precision
-from rbptrack.models.loading import CausalModel, load_module, probe_tokens, split
+from rbptrack.models.loading import load_module
 from rbptrack.models.probe import check_states
 from rbptrack.scoring.parallel import HeadRows
 from rbptrack.sources.pin import Source

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -47,6 +47,15 @@ class Head:
     def vocab_size(self) -> int:
         """|V|: rows of the head."""
         return int(self.weight.shape[0])
+
+    def without(self, entries: Sequence[int]) -> Head:
+        """The same head with logits of -inf at some entries: nothing is ranked among them."""
+        left_out, then = torch.tensor(entries, device=self.weight.device), self.then
+
+        def masked(logits: Tensor) -> Tensor:
+            return (then(logits) if then else logits).index_fill_(1, left_out, float("-inf"))
+
+        return replace(self, then=masked)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Full logits (tokens, vocabulary), float32, of hidden states (tokens, width): for checks, not for corpora."""

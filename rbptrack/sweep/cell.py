@@ -16,8 +16,8 @@ from rbptrack.config.schema import Again
 from rbptrack.console.progress import CellProgress
 from rbptrack.console.sentences import say
 from rbptrack.engine.at_work import discard
-from rbptrack.measurement import WHOLE, Measurement, Shard
 from rbptrack.ranks import VERSION, is_rbp_column, rbp_ks, rbp_name
+from rbptrack.ranks.measurement import WHOLE, Measurement, Shard
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import CellFailed, Outcome
 from rbptrack.sweep.resolve import Resolved
@@ -29,7 +29,7 @@ from rbptrack.tracking.schema import ResolvedParams, Tag, software_versions
 if TYPE_CHECKING:  # torch, transformers and datasets load only where a model runs
     from rbptrack.corpus.sequences import Corpus
     from rbptrack.engine.measure import Share
-    from rbptrack.models.loading import CausalModel
+    from rbptrack.models.causal import CausalModel
 
 
 def run(cell: Resolved, delivery: Delivery, shard: Shard = WHOLE) -> Outcome | None:

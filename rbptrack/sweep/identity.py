@@ -18,7 +18,15 @@ _WHERE = "dataset.where."
 _OPTIONS = ("model.", "dataset.", "candidates", "rank")
 
 
-def identity(config: CellConfig, weights: str, texts: Source, tokenizer: str, prefix: Sequence[int] | None) -> str:
+def identity(
+    config: CellConfig,
+    weights: str,
+    texts: Source,
+    tokenizer: str,
+    prefix: Sequence[int] | None,
+    *,
+    holes: bool = False,
+) -> str:
     """The fingerprint of what a cell measures: batch and chunk sizes, device, paths and k are not in it.
 
     Args:
@@ -27,6 +35,7 @@ def identity(config: CellConfig, weights: str, texts: Source, tokenizer: str, pr
         texts: the pinned dataset.
         tokenizer: the pinned tokenizer; counts where the config names one.
         prefix: what stands before windows, where that is not what version 0.1 put there.
+        holes: whether ids that the tokenizer cannot name are left out, among which version 0.1 ranked.
 
     """
     dataset = config.dataset
@@ -45,17 +54,22 @@ def identity(config: CellConfig, weights: str, texts: Source, tokenizer: str, pr
     parts |= {"candidates": config.candidates.value} if config.candidates is not Candidates.vocabulary else {}
     parts |= {"rank": config.rank.value} if config.rank is not Rank.paper else {}
     parts |= {"prefix": list(prefix)} if prefix is not None else {}
+    parts |= {"holes": "left out"} if holes else {}
     return fingerprint(parts)
 
 
 class Identities(Sequence[str]):
-    """The fingerprints that a run's params may have; more than one only where its windows may have had a prefix."""
+    """The fingerprints that a run's params may have.
+
+    More than one only where its windows may have had a prefix, or where its tokenizer may have had holes.
+    """
 
     def __init__(self, config: CellConfig, params: Mapping[str, str]) -> None:
         self._config, self._weights = config, params["model.commit"]
         self._texts = Source("", None, params["dataset.commit"])
         slides = config.dataset.sequence is SequenceRule.slide
-        self._most = (MeasurementParams.read(params).vocab_size or 0) + 2 if slides else 1
+        self._prefixes = (MeasurementParams.read(params).vocab_size or 0) + 2 if slides else 1
+        self._most = self._prefixes * (1 if config.candidates is Candidates.vocabulary else 2)
 
     def __len__(self) -> int:
         return self._most
@@ -63,8 +77,9 @@ class Identities(Sequence[str]):
     def __getitem__(self, number: int) -> str:  # type: ignore[override]
         if not 0 <= number < self._most:
             raise IndexError(number)
+        holes, number = divmod(number, self._prefixes)
         prefix = None if number == 0 else [] if number == 1 else [number - 2]
-        return identity(self._config, self._weights, self._texts, "", prefix)
+        return identity(self._config, self._weights, self._texts, "", prefix, holes=bool(holes))
 
 
 def identities(params: Mapping[str, str]) -> Sequence[str] | None:

@@ -18,7 +18,7 @@ from rbptrack.base.process import raise_if_stopped
 from rbptrack.base.secrets import redact
 from rbptrack.config.schema import Config, PerJob
 from rbptrack.console.progress import CellState
-from rbptrack.measurement import Shard
+from rbptrack.ranks.measurement import Shard
 from rbptrack.sweep import cell
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import CellFailed, Outcome, announce

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # torch, transformers and datasets load only where a model ru
 
     from rbptrack.corpus.sequences import Corpus
     from rbptrack.models.architecture import Parameters
-    from rbptrack.models.loading import CausalModel
+    from rbptrack.models.causal import CausalModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +40,7 @@ class Resolved:
         architecture: the model's transformers config.
         tokenizer: the model's own, or the one that `model.tokenizer` names.
         candidates: how many rows of the head a target is ranked among.
+        without: rows among them that are left out, because the tokenizer cannot name them.
         ks: the k that were asked for; those above |V| are left out later.
         strict: whether metrics count strict ranks.
         engine: batch and chunk sizes; they change no number beyond float32 rounding.
@@ -54,6 +55,7 @@ class Resolved:
     architecture: Any
     tokenizer: PreTrainedTokenizerBase
     candidates: int
+    without: tuple[int, ...]
     ks: tuple[int, ...]
     strict: bool
     engine: EngineConfig
@@ -103,7 +105,7 @@ class Resolver:
                 the tokenizer or the length of sequences does not fit the model.
 
         """
-        from rbptrack.models.architecture import check_fit, num_candidates
+        from rbptrack.models.architecture import candidates, check_fit
         from rbptrack.models.checkpoint import check_folder
 
         model, dataset = config.model, config.dataset
@@ -122,6 +124,7 @@ class Resolver:
             from rbptrack.models.split_plan import check
 
             check(model, architecture)
+        rows, without = candidates(architecture, tokenizer, config.candidates)
         return Resolved(
             model=model,
             weights=weights,
@@ -129,11 +132,12 @@ class Resolver:
             texts=texts,
             architecture=architecture,
             tokenizer=tokenizer,
-            candidates=num_candidates(architecture, tokenizer, config.candidates),
+            candidates=rows,
+            without=without,
             ks=tuple(config.k.values),
             strict=config.rank is Rank.strict,
             engine=config.engine,
-            fingerprint=_fingerprint(config, weights, texts, tokenizer_source, tokenizer),
+            fingerprint=_fingerprint(config, weights, texts, tokenizer_source, tokenizer, holes=bool(without)),
             _resolver=self,
         )
 
@@ -141,11 +145,12 @@ class Resolver:
         """A cell's model on its device; the last one is kept, because the next cell often asks for the same."""
         from rbptrack.models.loading import load_model
 
-        key = (cell.weights, repr(cell.model), cell.candidates)  # every option of loading is in the model's config
+        # every option of loading is in the model's config
+        key = (cell.weights, repr(cell.model), cell.candidates, cell.without)
         kept = self._loaded.get(key)
         if kept is None or (kept.group is not None and kept.group.over):
             self._loaded.clear()  # before loading: two models need not fit
-            self._loaded[key] = load_model(cell.model, cell.weights, candidates=cell.candidates)
+            self._loaded[key] = load_model(cell.model, cell.weights, candidates=cell.candidates, without=cell.without)
         return self._loaded[key]
 
     def counted(self, cell: Resolved) -> Parameters:
@@ -171,7 +176,13 @@ class Resolver:
 
 
 def _fingerprint(
-    config: CellConfig, weights: Source, texts: Source, tokenizer_source: Source, tokenizer: PreTrainedTokenizerBase
+    config: CellConfig,
+    weights: Source,
+    texts: Source,
+    tokenizer_source: Source,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    holes: bool,
 ) -> str:
     prefix: list[int] | None = None
     if config.dataset.sequence is SequenceRule.slide:
@@ -179,4 +190,4 @@ def _fingerprint(
 
         now = text_prefix(tokenizer).tolist()
         prefix = now if now != prefix_of_first_version(tokenizer).tolist() else None
-    return identity(config, weights.identity, texts, tokenizer_source.identity, prefix)
+    return identity(config, weights.identity, texts, tokenizer_source.identity, prefix, holes=holes)

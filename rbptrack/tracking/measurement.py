@@ -17,8 +17,8 @@ from rbptrack.analysis.display import HEADLINE_KS, cell, title
 from rbptrack.base.files import TemporaryFolder
 from rbptrack.base.words import compact
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.measurement import Measurement
 from rbptrack.ranks import DocumentCounts, se_name
+from rbptrack.ranks.measurement import Measurement
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.reader import Reader

@@ -20,8 +20,8 @@ import numpy as np
 
 from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.base.files import write_whole
-from rbptrack.measurement import Measurement
 from rbptrack.ranks import DocumentCounts, RankHistogram, log_grid, rbp_name, se_name
+from rbptrack.ranks.measurement import Measurement
 from rbptrack.tracking.schema import LAW_METRICS, MeasurementParams, Metric, Tag, law_name
 
 FILE = "record.json"

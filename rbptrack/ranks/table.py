@@ -1,16 +1,10 @@
-"""Ranks as data: one row per scored token (`RankTable`), or counts by rank (`RankHistogram`).
-
-Every metric derives from these two, so that no model runs again for a new k, window or fit.
-"""
+"""The rank table: one row per scored token. Every metric derives from it, so no model runs again for a new k."""
 
 from __future__ import annotations
 
-import itertools
-import operator
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, reduce
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rbptrack.base import parquet
-from rbptrack.base.errors import BadInput, RbptrackError
-
-IntArray = npt.NDArray[Any]
-FloatArray = npt.NDArray[Any]
+from rbptrack.base.errors import RbptrackError
+from rbptrack.ranks.counts import DocumentCounts
+from rbptrack.ranks.histogram import ABOVE_ZERO, RankHistogram, vocab_size_of
+from rbptrack.ranks.names import IntArray, check_k
 
 SCHEMA = pa.schema(
     [
@@ -49,56 +43,6 @@ VERSION = 2
 """Of the tables that are written today."""
 
 _VERSION = b"rbptrack.table"
-
-ABOVE_ZERO = 4e-5
-"""How far above 0 a stored ln p may be: float32 arithmetic of version 0.1 left so much where a model is sure.
-
-It is read as 0.
-"""
-
-CE = "ce"
-"""The name of cross-entropy as a metric and as a column."""
-
-_RBP_NAME = re.compile(r"rbp_([1-9]\d*)")
-
-
-def rbp_name(k: int) -> str:
-    """The name of RBP_k as a metric and as a column: `rbp_10`."""
-    return f"rbp_{k}"
-
-
-def se_name(metric: str) -> str:
-    """The name of a metric's standard error: `rbp_10_se`, `ce_se`."""
-    return f"{metric}_se"
-
-
-@lru_cache(maxsize=4096)  # a store has thousands of runs, and they have the same names
-def parse_rbp_name(name: str) -> int | None:
-    """The k of a name that `rbp_name` made; None for every other name, a standard error's (`rbp_10_se`) included."""
-    found = _RBP_NAME.fullmatch(name)
-    return int(found[1]) if found else None
-
-
-def rbp_ks(names: Iterable[str]) -> list[int]:
-    """The k of every `rbp_<k>` among these names, ascending."""
-    return sorted(k for name in names if (k := parse_rbp_name(name)) is not None)
-
-
-def metric_label(metric: str) -> str:
-    """A metric's name in tables and sentences: `CE`, `RBP_10`."""
-    return metric.upper()
-
-
-def is_rbp_column(name: str) -> bool:
-    """Whether a name is `rbp_<k>` or its standard error `rbp_<k>_se`."""
-    return parse_rbp_name(name.removesuffix("_se")) is not None
-
-
-def log_grid(largest: int, *, per_decade: int = 12) -> IntArray:
-    """Integers 1..largest, about evenly spaced in ln k: every one while they are sparse, both ends included."""
-    steps = max(2, int(np.log10(max(largest, 2)) * per_decade) + 1)
-    return np.unique(np.rint(np.geomspace(1, largest, steps)).astype(np.int64))
-
 
 _SCHEMAS = (SCHEMA, pa.schema([*SCHEMA, *ADDED]))
 
@@ -279,7 +223,7 @@ class RankTable:
         wanted = _SCHEMAS[version_of(table.schema) - 1].names
         if set(wanted) <= set(table.column_names):  # also with columns of a version to come, which are left out
             table = table.select(wanted)
-        return cls(_at_most_zero(table).replace_schema_metadata(None), _vocab_size(metadata, path), strict)
+        return cls(_at_most_zero(table).replace_schema_metadata(None), vocab_size_of(metadata, path), strict)
 
     @classmethod
     def concatenate(cls, tables: Iterable[RankTable]) -> RankTable:
@@ -297,145 +241,6 @@ class RankTable:
         return cls(pa.concat_tables([p.table for p in parts]).combine_chunks(), *kinds.pop())
 
 
-def sum_by(groups: Sequence[str], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Sums over the rows of each group, in the groups' order: (groups, ...) from values of each row, (rows, ...)."""
-    place = np.unique(np.asarray(groups), return_inverse=True)[1]
-    order = np.argsort(place, kind="stable")
-    return np.asarray(np.add.reduceat(values[order], np.flatnonzero(np.diff(place[order], prepend=-1))))
-
-
-@dataclass(frozen=True)
-class DocumentCounts:
-    """Sums per document, the unit of resampling.
-
-    Attributes:
-        ks: the k that `hits` counts.
-        document: numbers of the documents that have scored tokens, ascending, (documents,).
-        tokens: scored tokens, (documents,).
-        nats: sum of -ln p(target), (documents,).
-        hits: tokens with rank <= k, (documents, len(ks)).
-        grouped: whether each row is a source, the sum of its documents, rather than a document.
-
-    """
-
-    ks: tuple[int, ...]
-    document: IntArray
-    tokens: IntArray
-    nats: FloatArray
-    hits: IntArray
-    grouped: bool = False
-
-    @property
-    def sums(self) -> FloatArray:
-        """(documents, 2 + len(ks)): tokens, nats, then hits of each k."""
-        return np.column_stack([self.tokens, self.nats, self.hits]).astype(np.float64, copy=False)
-
-    def select(self, ks: Sequence[int]) -> DocumentCounts:
-        """The same sums for some of the k, in the order given."""
-        place = {k: i for i, k in enumerate(self.ks)}
-        columns = [place[k] for k in ks]
-        return replace(self, ks=tuple(ks), hits=self.hits[:, columns])
-
-    def in_groups(self, groups: Sequence[str]) -> DocumentCounts:
-        """The sums of each source, which are then what is resampled; groups: the source of each row, (documents,)."""
-        tokens, nats, hits = (sum_by(groups, values) for values in (self.tokens, self.nats, self.hits))
-        return DocumentCounts(self.ks, np.arange(len(tokens)), tokens, nats, hits, grouped=True)
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[DocumentCounts]) -> DocumentCounts:
-        """Join the counts of disjoint documents, given in their order; where documents are shared, add."""
-        ends = [(part.document[0], part.document[-1]) for part in parts if len(part.document)]
-        if any(before[1] >= after[0] for before, after in itertools.pairwise(ends)):
-            return reduce(operator.add, parts)
-        document, tokens, nats, hits = (
-            np.concatenate([getattr(part, name) for part in parts]) for name in ("document", "tokens", "nats", "hits")
-        )
-        return cls(parts[0].ks, document, tokens, nats, hits)
-
-    def __add__(self, other: DocumentCounts) -> DocumentCounts:
-        if self.ks != other.ks:
-            raise RbptrackError(f"counts for k = {self.ks} and {other.ks} cannot be added")
-        document, inverse = np.unique(np.concatenate([self.document, other.document]), return_inverse=True)
-
-        def total(mine: npt.NDArray[Any], theirs: npt.NDArray[Any]) -> npt.NDArray[Any]:
-            both = np.concatenate([mine, theirs])
-            result = np.zeros((len(document), *both.shape[1:]), dtype=both.dtype)
-            np.add.at(result, inverse, both)
-            return result
-
-        return DocumentCounts(
-            self.ks,
-            document,
-            total(self.tokens, other.tokens),
-            total(self.nats, other.nats),
-            total(self.hits, other.hits),
-            self.grouped,
-        )
-
-
-@dataclass(frozen=True)
-class RankHistogram:
-    """How many scored tokens have each rank; a sufficient statistic for the rank distribution.
-
-    Attributes:
-        rank: the ranks that occur, ascending, (ranks,).
-        count: tokens of each, (ranks,).
-        logprob: sum of ln p(target) over them, nats, (ranks,).
-        vocab_size: |V|.
-
-    """
-
-    rank: IntArray
-    count: IntArray
-    logprob: FloatArray
-    vocab_size: int
-
-    @property
-    def num_tokens(self) -> int:
-        """How many scored tokens there are."""
-        return int(self.count.sum())
-
-    @property
-    def ce(self) -> float:
-        """Mean of -ln p(target), nats."""
-        return float(-self.logprob.sum() / self.num_tokens)
-
-    def rbp(self, k: int) -> float:
-        """RBP_k = Pr(R <= k)."""
-        return float(self.rbp_curve([check_k(k, self.vocab_size)])[0])
-
-    def rbp_curve(self, ks: npt.ArrayLike) -> FloatArray:
-        """RBP_k at each k of ks, (len(ks),)."""
-        cumulative = np.concatenate([[0], np.cumsum(self.count)])
-        return np.asarray(cumulative[np.searchsorted(self.rank, ks, side="right")] / self.num_tokens)
-
-    def __add__(self, other: RankHistogram) -> RankHistogram:
-        if self.vocab_size != other.vocab_size:
-            raise RbptrackError(f"histograms over {self.vocab_size} and {other.vocab_size} entries cannot be added")
-        rank, inverse = np.unique(np.concatenate([self.rank, other.rank]), return_inverse=True)
-        count = np.zeros(len(rank), dtype=np.int64)
-        np.add.at(count, inverse, np.concatenate([self.count, other.count]))
-        logprob = np.bincount(inverse, weights=np.concatenate([self.logprob, other.logprob]), minlength=len(rank))
-        return RankHistogram(rank, count, logprob, self.vocab_size)
-
-    def write(self, path: Path) -> None:
-        """Write Parquet (zstd, with checksums) with the columns rank, count, logprob."""
-        table = pa.table({"rank": self.rank, "count": self.count, "logprob": self.logprob})
-        parquet.write(table.replace_schema_metadata({"rbptrack.vocab_size": str(self.vocab_size)}), path)
-
-    @classmethod
-    def read(cls, path: Path) -> RankHistogram:
-        """Read what `write` wrote; RbptrackError where the file is damaged or no histogram of ranks."""
-        table = parquet.read(path)
-        vocab_size = _vocab_size(table.schema.metadata or {}, path)
-        if table.column_names != ["rank", "count", "logprob"]:
-            raise RbptrackError(f"{path} is not a histogram of ranks: columns {table.column_names}")
-        rank, count, logprob = (table.column(n).to_numpy() for n in table.column_names)
-        if logprob.dtype.kind == "f":  # else the check of its columns says so
-            logprob = np.where((logprob > 0) & (logprob <= ABOVE_ZERO * count), 0.0, logprob)
-        return cls(rank, count, logprob, vocab_size)
-
-
 def _at_most_zero(table: pa.Table) -> pa.Table:
     """The table with 0 for every ln p that is a little above it (see `ABOVE_ZERO`); what is far above it stays."""
     place = table.schema.get_field_index("logprob")
@@ -447,18 +252,3 @@ def _at_most_zero(table: pa.Table) -> pa.Table:
         return table
     capped = pa.array(np.where(above, np.float32(0), logprob), type=table.schema.field(place).type)
     return table.set_column(place, table.schema.field(place), capped)
-
-
-def _vocab_size(metadata: dict[bytes, bytes], path: Path) -> int:
-    """The |V| that a file of ranks names in its metadata."""
-    text = metadata.get(b"rbptrack.vocab_size", b"").decode(errors="replace")
-    if not text.isdecimal() or not int(text):
-        raise RbptrackError(f"{path} does not hold ranks of rbptrack: it names no vocabulary size")
-    return int(text)
-
-
-def check_k(k: int, vocab_size: int) -> int:
-    """The k itself, if it is one of 1..|V|; BadInput otherwise."""
-    if not 1 <= k <= vocab_size:
-        raise BadInput(f"k must be between 1 and {vocab_size}, the vocabulary's size; got {k}")
-    return k

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable
+from rbptrack.ranks.counts import DocumentCounts
+from rbptrack.ranks.histogram import RankHistogram
+from rbptrack.ranks.table import RankTable
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,45 @@
+"""Ranks as data: one row per scored token (`RankTable`), counts by rank (`RankHistogram`), sums per document.
+
+Every metric derives from these (`rbptrack.ranks.measurement` holds one model's), so that no model runs again for a new k, window or fit.
+"""
+
+from rbptrack.ranks.counts import DocumentCounts, sum_by
+from rbptrack.ranks.histogram import ABOVE_ZERO, RankHistogram
+from rbptrack.ranks.names import (
+    CE,
+    FloatArray,
+    IntArray,
+    check_k,
+    is_rbp_column,
+    log_grid,
+    metric_label,
+    parse_rbp_name,
+    rbp_ks,
+    rbp_name,
+    se_name,
+)
+from rbptrack.ranks.table import ADDED, SCHEMA, VERSION, LacksColumn, RankTable, version_of
+
+__all__ = [
+    "ABOVE_ZERO",
+    "ADDED",
+    "CE",
+    "SCHEMA",
+    "VERSION",
+    "DocumentCounts",
+    "FloatArray",
+    "IntArray",
+    "LacksColumn",
+    "RankHistogram",
+    "RankTable",
+    "check_k",
+    "is_rbp_column",
+    "log_grid",
+    "metric_label",
+    "parse_rbp_name",
+    "rbp_ks",
+    "rbp_name",
+    "se_name",
+    "sum_by",
+    "version_of",
+]

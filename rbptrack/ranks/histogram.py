@@ -1,0 +1,91 @@
+"""How many scored tokens have each rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rbptrack.base import parquet
+from rbptrack.base.errors import RbptrackError
+from rbptrack.ranks.names import FloatArray, IntArray, check_k
+
+ABOVE_ZERO = 4e-5
+"""How far above 0 a stored ln p may be: float32 arithmetic of version 0.1 left so much where a model is sure.
+
+It is read as 0.
+"""
+
+
+@dataclass(frozen=True)
+class RankHistogram:
+    """How many scored tokens have each rank; a sufficient statistic for the rank distribution.
+
+    Attributes:
+        rank: the ranks that occur, ascending, (ranks,).
+        count: tokens of each, (ranks,).
+        logprob: sum of ln p(target) over them, nats, (ranks,).
+        vocab_size: |V|.
+
+    """
+
+    rank: IntArray
+    count: IntArray
+    logprob: FloatArray
+    vocab_size: int
+
+    @property
+    def num_tokens(self) -> int:
+        """How many scored tokens there are."""
+        return int(self.count.sum())
+
+    @property
+    def ce(self) -> float:
+        """Mean of -ln p(target), nats."""
+        return float(-self.logprob.sum() / self.num_tokens)
+
+    def rbp(self, k: int) -> float:
+        """RBP_k = Pr(R <= k)."""
+        return float(self.rbp_curve([check_k(k, self.vocab_size)])[0])
+
+    def rbp_curve(self, ks: npt.ArrayLike) -> FloatArray:
+        """RBP_k at each k of ks, (len(ks),)."""
+        cumulative = np.concatenate([[0], np.cumsum(self.count)])
+        return np.asarray(cumulative[np.searchsorted(self.rank, ks, side="right")] / self.num_tokens)
+
+    def __add__(self, other: RankHistogram) -> RankHistogram:
+        if self.vocab_size != other.vocab_size:
+            raise RbptrackError(f"histograms over {self.vocab_size} and {other.vocab_size} entries cannot be added")
+        rank, inverse = np.unique(np.concatenate([self.rank, other.rank]), return_inverse=True)
+        count = np.zeros(len(rank), dtype=np.int64)
+        np.add.at(count, inverse, np.concatenate([self.count, other.count]))
+        logprob = np.bincount(inverse, weights=np.concatenate([self.logprob, other.logprob]), minlength=len(rank))
+        return RankHistogram(rank, count, logprob, self.vocab_size)
+
+    def write(self, path: Path) -> None:
+        """Write Parquet (zstd, with checksums) with the columns rank, count, logprob."""
+        table = pa.table({"rank": self.rank, "count": self.count, "logprob": self.logprob})
+        parquet.write(table.replace_schema_metadata({"rbptrack.vocab_size": str(self.vocab_size)}), path)
+
+    @classmethod
+    def read(cls, path: Path) -> RankHistogram:
+        """Read what `write` wrote; RbptrackError where the file is damaged or no histogram of ranks."""
+        table = parquet.read(path)
+        vocab_size = vocab_size_of(table.schema.metadata or {}, path)
+        if table.column_names != ["rank", "count", "logprob"]:
+            raise RbptrackError(f"{path} is not a histogram of ranks: columns {table.column_names}")
+        rank, count, logprob = (table.column(n).to_numpy() for n in table.column_names)
+        if logprob.dtype.kind == "f":  # else the check of its columns says so
+            logprob = np.where((logprob > 0) & (logprob <= ABOVE_ZERO * count), 0.0, logprob)
+        return cls(rank, count, logprob, vocab_size)
+
+
+def vocab_size_of(metadata: dict[bytes, bytes], path: Path) -> int:
+    """The |V| that a file of ranks names in its metadata."""
+    text = metadata.get(b"rbptrack.vocab_size", b"").decode(errors="replace")
+    if not text.isdecimal() or not int(text):
+        raise RbptrackError(f"{path} does not hold ranks of rbptrack: it names no vocabulary size")
+    return int(text)
