@@ -20,12 +20,14 @@ def test_speed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
     arguments = ["model=pythia-14m", "vocabulary=2000", "tokens=600", "seq_len=64", "rounds=2", f"out={out}"]
     assert bench.main(arguments) == 0
     (speed,) = json.loads(out.read_text())["speed"]
-    assert set(speed["seconds"]) == {"bare", "plain", "ours", "backbone"}
+    assert set(speed["seconds"]) == {"bare", "plain", "ours", "brief", "backbone"}
     assert speed["flops_per_token"] == 2 * 6 * 198_272 + 2 * 256 + 2 * 128 * 2000  # 12 d^2 + 13 d per layer, last norm
     for way, seconds in speed["rounds"].items():
         assert len(seconds) == 2
         ratios = sorted(b / t for b, t in zip(speed["rounds"]["bare"], seconds, strict=True))
         assert speed["ratios"][way] == pytest.approx(sum(ratios) / 2)
+    pairs = zip(speed["rounds"]["ours"], speed["rounds"]["brief"], strict=True)
+    assert speed["columns"] == pytest.approx(sum(ours / brief - 1 for ours, brief in pairs) / 2)
     work = speed["flops_per_token"] * speed["scored"]
     assert speed["share"] >= 0.9 * min(work / speed["rate"] / t for t in speed["rounds"]["ours"])
     kept = json.loads(out.read_text())["keeping"]

@@ -45,6 +45,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
             found.log(sweep="s")
     for ranks in folder.glob("mlruns/artifacts/**/ranks.parquet"):  # as a sweep keeps them
         write_token_texts(ranks.parent, {token: tokenizer.decode([token]) for token in range(len(tokenizer))})
+        about = {"document": [0, 1], "id": ["a", "=b"], "bytes": list(map(len, TEXTS))}
+        pd.DataFrame(about).to_parquet(ranks.with_name("documents.parquet"))
     return folder
 
 
@@ -67,6 +69,31 @@ def test_more_than_a_bundle_may_hold(measured: Path, elsewhere: Path, monkeypatc
     with pytest.raises(BadInput, match="at most 2 files, and each of these 2 measurements needs one at least"):
         export.main([f"out={elsewhere / 'b.zip'}", uri(measured)])
     assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_ranks_as_a_table(kind: str, measured: Path, elsewhere: Path) -> None:
+    """Per token and per document, and both give the numbers of the measurements."""
+    wanted = rbptrack.runs(tracking_uri=uri(measured)[13:]).frame.set_index("run_id")
+    read = pd.read_csv if kind == "csv" else pd.read_parquet
+    for documents in (False, True):
+        out = elsewhere / f"{documents}.{kind}"
+        assert export.main([f"out={out}", f"ranks={kind}", f"documents={documents}", uri(measured)]) == 0
+        table = read(out)
+        assert {"model", "dataset", "document", "id", "group"} < set(table.columns)
+        assert "token" not in table.columns
+        tokens = table["tokens"] if documents else 1
+        nats = table["ce"] if documents else -table["logprob"]
+        hits = table["rbp_10"] if documents else table["rank"] <= 10
+        sums = pd.DataFrame({"tokens": tokens, "nats": nats * tokens, "hits": hits * tokens}, table.index)
+        sums = sums.groupby(table["run_id"]).sum().loc[wanted.index]
+        np.testing.assert_array_equal(sums["tokens"], wanted["num_tokens"])
+        np.testing.assert_allclose(sums["nats"] / sums["tokens"], wanted["ce"], rtol=1e-6)
+        np.testing.assert_allclose(sums["hits"] / sums["tokens"], wanted["rbp_10"])
+        assert set(table["id"]) == {"a", "'=b" if kind == "csv" else "=b"}
+        if documents:
+            np.testing.assert_allclose(table["bits_per_byte"] * table["bytes"] * np.log(2), nats * tokens, rtol=1e-6)
+            assert set(table["bytes"]) == set(map(len, TEXTS))
 
 
 @pytest.mark.parametrize("tokens", [False, True])
@@ -169,6 +196,9 @@ def test_bad_arguments(measured: Path, elsewhere: Path) -> None:
     (elsewhere / "empty").mkdir()
     for command, arguments, words in (
         (export, ["out=b.tar"], "must end in .zip"),
+        (export, ["out=b.zip", "ranks=csv"], "must end in .csv"),
+        (export, ["out=b.zip", "ranks=xls"], "no kind of table matches xls"),
+        (export, ["out=b.zip", "documents=true"], "give ranks=csv or ranks=parquet, too"),
         (export, ["out=there.zip"], "exists already"),
         (export, ["out=no/b.zip"], "no folder"),
         (export, ["out=b.zip", uri(measured), "dataset=wiki"], "no measurement has dataset=wiki. The store has two"),

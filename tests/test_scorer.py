@@ -67,6 +67,9 @@ def test_scorer_equals_the_definition(
     logits = logits if softcap is None else softcap * torch.tanh(logits / softcap)
     want, got = reference(logits, targets), scorer(hidden, targets)
     close(got, want, exact=coarse and softcap is None)
+    brief = Scorer(Head(weight, offset, softcap, scale), chunk_tokens=chunk, brief=True)(hidden, targets)
+    assert torch.equal(brief.greater + brief.ties, got.greater + got.ties)
+    torch.testing.assert_close(brief.logprob, got.logprob, rtol=1e-6, atol=2e-6)
     if coarse and softcap is None:  # exact arithmetic: counts must be equal, not close
         rows = [brute(row, t) for row, t in zip(logits.tolist(), targets.tolist(), strict=True)]
         assert list(zip(got.greater.tolist(), got.ties.tolist(), strict=True)) == rows

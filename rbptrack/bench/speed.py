@@ -38,10 +38,13 @@ class Speed:
         batch_tokens: tokens per batch, the same for every way.
         workers: batches under way at a time, ours.
         chunk_tokens: rows of logits at a time and worker, ours.
-        seconds: of a round, by way: bare, plain, ours, backbone (ours with a head of 16 entries).
+        seconds: of a round, by way: bare, plain, ours, brief (ours with engine.columns=false), backbone (ours with a
+            head of 16 entries).
         ratios: speed over that of the bare forward pass, median of the rounds' own ratios, by way.
         flops_per_token: (2 S + 2 d V), with S non-embedding parameters, d the width, V the vocabulary.
         rate: floating-point operations per second of a large matrix product here, in the precision used.
+        columns: seconds that entropy, top and top_logprob cost, as a share of those without: of ours over brief, median
+            of the rounds.
         share: ours, of the arithmetic limit rate / flops_per_token; median of the rounds' own shares.
         peak_bytes: highest memory use above that before a way began, by way; empty where it cannot be known.
         extra_bytes: ours above backbone: what scoring adds to weights and activations; None where unknown.
@@ -58,6 +61,7 @@ class Speed:
     ratios: dict[str, float]
     flops_per_token: int
     rate: float
+    columns: float
     share: float
     peak_bytes: dict[str, int]
     extra_bytes: int | None
@@ -89,10 +93,10 @@ def compare(
     with Engine(model, engine, longest=int(corpus.lengths.max())) as chosen:
         batch_tokens, workers, chunk = chosen.batch_tokens, chosen.workers, chosen.chunk_tokens
     calls = _calls(model, corpus, replace(engine, batch_tokens=batch_tokens))
-    calls = {way: call for way, call in calls.items() if way in (*ways, "ours", "backbone")}
+    calls = {way: call for way, call in calls.items() if way in (*ways, "ours", "brief", "backbone")}
     calls["backbone"]()  # what is allocated once per process is no way's own
     # Backbone and ours first: memory that a way has used is not all given back, and would hide what the next one needs.
-    order = sorted(calls, key=lambda way: ("backbone", "ours", "bare", "plain").index(way))
+    order = sorted(calls, key=lambda way: ("backbone", "brief", "ours", "bare", "plain").index(way))
     peaks = {way: peak for way in order if (peak := _peak(calls[way], model.device)) is not None}
     times: dict[str, list[float]] = {way: [] for way in calls}
     rates = []
@@ -116,6 +120,7 @@ def compare(
         ratios=ratios,
         flops_per_token=flops,
         rate=median(rates),
+        columns=median(o / b - 1 for o, b in zip(times["ours"], times["brief"], strict=True)),
         share=median(work / rate / t for rate, t in zip(rates, times["ours"], strict=True)),
         peak_bytes=peaks,
         extra_bytes=peaks["ours"] - peaks["backbone"] if peaks else None,
@@ -133,6 +138,7 @@ def _calls(model: CausalModel, corpus: Corpus, engine: EngineConfig) -> dict[str
         "bare": lambda: bare(model, batches),
         "plain": lambda: plain(model, batches),
         "ours": lambda: ours(model, corpus, engine),
+        "brief": lambda: ours(model, corpus, replace(engine, columns=False)),
         "backbone": lambda: ours(stub, small, engine),
     }
 

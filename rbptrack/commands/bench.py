@@ -169,7 +169,7 @@ def _subject(name: str, config: BenchConfig, resolver: Resolver) -> tuple[Causal
 
 def _show(speed: Speed) -> None:
     rows = []
-    for way in (*WAYS, "backbone"):
+    for way in (*WAYS, "brief", "backbone"):
         if way in speed.seconds:
             ratio = f"{speed.ratios[way]:.2f}" if way in speed.ratios else ""
             peak = f"{speed.peak_bytes[way] / 1e6:,.0f} MB" if way in speed.peak_bytes else ""
@@ -182,6 +182,7 @@ def _show(speed: Speed) -> None:
     table(["", "tok/s", "x bare", "of limit", "peak"], rows, title=title, text_columns=1)
     work, rate = speed.flops_per_token / 1e6, speed.rate / 1e9
     say(f"limit: 2 S + 2 d V = {work:,.1f} MFLOP per token at {rate:,.0f} GFLOP/s, a large matrix product here")
+    say(f"entropy, top and top_logprob: {speed.columns:+.1%} of the time without them")
     if speed.extra_bytes is not None:
         say(f"scoring adds {speed.extra_bytes / 1e6:,.0f} MB to what weights and backbone take")
 
@@ -190,6 +191,7 @@ _SHOWN = {
     "bare": "bare: model(x).logits",
     "plain": "plain: log_softmax, compare",
     "ours": "ours: ranks, ties, log-probabilities, on disk",
+    "brief": "ours, engine.columns=false",
     "backbone": "ours without the head",
 }
 

@@ -33,6 +33,8 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "ways": ("bare", "plain", "ours"),
     "dtype": tuple(each.value for each in Dtype),
     "tokens": ("true", "false"),
+    "documents": ("true", "false"),
+    "ranks": ("csv", "parquet"),
     "moved": ("true", "false"),
     "tf32": ("true", "false"),
 }

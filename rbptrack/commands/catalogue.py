@@ -46,7 +46,9 @@ GROUPS: Mapping[str, Mapping[str, Command]] = {
     },
     "Extend and exchange": {
         "plugins": Command("plugins", "the analyzers there are, and their options", ("plugins.path",)),
-        "export": Command("export", "measurements as one file for others", ("out", "tokens", *_FILTERS, *_STORE)),
+        "export": Command(
+            "export", "measurements as one file for others", ("out", "tokens", "ranks", "documents", *_FILTERS, *_STORE)
+        ),
         "import": Command(
             "import_",
             "measurements of others: bundles, tables, the authors' results",

@@ -1,4 +1,4 @@
-"""`python -m rbptrack export`: measurements as a bundle for others; no model, no torch."""
+"""`python -m rbptrack export`: measurements as a bundle for others, or their ranks as a table; no model, no torch."""
 
 from __future__ import annotations
 
@@ -8,27 +8,35 @@ from pathlib import Path
 
 from omegaconf import MISSING
 
-from rbptrack.base.errors import BadInput, said_of_the_disk
+from rbptrack.base.errors import BadInput, said_of_the_disk, unknown
 from rbptrack.base.words import compact_bytes, counted
 from rbptrack.commands.runner import OptionsCommand
 from rbptrack.commands.usage import FILTER_OPTIONS, STORE_OPTIONS, Help
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console.sentences import say
-from rbptrack.exchange import bundle
+from rbptrack.exchange import bundle, tables
 from rbptrack.tracking import Connection, Reader
 
+_TABLES = ("csv", "parquet")
+
 HELP = Help(
-    "export out=bundle.zip [FILTERS]",
+    "export out=bundle.zip | ranks=csv|parquet out=FILE [FILTERS]",
     """Writes measurements into one file that `rbptrack import` reads into any other store, with the same fingerprints
     and numbers: whoever gets it can analyse them without a model. What is damaged is named and left out; the command
-    then ends with 1.""",
+    then ends with 1. With ranks= it writes one table instead, a row per scored token (rank, ln p, entropy, document and
+    its id and group) or, with documents=true, per document (tokens, bytes, CE, bits per byte, RBP_k).""",
     {
-        "out=FILE.zip": "the file to write; it must not exist yet",
+        "out=FILE": "the file to write, .zip, .csv or .parquet; it must not exist yet",
+        "ranks=csv": "or parquet: ranks as a table, to join with your own by dataset and id",
+        "documents=true": "a row per document instead of a row per token",
         "tokens=true": "keep the ids of the tokens, from which the text can be read; they are left out otherwise",
         **FILTER_OPTIONS,
         **STORE_OPTIONS,
     },
-    {"export out=nano.zip family=nano": "all measurements of one family"},
+    {
+        "export out=nano.zip family=nano": "all measurements of one family",
+        "export ranks=csv documents=true out=documents.csv dataset=stdlib": "CE and RBP_k of every document",
+    },
 )
 
 
@@ -38,25 +46,34 @@ class ExportConfig:
 
     out: str = MISSING
     tokens: bool = False
+    ranks: str = ""
+    documents: bool = False
     filter: FilterConfig = field(default_factory=FilterConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
 
 def _export(config: ExportConfig) -> int:
-    out = Path(config.out).expanduser()
-    if out.suffix != ".zip":
-        raise BadInput(f"out={config.out}: the file's name must end in .zip")
+    if config.ranks not in ("", *_TABLES):
+        raise unknown("kind of table", config.ranks, _TABLES)
+    if config.documents and not config.ranks:
+        raise BadInput(f"documents=true says what a row of a table is: give ranks={' or ranks='.join(_TABLES)}, too")
+    out, ending = Path(config.out).expanduser(), f".{config.ranks or 'zip'}"
+    if out.suffix != ending:
+        raise BadInput(f"out={config.out}: the file's name must end in {ending}")
     if os.path.lexists(out):
         raise BadInput(f"{out} exists already; choose another name, or remove it")
     if not out.absolute().parent.is_dir():
         raise BadInput(f"out={config.out}: no folder {out.parent}")
     reader = Reader(Connection(config.tracking))
-    run_ids = list(reader.runs(config.filter).frame["run_id"])
+    runs = reader.runs(config.filter).frame
     with said_of_the_disk(out.absolute().parent):
-        written = bundle.write(reader, run_ids, out, tokens=config.tokens)
-    without = "" if config.tokens else ", without token ids"
+        if config.ranks:
+            written = tables.write(reader, runs, out, documents=config.documents, tokens=config.tokens)
+        else:
+            written = bundle.write(reader, list(runs["run_id"]), out, tokens=config.tokens)
+    without = "" if config.tokens or config.documents else ", without token ids"
     say(f"{counted(written, 'measurement')}{without}: {out} ({compact_bytes(out.stat().st_size)})")
-    return 0 if written == len(run_ids) else 1
+    return 0 if written == len(runs) else 1
 
 
 main = OptionsCommand("export", ExportConfig, HELP, _export, lists=FILTERS)

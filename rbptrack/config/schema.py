@@ -153,6 +153,7 @@ class EngineConfig:
     part_tokens: int = 131072  # tokens that are sorted by length and batched together, and saved at the latest
     part_seconds: float = 20.0  # seconds after which the batches that are finished are saved
     threads: int = 0  # 0: torch's own choice
+    columns: bool = True  # entropy, top and top_logprob of each token, beside its rank and log-probability
 
 
 @dataclass

@@ -96,9 +96,15 @@ class Corpus:
         return replace(self, start=self.start[:kept], stop=self.stop[:kept], first=self.first[:kept])
 
     def document_table(self) -> pd.DataFrame:
-        """A row per selected document: `document`, its number in the rank table; `id` in the dataset; `tokens`."""
+        """A row per selected document: `document`, its number in the rank table; `id` in the dataset; `tokens`.
+
+        And `bytes`: of UTF-8, of its scored tokens.
+        """
         tokens = np.bincount(self.document, minlength=len(self.document_ids))
-        return pd.DataFrame({"document": range(len(tokens)), "id": list(self.document_ids), "tokens": tokens})
+        scored = self.targets(0, len(self.start))
+        num_bytes = np.bincount(self.document[scored], self.num_bytes[scored], len(tokens)).astype(np.int64)
+        about = {"document": range(len(tokens)), "id": list(self.document_ids), "tokens": tokens, "bytes": num_bytes}
+        return pd.DataFrame(about)
 
     def token_texts(self, tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
         """The text of every token that occurs, by id."""

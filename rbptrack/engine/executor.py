@@ -56,7 +56,7 @@ class Engine:
     """
 
     def __init__(self, model: CausalModel, config: EngineConfig, *, longest: int) -> None:
-        self._model, self._cuda = model, model.device.type == "cuda"
+        self._model, self._cuda, self._brief = model, model.device.type == "cuda", not config.columns
         self._threads = torch.get_num_threads()
         threads = config.threads or self._threads
         alone = self._cuda or model.spread or model.group is not None or model.total_params > _LARGE_MODEL
@@ -105,7 +105,8 @@ class Engine:
         self._running.add(ident)
         try:
             batch = (batch.pinned() if self._cuda else batch).to(self._model.device)
-            return batch, self._scores(batch)
+            scores = self._scores(batch)
+            return batch, scores.brief() if self._brief else scores
         finally:
             self._running.discard(ident)
 
@@ -146,7 +147,9 @@ class Engine:
         if getattr(self._local, "wanted", None) != wanted:
             self._local.scorer = None
             kernel = False if self._plain else None
-            self._local.scorer = Scorer(self._model.head, chunk_tokens=self.chunk_tokens, kernel=kernel)
+            self._local.scorer = Scorer(
+                self._model.head, chunk_tokens=self.chunk_tokens, kernel=kernel, brief=self._brief
+            )
             self._local.wanted = wanted
         scorer: Scorer = self._local.scorer
         return scorer

@@ -1,6 +1,7 @@
 """Ranks as data: one row per scored token (`RankTable`), counts by rank (`RankHistogram`), sums per document.
 
-Every metric derives from these (`rbptrack.ranks.measurement` holds one model's), so that no model runs again for a new k, window or fit.
+Every metric derives from these, so that no model runs again for a new k, window or fit; `rbptrack.ranks.measurement` is
+one model's.
 """
 
 from rbptrack.ranks.counts import DocumentCounts, sum_by

@@ -96,14 +96,23 @@ class Scorer:
         kernel: use the Triton kernels; None: wherever they can run.
         fused: let one kernel make logits and reduce them, where it can; None: where torch cannot multiply
             half-precision factors into float32.
+        brief: on a CPU, take no time for entropy, top and top_logprob, which are then without meaning.
 
     """
 
-    def __init__(self, head: Head, *, chunk_tokens: int, kernel: bool | None = None, fused: bool | None = None) -> None:
+    def __init__(
+        self,
+        head: Head,
+        *,
+        chunk_tokens: int,
+        kernel: bool | None = None,
+        fused: bool | None = None,
+        brief: bool = False,
+    ) -> None:
         weight = head.weight
         vocabulary, width, device = *weight.shape, weight.device
         single, cuda = weight.dtype == torch.float32, device.type == "cuda"
-        self.head, self.chunk = head, max(1, chunk_tokens)
+        self.head, self.chunk, self.brief = head, max(1, chunk_tokens), brief
         self.kernel = kernels.available(device) if kernel is None else kernel
         self.tf32 = torch.get_float32_matmul_precision() != "highest"
         self.wide = cuda and not single and _MM_WIDENS
@@ -195,6 +204,12 @@ class Scorer:
         hits = self.hits[: tile.shape[0]]
         greater.copy_(torch.gt(tile, own[:, None], out=hits).sum(1))
         equal.copy_(torch.eq(tile, own[:, None], out=hits).sum(1))
+        if self.brief:
+            torch.amax(tile, 1, out=highest)
+            powers = torch.add(highest[:, None] * -_LOG2_E, tile, alpha=_LOG2_E, out=tile)
+            off = powers.amax(1)
+            torch.mul(torch.exp2(powers, out=hits).sum(1), torch.exp2(-off), out=total)
+            return
         largest, first = _largest(tile)  # (rows, 1)
         highest.copy_(largest[:, 0])
         top.copy_(first[:, 0])

@@ -16,6 +16,8 @@ NO_ENTRY = 2**31 - 1
 class Scores:
     """What the head says of each target and of its distribution; every field has shape (tokens,).
 
+    `brief` ones have no entropy, top and top_logprob: those are empty.
+
     Attributes:
         greater: entries with a logit strictly above the target's, int32.
         ties: other entries with an equal logit, int32.
@@ -35,15 +37,20 @@ class Scores:
 
     @property
     def columns(self) -> dict[str, Tensor]:
-        """Every field by its name."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        """Every field by its name, without those that are empty."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if len(getattr(self, f.name)) == len(self.greater)}
+
+    def brief(self) -> Scores:
+        """The same ranks and log-probabilities, without what is said of the distribution."""
+        nothing = self.logprob[:0]
+        return Scores(self.greater, self.ties, self.logprob, nothing, nothing, nothing)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Scores]) -> Scores:
         """The scores of consecutive stretches of tokens as one."""
         if len(parts) == 1:
             return parts[0]
-        return cls(*(torch.cat(pieces) for pieces in zip(*(part.columns.values() for part in parts), strict=True)))
+        return cls(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(cls)))
 
 
 class Sums:

@@ -16,7 +16,7 @@ import pandas as pd
 from rbptrack.ranks import DocumentCounts
 
 DOCUMENTS = "documents.parquet"
-"""The artifact: document (its number in the rank table), id, tokens, and group where one is named."""
+"""The artifact: document (its number in the rank table), id, tokens, bytes, and group where one is named."""
 
 
 @dataclass(frozen=True)
