@@ -21,6 +21,7 @@ from rbptrack.config.schema import ModelConfig
 from rbptrack.models.architecture import check_fit, count_parameters, load_config, load_tokenizer, longest_sequence
 from rbptrack.models.causal import CausalModel, of_module
 from rbptrack.models.checkpoint import check_folder
+from rbptrack.models.device import tf32_notes
 from rbptrack.models.loading import load_model
 from rbptrack.sources.pin import of_model
 from tests.architectures import ROWS, build
@@ -398,3 +399,9 @@ def test_code_of_a_repository_never_runs(kind: str, tmp_path: Path) -> None:
     assert not (folder / "ran").exists()
     assert "[y/N]" not in done.stdout
     assert len(done.stdout.splitlines()) == 4
+
+
+def test_weights_that_are_bfloat16_numbers_lose_nothing_in_tf32() -> None:
+    layer = torch.nn.Linear(8, 8)
+    assert tf32_notes(layer) == ()
+    assert "TF32 rounds none of them" in tf32_notes(layer.bfloat16().float())[0]

@@ -42,6 +42,13 @@ def set_precision(tf32: bool) -> None:
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
 
 
+def tf32_notes(module: nn.Module) -> tuple[str, ...]:
+    """What TF32 leaves as it is: weights that are bfloat16 numbers, as most are published, fit into its bits."""
+    if all(torch.equal(p, p.bfloat16().to(p.dtype)) for p in module.parameters() if p.is_floating_point()):
+        return ("every weight is exactly a bfloat16 number: TF32 rounds none of them, activations only",)
+    return ()
+
+
 def device_of(wanted: str) -> torch.device:
     """The device that `model.device` names; BadInput where it does not exist here."""
     available = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

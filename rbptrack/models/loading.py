@@ -18,7 +18,7 @@ from rbptrack.config.schema import Dtype, ModelConfig, Parallel
 from rbptrack.models.architecture import from_source, load_config, model_class
 from rbptrack.models.causal import CausalModel, of_module
 from rbptrack.models.checkpoint import check_loaded, check_shards, check_stored, explain, notes_of
-from rbptrack.models.device import place
+from rbptrack.models.device import place, tf32_notes
 from rbptrack.models.group import ModelProcesses, stand_in
 from rbptrack.models.split_plan import processes
 from rbptrack.sources.pin import Source
@@ -55,7 +55,8 @@ def load_model(
         module.to(device)
     model = of_module(module, config.name, candidates=candidates)
     head = model.head.without(without) if without else model.head
-    return replace(model, head=head, notes=(*model.notes, *notes_of(source, module.config)))
+    rounded = tf32_notes(module) if config.tf32 else ()
+    return replace(model, head=head, notes=(*model.notes, *notes_of(source, module.config), *rounded))
 
 
 def _rounding(config: ModelConfig, processes: int) -> tuple[str, ...]:
