@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -37,6 +38,18 @@ def test_speed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert "keeping a measurement of 500,000 tokens: " in shown
     assert "pythia-14m: " in shown
     assert ("none here: nothing was run on one" in shown) != torch.cuda.is_available()
+
+
+def test_speeds_at_different_clocks_are_not_compared(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As on a GPU that heats up; here the clock is made up."""
+    clocks = itertools.cycle([{1200}, {1980}])
+    monkeypatch.setattr("rbptrack.bench.machine.clock", lambda device: next(clocks))
+    assert bench.main(["model=pythia-14m", "vocabulary=500", "tokens=100", "seq_len=64", "rounds=1"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "scored by plain torch" in shown
+    assert "the GPU's clock went from 1200 to 1980 MHz: speeds are not compared" in shown
 
 
 def test_precision_of_the_nano_family(tmp_path: Path) -> None:
@@ -88,6 +101,7 @@ def test_random_documents_are_mixed_and_the_same_again() -> None:
         (["model=nano/6k"], "give dataset=... too"),
         (["model=nano/7k"], "no model matches nano/7k"),
         (["ways=bare,best"], "no way is called best. Options: bare, plain, ours"),
+        (["engine.kernel=fused", "device=cpu", "vocabulary=500"], "engine.kernel=fused needs a CUDA device and Triton"),
         (["rounds=0"], "rounds must be at least 1; got 0"),
         (["speed=1"], "no option speed."),
         (["out=/nowhere/x.json"], "out=/nowhere/x.json: its folder does not exist"),

@@ -7,6 +7,7 @@ import gc
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -15,14 +16,18 @@ from typing import Any
 import psutil
 import torch
 
-from rbptrack.config.schema import EngineConfig
+from rbptrack.bench import machine
+from rbptrack.config.schema import EngineConfig, Kernel
 from rbptrack.corpus.sequences import Corpus
 from rbptrack.engine.batches import Batch, batch_of, compose
 from rbptrack.engine.executor import Engine
 from rbptrack.engine.measure import measure
 from rbptrack.models.causal import CausalModel
+from rbptrack.scoring.kernels import available
 from rbptrack.scoring.scorer import Head
 
+_ALWAYS = ("backbone", "brief", "ours", "reduce", "fused")  # the latter two on a GPU
+_SAME_CLOCK = 1.03  # the highest over the lowest
 _RATE_SIDE = {"cpu": 2048, "cuda": 8192}
 _STUB_ROWS = 16  # entries of the head that stands in where only the backbone is to be measured
 _CLEAR_REFS = Path("/proc/self/clear_refs")
@@ -43,6 +48,8 @@ class Speed:
         ratios: speed over that of the bare forward pass, median of the rounds' own ratios, by way.
         flops_per_token: (2 S + 2 d V), with S non-embedding parameters, d the width, V the vocabulary.
         rate: floating-point operations per second of a large matrix product here, in the precision used.
+        path: what scored ours, in words.
+        clocks: MHz of the GPU after each round of each way, lowest and highest; empty on a CPU.
         columns: seconds that entropy, top and top_logprob cost, as a share of those without: of ours over brief, median
             of the rounds.
         share: ours, of the arithmetic limit rate / flops_per_token; median of the rounds' own shares.
@@ -61,11 +68,18 @@ class Speed:
     ratios: dict[str, float]
     flops_per_token: int
     rate: float
+    path: str
+    clocks: tuple[int, ...]
     columns: float
     share: float
     peak_bytes: dict[str, int]
     extra_bytes: int | None
     rounds: dict[str, list[float]]
+
+    @property
+    def comparable(self) -> bool:
+        """Whether every way ran at the same clock, as far as is known."""
+        return not self.clocks or self.clocks[-1] <= _SAME_CLOCK * self.clocks[0]
 
     def tokens_per_second(self, way: str) -> float:
         """Scored tokens per second."""
@@ -92,17 +106,21 @@ def compare(
     """
     with Engine(model, engine, longest=int(corpus.lengths.max())) as chosen:
         batch_tokens, workers, chunk = chosen.batch_tokens, chosen.workers, chosen.chunk_tokens
+        few = corpus.first_tokens(1)
+        for _ in chosen.run([batch_of(few, [0])]):
+            path = chosen.path
     calls = _calls(model, corpus, replace(engine, batch_tokens=batch_tokens))
-    calls = {way: call for way, call in calls.items() if way in (*ways, "ours", "brief", "backbone")}
+    calls = {way: call for way, call in calls.items() if way in (*ways, *_ALWAYS)}
     calls["backbone"]()  # what is allocated once per process is no way's own
     # Backbone and ours first: memory that a way has used is not all given back, and would hide what the next one needs.
-    order = sorted(calls, key=lambda way: ("backbone", "brief", "ours", "bare", "plain").index(way))
+    order = sorted(calls, key=(*_ALWAYS, "bare", "plain").index)
     peaks = {way: peak for way in order if (peak := _peak(calls[way], model.device)) is not None}
     times: dict[str, list[float]] = {way: [] for way in calls}
-    rates = []
+    rates, clocks = [], set[int]()
     for _ in range(rounds):
         for way, call in calls.items():
             times[way].append(_timed(call, model.device))
+            clocks |= machine.clock(model.device)
         rates.append(product_rate(model.device, model.head.weight.dtype))
     scored = corpus.num_targets
     flops = 2 * model.non_embedding_params + 2 * model.head.weight.numel()
@@ -110,7 +128,7 @@ def compare(
     ratios = {
         way: median(b / t for b, t in zip(times["bare"], times[way], strict=True)) for way in times if "bare" in times
     }
-    return Speed(
+    done = Speed(
         model=name,
         scored=scored,
         batch_tokens=batch_tokens,
@@ -120,12 +138,15 @@ def compare(
         ratios=ratios,
         flops_per_token=flops,
         rate=median(rates),
+        path=path,
+        clocks=(min(clocks), max(clocks)) if clocks else (),
         columns=median(o / b - 1 for o, b in zip(times["ours"], times["brief"], strict=True)),
         share=median(work / rate / t for rate, t in zip(rates, times["ours"], strict=True)),
         peak_bytes=peaks,
         extra_bytes=peaks["ours"] - peaks["backbone"] if peaks else None,
         rounds=times,
     )
+    return done if done.comparable else replace(done, ratios={})
 
 
 def _calls(model: CausalModel, corpus: Corpus, engine: EngineConfig) -> dict[str, Callable[[], None]]:
@@ -134,12 +155,14 @@ def _calls(model: CausalModel, corpus: Corpus, engine: EngineConfig) -> dict[str
     batches = [batch_of(corpus, s) for part in parts for s in compose(corpus, range(*part), engine.batch_tokens)]
     stub = replace(model, head=Head(model.head.weight[:_STUB_ROWS]))
     small = replace(corpus, token=corpus.token % _STUB_ROWS)
+    kernels = {Kernel.reduce, Kernel.fused} if available(model.device) else set()
     return {
         "bare": lambda: bare(model, batches),
         "plain": lambda: plain(model, batches),
         "ours": lambda: ours(model, corpus, engine),
         "brief": lambda: ours(model, corpus, replace(engine, columns=False)),
-        "backbone": lambda: ours(stub, small, engine),
+        "backbone": lambda: ours(stub, small, replace(engine, kernel=Kernel.auto)),
+        **{kernel.value: partial(ours, model, corpus, replace(engine, kernel=kernel)) for kernel in kernels},
     }
 
 

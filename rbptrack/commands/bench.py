@@ -20,6 +20,7 @@ from rbptrack.config.patterns import split_list
 from rbptrack.config.schema import Dtype, EngineConfig, ModelConfig
 from rbptrack.console.sentences import say
 from rbptrack.console.tables import table
+from rbptrack.sweep.devices import precision, sheet_of
 from rbptrack.sweep.resolve import Resolver
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ def _speed(config: BenchConfig) -> int:
         speed = compare(name, model, corpus, engine=config.engine, rounds=config.rounds, ways=ways)
         done.append(speed)
         _show(speed)
+        _show_gpu(speed, config, here["gpu"])
     kept = keeping(Path.cwd())
     say(
         f"\nkeeping a measurement of {TOKENS:,} tokens: {kept.syncs} files and folders synced in "
@@ -169,7 +171,7 @@ def _subject(name: str, config: BenchConfig, resolver: Resolver) -> tuple[Causal
 
 def _show(speed: Speed) -> None:
     rows = []
-    for way in (*WAYS, "brief", "backbone"):
+    for way in _SHOWN:
         if way in speed.seconds:
             ratio = f"{speed.ratios[way]:.2f}" if way in speed.ratios else ""
             peak = f"{speed.peak_bytes[way] / 1e6:,.0f} MB" if way in speed.peak_bytes else ""
@@ -187,11 +189,35 @@ def _show(speed: Speed) -> None:
         say(f"scoring adds {speed.extra_bytes / 1e6:,.0f} MB to what weights and backbone take")
 
 
+def _show_gpu(speed: Speed, config: BenchConfig, gpu: str) -> None:
+    """Which path ran, its share of the peak, and the faster kernel; what was not run on a GPU is said to be."""
+    say(f"scored by {speed.path}")
+    if not speed.comparable:
+        low, high = speed.clocks
+        say(
+            f"the GPU's clock went from {low} to {high} MHz: speeds are not compared. Lock it (nvidia-smi "
+            "--lock-gpu-clocks) and run again"
+        )
+        return
+    kernels = {way: speed.seconds[way] for way in ("reduce", "fused") if way in speed.seconds}
+    if not kernels:
+        say("engine.kernel: not chosen, since no kernel runs here")
+        return
+    best, other = sorted(kernels, key=kernels.__getitem__)
+    say(f"engine.kernel={best} is the faster here: {kernels[other] / kernels[best] - 1:.1%} more tokens/s than {other}")
+    if sheet := sheet_of([gpu]):
+        kind = precision(ModelConfig("", "", dtype=config.dtype, tf32=config.tf32))
+        reached = speed.flops_per_token * speed.tokens_per_second("ours") / sheet.rates[kind]
+        say(f"{reached:.1%} of the peak of {sheet.name} in {kind} by its data sheet, at {speed.clocks or '?'} MHz")
+
+
 _SHOWN = {
     "bare": "bare: model(x).logits",
     "plain": "plain: log_softmax, compare",
     "ours": "ours: ranks, ties, log-probabilities, on disk",
     "brief": "ours, engine.columns=false",
+    "reduce": "ours, engine.kernel=reduce",
+    "fused": "ours, engine.kernel=fused",
     "backbone": "ours without the head",
 }
 

@@ -144,6 +144,15 @@ class KConfig:
     values: list[int] = MISSING
 
 
+class Kernel(Enum):
+    """How a GPU scores: products and a kernel that reads their logits, one kernel without logits, or plain torch."""
+
+    auto = "auto"  # `fused` where torch cannot multiply half-precision factors into float32, else `reduce`
+    reduce = "reduce"
+    fused = "fused"
+    none = "none"
+
+
 @dataclass
 class EngineConfig:
     """How fast, not what: nothing here may change a number beyond float32 rounding."""
@@ -153,6 +162,7 @@ class EngineConfig:
     part_tokens: int = 131072  # tokens that are sorted by length and batched together, and saved at the latest
     part_seconds: float = 20.0  # seconds after which the batches that are finished are saved
     threads: int = 0  # 0: torch's own choice
+    kernel: Kernel = Kernel.auto  # on CUDA; `bench` says which is faster there
     columns: bool = True  # entropy, top and top_logprob of each token, beside its rank and log-probability
 
 

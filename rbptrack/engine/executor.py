@@ -19,10 +19,11 @@ import psutil
 import torch
 from torch import Tensor
 
-from rbptrack.base.errors import MeasurementError
-from rbptrack.config.schema import EngineConfig
+from rbptrack.base.errors import BadInput, MeasurementError
+from rbptrack.config.schema import EngineConfig, Kernel
 from rbptrack.engine.batches import Batch
 from rbptrack.models.causal import CausalModel
+from rbptrack.scoring.kernels import available
 from rbptrack.scoring.proof import trouble
 from rbptrack.scoring.scorer import Scorer
 from rbptrack.scoring.scores import Scores
@@ -52,11 +53,18 @@ class Engine:
         chunk_tokens: rows of logits at a time, per worker.
         workers: batches under way at a time.
         notes: what was changed on the way: because memory ran out, or because a kernel did not prove itself.
+        path: what scores, in words; empty before the first batch.
+
+    Raises:
+        BadInput: a kernel is asked for where none can run.
 
     """
 
     def __init__(self, model: CausalModel, config: EngineConfig, *, longest: int) -> None:
         self._model, self._cuda, self._brief = model, model.device.type == "cuda", not config.columns
+        self._kernel, self.path = config.kernel, ""
+        if config.kernel in (Kernel.reduce, Kernel.fused) and not available(model.device):
+            raise BadInput(f"engine.kernel={config.kernel.value} needs a CUDA device and Triton; auto does without")
         self._threads = torch.get_num_threads()
         threads = config.threads or self._threads
         alone = self._cuda or model.spread or model.group is not None or model.total_params > _LARGE_MODEL
@@ -66,7 +74,8 @@ class Engine:
         self.chunk_tokens = self._fitting_chunk(config.chunk_tokens)
         self.notes: list[str] = []
         self._shrunk = 0  # how often memory ran out
-        self._proven = self._plain = False  # whether kernels were tried, and whether plain torch stands in for them
+        self._proven = False  # whether kernels were tried
+        self._plain = config.kernel is Kernel.none  # or plain torch stands in for them, because they failed
         self._limit = 2**62  # tokens of a forward pass; falls when memory runs out
         self._lock = threading.Lock()
         self._local = threading.local()
@@ -146,10 +155,14 @@ class Engine:
         wanted = self.chunk_tokens, self._plain
         if getattr(self._local, "wanted", None) != wanted:
             self._local.scorer = None
-            kernel = False if self._plain else None
             self._local.scorer = Scorer(
-                self._model.head, chunk_tokens=self.chunk_tokens, kernel=kernel, brief=self._brief
+                self._model.head,
+                chunk_tokens=self.chunk_tokens,
+                kernel=False if self._plain else None,
+                fused=None if self._kernel is Kernel.auto else self._kernel is Kernel.fused,
+                brief=self._brief,
             )
+            self.path = self._local.scorer.path
             self._local.wanted = wanted
         scorer: Scorer = self._local.scorer
         return scorer
@@ -160,7 +173,7 @@ class Engine:
             if self._proven:
                 return
             why = trouble(scorer, states, target_ids) if scorer.kernel else ""
-            self._proven, self._plain = True, bool(why)
+            self._proven, self._plain = True, self._plain or bool(why)
             if why:
                 self.notes.append(f"plain torch scored instead of the Triton kernel: {why}")
                 log.warning("the Triton kernel is not used: %s", why)

@@ -132,6 +132,13 @@ class Scorer:
         copied = not single and not self.wide
         self.weight = torch.empty(self.block, width, dtype=torch.float32, device=device) if copied else None
 
+    @property
+    def path(self) -> str:
+        """What scores, in words."""
+        if not self.kernel:
+            return "plain torch"
+        return "the fused kernel, without logits" if self.fused else "products, and the kernel that reads their logits"
+
     @torch.inference_mode()
     def __call__(self, hidden: Tensor, targets: Tensor) -> Scores:
         """Score hidden states (tokens, width), any float type, against targets (tokens,), int64."""
@@ -207,7 +214,7 @@ class Scorer:
         if self.brief:
             torch.amax(tile, 1, out=highest)
             powers = torch.add(highest[:, None] * -_LOG2_E, tile, alpha=_LOG2_E, out=tile)
-            off = powers.amax(1)
+            off = torch.add(highest * -_LOG2_E, highest, alpha=_LOG2_E)
             torch.mul(torch.exp2(powers, out=hits).sum(1), torch.exp2(-off), out=total)
             return
         largest, first = _largest(tile)  # (rows, 1)
