@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,8 @@ def write(reader: Reader, runs: pd.DataFrame, out: Path, *, documents: bool, tok
     quoted = for_spreadsheets if out.suffix == ".csv" else str
     try:
         with opened(unfinished, schema) as file:
-            for run in runs[list(_OF_RUN)].to_dict("records"):
+            for names in zip(*(runs[column] for column in _OF_RUN), strict=True):
+                run: dict[str, Any] = dict(zip(_OF_RUN, names, strict=True))
                 try:
                     about = _documents(reader, run["run_id"])
                     for _ in reader.rank_pieces(run["run_id"]):  # damage may show after the last one only
@@ -91,12 +91,12 @@ def _documents(reader: Reader, run_id: str) -> pd.DataFrame:
     return known.reindex(columns=["id", "group", "bytes"])
 
 
-def _per_token(ranks: RankTable) -> Mapping[str, Any]:
+def _per_token(ranks: RankTable) -> dict[str, Any]:
     columns = {name: ranks.column(name) for name in ranks.table.column_names} | {"rank": ranks.rank}
     return columns | {name: None for name in ADDED.names if name not in columns}
 
 
-def _per_document(ranks: RankTable, ks: list[int], about: pd.DataFrame) -> Mapping[str, Any]:
+def _per_document(ranks: RankTable, ks: list[int], about: pd.DataFrame) -> dict[str, Any]:
     counts = ranks.document_counts(ks)
     num_bytes = about["bytes"].reindex(counts.document).to_numpy(dtype=np.float64)
     shares = zip(ks, (counts.hits / counts.tokens[:, None]).T, strict=True)
