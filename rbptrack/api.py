@@ -178,6 +178,7 @@ def _params(
         context=config.context,
         texts_hash=corpus.texts_hash,
         num_documents=len(corpus.document_ids),
+        prefix=None,
         candidates=Candidates.vocabulary.value,
         rank=Rank.paper.value,
     )

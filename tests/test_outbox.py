@@ -99,6 +99,17 @@ def check_delivered_once(connection: Connection) -> None:
     assert not partial().exists()
 
 
+def test_what_release_0_1_left_for_a_store_with_a_password_is_found(here: Path) -> None:
+    """Its spool names the store with `***` in the password's place."""
+    for number, stars in enumerate(("me:***@host/runs", "host/runs?user=me&password=***")):
+        record = a_record(str(number) * 64, **{Tag.STORE: f"postgresql://{stars}", Tag.EXPERIMENT: "rbptrack"})
+        folder = outbox.folder() / "old" / f"{record.fingerprint}.{number}"
+        folder.mkdir(parents=True)
+        record.write(folder)
+        address = stars.replace(":***@", "@").replace("&password=***", "")
+        assert outbox.find(Connection(TrackingConfig(uri=f"postgresql://{address}")), record.fingerprint)
+
+
 def test_what_waits_for_one_store_is_not_another_s(
     a: Connection, b: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,12 +16,14 @@ import pytest
 from rbptrack.base.errors import BadInput
 from rbptrack.commands import import_
 from rbptrack.commands import verify as verify_
-from rbptrack.config.schema import FilterConfig, TrackingConfig
+from rbptrack.config.schema import CellConfig, DatasetConfig, FilterConfig, KConfig, ModelConfig, TrackingConfig
 from rbptrack.ranks import RankHistogram, RankTable
-from rbptrack.sweep.identity import identities
+from rbptrack.sources.fingerprint import SCORING_VERSION
+from rbptrack.sources.pin import Source
+from rbptrack.sweep.identity import identities, identity
 from rbptrack.tracking import Connection, Reader
 from rbptrack.tracking.process import marks
-from rbptrack.tracking.schema import Tag
+from rbptrack.tracking.schema import VERSIONS, Tag
 from rbptrack.tracking.verify import database_faults, verify
 from tests.conftest import Program
 from tests.test_frozen_store import FEW, SWEEP, unpacked  # noqa: F401 - a fixture
@@ -73,6 +75,15 @@ def test_what_a_split_in_half_precision_moved_is_said(store: Path, program: Prog
     change("update params set value = 'bfloat16' where key = 'model.dtype' and run_uuid = ?", run)
     said = program("verify", cwd=store).stdout
     assert "1 measurement of models split in half precision, which moved some ranks" in said
+
+
+def test_a_prefix_of_several_tokens_is_known_from_the_params() -> None:
+    texts = DatasetConfig("texts", split="train", seq_len=8)
+    made = identity(CellConfig(ModelConfig("a", "b"), texts, KConfig([1])), "w", Source("", None, "t"), "", [1, 2])
+    params = {"model.commit": "w", "dataset.commit": "t", "dataset.split": "train", "dataset.seq_len": "8"}
+    params |= {"dataset.sampling": "stream", "dataset.sequence": "slide", f"{VERSIONS}scoring": str(SCORING_VERSION)}
+    assert made in (identities(params | {"dataset.prefix": "[1, 2]"}) or ())
+    assert made not in (identities(params | {"model.vocab_size": "9"}) or ())
 
 
 def test_what_is_damaged_is_named_and_measured_again(store: Path, program: Program) -> None:

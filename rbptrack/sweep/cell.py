@@ -310,6 +310,7 @@ def _resolved(cell: Resolved, corpus: Corpus, model: CausalModel) -> dict[str, s
         dataset_commit=cell.texts.identity,
         texts_hash=corpus.texts_hash,
         num_documents=len(corpus.document_ids),
+        prefix=str(corpus.prefix.tolist()) if len(corpus.prefix) > 1 else None,
     )
     return found.params() | software_versions()
 

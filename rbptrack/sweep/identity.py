@@ -68,8 +68,10 @@ class Identities(Sequence[str]):
         self._config, self._weights = config, params["model.commit"]
         self._texts = Source("", None, params["dataset.commit"])
         slides = config.dataset.sequence is SequenceRule.slide
-        self._prefixes = (MeasurementParams.read(params).vocab_size or 0) + 2 if slides else 1
-        self._most = self._prefixes * (1 if config.candidates is Candidates.vocabulary else 2)
+        about = MeasurementParams.read(params)
+        added = [ast.literal_eval(about.prefix)] if about.prefix else [[i] for i in range(about.vocab_size or 0)]
+        self._prefixes: list[list[int] | None] = [None, [], *added] if slides else [None]
+        self._most = len(self._prefixes) * (1 if config.candidates is Candidates.vocabulary else 2)
 
     def __len__(self) -> int:
         return self._most
@@ -77,9 +79,8 @@ class Identities(Sequence[str]):
     def __getitem__(self, number: int) -> str:  # type: ignore[override]
         if not 0 <= number < self._most:
             raise IndexError(number)
-        holes, number = divmod(number, self._prefixes)
-        prefix = None if number == 0 else [] if number == 1 else [number - 2]
-        return identity(self._config, self._weights, self._texts, "", prefix, holes=bool(holes))
+        holes, place = divmod(number, len(self._prefixes))
+        return identity(self._config, self._weights, self._texts, "", self._prefixes[place], holes=bool(holes))
 
 
 def identities(params: Mapping[str, str]) -> Sequence[str] | None:

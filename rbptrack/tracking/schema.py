@@ -158,6 +158,7 @@ class ResolvedParams:
         dataset_commit: of the dataset: `id@commit`, or a hash of its files.
         texts_hash: SHA-256 over the texts.
         num_documents: how many texts were read.
+        prefix: ids that stand before every window, where they are several.
 
     """
 
@@ -170,6 +171,7 @@ class ResolvedParams:
     dataset_commit: Annotated[str | None, "dataset.commit"]
     texts_hash: Annotated[str | None, "dataset.texts_hash"]
     num_documents: Annotated[int | None, "dataset.num_documents"]
+    prefix: Annotated[str | None, "dataset.prefix"]
 
     def params(self) -> dict[str, str]:
         """What is known, by the names of params."""
