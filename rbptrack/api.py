@@ -26,8 +26,9 @@ from rbptrack.config.schema import (
 )
 from rbptrack.reporting.broken import computed
 from rbptrack.reporting.discovery import discover
-from rbptrack.tracking import Connection, Reader
+from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.measurement import DEFAULT_KS, LoggableMeasurement
+from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import MeasurementParams
 
 if TYPE_CHECKING:

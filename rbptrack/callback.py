@@ -14,8 +14,9 @@ from transformers.trainer_callback import CallbackHandler
 from rbptrack import api
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.ranks import rbp_name
-from rbptrack.tracking import Connection, Writer
+from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.schema import Metric, software_versions, training_tags
+from rbptrack.tracking.writer import Writer
 
 _RUNTIME = "_runtime"  # ends the name of a metric that every evaluation logs
 

@@ -16,7 +16,7 @@ from rbptrack.config.schema import LaunchConfig, TrackingConfig, Where
 from rbptrack.ranks.measurement import Shard
 from rbptrack.sweep import slurm
 from rbptrack.sweep.jobs import Job, Task
-from rbptrack.tracking import resolve_uri
+from rbptrack.tracking.uri import resolve_uri
 
 MOVED = {
     "postgresql://me:geheim@host:5432/db": ("postgresql://me@host:5432/db", "geheim"),

@@ -19,11 +19,9 @@ from rbptrack.commands import export, import_
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.exchange.bundle import without_tokens, write
 from rbptrack.ranks import ADDED, RankTable
-from rbptrack.tracking import Connection, Reader
-from rbptrack.tracking.database import from_database, whole_runs
-from rbptrack.tracking.frame import WholeRun
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import write_token_texts
-from rbptrack.tracking.schema import CURVES
 from tests.conftest import EMBEDDED
 
 TEXTS = [
@@ -319,24 +317,6 @@ def test_bad_authors_files(file: str, text: str, words: str, elsewhere: Path) ->
     assert not (elsewhere / "mlruns").exists()
 
 
-def test_reading_the_tables_finds_what_mlflow_finds(measured: Path) -> None:
-    """The short way to a local store's measurements gives the same params, metrics and tags as MLflow's search."""
-    connection = Connection(TrackingConfig(uri=uri(measured)[13:]))
-    wanted = "tags.`rbptrack.kind` = 'measurement' and attributes.status = 'FINISHED'"
-    slow = {run.run_id: run for run in Reader(connection).search(wanted)}
-    assert connection.database
-    fast = {found.run_id: found for found in from_database(connection.uri, connection.experiment_id, lambda run: run)}
-    assert len(fast) == 2
-    assert fast == slow
-    client = connection.open()
-    for whole in whole_runs(connection.uri, list(fast), CURVES):
-        run_id = whole.run.run_id
-        curves = {name: {m.step: m.value for m in client.get_metric_history(run_id, name)} for name in CURVES}
-        assert all(len(each) > 10 for each in curves.values())
-        assert whole == WholeRun.of(client.get_run(run_id), curves)
-        assert whole.dataset["digest"]
-
-
 def test_a_run_is_not_asked_for_its_own_sake(measured: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Artifacts and records of many measurements need no question to MLflow about each: 10 ms, or a request."""
 
@@ -353,8 +333,6 @@ def test_a_run_is_not_asked_for_its_own_sake(measured: Path, elsewhere: Path, mo
         assert runs.histogram(run_id).num_tokens == len(runs.ranks(run_id))
         assert {"ranks.parquet", "figures/rank_distribution.png"} <= set(reader.artifact_names(run_id))
     assert write(reader, run_ids, elsewhere / "b.zip", tokens=False) == 2
-    with pytest.raises(AssertionError, match="MLflow was asked"):
-        Reader(reader.connection).artifact_uri(run_ids[0])
 
 
 def test_names_of_artifacts_are_those_that_mlflow_lists(measured: Path) -> None:

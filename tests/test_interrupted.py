@@ -18,7 +18,9 @@ from rbptrack.base.process import STOP_CODES
 from rbptrack.config.schema import SweepConfig, TrackingConfig
 from rbptrack.sweep import analyses
 from rbptrack.sweep.outcome import Outcome
-from rbptrack.tracking import Connection, Reader, outbox
+from rbptrack.tracking import outbox
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.reader import Reader
 from tests.cells import run
 
 

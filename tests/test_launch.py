@@ -42,7 +42,9 @@ from rbptrack.sweep.outcome import Outcome
 from rbptrack.sweep.ray_cluster import Ray
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.sweep.results import Results
-from rbptrack.tracking import Connection, Reader
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.schema import Kind, Tag
 from tests import slurm
 from tests.conftest import Program, Start
 from tests.patience import PATIENCE
@@ -73,8 +75,7 @@ def finished(folder: Path) -> Measured:
 def all_finished(folder: Path) -> int:
     """How many finished measurements there are, of the same cell too."""
     connection = Connection(TrackingConfig(uri=f"sqlite:///{folder}/mlruns/mlflow.db"))
-    wanted = "tags.`rbptrack.kind` = 'measurement' and attributes.status = 'FINISHED'"
-    return len(Reader(connection).search(wanted))
+    return len(Reader(connection).search({Tag.KIND: Kind.MEASUREMENT}, status="FINISHED"))
 
 
 def job(number: int = 0, *, gpus: float = 0, folder: Path = Path(), config: Config | None = None) -> Job:

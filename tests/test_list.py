@@ -13,7 +13,8 @@ from rbptrack.base.errors import BadInput
 from rbptrack.commands.list_ import main as list_
 from rbptrack.commands.show import main as show
 from rbptrack.config.schema import FilterConfig, TrackingConfig
-from rbptrack.tracking import Connection, Reader
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.reader import Reader
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.base.files import TemporaryFolder, clear_temporary, temporary_files
 from rbptrack.base.process import INTERRUPTED, install_signals
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.tracking import Connection
+from rbptrack.tracking.connection import Connection
 from tests.campaigns.recorded import note
 
 SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

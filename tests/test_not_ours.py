@@ -24,7 +24,7 @@ from rbptrack.config.schema import TrackingConfig
 from rbptrack.exchange.imported import AnyImportedRow, KnownModels
 from rbptrack.exchange.rows import read as rows_of
 from rbptrack.reporting.discovery import load_file
-from rbptrack.tracking import Connection
+from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.explained import explained
 from rbptrack.tracking.process import alive, marks
 from rbptrack.tracking.schema import Tag

@@ -20,10 +20,15 @@ from rbptrack.base.errors import StoreAway
 from rbptrack.commands import sync
 from rbptrack.config.paths import partial
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.tracking import Connection, Heartbeat, Reader, Writer, claim, outbox, repair, working, writer
+from rbptrack.tracking import outbox, writer
+from rbptrack.tracking.claim import claim, repair
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.live import Heartbeat, working
 from rbptrack.tracking.process import marks
+from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import Record
 from rbptrack.tracking.schema import WITHOUT, MeasurementTags, Tag
+from rbptrack.tracking.writer import Writer
 from tests.patience import until
 
 FINGERPRINT = "ab" * 32
@@ -252,7 +257,7 @@ def test_a_run_of_ones_own_beats_and_ends_as_its_block_does(a: Connection, here:
     ended = {}
     for error in (None, ValueError("x"), KeyboardInterrupt()):
         with suppress(ValueError, KeyboardInterrupt), working(Writer(a), "report", {Tag.KIND: "analysis"}) as run_id:
-            assert Reader(a).search(f"attributes.run_id = '{run_id}' and attributes.status = 'RUNNING'")
+            assert Reader(a).search(run_id=run_id, status="RUNNING")
             assert any(thread.name == "rbptrack-live" for thread in threading.enumerate())
             ended[run_id] = error
             if error:

@@ -15,7 +15,7 @@ from rbptrack.config.compose import measuring
 from rbptrack.config.paths import home
 from rbptrack.config.patterns import as_value
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.tracking import Connection
+from rbptrack.tracking.connection import Connection
 from tests.conftest import Program
 
 ODD = """a'b "c" #d; [ü] {e}, f=g & $h ~"""

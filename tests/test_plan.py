@@ -18,7 +18,8 @@ from rbptrack.sweep.jobs import grouped
 from rbptrack.sweep.plan import Plan, plan
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.sweep.resources import Resources
-from rbptrack.tracking import Connection, Reader
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.reader import Reader
 
 
 def asked(*words: str) -> list[Config]:

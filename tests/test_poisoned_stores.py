@@ -19,7 +19,7 @@ from mlflow import MlflowClient
 import rbptrack
 from rbptrack.base.errors import BadInput
 from rbptrack.commands import analyze, export, import_, list_, report
-from rbptrack.tracking import Writer
+from rbptrack.tracking.writer import Writer
 from tests.patience import PATIENCE
 
 FAMILIES = ("nano (v2)", "C++", "a/b")

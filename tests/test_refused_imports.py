@@ -23,9 +23,10 @@ from rbptrack.commands import export, import_
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.exchange import authors, delivery
 from rbptrack.ranks import RankHistogram, RankTable
-from rbptrack.tracking import Connection, Writer
+from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.record import Record
 from rbptrack.tracking.schema import Tag
+from rbptrack.tracking.writer import Writer
 
 START = "model,dataset,non_embedding_params,"
 DIGITS = "9" * 400

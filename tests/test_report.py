@@ -25,7 +25,7 @@ from rbptrack.reporting.inline_svg import inline_svg
 from rbptrack.reporting.lead import lead_of
 from rbptrack.reporting.page import InlineFigure, Section, render, svg
 from rbptrack.reporting.runner import Findings, _caught
-from rbptrack.tracking import Reader
+from rbptrack.tracking.reader import Reader
 from tests.synthetic import family_runs, together
 
 RUNS = family_runs(np.geomspace(1e4, 1e7, 4), alpha=0.1, a=3.0)

@@ -17,7 +17,8 @@ from rbptrack.ranks.measurement import Shard
 from rbptrack.sweep import cell, preflight, resolve
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.resolve import Resolver
-from rbptrack.tracking import Connection, Reader
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.reader import Reader
 from tests.conftest import EMBEDDED
 
 TWO_BY_TWO = ("model=nano/6k,nano/15k", "dataset=stdlib,pydocs", "dataset.documents=2", "k=1,10")

@@ -15,11 +15,13 @@ from mlflow import MlflowClient
 import rbptrack
 from rbptrack.base.errors import BadInput, StoreAway
 from rbptrack.commands import sync
-from rbptrack.config.schema import TrackingConfig
-from rbptrack.tracking import Connection, Reader, connection, outbox, resolve_uri
-from rbptrack.tracking.database import from_database, whole_runs
-from rbptrack.tracking.frame import WholeRun
-from rbptrack.tracking.schema import CURVES
+from rbptrack.config.schema import FilterConfig, TrackingConfig
+from rbptrack.tracking import connection, outbox
+from rbptrack.tracking.client import Client
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.tables import Tables
+from rbptrack.tracking.uri import resolve_uri
 from tests.cells import run
 from tests.conftest import Start
 from tests.patience import PATIENCE, at_first_part
@@ -176,12 +178,12 @@ def test_a_database_without_a_server(server: Server, user: Path, monkeypatch: py
     assert len(rbptrack.runs(tracking_uri=uri)) == 1
     connection = Connection(TrackingConfig(uri=uri))
     # Read from the tables, as a local store is: the same as by MLflow's search, which takes ten times as long.
-    read = from_database(uri, connection.experiment_id, lambda run: run)
-    assert read == Reader(connection).search("attributes.status = 'FINISHED'")
-    (whole,) = whole_runs(uri, [read[0].run_id], CURVES)
-    client = connection.open()
-    curves = {name: {m.step: m.value for m in client.get_metric_history(whole.run.run_id, name)} for name in CURVES}
-    assert whole == WholeRun.of(client.get_run(whole.run.run_id), curves)
+    tables, client = Tables(uri), Client(connection.open())
+    read = tables.search([connection.experiment_id], {}, status="FINISHED")
+    assert read == client.search([connection.experiment_id], {}, status="FINISHED") == Reader(connection).search()
+    assert tables.finished(connection.experiment_id, FilterConfig(), [], lambda run: run) == read
+    assert tables.whole([read[0].run_id]) == client.whole([read[0].run_id])
+    assert not tables.metric_faults([read[0].run_id])
     with psycopg.connect(uri) as database:  # a measurement is found without reading a tag of each
         database.execute("set enable_seqscan = off")
         query = "explain select run_uuid from tags where key = 'rbptrack.fingerprint' and value = 'x'"

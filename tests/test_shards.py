@@ -32,7 +32,10 @@ from rbptrack.sweep.outcome import Outcome
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.sweep.results import Results
 from rbptrack.sweep.watch import Watch
-from rbptrack.tracking import Connection, Reader, outbox
+from rbptrack.tracking import outbox
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.schema import Kind, Tag
 from tests.conftest import EMBEDDED
 from tests.patience import PATIENCE, until
 
@@ -213,7 +216,7 @@ def asked(*words: str) -> Config:
 
 def finished(config: Config) -> list[str]:
     reader = Reader(Connection(config.tracking))
-    return [r.run_id for r in reader.search("tags.`rbptrack.kind` = 'measurement'")]
+    return [r.run_id for r in reader.search({Tag.KIND: Kind.MEASUREMENT})]
 
 
 def test_two_that_end_together_deliver_once(with_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

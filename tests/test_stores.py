@@ -23,7 +23,7 @@ from rbptrack.base.errors import BadInput, StoreAway, disk_trouble
 from rbptrack.commands import import_, sync
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.ranks import RankTable
-from rbptrack.tracking import Connection
+from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.explained import explained
 from rbptrack.tracking.process import alive, marks
 from rbptrack.tracking.schema import Tag
@@ -163,7 +163,7 @@ def test_a_read_only_folder(store: Path) -> None:
     (store / "mlflow.db").chmod(0o444)
     try:
         code = (
-            "from rbptrack.tracking import Connection; from rbptrack.config.schema import TrackingConfig\n"
+            "from rbptrack.tracking.connection import Connection; from rbptrack.config.schema import TrackingConfig\n"
             "try: Connection(TrackingConfig()).check_writable()\nexcept Exception as e: print(type(e).__name__, e)"
         )
         command = [*prefix, sys.executable, "-c", code]

@@ -24,8 +24,9 @@ import pytest
 from rbptrack.base.errors import BadInput
 from rbptrack.commands.ui import link, wait_for_end
 from rbptrack.config.schema import FilterConfig, TrackingConfig
-from rbptrack.tracking import Connection, Reader
-from rbptrack.tracking.view import OLDEST, Shown, knows_view, preset, search_filter
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.view import OLDEST, Shown, chosen_runs, knows_view, preset, search_filter
 from tests.conftest import ROOT, Program
 from tests.patience import PATIENCE
 from tests.server import free_port
@@ -160,7 +161,11 @@ def test_filters_choose_what_the_page_shows(swept: Swept) -> None:
     chosen = search_filter(FilterConfig(family=["nano*"], dataset=["stdlib"]))
     assert chosen.endswith("tags.`rbptrack.family` LIKE 'nano%' and tags.`rbptrack.dataset` = 'stdlib'")
     connection = Connection(TrackingConfig(uri=f"sqlite:///{swept[0]}/mlruns/mlflow.db"))
-    assert len(Reader(connection).search(chosen)) == 4
+    client = connection.open()
+    shown = {run.info.run_id for run in client.search_runs([connection.experiment_id], chosen)}
+    assert len(shown) == 4
+    filters = FilterConfig(family=["nano*"], dataset=["stdlib"])
+    assert {run.run_id for run in chosen_runs(Reader(connection).search(), filters)} == shown
     with pytest.raises(BadInput, match="family=a,b: MLflow's page takes one name"):
         search_filter(FilterConfig(family=["a", "b"]))
 

@@ -21,8 +21,9 @@ from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.sources.fingerprint import SCORING_VERSION
 from rbptrack.sources.pin import Source
 from rbptrack.sweep.identity import identities, identity
-from rbptrack.tracking import Connection, Reader
+from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.process import marks
+from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import VERSIONS, Tag
 from rbptrack.tracking.verify import database_faults, verify
 from tests.conftest import Program

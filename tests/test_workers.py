@@ -22,7 +22,9 @@ from rbptrack.reporting.discovery import discover
 from rbptrack.reporting.files import ReportFiles
 from rbptrack.reporting.runner import Findings
 from rbptrack.reporting.workers import Workers
-from rbptrack.tracking import Connection, Reader, Writer
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.writer import Writer
 from tests.patience import PATIENCE, until_they_end
 
 

@@ -92,7 +92,8 @@ def timed(command: list[str], *, cwd: Path, uri: str = "", limit: float = LIMIT)
 SKIP = """
 import json, time, statistics
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.tracking import Connection, Reader
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.reader import Reader
 reader = Reader(Connection(TrackingConfig()))
 def each(names):
     found = []
@@ -106,7 +107,8 @@ print(json.dumps({"each": max(there, each([f"absent {i}" for i in range(20)]))})
 """
 FRAME = """
 from rbptrack.config.schema import FilterConfig, TrackingConfig
-from rbptrack.tracking import Connection, Reader
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.reader import Reader
 runs = Reader(Connection(TrackingConfig())).runs(FilterConfig())
 assert len(runs) == N, len(runs)
 """
@@ -141,7 +143,7 @@ def _chosen(what: str, words: str) -> bool:
 
 def first_page(uri: str) -> dict[str, Any]:
     """Seconds of the requests with which MLflow's page of runs opens: the median of five, after one."""
-    from rbptrack.tracking.schema import Kind, Tag, tag_is
+    from rbptrack.tracking.schema import Kind, Tag
     from tests.server import free_port
 
     port = free_port()
@@ -163,7 +165,7 @@ def first_page(uri: str) -> dict[str, Any]:
             time.sleep(0.5)
         asked = {
             "experiment_ids": ["1"],
-            "filter": tag_is(Tag.KIND, Kind.MEASUREMENT),
+            "filter": f"tags.`{Tag.KIND}` = '{Kind.MEASUREMENT}'",
             "max_results": 100,
             "order_by": ["attributes.start_time DESC"],
         }

@@ -95,8 +95,8 @@ def _wait(uri: str, process: subprocess.Popen[bytes], log: Path) -> None:
 def measurement(number: int, folder: Path) -> Any:
     """A complete record with artifacts of its own; its numbers tell it from every other."""
     from rbptrack.ranks import RankTable
-    from rbptrack.tracking import MeasurementTags
     from rbptrack.tracking.record import Record, add_artifacts, curves, k_metrics
+    from rbptrack.tracking.schema import MeasurementTags
 
     rng = np.random.default_rng(number)
     n = 5000
@@ -130,7 +130,10 @@ def write(numbers: list[int], writers: int, work: Path, out: Path, gate: Path) -
 
     from rbptrack.base.errors import StoreAway
     from rbptrack.config.schema import TrackingConfig
-    from rbptrack.tracking import Connection, Writer, claim, outbox
+    from rbptrack.tracking import outbox
+    from rbptrack.tracking.claim import claim
+    from rbptrack.tracking.connection import Connection
+    from rbptrack.tracking.writer import Writer
 
     mpl_lock, todo = threading.Lock(), deque(numbers)
     calls: list[tuple[str, float]] = []
@@ -194,11 +197,13 @@ def write(numbers: list[int], writers: int, work: Path, out: Path, gate: Path) -
 def check(uri: str, measurements: int) -> dict[str, Any]:
     """Count what the store holds; the text of every fault."""
     from rbptrack.config.schema import TrackingConfig
-    from rbptrack.tracking import Connection, Reader
+    from rbptrack.tracking.connection import Connection
+    from rbptrack.tracking.reader import Reader
+    from rbptrack.tracking.schema import Kind, Tag
 
     reader = Reader(Connection(TrackingConfig(uri=uri, experiment="load")))
-    runs = reader.search("tags.`rbptrack.kind` = 'measurement'")
-    finished = reader.search("tags.`rbptrack.kind` = 'measurement' and attributes.status = 'FINISHED'")
+    runs = reader.search({Tag.KIND: Kind.MEASUREMENT})
+    finished = reader.search({Tag.KIND: Kind.MEASUREMENT}, status="FINISHED")
     by_print: dict[str, list[Any]] = {}
     for run in finished:
         by_print.setdefault(run.tags["rbptrack.fingerprint"], []).append(run)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.tracking import Connection
+from rbptrack.tracking.connection import Connection
 
 SIZES, DATASETS = 10, 5  # of each family
 FAMILY = SIZES * DATASETS

@@ -24,9 +24,10 @@ from scipy import special
 from rbptrack.base import parquet
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.ranks import RankHistogram, RankTable, log_grid, rbp_name
-from rbptrack.tracking import Connection, MeasurementTags, Writer
+from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.record import HISTOGRAM, RANKS, Record, color, curves, for_charts, size_metrics
-from rbptrack.tracking.schema import MeasurementParams, Metric
+from rbptrack.tracking.schema import MeasurementParams, MeasurementTags, Metric
+from rbptrack.tracking.writer import Writer
 
 FAMILIES = {
     "pythia": {

@@ -15,8 +15,10 @@ import numpy as np
 
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.ranks import RankTable
-from rbptrack.tracking import Connection, MeasurementTags, outbox
+from rbptrack.tracking import outbox
+from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.record import RANKS, Record, add_artifacts
+from rbptrack.tracking.schema import MeasurementTags
 
 TOKENS = 500_000
 _VOCABULARY = 50_304

@@ -21,7 +21,9 @@ from rbptrack.console.sentences import complain, program, say
 from rbptrack.reporting.discovery import Plugins
 from rbptrack.reporting.runner import analyze
 from rbptrack.reporting.terminal import show
-from rbptrack.tracking import Connection, Reader, Writer
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.writer import Writer
 
 DEFAULT = "power_law"
 """The analyzer of conf/analyze.yaml."""

@@ -15,7 +15,8 @@ from rbptrack.commands.usage import FILTER_OPTIONS, STORE_OPTIONS, Help
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console.sentences import say
 from rbptrack.exchange import bundle, tables
-from rbptrack.tracking import Connection, Reader
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.reader import Reader
 
 _TABLES = ("csv", "parquet")
 

@@ -20,9 +20,10 @@ from rbptrack.exchange import authors, rows, scores
 from rbptrack.exchange.archive import Bundle
 from rbptrack.exchange.delivery import Imported, Source, deliver
 from rbptrack.exchange.imported import AnyImportedRow, ImportedRow, KnownModels
-from rbptrack.tracking import Connection, Writer
+from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.record import Record
 from rbptrack.tracking.rules import LARGEST_VOCABULARY
+from rbptrack.tracking.writer import Writer
 
 HELP = Help(
     "import PATH [sizes=sizes.csv] [vocab_size=N] | scores=PATH",

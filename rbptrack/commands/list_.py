@@ -20,7 +20,8 @@ from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console.sentences import quiet, say
 from rbptrack.console.tables import table
 from rbptrack.ranks import parse_rbp_name, rbp_ks, rbp_name
-from rbptrack.tracking import Connection, Reader
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.reader import Reader
 
 
 class Format(Enum):

@@ -25,7 +25,8 @@ from rbptrack.sweep.jobs import grouped
 from rbptrack.sweep.plan import COLUMNS, Plan, plan
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.sweep.resources import LONG_SECONDS
-from rbptrack.tracking import Connection, Reader
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.reader import Reader
 
 HELP = Help(
     "plan [on=GPU] [output=table|csv] and the words of measure",

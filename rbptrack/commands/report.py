@@ -20,8 +20,11 @@ from rbptrack.config.schema import FILTERS, ReportConfig
 from rbptrack.console.sentences import complain, say
 from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import Findings, analyze_all, choose
-from rbptrack.tracking import Connection, Reader, Writer, working
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.live import working
+from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import report_tags
+from rbptrack.tracking.writer import Writer
 
 HELP = Help(
     "report [FILTERS] [analyzers=NAME,...] [out=FILE.html] [--open]",

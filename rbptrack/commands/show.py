@@ -21,8 +21,9 @@ from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.console.sentences import console, program, say, sentence_width
 from rbptrack.console.tables import table
 from rbptrack.ranks import RankHistogram, rbp_ks, rbp_name, se_name
-from rbptrack.tracking import Connection, Reader
+from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.frame import LoggedRun
+from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import Metric
 
 HELP = Help(

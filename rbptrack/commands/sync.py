@@ -8,7 +8,8 @@ from rbptrack.commands.runner import OptionsCommand
 from rbptrack.commands.usage import STORE_OPTIONS, Help
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.console.sentences import say
-from rbptrack.tracking import Connection, outbox
+from rbptrack.tracking import outbox
+from rbptrack.tracking.connection import Connection
 
 HELP = Help(
     "sync [moved=true]",

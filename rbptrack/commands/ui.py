@@ -21,11 +21,13 @@ from rbptrack.commands.runner import OptionsCommand
 from rbptrack.commands.usage import FILTER_OPTIONS, STORE_OPTIONS, Help
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console.sentences import say
-from rbptrack.tracking import Connection, Reader, Writer
+from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.outbox import repair_and_deliver
+from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import Kind, Tag
-from rbptrack.tracking.view import PAGE, Shown, knows_view, search_filter
+from rbptrack.tracking.view import PAGE, Shown, chosen_runs, knows_view, search_filter
+from rbptrack.tracking.writer import Writer
 
 _START_SECONDS = 180.0  # it takes some ten, and minutes on a machine under load
 _LOOK_SECONDS = 0.5  # between two looks whether the server has ended
@@ -72,7 +74,7 @@ def _ui(config: UiConfig) -> int:
         say(f"the tracking store {connection.shown} cannot be written: changes in this copy are lost")
     else:
         repair_and_deliver(config.tracking, tell=say)
-    runs = Reader(connection).search(wanted)
+    runs = chosen_runs(Reader(connection).search(), config.filter)
     if not runs:
         Reader(connection).runs(config.filter)  # raises, with the names nearest to what was asked for
     view = Writer(connection).save_view(_shown(runs, wanted)) if knows_view(_mlflow_version(remote)) else ""

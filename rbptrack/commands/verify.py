@@ -11,8 +11,10 @@ from rbptrack.commands.usage import FILTER_OPTIONS, FILTERS_IN_WORDS, STORE_OPTI
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console.sentences import complain, program, say
 from rbptrack.sweep.identity import identities
-from rbptrack.tracking import Connection, Reader, Writer
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.verify import Verified, database_faults, unlooked, verify
+from rbptrack.tracking.writer import Writer
 
 HELP = Help(
     "verify [FILTERS] [read_data=true] [repair=true]",

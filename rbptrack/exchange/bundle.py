@@ -21,7 +21,8 @@ from rbptrack.exchange.contents import check
 from rbptrack.exchange.faults import Faults
 from rbptrack.exchange.imported import AnyImportedRow
 from rbptrack.ranks import RankTable
-from rbptrack.tracking import Reader, limits
+from rbptrack.tracking import limits
+from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import FILE, RANKS, TOKENS, Record, artifacts
 from rbptrack.tracking.schema import PRIVATE_PARAMS, WITHOUT, Tag
 

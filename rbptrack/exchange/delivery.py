@@ -9,9 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rbptrack.base.errors import RbptrackError, StoreAway
-from rbptrack.tracking import Connection, Reader, Writer, repair
+from rbptrack.tracking.claim import repair
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import RANKS, Record
 from rbptrack.tracking.schema import MeasurementParams, Metric, Tag
+from rbptrack.tracking.writer import Writer
 
 _PATIENCE_SECONDS = 90.0  # for a store that goes away midway
 _PAUSE_SECONDS = 3.0

@@ -17,7 +17,7 @@ from rbptrack.base.files import put
 from rbptrack.base.words import for_spreadsheets
 from rbptrack.console.sentences import complain
 from rbptrack.ranks import ADDED, SCHEMA, RankTable, rbp_ks, rbp_name
-from rbptrack.tracking import Reader
+from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.groups import DOCUMENTS
 
 _OF_RUN = ("model", "dataset", "run_id")

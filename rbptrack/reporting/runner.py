@@ -28,8 +28,9 @@ from rbptrack.reporting.process import spare_memory_work
 from rbptrack.reporting.telling import skipped
 from rbptrack.reporting.terminal import show_lead, show_others
 from rbptrack.reporting.workers import Workers
-from rbptrack.tracking import Writer, working
+from rbptrack.tracking.live import working
 from rbptrack.tracking.schema import analysis_tags
+from rbptrack.tracking.writer import Writer
 
 ORDER = (
     "power_law",

@@ -18,8 +18,11 @@ from rbptrack.console.sentences import say
 from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import Findings, analyze_all
 from rbptrack.sweep.outcome import Outcome, cells_frame
-from rbptrack.tracking import Connection, Heartbeat, Reader, Writer
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.live import Heartbeat
+from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import sweep_tags
+from rbptrack.tracking.writer import Writer
 
 
 def analyze_sweep(

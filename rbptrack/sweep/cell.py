@@ -21,10 +21,14 @@ from rbptrack.ranks.measurement import WHOLE, Measurement, Shard
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import CellFailed, Outcome
 from rbptrack.sweep.resolve import Resolved
-from rbptrack.tracking import Live, Reader, Writer, claim, outbox
+from rbptrack.tracking import outbox
+from rbptrack.tracking.claim import claim
 from rbptrack.tracking.groups import DOCUMENTS, DocumentGroups, document_table, write_documents
+from rbptrack.tracking.live import Live
+from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import Record, add_artifacts, k_metrics, write_token_texts
 from rbptrack.tracking.schema import ResolvedParams, Tag, software_versions
+from rbptrack.tracking.writer import Writer
 
 if TYPE_CHECKING:  # torch, transformers and datasets load only where a model runs
     from rbptrack.corpus.sequences import Corpus

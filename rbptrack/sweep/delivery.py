@@ -16,7 +16,8 @@ from rbptrack.console.progress import CellState
 from rbptrack.console.sentences import say
 from rbptrack.sweep.outcome import Outcome
 from rbptrack.sweep.resolve import Resolved
-from rbptrack.tracking import Connection, MeasurementTags
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.schema import MeasurementTags
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from rbptrack.config.schema import Config
 from rbptrack.console.sentences import say
 from rbptrack.sweep.resolve import Resolved
 from rbptrack.sweep.results import Results
-from rbptrack.tracking import Connection, outbox
+from rbptrack.tracking import outbox
+from rbptrack.tracking.connection import Connection
 
 _MOST = 12  # cells that are named
 

@@ -32,7 +32,10 @@ from rbptrack.sweep.outcome import Outcome, summarise
 from rbptrack.sweep.resolve import Resolved
 from rbptrack.sweep.resources import Resources
 from rbptrack.sweep.results import Results
-from rbptrack.tracking import Connection, Reader, outbox, resolve_uri
+from rbptrack.tracking import outbox
+from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.uri import resolve_uri
 
 
 @dataclass

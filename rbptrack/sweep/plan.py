@@ -13,7 +13,7 @@ from rbptrack.sources import cache, hub
 from rbptrack.sources.pin import Source
 from rbptrack.sweep.devices import Device
 from rbptrack.sweep.resolve import Resolved, Resolver
-from rbptrack.tracking import Reader
+from rbptrack.tracking.reader import Reader
 
 if TYPE_CHECKING:
     from rbptrack.models.architecture import Parameters

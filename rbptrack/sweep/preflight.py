@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import CellConfig, SweepConfig
 from rbptrack.sweep.resolve import Resolved, Resolver
-from rbptrack.tracking import Connection
+from rbptrack.tracking.connection import Connection
 
 
 def check(

@@ -10,14 +10,12 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-import mlflow.artifacts
-from mlflow.exceptions import MlflowException
-
-from rbptrack.base.errors import MissingArtifact, RbptrackError, first_line
+from rbptrack.base.errors import MissingArtifact, RbptrackError
 from rbptrack.base.parquet import Damaged
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.sources.cache import fetched, forget
 from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.explained import explained
 from rbptrack.tracking.groups import DOCUMENTS, read_groups
 from rbptrack.tracking.record import HISTOGRAM, RANKS, TOKENS, read_token_texts
 
@@ -51,8 +49,9 @@ class Artifacts:
             return {p.relative_to(here).as_posix(): p.stat().st_size for p in here.rglob("*") if p.is_file()}
         client = self.connection.open()
         try:
-            listed = client.list_artifacts(run_id)
-        except (MlflowException, OSError):
+            with explained(self.connection.uri):
+                listed = client.list_artifacts(run_id)
+        except RbptrackError:
             return None
         return {entry.path: entry.file_size or 0 for entry in listed if not entry.is_dir}
 
@@ -105,7 +104,7 @@ class Artifacts:
         here = Path(self.artifact_uri(run_id), path)
         if here.is_absolute() and here.exists():
             return here  # MLflow's own way asks the database several times for each file
-        if here.is_absolute() and Path(self.artifact_uri(run_id)).is_dir():
+        if here.is_absolute():
             raise MissingArtifact(f"run {run_id} lacks its artifact {path}")
         try:
             return fetched(
@@ -120,6 +119,9 @@ class Artifacts:
 
     def _download(self, run_id: str, path: str, place: Path) -> Path:
         """Download an artifact into a folder."""
+        import mlflow.artifacts
+        from mlflow.exceptions import MlflowException
+
         try:
             return Path(
                 mlflow.artifacts.download_artifacts(
@@ -127,7 +129,7 @@ class Artifacts:
                 )
             )
         except (MlflowException, OSError) as error:
-            if Path(self.artifact_uri(run_id)).is_absolute() or path not in self.artifact_names(run_id):
+            if path not in self.artifact_names(run_id):
                 raise MissingArtifact(f"run {run_id} lacks its artifact {path}") from error
             with self.connection.explained():
                 raise
@@ -140,11 +142,9 @@ class Artifacts:
     def artifact_uri(self, run_id: str) -> str:
         """Where the run's artifacts lie; a plain path where the store is local."""
         if run_id not in self._locations:
-            try:
-                uri = str(self.connection.open().get_run(run_id).info.artifact_uri)
-            except MlflowException as error:
-                raise RbptrackError(f"the store knows no run {run_id}: {first_line(error)}") from error
-            self._locations[run_id] = self._located(uri)
+            source = self.connection.source
+            with self.connection.explained():
+                self._locations[run_id] = self._located(source.run(run_id).artifacts)
         return self._locations[run_id]
 
     def _located(self, address: str) -> str:

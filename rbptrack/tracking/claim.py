@@ -12,7 +12,7 @@ from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.process import STALE_SECONDS, alive, seconds_silent, where
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import RECORD_FILE, RUN_FILE, Record
-from rbptrack.tracking.schema import Tag, tag_is
+from rbptrack.tracking.schema import Tag
 from rbptrack.tracking.writer import Writer
 
 _CONTEST_SECONDS = 15.0
@@ -59,7 +59,7 @@ def claim(connection: Connection, record: Record, folder: Path, *, tell: Callabl
                 _give_up(reader, writer, folder)
                 return found, True
             writer.log(run_id, tags={Tag.CLAIM: _HELD})
-            for run in reader.search(tag_is(Tag.RECORD, record.tags[Tag.RECORD])):
+            for run in reader.search({Tag.RECORD: record.tags[Tag.RECORD]}):
                 if run.run_id != run_id:  # begun twice, because the server's first answer was lost
                     writer.withdraw(run.run_id)
             return run_id, False
@@ -100,7 +100,7 @@ def _unnoted(reader: Reader, folder: Path) -> str:
     file = folder / RECORD_FILE
     if not file.exists():
         return ""
-    found = reader.search(tag_is(Tag.RECORD, file.read_text(encoding="utf-8").strip()), limit=1)
+    found = reader.search({Tag.RECORD: file.read_text(encoding="utf-8").strip()}, limit=1)
     return found[0].run_id if found else ""
 
 
@@ -149,7 +149,7 @@ def repair(connection: Connection) -> list[str]:
     if not connection.exists:
         return []
     reader, writer, dead = Reader(connection), Writer(connection), list[str]()
-    for run in reader.search("attributes.status = 'RUNNING'", analyses=True):
+    for run in reader.search(status="RUNNING", analyses=True):
         # Another program's runs in the same experiment are its own affair. A dead one may have been resumed since.
         if Tag.KIND in run.tags and not alive(run.tags) and not alive(reader.run(run.run_id).tags):
             writer.end(run.run_id, "KILLED")

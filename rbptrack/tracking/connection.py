@@ -14,13 +14,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tenacity
 from filelock import FileLock
-from mlflow import MlflowClient
-from mlflow.entities import Experiment
-from mlflow.exceptions import MlflowException
 
 from rbptrack.base.addresses import DATABASES, scheme
 from rbptrack.base.errors import BadInput, StoreAway
@@ -29,9 +26,13 @@ from rbptrack.base.names import file_name
 from rbptrack.config.paths import home
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.tracking import local, moved, new_store
-from rbptrack.tracking.database import index_fingerprints
 from rbptrack.tracking.explained import explained
+from rbptrack.tracking.frame import Source
+from rbptrack.tracking.tables import Tables, index_fingerprints
 from rbptrack.tracking.uri import is_server, resolve_uri
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
 
 os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # else two lines for each run of a server
 
@@ -80,6 +81,7 @@ class Connection:
         self.tables = self.database
         self._config, self._create_missing = config, create
         self._client: MlflowClient | None = None
+        self._source: Source | None = None
         self._analyses: Connection | None = None
         self._experiment_id = ""
         self._stood_in: Path | None = None
@@ -120,10 +122,10 @@ class Connection:
     @property
     def experiment_ids(self) -> list[str]:
         """MLflow's ids of the experiment and of the one of its analyses, where there is one; opens the store."""
-        client, found = self.open(), [self._experiment_id]
+        source = self.source
         with self.explained():
-            analyses = client.get_experiment_by_name(f"{self.experiment}{_ANALYSES}")
-        return [*found, analyses.experiment_id] if analyses else found
+            analyses = source.experiment(f"{self.experiment}{_ANALYSES}")
+        return [self._experiment_id, *([analyses.id] if analyses else [])]
 
     @property
     def exists(self) -> bool:
@@ -138,8 +140,7 @@ class Connection:
     @property
     def experiment_id(self) -> str:
         """MLflow's id of the experiment; opens the store."""
-        self.open()
-        return self._experiment_id
+        return self._experiment_id if self.source else ""
 
     @property
     def run_page(self) -> str:
@@ -174,7 +175,6 @@ class Connection:
             if self.database is None:
                 self._client = self._connect()
             elif self.read_only:
-                local.check_ours(self.database)
                 self._read_copy(self.database)
                 self._client = self._connect()
             else:
@@ -183,8 +183,51 @@ class Connection:
                     self._client = self._connect()
         return self._client
 
+    @property
+    def source(self) -> Source:
+        """What answers questions about runs; opens the store, a local one without MLflow where nothing is to be made.
+
+        Raises:
+            StoreAway, BadInput: as `open`.
+
+        """
+        if isinstance(self._source, Tables):
+            return self._source
+        if self._opened_to_read():
+            return self._tables()
+        client = self.open()  # asked each time: a server may be away
+        if scheme(self.uri) in DATABASES and self._tables().are_known():
+            return self._tables()
+        from rbptrack.tracking.client import Client
+
+        return Client(client)
+
+    def _tables(self) -> Tables:
+        self._source = Tables(self.uri)
+        return self._source
+
+    def _opened_to_read(self) -> bool:
+        """Open a local store that is made, ours, of a known MLflow and at its place; False where `open` has to."""
+        if self.database is None or not self.exists or self._client is not None:
+            return False
+        local.check_ours(self.database)
+        if self.read_only:
+            self._read_copy(self.database)
+        tables = Tables(self.uri)
+        with self.explained():
+            experiment = tables.experiment(self.experiment) if tables.are_known() else None
+        if experiment is None or experiment.stage == "deleted":
+            return False
+        if moved.stood_in(self.database, experiment.artifacts, self.experiment) is not None:
+            return False
+        self._experiment_id = experiment.id
+        return True
+
     def _read_copy(self, database: Path) -> None:
         """Read a copy of the database: SQLite and MLflow both write beside or into one that they only read."""
+        if self.tables != database:
+            return
+        local.check_ours(database)
         self._copy = TemporaryFolder()
         with self.explained():
             self.tables = local.copied(database, self._copy.path)
@@ -247,24 +290,26 @@ class Connection:
             slow.cancel()
 
     def _connect(self) -> MlflowClient:
+        from mlflow import MlflowClient
+
         local.commit_durably()
         with self.explained():
             _reach(self.uri)
             if self.database is not None and not self.exists and self._create_missing:
                 new_store.make(self.database, self.experiment, lambda uri: self._create(MlflowClient(uri)))
             client = MlflowClient(self.uri)
-            found = client.get_experiment_by_name(self.experiment) or self._create(client)
-            if found.lifecycle_stage == "deleted":
+            experiment = client.get_experiment_by_name(self.experiment) or self._create(client)
+            if experiment.lifecycle_stage == "deleted":
                 raise BadInput(
                     f"the experiment {self.experiment!r} was deleted in the UI. Restore it there (or with `mlflow "
-                    f"experiments restore -x {found.experiment_id}`), or choose another: tracking.experiment=NAME"
+                    f"experiments restore -x {experiment.experiment_id}`), or choose another: tracking.experiment=NAME"
                 )
             if self.database is not None:
-                self._settle(self.database, found.artifact_location)
+                self._settle(self.database, experiment.artifact_location)
                 local.index_tags(self.database)
             elif scheme(self.uri) == "postgresql":
                 index_fingerprints(self.uri)
-            self._experiment_id = found.experiment_id
+            self._experiment_id = experiment.experiment_id
         return client
 
     def _settle(self, database: Path, artifacts: str) -> None:
@@ -284,8 +329,10 @@ class Connection:
         else:
             self._stood_in = old
 
-    def _create(self, client: MlflowClient) -> Experiment:
+    def _create(self, client: MlflowClient) -> Any:
         """Make the experiment. Where no server stands between, the client says where the artifacts go."""
+        from mlflow.exceptions import MlflowException
+
         if not self._create_missing:
             names = ", ".join(e.name for e in client.search_experiments() if e.name != "Default") or "none"
             raise BadInput(
@@ -303,10 +350,10 @@ class Connection:
             made = client.create_experiment(self.experiment, artifact_location=location, tags=_TRAINING)
             return client.get_experiment(made)
         except MlflowException as error:
-            found = client.get_experiment_by_name(self.experiment)  # another process was faster
-            if found is None:
+            experiment = client.get_experiment_by_name(self.experiment)  # another process was faster
+            if experiment is None:
                 raise error from None
-            return found
+            return experiment
 
 
 def _say_slow(shown: str) -> None:

@@ -8,8 +8,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mlflow.exceptions import MlflowException
-
 from rbptrack.base.errors import BadInput, RbptrackError, StoreAway
 from rbptrack.base.secrets import redact
 from rbptrack.tracking.uri import is_server
@@ -39,7 +37,10 @@ def explained(uri: str) -> Iterator[None]:
     except RbptrackError:
         raise
     except Exception as error:
-        if not (isinstance(error, (MlflowException, OSError, sqlite3.Error)) or "sqlalchemy" in type(error).__module__):
+        theirs = type(error).__module__.startswith(
+            ("mlflow", "sqlalchemy")
+        )  # neither is imported to read a local store
+        if not theirs and not isinstance(error, (OSError, sqlite3.Error)):
             raise
         raise _in_words(error, uri) from error
 

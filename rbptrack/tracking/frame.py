@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from mlflow.entities import Run
 from pydantic import ValidationError
 
 from rbptrack.base.errors import BadInput, RbptrackError, first_line, nearest, shortened
@@ -29,12 +28,30 @@ from rbptrack.tracking.schema import (
     Tag,
 )
 
+T = TypeVar("T")
+
 DATASET_INPUT = ("name", "digest", "source", "profile")
 """What a record keeps of MLflow's dataset input."""
 
 
 class Unusable(RbptrackError):
     """A run that claims to be a measurement holds what none can; its text says what."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment of MLflow.
+
+    Attributes:
+        id: MLflow's.
+        artifacts: the address of its runs' artifacts.
+        stage: `active` or `deleted`.
+
+    """
+
+    id: str
+    artifacts: str
+    stage: str
 
 
 @dataclass
@@ -46,9 +63,12 @@ class LoggedRun:
         name: the run's name.
         started: milliseconds since 1970.
         params: by name.
-        metrics: the last value of each, by name.
+        metrics: the last value of each that is a number, by name.
         tags: by name.
+        ended: milliseconds since 1970, if it has ended.
         artifacts: the address of its artifacts.
+        curves: the values of some metrics by step, by name, where it was read whole.
+        dataset: name, digest, source and profile of MLflow's dataset input, where it was read whole and there is one.
 
     """
 
@@ -58,48 +78,52 @@ class LoggedRun:
     params: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
+    ended: int | None = None
     artifacts: str = ""
-
-    @classmethod
-    def of(cls, run: Run) -> LoggedRun:
-        """Take over what MLflow's own object holds."""
-        info, data = run.info, run.data
-        return cls(
-            info.run_id, str(info.run_name), info.start_time, data.params, data.metrics, data.tags, info.artifact_uri
-        )
-
-
-@dataclass
-class WholeRun:
-    """A run with what a record of its measurement has beyond params, metrics and tags.
-
-    Attributes:
-        run: the rest.
-        ended: milliseconds since 1970, if it has ended.
-        curves: the values of some metrics by step, by name.
-        dataset: name, digest, source and profile of MLflow's dataset input; empty where there is none.
-
-    """
-
-    run: LoggedRun
-    ended: int | None
     curves: dict[str, dict[int, float]] = field(default_factory=dict)
     dataset: dict[str, str] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, run: Run, curves: dict[str, dict[int, float]]) -> WholeRun:
-        """Take over what MLflow's own object holds."""
-        inputs = run.inputs.dataset_inputs if run.inputs else []
-        dataset = {k: str(getattr(inputs[0].dataset, k) or "") for k in DATASET_INPUT} if inputs else {}
-        return cls(LoggedRun.of(run), run.info.end_time, curves, dataset)
-
     def record(self) -> Record:
-        """The measurement as it was recorded, without what belongs to the store or to the process."""
-        run = self.run
-        tags = {k: v for k, v in run.tags.items() if k.startswith(Tag.PREFIX) and k not in OF_THE_PROCESS}
-        metrics = {k: v for k, v in run.metrics.items() if k not in CURVES and not k.startswith(WHILE_MEASURED)}
-        started, ended = (run.started or 0) / 1000, (self.ended or run.started or 0) / 1000
-        return Record(run.name, tags, dict(run.params), metrics, self.curves, self.dataset, started, ended)
+        """The measurement of a run that was read whole, without what belongs to the store or to the process."""
+        tags = {k: v for k, v in self.tags.items() if k.startswith(Tag.PREFIX) and k not in OF_THE_PROCESS}
+        metrics = {k: v for k, v in self.metrics.items() if k not in CURVES and not k.startswith(WHILE_MEASURED)}
+        started, ended = (self.started or 0) / 1000, (self.ended or self.started or 0) / 1000
+        return Record(self.name, tags, dict(self.params), metrics, self.curves, self.dataset, started, ended)
+
+
+class Source(Protocol):
+    """What answers questions about a store's runs: the tables of its database, or MLflow's client."""
+
+    def experiment(self, name: str) -> Experiment | None:
+        """The experiment of a name, deleted or not, if there is one."""
+
+    def run(self, run_id: str) -> LoggedRun:
+        """One run; raises if there is none of this id."""
+
+    def search(
+        self,
+        experiments: Sequence[str],
+        tags: Mapping[str, str],
+        *,
+        status: str = "",
+        run_id: str = "",
+        limit: int | None = None,
+    ) -> list[LoggedRun]:
+        """The runs of some experiments, by their ids, that have these tags and this status, newest first."""
+
+    def finished(
+        self, experiment: str, chosen: FilterConfig, run_ids: Sequence[str], each: Callable[[LoggedRun], T]
+    ) -> list[T]:
+        """What is kept of finished measurements: at least of run_ids, or of those that may pass the filters.
+
+        A measurement that may pass comes with every other one of its fingerprint, of which one may be newer.
+        """
+
+    def whole(self, run_ids: Sequence[str]) -> list[LoggedRun]:
+        """Some runs with their curves and datasets."""
+
+    def metric_faults(self, run_ids: Sequence[str]) -> dict[str, list[str]]:
+        """By run id: metrics whose last value and whose history differ."""
 
 
 def row(run: LoggedRun) -> dict[str, Any]:

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import pandas as pd
-from mlflow.entities import ViewType
-from sqlalchemy.exc import SQLAlchemyError
 
 from rbptrack.analysis.contract import COLUMNS, SCORES, Runs
-from rbptrack.base.addresses import DATABASES, scheme
 from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.config.schema import FilterConfig
 from rbptrack.console.sentences import complain
 from rbptrack.tracking.artifacts import Artifacts
-from rbptrack.tracking.database import from_database, whole_runs
-from rbptrack.tracking.filters import run_is_in, tags_like
-from rbptrack.tracking.frame import LoggedRun, Unusable, WholeRun, came_without_ranks, newest, passing, row
+from rbptrack.tracking.frame import LoggedRun, Unusable, came_without_ranks, newest, passing, row
 from rbptrack.tracking.record import RANKS, Record
-from rbptrack.tracking.schema import CURVES, Kind, MeasurementParams, Tag, tag_is
+from rbptrack.tracking.schema import FILTERED, Kind, MeasurementParams, Tag
 from rbptrack.tracking.scores import SCORES_FILE, read_scores
+from rbptrack.tracking.tables import Tables
 
 T = TypeVar("T")
-
-_PAGE = 200  # runs in one answer: a busy server takes 10 ms for each, and after 10 s it would seem to be away
-_NAMED = 200  # run ids in one question
-_FEW = 100  # measurements whose fingerprints are asked for one by one, before all are read
 
 
 class Reader(Artifacts):
@@ -45,8 +37,8 @@ class Reader(Artifacts):
         """The run id of the newest finished measurement with this fingerprint, if there is one with its ranks."""
         if not self.connection.exists:
             return None
-        found = map(self._as_read, self.measurements(fingerprint, status="FINISHED"))
-        return next((run.run_id for run in found if _usable(run) and self.has_ranks(run)), None)
+        runs = map(self._as_read, self.measurements(fingerprint, status="FINISHED"))
+        return next((run.run_id for run in runs if _usable(run) and self.has_ranks(run)), None)
 
     def has_ranks(self, run: LoggedRun) -> bool:
         """Whether a finished measurement's rank table is there and not empty, or it came without; says so if not.
@@ -59,52 +51,44 @@ class Reader(Artifacts):
         complain(f"run {run.run_id} ({run.name}) does not count as measured: its {RANKS} is missing or empty")
         return False
 
-    def measurements(self, fingerprint: str, *, status: str, limit: int | None = None) -> list[LoggedRun]:
+    def measurements(self, fingerprint: str, *, status: str) -> list[LoggedRun]:
         """Find the measurements with this fingerprint and status, newest first."""
         # Only measurements have a fingerprint; to ask for their kind too would make the search read all of them.
-        return self.search(f"{tag_is(Tag.FINGERPRINT, fingerprint)} and attributes.status = '{status}'", limit=limit)
+        return self.search({Tag.FINGERPRINT: fingerprint}, status=status)
 
-    def search(self, wanted: str, *, limit: int | None = None, analyses: bool = False) -> list[LoggedRun]:
-        """Find the runs of the experiment that pass a filter in MLflow's search syntax, newest first.
+    def search(
+        self,
+        tags: Mapping[str, str] = MappingProxyType({}),
+        *,
+        status: str = "",
+        run_id: str = "",
+        limit: int | None = None,
+        analyses: bool = False,
+    ) -> list[LoggedRun]:
+        """Find runs of the experiment, newest first.
 
         Args:
-            wanted: the filter.
+            tags: that they have, with these values.
+            status: that they have; empty for any.
+            run_id: of the only one that is looked for.
             limit: how many runs at most.
             analyses: whether runs in the experiment of its analyses are found, too.
 
         """
-        client, token = self.connection.open(), None
+        source = self.connection.source
         experiments = self.connection.experiment_ids if analyses else [self.connection.experiment_id]
-        runs: list[LoggedRun] = []
         with self.connection.explained():
-            while True:
-                page = client.search_runs(
-                    experiments,
-                    filter_string=wanted,
-                    run_view_type=ViewType.ACTIVE_ONLY,
-                    max_results=limit or _PAGE,
-                    page_token=token,
-                )
-                runs += map(LoggedRun.of, page)
-                token = page.token
-                if not token or limit:
-                    return runs
+            return source.search(experiments, tags, status=status, run_id=run_id, limit=limit)
 
     def run(self, run_id: str) -> LoggedRun:
         """Read one run's params, metrics and tags."""
-        client = self.connection.open()
+        source = self.connection.source
         with self.connection.explained():
-            return LoggedRun.of(client.get_run(run_id))
-
-    def ended(self, run_id: str) -> int:
-        """When a run ended, in milliseconds since 1970; 0 if it has not."""
-        client = self.connection.open()
-        with self.connection.explained():
-            return int(client.get_run(run_id).info.end_time or 0)
+            return source.run(run_id)
 
     def knows(self, run_id: str) -> bool:
         """Whether there is a run of this id in the experiment."""
-        return bool(self.search(f"attributes.run_id = '{run_id}'", limit=1))
+        return bool(self.search(run_id=run_id, limit=1))
 
     def runs(self, chosen: FilterConfig, *, run_ids: Sequence[str] = ()) -> Runs:
         """Read finished measurements as a table: those of run_ids, or all that pass the filters.
@@ -137,7 +121,7 @@ class Reader(Artifacts):
 
     def scores(self) -> pd.DataFrame:
         """The scores of tasks that were imported; of one model's scores in one task the newest."""
-        kept = self.search(f"{tag_is(Tag.KIND, Kind.SCORES)} and attributes.status = 'FINISHED'")
+        kept = self.search({Tag.KIND: Kind.SCORES}, status="FINISHED")
         tables = [read_scores(self.artifact(run.run_id, SCORES_FILE)) for run in kept]
         every = pd.concat([pd.DataFrame(columns=list(SCORES)), *tables], ignore_index=True)
         return every.drop_duplicates(["model", "revision", "task"])
@@ -150,17 +134,15 @@ class Reader(Artifacts):
 
         """
         runs = {run.run_id: run for run in self._finished(FilterConfig(), (), self._as_read)}
-        about = {"family": Tag.FAMILY, "size": Tag.SIZE, "dataset": Tag.DATASET, "sweep": Tag.SWEEP}
+        about = {**FILTERED, "sweep": Tag.SWEEP}
         rows = [{"run_id": i, **{k: run.tags.get(t, "") for k, t in about.items()}} for i, run in runs.items()]
         return [runs[row["run_id"]] for row in passing(rows, chosen, self._sweep_runs(chosen.sweep))]
 
     def _finished(self, chosen: FilterConfig, run_ids: Sequence[str], each: Callable[[LoggedRun], T]) -> list[T]:
         """What is kept of finished measurements: at least of those of run_ids, or those that may pass the filters."""
-        experiment_id = self.connection.experiment_id
-        if scheme(self.connection.uri) in DATABASES:
-            with suppress(SQLAlchemyError):  # tables that differ from those that are known: ask MLflow
-                return from_database(self.connection.uri, experiment_id, each, chosen=chosen, run_ids=run_ids)
-        return list(map(each, self._searched(chosen, run_ids)))
+        source, experiment = self.connection.source, self.connection.experiment_id
+        with self.connection.explained():
+            return source.finished(experiment, chosen, run_ids, each)
 
     def _row(self, run: LoggedRun) -> dict[str, Any] | None:
         """The row of a run; None, and said, where it holds no measurement."""
@@ -172,37 +154,16 @@ class Reader(Artifacts):
             self._locations[run.run_id] = self._located(run.artifacts)
         return run
 
-    def _searched(self, chosen: FilterConfig, run_ids: Sequence[str]) -> list[LoggedRun]:
-        """Finished measurements by MLflow's search: at least those of run_ids, or those that may pass the filters."""
-        finished = f"{tag_is(Tag.KIND, Kind.MEASUREMENT)} and attributes.status = 'FINISHED'"
-        if run_ids:
-            parts = [run_ids[at : at + _NAMED] for at in range(0, len(run_ids), _NAMED)]
-            return [run for part in parts for run in self.search(f"{finished} and {run_is_in(part)}")]
-        if narrowed := tags_like(chosen):
-            first = self.search(finished, limit=_PAGE)
-            if len(first) < _PAGE:
-                return first
-            some = self.search(f"{finished} and {narrowed}", limit=_FEW + 1)
-            if 0 < len(some) <= _FEW:
-                return self._with_newer(some)
-        return self.search(finished)
-
-    def _with_newer(self, found: list[LoggedRun]) -> list[LoggedRun]:
-        """Some measurements and all others of the same fingerprints, of which one may be newer."""
-        fingerprints = dict.fromkeys(run.tags.get(Tag.FINGERPRINT, "") for run in found)
-        same = [run for each in fingerprints if each for run in self.measurements(each, status="FINISHED")]
-        return list({run.run_id: run for run in (*found, *same)}.values())
-
     def sweep_run(self, sweep: str) -> str | None:
         """The run id of a sweep's own run, if there is one of that name."""
-        runs = self.search(tag_is(Tag.KIND, Kind.SWEEP))
-        return next((r.run_id for r in runs if r.tags.get(Tag.SWEEP) == sweep), None)
+        runs = self.search({Tag.KIND: Kind.SWEEP})
+        return next((run.run_id for run in runs if run.tags.get(Tag.SWEEP) == sweep), None)
 
     def _sweep_runs(self, sweeps: Sequence[str]) -> dict[str, set[str]]:
         """The run ids that each sweep covers, including measurements that it found there."""
         covered: dict[str, set[str]] = {}
         if sweeps:
-            for run in self.search(tag_is(Tag.KIND, Kind.SWEEP)):
+            for run in self.search({Tag.KIND: Kind.SWEEP}):
                 name = run.tags.get(Tag.SWEEP, "")
                 if any(fnmatchcase(name, pattern) for pattern in sweeps):
                     covered[name] = self._cells(run.run_id)
@@ -219,22 +180,22 @@ class Reader(Artifacts):
 
     def records(self, run_ids: Sequence[str]) -> dict[str, Record]:
         """Those of some hundreds of finished measurements that can be read at once, from a database, by run id."""
-        self.connection.open()
-        if scheme(self.connection.uri) in DATABASES:
-            with suppress(SQLAlchemyError):  # tables that differ from those that are known: ask MLflow
-                found = whole_runs(self.connection.uri, run_ids, CURVES)
-                return {whole.run.run_id: whole.record() for whole in found}
-        return {}
+        return self._records(run_ids) if isinstance(self.connection.source, Tables) else {}
 
     def record(self, run_id: str) -> Record:
         """Read a finished measurement as it was recorded, without what belongs to this store or to the process."""
-        if known := self.records([run_id]).get(run_id):
-            return known
-        client = self.connection.open()
+        return self._records([run_id])[run_id]
+
+    def _records(self, run_ids: Sequence[str]) -> dict[str, Record]:
+        source = self.connection.source
         with self.connection.explained():
-            run = client.get_run(run_id)
-            steps = {name: client.get_metric_history(run_id, name) for name in CURVES if name in run.data.metrics}
-        return WholeRun.of(run, {name: {m.step: m.value for m in each} for name, each in steps.items()}).record()
+            return {run.run_id: run.record() for run in source.whole(run_ids)}
+
+    def metric_faults(self, run_ids: Sequence[str]) -> dict[str, list[str]]:
+        """By run id: metrics whose last value and whose history differ, of a database."""
+        source = self.connection.source
+        with self.connection.explained():
+            return source.metric_faults(run_ids)
 
     def came_without_ranks(self, run_id: str) -> bool:
         """Whether a measurement was imported without ranks, so that none can be missing."""

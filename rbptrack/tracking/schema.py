@@ -73,9 +73,8 @@ OF_THE_PROCESS = (Tag.PROCESS, Tag.HEARTBEAT, Tag.CLAIM, Tag.RESUMED, Tag.DAMAGE
 """Tags that say how a measurement was made rather than what it is: a copy of it does not take them along."""
 
 
-def tag_is(tag: str, value: str) -> str:
-    """A filter in MLflow's words: runs whose tag has this value."""
-    return f"tags.`{tag}` = '{value}'"
+FILTERED = {"family": Tag.FAMILY, "size": Tag.SIZE, "dataset": Tag.DATASET}
+"""The filters that are about a measurement's tag."""
 
 
 @dataclass(frozen=True)

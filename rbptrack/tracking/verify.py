@@ -22,7 +22,6 @@ from rbptrack.config.schema import FilterConfig, flattened
 from rbptrack.ranks import parse_rbp_name, rbp_name
 from rbptrack.tracking.agreement import file_faults
 from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.database import metric_faults
 from rbptrack.tracking.frame import LoggedRun, Unusable, row, split_difference
 from rbptrack.tracking.local import reading
 from rbptrack.tracking.reader import Reader
@@ -107,8 +106,7 @@ def verify(
         known = reader.records([run.run_id for run in some])
         rows: dict[str, list[str]] = {}
         if known:
-            with reader.connection.explained():
-                rows = metric_faults(reader.connection.uri, [run.run_id for run in some])
+            rows = reader.metric_faults([run.run_id for run in some])
         for run in some:
             done.measurements += 1
             with suppress(BadInput):  # else `_measurement` says what is wrong with the params
@@ -123,7 +121,7 @@ def verify(
 
 
 def _ended(reader: Reader, run: LoggedRun) -> float:
-    return (reader.ended(run.run_id) or run.started) / 1000
+    return (run.ended or run.started) / 1000
 
 
 def _measurement(reader: Reader, run: LoggedRun, known: Record | None, read_data: bool) -> Iterator[str]:

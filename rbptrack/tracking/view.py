@@ -12,15 +12,17 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.base.errors import BadInput
-from rbptrack.config.schema import FilterConfig
+from rbptrack.config.schema import FILTERS, FilterConfig
 from rbptrack.ranks import metric_label, rbp_name
-from rbptrack.tracking.schema import LAW_METRICS, Kind, Metric, Tag, law_name, param_names, tag_is
+from rbptrack.tracking.frame import LoggedRun
+from rbptrack.tracking.schema import LAW_METRICS, Kind, Metric, Tag, law_name, param_names
 
 TAG = "mlflow.sharedViewState."
 OLDEST, NEWEST = (3, 15), (3, 17)  # versions of MLflow that are known to open the view
@@ -44,15 +46,27 @@ def search_filter(chosen: FilterConfig) -> str:
         BadInput: more than one name or pattern for a key, which MLflow cannot express, or a quote in one.
 
     """
-    parts = []
-    for key in ("family", "size", "dataset", "sweep"):
+    parts = [f"tags.`{Tag.KIND}` = '{Kind.MEASUREMENT}'"]
+    for key in FILTERS:
         patterns: list[str] = getattr(chosen, key)
         if len(patterns) > 1 or any("'" in pattern for pattern in patterns):
             raise BadInput(f"{key}={','.join(patterns)}: MLflow's page takes one name or pattern without quotes")
         for pattern in patterns:
             like = pattern.replace("*", "%").replace("?", "_")
             parts.append(f"tags.`{Tag.PREFIX}{key}` {'=' if like == pattern else 'LIKE'} '{like}'")
-    return " and ".join([tag_is(Tag.KIND, Kind.MEASUREMENT), *parts]) if parts else _NO_ANALYSES
+    return " and ".join(parts) if parts[1:] else _NO_ANALYSES
+
+
+def chosen_runs(runs: Iterable[LoggedRun], chosen: FilterConfig) -> list[LoggedRun]:
+    """Those of an experiment's runs that `search_filter` lets MLflow's page show."""
+    asked = {f"{Tag.PREFIX}{key}": getattr(chosen, key) for key in FILTERS if getattr(chosen, key)}
+    kinds = (Kind.MEASUREMENT,) if asked else (Kind.MEASUREMENT, Kind.SWEEP, Kind.REPORT, Kind.TRAINING)
+    return [
+        run
+        for run in runs
+        if run.tags.get(Tag.KIND) in kinds
+        and all(any(fnmatchcase(run.tags.get(tag, ""), p) for p in patterns) for tag, patterns in asked.items())
+    ]
 
 
 @dataclass(frozen=True)

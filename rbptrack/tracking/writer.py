@@ -26,7 +26,7 @@ from rbptrack.tracking.context import source_tags
 from rbptrack.tracking.process import marks
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import FIGURE, RANKS, Record, artifacts, color, describe, for_charts
-from rbptrack.tracking.schema import Tag, scores_tags, tag_is
+from rbptrack.tracking.schema import Tag, scores_tags
 from rbptrack.tracking.scores import SCORES_FILE, write_scores
 from rbptrack.tracking.view import TAG as VIEW_TAG
 from rbptrack.tracking.view import Shown, preset
@@ -126,7 +126,7 @@ class Writer:
     def take_back(self, record: Record) -> bool:
         """Delete the runs of a record that this process made, finished or not; whether none of another is left."""
         mine, none_left = marks()[Tag.PROCESS], True
-        for run in Reader(self.connection).search(tag_is(Tag.RECORD, record.tags[Tag.RECORD])):
+        for run in Reader(self.connection).search({Tag.RECORD: record.tags[Tag.RECORD]}):
             if run.tags.get(Tag.PROCESS) == mine:
                 self.delete(run.run_id)
             else:  # of another import of the same measurement, at the same time or before
@@ -216,11 +216,11 @@ class Writer:
 
         """
         reader = Reader(self.connection)
-        search, same = reader.search, tag_is(Tag.RECORD, record.tags[Tag.RECORD])
-        for delivered in search(f"{same} and attributes.status = 'FINISHED'"):
+        same = {Tag.RECORD: record.tags[Tag.RECORD]}
+        for delivered in reader.search(same, status="FINISHED"):
             if not (folder / RANKS).exists() or reader.has_ranks(delivered):
                 return delivered.run_id
-        begun = [run_id] if run_id else [r.run_id for r in search(same)]
+        begun = [run_id] if run_id else [run.run_id for run in reader.search(same)]
         found = next(filter(None, map(self._unfinished, begun)), None)
         if found is not None:
             self._reopen(found)
@@ -244,8 +244,7 @@ class Writer:
             path = Path(folder) / SCORES_FILE
             write_scores(table, path)
             content = hashlib.sha256(path.read_bytes()).hexdigest()
-            same = f"{tag_is(Tag.RECORD, content)} and attributes.status = 'FINISHED'"
-            if Reader(self.connection).search(same, limit=1):
+            if Reader(self.connection).search({Tag.RECORD: content}, status="FINISHED", limit=1):
                 return False
             run_id = self.begin(f"scores {name}", scores_tags(content))
             self.log_folder(run_id, Path(folder))
