@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 from pathlib import Path
 
 from rbptrack.base import __version__
@@ -13,7 +12,8 @@ from rbptrack.base.errors import BadInput, RbptrackError, disk_trouble, nearest,
 from rbptrack.base.files import temporary_files
 from rbptrack.base.process import INTERRUPTED, install_signals, stop_code
 from rbptrack.base.secrets import guard
-from rbptrack.commands.catalogue import COMMANDS
+from rbptrack.commands.catalogue import COMMANDS, module_of
+from rbptrack.commands.usage import asks_for_help
 from rbptrack.console.sentences import complain, hush
 
 _QUIET = ("-q", "--quiet")
@@ -89,8 +89,12 @@ def _dispatch(arguments: list[str]) -> int:
         raise _no_command(arguments[0])
     else:
         name = "measure"
-    module = import_module(f"rbptrack.commands.{COMMANDS[name].module}")  # only what the command needs is imported
-    return int(module.main(arguments))
+    if asks_for_help(arguments):
+        from rbptrack.commands.help_ import explain
+
+        explain(name, arguments)
+        return 0
+    return int(module_of(name).main(arguments))
 
 
 def _no_command(word: str) -> BadInput:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from rbptrack.__main__ import COMMANDS
+from rbptrack.__main__ import main
 from rbptrack.base.errors import BadInput
+from rbptrack.commands.catalogue import COMMANDS, module_of
 from tests.conftest import Program
 
 WITH_OPTIONS = ("ui", "sync", "verify", "export", "import", "plugins", "bench", "cache", "list", "show")
 
 
 def run(command: str, *arguments: str) -> int:
-    return int(import_module(f"rbptrack.commands.{COMMANDS[command].module}").main(list(arguments)))
+    return int(module_of(command).main(list(arguments)))
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
@@ -23,7 +23,8 @@ def run(command: str, *arguments: str) -> int:
 def test_help(command: str, flag: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Also beside other words, and without doing anything; sentences as wide as the terminal."""
     monkeypatch.setenv("COLUMNS", "60")
-    assert run(command, "nonsense=1", flag) == 0
+    monkeypatch.setattr("sys.argv", ["rbptrack", command, "nonsense=1", flag])
+    assert main() == 0
     shown = capsys.readouterr().out
     assert f"python -m rbptrack {command}" in shown or "python -m rbptrack [measure]" in shown
     to_copy = "python -m rbptrack"
@@ -41,14 +42,14 @@ def test_the_overview_has_every_command_in_a_line(capsys: pytest.CaptureFixture[
 
 
 def test_the_report_is_explained_by_its_filters_and_lists_no_models(capsys: pytest.CaptureFixture[str]) -> None:
-    run("report", "--help")
+    run("help", "report")
     shown = capsys.readouterr().out
     assert "family=NAME" in shown
     assert "pythia/" not in shown
 
 
 def test_sizes_are_listed_in_the_order_of_size(capsys: pytest.CaptureFixture[str]) -> None:
-    run("measure", "--help")
+    run("help", "measure")
     assert "14m 31m 70m 160m 410m 1b 1.4b 2.8b 6.9b 12b" in capsys.readouterr().out
 
 

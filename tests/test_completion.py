@@ -5,15 +5,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from rbptrack.commands.candidates import candidates
-from rbptrack.commands.catalogue import COMMANDS
 from rbptrack.commands.completion import SCRIPTS, main
-from rbptrack.commands.usage import Help
 from tests.conftest import ROOT
 from tests.patience import PATIENCE
 
@@ -64,12 +61,6 @@ def test_what_a_store_holds(untouched: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert candidates("rbptrack report family=") == ["family=nano"]
     assert candidates("rbptrack report size=") == [f"size={size}" for size in ("6k", "15k", "38k", "115k")]
     assert candidates("rbptrack show nano-6") == ["nano-6k/pydocs", "nano-6k/stdlib"]
-
-
-@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.keys])
-def test_the_catalogue_knows_the_options_of_every_command(name: str) -> None:
-    help_: Help = import_module(f"rbptrack.commands.{COMMANDS[name].module}").HELP
-    assert sorted(COMMANDS[name].keys) == sorted(help_.keys)
 
 
 def test_nothing_heavy_is_imported() -> None:

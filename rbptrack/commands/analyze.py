@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from rbptrack.analysis.contract import Analyzer, question
+from rbptrack.analysis.contract import Analyzer
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.words import short_path
 from rbptrack.commands.runner import HydraCommand, load_plugins
-from rbptrack.commands.usage import FILTER_OPTIONS, FILTERS_IN_WORDS, STORE_OPTIONS, Help, entries
 from rbptrack.config.compose import Request
 from rbptrack.config.keys import no_option
 from rbptrack.config.paths import plugin_folders
@@ -27,30 +26,6 @@ from rbptrack.tracking.writer import Writer
 
 DEFAULT = "power_law"
 """The analyzer of conf/analyze.yaml."""
-
-HELP = Help(
-    "analyze analyzer=NAME [analyzer.OPTION=VALUE ...] [FILTERS]",
-    f"""Runs an analyzer over the measurements in the tracking store, prints its table and sentences, and logs its
-    figures and tables. Nothing is measured. {FILTERS_IN_WORDS}""",
-    {
-        "analyzer=NAME,...": "below is what there is",
-        "analyzer.OPTION=VALUE": "an option of the analyzer; rbptrack plugins lists them",
-        **FILTER_OPTIONS,
-        **STORE_OPTIONS,
-        "plugins.path=FOLDER,...": "more folders of analyzers",
-    },
-    {
-        "analyze analyzer=power_law": "the law in size, of everything that was measured",
-        "analyze analyzer=power_law 'analyzer.ks=[1,10]' family=nano": "of one family, with an option",
-    },
-)
-
-
-def show_help(arguments: Sequence[str]) -> None:
-    """What `-h` shows: the options, and every analyzer in a line."""
-    HELP.show()
-    found = load_plugins(plugin_folders(arguments)).analyzers
-    entries("Analyzers", {name: question(found[name]) for name in sorted(found)})
 
 
 def _read(arguments: Sequence[str]) -> Request:
@@ -112,4 +87,4 @@ def _run(config: AnalyzeConfig) -> None:
         say(f"not logged: the tracking store {connection.shown} cannot be written")
 
 
-main = HydraCommand(_read, _analyze, show_help)
+main = HydraCommand(_read, _analyze)

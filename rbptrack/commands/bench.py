@@ -14,8 +14,7 @@ from rbptrack.base.errors import BadInput, unknown
 from rbptrack.base.files import check_replaceable, write_whole
 from rbptrack.bench.shapes import SHAPES
 from rbptrack.bench.subjects import configured, load, make
-from rbptrack.commands.runner import OptionsCommand
-from rbptrack.commands.usage import Help
+from rbptrack.commands.options import OptionsCommand
 from rbptrack.config.patterns import split_list
 from rbptrack.config.schema import Dtype, EngineConfig, ModelConfig
 from rbptrack.console.sentences import say
@@ -60,44 +59,11 @@ class PrecisionConfig:
     out: str = ""
 
 
-HELP = Help(
-    "bench [precision] [model=...] [OPTIONS]",
-    """Times, in one process and in turn, the bare forward pass (model(x).logits), the plain way (full logits,
-    log_softmax, compare) and ours, on the same batches: medians over rounds, after one that does not count.
-
-    A model with a slash is a configured one and needs a dataset. Any other is a published shape with random weights, on
-    random documents of 16 to seq_len tokens, without a network: """
-    + ", ".join(SHAPES)
-    + """.
-
-    bench precision: how far ranks, RBP_k, CE and ties move for half-precision weights, bfloat16 logits and TF32.""",
-    {
-        "model=NAME,...": "pythia-14m,pythia-70m; of precision: 'nano/*'",
-        "dataset=NAME": "what a configured model reads",
-        "tokens=16384": "how many tokens",
-        "seq_len=512": "tokens that the model sees together",
-        "vocabulary=N": "another vocabulary than the shape's",
-        "rounds=3": "how often each way is timed",
-        "ways=bare,plain,ours": "which ways",
-        "dtype=float32": "or bfloat16, float16",
-        "tf32=false": "round the factors of products, on CUDA",
-        "device=auto": "or cpu, cuda:1",
-        "engine.threads=0": "and the other options of engine: 0 is the engine's own choice",
-        "out=FILE.json": "write the figures, too",
-    },
-    {
-        "bench": "two published shapes",
-        "bench model=nano/2m dataset=stdlib": "a configured model on a dataset",
-        "bench precision 'model=nano/*'": "what precision changes",
-    },
-)
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run a bench; returns exit code 0; raises BadInput for exit code 2."""
     if list(arguments[:1]) == ["precision"]:
-        return OptionsCommand("bench", PrecisionConfig, HELP, _precision)(arguments[1:])
-    return OptionsCommand("bench", BenchConfig, HELP, _speed)(arguments)
+        return OptionsCommand("bench", PrecisionConfig, _precision)(arguments[1:])
+    return OptionsCommand("bench", BenchConfig, _speed)(arguments)
 
 
 def _check(config: BenchConfig | PrecisionConfig) -> None:

@@ -6,21 +6,9 @@ from dataclasses import dataclass
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import compact_bytes
-from rbptrack.commands.runner import OptionsCommand
-from rbptrack.commands.usage import Help
+from rbptrack.commands.options import OptionsCommand
 from rbptrack.console.sentences import say
 from rbptrack.sources import cache
-
-HELP = Help(
-    "cache [clear]",
-    """Shows where the cache is and how large; clear removes what rbptrack has put there, and nothing else.
-
-    It holds selected texts of hub datasets (documents), tokenised corpora (tokens), the commits that revisions stood
-    for, and what was read from tracking servers (artifacts; at most RBPTRACK_CACHE_BYTES, or else 5 GB), in the folder
-    RBPTRACK_CACHE, or else in the system's place for caches. Everything in it is made again when it is needed. Weights
-    are in the hub's own cache: hf cache ls, hf cache rm.""",
-    examples={"cache": "where it is, and how large", "cache clear": "remove it"},
-)
 
 
 @dataclass
@@ -47,4 +35,4 @@ def _cache(config: CacheConfig) -> int:
     return 0
 
 
-main = OptionsCommand("cache", CacheConfig, HELP, _cache, bare_word="action")
+main = OptionsCommand("cache", CacheConfig, _cache, bare_word="action")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from rbptrack.commands.catalogue import COMMANDS
+from rbptrack.commands.pages import PAGES
 from rbptrack.config.keys import Keys
 from rbptrack.config.ladders import LADDERS, names
 from rbptrack.config.paths import builtin_folder, conf_folder, home, working_conf
@@ -86,7 +87,7 @@ def _starting(names: Iterable[str], beginning: str) -> list[str]:
 def _keys(command: str, partial: str) -> list[str]:
     """Options with `=`; of those in folders, the folder first: `engine.`, then `engine.threads=`."""
     if command not in _CONFIGS:
-        return [f"{key}=" for key in COMMANDS[command].keys]
+        return [f"{key}=" for key in PAGES[command].keys]
     known = Keys.of(_CONFIGS[command])
     groups = (
         _GROUPS if command in ("measure", "plan") else (*_FILTERS, *(("analyzer",) if command == "analyze" else ()))

@@ -3,73 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
 
-
-@dataclass(frozen=True)
-class Command:
-    """A command of the command line.
-
-    Attributes:
-        module: in rbptrack/commands, with `main(arguments) -> exit code` and, as `HELP`, what `-h` shows.
-        summary: what it does, in a line.
-        keys: its options, where they are not those of a config.
-
-    """
-
-    module: str
-    summary: str
-    keys: tuple[str, ...] = ()
-
-
-_FILTERS = ("family", "size", "dataset", "sweep")
-_STORE = ("tracking.uri", "tracking.experiment")
-_BENCH = ("model", "dataset", "tokens", "seq_len", "vocabulary", "rounds", "ways", "dtype", "tf32", "device", "out")
-
-
-GROUPS: Mapping[str, Mapping[str, Command]] = {
+GROUPS: Mapping[str, Mapping[str, str]] = {
     "Start here": {
-        "demo": Command("demo", "seven embedded models on two embedded corpora, and their law"),
-        "measure": Command("measure", "measure models on datasets and fit their laws"),
-        "report": Command("report", "every analysis of what was measured, as one page"),
-        "ui": Command("ui", "compare measurements in MLflow, in the browser", ("port", "host", *_FILTERS, *_STORE)),
+        "demo": "seven embedded models on two embedded corpora, and their law",
+        "measure": "measure models on datasets and fit their laws",
+        "report": "every analysis of what was measured, as one page",
+        "ui": "compare measurements in MLflow, in the browser",
     },
     "Look closer": {
-        "plan": Command("plan", "what a sweep would cost, before it costs anything"),
-        "list": Command(
-            "list_",
-            "measurements as a table, also as CSV, Markdown, LaTeX, JSON",
-            (*_FILTERS, "sort", "columns", "k", "format", *_STORE),
-        ),
-        "show": Command("show", "one measurement: its numbers, its ranks, its files", ("k", *_STORE)),
-        "analyze": Command("analyze", "one analysis, with its options"),
+        "plan": "what a sweep would cost, before it costs anything",
+        "list": "measurements as a table, also as CSV, Markdown, LaTeX, JSON",
+        "show": "one measurement: its numbers, its ranks, its files",
+        "analyze": "one analysis, with its options",
     },
     "Extend and exchange": {
-        "plugins": Command("plugins", "the analyzers there are, and their options", ("plugins.path",)),
-        "export": Command(
-            "export", "measurements as one file for others", ("out", "tokens", "ranks", "documents", *_FILTERS, *_STORE)
-        ),
-        "import": Command(
-            "import_",
-            "measurements of others: bundles, tables, the authors' results",
-            ("sizes", "vocab_size", "without_s", *_STORE),
-        ),
+        "plugins": "the analyzers there are, and their options",
+        "export": "measurements as one file for others",
+        "import": "measurements of others: bundles, tables, the authors' results",
     },
     "Housekeeping": {
-        "verify": Command(
-            "verify",
-            "check the store: files, checksums, numbers, database",
-            ("read_data", "repair", *_FILTERS, *_STORE),
-        ),
-        "sync": Command("sync", "deliver what waits for a store; repair one that was moved", ("moved", *_STORE)),
-        "cache": Command("cache", "the cache of texts and tokens: its size, clearing it"),
-        "bench": Command(
-            "bench", "what measuring costs here, what half precision changes", (*_BENCH, "engine.threads")
-        ),
-        "completion": Command("completion", "Tab completion for bash and zsh"),
-        "help": Command("help_", "this page, or what a command does"),
+        "verify": "check the store: files, checksums, numbers, database",
+        "sync": "deliver what waits for a store; repair one that was moved",
+        "cache": "the cache of texts and tokens: its size, clearing it",
+        "bench": "what measuring costs here, what half precision changes",
+        "completion": "Tab completion for bash and zsh",
+        "help": "this page, or what a command does",
     },
 }
 
-COMMANDS: Mapping[str, Command] = {name: command for group in GROUPS.values() for name, command in group.items()}
-"""By the name that users type."""
+COMMANDS: Mapping[str, str] = {name: summary for group in GROUPS.values() for name, summary in group.items()}
+"""What each command does, by the name that users type."""
+
+
+def module_of(command: str) -> ModuleType:
+    """The module of a command, with `main(arguments) -> exit code`; only what the command needs is imported."""
+    name = f"{command}_" if command in ("help", "import", "list") else command
+    return import_module(f"rbptrack.commands.{name}")

@@ -6,19 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from rbptrack.base.errors import BadInput, unknown
-from rbptrack.commands.usage import Help, asks_for_help
+from rbptrack.commands.pages import PAGES
 from rbptrack.console.sentences import program
-
-HELP = Help(
-    "completion bash|zsh",
-    """Prints the script with which bash or zsh completes commands, models, datasets, options and their values when Tab
-    is pressed. The shell's start-up file loads it, by the line that the examples show. It completes the command
-    rbptrack, not python -m rbptrack.""",
-    examples={
-        "completion bash": 'in ~/.bashrc: eval "$(rbptrack completion bash)"',
-        "completion zsh": 'in ~/.zshrc: eval "$(rbptrack completion zsh)"',
-    },
-)
 
 # bash splits words at = and :, and replaces what follows the last of them, but not within quotes.
 BASH = r"""_rbptrack() {
@@ -57,16 +46,13 @@ SCRIPTS = {"bash": BASH, "zsh": ZSH}
 
 def main(arguments: Sequence[str]) -> int:
     """Print a script, or, for the script, what may follow a line; returns exit code 0; raises BadInput."""
-    if asks_for_help(arguments):
-        HELP.show()
-        return 0
     if list(arguments[:1]) == ["query"]:
         from rbptrack.commands.candidates import candidates
 
         sys.stdout.writelines(f"{candidate}\n" for candidate in candidates(arguments[1] if arguments[1:] else ""))
         return 0
     if len(arguments) != 1:
-        raise BadInput(f"for which shell? {program()} {HELP.synopsis}")
+        raise BadInput(f"for which shell? {program()} {PAGES['completion'].synopsis}")
     if arguments[0] not in SCRIPTS:
         raise unknown("shell", arguments[0], SCRIPTS)
     sys.stdout.write(SCRIPTS[arguments[0]])

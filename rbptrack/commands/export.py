@@ -10,8 +10,7 @@ from omegaconf import MISSING
 
 from rbptrack.base.errors import BadInput, said_of_the_disk, unknown
 from rbptrack.base.words import compact_bytes, counted
-from rbptrack.commands.runner import OptionsCommand
-from rbptrack.commands.usage import FILTER_OPTIONS, STORE_OPTIONS, Help
+from rbptrack.commands.options import OptionsCommand
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console.sentences import say
 from rbptrack.exchange import bundle, tables
@@ -19,26 +18,6 @@ from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.reader import Reader
 
 _TABLES = ("csv", "parquet")
-
-HELP = Help(
-    "export out=bundle.zip | ranks=csv|parquet out=FILE [FILTERS]",
-    """Writes measurements into one file that `rbptrack import` reads into any other store, with the same fingerprints
-    and numbers: whoever gets it can analyse them without a model. What is damaged is named and left out; the command
-    then ends with 1. With ranks= it writes one table instead, a row per scored token (rank, ln p, entropy, document and
-    its id and group) or, with documents=true, per document (tokens, bytes, CE, bits per byte, RBP_k).""",
-    {
-        "out=FILE": "the file to write, .zip, .csv or .parquet; it must not exist yet",
-        "ranks=csv": "or parquet: ranks as a table, to join with your own by dataset and id",
-        "documents=true": "a row per document instead of a row per token",
-        "tokens=true": "keep the ids of the tokens, from which the text can be read; they are left out otherwise",
-        **FILTER_OPTIONS,
-        **STORE_OPTIONS,
-    },
-    {
-        "export out=nano.zip family=nano": "all measurements of one family",
-        "export ranks=csv documents=true out=documents.csv dataset=stdlib": "CE and RBP_k of every document",
-    },
-)
 
 
 @dataclass
@@ -77,4 +56,4 @@ def _export(config: ExportConfig) -> int:
     return 0 if written == len(runs) else 1
 
 
-main = OptionsCommand("export", ExportConfig, HELP, _export, lists=FILTERS)
+main = OptionsCommand("export", ExportConfig, _export, lists=FILTERS)

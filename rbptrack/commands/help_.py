@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 
 from rbptrack.base.errors import unknown
 from rbptrack.commands.catalogue import COMMANDS, GROUPS
-from rbptrack.commands.usage import Help, asks_for_help, entries, write
+from rbptrack.commands.pages import PAGES
+from rbptrack.commands.usage import HELP_FLAGS, entries, write
 from rbptrack.console.sentences import program
 
 EVERYWHERE = {
@@ -22,22 +22,27 @@ EXAMPLES = {
     "ui": "the same in MLflow",
 }
 
-HELP = Help("help [COMMAND]", "Shows every command in a line each, or what a command does, its options and examples.")
-
 
 def main(arguments: Sequence[str]) -> int:
     """Show the overview, or a command's help; returns exit code 0; raises BadInput for a name that is none."""
-    if asks_for_help(arguments):
-        HELP.show()
-        return 0
     words = [word for word in arguments if not word.startswith("-")]
     if not words:
         overview()
         return 0
     if words[0] not in COMMANDS:
         raise unknown("command", words[0], COMMANDS, label="Commands", most=len(COMMANDS))
-    module = import_module(f"rbptrack.commands.{COMMANDS[words[0]].module}")
-    return int(module.main(["--help"]))
+    explain(words[0], [])
+    return 0
+
+
+def explain(command: str, arguments: Sequence[str]) -> None:
+    """Print what a command does, and what there is to name; other arguments may name more folders of it."""
+    PAGES[command].show()
+    arguments = [word for word in arguments if word not in HELP_FLAGS]
+    if command == "measure":
+        _show_models(arguments)
+    elif command == "analyze":
+        _show_analyzers(arguments)
 
 
 def overview() -> None:
@@ -45,8 +50,32 @@ def overview() -> None:
     write("rbptrack measures how families of language models rank the right next token.")
     width = max(map(len, COMMANDS))
     for title, commands in GROUPS.items():
-        entries(title, {name: command.summary for name, command in commands.items()}, word_width=width)
+        entries(title, commands, word_width=width)
     entries("Options of every command", EVERYWHERE)
     entries("Examples", {f"{program()} {words}": meaning for words, meaning in EXAMPLES.items()}, stacked=True)
     write("")
     write(f"{program()} help COMMAND explains a command. Without a command, it measures.")
+
+
+def _show_models(arguments: Sequence[str]) -> None:
+    from rbptrack.config.compose import Composer
+    from rbptrack.config.patterns import families, size_key, some
+
+    composer = Composer("config", arguments)
+    models = composer.options("model")
+    folders = {f"{name}/": " ".join(some(sizes)) for name, sizes in families(models).items()}
+    entries("Models (model=FAMILY/SIZE)", folders)
+    plain = {"Models, others": [name for name in models if "/" not in name], "Datasets": composer.options("dataset")}
+    for title, names in plain.items():
+        write("")
+        write(title, style="bold")
+        write(", ".join(sorted(names, key=size_key)), indent=2)
+
+
+def _show_analyzers(arguments: Sequence[str]) -> None:
+    from rbptrack.analysis.contract import question
+    from rbptrack.commands.runner import load_plugins
+    from rbptrack.config.paths import plugin_folders
+
+    analyzers = load_plugins(plugin_folders(arguments)).analyzers
+    entries("Analyzers", {name: question(analyzers[name]) for name in sorted(analyzers)})

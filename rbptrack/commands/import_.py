@@ -11,8 +11,8 @@ from pathlib import Path
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import kind_of
 from rbptrack.base.words import counted
-from rbptrack.commands.runner import OptionsCommand
-from rbptrack.commands.usage import STORE_OPTIONS, Help
+from rbptrack.commands.options import OptionsCommand
+from rbptrack.commands.pages import PAGES
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.console.sentences import program, say
@@ -24,37 +24,6 @@ from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.record import Record
 from rbptrack.tracking.rules import LARGEST_VOCABULARY
 from rbptrack.tracking.writer import Writer
-
-HELP = Help(
-    "import PATH [sizes=sizes.csv] [vocab_size=N] | scores=PATH",
-    """Reads measurements of others into the store. Everything is checked before anything is written: all of it is
-    imported, or nothing. What the store holds already is skipped.
-
-    PATH is a bundle.zip that `rbptrack export` wrote: the same fingerprints, the same numbers.
-
-    Or it is a results.csv or .parquet with a row per measurement: model, dataset, non_embedding_params, ce and
-    rbp_<k>, and where known family, size, num_tokens, vocab_size, seq_len and <metric>_se.
-
-    Or it is a folder that the paper's authors' code wrote: <dataset>/<org>/<model>/top<k>/metrics.json.
-
-    scores=PATH brings in scores of tasks, for the analyzer proxies: a .csv or .parquet with model, task, score (0 to 1)
-    and where known revision and n; results_*.json of lm-evaluation-harness; logs of inspect_ai (.eval, .json);
-    .eval_results/*.yaml of a model's repository; or a folder of them.""",
-    {
-        "scores=PATH": "scores of tasks in place of measurements",
-        "scores_map=FILE.csv": "name,model: which name in the scores is which model here",
-        "scores_metric=NAME": "of a task with several: acc, exact_match, ...",
-        "sizes=FILE.csv": "for a folder: model,non_embedding_params, which its files lack",
-        "vocab_size=N": "for a folder: |V|, with which ranks.json becomes a rank table",
-        "without_s=true": "take measurements without S too, which no law in size takes",
-        **STORE_OPTIONS,
-    },
-    {
-        "import nano.zip": "read a bundle",
-        "import results.csv": "read a table",
-        "import scores=results/": "read scores of tasks",
-    },
-)
 
 
 @dataclass
@@ -77,7 +46,7 @@ def _import(config: ImportConfig) -> int:
     if config.scores:
         raise BadInput(f"import takes {config.path} or scores={config.scores}, not both at once")
     if not config.path:
-        raise BadInput(f"what to import? {program()} {HELP.synopsis}")
+        raise BadInput(f"what to import? {program()} {PAGES['import'].synopsis}")
     path = Path(config.path).expanduser()
     _check_kind(path, folder=True)
     if config.sizes:
@@ -149,4 +118,4 @@ def _summarise(path: Path, done: Imported) -> None:
         say(f"{done.without_ranks} without ranks: analyzers that need them leave these out")
 
 
-main = OptionsCommand("import", ImportConfig, HELP, _import, bare_word="path")
+main = OptionsCommand("import", ImportConfig, _import, bare_word="path")

@@ -13,8 +13,7 @@ import pandas as pd
 from rbptrack.analysis.contract import Runs, Unreadable
 from rbptrack.analysis.display import TITLES, as_csv, default_columns, presented, title
 from rbptrack.base.errors import BadInput, unknown
-from rbptrack.commands.runner import OptionsCommand
-from rbptrack.commands.usage import FILTER_OPTIONS, FILTERS_IN_WORDS, STORE_OPTIONS, Help
+from rbptrack.commands.options import OptionsCommand
 from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console.sentences import quiet, say
@@ -32,28 +31,6 @@ class Format(Enum):
     markdown = "markdown"
     latex = "latex"
     json = "json"
-
-
-HELP = Help(
-    "list [FILTERS] [sort=COLUMN] [columns=A,B,...] [format=FORMAT]",
-    f"""Lists the measurements in the tracking store, a row each. {FILTERS_IN_WORDS}
-
-    CSV and JSON hold numbers in full under the columns' own names; the other formats round for reading. A column rbp_K
-    that was not logged is computed from the stored ranks. With -q, only the runs' ids are printed.""",
-    {
-        **FILTER_OPTIONS,
-        "sort=COLUMN,...": "sort by these columns; -COLUMN sorts from large to small",
-        "columns=A,B,...": "which columns, such as model,dataset,ce,ce_se,rbp_5; all prints every one",
-        "k=1,5,50": "the k of RBP_k to show, instead of 1, 10, 100",
-        "format=FORMAT": "table, csv, markdown, latex or json",
-        **STORE_OPTIONS,
-    },
-    {
-        "list family=pythia sort=ce": "one family, the best first",
-        "list columns=model,dataset,rbp_1,rbp_1_se format=latex": "a table for a paper",
-        "list -q dataset=wiki": "run ids, for a script",
-    },
-)
 
 
 @dataclass
@@ -169,4 +146,4 @@ def _words(frame: pd.DataFrame, column: str) -> bool:
 
 _LISTS = {**FILTERS, "sort": "sort", "columns": "columns", "k": "k"}
 
-main = OptionsCommand("list", ListConfig, HELP, _list, lists=_LISTS)
+main = OptionsCommand("list", ListConfig, _list, lists=_LISTS)

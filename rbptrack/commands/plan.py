@@ -15,12 +15,11 @@ from rich.markup import escape
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import compact, compact_bytes, counted, duration
 from rbptrack.commands.runner import HydraCommand
-from rbptrack.commands.usage import Help
 from rbptrack.config.compose import Request, measuring, sweep_of
 from rbptrack.config.schema import Config, LaunchConfig, Where
 from rbptrack.console.sentences import console, say, say_wrapped
 from rbptrack.console.tables import table
-from rbptrack.sweep.devices import KNOWN, MEASURED_SHARE, Device, data_sheet, precision
+from rbptrack.sweep.devices import MEASURED_SHARE, Device, data_sheet, precision
 from rbptrack.sweep.jobs import grouped
 from rbptrack.sweep.plan import COLUMNS, Plan, plan
 from rbptrack.sweep.resolve import Resolver
@@ -28,29 +27,6 @@ from rbptrack.sweep.resources import LONG_SECONDS
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.reader import Reader
 
-HELP = Help(
-    "plan [on=GPU] [output=table|csv] and the words of measure",
-    """Says what a sweep would cost, before anything is measured and without weights.
-
-    S and total parameters are counted from the architecture. Documents and tokens are exact where the texts were
-    tokenised before, else estimated (~). FLOPs: (2 S + 2 d |V|) per token that the model reads. Memory: weights, one
-    sequence's activations and scoring, against what the device has free now. Download: weights that are not cached yet.
-
-    Time: FLOPs over the rate of a matrix product, which is measured now on this machine's device or, with on=, taken
-    from a GPU's data sheet. What share of it is assumed is said below the table, and how many GPUs each model needs.
-    Loading weights and reading texts is not in it.
-
-    The exit code is 1 if a cell cannot be measured.""",
-    {
-        "on=h100": "time and memory for a GPU that is not here: " + ", ".join(KNOWN),
-        "output=csv": "all figures in full, as CSV",
-    },
-    {
-        "plan 'model=pythia/*' dataset=wiki,humaneval": "a family on two datasets",
-        "plan 'model=qwen2.5/*' dataset=wiki model.dtype=bfloat16 on=h100": "in half precision, on another GPU",
-        "plan 'model=nano/*' dataset=stdlib output=csv > plan.csv": "into a file",
-    },
-)
 _MINUTE, _HOUR = 60.0, 3600.0  # seconds
 
 
@@ -60,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     if output not in ("table", "csv"):
         raise BadInput(f"output={output}: expected table or csv")
     on = next((data_sheet(a.partition("=")[2]) for a in arguments if a.startswith("on=")), None)
-    command = HydraCommand(measuring, partial(_plan, output=output, on=on), lambda _: HELP.show())
+    command = HydraCommand(measuring, partial(_plan, output=output, on=on))
     return command([a for a in arguments if not a.startswith(("output=", "on="))])
 
 

@@ -8,21 +8,10 @@ from typing import Any
 
 from rbptrack.analysis.contract import question
 from rbptrack.base.words import short_path
-from rbptrack.commands.runner import OptionsCommand
-from rbptrack.commands.usage import Help
+from rbptrack.commands.options import OptionsCommand
 from rbptrack.config.paths import builtin_folder, config_packages
 from rbptrack.console.sentences import complain, say, say_wrapped
 from rbptrack.reporting.discovery import Plugins, discover
-
-HELP = Help(
-    "plugins [plugins.path=FOLDER,...]",
-    """Lists every analyzer with its source, version, options and what it answers, and says what failed to load and why.
-
-    Analyzers come from rbptrack itself, from plugins/*.py of the folder you work in, from plugins.path, and from
-    installed packages (entry point group rbptrack.analyzers). Packages can bring model families and datasets, too
-    (entry point group rbptrack.configs).""",
-    {"plugins.path=FOLDER,...": "more folders of analyzers"},
-)
 
 
 @dataclass
@@ -63,4 +52,4 @@ def _default(option: Field[Any]) -> object:
     return "(required)" if option.default is MISSING else option.default
 
 
-main = OptionsCommand("plugins", PluginsConfig, HELP, _plugins, lists={"plugins.path": "plugins.path"})
+main = OptionsCommand("plugins", PluginsConfig, _plugins, lists={"plugins.path": "plugins.path"})

@@ -13,7 +13,6 @@ from rbptrack.base.errors import BadInput, RbptrackError, said_of_the_disk
 from rbptrack.base.files import check_replaceable, write_whole
 from rbptrack.base.words import counted, short_path
 from rbptrack.commands.runner import HydraCommand, load_plugins
-from rbptrack.commands.usage import FILTER_OPTIONS, FILTERS_IN_WORDS, STORE_OPTIONS, Help
 from rbptrack.config.compose import Request
 from rbptrack.config.paths import plugin_folders
 from rbptrack.config.schema import FILTERS, ReportConfig
@@ -25,25 +24,6 @@ from rbptrack.tracking.live import working
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import report_tags
 from rbptrack.tracking.writer import Writer
-
-HELP = Help(
-    "report [FILTERS] [analyzers=NAME,...] [out=FILE.html] [--open]",
-    f"""Runs every analyzer over the measurements in the tracking store and writes one page, report.html, into the
-    store. Nothing is measured. {FILTERS_IN_WORDS}""",
-    {
-        **FILTER_OPTIONS,
-        "analyzers=NAME,...": "only these analyzers (rbptrack plugins lists them)",
-        "out=FILE.html": "also write the page to this file",
-        "--open": "show the page in the browser",
-        **STORE_OPTIONS,
-        "plugins.path=FOLDER,...": "more folders of analyzers",
-    },
-    {
-        "report": "everything that was measured",
-        "report family=nano,pythia dataset=wiki": "two families on one dataset",
-        "report analyzers=power_law,lack_of_fit out=laws.html": "two analyses, into a file of yours",
-    },
-)
 
 
 def _read(arguments: Sequence[str]) -> Request:
@@ -109,4 +89,4 @@ def _write(
     return found, page, run_id
 
 
-main = HydraCommand(_read, _report, lambda _: HELP.show())
+main = HydraCommand(_read, _report)

@@ -15,8 +15,9 @@ from rbptrack.analysis.contract import Runs, Unreadable
 from rbptrack.analysis.display import cell, title
 from rbptrack.base.errors import BadInput, nearest, shortened
 from rbptrack.base.words import short_path
-from rbptrack.commands.runner import OptionsCommand
-from rbptrack.commands.usage import STORE_OPTIONS, Help, entries
+from rbptrack.commands.options import OptionsCommand
+from rbptrack.commands.pages import PAGES
+from rbptrack.commands.usage import entries
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.console.sentences import console, program, say, sentence_width
 from rbptrack.console.tables import table
@@ -25,17 +26,6 @@ from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import Metric
-
-HELP = Help(
-    "show RUN | MODEL/DATASET",
-    """Shows one measurement: its numbers with their standard errors (documents resampled), how its tokens' ranks are
-    distributed, how it was measured, and where its files are.
-
-    RUN is a run's id or any unique prefix of it; MODEL/DATASET are as `rbptrack list` prints
-    them.""",
-    {"k=1,5,50": "the k of RBP_k to show; all that were logged, if none is given", **STORE_OPTIONS},
-    {"show nano-6k/stdlib": "by its name", "show 3f2a": "by the beginning of its run's id"},
-)
 
 
 @dataclass
@@ -49,7 +39,7 @@ class ShowConfig:
 
 def _show(config: ShowConfig) -> int:
     if not config.run:
-        raise BadInput(f"which measurement? {program()} {HELP.synopsis}; {program()} list names them")
+        raise BadInput(f"which measurement? {program()} {PAGES['show'].synopsis}; {program()} list names them")
     reader = Reader(Connection(config.tracking))
     runs = reader.runs(FilterConfig())
     row = find(runs, config.run)
@@ -177,4 +167,4 @@ def _short_hash(text: str) -> str:
     return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b", r"\1", text)
 
 
-main = OptionsCommand("show", ShowConfig, HELP, _show, lists={"k": "k"}, bare_word="run")
+main = OptionsCommand("show", ShowConfig, _show, lists={"k": "k"}, bare_word="run")

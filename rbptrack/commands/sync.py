@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rbptrack.commands.runner import OptionsCommand
-from rbptrack.commands.usage import STORE_OPTIONS, Help
+from rbptrack.commands.options import OptionsCommand
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.console.sentences import say
 from rbptrack.tracking import outbox
 from rbptrack.tracking.connection import Connection
-
-HELP = Help(
-    "sync [moved=true]",
-    """Delivers the measurements that wait in mlruns/spool because their tracking store was away, each once, and closes
-    the runs that a killed process left RUNNING. Every sweep does the same when it starts.""",
-    {
-        "moved=true": "repair a local store whose folder was moved or renamed, so that its runs find their artifacts",
-        **STORE_OPTIONS,
-    },
-)
 
 
 @dataclass
@@ -45,4 +34,4 @@ def _sync(config: SyncConfig) -> int:
     return 1 if done.left or done.away else 0
 
 
-main = OptionsCommand("sync", SyncConfig, HELP, _sync)
+main = OptionsCommand("sync", SyncConfig, _sync)

@@ -17,8 +17,7 @@ from importlib.metadata import version
 from urllib.parse import quote
 
 from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.commands.runner import OptionsCommand
-from rbptrack.commands.usage import FILTER_OPTIONS, STORE_OPTIONS, Help
+from rbptrack.commands.options import OptionsCommand
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console.sentences import say
 from rbptrack.tracking.connection import Connection
@@ -42,20 +41,6 @@ class UiConfig:
     host: str = "127.0.0.1"
     filter: FilterConfig = field(default_factory=FilterConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
-
-
-HELP = Help(
-    "ui [FILTERS] [port=5000] [host=127.0.0.1]",
-    """Starts MLflow's server on the tracking store, waits until it answers, and prints a link to the measurements'
-    charts. Ctrl-C stops the server.""",
-    {
-        "port=5000": "where the server listens; where the port is taken, the next free one is used",
-        "host=127.0.0.1": "the address it listens on",
-        **FILTER_OPTIONS,
-        **STORE_OPTIONS,
-    },
-    {"ui": "every measurement", "ui 'family=pythia*' dataset=wiki": "some of them"},
-)
 
 
 def _ui(config: UiConfig) -> int:
@@ -200,4 +185,4 @@ def _free_port(host: str, wanted: int) -> int:
     raise BadInput(f"no free port from {wanted} to {wanted + 99} on {host}; give another: port=...")
 
 
-main = OptionsCommand("ui", UiConfig, HELP, _ui, lists=FILTERS)
+main = OptionsCommand("ui", UiConfig, _ui, lists=FILTERS)

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import counted
-from rbptrack.commands.runner import OptionsCommand
-from rbptrack.commands.usage import FILTER_OPTIONS, FILTERS_IN_WORDS, STORE_OPTIONS, Help
+from rbptrack.commands.options import OptionsCommand
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console.sentences import complain, program, say
 from rbptrack.sweep.identity import identities
@@ -15,21 +14,6 @@ from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.verify import Verified, database_faults, unlooked, verify
 from rbptrack.tracking.writer import Writer
-
-HELP = Help(
-    "verify [FILTERS] [read_data=true] [repair=true]",
-    f"""Checks the tracking store: its database, and of every finished measurement that its files are there, that its
-    numbers are, and that its fingerprint is the one that its params give. {FILTERS_IN_WORDS}
-
-    Prints a line for everything that is wrong, and ends with 1 if anything is.""",
-    {
-        "read_data=true": "also read every file: checksums, and whether the ranks give CE, RBP_k and histogram",
-        "repair=true": "mark damaged measurements, so that the next sweep measures them again; changes nothing else",
-        **FILTER_OPTIONS,
-        **STORE_OPTIONS,
-    },
-    {"verify": "after a crash", "verify read_data=true": "a backup, before you rely on it"},
-)
 
 
 @dataclass
@@ -97,4 +81,4 @@ def _summarise(done: Verified, config: VerifyConfig) -> None:
         say(f"restore them from a copy, or let the next sweep measure them again: {program()} verify repair=true")
 
 
-main = OptionsCommand("verify", VerifyConfig, HELP, _verify, lists=FILTERS)
+main = OptionsCommand("verify", VerifyConfig, _verify, lists=FILTERS)

@@ -17,8 +17,8 @@ from rbptrack.base.files import put
 from rbptrack.base.words import for_spreadsheets
 from rbptrack.console.sentences import complain
 from rbptrack.ranks import ADDED, SCHEMA, RankTable, rbp_ks, rbp_name
-from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.groups import DOCUMENTS
+from rbptrack.tracking.reader import Reader
 
 _OF_RUN = ("model", "dataset", "run_id")
 _TEXTS = [(name, pa.string()) for name in (*_OF_RUN, "id", "group")]

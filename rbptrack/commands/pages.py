@@ -1,0 +1,283 @@
+"""What `-h` of each command shows; shells' completion and the errors for wrong options take their options from here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rbptrack.commands.usage import FILTER_OPTIONS, FILTERS_IN_WORDS, STORE_OPTIONS, Help
+
+PAGES: Mapping[str, Help] = {
+    "demo": Help(
+        "demo [KEY=VALUE ...]",
+        """Measures the seven embedded models on the two embedded corpora, fits their laws and writes a report. It needs
+        no network, and takes two to three minutes on two cores. It is short for: model=nano/* dataset=stdlib,pydocs
+
+        It takes every option of measure.""",
+        examples={"demo": "seven models, two corpora, one law", "demo dataset=pydocs": "on one corpus"},
+    ),
+    "measure": Help(
+        "[measure] [-m] model=NAME,... dataset=NAME,... [k=1,10,100] [KEY=VALUE ...]",
+        """Measures every model on every dataset, logs each measurement to the tracking store, and fits the laws.
+
+        Models and datasets take lists and patterns: * stays inside a folder, ** crosses folders. Quotes keep the shell
+        from expanding them. What was measured before is found and skipped, and a new k is computed from its stored
+        ranks.""",
+        {
+            "model=NAME,...": "one model, several, or a pattern; below is what there is",
+            "dataset=NAME,...": "likewise",
+            "k=1,10,100": "the k of RBP_k, or a list by its name: default, paper",
+            "protocol=paper": "the procedure of the paper's authors, for every dataset",
+            "launch=gpus|ray|slurm": "measure on this machine's GPUs, or on a cluster",
+            "launch.partition=NAME": "SLURM's; also account, time (minutes), memory (GB), setup",
+            "launch.gpus=auto": "give each job the GPUs that its model needs",
+            "shards=8|auto": "divide each cell among so many jobs, or by what it costs",
+            "model.parallel=tensor": "split a model over the GPUs of its job",
+            "analyzers=NAME,...": "what analyses a sweep at its end; all by default, [] for none",
+            "force=true": "measure again what was measured before",
+            "again=columns": "likewise, but only what lacks columns that rank tables have by now",
+            "model.dtype=bfloat16": "and every other key of a config: --cfg job shows all, with their values",
+            **STORE_OPTIONS,
+            "--config-dir FOLDER": "more configs, beside conf/ of the working folder",
+        },
+        {
+            "": "one small embedded model on an embedded corpus",
+            "'model=nano/*' dataset=stdlib,pydocs": "a family on two corpora, and its law",
+            "'model=pythia/*' dataset=wiki,humaneval k=1,5,50": "models and datasets of the hub; the k to show",
+            "model=hf model.repo=org/name dataset=wiki": "any model of the hub",
+        },
+    ),
+    "report": Help(
+        "report [FILTERS] [analyzers=NAME,...] [out=FILE.html] [--open]",
+        f"""Runs every analyzer over the measurements in the tracking store and writes one page, report.html, into the
+        store. Nothing is measured. {FILTERS_IN_WORDS}""",
+        {
+            **FILTER_OPTIONS,
+            "analyzers=NAME,...": "only these analyzers (rbptrack plugins lists them)",
+            "out=FILE.html": "also write the page to this file",
+            "--open": "show the page in the browser",
+            **STORE_OPTIONS,
+            "plugins.path=FOLDER,...": "more folders of analyzers",
+        },
+        {
+            "report": "everything that was measured",
+            "report family=nano,pythia dataset=wiki": "two families on one dataset",
+            "report analyzers=power_law,lack_of_fit out=laws.html": "two analyses, into a file of yours",
+        },
+    ),
+    "ui": Help(
+        "ui [FILTERS] [port=5000] [host=127.0.0.1]",
+        """Starts MLflow's server on the tracking store, waits until it answers, and prints a link to the measurements'
+        charts. Ctrl-C stops the server.""",
+        {
+            "port=5000": "where the server listens; where the port is taken, the next free one is used",
+            "host=127.0.0.1": "the address it listens on",
+            **FILTER_OPTIONS,
+            **STORE_OPTIONS,
+        },
+        {"ui": "every measurement", "ui 'family=pythia*' dataset=wiki": "some of them"},
+    ),
+    "plan": Help(
+        "plan [on=GPU] [output=table|csv] and the words of measure",
+        """Says what a sweep would cost, before anything is measured and without weights.
+
+        S and total parameters are counted from the architecture. Documents and tokens are exact where the texts were
+        tokenised before, else estimated (~). FLOPs: (2 S + 2 d |V|) per token that the model reads. Memory: weights,
+        one sequence's activations and scoring, against what the device has free now. Download: weights that are not
+        cached yet.
+
+        Time: FLOPs over the rate of a matrix product, which is measured now on this machine's device or, with on=,
+        taken from a GPU's data sheet. What share of it is assumed is said below the table, and how many GPUs each model
+        needs. Loading weights and reading texts is not in it.
+
+        The exit code is 1 if a cell cannot be measured.""",
+        {
+            "on=h100": "time and memory for a GPU that is not here; on=? lists those known",
+            "output=csv": "all figures in full, as CSV",
+        },
+        {
+            "plan 'model=pythia/*' dataset=wiki,humaneval": "a family on two datasets",
+            "plan 'model=qwen2.5/*' dataset=wiki model.dtype=bfloat16 on=h100": "in half precision, on another GPU",
+            "plan 'model=nano/*' dataset=stdlib output=csv > plan.csv": "into a file",
+        },
+    ),
+    "list": Help(
+        "list [FILTERS] [sort=COLUMN] [columns=A,B,...] [format=FORMAT]",
+        f"""Lists the measurements in the tracking store, a row each. {FILTERS_IN_WORDS}
+
+        CSV and JSON hold numbers in full under the columns' own names; the other formats round for reading. A column
+        rbp_K that was not logged is computed from the stored ranks. With -q, only the runs' ids are printed.""",
+        {
+            **FILTER_OPTIONS,
+            "sort=COLUMN,...": "sort by these columns; -COLUMN sorts from large to small",
+            "columns=A,B,...": "which columns, such as model,dataset,ce,ce_se,rbp_5; all prints every one",
+            "k=1,5,50": "the k of RBP_k to show, instead of 1, 10, 100",
+            "format=FORMAT": "table, csv, markdown, latex or json",
+            **STORE_OPTIONS,
+        },
+        {
+            "list family=pythia sort=ce": "one family, the best first",
+            "list columns=model,dataset,rbp_1,rbp_1_se format=latex": "a table for a paper",
+            "list -q dataset=wiki": "run ids, for a script",
+        },
+    ),
+    "show": Help(
+        "show RUN | MODEL/DATASET",
+        """Shows one measurement: its numbers with their standard errors (documents resampled), how its tokens' ranks
+        are distributed, how it was measured, and where its files are.
+
+        RUN is a run's id or any unique prefix of it; MODEL/DATASET are as `rbptrack list` prints them.""",
+        {"k=1,5,50": "the k of RBP_k to show; all that were logged, if none is given", **STORE_OPTIONS},
+        {"show nano-6k/stdlib": "by its name", "show 3f2a": "by the beginning of its run's id"},
+    ),
+    "analyze": Help(
+        "analyze analyzer=NAME [analyzer.OPTION=VALUE ...] [FILTERS]",
+        f"""Runs an analyzer over the measurements in the tracking store, prints its table and sentences, and logs its
+        figures and tables. Nothing is measured. {FILTERS_IN_WORDS}""",
+        {
+            "analyzer=NAME,...": "below is what there is",
+            "analyzer.OPTION=VALUE": "an option of the analyzer; rbptrack plugins lists them",
+            **FILTER_OPTIONS,
+            **STORE_OPTIONS,
+            "plugins.path=FOLDER,...": "more folders of analyzers",
+        },
+        {
+            "analyze analyzer=power_law": "the law in size, of everything that was measured",
+            "analyze analyzer=power_law 'analyzer.ks=[1,10]' family=nano": "of one family, with an option",
+        },
+    ),
+    "plugins": Help(
+        "plugins [plugins.path=FOLDER,...]",
+        """Lists every analyzer with its source, version, options and what it answers, and says what failed to load and
+        why.
+
+        Analyzers come from rbptrack itself, from plugins/*.py of the folder you work in, from plugins.path, and from
+        installed packages (entry point group rbptrack.analyzers). Packages can bring model families and datasets, too
+        (entry point group rbptrack.configs).""",
+        {"plugins.path=FOLDER,...": "more folders of analyzers"},
+    ),
+    "export": Help(
+        "export out=bundle.zip | ranks=csv|parquet out=FILE [FILTERS]",
+        """Writes measurements into one file that `rbptrack import` reads into any other store, with the same
+        fingerprints and numbers: whoever gets it can analyse them without a model. What is damaged is named and left
+        out; the command then ends with 1. With ranks= it writes one table instead, a row per scored token (rank, ln p,
+        entropy, document and its id and group) or, with documents=true, per document (tokens, bytes, CE, bits per byte,
+        RBP_k).""",
+        {
+            "out=FILE": "the file to write, .zip, .csv or .parquet; it must not exist yet",
+            "ranks=csv": "or parquet: ranks as a table, to join with your own by dataset and id",
+            "documents=true": "a row per document instead of a row per token",
+            "tokens=true": "keep the ids of the tokens, from which the text can be read; they are left out otherwise",
+            **FILTER_OPTIONS,
+            **STORE_OPTIONS,
+        },
+        {
+            "export out=nano.zip family=nano": "all measurements of one family",
+            "export ranks=csv documents=true out=documents.csv dataset=stdlib": "CE and RBP_k of every document",
+        },
+    ),
+    "import": Help(
+        "import PATH [sizes=sizes.csv] [vocab_size=N] | scores=PATH",
+        """Reads measurements of others into the store. Everything is checked before anything is written: all of it is
+        imported, or nothing. What the store holds already is skipped.
+
+        PATH is a bundle.zip that `rbptrack export` wrote: the same fingerprints, the same numbers.
+
+        Or it is a results.csv or .parquet with a row per measurement: model, dataset, non_embedding_params, ce and
+        rbp_<k>, and where known family, size, num_tokens, vocab_size, seq_len and <metric>_se.
+
+        Or it is a folder that the paper's authors' code wrote: <dataset>/<org>/<model>/top<k>/metrics.json.
+
+        scores=PATH brings in scores of tasks, for the analyzer proxies: a .csv or .parquet with model, task, score (0
+        to 1) and where known revision and n; results_*.json of lm-evaluation-harness; logs of inspect_ai (.eval,
+        .json); .eval_results/*.yaml of a model's repository; or a folder of them.""",
+        {
+            "scores=PATH": "scores of tasks in place of measurements",
+            "scores_map=FILE.csv": "name,model: which name in the scores is which model here",
+            "scores_metric=NAME": "of a task with several: acc, exact_match, ...",
+            "sizes=FILE.csv": "for a folder: model,non_embedding_params, which its files lack",
+            "vocab_size=N": "for a folder: |V|, with which ranks.json becomes a rank table",
+            "without_s=true": "take measurements without S too, which no law in size takes",
+            **STORE_OPTIONS,
+        },
+        {
+            "import nano.zip": "read a bundle",
+            "import results.csv": "read a table",
+            "import scores=results/": "read scores of tasks",
+        },
+    ),
+    "verify": Help(
+        "verify [FILTERS] [read_data=true] [repair=true]",
+        f"""Checks the tracking store: its database, and of every finished measurement that its files are there, that
+        its numbers are, and that its fingerprint is the one that its params give. {FILTERS_IN_WORDS}
+
+        Prints a line for everything that is wrong, and ends with 1 if anything is.""",
+        {
+            "read_data=true": "also read every file: checksums, and whether the ranks give CE, RBP_k and histogram",
+            "repair=true": "mark damaged measurements, so that the next sweep measures them again; nothing else",
+            **FILTER_OPTIONS,
+            **STORE_OPTIONS,
+        },
+        {"verify": "after a crash", "verify read_data=true": "a backup, before you rely on it"},
+    ),
+    "sync": Help(
+        "sync [moved=true]",
+        """Delivers the measurements that wait in mlruns/spool because their tracking store was away, each once, and
+        closes the runs that a killed process left RUNNING. Every sweep does the same when it starts.""",
+        {
+            "moved=true": "repair a local store whose folder was moved or renamed: its runs find their artifacts",
+            **STORE_OPTIONS,
+        },
+    ),
+    "cache": Help(
+        "cache [clear]",
+        """Shows where the cache is and how large; clear removes what rbptrack has put there, and nothing else.
+
+        It holds selected texts of hub datasets (documents), tokenised corpora (tokens), the commits that revisions
+        stood for, and what was read from tracking servers (artifacts; at most RBPTRACK_CACHE_BYTES, or else 5 GB), in
+        the folder RBPTRACK_CACHE, or else in the system's place for caches. Everything in it is made again when it is
+        needed. Weights are in the hub's own cache: hf cache ls, hf cache rm.""",
+        examples={"cache": "where it is, and how large", "cache clear": "remove it"},
+    ),
+    "bench": Help(
+        "bench [precision] [model=...] [OPTIONS]",
+        """Times, in one process and in turn, the bare forward pass (model(x).logits), the plain way (full logits,
+        log_softmax, compare) and ours, on the same batches: medians over rounds, after one that does not count.
+
+        A model with a slash is a configured one and needs a dataset. Any other is a published shape with random
+        weights, on random documents of 16 to seq_len tokens, without a network; model=? lists the shapes.
+
+        bench precision: how far ranks, RBP_k, CE and ties move for weights in half precision, bfloat16 logits and TF32.""",
+        {
+            "model=NAME,...": "pythia-14m,pythia-70m; of precision: 'nano/*'",
+            "dataset=NAME": "what a configured model reads",
+            "tokens=16384": "how many tokens",
+            "seq_len=512": "tokens that the model sees together",
+            "vocabulary=N": "another vocabulary than the shape's",
+            "rounds=3": "how often each way is timed",
+            "ways=bare,plain,ours": "which ways",
+            "dtype=float32": "or bfloat16, float16",
+            "tf32=false": "round the factors of products, on CUDA",
+            "device=auto": "or cpu, cuda:1",
+            "engine.threads=0": "and the other options of engine: 0 is the engine's own choice",
+            "out=FILE.json": "write the figures, too",
+        },
+        {
+            "bench": "two published shapes",
+            "bench model=nano/2m dataset=stdlib": "a configured model on a dataset",
+            "bench precision 'model=nano/*'": "what precision changes",
+        },
+    ),
+    "completion": Help(
+        "completion bash|zsh",
+        """Prints the script with which bash or zsh completes commands, models, datasets, options and their values when
+        Tab is pressed. The shell's start-up file loads it, by the line that the examples show. It completes the command
+        rbptrack, not python -m rbptrack.""",
+        examples={
+            "completion bash": 'in ~/.bashrc: eval "$(rbptrack completion bash)"',
+            "completion zsh": 'in ~/.zshrc: eval "$(rbptrack completion zsh)"',
+        },
+    ),
+    "help": Help(
+        "help [COMMAND]", "Shows every command in a line each, or what a command does, its options and examples."
+    ),
+}
