@@ -246,7 +246,8 @@ PAGES: Mapping[str, Help] = {
         A model with a slash is a configured one and needs a dataset. Any other is a published shape with random
         weights, on random documents of 16 to seq_len tokens, without a network; model=? lists the shapes.
 
-        bench precision: how far ranks, RBP_k, CE and ties move for weights in half precision, bfloat16 logits and TF32.""",
+        bench precision: how far ranks, RBP_k, CE and ties move for weights in half precision, bfloat16
+        logits and TF32.""",
         {
             "model=NAME,...": "pythia-14m,pythia-70m; of precision: 'nano/*'",
             "dataset=NAME": "what a configured model reads",
