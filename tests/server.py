@@ -150,11 +150,12 @@ def _postgres(folder: Path, port: int) -> Iterator[None]:
         users = ["-U", "tester", "-A", "scram-sha-256", "--pwfile", place / "password"]
         run(binaries / "initdb", "-D", data, *users, "-N")
     settings = f"-p {port} -k {place} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200"
-    run(binaries / "pg_ctl", "-D", data, "-l", place / "log", "-w", "-o", settings, "start")
+    control = (binaries / "pg_ctl", "-D", data, "-w", "-t", PATIENCE)  # else it gives up after a minute
+    run(*control, "-l", place / "log", "-o", settings, "start")
     try:
         yield
     finally:
-        run(binaries / "pg_ctl", "-D", data, "-m", "immediate", "stop")
+        run(*control, "-m", "immediate", "stop")
 
 
 def _sql(server: Server, statement: str) -> None:
@@ -177,7 +178,12 @@ def wait_until_healthy(uri: str, process: subprocess.Popen[bytes], log: Path) ->
 
 
 class Door:
-    """A port that leads to the server, and can be closed (nobody answers) or held (accepts, and says nothing)."""
+    """A port that leads to the server, and can be closed (nobody answers) or held (accepts, and says nothing).
+
+    Attributes:
+        met: connections since it was opened.
+
+    """
 
     def __init__(self, target: int) -> None:
         self._target, self.port = target, free_port()
@@ -188,7 +194,7 @@ class Door:
 
     def open(self, *, held: bool = False) -> None:
         self.close()
-        self._held = held
+        self._held, self.met = held, 0
         self._listener = socket.create_server(("127.0.0.1", self.port), reuse_port=True)
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
@@ -204,6 +210,7 @@ class Door:
         with suppress(OSError):
             while True:
                 client, _ = listener.accept()
+                self.met += 1
                 self._open.append(client)
                 if not self._held:
                     server = socket.create_connection(("127.0.0.1", self._target))

@@ -7,8 +7,6 @@ import re
 import subprocess
 import sys
 import textwrap
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -138,12 +136,12 @@ def test_the_token_is_shown_nowhere(paper: tuple[Path, Path, str], mirror: Mirro
 def test_cached_but_unreachable_runs_at_once(
     paper: tuple[Path, Path, str], door: Door, asking: Program, tmp_path: Path
 ) -> None:
-    door.close()
-    began = time.monotonic()
+    """Though the hub accepts connections: it is asked twice in all, not some times for each file."""
+    door.open(held=True)
     done = asking("model=pythia/14m,pythia/31m", "dataset=wiki,humaneval", "analyzers=[]", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 measured" in done.stdout
-    assert time.monotonic() - began < 120  # 5 s; 24 to 51 s for each model and dataset, were the hub asked
+    assert door.met <= 2
     ours = {r.info.run_name: r.data.metrics["ce"] for r in measurements(tmp_path)}
     first = {r.info.run_name: r.data.metrics["ce"] for r in measurements(paper[0])}
     assert all(first[name] == ce for name, ce in ours.items())
@@ -151,28 +149,15 @@ def test_cached_but_unreachable_runs_at_once(
 
 def test_unreachable_says_what_is_missing_and_how_to_get_it(door: Door, asking: Program, tmp_path: Path) -> None:
     door.close()
-    began = time.monotonic()
     done = asking("-m", "model=opt/*", "dataset=wiki", cwd=tmp_path)
-    seconds = time.monotonic() - began
     assert done.returncode == 2
     assert "hf download facebook/opt-125m" in done.stderr
     assert all(word in done.stderr for word in ("HF_HOME", "model.path"))
-    assert seconds < 180, seconds  # 3 s; 24 to 51 s for each of eight models, were the hub asked
     assert not (tmp_path / "mlruns").exists()
 
 
-def test_a_hub_that_accepts_and_never_answers(door: Door, asking: Program, tmp_path: Path) -> None:
-    door.open(held=True)
-    began = time.monotonic()
-    done = asking("model=opt/125m", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "cannot be reached" in done.stderr
-    assert time.monotonic() - began < 120  # 5 s and the program's start
-
-
 SCRIPT = """
-import json, sys, time, urllib.request
-from dataclasses import replace
+import json, sys, urllib.request
 from rbptrack.config.compose import Composer
 from rbptrack.config.schema import ModelConfig
 from rbptrack.corpus.documents import read_documents
@@ -204,13 +189,12 @@ for line in sys.stdin:
     name, faults, code = json.loads(line)
     mirror(faults)
     hub._PATIENCE = 300.0  # a slow machine takes seconds for an attempt
-    began = time.monotonic()
     try:
         said = str(eval(code))
     except RbptrackError as error:
         said = f"{type(error).__name__}: {error}"
     asked = mirror({})
-    print("RESULT", json.dumps([name, said, time.monotonic() - began, asked]), flush=True)
+    print("RESULT", json.dumps([name, said, asked]), flush=True)
 """
 
 DATASETS = {
@@ -263,7 +247,7 @@ FAULTS: dict[str, tuple[dict[str, list[tuple[str, int]]], str, str]] = {
 
 
 @pytest.fixture(scope="session")
-def results(mirror: Mirror, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, float, list[str]]]:
+def results(mirror: Mirror, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, list[str]]]:
     """Every case of FAULTS, in one process, which starts once."""
     import os
 
@@ -282,18 +266,17 @@ def results(mirror: Mirror, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     found = [json.loads(line.removeprefix("RESULT ")) for line in done.stdout.splitlines() if line.startswith("RESULT")]
     assert len(found) == len(FAULTS), done.stdout + done.stderr
     assert TOKEN not in done.stdout + done.stderr
-    return {name: (said, seconds, asked) for name, said, seconds, asked in found}
+    return {name: (said, asked) for name, said, asked in found}
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_faults(name: str, results: dict[str, tuple[str, float, list[str]]]) -> None:
-    said, seconds, _ = results[name]
+def test_faults(name: str, results: dict[str, tuple[str, list[str]]]) -> None:
+    said, _ = results[name]
     assert re.fullmatch(FAULTS[name][2] + r".*", said, re.DOTALL), said
-    assert seconds < 180
 
 
-def test_an_interrupted_download_goes_on_where_it_stopped(results: dict[str, tuple[str, float, list[str]]]) -> None:
-    _, _, asked = results["cut off"]
+def test_an_interrupted_download_goes_on_where_it_stopped(results: dict[str, tuple[str, list[str]]]) -> None:
+    _, asked = results["cut off"]
     gets = [line for line in asked if line.startswith("GET") and "model.safetensors" in line]
     assert len(gets) == 2
     assert re.search(r"bytes=[1-9]\d*-", gets[1])
@@ -359,20 +342,3 @@ def test_what_hf_download_put_there_is_read_without_a_network(mirror: Mirror, tm
         printed.append(done.stdout)
     assert printed[0] == printed[1]
     assert len(json.loads(printed[0])) == 7
-
-
-def test_the_cache_is_shown_and_cleared(paper: tuple[Path, Path, str], asking: Program, tmp_path: Path) -> None:
-    import shutil
-
-    shutil.copytree(paper[1] / "rbptrack", tmp_path / "cache")
-    there = {"RBPTRACK_CACHE": str(tmp_path / "cache")}
-    shown = asking("cache", cwd=tmp_path, **there).stdout
-    assert str(tmp_path / "cache") in shown
-    assert re.search(r"tokens +2 files", shown)
-    assert "cleared" in asking("cache", "clear", cwd=tmp_path, **there).stdout
-    assert not (tmp_path / "cache").exists()
-
-
-def test_the_mirror_speaks_http(mirror: Mirror) -> None:
-    with urllib.request.urlopen(f"{mirror.address}/api/models/EleutherAI/pythia-14m") as answer:
-        assert json.load(answer)["id"] == "EleutherAI/pythia-14m"

@@ -40,6 +40,10 @@ THINGS: dict[str, tuple[Callable[[Path], object], str]] = {
     "an empty file": (Path.touch, "is an empty file, no tracking store: remove it, or restore it"),
     "another's database": (foreign, "is no tracking store: it holds no table of MLflow's"),
     "a dangling link": (lambda path: path.symlink_to("nowhere"), "is a link to nowhere, which is not there"),
+    "a text": (
+        lambda path: path.write_text("no database, but long enough to be looked at " * 30),
+        "not a readable database",
+    ),
     "a folder": (Path.mkdir, "is a folder, no tracking store"),
 }
 
@@ -56,8 +60,12 @@ def test_what_stands_at_a_stores_address_stays(thing: str, tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["some.db"]
 
 
-def test_a_dangling_mlruns_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_mlruns_that_is_no_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "mlruns").touch()
+    with pytest.raises(BadInput, match="mlruns is a file, not a folder"):
+        Connection(TrackingConfig()).open()
+    (tmp_path / "mlruns").unlink()
     (tmp_path / "mlruns").symlink_to("elsewhere")
     with pytest.raises(BadInput, match="mlruns is a link to elsewhere, which is not there: make it, or remove"):
         Connection(TrackingConfig()).open()

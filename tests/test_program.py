@@ -20,7 +20,6 @@ from scipy import stats
 from tests.conftest import EMBEDDED, SWEEP, Program, Start
 from tests.patience import PATIENCE, until
 from tests.prepared import HOLD
-from tests.test_report import unfolded
 
 Swept = tuple[Path, str]
 
@@ -47,16 +46,7 @@ def test_what_a_sweep_prints(swept: Swept) -> None:
     assert re.search(r"nano-6k +stdlib +5\.68k", out)
     assert re.search(r"stdlib +RBP_10 +0\.\d+ \(-?\d\.\d+ to \d\.\d+\)", out)
     assert "python -m rbptrack ui" in out
-    report = re.search(r"report +(\S+report\.html)", out)
-    assert report
     assert all(len(line) <= 100 for line in out.splitlines())
-    page = (swept[0] / report[1]).read_text()
-    assert page.count("<svg") >= 6
-    assert "http" not in re.sub(
-        r'xmlns(:\w+)?="[^"]*"|http://(www\.w3\.org|purl\.org|creativecommons\.org)[^"<]*|https?://matplotlib\.org/?',
-        "",
-        page,
-    )
 
 
 def test_report_of_a_store(swept: Swept, program: Program, tmp_path: Path) -> None:
@@ -125,16 +115,6 @@ def test_the_store_reads_well_with_plain_mlflow(swept: Swept) -> None:
     assert "dataset=stdlib,pydocs" in artifact(sweep, "command.txt").read_text()
 
 
-def test_the_report_is_short_until_it_is_opened(swept: Swept) -> None:
-    (first, *_) = sorted(runs(swept[0], "sweep"), key=lambda r: r.info.start_time)
-    page = artifact(first, "report.html").read_text(encoding="utf-8")
-    words = unfolded(page)
-    assert "How well 4 nano models rank the next token on pydocs and stdlib" in " ".join(words)
-    assert len(words) <= 1500
-    assert len(page) < 6e6
-    assert "more sentences" not in page
-
-
 def test_metrics_are_those_of_the_ranks(swept: Swept) -> None:
     for run in runs(swept[0], "measurement"):
         frame = pq.read_table(artifact(run, "ranks.parquet")).to_pandas()
@@ -198,30 +178,11 @@ def test_analyze_with_filters(swept: Swept, program: Program) -> None:
     assert "no measurement has dataset=wiki. The store has pydocs, stdlib" in wrong.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["k=0"], "k must be between 1 and the vocabulary's size; got [0]"),
-        (["k=1,4097", "model=nano/*"], "k must be between 1 and 4096, the largest vocabulary"),
-        (["dataset.seq_len=513"], "dataset.seq_len must be at most 512, the maximum of nano-115k; got 513"),
-        (["model.path=/nowhere"], "model.path=/nowhere: no such folder"),
-        (["dataset.split=dev"], "dataset pydocs cannot be read"),
-        (["dataset.fields=[body]"], "has no field body. Fields: id, text"),
-        (["modle=1"], "no option modle. Did you mean model=?"),
-        (["tracking.uri=./runs"], "MLflow no longer keeps runs in plain files"),
-        (["analyze"], "no tracking store"),
-        (["ui"], "no tracking store"),
-        (["model=pythia/14m"], "hf download EleutherAI/pythia-14m"),
-    ],
-    ids=lambda v: " ".join(v) if isinstance(v, list) else "",
-)
-def test_bad_input_says_what_and_writes_nothing(
-    arguments: list[str], words: str, program: Program, tmp_path: Path
-) -> None:
-    done = program(*arguments, cwd=tmp_path)
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
+def test_bad_input_says_what_and_writes_nothing(program: Program, tmp_path: Path) -> None:
+    """As test_typos has it in many ways."""
+    done = program("modle=1", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: no option modle. Did you mean model=?")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -256,20 +217,9 @@ def test_a_damaged_model_in_a_sweep(program: Program, with_store: Path) -> None:
     }
 
 
-def test_a_first_cell_that_fails_keeps_its_run(program: Program, with_store: Path) -> None:
-    damaged(with_store / "bad")
-    done = program(f"model.path={with_store / 'bad'}", "dataset.documents=2", cwd=with_store)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert [r.info.status for r in runs(with_store, "measurement")] == ["FAILED"]
-
-
 def test_a_password_is_written_nowhere(program: Program, tmp_path: Path) -> None:
-    """Given on the command line it is refused; in the environment's address it is taken out. Nothing shows it."""
-    uri = "http://me:hunter2@127.0.0.1:9"
-    refused = program("dataset.documents=2", f"+tracking.uri={uri}", cwd=tmp_path)
-    assert refused.returncode == 2
-    assert "export MLFLOW_TRACKING_USERNAME" in refused.stderr
-    quiet = {"MLFLOW_TRACKING_URI": uri, "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
+    """In the environment's address it is taken out, and a config that names its variable is shown as it is."""
+    quiet = {"MLFLOW_TRACKING_URI": "http://me:hunter2@127.0.0.1:9", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
     away = program("dataset.documents=2", cwd=tmp_path, **quiet)
     assert away.returncode == 1  # a store that is away is no bad input
     assert "no tracking server answers at http://127.0.0.1:9" in away.stderr
@@ -278,7 +228,7 @@ def test_a_password_is_written_nowhere(program: Program, tmp_path: Path) -> None
     (tmp_path / "conf/dataset/mine.yaml").write_text("name: mine\nfiles: ['${oc.env:PLACE}/a.txt']\n")
     shown = program("--cfg", "job", "--resolve", "dataset=mine", cwd=tmp_path, PLACE="hunter2")
     assert "${oc.env:PLACE}/a.txt" in shown.stdout, shown.stderr
-    for done in (refused, away, shown):
+    for done in (away, shown):
         assert "hunter2" not in done.stdout + done.stderr
 
 
@@ -353,17 +303,6 @@ def test_a_stopped_measurement_continues_where_it_was(
     assert artifact(continued, "ranks.parquet").read_bytes() == uninterrupted
 
 
-def test_a_store_that_cannot_be_used(program: Program, tmp_path: Path) -> None:
-    (tmp_path / "mlruns").write_text("a file where the folder belongs")
-    done = program("dataset.documents=2", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "is a file, not a folder" in done.stderr
-    (tmp_path / "text.db").write_text("not a database at all, but long enough to be looked at " * 20)
-    done = program("dataset.documents=2", f"tracking.uri=sqlite:///{tmp_path / 'text.db'}", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "not a readable database" in done.stderr
-
-
 def test_a_store_of_a_newer_mlflow(swept: Swept, program: Program, tmp_path: Path) -> None:
     database = tmp_path / "newer.db"
     with sqlite3.connect(swept[0] / "mlruns/mlflow.db") as source, sqlite3.connect(database) as target:
@@ -373,6 +312,7 @@ def test_a_store_of_a_newer_mlflow(swept: Swept, program: Program, tmp_path: Pat
     assert done.returncode == 2, done.stdout + done.stderr
     assert "written by another MLflow" in done.stderr
     assert "pip install --upgrade mlflow" in done.stderr
+    assert f"mlflow db upgrade sqlite:///{database}" in done.stderr
 
 
 def test_a_broken_plugin_is_named_and_the_rest_works(swept: Swept, program: Program, tmp_path: Path) -> None:

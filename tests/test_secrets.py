@@ -124,19 +124,20 @@ def test_a_sweep_and_an_address_in_a_file(server: Server, planted: str, program:
 def pages() -> str:
     """Start `ui`, look at the words of every process that it starts, and end it; returns what it printed."""
     command = [sys.executable, "-m", "rbptrack", "ui", f"port={free_port()}"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert process.stdout
-    said = ""
-    while "compare" not in said and process.poll() is None:
-        said += process.stdout.readline()
-    below = psutil.Process(process.pid).children(recursive=True)
-    words = ""
-    for one in [psutil.Process(process.pid), *below]:
-        with suppress(psutil.Error):  # it has just ended
-            words += " ".join([*one.cmdline(), ""])
-    assert len(below) >= 1
-    process.terminate()
-    said += process.communicate(timeout=PATIENCE)[0]
+    said = words = ""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            assert process.stdout
+            while "compare" not in said and process.poll() is None:
+                said += process.stdout.readline()
+            below = psutil.Process(process.pid).children(recursive=True)
+            for one in [psutil.Process(process.pid), *below]:
+                with suppress(psutil.Error):  # it has just ended
+                    words += " ".join([*one.cmdline(), ""])
+            assert len(below) >= 1
+        finally:
+            process.terminate()
+        said += process.communicate(timeout=PATIENCE)[0]
     assert not found(words)
     assert "mlflow" in words
     until_they_end(below)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,7 +100,6 @@ def test_what_is_measured_while_the_server_is_away_is_delivered_once(
     assert shut.is_set()
     assert midway.status == "measured"
     assert "cannot be reached" in midway.waits
-    began = time.monotonic()
     door.open(held=True)
     with monkeypatch.context() as patch:
         patch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
@@ -110,7 +108,7 @@ def test_what_is_measured_while_the_server_is_away_is_delivered_once(
         patch.setattr(connection, "_SLOW_SECONDS", 0.2)
         hung = run(*tracking)
         assert hung.waits
-        assert time.monotonic() - began < 120  # with seven attempts, as MLflow's, it is many minutes
+        assert door.met < 7  # as often as MLflow asks, each time for minutes
         assert len(outbox.waiting()) == 2
         again = run(*tracking)
         assert (again.status, bool(again.waits)) == ("skipped", True)
@@ -194,12 +192,10 @@ def test_a_database_without_a_server(server: Server, user: Path, monkeypatch: py
         (server.database(name="nope"), BadInput, 'database "nope" does not exist'),
         (uri.replace(f":{server.database_port}/", f":{free_port()}/"), StoreAway, "cannot be reached"),
     ):
-        began = time.monotonic()
         monkeypatch.setenv("MLFLOW_TRACKING_URI", wrong)
         with pytest.raises(kind, match=words) as caught:
             Connection(TrackingConfig()).open()
         assert "hunter" not in str(caught.value)
-        assert time.monotonic() - began < 60
 
 
 def test_wrong_addresses_and_passwords(server: Server, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,11 +205,9 @@ def test_wrong_addresses_and_passwords(server: Server, user: Path, monkeypatch: 
         (f"http://admin:{QUOTED}@no-such-host.invalid:5000", StoreAway, "no tracking server answers"),
         (f"htp://admin:{QUOTED}@127.0.0.1", BadInput, "names no kind of tracking store"),
     ):
-        began = time.monotonic()
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
         with pytest.raises(kind, match=words) as caught:
             Connection(TrackingConfig()).open()
         assert "hunter" not in str(caught.value)
-        assert time.monotonic() - began < 60
     with pytest.raises(StoreAway):
         Reader(Connection(TrackingConfig(uri=f"http://127.0.0.1:{free_port()}"))).find("0" * 64)

@@ -211,29 +211,17 @@ def test_a_full_database_is_said_in_words(store: Path) -> None:
         raise caught.value
 
 
-def test_a_store_of_another_mlflow_says_which_command_migrates_it(store: Path) -> None:
-    with closing(sqlite3.connect(store / "mlflow.db")) as connection:
-        connection.execute("update alembic_version set version_num = 'ffffffffffff'")
-        connection.commit()
-    code = "import rbptrack\ntry: rbptrack.runs()\nexcept Exception as e: print(type(e).__name__, e)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=store.parent)
-    assert done.stdout.startswith("BadInput the tracking store"), done.stderr
-    assert "mlflow db upgrade sqlite:///" in done.stdout
-    assert Connection(TrackingConfig()).exists
-
-
 def test_a_process_is_known_from_another_of_its_number() -> None:
     """A living one, its child that ended and was not waited for, one of an earlier boot, one of another machine."""
     assert alive(marks())
-    child = subprocess.Popen([sys.executable, "-c", "pass"])
-    until(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE, "end of the child")
     mine = json.loads(marks()[Tag.PROCESS])
 
     def tags(*, heartbeat: float, **changes: object) -> dict[str, str]:
         return {Tag.PROCESS: json.dumps(mine | changes), Tag.HEARTBEAT: str(time.time() - heartbeat)}
 
-    assert not alive(tags(heartbeat=0, pid=child.pid))
-    child.wait()
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
+        until(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE, "end of the child")
+        assert not alive(tags(heartbeat=0, pid=child.pid))
     assert not alive(tags(heartbeat=0, pid=child.pid))
     assert not alive(tags(heartbeat=0, created=mine["created"] - 100))
     assert alive(tags(heartbeat=1000))
