@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 PASSWORD = "hunter2/with:signs"  # needs quoting in an address
 QUOTED = "hunter2%2Fwith%3Asigns"
@@ -91,27 +90,41 @@ def running() -> Iterator[Server]:
         try:
             yield server
         finally:
-            kill_mlflow(process)
+            end(process)
 
 
 def start_mlflow(folder: Path, store: str, port: int, *words: str, **environment: str) -> subprocess.Popen[bytes]:
-    """Start `mlflow server` on loopback, with its artifacts and its log in a folder, and wait until it answers."""
+    """Start `mlflow server` on loopback, with its log and, unless words say otherwise, its artifacts in a folder."""
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--backend-store-uri", store, "--artifacts-destination", str(folder / "artifacts"), *words]
     quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    with (folder / "mlflow.log").open("ab") as log:
+    return start(command, f"http://127.0.0.1:{port}/health", folder / "mlflow.log", **quiet, **environment)
+
+
+def start(command: Sequence[str], address: str, log: Path, **environment: str) -> subprocess.Popen[bytes]:
+    """Start a server in its log's folder and wait until it answers at an address; fails with its log if it ends."""
+    with log.open("ab") as said:
         process = subprocess.Popen(
-            command, env=os.environ | quiet | environment, stdout=log, stderr=log, start_new_session=True, cwd=folder
+            command, env=os.environ | environment, stdout=said, stderr=said, start_new_session=True, cwd=log.parent
         )
+
+    def answers() -> bool:
+        assert process.poll() is None, log.read_text()
+        with suppress(OSError):
+            with suppress(urllib.error.HTTPError):  # what asks for a key answers
+                urllib.request.urlopen(address, timeout=60).close()
+            return True
+        return False
+
     try:
-        wait_until_healthy(f"http://127.0.0.1:{port}", process, folder / "mlflow.log")
+        until(answers, log.stem)
     except BaseException:
-        kill_mlflow(process)
+        end(process)
         raise
     return process
 
 
-def kill_mlflow(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     """End a server and its workers, as when its machine loses power."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -163,18 +176,6 @@ def _sql(server: Server, statement: str) -> None:
 
     with psycopg.connect(server.database(name="postgres"), autocommit=True) as connection:
         connection.execute(statement)  # type: ignore[call-overload]
-
-
-def wait_until_healthy(uri: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until a tracking server answers; fails with its log if it ends."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        assert process.poll() is None, log.read_text()
-        with suppress(urllib.error.URLError, OSError):
-            urllib.request.urlopen(f"{uri}/health", timeout=60).close()
-            return
-        time.sleep(0.3)
-    raise AssertionError(log.read_text())
 
 
 class Door:

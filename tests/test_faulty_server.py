@@ -24,7 +24,7 @@ from tests.campaigns.recorded import note
 from tests.cells import run
 from tests.faulty import Fault, Proxy
 from tests.patience import PATIENCE, at_first_part
-from tests.server import free_port, kill_mlflow, start_mlflow
+from tests.server import end, free_port, start_mlflow
 
 # MLflow's pool of database connections is closed by the interpreter's end only.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -42,7 +42,7 @@ class Restartable:
         self._process = start_mlflow(self._folder, store, self.port, "--workers", "1")
 
     def kill(self) -> None:
-        kill_mlflow(self._process)
+        end(self._process)
 
 
 SAMPLE = (Fault.error, Fault.lost)  # the others: make test-long

@@ -20,6 +20,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterable, Sequence
@@ -143,48 +144,38 @@ def _chosen(what: str, words: str) -> bool:
 
 def first_page(uri: str) -> dict[str, Any]:
     """Seconds of the requests with which MLflow's page of runs opens: the median of five, after one."""
-    from rbptrack.tracking.schema import Kind, Tag
-    from tests.server import free_port
+    from tests.server import end, free_port, start_mlflow
 
     port = free_port()
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri, "--port", str(port)]
-    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    process = subprocess.Popen(
-        [*command, "--workers", "1"],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            with suppress(OSError):
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
-                break
-            time.sleep(0.5)
-        asked = {
-            "experiment_ids": ["1"],
-            "filter": f"tags.`{Tag.KIND}` = '{Kind.MEASUREMENT}'",
-            "max_results": 100,
-            "order_by": ["attributes.start_time DESC"],
-        }
-        seconds = []
-        for _ in range(6):
-            request = urllib.request.Request(
-                f"http://127.0.0.1:{port}/ajax-api/2.0/mlflow/runs/search",
-                data=json.dumps(asked).encode(),
-                headers={"Content-Type": "application/json"},
-            )
-            began = time.monotonic()
-            with urllib.request.urlopen(request, timeout=LIMIT) as answer:
-                assert len(json.load(answer)["runs"]) == 100
-            seconds.append(time.monotonic() - began)
-        return {"each": float(np.median(seconds[1:])), "seconds": sum(seconds), "cpu": None, "peak": None}
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    with tempfile.TemporaryDirectory() as name:
+        process = start_mlflow(Path(name), uri, port, "--workers", "1")
+        try:
+            return _paged(port)
+        finally:
+            end(process)
+
+
+def _paged(port: int) -> dict[str, Any]:
+    from rbptrack.tracking.schema import Kind, Tag
+
+    asked = {
+        "experiment_ids": ["1"],
+        "filter": f"tags.`{Tag.KIND}` = '{Kind.MEASUREMENT}'",
+        "max_results": 100,
+        "order_by": ["attributes.start_time DESC"],
+    }
+    seconds = []
+    for _ in range(6):
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/ajax-api/2.0/mlflow/runs/search",
+            data=json.dumps(asked).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        began = time.monotonic()
+        with urllib.request.urlopen(request, timeout=LIMIT) as answer:
+            assert len(json.load(answer)["runs"]) == 100
+        seconds.append(time.monotonic() - began)
+    return {"each": float(np.median(seconds[1:])), "seconds": sum(seconds), "cpu": None, "peak": None}
 
 
 def stores(

