@@ -107,7 +107,7 @@ def test_its_report_is_one_page_short_until_it_is_opened(demo: tuple[Path, str])
 def test_commands(command: str, workplace: Path, program: Program) -> None:
     """With one analyzer where the main job has shown what all of them take."""
     words = shlex.split(command)[3:]
-    all_of_them = words[0] == "report" or "=" in words[0] and "analyzers=" not in command
+    all_of_them = words[0] == "report" or ("=" in words[0] and "analyzers=" not in command)
     few = ["analyzers=power_law"] if all_of_them else []
     done = program(*words, *few, cwd=workplace)
     if "pythia" in command:  # there is no network here, and the program says what to do about it
