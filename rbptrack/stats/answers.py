@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from rbptrack.ranks import FloatArray, IntArray, RankTable
+from rbptrack.stats.document_sums import DocumentMeans
 from rbptrack.stats.intervals import Interval, share_interval
 from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.segments import Segments
 
 
 @dataclass(frozen=True)
-class Answers:
+class Answers(DocumentMeans):
     """Whole answers: the tokens of the last of a dataset's fields, where every one of them was scored.
 
     Attributes:
@@ -27,6 +28,9 @@ class Answers:
 
     """
 
+    LABELS = ("length",)
+    SUMMED = ("hits", "whole")
+
     length: IntArray
     hits: FloatArray
     whole: FloatArray
@@ -34,18 +38,10 @@ class Answers:
     runs: int = 1
 
     @classmethod
-    def concatenate(cls, parts: Sequence[Answers]) -> Answers:
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
         """Join the answers of disjoint documents, given in their order."""
-        field = max(part.field for part in parts)
-        last = [part for part in parts if part.field == field]  # the others' documents were cut before their answers
-        length, hits, whole = (np.concatenate([getattr(p, name) for p in last]) for name in ("length", "hits", "whole"))
-        return cls(length, hits, whole, field)
-
-    def __add__(self, other: Answers) -> Answers:
-        """The mean over the runs of both (of one size, over the same answers)."""
-        runs = self.runs + other.runs
-        a, b = self.runs / runs, other.runs / runs
-        return Answers(self.length, a * self.hits + b * other.hits, a * self.whole + b * other.whole, self.field, runs)
+        field = max(part.field for part in parts)  # the others' documents were cut before their answers
+        return super().concatenate([part for part in parts if part.field == field])
 
 
 def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = None) -> Answers:

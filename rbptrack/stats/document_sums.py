@@ -68,6 +68,17 @@ class DocumentSums:
         return drawn_sums(weights, getattr(self, name))
 
 
+class DocumentMeans(DocumentSums):
+    """The same where runs are averaged in place of added; `runs` says over how many."""
+
+    runs: int = 1
+
+    def __add__(self, other: Self) -> Self:
+        runs, names = self.runs + other.runs, (*self.SUMMED, *self.TOTALS)
+        means = {n: (self.runs / runs) * getattr(self, n) + (other.runs / runs) * getattr(other, n) for n in names}
+        return _with(self, means | {"runs": runs})
+
+
 _Sums = TypeVar("_Sums", bound=DocumentSums)
 
 

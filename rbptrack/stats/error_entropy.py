@@ -6,21 +6,22 @@ Q(e) over the observed e, and Q^ = Q/Z_Q. The parts are error entropy, self-alig
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
 
 from rbptrack.base.errors import RbptrackError
-from rbptrack.ranks import FloatArray, RankHistogram, RankTable, sum_by
+from rbptrack.ranks import FloatArray, RankHistogram, RankTable
+from rbptrack.stats.document_sums import DocumentMeans
 from rbptrack.stats.intervals import Interval, widening, worth
 from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.smooth_entropy import BinnedRanks, rank_bins, smooth_parts
 
 
 @dataclass(frozen=True)
-class Decomposition:
+class Decomposition(DocumentMeans):
     """The parts of one model's cross-entropy, nats: CE, H(P), KL(P || Q^), -ln Z_Q; the first is the others' sum.
 
     Attributes:
@@ -32,28 +33,14 @@ class Decomposition:
 
     """
 
+    SUMMED = ("influence", "corrected_influence")
+    TOTALS = ("parts", "corrected")
+
     parts: FloatArray
     influence: FloatArray
     corrected: FloatArray
     corrected_influence: FloatArray
     runs: int = 1
-
-    def __add__(self, other: Decomposition) -> Decomposition:
-        """The mean over the runs of both (of one size, over the same documents)."""
-        runs = self.runs + other.runs
-        a, b = self.runs / runs, other.runs / runs
-        return Decomposition(
-            a * self.parts + b * other.parts,
-            a * self.influence + b * other.influence,
-            a * self.corrected + b * other.corrected,
-            a * self.corrected_influence + b * other.corrected_influence,
-            runs,
-        )
-
-    def in_groups(self, groups: Sequence[str]) -> Decomposition:
-        """With the influence of each source; groups: that of each document, (documents,)."""
-        influence, corrected = (sum_by(groups, each) for each in (self.influence, self.corrected_influence))
-        return replace(self, influence=influence, corrected_influence=corrected)
 
 
 def decompose(histogram: RankHistogram) -> FloatArray:

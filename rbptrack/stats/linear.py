@@ -85,10 +85,8 @@ def freedom_of(form: FloatArray, covariance: FloatArray) -> float:
     return float(len(form))
 
 
-def estimate_error(
-    at: FloatArray, design: FloatArray, values: FloatArray, sampling: FloatArray, *, models: int = 0
-) -> Spread:
-    """The error of at @ coefficients of least squares, and of the mean of further models at that place.
+def estimate_error(at: FloatArray, design: FloatArray, values: FloatArray, sampling: FloatArray) -> Spread:
+    """The error of at @ coefficients of least squares.
 
     What the sampling covariance says of it is known. Scatter between models is read off the residuals, each of which
     counts as its size counts in the estimate (`deciding`): intervals of 4 to 16 sizes hold also where the smallest and
@@ -102,27 +100,24 @@ def estimate_error(
         design: (m, p), p < m.
         values: (m,).
         sampling: their covariance, (m, m).
-        models: of how many further models the mean is taken; 0: of the line alone.
 
     """
     contrasts = free_of(design)
     weights, free = at @ inverse(design), len(contrasts)
     noise, z = contrasts @ sampling @ contrasts.T, contrasts @ values
     form = deciding(weights, contrasts)
-    if models:
-        form = form + np.eye(free) / (free * models)
     tau2 = max(0.0, float(z @ z - np.trace(noise)) / free)
     known = float(weights @ sampling @ weights)
     freedom = freedom_of(form, noise + tau2 * np.eye(free))
     return Spread(known, known - float(np.sum(form * noise)), float(z @ form @ z), freedom)
 
 
-def line_error(at: FloatArray, x: FloatArray, values: FloatArray, sampling: FloatArray, *, models: int = 0) -> Spread:
+def line_error(at: FloatArray, x: FloatArray, values: FloatArray, sampling: FloatArray) -> Spread:
     """`estimate_error` of at @ (intercept, slope) of the line through values, (m,), over x.
 
     Source: `estimate_error`.
     """
-    return estimate_error(at, centred(x), values, sampling, models=models)
+    return estimate_error(at, centred(x), values, sampling)
 
 
 def reml(sampling: FloatArray, design: FloatArray, values: FloatArray, *patterns: FloatArray) -> FloatArray:

@@ -10,7 +10,7 @@ import numpy as np
 from rbptrack.ranks import CE, FloatArray, RankTable, rbp_name, sum_by
 from rbptrack.stats.bootstrap import document_weights, drawn_sums
 from rbptrack.stats.document_sums import DocumentSums
-from rbptrack.stats.size_laws import LawValues
+from rbptrack.stats.size_laws import LawValues, law_metrics
 
 _BINS = 32  # bin b holds the positions 2^(b-1) .. 2^b - 1, bin 0 position 0
 _LEAST_DOCUMENTS = 5
@@ -101,8 +101,8 @@ class PositionCurves:
         """What laws are fitted to over several bins together."""
         weights = document_weights(len(self.sums[0]), replicates=self.draws.shape[1])
         sums = [s[:, chosen].sum(axis=1) for s in self.sums]  # (documents, 2 + ks)
-        values = np.stack([_metrics_of(s.sum(axis=0)) for s in sums])
-        return LawValues(self.metrics, values, np.stack([_metrics_of(drawn_sums(weights, s)) for s in sums]))
+        values = np.stack([law_metrics(s.sum(axis=0)) for s in sums])
+        return LawValues(self.metrics, values, np.stack([law_metrics(drawn_sums(weights, s)) for s in sums]))
 
 
 def position_curves(
@@ -138,13 +138,6 @@ def position_curves(
         documents=int(kept.sum()),
         every_document=len(reached),
         sums=part,
-        values=np.stack([_metrics_of(s.sum(axis=0)) for s in part]),
-        draws=np.stack([_metrics_of(drawn_sums(weights, s)) for s in part]),
+        values=np.stack([law_metrics(s.sum(axis=0)) for s in part]),
+        draws=np.stack([law_metrics(drawn_sums(weights, s)) for s in part]),
     )
-
-
-def _metrics_of(sums: FloatArray) -> FloatArray:
-    """CE and -ln RBP_k from (..., 2 + ks) sums of tokens, nats and hits."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shares = sums[..., 1:] / sums[..., :1]
-        return np.concatenate([shares[..., :1], -np.log(shares[..., 1:])], axis=-1)

@@ -69,20 +69,11 @@ class PowerLawFit:
         """The law's y at sizes s."""
         return np.asarray(np.exp(self.log_a - self.alpha * np.log(np.asarray(s, dtype=np.float64))))
 
-    def spread_at(self, s: float, *, models: int = 0) -> Spread:
-        """The error of the law's ln y at size s, and with it the scatter of so many more models' mean (0: none)."""
+    def spread_at(self, s: float) -> Spread:
+        """The error of the law's ln y at size s."""
         x = np.log(self.s)
         at = np.array([1.0, np.log(s) - x.mean()])
-        return linear.line_error(at, x, np.log(self.y), self.covariance, models=models)
-
-    def forecast(self, s: float) -> tuple[float, float, float]:
-        """Predict y of one more model of size s, with the ends of its interval: the law's uncertainty and scatter.
-
-        It holds if the law holds there: nothing in the data vouches for sizes beyond the largest.
-        """
-        half = self.spread_at(s, models=1).half(self.level)
-        y = float(self.predict(s))
-        return y, y * float(np.exp(-half)), y * float(np.exp(half))
+        return linear.line_error(at, x, np.log(self.y), self.covariance)
 
 
 def fit_power_law(

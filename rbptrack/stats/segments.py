@@ -73,7 +73,7 @@ class PositionBins:
             lengths: the N of windows.
 
         """
-        at_position = _sum_of_counts([np.bincount(piece.column("position"))] for piece in pieces())[0]
+        at_position = added(np.bincount(piece.column("position")) for piece in pieces())
         passed = _quantiles(at_position, np.arange(1, 16) / 16).astype(np.int64) + 1
         edges = np.unique(np.concatenate([[0, 1, 2, 4, 8, 16], passed]))
         tokens, starts, windows = [], [], []
@@ -86,7 +86,10 @@ class PositionBins:
             each = [np.bincount(cell[begin], minlength=shape[0] * shape[1]).reshape(shape) for begin in begins]
             starts.append(np.stack(each, axis=1))
             windows.append([np.bincount(position[begin], minlength=int(position.max()) + 1) for begin in begins])
-        inside = [_tokens_inside(begun, n, edges) for n, begun in zip(lengths, _sum_of_counts(windows), strict=True)]
+        inside = [
+            _tokens_inside(begun, n, edges)
+            for n, begun in zip(lengths, map(added, zip(*windows, strict=True)), strict=True)
+        ]
         return cls(edges, np.concatenate(tokens), np.concatenate(starts), np.stack(inside))
 
     def in_groups(self, groups: Sequence[str]) -> PositionBins:
@@ -129,17 +132,12 @@ class PositionBins:
         return found
 
 
-def _sum_of_counts(parts: Iterable[Sequence[IntArray]]) -> list[IntArray]:
-    """Counts by value of several quantities, each array as long as its part needs, added up over the parts."""
-    total: list[IntArray] = []
-    for part in parts:
-        if not total:
-            total = list(part)
-            continue
-        for i, counts in enumerate(part):
-            longer, shorter = sorted((total[i], counts), key=len, reverse=True)
-            longer[: len(shorter)] += shorter
-            total[i] = longer
+def added(parts: Iterable[IntArray]) -> IntArray:
+    """Counts of 0, 1, ... of several pieces, each as long as its largest value asks, added up. Source: addition."""
+    total = np.zeros(0, dtype=np.int64)
+    for counts in parts:
+        total = np.pad(total, (0, max(len(counts) - len(total), 0)))
+        total[: len(counts)] += counts
     return total
 
 

@@ -105,8 +105,17 @@ def law_values(counts: Sequence[DocumentCounts], *, replicates: int = BOOTSTRAP_
     )
 
 
+def law_metrics(sums: FloatArray) -> FloatArray:
+    """CE and -ln RBP_k, (..., 1 + ks), from sums of tokens, nats and hits, (..., 2 + ks).
+
+    Source: the two sides of arXiv 2510.20387's law.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _negative_logs(sums[..., 1:] / sums[..., :1])
+
+
 def _negative_logs(metrics: FloatArray) -> FloatArray:
     """CE as it is, and -ln RBP_k in place of RBP_k."""
     with np.errstate(divide="ignore"):
-        metrics[:, 1:] = -np.log(metrics[:, 1:])
+        metrics[..., 1:] = -np.log(metrics[..., 1:])
     return metrics

@@ -22,6 +22,8 @@ from rbptrack.stats.bootstrap import Weights
 from rbptrack.stats.contrasts import line_draws
 from rbptrack.stats.document_sums import DocumentSums
 from rbptrack.stats.power_law import PowerLawFit
+from rbptrack.stats.segments import added
+from rbptrack.stats.size_laws import law_metrics
 
 BY = {
     "kind": "kind of token",
@@ -119,11 +121,8 @@ class ClassCounts(DocumentSums):
 
         Source: arXiv 2510.20387; weights (replicates, documents) as those of `document_weights`.
         """
-        tokens = self.drawn("tokens", weights)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ce = self.drawn("nats", weights) / tokens
-            rbp = self.drawn("hits", weights) / tokens[:, :, None]
-            return np.concatenate([ce[:, :, None], -np.log(rbp)], axis=2)
+        tokens, nats = (self.drawn(name, weights)[:, :, None] for name in ("tokens", "nats"))
+        return law_metrics(np.concatenate([tokens, nats, self.drawn("hits", weights)], axis=2))
 
 
 def class_weights(share: FloatArray, y: FloatArray) -> FloatArray:
@@ -215,7 +214,7 @@ def ways_of_classing(pieces: Iterable[RankTable], texts: Mapping[int, str]) -> I
         unknown |= bool(len(piece)) and int(piece.column("token").min()) < 0
         for column, counts in occurrences.items():
             counts.append(np.bincount(np.maximum(piece.column(column), 0)))
-    times, fields = (_added(counts) for counts in occurrences.values())
+    times, fields = (added(counts) for counts in occurrences.values())
     ids = np.flatnonzero(times).tolist()
     last_field = len(fields) - 1
     known = bool(ids) and not unknown
@@ -230,11 +229,3 @@ def ways_of_classing(pieces: Iterable[RankTable], texts: Mapping[int, str]) -> I
         yield Way("frequency", "token", *frequency_bins(times))
     if last_field > 0:
         yield Way("field", "field", np.arange(last_field + 1), [f"field {i}" for i in range(last_field + 1)])
-
-
-def _added(parts: Sequence[IntArray]) -> IntArray:
-    """Counts of 0, 1, ... of several pieces, each as long as its largest value asks, added up."""
-    total = np.zeros(max(map(len, parts), default=0), dtype=np.int64)
-    for counts in parts:
-        total[: len(counts)] += counts
-    return total
