@@ -14,7 +14,7 @@ from rbptrack.analysis import Report, Runs
 from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, corrected
 from rbptrack.analysis.rows import Alpha, Column, OfFamily
 from rbptrack.analysis.shared_columns import interval_cells, k_ranges, law_cells, shared_columns
-from rbptrack.base.words import some_of, tallied
+from rbptrack.base.words import some_of
 from rbptrack.reporting.columns import readable
 from rbptrack.reporting.telling import skipped, tell
 from rbptrack.stats.power_law import fit_power_law
@@ -104,7 +104,6 @@ def test_nothing_found_gives_each_reason_once() -> None:
 def test_counts_in_words() -> None:
     assert [some_of(n, 3, "case") for n in (0, 2, 3)] == ["none of 3 cases", "2 of 3 cases", "all 3 cases"]
     assert [some_of(n, 1, "case") for n in (0, 1)] == ["none of 1 case", "the one case"]
-    assert tallied({"larger": 2, "smaller": 0, "undecided": 1200}) == "larger in 2 and undecided in 1,200"
 
 
 def test_ranges_of_k_join_neighbours_on_the_grid() -> None:

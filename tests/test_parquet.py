@@ -1,27 +1,32 @@
-"""Files of ranks that were cut or left unfinished, or that others wrote; flipped bits: test_flipped_bits.py."""
+"""Files of ranks: cut, left unfinished, written by others, read in pieces; flipped bits: test_flipped_bits.py."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from rbptrack.base import parquet
 from rbptrack.base.errors import RbptrackError
-from rbptrack.ranks import RankHistogram, RankTable
+from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable
+
+FIVE = np.repeat(np.arange(5), 80)
 
 
-def ranks(tokens: int = 400) -> RankTable:
-    draw = np.random.default_rng(0)
+def ranks(documents: npt.ArrayLike = FIVE, *, strict: bool = True) -> RankTable:
+    """Tokens of these documents, in this order, with numbers of their own."""
+    tokens, draw = np.size(documents), np.random.default_rng(0)
     return RankTable.from_arrays(
         vocab_size=4096,
-        strict=True,
-        document=np.sort(draw.integers(5, size=tokens)),
+        strict=strict,
+        document=documents,
         position=np.arange(tokens),
         field=np.zeros(tokens),
         token=draw.integers(4096, size=tokens),
@@ -29,6 +34,15 @@ def ranks(tokens: int = 400) -> RankTable:
         ties=draw.integers(2, size=tokens),
         logprob=-draw.exponential(size=tokens).astype(np.float32),
     )
+
+
+def written(whole: RankTable, path: Path, *, groups: int) -> Path:
+    """The table in a file of so many row groups."""
+    described = whole.described()
+    with parquet.TableWriter(path, described.schema) as file:
+        for low, high in itertools.pairwise(np.linspace(0, len(whole), groups + 1).astype(int)):
+            file.add(described.slice(low, high - low))
+    return path
 
 
 def test_a_cut_file_is_damaged(tmp_path: Path) -> None:
@@ -43,14 +57,35 @@ def test_a_cut_file_is_damaged(tmp_path: Path) -> None:
 
 def test_pieces_have_the_checksum_of_the_whole(tmp_path: Path) -> None:
     table = ranks().described()
-    with parquet.TableWriter(tmp_path / "pieces.parquet", table.schema) as file:
-        for low in (0, 100, 150):
-            file.add(table.slice(low, {0: 100, 100: 50, 150: 250}[low]))
-    parquet.write(table, tmp_path / "whole.parquet")
-    pieces, whole = (pq.read_metadata(tmp_path / f"{name}.parquet") for name in ("pieces", "whole"))
-    assert pieces.num_row_groups == 3
+    files = [written(ranks(), tmp_path / f"{groups}.parquet", groups=groups) for groups in (1, 3)]
+    whole, pieces = map(pq.read_metadata, files)
+    assert (whole.num_row_groups, pieces.num_row_groups) == (1, 3)
     assert pieces.metadata[b"rbptrack.sha256"] == whole.metadata[b"rbptrack.sha256"]
-    assert parquet.read(tmp_path / "pieces.parquet").equals(table)
+    assert parquet.read(files[1]).equals(table)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_pieces_hold_whole_documents_and_count_the_same(tmp_path: Path, strict: bool) -> None:
+    whole = ranks(np.repeat(np.arange(40), np.random.default_rng(0).integers(1, 60, 40)), strict=strict)
+    path = written(whole, tmp_path / "ranks.parquet", groups=12)
+    pieces = list(RankTable.read_pieces(path))
+    assert len(pieces) > 8
+    assert max(map(len, pieces)) < len(whole) / 4
+    assert {(p.vocab_size, p.strict) for p in pieces} == {(4096, strict)}
+    assert RankTable.concatenate(pieces).table.equals(whole.table)
+    for before, after in itertools.pairwise(pieces):
+        assert before.column("document")[-1] < after.column("document")[0]
+    counts = DocumentCounts.concatenate([piece.document_counts((1, 7, 200)) for piece in pieces])
+    wanted = whole.document_counts((1, 7, 200))
+    for name in ("document", "tokens", "nats", "hits"):
+        np.testing.assert_array_equal(getattr(counts, name), getattr(wanted, name))
+
+
+def test_one_document_or_documents_out_of_order_are_one_piece(tmp_path: Path) -> None:
+    for documents in ([3] * 90, [1] * 30 + [0] * 30 + [1] * 30, [0] * 30 + [1] * 30 + [0] * 30):
+        path = written(ranks(documents), tmp_path / "ranks.parquet", groups=5)
+        (piece,) = RankTable.read_pieces(path)
+        assert piece.table.equals(ranks(documents).table)
 
 
 def test_an_unfinished_file_leaves_nothing(tmp_path: Path) -> None:
@@ -84,7 +119,7 @@ def test_a_file_that_was_read_whole_is_checked_again_when_it_has_changed(
     monkeypatch.setattr(parquet._Digest, "hex", lambda digest: (checks.append(1), whole(digest))[1])
 
     def write(tokens: int, *, age: float) -> None:
-        ranks(tokens).write(path)
+        ranks([0] * tokens).write(path)
         os.utime(path, ns=(0, time.time_ns() - round(age * 1e9)))
         checks.clear()
 

@@ -16,9 +16,6 @@ from typing import Any
 _STOPPING = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
 
 INTERRUPTED = 128 + signal.SIGINT
-STOP_CODES = (INTERRUPTED, *(128 + number for number in _STOPPING))
-"""Exit codes of commands that were stopped: by Ctrl-C, SIGTERM, or SIGHUP (a terminal that was closed)."""
-
 _AGAIN_SECONDS = 0.1
 _received = 0
 

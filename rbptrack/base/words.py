@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -50,11 +50,6 @@ def some_of(number: int, total: int, noun: str) -> str:
     if number == total:
         return f"all {counted(total, noun)}" if total > 1 else f"the one {noun}"
     return f"{f'{number:,}' if number else 'none'} of {counted(total, noun)}"
-
-
-def tallied(counts: Mapping[str, int]) -> str:
-    """`larger in 1 and undecided in 2`: what occurs, without what does not."""
-    return listed([f"{word} in {number:,}" for word, number in counts.items() if number])
 
 
 def listed(words: Sequence[str]) -> str:
