@@ -18,6 +18,7 @@ import pandas as pd
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, Unreadable
 from rbptrack.analysis.agreement_figures import draw_moves
 from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, corrected
+from rbptrack.analysis.lacking import lacking
 from rbptrack.analysis.rows import Column, Corrected, High, Low, P
 from rbptrack.ranks import metric_label
 from rbptrack.stats.agreement import ENTROPY, AgreementSums, Change, OtherTokens, TokenPairs, decade_names, paired
@@ -123,6 +124,7 @@ class Compared:
     documents: AgreementSums
     sums: AgreementSums  # by source, where sources are named
     worst: list[TokenRow]
+    lacking: set[str]  # run ids of those without the column top
 
     @property
     def keys(self) -> dict[str, Any]:
@@ -189,11 +191,7 @@ class Agreement(Analyzer):
         caption = "Share of the tokens of each row that have the rank of the column. The diagonal: no change."
         panels = [(f"{one.dataset}: {one.a} to {one.b}", one.sums.moves) for one in every[:_DRAWN]]
         report.drawings["rank_moves"] = Drawing(draw_moves(panels), caption)
-        if unknown := [one for one in every if not np.isfinite(one.sums.agreement.value)]:
-            report.notes.append(
-                f"{len(unknown)} of {len(every)} pairs have a measurement without the column top: the command that "
-                "measured it, with again=columns, measures it again."
-            )
+        report.notes += lacking(runs.frame, set[str]().union(*(one.lacking for one in every)), "top")
         return report
 
     def _pairs(self, frame: pd.DataFrame) -> Iterator[tuple[str, Measured, Measured]]:
@@ -221,15 +219,18 @@ class Agreement(Analyzer):
                     break
 
     def _compared(self, runs: Runs, dataset: str, a: Measured, b: Measured) -> Compared:
-        parts, worst = list[AgreementSums](), list[TokenRow]()
+        parts, worst, without = list[AgreementSums](), list[TokenRow](), set[str]()
         texts, keys = runs.vocabulary(a[0]), {"dataset": dataset, "A": a[1], "B": b[1]}
         for pair in paired(runs.rank_pieces(a[0]), runs.rank_pieces(b[0])):
             parts.append(AgreementSums.of(pair, [k for k in sorted(self.ks) if k < pair.a.vocab_size]))
             worst = sorted([*worst, *_worst_tokens(pair, keys, texts, self.worst)], key=lambda row: -row.nats)
             del worst[self.worst :]
+            without |= {run_id for (run_id, _), one in ((a, pair.a), (b, pair.b)) if one.version == 1}
         documents = AgreementSums.concatenate(parts)
         sources = runs.groups(a[0])
-        return Compared(dataset, a[1], b[1], documents, documents.in_groups(sources) if sources else documents, worst)
+        return Compared(
+            dataset, a[1], b[1], documents, documents.in_groups(sources) if sources else documents, worst, without
+        )
 
     def _add_shares(self, report: Report, every: list[Compared]) -> None:
         """How often the two agree, and the flips from right to wrong and back."""

@@ -142,5 +142,6 @@ def test_a_table_without_what_is_ranked_first_has_the_rest() -> None:
     row = report.tables["summary"].frame.iloc[0]
     assert np.isnan(row["same_top"])
     assert row["lost"] == 0
-    assert "again=columns, measures it again" in report.notes[-1]
+    assert "no column top" in report.notes[-1]
+    assert report.notes[-1].endswith("dataset=text again=columns")
     assert "entropy" not in set(report.tables["changes"].frame["metric"])
