@@ -13,8 +13,9 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, RbptrackError, Report, Runs, metric_part, rbp_name
+from rbptrack.analysis.family_figures import Bar, bar_panels, curve_panels, curves_of
+from rbptrack.analysis.figures import SIZE
 from rbptrack.analysis.findings import Finding, Verdict, around, corrected
-from rbptrack.analysis.pair_figures import Gap, draw_differences, draw_gaps
 from rbptrack.analysis.pairs import BITS, Pair, Side, pairs_of, read_sides, with_words
 from rbptrack.analysis.rows import R2, Column, Exponent, OfMetric, exponent
 from rbptrack.ranks import CE, metric_label
@@ -279,23 +280,30 @@ class Compare(Analyzer):
         report.add_metrics("alpha_of_words/{family}/{dataset}/{metric}", rows, "alpha")
 
     def _draw(self, report: Report, pairs: list[Pair], laws: list[_Law]) -> None:
-        caption = f"Difference to the first of each panel, {self.level:z.0%} intervals over documents, for all at once."
+        caption = f"A's value less B's, with {self.level:z.0%} intervals over documents that hold for all at once."
         if "models" in report.tables:
-            table = report.tables["models"].frame
+            table = report.tables["models"].frame.rename(columns={"low": "difference_low", "high": "difference_high"})
             for label in (_label(rbp_name(self.shown)), "CE"):
                 rows, unit = table[(table["metric"] == label) & table["paired"]], "CE, nats" if label == "CE" else label
                 if len(rows):
-                    figure = draw_differences(rows, f"difference in {unit}")
+                    where = {"panel": "{on}", "series": "{A} − {B}", "label": "{A} − {B}", "ls": "", "ends": "bars"}
+                    figure, axes = curve_panels(
+                        list(curves_of(rows, "S_A", "difference", **where)),
+                        xlabel=SIZE, ylabel=f"difference in {unit}", legend=1.7,
+                    )  # fmt: skip
+                    for ax in axes:
+                        ax.axhline(0, lw=0.9, color="#57606a")
                     report.drawings[f"{label.lower()}_between_families"] = Drawing(figure, caption)
         shown = {(*pair.keys.values(), _label(self._shown(pair)[0])) for pair in pairs}
         gaps = [
-            Gap(f"{row.on}, {row.metric}", f"{row.A} − {row.B}", row.difference, row.margin)
+            Bar(f"{row.on}, {row.metric}", f"{row.A} − {row.B}", "", row.difference, row.margin)
             for row, *_ in laws
             if (row.A, row.B, row.on, row.metric) in shown
         ]
         if gaps:
             caption = f"Exponent of one side less the other's, {self.level:z.0%} intervals. Grey: counts as the same."
-            report.drawings["exponents"] = Drawing(draw_gaps(gaps), caption)
+            figure = bar_panels(gaps, xlabel="difference of exponents", ylabel="")
+            report.drawings["exponents"] = Drawing(figure, caption)
 
 
 def _label(metric: str) -> str:

@@ -16,16 +16,8 @@ from scipy import stats
 
 from rbptrack.analysis import Analyzer, Drawing, Report, Runs
 from rbptrack.analysis.families import Family, read_families
-from rbptrack.analysis.figures import (
-    MARKERS,
-    colour_and_marker,
-    error_bars,
-    gradient,
-    log_axis,
-    panel_per,
-    size_axis,
-    style,
-)
+from rbptrack.analysis.family_figures import Curve, curve_panels, curves_of
+from rbptrack.analysis.figures import MARKERS, SIZE, log_axis
 from rbptrack.analysis.findings import Finding, Reason, Verdict, around
 from rbptrack.analysis.published import published_beta
 from rbptrack.analysis.rows import Alpha, Column, High, Low, OfFamily, OfSize
@@ -142,9 +134,9 @@ class KLaw(Analyzer):
         for name in sorted({family.name for family, _ in found}):
             figure = _draw_against_k([one for one in found if one[0].name == name])
             report.drawings[f"against_k_{name}"] = Drawing(figure, _AGAINST_K)
-        figure = self._draw_beta(report.tables["slopes"].frame)
+        figure = self._draw_beta(slopes, report.tables["slopes"].frame)
         report.drawings["beta_against_size"] = Drawing(figure, _BETA.format(self.level))
-        if worth:
+        if any(row.factor_high < _LARGEST_FACTOR for row in worth):
             report.drawings["worth_of_k"] = Drawing(_draw_worth(report.tables["worth_of_k"].frame), _WORTH)
         return report
 
@@ -191,23 +183,16 @@ class KLaw(Analyzer):
         number = around(Interval(row.factor_in_s, row.factor_low, row.factor_high))
         return Finding(question=question, case=case, verdict=Verdict.YES, extras=about, **number)
 
-    def _draw_beta(self, table: pd.DataFrame) -> Figure:
+    def _draw_beta(self, rows: Sequence[SlopeRow], table: pd.DataFrame) -> Figure:
         """Beta against S: one panel per dataset, one colour per family."""
-        datasets, names = sorted(set(table["dataset"])), sorted(set(table["family"]))
-        with style():
-            figure, axes = panel_per(datasets, sharey=True)
-            for ax, dataset in zip(axes, datasets, strict=True):
-                here = table[table["dataset"] == dataset]
-                for name, rows in here.groupby("family"):
-                    colour, marker = colour_and_marker(names.index(name))
-                    drawn = {"fmt": f"{marker}-", "lw": 1.0, "ms": 4.5, "color": colour, "label": name}
-                    error_bars(ax, rows["S"], rows["beta"], rows["beta_low"], rows["beta_high"], **drawn)
-                    theirs = [published_beta(str(name), dataset, size) for size in rows["size"]]
-                    ax.plot(rows["S"], theirs, marker, ms=8, mfc="none", mec="black", mew=0.8)
-                size_axis(ax, here["S"])
-                ax.set(ylabel=f"β over k = 1 to {self.largest}")
-                ax.legend(loc="best")
-            return figure
+        theirs = [published_beta(row.family, row.dataset, row.size) for row in rows]
+        where = {"panel": "{dataset}", "series": "{family}"}
+        hollow = {"ls": "", "ms": 8, "mfc": "none", "mec": "black", "mew": 0.8}
+        curves = [
+            *curves_of(table, "S", "beta", **where, label="{family}", ends="bars"),
+            *curves_of(table.assign(theirs=theirs), "S", "theirs", **where, **hollow),
+        ]
+        return curve_panels(curves, xlabel=SIZE, ylabel=f"β over k = 1 to {self.largest}", sharey=True)[0]
 
 
 def _slope_rows(family: Family, curves: KCurves, counts: Sequence[DocumentCounts]) -> Iterator[SlopeRow]:
@@ -231,46 +216,36 @@ def _slope_rows(family: Family, curves: KCurves, counts: Sequence[DocumentCounts
         yield SlopeRow(**keys, **cells, largest_k=largest)
 
 
-def _draw_against_k(found: list[Curves]) -> Figure:
+def _draw_against_k(fitted: list[Curves]) -> Figure:
     """The paper's figure 9: one panel per dataset, one colour per size."""
-    with style():
-        figure, axes = panel_per([str(family) for family, _ in found], height=3.6)
-        for ax, (family, curves) in zip(axes, found, strict=True):
-            fit, ks, y = curves.fit, curves.fit.ks, curves.fit.y
-            for i, colour in enumerate(gradient(len(y))):
-                label = f"{family.labels[i]}: β = {fit.beta[i]:.3f}"
-                ax.plot(ks, y[i], MARKERS[i % len(MARKERS)], ms=3.5, color=colour, label=label)
-                ax.plot(ks, fit.fitted[i], "-", lw=1.1, color=colour)
-                beta = published_beta(family.name, family.dataset, family.labels[i])
-                if np.isfinite(beta):  # through the middle of the points: they print no B
-                    middle, level = np.exp(np.log(ks).mean()), np.exp(np.log(y[i]).mean())
-                    ax.plot(ks, level * (ks / middle) ** -beta, ls=_DOTTED, lw=1.3, color=colour)
-            low, high = y.min() / 1.3, y.max() * 1.3
-            ax.set(xlabel="k", ylabel="−ln RBP$_k$")
-            log_axis(ax.xaxis, low=ks[0] / 1.15, high=ks[-1] * 1.15)
-            log_axis(ax.yaxis, low=low / (high / low) ** 0.25, high=high)
-            ax.legend(loc="lower left", fontsize=7.5, ncols=2 if len(y) > 5 else 1)
-        return figure
+    drawn = []
+    for family, curves in fitted:
+        fit, ks, y = curves.fit, curves.fit.ks, curves.fit.y
+        for i, label in enumerate(family.labels):
+            place, points = (str(family), label), {"ls": "", "marker": MARKERS[i % len(MARKERS)], "markevery": 1}
+            drawn.append(Curve(*place, f"{label}: β = {fit.beta[i]:.3f}", ks, y[i], options=points))
+            drawn.append(Curve(*place, "", ks, fit.fitted[i], options={"marker": "", "lw": 1.1}))
+            beta = published_beta(family.name, family.dataset, label)
+            if np.isfinite(beta):  # through the middle of the points: they print no B
+                theirs = np.exp(np.log(y[i]).mean()) * (ks / np.exp(np.log(ks).mean())) ** -beta
+                drawn.append(Curve(*place, "", ks, theirs, options={"marker": "", "ls": _DOTTED}))
+    return curve_panels(drawn, xlabel="k", ylabel="−ln RBP$_k$", logs="xy", shades=True, height=3.6)[0]
 
 
 def _draw_worth(table: pd.DataFrame) -> Figure:
     """What doubling k is worth, against k: by eq. 10 with its interval, and as read off between sizes."""
-    datasets, names = sorted(set(table["dataset"])), sorted(set(table["family"]))
     quantities = table[["factor_in_s", "factor_low", "factor_high", "factor_measured"]].to_numpy(dtype=np.float64)
     finite = quantities[np.isfinite(quantities)]
-    with style():
-        figure, axes = panel_per(datasets, sharey=True)
-        for ax, dataset in zip(axes, datasets, strict=True):
-            here = table[(table["dataset"] == dataset) & (table["factor_high"] < _LARGEST_FACTOR)]
-            for name, rows in here.groupby("family"):
-                colour, _ = colour_and_marker(names.index(name))
-                ax.plot(rows["k"], rows["factor_in_s"], "-", color=colour, label=f"{name}, eq. 10")
-                ax.fill_between(rows["k"], rows["factor_low"], rows["factor_high"], color=colour, alpha=0.15, lw=0)
-                ax.plot(rows["k"], rows["factor_measured"], "o", ms=4.5, color=colour, label=f"{name}, measured")
-            ax.axhline(1, color="0.4", lw=0.8, ls=":")
-            ax.set(xlabel="k", ylabel="factor in S that 2k is worth over k")
-            log_axis(ax.xaxis, low=table["k"].min() / 1.2, high=table["k"].max() * 1.2)
-            if len(here):
-                ax.legend(loc="best", fontsize=8.5)
-        log_axis(axes[0].yaxis, low=max(min(finite.min(), 1) / 1.15, 0.2), high=max(min(finite.max() * 1.3, 100), 1.15))
-        return figure
+    known = table[table["factor_high"] < _LARGEST_FACTOR]
+    known = known.rename(columns={"factor_low": "factor_in_s_low", "factor_high": "factor_in_s_high"})
+    where = {"panel": "{dataset}", "series": "{family}"}
+    points = {"ls": "", "marker": "o", "ms": 4.5, "markevery": 1}
+    curves = [
+        *curves_of(known, "k", "factor_in_s", **where, label="{family}, eq. 10", ends="band", marker=""),
+        *curves_of(known, "k", "factor_measured", **where, label="{family}, measured", **points),
+    ]
+    figure, axes = curve_panels(curves, xlabel="k", ylabel="factor in S that 2k is worth over k", sharey=True)
+    for ax in axes:
+        ax.axhline(1, color="0.4", lw=0.8, ls=":")
+        log_axis(ax.yaxis, low=max(min(finite.min(), 1) / 1.15, 0.2), high=max(min(finite.max() * 1.3, 100), 1.15))
+    return figure

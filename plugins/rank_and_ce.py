@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, parse_rbp_name, rbp_name
 from rbptrack.analysis.families import Family, read_families
-from rbptrack.analysis.family_figures import Curve, curve_panels
-from rbptrack.analysis.figures import log_axis
+from rbptrack.analysis.family_figures import curve_panels, curves_of
 from rbptrack.analysis.findings import Finding, Verdict, around, corrected
 from rbptrack.analysis.rank_figures import draw_ranks_at_p, draw_whole_windows
 from rbptrack.analysis.rows import UNKNOWN, Column, Corrected, K, OfFamily, OfSize, P, columns_of
@@ -357,14 +356,11 @@ class RankAndCe(Analyzer):
 
     def _draw_equal_loss(self, points: pd.DataFrame) -> Figure:
         """Figure 8a of arXiv 2510.20387, with both axes logarithmic."""
-        metric, curves = rbp_name(self.shown), []
+        metric = rbp_name(self.shown)
         drawn = points.assign(y=-np.log(points[metric].where(points[metric].between(0, 1, inclusive="neither"))))
-        for (dataset, name), mine in drawn.dropna(subset="y").sort_values("ce").groupby(["dataset", "family"]):
-            curves.append(Curve(str(dataset), str(name), str(name), mine["ce"], mine["y"]))
-        figure, axes = curve_panels(curves, xlabel="CE, nats", ylabel=f"−ln {metric_label(metric)}", sharey=True)
-        for ax in axes:
-            log_axis(ax.yaxis, low=drawn["y"].min() / 1.2, high=drawn["y"].max() * 1.2)
-        return figure
+        curves = list(curves_of(drawn, "ce", "y", panel="{dataset}", series="{family}", label="{family}"))
+        ylabel = f"−ln {metric_label(metric)}"
+        return curve_panels(curves, xlabel="CE, nats", ylabel=ylabel, logs="xy", sharey=True)[0]
 
 
 def _collapse_row(one: Finding) -> CollapseRow:

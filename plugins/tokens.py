@@ -16,6 +16,7 @@ import numpy as np
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, rbp_name
 from rbptrack.analysis.families import Family, read_families
+from rbptrack.analysis.family_figures import Bar, bar_panels
 from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, around, corrected
 from rbptrack.analysis.rows import (
     R2,
@@ -29,7 +30,7 @@ from rbptrack.analysis.rows import (
     columns_of,
     exponent,
 )
-from rbptrack.analysis.token_figures import draw_alpha_by_position, draw_classes, draw_positions
+from rbptrack.analysis.token_figures import draw_alpha_by_position, draw_positions
 from rbptrack.ranks import CE, FloatArray, metric_label
 from rbptrack.stats.bootstrap import document_weights
 from rbptrack.stats.contrasts import ratio_law
@@ -230,7 +231,9 @@ class Tokens(Analyzer):
         report.add_metrics("alpha_of_class/{family}/{dataset}/{metric}/{by}/{class}", laws, "alpha")
         if drawn:
             caption = f"Exponent of {self._label} in each class, with {self.level:z.0%} intervals."
-            report.drawings["exponents_by_class"] = Drawing(draw_classes(drawn, self._label), caption)
+            bars = [Bar(f"{row['dataset']}, {row['by']}", row["class"], row["family"], _interval(row)) for row in drawn]
+            figure = bar_panels(bars, xlabel=f"α of {self._label}", ylabel="class of token")
+            report.drawings["exponents_by_class"] = Drawing(figure, caption)
 
     def _of_classes(
         self, family: Family, by: str, counts: Sequence[ClassCounts]
@@ -362,6 +365,10 @@ class Tokens(Analyzer):
                     y_early=y_early[-1], y_late=y_late[-1], alpha_early=law_early.alpha, alpha_late=law_late.alpha,
                     difference=exponent(ratio), p=ratio.spread.p(ratio.alpha),
                 )  # fmt: skip
+
+
+def _interval(row: Mapping[str, Any]) -> Interval:
+    return Interval(row["alpha"], row["alpha_low"], row["alpha_high"])
 
 
 def _late(row: EarlyAndLateRow, read: Mapping[str, tuple[int, int]]) -> Finding:

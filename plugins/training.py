@@ -5,7 +5,7 @@ whether the optimum of size at a given compute C = 6 S D is the same for ranks a
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar
 
@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from rbptrack.analysis import Analyzer, Drawing, RbptrackError, Report, Runs, metric_part, parse_rbp_name, rbp_name
-from rbptrack.analysis.figures import colour_and_marker, legend_of_all, log_axis, panel_per, style
+from rbptrack.analysis import Analyzer, Drawing, RbptrackError, Report, Runs, metric_part, rbp_name
+from rbptrack.analysis.family_figures import Curve, curve_panels
 from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict
 from rbptrack.analysis.rows import R2, Column, NonEmbedding, OfMetric
 from rbptrack.base.words import counted, short_number
@@ -23,7 +23,6 @@ from rbptrack.stats.intervals import Interval
 from rbptrack.stats.size_laws import positive
 from rbptrack.stats.training_law import TrainingLaw, design_condition, fit_training_law
 
-_LEGEND = 1.5  # inches
 _LOW = "lower end of its interval (checkpoints of a model move together)"
 Tokens = Annotated[float, Column("training tokens", title="D", form="short")]
 Flops = Annotated[float, Column("compute, FLOPs (6 S D)", title="C", form=".3g")]
@@ -142,7 +141,8 @@ class Training(Analyzer):
             report.metrics |= {f"training_alpha/{where}": one.law.alpha, f"training_beta/{where}": one.law.beta}
             report.metrics[f"compute_optimum/{where}"] = one.law.optimal
         report.findings += self._findings(laws)
-        against, isoflop = _panels(laws, _against_tokens), _panels(laws, _isoflop)
+        against = _panels(laws, _against_tokens, "D, training tokens")
+        isoflop = _panels(laws, _isoflop, "S")
         report.drawings["against_tokens"] = Drawing(against, "Points: checkpoints. Lines: the law at each size.")
         report.drawings["isoflop"] = Drawing(isoflop, "The law at constant compute C = 6 S D. Dots: the best size.")
         return report
@@ -215,38 +215,29 @@ def _checkpoint_rows(one: Fitted) -> Iterator[CheckpointRow]:
         )
 
 
-def _panels(laws: list[Fitted], draw: Callable[[Any, Fitted], FloatArray]) -> Figure:
-    """A panel per law; `draw` gives the values that its axis must hold."""
-    with style():
-        names = [f"{one.keys['family']}, {one.keys['dataset']}: {metric_label(one.metric)}" for one in laws]
-        figure, axes = panel_per(names, legend=_LEGEND)
-        for ax, one in zip(axes, laws, strict=True):
-            y = draw(ax, one)
-            ax.set_ylabel("CE, nats" if one.metric == CE else f"−ln RBP$_{{{parse_rbp_name(one.metric)}}}$")
-            log_axis(ax.yaxis, low=y.min() / 1.08, high=y.max() * 1.08)
-        legend_of_all(figure, legend=_LEGEND)
-        return figure
+def _panels(laws: list[Fitted], curves: Callable[[Fitted], Iterator[Curve]], xlabel: str) -> Figure:
+    """A panel per law."""
+    drawn = []
+    for one in laws:
+        panel = f"{one.keys['family']}, {one.keys['dataset']}: {metric_label(one.metric)}"
+        drawn += [replace(curve, panel=panel) for curve in curves(one)]
+    ylabel = "CE in nats, or −ln RBP$_k$"
+    return curve_panels(drawn, xlabel=xlabel, ylabel=ylabel, legend=1.5, logs="xy", shades=True)[0]
 
 
-def _against_tokens(ax: Any, one: Fitted) -> FloatArray:
-    for i, s in enumerate(np.unique(one.s)):
-        colour, marker = colour_and_marker(i)
-        d, y = one.d[one.s == s], one.y[one.s == s]
+def _against_tokens(one: Fitted) -> Iterator[Curve]:
+    for s in np.unique(one.s):
+        label, d = f"S = {short_number(float(s))}", one.d[one.s == s]
         line = np.geomspace(d.min(), d.max(), 40)
-        ax.plot(line, one.law.predict(np.full(40, s), line), lw=1.2, color=colour)
-        ax.plot(d, y, marker, ms=4, color=colour, label=f"S = {short_number(float(s))}")
-    ax.set(xlabel="D, training tokens", xscale="log")
-    return one.y
+        yield Curve("", label, "", line, one.law.predict(np.full(40, s), line), options={"marker": ""})
+        yield Curve("", label, label, d, one.y[one.s == s], options={"ls": "", "ms": 4, "markevery": 1})
 
 
-def _isoflop(ax: Any, one: Fitted) -> FloatArray:
-    sizes, seen = np.geomspace(one.s.min() / 2, one.s.max() * 2, 60), []
+def _isoflop(one: Fitted) -> Iterator[Curve]:
+    sizes = np.geomspace(one.s.min() / 2, one.s.max() * 2, 60)
     for i, c in enumerate(one.budgets):
         y, best = one.law.predict(sizes, c / 6 / sizes), float(one.law.optimal_size(c))
-        colour = colour_and_marker(i)[0]
-        ax.plot(sizes, y, lw=1.3, color=colour, label=f"budget {i + 1}: C = {c:.1e}")
+        label = f"budget {i + 1}: C = {c:.1e}"
+        yield Curve("", label, label, sizes, y, options={"marker": ""})
         if sizes[0] <= best <= sizes[-1]:
-            ax.plot([best], one.law.predict([best], [c / 6 / best]), "o", ms=5, color=colour)
-        seen.append(y)
-    ax.set(xlabel="S", xscale="log")
-    return np.concatenate(seen)
+            yield Curve("", label, "", [best], one.law.predict([best], [c / 6 / best]), options={"ms": 5})

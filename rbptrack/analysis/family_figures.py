@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from string import Formatter
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from rbptrack.analysis.figures import (
     COLOURS,
@@ -18,6 +21,8 @@ from rbptrack.analysis.figures import (
     MARKERS,
     WIDTH,
     colour_and_marker,
+    error_bars,
+    gradient,
     grow,
     k_axis,
     legend_of_all,
@@ -27,13 +32,14 @@ from rbptrack.analysis.figures import (
     panels,
     style,
 )
+from rbptrack.stats.intervals import Interval
 
 
 class FamilyStyle(NamedTuple):
     """How a family is drawn, the same in every panel of a figure."""
 
     name: str
-    colour: str
+    colour: Any
     marker: str
     line: Any
 
@@ -101,98 +107,183 @@ def say_left_out(figure: Figure, names: Collection[str]) -> None:
         figure.text(0.99, 0.06 / figure.get_size_inches()[1], text, ha="right", fontsize=8)
 
 
-def dataset_panels(
-    families: Iterable[tuple[str, str]], **options: Any
-) -> tuple[Figure, list[tuple[Any, str, list[FamilyStyle]]]]:
-    """A figure with one panel per dataset, in which each family has the same style.
-
-    Args:
-        families: (family, dataset) of all that is drawn.
-        options: of `panel_per`.
-
-    Returns:
-        The figure, and for each panel its axes, its dataset, and its families.
-
-    """
-    there = set(families)
-    names = {name for name, _ in there}
-    styles = family_styles(names)
-    drawn = {one.name for one in styles}
-    datasets = sorted({dataset for name, dataset in there if name in drawn})
-    figure, axes = panel_per(datasets, **options)
-    say_left_out(figure, names)
-    return figure, [
-        (ax, dataset, [one for one in styles if (one.name, dataset) in there])
-        for ax, dataset in zip(axes, datasets, strict=True)
-    ]
-
-
 @dataclass(frozen=True)
 class Curve:
-    """A line of a panel, with a band around it where one is known.
+    """A line or points of a panel, with a band or bars around them where an interval is known.
 
     Attributes:
-        dataset: the panel.
-        family: decides the colour.
-        label: for the legend.
+        panel: its title.
+        series: decides colour, marker and line style: a family, mostly.
+        label: for the legend; empty: none.
         x: of the points, (points,).
         y: likewise.
-        low: lower edge of the band, (points,); None: no band.
-        high: upper edge.
+        low: lower ends of the intervals, (points,); None: there are none.
+        high: upper ends.
+        bars: whether intervals are bars, not a band.
         options: of `Axes.plot`.
 
     """
 
-    dataset: str
-    family: str
+    panel: str
+    series: str
     label: str
     x: npt.ArrayLike
     y: npt.ArrayLike
     low: npt.ArrayLike | None = None
     high: npt.ArrayLike | None = None
+    bars: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def draw(self, ax: Any, look: FamilyStyle) -> None:
+        """Plot it as its series looks."""
+        drawn = {"color": look.colour, "ls": look.line, "marker": look.marker, "ms": 3.5, "lw": 1.3}
+        drawn |= {"label": self.label or "_", **self.options}
+        if self.bars and self.low is not None and self.high is not None:
+            error_bars(ax, self.x, self.y, self.low, self.high, **{"capsize": 0, **drawn})
+            return
+        ax.plot(self.x, self.y, **{"markevery": max(1, len(np.atleast_1d(self.x)) // 8), **drawn})
+        if self.low is not None and self.high is not None:
+            ax.fill_between(self.x, self.low, self.high, color=drawn["color"], alpha=0.15, lw=0)
+
+
+def curves_of(
+    table: pd.DataFrame, x: str, y: str, *, panel: str, series: str, label: str = "", ends: str = "", **options: Any
+) -> Iterator[Curve]:
+    """A curve of column y over column x for each panel and series of a table; rows without a y are left out.
+
+    Args:
+        table: of a report.
+        x: a column.
+        y: another.
+        panel: title of the panel, columns in braces: `{family} on {dataset}`.
+        series: likewise.
+        label: likewise.
+        ends: how the columns y_low and y_high are drawn: `bars`, `band`, or not.
+        options: of `Axes.plot`.
+
+    """
+    keys = dict.fromkeys(name for _, name, *_ in Formatter().parse(panel + series + label) if name)
+    for _, rows in table[table[y].notna()].groupby(list(keys), sort=False):
+        first, here = rows.iloc[0], rows.sort_values(x)
+        texts = [text.format_map(first) for text in (panel, series, label)]
+        low, high = (here[f"{y}_low"], here[f"{y}_high"]) if ends else (None, None)
+        yield Curve(*texts, here[x], here[y], low, high, bars=ends == "bars", options=options)
 
 
 def curve_panels(
-    curves: Sequence[Curve], *, xlabel: str, ylabel: str, legend: float = 0.0, **options: Any
+    curves: Sequence[Curve],
+    *,
+    xlabel: str,
+    ylabel: str,
+    legend: float = 0.0,
+    logs: str = "x",
+    shades: bool = False,
+    **options: Any,
 ) -> tuple[Figure, list[Any]]:
-    """A figure in the common style, one panel per dataset, its x axis logarithmic; and its axes.
-
-    Families differ in colour, line style and marker.
+    """A figure in the common style with a panel for each title, in the order of the curves; and its axes.
 
     Args:
         curves: what to draw, in the order of the legend.
         xlabel: of every panel.
         ylabel: of every panel.
         legend: inches kept free at the right, at least, for one legend of all panels; 0: each panel has its own.
+        logs: which axes are logarithmic: `x`, `y`, `xy` or none.
+        shades: whether series are something ordered (sizes, window lengths), in shades of one map.
         options: of `panel_per`.
 
     """
+    looks = {one.name: one for one in _looks([curve.series for curve in curves], shades=shades)}
+    every = [curve for curve in curves if curve.series in looks]
+    titles = list(dict.fromkeys(curve.panel for curve in every))
     if legend:
-        legend = legend_room((curve.label for curve in curves), least=legend)
+        legend = legend_room((curve.label for curve in every), least=legend)
+        options["legend"] = legend
     with style():
-        figure, panels = dataset_panels(
-            ((curve.family, curve.dataset) for curve in curves), **({"legend": legend} if legend else {}), **options
-        )
-        for ax, dataset, families in panels:
-            styles = {one.name: one for one in families}
-            mine = [one for one in curves if one.dataset == dataset and one.family in styles]
+        figure, axes = panel_per(titles, **options)
+        say_left_out(figure, {curve.series for curve in curves})
+        for ax, title in zip(axes, titles, strict=True):
+            mine = [curve for curve in every if curve.panel == title]
             for curve in mine:
-                look = styles[curve.family]
-                drawn = {"color": look.colour, "ls": look.line, "marker": look.marker, "ms": 3.5, "lw": 1.3}
-                drawn["markevery"] = max(1, len(np.atleast_1d(curve.x)) // 8)
-                ax.plot(curve.x, curve.y, label=curve.label, **drawn | dict(curve.options))
-                if curve.low is not None and curve.high is not None:
-                    ax.fill_between(curve.x, curve.low, curve.high, color=look.colour, alpha=0.15, lw=0)
+                curve.draw(ax, looks[curve.series])
             ax.set(xlabel=xlabel, ylabel=ylabel)
-            x = np.concatenate([np.asarray(curve.x, dtype=np.float64) for curve in mine])
-            log_axis(ax.xaxis, low=float(x[x > 0].min()) / 1.2, high=float(x.max()) * 1.2)
-        axes = [ax for ax, *_ in panels]
+            for name in logs:
+                shown = every if options.get(f"share{name}") else mine
+                values = np.concatenate([np.asarray(getattr(one, name), dtype=np.float64) for one in shown])
+                values = values[np.isfinite(values) & (values > 0)]
+                if len(values):
+                    log_axis(getattr(ax, f"{name}axis"), low=values.min() / 1.2, high=values.max() * 1.2)
         if legend:
             legend_of_all(figure, legend=legend)
         else:
-            family_legends(figure, axes, (curve.family for curve in curves), loc="best", fontsize=8)
+            family_legends(figure, axes, looks, loc="best", fontsize=8)
         return figure, axes
+
+
+def _looks(series: Sequence[str], *, shades: bool) -> list[FamilyStyle]:
+    if not shades:
+        return family_styles(series)
+    names = list(dict.fromkeys(series))
+    return [FamilyStyle(name, shade, "o", "-") for name, shade in zip(names, gradient(len(names)), strict=True)]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A number with its interval: in which panel, which row, and of which series (a family, mostly).
+
+    Attributes:
+        panel: its title.
+        row: its place, from above.
+        series: decides colour and marker; empty: all are alike.
+        number: what is drawn.
+        margin: what counts as 0, a grey bar behind it.
+        published: a hollow point beside it.
+
+    """
+
+    panel: str
+    row: str
+    series: str
+    number: Interval
+    margin: float = 0.0
+    published: float = float("nan")
+
+
+def bar_panels(bars: Sequence[Bar], *, xlabel: str, ylabel: str, **options: Any) -> Figure:
+    """Numbers with their intervals below each other: a panel for each title, in it a line for each row.
+
+    Args:
+        bars: what to draw.
+        xlabel: of every panel.
+        ylabel: what the rows are.
+        options: of `panel_per`.
+
+    """
+    titles, styles = list(dict.fromkeys(bar.panel for bar in bars)), family_styles(bar.series for bar in bars)
+    rows = {title: list(dict.fromkeys(bar.row for bar in bars if bar.panel == title)) for title in titles}
+    step, longest = 0.8 / len(styles), max(len(bar.row) for bar in bars)
+    height = 1.3 + 0.17 * max(map(len, rows.values())) * max(len(styles), 2)
+    with style():
+        figure, axes = panel_per(titles, height=height, left=0.45 + 0.085 * longest, **options)
+        for ax, title in zip(axes, titles, strict=True):
+            for number, look in enumerate(styles):
+                for bar in (bar for bar in bars if (bar.panel, bar.series) == (title, look.name)):
+                    at = rows[title].index(bar.row) + (number - (len(styles) - 1) / 2) * step
+                    one = bar.number
+                    ends = np.clip([[one.value - one.low], [one.high - one.value]], 0, None)
+                    drawn = {"fmt": look.marker, "ms": 4.5, "color": look.colour, "lw": 1.1, "label": bar.series}
+                    ax.barh(at, 2 * bar.margin, left=-bar.margin, height=step, color="#d9d9d9", lw=0)
+                    ax.errorbar(one.value, at, xerr=np.where(np.isfinite(ends), ends, 0), **drawn)
+                    ax.plot(bar.published, at, look.marker, ms=7, mfc="none", mec="black", mew=0.8)
+            ax.use_sticky_edges = False  # so that the grey bars' ends are seen
+            ax.axvline(0, lw=0.9, color="#57606a")
+            ax.set(xlabel=xlabel, ylabel=ylabel, ylim=(len(rows[title]) - 0.4, -0.6))
+            ax.set_yticks(range(len(rows[title])), rows[title])
+            ax.xaxis.set_major_locator(MaxNLocator(4))
+            ax.grid(visible=False, axis="y")
+        if len(styles) > 1:
+            legend_above(figure, styles)
+        say_left_out(figure, {bar.series for bar in bars})
+        return figure
 
 
 def draw_verdicts(

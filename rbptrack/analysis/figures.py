@@ -227,9 +227,12 @@ def log_axis(axis: Any, *, low: float, high: float) -> None:
         axis.set_minor_locator(NullLocator())  # a hundred ticks per panel would be most of the time of drawing
 
 
+SIZE = "S, non-embedding parameters"
+
+
 def size_axis(ax: Any, sizes: npt.ArrayLike) -> None:
     """S on the x axis of a panel, labelled, with room on both sides of the sizes shown, (m,)."""
-    ax.set_xlabel("S, non-embedding parameters")
+    ax.set_xlabel(SIZE)
     log_axis(ax.xaxis, low=float(np.min(sizes)) / 1.5, high=float(np.max(sizes)) * 1.5)
 
 
