@@ -13,7 +13,8 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, RbptrackError, Report, Runs, metric_part, rbp_name
-from rbptrack.analysis.family_figures import Bar, bar_panels, curve_panels, curves_of
+from rbptrack.analysis.bar_figures import Bar, bar_panels
+from rbptrack.analysis.family_figures import curve_panels, curves_of, side_by_side
 from rbptrack.analysis.figures import SIZE
 from rbptrack.analysis.findings import Finding, Verdict, around, corrected
 from rbptrack.analysis.pairs import BITS, Pair, Side, pairs_of, read_sides, with_words
@@ -288,7 +289,7 @@ class Compare(Analyzer):
                 if len(rows):
                     where = {"panel": "{on}", "series": "{A} − {B}", "label": "{A} − {B}", "ls": "", "ends": "bars"}
                     figure, axes = curve_panels(
-                        list(curves_of(rows, "S_A", "difference", **where)),
+                        side_by_side(curves_of(rows, "S_A", "difference", **where)),
                         xlabel=SIZE, ylabel=f"difference in {unit}", legend=1.7,
                     )  # fmt: skip
                     for ax in axes:

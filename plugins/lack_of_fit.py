@@ -15,8 +15,9 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis import Analyzer, Drawing, Report, Runs, rbp_name
+from rbptrack.analysis.bar_figures import draw_verdicts
 from rbptrack.analysis.families import Family, families, read_families
-from rbptrack.analysis.family_figures import Curve, curve_panels, draw_verdicts
+from rbptrack.analysis.family_figures import Curve, curve_panels
 from rbptrack.analysis.figures import COLOURS
 from rbptrack.analysis.findings import Finding, Reason, Verdict, around, corrected
 from rbptrack.analysis.laws import LawReader

@@ -15,8 +15,8 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, rbp_name
+from rbptrack.analysis.bar_figures import Bar, bar_panels
 from rbptrack.analysis.families import Family, read_families
-from rbptrack.analysis.family_figures import Bar, bar_panels
 from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, around, corrected
 from rbptrack.analysis.rows import (
     R2,

@@ -237,7 +237,7 @@ def _isoflop(one: Fitted) -> Iterator[Curve]:
     sizes = np.geomspace(one.s.min() / 2, one.s.max() * 2, 60)
     for i, c in enumerate(one.budgets):
         y, best = one.law.predict(sizes, c / 6 / sizes), float(one.law.optimal_size(c))
-        label = f"budget {i + 1}: C = {c:.1e}"
-        yield Curve("", label, label, sizes, y, options={"marker": ""})
+        series = f"budget {i + 1}"
+        yield Curve("", series, f"{series}: C = {c:.1e}", sizes, y, options={"marker": ""})
         if sizes[0] <= best <= sizes[-1]:
-            yield Curve("", label, "", [best], one.law.predict([best], [c / 6 / best]), options={"ms": 5})
+            yield Curve("", series, "", [best], one.law.predict([best], [c / 6 / best]), options={"ms": 5})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from string import Formatter
 from typing import Any, NamedTuple
 
@@ -12,8 +12,6 @@ import numpy.typing as npt
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
 
 from rbptrack.analysis.figures import (
     COLOURS,
@@ -24,15 +22,12 @@ from rbptrack.analysis.figures import (
     error_bars,
     gradient,
     grow,
-    k_axis,
     legend_of_all,
     legend_room,
     log_axis,
     panel_per,
-    panels,
     style,
 )
-from rbptrack.stats.intervals import Interval
 
 
 class FamilyStyle(NamedTuple):
@@ -170,6 +165,14 @@ def curves_of(
         yield Curve(*texts, here[x], here[y], low, high, bars=ends == "bars", options=options)
 
 
+def side_by_side(curves: Iterable[Curve]) -> list[Curve]:
+    """The curves on a logarithmic x axis a little aside from each other by series, so that bars hide none."""
+    every = list(curves)
+    names = list(dict.fromkeys(curve.series for curve in every))
+    moved = {name: 1.03 ** (place - len(names) / 2) for place, name in enumerate(names)}
+    return [replace(one, x=np.asarray(one.x, dtype=np.float64) * moved[one.series]) for one in every]
+
+
 def curve_panels(
     curves: Sequence[Curve],
     *,
@@ -224,96 +227,3 @@ def _looks(series: Sequence[str], *, shades: bool) -> list[FamilyStyle]:
         return family_styles(series)
     names = list(dict.fromkeys(series))
     return [FamilyStyle(name, shade, "o", "-") for name, shade in zip(names, gradient(len(names)), strict=True)]
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A number with its interval: in which panel, which row, and of which series (a family, mostly).
-
-    Attributes:
-        panel: its title.
-        row: its place, from above.
-        series: decides colour and marker; empty: all are alike.
-        number: what is drawn.
-        margin: what counts as 0, a grey bar behind it.
-        published: a hollow point beside it.
-
-    """
-
-    panel: str
-    row: str
-    series: str
-    number: Interval
-    margin: float = 0.0
-    published: float = float("nan")
-
-
-def bar_panels(bars: Sequence[Bar], *, xlabel: str, ylabel: str, **options: Any) -> Figure:
-    """Numbers with their intervals below each other: a panel for each title, in it a line for each row.
-
-    Args:
-        bars: what to draw.
-        xlabel: of every panel.
-        ylabel: what the rows are.
-        options: of `panel_per`.
-
-    """
-    titles, styles = list(dict.fromkeys(bar.panel for bar in bars)), family_styles(bar.series for bar in bars)
-    rows = {title: list(dict.fromkeys(bar.row for bar in bars if bar.panel == title)) for title in titles}
-    step, longest = 0.8 / len(styles), max(len(bar.row) for bar in bars)
-    height = 1.3 + 0.17 * max(map(len, rows.values())) * max(len(styles), 2)
-    with style():
-        figure, axes = panel_per(titles, height=height, left=0.45 + 0.085 * longest, **options)
-        for ax, title in zip(axes, titles, strict=True):
-            for number, look in enumerate(styles):
-                for bar in (bar for bar in bars if (bar.panel, bar.series) == (title, look.name)):
-                    at = rows[title].index(bar.row) + (number - (len(styles) - 1) / 2) * step
-                    one = bar.number
-                    ends = np.clip([[one.value - one.low], [one.high - one.value]], 0, None)
-                    drawn = {"fmt": look.marker, "ms": 4.5, "color": look.colour, "lw": 1.1, "label": bar.series}
-                    ax.barh(at, 2 * bar.margin, left=-bar.margin, height=step, color="#d9d9d9", lw=0)
-                    ax.errorbar(one.value, at, xerr=np.where(np.isfinite(ends), ends, 0), **drawn)
-                    ax.plot(bar.published, at, look.marker, ms=7, mfc="none", mec="black", mew=0.8)
-            ax.use_sticky_edges = False  # so that the grey bars' ends are seen
-            ax.axvline(0, lw=0.9, color="#57606a")
-            ax.set(xlabel=xlabel, ylabel=ylabel, ylim=(len(rows[title]) - 0.4, -0.6))
-            ax.set_yticks(range(len(rows[title])), rows[title])
-            ax.xaxis.set_major_locator(MaxNLocator(4))
-            ax.grid(visible=False, axis="y")
-        if len(styles) > 1:
-            legend_above(figure, styles)
-        say_left_out(figure, {bar.series for bar in bars})
-        return figure
-
-
-def draw_verdicts(
-    rows: Mapping[str, tuple[npt.ArrayLike, Sequence[str]]], fills: Mapping[str, tuple[str, str]], *, ylabel: str
-) -> Figure:
-    """One strip per row, from the smallest k to the largest, filled by the verdict of each k.
-
-    Args:
-        rows: name of each strip -> its k, ascending, and the verdict of each.
-        fills: verdict -> colour and hatch, in the order of the legend.
-        ylabel: what the rows are.
-
-    """
-    with style():
-        figure, axes = panels(1, 1, height=0.9 + 0.32 * len(rows))
-        ax = axes[0, 0]
-        for row, (values, verdicts) in enumerate(rows.values()):
-            ks = np.asarray(values, dtype=np.float64)
-            edges = np.concatenate([[ks[0] / 1.15], np.sqrt(ks[1:] * ks[:-1]), [ks[-1] * 1.15]])
-            for left, right, verdict in zip(edges[:-1], edges[1:], verdicts, strict=True):
-                colour, hatch = fills[verdict]
-                ax.barh(row, right - left, left=left, height=0.72, color=colour, hatch=hatch, lw=0, edgecolor="white")
-        ax.set_yticks(range(len(rows)), list(rows))
-        ax.invert_yaxis()
-        every = np.concatenate([np.asarray(ks, dtype=np.float64) for ks, _ in rows.values()])
-        k_axis(ax, every)
-        ax.set_ylabel(ylabel)
-        ax.grid(visible=False)
-        seen = {verdict for _, verdicts in rows.values() for verdict in verdicts}
-        shown = [(name, *fill) for name, fill in fills.items() if name in seen]
-        handles = [Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=name) for name, colour, hatch in shown]
-        figure.legend(handles=handles, loc="outside upper center", ncols=4, fontsize=8)
-        return figure

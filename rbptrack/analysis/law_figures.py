@@ -12,11 +12,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 from scipy import stats
 
+from rbptrack.analysis.bar_figures import Bar, bar_panels
 from rbptrack.analysis.family_figures import (
-    Bar,
     Curve,
     FamilyStyle,
-    bar_panels,
     curve_panels,
     family_styles,
     legend_above,

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from rbptrack.analysis.family_figures import Curve, curve_panels, curves_of
+from rbptrack.analysis.family_figures import Curve, curve_panels, curves_of, side_by_side
 from rbptrack.analysis.figures import COLOURS, SIZE, length_axis, log_axis
 from rbptrack.stats.power_law import PowerLawFit
 from rbptrack.stats.thresholds import Threshold
@@ -61,10 +61,7 @@ def draw_alpha_of_n(laws: pd.DataFrame) -> Figure:
     """alpha_N against N; independence predicts a level line."""
     shown = laws[(laws["N"] == 1) | (laws["sizes"] >= 4)]  # three sizes leave no interval worth drawing
     of_k = "{family}, k = {k}"
-    curves = list(curves_of(shown, "N", "alpha", panel="{dataset}", series=of_k, label=of_k, ends="bars"))
-    aside = list(dict.fromkeys(curve.series for curve in curves))
-    middle = len(aside) / 2
-    curves = [replace(one, x=np.asarray(one.x) * 1.03 ** (aside.index(one.series) - middle)) for one in curves]
+    curves = side_by_side(curves_of(shown, "N", "alpha", panel="{dataset}", series=of_k, label=of_k, ends="bars"))
     figure, axes = curve_panels(curves, xlabel="", ylabel="α$_N$ of −ln p = C$_N$ S$^{−α_N}$", legend=1.5, logs="")
     for ax in axes:
         length_axis(ax)
