@@ -16,7 +16,7 @@ from rbptrack.analysis import Analyzer, BadInput, Drawing, RbptrackError, Report
 from rbptrack.analysis.bar_figures import Bar, bar_panels
 from rbptrack.analysis.family_figures import curve_panels, curves_of, side_by_side
 from rbptrack.analysis.figures import SIZE
-from rbptrack.analysis.findings import Finding, Verdict, around, corrected
+from rbptrack.analysis.findings import Finding, Verdict, around, corrected, sure
 from rbptrack.analysis.pairs import BITS, Pair, Side, pairs_of, read_sides, with_words
 from rbptrack.analysis.rows import R2, Column, Exponent, OfMetric, exponent
 from rbptrack.ranks import CE, metric_label
@@ -230,7 +230,7 @@ class Compare(Analyzer):
                 )
                 for (pair, metric, one), same in zip(cases, exponents, strict=True)
             ),
-            lambda one: Verdict.DIFFERENT if one.p_corrected < size else Verdict.UNTOLD,
+            sure(self.level),
         )
         return [
             (_law_row(*case, level, same), level, same)
@@ -241,7 +241,7 @@ class Compare(Analyzer):
         cases = [(pair, *one) for pair in pairs for one in pair.laws(at_equal_ce=True, level=self.level)]
         findings = corrected(
             (_ratio(EQUAL_CE, *case, self.level, shown=case[1] == self._shown(case[0])[0]) for case in cases),
-            lambda one: Verdict.DIFFERENT if one.p_corrected < 1 - self.level else Verdict.UNTOLD,
+            sure(self.level),
         )
         return [(pair, one) for (pair, *_), one in zip(cases, findings, strict=True)]
 

@@ -9,14 +9,14 @@ of datasets of several fields (question and answer, prompt and solution); k = 1 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from rbptrack.analysis import Analyzer, Drawing, Report, Runs, rbp_name
-from rbptrack.analysis.families import Family, read_families
-from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, around, corrected
+from rbptrack.analysis.families import Family, Pooled, few_sizes, read_families
+from rbptrack.analysis.findings import Finding, Verdict, around, corrected
 from rbptrack.analysis.rows import R2, UNKNOWN, Column, Exponent, K, OfFamily, OfSize, cells_of, columns_of, exponent
 from rbptrack.analysis.success_figures import draw_alpha_of_n, draw_answers, draw_half, draw_ladder, draw_success
 from rbptrack.stats.answers import Answers, answers_by_size, read_answers
@@ -116,18 +116,11 @@ class AnswerRow(OfSize):
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """What one run contributes: the window counts of each k, and whole answers; those of runs of a size add up."""
+class Loaded(Pooled):
+    """What one run contributes: the window counts of each k, and whole answers, which are counted by document."""
 
-    by_k: tuple[WindowCounts, ...]
+    by_k: dict[int, WindowCounts]
     answers: Answers
-
-    def __add__(self, other: "Loaded") -> "Loaded":
-        return Loaded(tuple(a + b for a, b in zip(self.by_k, other.by_k, strict=True)), self.answers + other.answers)
-
-    def in_groups(self, groups: Sequence[str]) -> "Loaded":
-        """By source in place of document; whole answers are counted document by document."""
-        return replace(self, by_k=tuple(one.in_groups(groups) for one in self.by_k))
 
 
 @dataclass(frozen=True)
@@ -182,16 +175,15 @@ class Emergence(Analyzer):
             for piece in runs.rank_pieces(run_id):
                 windows.append(count_windows(piece, at, ks=ks, lengths=lengths))
                 answers.append(read_answers(piece, ks, cut_at=cut))
-            joined = tuple(map(WindowCounts.concatenate, zip(*windows, strict=True)))
-            return Loaded(joined, Answers.concatenate(answers))
+            joined = map(WindowCounts.concatenate, zip(*windows, strict=True))
+            return Loaded(dict(zip(ks, joined, strict=True)), Answers.concatenate(answers))
 
         every = list[Studied]()
         for family, loaded in read_families(runs, load, report.notes):
             if not self._ks(family):
                 report.notes.append(f"{family}: every k is at least |V| = {family.vocab_size}, so no window can fail.")
             elif len(family.s) < 3:
-                text = f"{family}: the law needs at least 3 sizes, and there are {len(family.s)}."
-                report.notes.append(Remark(text, Reason.FEW_SIZES, needed=3, there=len(family.s)))
+                report.notes.append(few_sizes(family))
             every += self._studied(family, loaded)
         if not every:
             raise report.nothing_found("no measurement with windows")
@@ -206,9 +198,9 @@ class Emergence(Analyzer):
     def _studied(self, family: Family, loaded: Sequence[Loaded]) -> Iterator[Studied]:
         least = {"least_runs": self.least_runs, "least_documents": self.least_documents}
         for number, k in enumerate(self._ks(family)):
-            documents = len(loaded[0].by_k[number].tokens)
+            documents = len(loaded[0].by_k[k].tokens)
             weights = document_weights(documents, replicates=self.replicates)
-            sizes = [success_by_length(one.by_k[number], weights, **least, level=self.level) for one in loaded]
+            sizes = [success_by_length(one.by_k[k], weights, **least, level=self.level) for one in loaded]
             laws = fit_length_laws(family.s, sizes, level=self.level)
             yield Studied(family, k, number, sizes, laws, [one.answers for one in loaded], documents)
 

@@ -18,7 +18,8 @@ from scipy import stats
 
 from rbptrack.analysis import Analyzer, Drawing, RbptrackError, Report, Runs, Unreadable
 from rbptrack.analysis.families import KEYS, Family, read_families
-from rbptrack.analysis.figures import COLOURS, MARKERS, error_bars, grid, log_axis, size_axis, style
+from rbptrack.analysis.family_figures import Curve, curve_panels
+from rbptrack.analysis.figures import SIZE, log_axis
 from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, around, corrected
 from rbptrack.analysis.rows import R2, UNKNOWN, Column, Corrected, OfFamily, P, exponent
 from rbptrack.ranks import FloatArray
@@ -309,31 +310,26 @@ def _shares(parts: Parts) -> Iterator[Finding]:
 
 def _draw_parts(every: list[Parts]) -> Figure:
     """Left, the parts in nats; right, those that are positive, with their laws, on log axes."""
-    with style():
-        figure, axes = grid(len(every), 2, height=3.2)
-        for (plain, logs), parts in zip(axes, every, strict=True):
-            s, above = parts.family.s, []
-            line = np.geomspace(s.min(), s.max(), 40)
-            for i, (part, word) in enumerate(parts.shown.items()):
-                y, half = parts.values[part], 1.96 * parts.errors[part]
-                symbol = SYMBOLS[list(PARTS)[i]].replace("-", "−")
-                label = word if part == "ce" else f"{word} {symbol}"
-                drawn = {"color": COLOURS[i], "marker": MARKERS[i], "ms": 4.5}
-                error_bars(plain, s, y, y - half, y + half, lw=1.1, label=label, **drawn)
-                if (y > 0).all():
-                    above.append(y)
-                    law = parts.laws.get(part)
-                    holds = law is not None and law.low > 0 and law.r2 >= _FITS
-                    label = f"{label}: α = {law.alpha:.3f}" if law and holds else f"{label}: no law"
-                    error_bars(logs, s, y, y - half, y + half, ls="", label=label, **drawn)
-                    if law:
-                        logs.plot(line, law.predict(line), "-" if holds else ":", lw=1.1, color=COLOURS[i])
-            plain.axhline(0, color="0.4", lw=0.8)
-            for ax in (plain, logs):
-                ax.set(title=str(parts.family), ylabel="nats per token")
-                size_axis(ax, s)
-            low, high = min(map(np.min, above)), max(map(np.max, above))
-            log_axis(logs.yaxis, low=low / (high / low) ** 0.45, high=high * 1.3)
-            logs.legend(loc="lower left", fontsize=8)
-            plain.legend(loc="best", fontsize=8)
-        return figure
+    curves = list[Curve]()
+    for parts in every:
+        plain, logs = list[Curve](), list[Curve]()
+        s, left, right = parts.family.s, str(parts.family), f"{parts.family}: laws"
+        line = np.geomspace(s.min(), s.max(), 40)
+        for i, (part, word) in enumerate(parts.shown.items()):
+            y, half, law = parts.values[part], 1.96 * parts.errors[part], parts.laws.get(part)
+            label = word if part == "ce" else f"{word} {SYMBOLS[list(PARTS)[i]].replace('-', '−')}"
+            plain.append(Curve(left, label, label, s, y, y - half, y + half, bars=True))
+            if (y > 0).all():
+                holds = law is not None and law.low > 0 and law.r2 >= _FITS
+                told = f"{label}: α = {law.alpha:.3f}" if law and holds else f"{label}: no law"
+                logs.append(Curve(right, label, told, s, y, y - half, y + half, bars=True, options={"ls": ""}))
+                if law:
+                    look = {"ls": "-" if holds else ":", "marker": "", "lw": 1.1}
+                    logs.append(Curve(right, label, "", line, law.predict(line), options=look))
+        curves += plain + logs
+    figure, axes = curve_panels(curves, xlabel=SIZE, ylabel="nats per token", columns=2, height=3.2)
+    for ax, parts in zip(axes[1::2], every, strict=True):
+        above = np.concatenate([parts.values[part] for part in parts.shown if (parts.values[part] > 0).all()])
+        low, high = above.min(), above.max()
+        log_axis(ax.yaxis, low=low / (high / low) ** 0.45, high=high * 1.3)
+    return figure

@@ -19,7 +19,7 @@ from rbptrack.analysis.bar_figures import draw_verdicts
 from rbptrack.analysis.families import Family, families, read_families
 from rbptrack.analysis.family_figures import Curve, curve_panels
 from rbptrack.analysis.figures import COLOURS
-from rbptrack.analysis.findings import Finding, Reason, Verdict, around, corrected
+from rbptrack.analysis.findings import Finding, Reason, Verdict, around, corrected, sure
 from rbptrack.analysis.laws import LawReader
 from rbptrack.analysis.rows import R2, Alpha, Column, Corrected, High, K, Low, OfFamily, OfMetric, OfSize, P
 from rbptrack.analysis.sizes import SizeUnit
@@ -299,7 +299,7 @@ class LackOfFit(Analyzer):
             if one.test:
                 share = Interval(one.forms.fits[1].share, one.forms.share_low, one.forms.share_high)
                 asked.append(Finding(question="floor", case=one.case, p=one.test.p_floor, **around(share)))
-        return corrected(asked, lambda f: Verdict.YES if f.p_corrected < 1 - self.level else Verdict.UNTOLD)
+        return corrected(asked, sure(self.level, Verdict.YES))
 
     def _straight(self, family: Family, each: EachK) -> Finding:
         shown, exceeded = (each.limit.shown, each.limit.exceeded) if each.limit else (0, 0)

@@ -15,7 +15,7 @@ import pandas as pd
 from scipy import stats
 
 from rbptrack.analysis import Analyzer, Drawing, RankHistogram, RbptrackError, Report, Runs, Unreadable
-from rbptrack.analysis.families import Family, read_families
+from rbptrack.analysis.families import Family, Pooled, read_families
 from rbptrack.analysis.findings import Finding, Verdict, around
 from rbptrack.analysis.rank_figures import (
     draw_appendix_terms,
@@ -120,15 +120,11 @@ class TrendRow(OfFamily):
 
 
 @dataclass(frozen=True)
-class Loaded:
+class Loaded(Pooled):
     """One run's ranks: the histogram, and where ranks are stored each document's tokens as weights of the nodes."""
 
     histogram: RankHistogram
     documents: FloatArray | None
-
-    def __add__(self, other: "Loaded") -> "Loaded":
-        both = self.documents is not None and other.documents is not None
-        return Loaded(self.histogram + other.histogram, self.documents + other.documents if both else None)  # type: ignore[operator]
 
     def in_groups(self, groups: Sequence[str]) -> "Loaded":
         """By source in place of document."""

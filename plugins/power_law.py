@@ -13,7 +13,7 @@ import numpy as np
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, parse_rbp_name, rbp_name
 from rbptrack.analysis.display import HEADLINE_KS
-from rbptrack.analysis.findings import Finding, Verdict, around, corrected
+from rbptrack.analysis.findings import Finding, Verdict, around, corrected, sure
 from rbptrack.analysis.law_figures import draw_against_k, draw_ce_against_rbp, draw_exponents, draw_laws
 from rbptrack.analysis.laws import FamilyLaw, LawReader, by_family, equally_trained, pooled_families
 from rbptrack.analysis.rows import R2, Alpha, Column, Corrected, Exponent, OfMetric, P, exponent
@@ -278,7 +278,7 @@ class PowerLaw(Analyzer):
         report.findings += [_at_largest(one) for one in shown if one.law.points > 3]
         report.findings += map(_most_decisive, by_family(shown).values())
         seeds = [_within_seeds(one, one.seeds) for one in shown if one.seeds]
-        report.findings += corrected(seeds, lambda f: Verdict.NO if f.p_corrected < 1 - self.level else Verdict.UNTOLD)
+        report.findings += corrected(seeds, sure(self.level, Verdict.NO))
 
     def _law(self, one: FamilyLaw, *, lead: bool) -> Finding:
         law, other = one.law, one.other

@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, parse_rbp_name, rbp_name
-from rbptrack.analysis.families import Family, read_families
+from rbptrack.analysis.families import Family, Pooled, read_families
 from rbptrack.analysis.family_figures import curve_panels, curves_of
 from rbptrack.analysis.findings import Finding, Verdict, around, corrected
 from rbptrack.analysis.rank_figures import draw_ranks_at_p, draw_whole_windows
@@ -103,7 +103,7 @@ class PredictionRow:
 
 
 @dataclass(frozen=True)
-class Counts:
+class Counts(Pooled):
     """One model on one text; the runs of a size add."""
 
     joint: RankAndProbability
@@ -123,13 +123,6 @@ class Counts:
         wider = widening(worth(np.sqrt(self.joint.tokens.sum(axis=(1, 2)))), level)
         low, high = percentiles(draws, level=level)
         return Interval(value, value - wider * (value - low), value + wider * (high - value))
-
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(self.joint + other.joint, self.answers + other.answers)
-
-    def in_groups(self, groups: Sequence[str]) -> "Counts":
-        """By source in place of document."""
-        return Counts(self.joint.in_groups(groups), self.answers)
 
 
 Everything = list[tuple[Family, list[Counts]]]

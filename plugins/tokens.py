@@ -16,8 +16,8 @@ import numpy as np
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, rbp_name
 from rbptrack.analysis.bar_figures import Bar, bar_panels
-from rbptrack.analysis.families import Family, read_families
-from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, around, corrected
+from rbptrack.analysis.families import Family, Pooled, few_sizes, read_families
+from rbptrack.analysis.findings import Finding, around, corrected, sure
 from rbptrack.analysis.rows import (
     R2,
     Column,
@@ -127,20 +127,11 @@ class CurveRow(OfBin):
 
 
 @dataclass(frozen=True)
-class Classed:
+class Classed(Pooled):
     """One model's counts, by each way of classing tokens, and by position."""
 
     by: dict[str, ClassCounts]
     positions: PositionSums
-
-    def __add__(self, other: "Classed") -> "Classed":
-        by = {name: counts + other.by[name] for name, counts in self.by.items()}
-        return Classed(by, self.positions + other.positions)
-
-    def in_groups(self, groups: Sequence[str]) -> "Classed":
-        """By source in place of document."""
-        by = {name: counts.in_groups(groups) for name, counts in self.by.items()}
-        return Classed(by, self.positions.in_groups(groups))
 
 
 @dataclass(kw_only=True)
@@ -212,15 +203,14 @@ class Tokens(Analyzer):
         laws, exponents, pairs = list[dict[str, Any]](), list[ExponentRow](), list[Finding]()
         for family, loaded in everything:
             if len(family.s) < 3:
-                text = f"{family}: the law needs at least 3 sizes, and there are {len(family.s)}."
-                report.notes.append(Remark(text, Reason.FEW_SIZES, needed=3, there=len(family.s)))
+                report.notes.append(few_sizes(family))
                 continue
             for by in (by for by in loaded[0].by if all(by in one.by for one in loaded)):
                 found = self._of_classes(family, by, [one.by[by] for one in loaded])
                 laws, exponents, pairs = laws + found[0], exponents + found[1], pairs + found[2]
         drawn = [row for row in laws if row["metric"] == self._label]
         groups = dict.fromkeys((row["dataset"], row["family"], row["by"]) for row in drawn)
-        report.findings += corrected((self._summary(key, drawn, exponents, pairs) for key in groups), self._differs)
+        report.findings += corrected((self._summary(key, drawn, exponents, pairs) for key in groups), sure(self.level))
         short = [{name: row.get(name, 1 - row["largest"]) for name in SUMMARY} for row in drawn]
         report.add_table("summary", short, SUMMARY)
         report.add_table("laws", laws, LAWS)
@@ -306,9 +296,6 @@ class Tokens(Analyzer):
             extras=extras,
         )
 
-    def _differs(self, one: Finding) -> Verdict:
-        return Verdict.DIFFERENT if one.p_corrected < 1 - self.level else Verdict.UNTOLD
-
     def _ask_positions(self, report: Report, everything: Sequence[tuple[Family, list[Classed]]]) -> None:
         """Ask whether the exponent differs between early and late positions."""
         found = list[tuple[Family, PositionCurves]]()
@@ -324,7 +311,7 @@ class Tokens(Analyzer):
         enough = [(family, curves) for family, curves in found if len(family.s) >= 3]
         rows = [row for family, curves in enough for row in self._early_and_late(family, curves)]
         read = {str(family): (curves.documents, curves.every_document) for family, curves in found}
-        asked = corrected((_late(row, read) for row in rows), self._differs)
+        asked = corrected((_late(row, read) for row in rows), sure(self.level))
         for row, one in zip(rows, asked, strict=True):
             row.p_corrected = one.p_corrected
         report.findings += asked

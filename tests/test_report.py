@@ -177,7 +177,8 @@ def test_the_first_page_is_made_of_the_findings_of_all_analyzers(capsys: pytest.
     assert "α, all parameters" in said
     report.findings += asked
     page = render("t", RUNS, [section(report)])
-    assert "<td>limits</td><td colspan=3 class=w>straight up to k = 1,000 (the last tried); bends: cannot" in page
+    assert page.split("<table class=lead>")[1].split("</table>")[0].count("<tr>") == 2  # the heads, and a row
+    assert "<td class=w>1,000 (the last tried)</td><td class=w>cannot be told (a floor" in page
     assert 3 <= page.split('<ul class="first">')[1].split("</ul>")[0].count("<li>") <= 6
     assert lead_of(asked) is None
 

@@ -30,7 +30,7 @@ from rbptrack.tracking.view import OLDEST, Shown, chosen_runs, knows_view, prese
 from tests.conftest import ROOT, Program
 from tests.patience import PATIENCE
 from tests.server import free_port
-from tests.test_program import Swept, runs
+from tests.test_program import Swept, artifact, runs
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
@@ -89,6 +89,31 @@ def test_a_user_finds_the_charts_compares_runs_and_opens_artifacts(address: str,
         finally:
             page.screenshot(path=shots / "last.png")
             browser.close()
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt-get install chromium")
+def test_the_report_is_one_page_until_it_is_opened_and_fits_a_screen_and_paper(swept: Swept) -> None:
+    """At most 800 words before anything is opened and 8,000 after; its first table has a row a family and dataset."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install '.[dev]'")
+    (first, *_) = sorted(runs(swept[0], "sweep"), key=lambda r: r.info.start_time)
+    file = artifact(first, "report.html")
+    assert file.stat().st_size < 6e6
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.goto(file.as_uri())
+        words = page.inner_text("body").split()
+        assert "How well 4 nano models rank the next token on pydocs and stdlib" in " ".join(words)
+        assert len(words) <= 800
+        assert page.locator("table.lead tbody tr").count() == 2
+        room = "(one => one.scrollWidth <= one.clientWidth)(document.querySelector('.scroll'))"
+        assert page.evaluate(room)
+        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        assert len(page.inner_text("body").split()) <= 8000
+        page.emulate_media(media="print")
+        page.set_viewport_size({"width": 688, "height": 1000})  # A4 less its margins, at 96 dots per inch
+        assert page.evaluate(room)
+        browser.close()
 
 
 def _charts(page: Any, address: str, shots: Path) -> None:

@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,29 @@ KEYS = {
 def interval_columns(name: str, meaning: str, how: str) -> dict[str, str]:
     """The meanings of a number's column and of those of its interval's ends, name_low and name_high."""
     return {name: meaning, f"{name}_low": f"lower end of its interval ({how})", f"{name}_high": "upper end"}
+
+
+class Pooled:
+    """Base of frozen dataclasses of sums of one run, which add and are grouped by source each in their own way."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(**{name: _add(value, getattr(other, name)) for name, value in vars(self).items()})
+
+    def in_groups(self, groups: Sequence[str]) -> Self:
+        """By source in place of document; what is not by document stays."""
+        return type(self)(**{name: _grouped(value, groups) for name, value in vars(self).items()})
+
+
+def _add(value: Any, other: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _add(one, other[key]) for key, one in value.items()}
+    return None if value is None or other is None else value + other
+
+
+def _grouped(value: Any, groups: Sequence[str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _grouped(one, groups) for key, one in value.items()}
+    return value.in_groups(groups) if hasattr(value, "in_groups") else value
 
 
 @dataclass(frozen=True)
@@ -216,8 +239,7 @@ def families(runs: Runs, notes: list[str], *, least: int = 1, several: str = MEA
             )
             sizes = len(one.s)
             if sizes < least:
-                text = f"{one}: the law needs at least {least} sizes, and there {be(sizes)} {sizes}."
-                notes.append(Remark(text, Reason.FEW_SIZES, needed=least, there=sizes))
+                notes.append(few_sizes(one, least))
                 continue
             if sizes < len(part):
                 runs_of = zip(one.run_ids, one.labels, strict=True)
@@ -225,6 +247,13 @@ def families(runs: Runs, notes: list[str], *, least: int = 1, several: str = MEA
                 notes.append(Remark(f"{one}: {more}; {several}.", Reason.SEVERAL_RUNS))
             found.append(one)
     return found
+
+
+def few_sizes(family: Family, least: int = 3) -> Remark:
+    """What is said of a family without sizes enough for a law."""
+    there = len(family.s)
+    text = f"{family}: the law needs at least {least} sizes, and there {be(there)} {there}."
+    return Remark(text, Reason.FEW_SIZES, needed=least, there=there)
 
 
 def _disagreeing(rows: pd.DataFrame) -> list[str]:

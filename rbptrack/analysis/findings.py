@@ -89,6 +89,11 @@ def corrected(findings: Iterable[Finding], decide: Callable[[Finding], Verdict |
     return [replace(one, verdict=Verdict(decide(one))) if decide else one for one in every]
 
 
+def sure(level: float, verdict: Verdict = Verdict.DIFFERENT) -> Callable[[Finding], Verdict]:
+    """For `corrected`: the verdict where the corrected p is below 1 - level, else undecided."""
+    return lambda one: verdict if one.p_corrected < 1 - level else Verdict.UNTOLD
+
+
 def by_question(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
     """The findings of each question, in the order in which they come."""
     found: dict[str, list[Finding]] = {}

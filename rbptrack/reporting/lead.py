@@ -86,20 +86,12 @@ class Row:
     straight: str = ""
     bends: str = ""
 
-    def has(self, key: str) -> bool:
-        """Whether any metric has something to show in a line of the table."""
-        return any(getattr(cell, key) for cell in self.cells.values())
-
-    @property
-    def limits(self) -> str:
-        """Up to which k the law is straight, and whether it bends; empty where nobody asked."""
-        said = [f"straight up to k = {self.straight}"] * bool(self.straight)
-        return "; ".join([*said, *[f"bends: {self.bends}"] * bool(self.bends)])
-
     @property
     def line(self) -> str:
-        """The limits in a line, for a terminal."""
-        return f"{self.family} on {self.dataset}: {self.limits}" if self.limits else ""
+        """For a terminal: up to which k the law is straight, and whether it bends; empty where nobody asked."""
+        said = [f"straight up to k = {self.straight}"] * bool(self.straight)
+        said += [f"bends: {self.bends}"] * bool(self.bends)
+        return f"{self.family} on {self.dataset}: {'; '.join(said)}" if said else ""
 
 
 @dataclass(frozen=True)
@@ -125,6 +117,17 @@ class Lead:
     def labels(self) -> list[str]:
         """The metrics for people."""
         return [metric_label(metric) for metric in self.metrics]
+
+    def has(self, column: str) -> bool:
+        """Whether any row has something to show in a column."""
+        return any(getattr(row, column) for row in self.rows)
+
+    @property
+    def lines(self) -> dict[str, str]:
+        """What the lines of a row are, by attributes of its cells: those that any cell has."""
+        names = {"alpha": "α", "other": f"α, {self.other}", "against_ce": "less CE's", "left_out": "largest left out"}
+        cells = [cell for row in self.rows for cell in row.cells.values()]
+        return {key: name for key, name in names.items() if any(getattr(cell, key) for cell in cells)}
 
 
 def lead_of(findings: Iterable[Finding]) -> Lead | None:
