@@ -228,7 +228,7 @@ def _draw_against_k(fitted: list[Curves]) -> Figure:
             beta = published_beta(family.name, family.dataset, label)
             if np.isfinite(beta):  # through the middle of the points: they print no B
                 theirs = np.exp(np.log(y[i]).mean()) * (ks / np.exp(np.log(ks).mean())) ** -beta
-                drawn.append(Curve(*place, "", ks, theirs, options={"marker": "", "ls": _DOTTED}))
+                drawn.append(Curve(*place, "", ks, theirs, options={"marker": "", "ls": _DOTTED, "lw": 1.6}))
     return curve_panels(drawn, xlabel="k", ylabel="−ln RBP$_k$", logs="xy", shades=True, height=3.6)[0]
 
 

@@ -11,7 +11,8 @@ from dataclasses import fields
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from rbptrack.analysis.contract import Report, Runs, question
+from rbptrack.analysis.contract import Report, question
+from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, unknown
 from rbptrack.base.files import TemporaryFolder
 from rbptrack.base.words import compact

@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rbptrack import analysis
 from rbptrack.analysis import Report, Runs
+from rbptrack.analysis.display import k_ranges
 from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, corrected
 from rbptrack.analysis.rows import Alpha, Column, OfFamily
-from rbptrack.analysis.shared_columns import interval_cells, k_ranges, law_cells, shared_columns
 from rbptrack.base.words import some_of
 from rbptrack.reporting.columns import readable
 from rbptrack.reporting.telling import skipped, tell
@@ -112,11 +113,18 @@ def test_ranges_of_k_join_neighbours_on_the_grid() -> None:
     assert k_ranges([1], grid) == "k = 1"
 
 
-def test_cells_of_a_law() -> None:
+def test_names_that_plugins_of_the_last_release_use_are_found_with_a_warning() -> None:
     law = fit_power_law([1e3, 1e4, 1e5], [0.5, 0.4, 0.3])
-    assert law_cells(law) == interval_cells(law) | {"r2": law.r2}
-    assert set(law_cells(None)) == set(law_cells(law)) <= set(shared_columns(*law_cells(law)))
-    assert all(value != value for value in law_cells(None).values())
+    with pytest.warns(FutureWarning, match=r"import law_cells from rbptrack\.analysis\.former, not from"):
+        cells = analysis.law_cells(law)
+    with pytest.warns(FutureWarning):
+        assert set(cells) <= set(analysis.shared_columns(*cells))
+    with pytest.warns(FutureWarning):
+        assert analysis.tallied({"larger": 2, "smaller": 0, "undecided": 1200}) == "larger in 2 and undecided in 1,200"
+    with pytest.warns(FutureWarning):
+        assert analysis.colour_and_line(8) == analysis.colour_and_line(1)
+    with pytest.warns(FutureWarning):
+        assert list(analysis.interval_columns("a", "what it is", "how")) == ["a", "a_low", "a_high"]
 
 
 def test_tokens_are_shown_as_text_where_it_is_known() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from rbptrack.analysis.contract import Runs
 from rbptrack.analysis.display import cell, default_columns, presented, title
+from rbptrack.analysis.runs import Runs
 from rbptrack.analysis.testing import example_runs
 
 

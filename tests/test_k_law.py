@@ -105,7 +105,7 @@ def test_published_exponents_are_drawn_beside_the_measured_ones() -> None:
     runs = family_runs(np.geomspace(1e7, 1e9, len(table)), alpha=0.1, a=3.0, family="pythia", dataset="wiki")
     runs.frame["size"] = list(table["size"])
     drawings = KLaw(replicates=20).analyze(runs).drawings
-    dotted = [line for line in drawings["against_k_pythia"].figure.axes[0].lines if line.get_lw() == 1.3]
+    dotted = [line for line in drawings["against_k_pythia"].figure.axes[0].lines if line.get_lw() == 1.6]
     slopes = [-np.polyfit(np.log(line.get_xdata()), np.log(line.get_ydata()), 1)[0] for line in dotted]
     assert slopes == pytest.approx(list(table["beta"]))
     hollow = [line for line in drawings["beta_against_size"].figure.axes[0].lines if line.get_mfc() == "none"]

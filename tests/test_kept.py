@@ -7,8 +7,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from rbptrack.analysis.contract import Runs
 from rbptrack.analysis.kept import Kept, V
+from rbptrack.analysis.runs import Runs
 from rbptrack.analysis.testing import example_runs
 from rbptrack.ranks import RankHistogram, RankTable
 
@@ -52,7 +52,7 @@ def test_numbers_do_not_depend_on_what_is_kept(most: int, monkeypatch: pytest.Mo
         def __init__(self) -> None:
             super().__init__(most)
 
-    monkeypatch.setattr("rbptrack.analysis.contract.Kept", Small)
+    monkeypatch.setattr("rbptrack.analysis.runs.Kept", Small)
     runs = Runs(whole.frame, histogram=lambda run_id: ranks(run_id).histogram(), ranks=ranks)
     for _ in range(2):
         for run_id in map(str, runs.frame["run_id"]):

@@ -5,7 +5,7 @@ import pytest
 
 from plugins.tokens import Tokens
 from rbptrack.analysis import Runs
-from rbptrack.analysis.contract import COLUMNS
+from rbptrack.analysis.runs import COLUMNS
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import told

@@ -4,7 +4,7 @@ import pytest
 
 from plugins.training import Training
 from rbptrack.analysis import RbptrackError, Runs
-from rbptrack.analysis.contract import COLUMNS
+from rbptrack.analysis.runs import COLUMNS
 from rbptrack.analysis.testing import AnalyzerContract
 from rbptrack.reporting.telling import told
 

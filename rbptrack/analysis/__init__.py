@@ -5,7 +5,8 @@ else of rbptrack; `rbptrack.analysis.testing` holds the contract as tests. `rbpt
 analyzer; the modules beside it help with families, laws and figures.
 """
 
-from rbptrack.analysis.contract import Analyzer, Drawing, Report, Runs, Table, Unreadable, WithoutRanks
+from rbptrack.analysis.contract import Analyzer, Drawing, Report, Table
+from rbptrack.analysis.runs import Runs, Unreadable, WithoutRanks
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.names import metric_part, moved
 from rbptrack.ranks import RankHistogram, RankTable, parse_rbp_name, rbp_name

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from rbptrack.analysis.contract import Runs, Unreadable, WithoutRanks
 from rbptrack.analysis.findings import Reason, Remark
+from rbptrack.analysis.runs import Runs, Unreadable, WithoutRanks
 from rbptrack.base.names import metric_part
 from rbptrack.base.words import be
 from rbptrack.ranks import rbp_ks
@@ -50,11 +50,6 @@ KEYS = {
     "S": "non-embedding parameters",
 }
 """The columns by which tables of analyzers say which measurements a row is about, and their meanings."""
-
-
-def interval_columns(name: str, meaning: str, how: str) -> dict[str, str]:
-    """The meanings of a number's column and of those of its interval's ends, name_low and name_high."""
-    return {name: meaning, f"{name}_low": f"lower end of its interval ({how})", f"{name}_high": "upper end"}
 
 
 class Pooled:

@@ -226,4 +226,4 @@ def _looks(series: Sequence[str], *, shades: bool) -> list[FamilyStyle]:
     if not shades:
         return family_styles(series)
     names = list(dict.fromkeys(series))
-    return [FamilyStyle(name, shade, "o", "-") for name, shade in zip(names, gradient(len(names)), strict=True)]
+    return [FamilyStyle(name, shade, "o", "-") for name, shade in zip(names, gradient(len(names)), strict=False)]

@@ -197,11 +197,6 @@ def colour_and_marker(number: int) -> tuple[str, str]:
     return COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
 
 
-def colour_and_line(number: int) -> tuple[str, Any]:
-    """Colour and line style of the number-th curve: either alone tells curves apart."""
-    return COLOURS[number % len(COLOURS)], LINES[number % len(LINES)]
-
-
 def log_axis(axis: Any, *, low: float, high: float) -> None:
     """A log10 axis from low to high whose labels are plain numbers, also where the range is below a decade."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log", f"{axis.axis_name}lim": (low, high)})

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from rbptrack.analysis.contract import Runs
 from rbptrack.analysis.families import Family, families, read_families
 from rbptrack.analysis.findings import Reason, Remark
+from rbptrack.analysis.runs import Runs
 from rbptrack.analysis.sizes import SizeUnit
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, log_grid, metric_label, rbp_name, se_name
 from rbptrack.stats.bootstrap import paired_covariance

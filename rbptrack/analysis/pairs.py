@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from rbptrack.analysis.contract import Runs, Unreadable
 from rbptrack.analysis.families import Family, families, read_families
+from rbptrack.analysis.runs import Runs, Unreadable
 from rbptrack.ranks import CE, DocumentCounts, rbp_name, se_name
 from rbptrack.stats.bootstrap import BOOTSTRAP_SEED, document_weights
 from rbptrack.stats.contrasts import Apart, at_equal, laws_apart

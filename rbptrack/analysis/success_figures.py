@@ -28,7 +28,7 @@ _MEASURED: Any = {"ends": "bars", "ls": "-", "marker": "o", "color": COLOURS[0]}
 def draw_success(table: pd.DataFrame) -> Figure:
     """The paper's figure 7: p against S, a panel per dataset and k, N as colour; dashes: RBP_k^N."""
     where, n = {"panel": "{dataset}, k = {k}", "series": "N = {N}"}, "N = {N}"
-    table, floor = table.sort_values(["dataset", "k", "N"]), max(table["p"].min() / 15, 1e-7)
+    table, floor = table.sort_values(["dataset", "k", "N"]), np.nanmax([table["p"].min() / 15, 1e-7])
     independent = curves_of(
         table[table["p_independent"] > floor], "S", "p_independent", **where, ls="--", marker="", lw=1
     )

@@ -28,8 +28,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from omegaconf import OmegaConf
 
-from rbptrack.analysis.contract import COLUMNS, Analyzer, Report, Runs
+from rbptrack.analysis.contract import Analyzer, Report
 from rbptrack.analysis.findings import Finding
+from rbptrack.analysis.runs import COLUMNS, Runs
 from rbptrack.base.errors import MissingArtifact, RbptrackError
 from rbptrack.ranks import RankTable, rbp_name, se_name
 

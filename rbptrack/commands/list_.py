@@ -10,8 +10,8 @@ from enum import Enum
 import numpy as np
 import pandas as pd
 
-from rbptrack.analysis.contract import Runs, Unreadable
 from rbptrack.analysis.display import TITLES, as_csv, default_columns, presented, title
+from rbptrack.analysis.runs import Runs, Unreadable
 from rbptrack.base.errors import BadInput, unknown
 from rbptrack.commands.options import OptionsCommand
 from rbptrack.config.patterns import size_key

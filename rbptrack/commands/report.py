@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
-from rbptrack.analysis.contract import Analyzer, Runs
+from rbptrack.analysis.contract import Analyzer
+from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, RbptrackError, said_of_the_disk
 from rbptrack.base.files import check_replaceable, write_whole
 from rbptrack.base.words import counted, short_path

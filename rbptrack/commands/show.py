@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from rbptrack.analysis.contract import Runs, Unreadable
 from rbptrack.analysis.display import cell, title
+from rbptrack.analysis.runs import Runs, Unreadable
 from rbptrack.base.errors import BadInput, nearest, shortened
 from rbptrack.base.words import short_path
 from rbptrack.commands.options import OptionsCommand

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from rbptrack.analysis.contract import SCORES
+from rbptrack.analysis.runs import SCORES
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.tracking import limits
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from rbptrack.analysis.contract import Analyzer, Drawing, Report, Runs, Table
+from rbptrack.analysis.contract import Analyzer, Drawing, Report, Table
+from rbptrack.analysis.runs import Runs
 from rbptrack.analysis.sources import without_few
 from rbptrack.base.errors import RbptrackError, nearest, shortened
 from rbptrack.base.process import raise_if_stopped

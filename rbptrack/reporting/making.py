@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from rbptrack.analysis.contract import Analyzer, Report, Runs
+from rbptrack.analysis.contract import Analyzer, Report
+from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import RbptrackError
 from rbptrack.console.progress import AnalyzerProgress
 from rbptrack.reporting.broken import computed

@@ -17,9 +17,10 @@ import jinja2
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from rbptrack.analysis.contract import Report, Runs, Table
+from rbptrack.analysis.contract import Report, Table
 from rbptrack.analysis.display import default_columns
 from rbptrack.analysis.findings import Remark
+from rbptrack.analysis.runs import Runs
 from rbptrack.analysis.sources import resampled_in_words
 from rbptrack.base import __version__
 from rbptrack.base.names import file_name

@@ -12,7 +12,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from rbptrack.analysis.contract import Analyzer, Runs, question
+from rbptrack.analysis.contract import Analyzer, question
+from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.names import metric_name
 from rbptrack.base.process import raise_if_stopped

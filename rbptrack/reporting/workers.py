@@ -20,8 +20,9 @@ from typing import Self
 import psutil
 from matplotlib.figure import Figure
 
-from rbptrack.analysis.contract import Analyzer, Report, Runs
+from rbptrack.analysis.contract import Analyzer, Report
 from rbptrack.analysis.findings import NothingToSay
+from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.process import cores
 from rbptrack.base.secrets import guard

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from rbptrack.analysis.contract import COLUMNS, SCORES, Runs
+from rbptrack.analysis.runs import COLUMNS, SCORES, Runs
 from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.config.schema import FilterConfig
 from rbptrack.console.sentences import complain

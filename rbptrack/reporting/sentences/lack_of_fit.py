@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import isfinite
 
+from rbptrack.analysis.display import k_ranges
 from rbptrack.analysis.findings import Finding, Verdict
-from rbptrack.analysis.shared_columns import k_ranges
 from rbptrack.base.words import listed, number, p_in_words, some_of
 from rbptrack.reporting.phrases import interval, metric_of, where, with_verdict
 

@@ -1,0 +1,272 @@
+"""Finished measurements as analyzers read them: a table with one row each, and their ranks on demand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from rbptrack.analysis.display import presented
+from rbptrack.analysis.kept import Kept
+from rbptrack.base.errors import MissingArtifact, RbptrackError
+from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, is_rbp_column, log_grid, rbp_ks, rbp_name
+
+COLUMNS: Mapping[str, str] = {
+    "run_id": "string",
+    "family": "string",
+    "size": "string",
+    "model": "string",
+    "dataset": "string",
+    "revision": "string",
+    "commit": "string",
+    "software": "string",
+    "fingerprint": "string",
+    "sweep": "string",
+    "imported": "string",
+    "dtype": "string",
+    "sequence": "string",
+    "seq_len": "Int64",
+    "context": "Int64",
+    "split_difference": "Float64",
+    "candidates": "string",
+    "rank": "string",
+    "documents_hash": "string",
+    "groups": "string",
+    "vocab_size": "Int64",
+    "non_embedding_params": "Int64",
+    "total_params": "Int64",
+    "training_tokens": "Float64",
+    "num_tokens": "Int64",
+    "num_documents": "Int64",
+    "ce": "Float64",
+    "ce_se": "Float64",
+    "bits_per_byte": "Float64",
+    "tie_rate": "Float64",
+    "without_ranks": "boolean",
+}
+"""The columns of `Runs.frame` and their types; after them one Float64 pair rbp_<k>, rbp_<k>_se per logged k."""
+
+SCORES = ("model", "revision", "task", "score", "n")
+"""Of scores of tasks: a model's name and revision (empty: the main one), the task, its score, how many items it has."""
+
+
+T = TypeVar("T")
+_OPTIONAL = ("training_tokens", "imported", "without_ranks", "groups", "split_difference")  # few sources know them
+_EVERY_K = 100  # the paper's law in k ends here; up to it every k is counted
+_PAPER_K = (500, 2500, 10000)  # the larger k of its Table 2
+
+
+_MOST_SHOWN = 60  # measurements, where runs are displayed; of more, the first and the last
+
+
+class Unreadable(RbptrackError):
+    """A measurement's artifact is missing or damaged; its text names the run."""
+
+
+class WithoutRanks(Unreadable):
+    """A measurement was imported without ranks: there is no artifact to read."""
+
+    def __init__(self, text: str = "imported without ranks") -> None:
+        super().__init__(text)
+
+
+class Runs:
+    """Finished measurements: a table with one row each, and their ranks on demand.
+
+    Args:
+        frame: one row per measurement with the columns of `COLUMNS` and rbp_<k>.
+        histogram: loads the rank histogram of a run id.
+        ranks: loads the rank table of a run id.
+        pieces: loads it in pieces of whole documents, of which one is in memory at a time; by default it is one piece.
+        token_texts: loads the texts of a run's tokens, by id; by default none is known.
+        groups: loads the source of each document of a run, by its number; by default none is known.
+        scores: loads the scores of tasks that were imported; by default there are none.
+
+    """
+
+    def __init__(
+        self,
+        frame: pd.DataFrame,
+        *,
+        histogram: Callable[[str], RankHistogram],
+        ranks: Callable[[str], RankTable],
+        pieces: Callable[[str], Iterable[RankTable]] | None = None,
+        token_texts: Callable[[str], Mapping[int, str]] | None = None,
+        groups: Callable[[str], Sequence[str]] | None = None,
+        scores: Callable[[], pd.DataFrame] | None = None,
+    ) -> None:
+        frame = frame.assign(**{c: None for c in _OPTIONAL if c not in frame.columns})
+        missing = [c for c in COLUMNS if c not in frame.columns]
+        if missing:
+            raise RbptrackError(f"a table of runs lacks the columns {', '.join(missing)}")
+        rbp = [c for c in frame.columns if is_rbp_column(c)]
+        self.frame = frame.astype({**COLUMNS, **dict.fromkeys(rbp, "Float64")}).reset_index(drop=True)
+        self._histogram = histogram
+        self._pieces = pieces or (lambda run_id: [ranks(run_id)])
+        self._ranks = ranks  # not cached: a table is megabytes, and analyzers reduce it at once
+        self._token_texts = token_texts or (lambda _: {})
+        self._groups, self._sources = groups, dict[str, Sequence[str]]()
+        self._histograms, self._counts = Kept[RankHistogram](), Kept[DocumentCounts]()
+        self._read: Callable[[], None] | None = None
+        self._scores = scores or (lambda: pd.DataFrame(columns=list(SCORES)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which reads what it needs itself; fails where the loaders cannot be sent there."""
+        return {name: value for name, value in vars(self).items() if name not in ("_histograms", "_counts", "_read")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _read=None, _histograms=Kept[RankHistogram](), _counts=Kept[DocumentCounts]())
+
+    def own_copy(self) -> Runs:
+        """The same measurements, with a table of its own: what an analyzer changes in it, no other sees."""
+        own = type(self).__new__(type(self))
+        vars(own).update(vars(self), frame=self.frame.copy())
+        return own
+
+    def watch(self, read: Callable[[], None] | None) -> None:
+        """Have a function called for each measurement that an analyzer has read; None: no more."""
+        self._read = read
+
+    def was_read(self) -> None:
+        """What reads measurements says so: `read_families` does."""
+        if self._read:
+            self._read()
+
+    def histogram(self, run_id: str) -> RankHistogram:
+        """Exact counts by rank of one run; loaded on demand and kept while memory is spared. Raises Unreadable."""
+        kept = self._histograms.get(run_id)
+        return self._histograms.keep(run_id, self._readable(self._histogram, run_id)) if kept is None else kept
+
+    def vocabulary(self, run_id: str) -> Mapping[int, str]:
+        """The text of every token of a run's corpus, by id; empty where texts were not kept."""
+        return self._token_texts(run_id)
+
+    def token_texts(self, run_id: str, tokens: Iterable[int]) -> list[str]:
+        """The texts of tokens of one run, quoted, so that spaces show: `" the"`; `id 262` where it is not known."""
+        known = self.vocabulary(run_id)
+        return [json.dumps(known[t], ensure_ascii=False) if t in known else f"id {t}" for t in map(int, tokens)]
+
+    def ranks(self, run_id: str) -> RankTable:
+        """The rank table of one run; loaded at each call: reduce it at once. Raises Unreadable."""
+        return self._readable(self._ranks, run_id)
+
+    def rank_pieces(self, run_id: str) -> Iterator[RankTable]:
+        """The rank table of one run in pieces of whole documents, in text order; one at a time is in memory.
+
+        For sums over documents, of tables that may be larger than memory. Raises Unreadable, also in the middle.
+        """
+        pieces = self._readable(lambda run_id: iter(self._pieces(run_id)), run_id)
+        while (piece := self._readable(lambda _: next(pieces, None), run_id)) is not None:
+            yield piece
+
+    def scores(self) -> pd.DataFrame:
+        """The scores of tasks that were imported, with the columns of `SCORES`; no row where there are none."""
+        return self._scores()
+
+    def groups(self, run_id: str) -> Sequence[str]:
+        """The source of each document with scored tokens of a run; empty where none is named, or the list is gone.
+
+        Runs that read the same texts have the same sources, so that they are drawn jointly: where only some of them, or
+        several fields, name sources, those of the run that names the fewest are taken for all.
+        """
+        row = self.frame.loc[self.frame["run_id"] == run_id, ["documents_hash", "groups"]].iloc[0]
+        same = self.frame["run_id"] == run_id if pd.isna(row["documents_hash"]) else self._same_texts(row)
+        named = self.frame.loc[same & self.frame["groups"].notna(), ["groups", "run_id"]].to_numpy().tolist()
+        if not named or self._groups is None:
+            return ()
+        source = min(named, key=lambda each: (int(each[0].split()[0]), each))[1]
+        if run_id not in self._sources:
+            try:
+                of_number = self._readable(self._groups, source)
+                self._sources[run_id] = [of_number[document] for document in self._documents(run_id)]
+            except Unreadable:
+                self._sources[run_id] = ()
+        return self._sources[run_id]
+
+    def _documents(self, run_id: str) -> list[int]:
+        """The numbers of the documents of a run that have scored tokens."""
+        if (kept := self._counts.get(run_id)) is not None:
+            return [int(number) for number in kept.document]
+        return sorted({int(number) for piece in self.rank_pieces(run_id) for number in piece.documents[0]})
+
+    def _same_texts(self, row: pd.Series[Any]) -> pd.Series[bool]:
+        same: pd.Series[bool] = self.frame["documents_hash"].eq(row["documents_hash"]).fillna(False)
+        return same
+
+    def document_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
+        """Tokens, nats and hits of each k per document of one run; kept, for many k, while memory is spared.
+
+        Raises Unreadable.
+
+        Analyzers that ask for k up to 100, the paper's, logged ones or those of `log_grid(|V|)` read each rank table
+        once between them.
+        """
+        kept = self._counts.get(run_id)
+        if kept is None and (logged_only := self._imported_counts(run_id, ks)):
+            return logged_only
+        if kept is None or not set(ks) <= set(kept.ks):
+            also = (*ks, *(kept.ks if kept else ()))
+            kept = self._counts.keep(run_id, self._counted(run_id, also))
+        groups = self.groups(run_id)
+        return kept.select(ks).in_groups(groups) if len(groups) else kept.select(ks)
+
+    def _counted(self, run_id: str, also: Sequence[int]) -> DocumentCounts:
+        """Counts for every k that analyzers are likely to ask for; a piece of the table is in memory at a time."""
+        parts: list[DocumentCounts] = []
+        logged = rbp_ks(self.frame.columns)
+        for piece in self.rank_pieces(run_id):
+            small = range(1, min(_EVERY_K, piece.vocab_size) + 1)
+            larger = [k for k in (*_PAPER_K, *logged) if k <= piece.vocab_size]
+            every = {*small, *larger, *log_grid(piece.vocab_size).tolist(), *also}
+            parts.append(piece.document_counts(sorted(every)))
+        return DocumentCounts.concatenate(parts)
+
+    def _imported_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts | None:
+        """What an imported run without ranks has: its logged numbers, as one document, so without sampling error."""
+        row = self._unranked.get(run_id)
+        if row is None or pd.isna(row["ce"]) or any(pd.isna(row.get(rbp_name(k))) for k in ks):
+            return None
+        tokens = 1.0 if pd.isna(row["num_tokens"]) else float(row["num_tokens"])
+        hits = np.array([[row[rbp_name(k)] * tokens for k in ks]], dtype=np.float64).reshape(1, len(ks))
+        nats = np.array([row["ce"] * tokens])
+        return DocumentCounts(tuple(ks), np.array([0]), np.array([tokens]), nats, hits)
+
+    @cached_property
+    def _unranked(self) -> dict[str, dict[Hashable, Any]]:
+        """The rows without |V|, by run id: imported, and without ranks."""
+        return {row["run_id"]: row for row in self.frame[self.frame["vocab_size"].isna()].to_dict("records")}
+
+    def _readable(self, load: Callable[[str], T], run_id: str) -> T:
+        try:
+            return load(run_id)
+        except Unreadable:
+            raise
+        except MissingArtifact as error:
+            row = self.frame[self.frame["run_id"] == run_id]
+            if row["without_ranks"].fillna(False).any():
+                raise WithoutRanks from error
+            raise Unreadable(f"run {run_id}: its rank table or histogram is missing") from error
+        except (RbptrackError, OSError, pa.ArrowException, KeyError, ValueError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise Unreadable(f"an artifact of run {run_id} is damaged or cannot be reached: {reason}") from error
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def __repr__(self) -> str:
+        """The measurements as a table of text: what a summary shows of `frame`."""
+        return f"{_count(self)}\n{presented(self.frame).to_string(index=False, max_rows=_MOST_SHOWN)}"
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        table = presented(self.frame).to_html(index=False, border=0, max_rows=_MOST_SHOWN, notebook=True)
+        return f"<p>{_count(self)}</p>{table}"
+
+
+def _count(runs: Runs) -> str:
+    return "1 measurement" if len(runs) == 1 else f"{len(runs):,} measurements"
