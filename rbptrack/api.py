@@ -27,10 +27,9 @@ from rbptrack.config.schema import (
 )
 from rbptrack.reporting.broken import computed
 from rbptrack.reporting.discovery import discover
-from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.measurement import DEFAULT_KS, LoggableMeasurement
-from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import MeasurementParams
+from rbptrack.tracking.store import Store
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -215,8 +214,8 @@ def runs(
     for key, value in given.items():
         if not patterns[key] and not isinstance(value, Sized):
             raise BadInput(f"{key}= gives no pattern: the {type(value).__name__} is empty, or was read before")
-    connection = Connection(TrackingConfig(uri=tracking_uri, experiment=experiment))
-    return Reader(connection).runs(FilterConfig(**patterns))
+    store = Store(TrackingConfig(uri=tracking_uri, experiment=experiment))
+    return store.reader.runs(FilterConfig(**patterns))
 
 
 class ShownReport(Report):

@@ -14,9 +14,8 @@ from transformers.trainer_callback import CallbackHandler
 from rbptrack import api
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.ranks import rbp_name
-from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.schema import Metric, software_versions, training_tags
-from rbptrack.tracking.writer import Writer
+from rbptrack.tracking.store import Store
 
 _RUNTIME = "_runtime"  # ends the name of a metric that every evaluation logs
 
@@ -60,7 +59,7 @@ class RankCallback(TrainerCallback):
         self._texts, self._tokenizer, self._ks, self._dataset = list(texts), tokenizer, list(ks), dataset
         self._name, self._measuring = name, measuring
         tracking = TrackingConfig(uri=tracking_uri, experiment=experiment)
-        self._writer = Writer(Connection(tracking)) if log else None
+        self._writer = Store(tracking).writer if log else None
         self._run_id = ""
         self._training, self._measured = False, dict[int, dict[str, float]]()  # the last one, by the Trainer's step
 

@@ -19,9 +19,8 @@ from rbptrack.commands import export, import_
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.exchange.bundle import without_tokens, write
 from rbptrack.ranks import ADDED, RankTable
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import write_token_texts
+from rbptrack.tracking.store import Store
 from tests.conftest import EMBEDDED
 
 TEXTS = [
@@ -323,7 +322,7 @@ def test_a_run_is_not_asked_for_its_own_sake(measured: Path, elsewhere: Path, mo
     def asked(*_: object, **__: object) -> None:
         raise AssertionError("MLflow was asked")
 
-    reader = Reader(Connection(TrackingConfig(uri=uri(measured)[13:])))
+    reader = Store(TrackingConfig(uri=uri(measured)[13:])).reader
     runs = reader.runs(FilterConfig())
     for name in ("get_run", "list_artifacts", "get_metric_history"):
         monkeypatch.setattr(MlflowClient, name, asked)
@@ -336,7 +335,7 @@ def test_a_run_is_not_asked_for_its_own_sake(measured: Path, elsewhere: Path, mo
 
 
 def test_names_of_artifacts_are_those_that_mlflow_lists(measured: Path) -> None:
-    reader = Reader(Connection(TrackingConfig(uri=uri(measured)[13:])))
+    reader = Store(TrackingConfig(uri=uri(measured)[13:])).reader
     (run_id, *_) = reader.runs(FilterConfig()).frame["run_id"]
     client, listed, folders = reader.connection.open(), list[str](), [""]
     while folders:

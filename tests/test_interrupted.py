@@ -18,8 +18,8 @@ from rbptrack.config.schema import SweepConfig, TrackingConfig
 from rbptrack.sweep import analyses
 from rbptrack.sweep.outcome import Outcome
 from rbptrack.tracking import outbox
-from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.store import Store
 from tests.cells import run
 
 
@@ -30,7 +30,7 @@ def here(with_store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def statuses(kind: str) -> list[str]:
-    connection = Connection(TrackingConfig())
+    connection = Store(TrackingConfig())
     client = connection.open()
     found = client.search_runs([connection.experiment_id], f"tags.`rbptrack.kind` = '{kind}'")
     return [r.info.status for r in found]

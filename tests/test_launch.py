@@ -41,9 +41,8 @@ from rbptrack.sweep.outcome import Outcome
 from rbptrack.sweep.ray_cluster import Ray
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.sweep.results import Results
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import Kind, Tag
+from rbptrack.tracking.store import Store
 from tests import slurm
 from tests.conftest import Program, Start
 from tests.patience import PATIENCE
@@ -65,7 +64,7 @@ Measured = dict[str, tuple[float, float]]  # number of tokens and CE, by the nam
 
 def finished(folder: Path) -> Measured:
     """What each finished measurement holds; fails where there are two of one name."""
-    runs = Reader(Connection(TrackingConfig(uri=f"sqlite:///{folder}/mlruns/mlflow.db"))).runs(FilterConfig())
+    runs = Store(TrackingConfig(uri=f"sqlite:///{folder}/mlruns/mlflow.db")).reader.runs(FilterConfig())
     names = [f"{m} / {d}" for m, d in zip(runs.frame["model"], runs.frame["dataset"], strict=True)]
     assert len(set(names)) == len(names)
     return dict(zip(names, zip(runs.frame["num_tokens"], runs.frame["ce"], strict=True), strict=True))
@@ -73,8 +72,8 @@ def finished(folder: Path) -> Measured:
 
 def all_finished(folder: Path) -> int:
     """How many finished measurements there are, of the same cell too."""
-    connection = Connection(TrackingConfig(uri=f"sqlite:///{folder}/mlruns/mlflow.db"))
-    return len(Reader(connection).search({Tag.KIND: Kind.MEASUREMENT}, status="FINISHED"))
+    connection = Store(TrackingConfig(uri=f"sqlite:///{folder}/mlruns/mlflow.db"))
+    return len(connection.reader.search({Tag.KIND: Kind.MEASUREMENT}, status="FINISHED"))
 
 
 def job(number: int = 0, *, gpus: float = 0, folder: Path = Path(), config: Config | None = None) -> Job:

@@ -13,8 +13,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.commands.list_ import main as list_
 from rbptrack.commands.show import main as show
 from rbptrack.config.schema import FilterConfig, TrackingConfig
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.store import Store
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +53,7 @@ def test_filters_order_and_columns(said) -> None:  # type: ignore[no-untyped-def
 def test_formats(said) -> None:  # type: ignore[no-untyped-def]
     rows = list(csv.DictReader(io.StringIO("\n".join(said(list_, "format=csv", "dataset=pydocs")))))
     as_json = json.loads("\n".join(said(list_, "format=json", "dataset=pydocs")))
-    runs = Reader(Connection(TrackingConfig())).runs(FilterConfig(dataset=["pydocs"]))
+    runs = Store(TrackingConfig()).reader.runs(FilterConfig(dataset=["pydocs"]))
     assert [row["run_id"] for row in rows] == [row["run_id"] for row in as_json] == list(runs.frame["run_id"])
     assert [float(row["ce"]) for row in rows] == list(runs.frame["ce"])
     assert as_json[0]["rbp_10"] == pytest.approx(runs.frame["rbp_10"][0], abs=1e-9)
@@ -90,7 +89,7 @@ def test_typos(arguments: list[str], words: str) -> None:
 
 def test_one_measurement(said, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
     lines = said(show, "nano-6k/stdlib", "k=1,7")
-    runs = Reader(Connection(TrackingConfig())).runs(FilterConfig(size=["6k"], dataset=["stdlib"]))
+    runs = Store(TrackingConfig()).reader.runs(FilterConfig(size=["6k"], dataset=["stdlib"]))
     row = runs.frame.iloc[0]
     histogram = runs.histogram(row["run_id"])
     text = "\n".join(lines)

@@ -24,7 +24,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.base.files import TemporaryFolder, clear_temporary, temporary_files
 from rbptrack.base.process import INTERRUPTED, install_signals
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.store import Store
 from tests.campaigns.recorded import note
 
 SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threade
 
 def make() -> None:
     with temporary_files():
-        Connection(TrackingConfig()).open()
+        Store(TrackingConfig()).open()
 
 
 def forked(action: Callable[[], None], place: Path) -> int:
@@ -159,8 +159,8 @@ def test_a_folder_is_made_while_others_clear_up(temporaries: Path) -> None:
 def test_an_empty_file_is_no_store(with_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(with_store)
     (with_store / "other.db").touch()
-    assert not Connection(TrackingConfig(uri=f"sqlite:///{with_store / 'other.db'}")).exists
-    assert Connection(TrackingConfig()).exists
+    assert not Store(TrackingConfig(uri=f"sqlite:///{with_store / 'other.db'}")).exists
+    assert Store(TrackingConfig()).exists
 
 
 def test_loggers_work_after_a_store_was_made(

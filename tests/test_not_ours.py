@@ -24,10 +24,10 @@ from rbptrack.config.schema import TrackingConfig
 from rbptrack.exchange.imported import AnyImportedRow, KnownModels
 from rbptrack.exchange.rows import read as rows_of
 from rbptrack.reporting.discovery import load_file
-from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.explained import explained
 from rbptrack.tracking.process import alive, marks
 from rbptrack.tracking.schema import Tag
+from rbptrack.tracking.store import Store
 
 
 def foreign(path: Path) -> None:
@@ -55,7 +55,7 @@ def test_what_stands_at_a_stores_address_stays(thing: str, tmp_path: Path) -> No
     make(place)
     before = os.lstat(place)
     with pytest.raises(BadInput, match=expected):
-        Connection(TrackingConfig(uri=f"sqlite:///{place}")).open()
+        Store(TrackingConfig(uri=f"sqlite:///{place}")).open()
     assert os.lstat(place)[:2] == before[:2]  # kind and number
     assert [path.name for path in tmp_path.iterdir()] == ["some.db"]
 
@@ -68,7 +68,7 @@ def test_an_mlruns_that_is_no_folder_is_refused(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "mlruns").unlink()
     (tmp_path / "mlruns").symlink_to("elsewhere")
     with pytest.raises(BadInput, match="mlruns is a link to elsewhere, which is not there: make it, or remove"):
-        Connection(TrackingConfig()).open()
+        Store(TrackingConfig()).open()
 
 
 def test_a_fifo_is_refused_and_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,12 +22,11 @@ from rbptrack.config.paths import partial
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.tracking import outbox, writer
 from rbptrack.tracking.claim import claim, repair
-from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.live import Heartbeat, working
 from rbptrack.tracking.process import marks
-from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import Record
 from rbptrack.tracking.schema import WITHOUT, MeasurementTags, Tag
+from rbptrack.tracking.store import Store
 from rbptrack.tracking.writer import Writer
 from tests.patience import until
 
@@ -45,13 +44,13 @@ def here(with_store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def a(here: Path) -> Connection:
-    return Connection(TrackingConfig())
+def a(here: Path) -> Store:
+    return Store(TrackingConfig())
 
 
 @pytest.fixture
-def b(here: Path) -> Connection:
-    return Connection(TrackingConfig(uri=f"sqlite:///{here / 'b.db'}"))
+def b(here: Path) -> Store:
+    return Store(TrackingConfig(uri=f"sqlite:///{here / 'b.db'}"))
 
 
 def a_record(fingerprint: str = FINGERPRINT, **tags: str) -> Record:
@@ -63,7 +62,7 @@ def a_record(fingerprint: str = FINGERPRINT, **tags: str) -> Record:
     return record
 
 
-def send(connection: Connection, record: Record, run_id: str = "") -> outbox.Sent:
+def send(connection: Store, record: Record, run_id: str = "") -> outbox.Sent:
     measured = partial() / record.fingerprint / "record"
     measured.mkdir(parents=True)
     (measured / "ranks.parquet").write_text("ranks")
@@ -77,29 +76,29 @@ def deliver() -> outbox.Delivered:
 @contextmanager
 def away(monkeypatch: pytest.MonkeyPatch, uri: str) -> Iterator[None]:
     """Nothing answers at an address."""
-    open_ = Connection.open
+    open_ = Store.open
 
-    def opened(self: Connection) -> MlflowClient:
+    def opened(self: Store) -> MlflowClient:
         if self.uri == uri:
             raise StoreAway(f"the tracking store {uri} cannot be reached")
         return open_(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Connection, "open", opened)
+        patch.setattr(Store, "open", opened)
         yield
 
 
-def runs(connection: Connection) -> list[Run]:
+def runs(connection: Store) -> list[Run]:
     client = connection.open()
     return list(client.search_runs([connection.experiment_id], "tags.`rbptrack.kind` = 'measurement'"))
 
 
-def check_delivered_once(connection: Connection) -> None:
+def check_delivered_once(connection: Store) -> None:
     (run,) = runs(connection)
     assert run.info.status == "FINISHED"
     history = connection.open().get_metric_history(run.info.run_id, "rbp_curve")
     assert [m.step for m in history] == list(KS)
-    assert Reader(connection).artifact(run.info.run_id, "ranks.parquet").read_text() == "ranks"
+    assert connection.reader.artifact(run.info.run_id, "ranks.parquet").read_text() == "ranks"
     assert not outbox.folder().exists()
     assert not partial().exists()
 
@@ -112,12 +111,10 @@ def test_what_release_0_1_left_for_a_store_with_a_password_is_found(here: Path) 
         folder.mkdir(parents=True)
         record.write(folder)
         address = stars.replace(":***@", "@").replace("&password=***", "")
-        assert outbox.find(Connection(TrackingConfig(uri=f"postgresql://{address}")), record.fingerprint)
+        assert outbox.find(Store(TrackingConfig(uri=f"postgresql://{address}")), record.fingerprint)
 
 
-def test_what_waits_for_one_store_is_not_another_s(
-    a: Connection, b: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_waits_for_one_store_is_not_another_s(a: Store, b: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with away(monkeypatch, a.uri):
         assert "cannot be reached" in send(a, a_record()).waits
         assert outbox.find(a, FINGERPRINT)
@@ -132,7 +129,7 @@ def test_what_waits_for_one_store_is_not_another_s(
 
 
 def test_sync_says_what_waits_while_the_store_is_away(
-    a: Connection, monkeypatch: pytest.MonkeyPatch, here: Path, capsys: pytest.CaptureFixture[str]
+    a: Store, monkeypatch: pytest.MonkeyPatch, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with away(monkeypatch, a.uri):
         assert sync.main([]) == 1
@@ -157,7 +154,7 @@ def test_sync_says_what_waits_while_the_store_is_away(
 
 
 def test_two_that_were_measured_while_the_store_was_away_are_one(
-    a: Connection, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    a: Store, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with away(monkeypatch, a.uri):
         send(a, a_record())
@@ -171,7 +168,7 @@ def test_two_that_were_measured_while_the_store_was_away_are_one(
 
 @pytest.mark.parametrize("stopped", ["_log_artifacts", "describe"])
 def test_a_delivery_that_was_stopped_is_completed(
-    stopped: str, a: Connection, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stopped: str, a: Store, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Into the run that the measurement began; its curves are not logged twice."""
     record = a_record()
@@ -192,45 +189,45 @@ def test_a_delivery_that_was_stopped_is_completed(
     assert deliver() == outbox.Delivered()
 
 
-def test_a_run_that_a_lost_answer_began_twice_is_deleted(a: Connection, here: Path) -> None:
+def test_a_run_that_a_lost_answer_began_twice_is_deleted(a: Store, here: Path) -> None:
     record = a_record()
-    lost = Writer(a).begin(record.name, record.tags | {Tag.CLAIM: "pending"})
+    lost = a.writer.begin(record.name, record.tags | {Tag.CLAIM: "pending"})
     run_id, done = claim(a, record, partial() / FINGERPRINT, tell=print)
     assert (run_id != lost, done) == (True, False)
     send(a, record, run_id)
     check_delivered_once(a)
 
 
-def test_a_run_that_another_host_took_for_dead_gives_way_to_what_it_measured(a: Connection, here: Path) -> None:
+def test_a_run_that_another_host_took_for_dead_gives_way_to_what_it_measured(a: Store, here: Path) -> None:
     record = a_record()
     run_id, _ = claim(a, record, partial() / FINGERPRINT, tell=print)
-    Writer(a).end(run_id, "KILLED")
-    other = Writer(a).deliver(a_record(), here)
+    a.writer.end(run_id, "KILLED")
+    other = a.writer.deliver(a_record(), here)
     assert send(a, record, run_id).run_id == other
     assert [run.info.run_id for run in runs(a)] == [other]
 
 
-def test_of_two_that_hold_the_claim_the_first_goes_on(a: Connection, here: Path) -> None:
+def test_of_two_that_hold_the_claim_the_first_goes_on(a: Store, here: Path) -> None:
     """One was silent for so long that another host began to measure, and now both live."""
     record = a_record()
     mine, _ = claim(a, record, partial() / FINGERPRINT, tell=print)
-    while (other := Writer(a).begin("other", a_record().tags | marks() | {Tag.CLAIM: "held"})) < mine:
-        Writer(a).withdraw(other)
+    while (other := a.writer.begin("other", a_record().tags | marks() | {Tag.CLAIM: "held"})) < mine:
+        a.writer.withdraw(other)
     assert send(a, record, mine).run_id == mine
-    assert Reader(a).find(FINGERPRINT) == mine
+    assert a.reader.find(FINGERPRINT) == mine
 
 
 @pytest.mark.parametrize(("state", "silent"), [("pending", 70), ("held", 310)])
-def test_a_claim_that_nobody_renews_is_not_waited_for(state: str, silent: float, a: Connection, here: Path) -> None:
+def test_a_claim_that_nobody_renews_is_not_waited_for(state: str, silent: float, a: Store, here: Path) -> None:
     """Its process lives, but lost the run on its way, or waits for this one itself."""
     tags = a_record().tags | marks() | {Tag.CLAIM: state, Tag.HEARTBEAT: f"{time.time() - silent:.0f}"}
-    Writer(a).begin("lost", tags)
+    a.writer.begin("lost", tags)
     _, done = claim(a, a_record(), partial() / FINGERPRINT, tell=lambda line: pytest.fail(line))
     assert not done
 
 
 def test_a_run_whose_id_a_killed_process_could_not_note_is_continued(
-    a: Connection, here: Path, monkeypatch: pytest.MonkeyPatch
+    a: Store, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed between making the run and writing its id beside the measurement: no second run, none left KILLED."""
     begin = Writer.begin
@@ -253,11 +250,11 @@ def test_a_run_whose_id_a_killed_process_could_not_note_is_continued(
     check_delivered_once(a)
 
 
-def test_a_run_of_ones_own_beats_and_ends_as_its_block_does(a: Connection, here: Path) -> None:
+def test_a_run_of_ones_own_beats_and_ends_as_its_block_does(a: Store, here: Path) -> None:
     ended = {}
     for error in (None, ValueError("x"), KeyboardInterrupt()):
-        with suppress(ValueError, KeyboardInterrupt), working(Writer(a), "report", {Tag.KIND: "analysis"}) as run_id:
-            assert Reader(a).search(run_id=run_id, status="RUNNING")
+        with suppress(ValueError, KeyboardInterrupt), working(a.writer, "report", {Tag.KIND: "analysis"}) as run_id:
+            assert a.reader.search(run_id=run_id, status="RUNNING")
             assert any(thread.name == "rbptrack-live" for thread in threading.enumerate())
             ended[run_id] = error
             if error:
@@ -266,17 +263,17 @@ def test_a_run_of_ones_own_beats_and_ends_as_its_block_does(a: Connection, here:
     assert [status[run_id] for run_id in ended] == ["FINISHED", "FAILED", "KILLED"]
 
 
-def test_a_copied_folder_delivers_to_its_own_store(a: Connection, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copied_folder_delivers_to_its_own_store(a: Store, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with away(monkeypatch, a.uri):
         send(a, a_record())
     copy = Path(shutil.copytree(here / "mlruns", here / "copy/mlruns"))
     monkeypatch.chdir(copy.parent)
     assert list(deliver().runs) == [FINGERPRINT]
     assert not runs(a)
-    check_delivered_once(Connection(TrackingConfig()))
+    check_delivered_once(Store(TrackingConfig()))
 
 
-def test_what_dead_processes_left_is_cleared(a: Connection, here: Path) -> None:
+def test_what_dead_processes_left_is_cleared(a: Store, here: Path) -> None:
     """Parts of what is finished, half-removed records, locks; the parts of what is not finished stay."""
     send(a, a_record())
     for place in (partial() / FINGERPRINT, partial() / ("cd" * 32), outbox.folder() / "0123456789abcdef/half"):
@@ -291,7 +288,7 @@ def test_what_dead_processes_left_is_cleared(a: Connection, here: Path) -> None:
 
 
 def test_a_damaged_record_is_named_and_stops_nothing(
-    a: Connection, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    a: Store, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with away(monkeypatch, a.uri):
         send(a, a_record("cd" * 32))
@@ -303,10 +300,10 @@ def test_a_damaged_record_is_named_and_stops_nothing(
     assert "record.json is damaged" in capsys.readouterr().out
 
 
-def test_a_heartbeat_survives_a_store_that_is_away_for_a_moment(a: Connection, here: Path) -> None:
+def test_a_heartbeat_survives_a_store_that_is_away_for_a_moment(a: Store, here: Path) -> None:
     began = time.time()
-    run_id = Writer(a).begin("sweep x", {Tag.KIND: "sweep", Tag.HEARTBEAT: "0"})
-    with Heartbeat(Writer(a), run_id, every=0.05) as beating:
+    run_id = a.writer.begin("sweep x", {Tag.KIND: "sweep", Tag.HEARTBEAT: "0"})
+    with Heartbeat(a.writer, run_id, every=0.05) as beating:
         log, failures = beating._writer.log, iter([StoreAway("gone"), OSError("gone"), ValueError("garbage")])
 
         def hiccup(*arguments: object, **options: object) -> None:
@@ -315,22 +312,22 @@ def test_a_heartbeat_survives_a_store_that_is_away_for_a_moment(a: Connection, h
             log(*arguments, **options)  # type: ignore[arg-type]
 
         beating._writer.log = hiccup  # type: ignore[assignment]
-        until(lambda: Reader(a).run(run_id).tags[Tag.HEARTBEAT] != "0", "heartbeat")
-    assert float(Reader(a).run(run_id).tags[Tag.HEARTBEAT]) > began - 1
+        until(lambda: a.reader.run(run_id).tags[Tag.HEARTBEAT] != "0", "heartbeat")
+    assert float(a.reader.run(run_id).tags[Tag.HEARTBEAT]) > began - 1
 
 
-def test_a_living_run_of_another_host_is_left_alone(a: Connection, here: Path) -> None:
+def test_a_living_run_of_another_host_is_left_alone(a: Store, here: Path) -> None:
     """Until it has been silent for 300 s; so is one of the experiment of analyses."""
     owner = json.dumps(json.loads(marks()[Tag.PROCESS]) | {"host": "elsewhere"})
     for name, silent in (("young", 150), ("old", 310)):
         tags = {Tag.KIND: "sweep", Tag.PROCESS: owner, Tag.HEARTBEAT: f"{time.time() - silent:.0f}"}
-        Writer(a).begin(name, tags)
+        a.writer.begin(name, tags)
         Writer(a.analyses()).begin(f"{name} analysis", tags)
     assert sorted(repair(a)) == ["old", "old analysis"]
 
 
 def test_a_record_that_another_delivers_while_it_is_looked_for_is_not_there(
-    a: Connection, here: Path, monkeypatch: pytest.MonkeyPatch
+    a: Store, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many jobs deliver while other commands begin."""
     folder = outbox._folder_of(a) / f"{FINGERPRINT}.1"

@@ -15,7 +15,7 @@ from rbptrack.config.compose import measuring
 from rbptrack.config.paths import home
 from rbptrack.config.patterns import as_value
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.store import Store
 from tests.conftest import Program
 
 ODD = """a'b "c" #d; [ü] {e}, f=g & $h ~"""
@@ -86,8 +86,6 @@ def test_config_dir_works_beside_searchpath(tmp_path: Path) -> None:
 
 
 def test_a_database_may_be_given_with_quoted_letters(with_store: Path) -> None:
-    assert Connection(TrackingConfig(uri="sqlite:////home/me/a%20b/mlflow.db")).database == Path(
-        "/home/me/a b/mlflow.db"
-    )
+    assert Store(TrackingConfig(uri="sqlite:////home/me/a%20b/mlflow.db")).database == Path("/home/me/a b/mlflow.db")
     with pytest.raises(BadInput, match=r"path with \? or % in it"):
-        Connection(TrackingConfig(uri="sqlite:////home/me/a%3Fb/mlflow.db"))
+        Store(TrackingConfig(uri="sqlite:////home/me/a%3Fb/mlflow.db"))

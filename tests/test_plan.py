@@ -18,8 +18,7 @@ from rbptrack.sweep.jobs import grouped
 from rbptrack.sweep.plan import Plan, plan
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.sweep.resources import Resources
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.store import Store
 
 
 def asked(*words: str) -> list[Config]:
@@ -28,7 +27,7 @@ def asked(*words: str) -> list[Config]:
 
 def planned(device: Device, *words: str) -> Plan:
     (config,) = asked("model=nano/2m", *words)
-    return plan(config, Resolver(), Reader(Connection(config.tracking)), device, elsewhere=True)
+    return plan(config, Resolver(), Store(config.tracking).reader, device, elsewhere=True)
 
 
 def of(memory: float, *, share: float = 0.5) -> Device:

@@ -23,9 +23,9 @@ from rbptrack.commands import export, import_
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.exchange import authors, delivery
 from rbptrack.ranks import RankHistogram, RankTable
-from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.record import Record
 from rbptrack.tracking.schema import Tag
+from rbptrack.tracking.store import Store
 from rbptrack.tracking.writer import Writer
 
 START = "model,dataset,non_embedding_params,"
@@ -461,8 +461,8 @@ def test_an_import_that_fails_leaves_what_another_process_imported(
 
 
 def test_what_an_import_that_was_killed_left_running_is_closed_by_the_next(bundle: Path, store: Path) -> None:
-    run_id = Writer(Connection(TrackingConfig())).begin("half", {Tag.KIND: "measurement"})
-    Connection(TrackingConfig()).open().set_tag(run_id, Tag.PROCESS, "{}")  # of a process that is gone
+    run_id = Store(TrackingConfig()).writer.begin("half", {Tag.KIND: "measurement"})
+    Store(TrackingConfig()).open().set_tag(run_id, Tag.PROCESS, "{}")  # of a process that is gone
     assert import_.main([str(bundle)]) == 0
     assert sorted(statuses(store)) == ["FINISHED", "FINISHED", "KILLED"]
 

@@ -17,8 +17,7 @@ from rbptrack.ranks.measurement import Shard
 from rbptrack.sweep import cell, preflight, resolve
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.resolve import Resolver
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.store import Store
 from tests.conftest import EMBEDDED
 
 TWO_BY_TWO = ("model=nano/6k,nano/15k", "dataset=stdlib,pydocs", "dataset.documents=2", "k=1,10")
@@ -74,7 +73,7 @@ def test_what_lacks_columns_is_measured_again_where_that_is_asked_for(
         resolved = Resolver().resolve(config)
         outcome = cell.run(resolved, Delivery.of(config, resolved), Shard())
         assert outcome
-        reader = Reader(Connection(config.tracking))
+        reader = Store(config.tracking).reader
         return outcome.status, reader.ranks(reader.find(resolved.fingerprint) or "").version
 
     with monkeypatch.context() as older:

@@ -17,8 +17,7 @@ from rbptrack.commands import sync
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.tracking import connection, outbox
 from rbptrack.tracking.client import Client
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.store import Store
 from rbptrack.tracking.tables import Tables
 from rbptrack.tracking.uri import resolve_uri
 from tests.cells import run
@@ -174,11 +173,11 @@ def test_a_database_without_a_server(server: Server, user: Path, monkeypatch: py
     assert not done.waits
     assert list((user / "shared").rglob("ranks.parquet"))
     assert len(rbptrack.runs(tracking_uri=uri)) == 1
-    connection = Connection(TrackingConfig(uri=uri))
+    connection = Store(TrackingConfig(uri=uri))
     # Read from the tables, as a local store is: the same as by MLflow's search, which takes ten times as long.
     tables, client = Tables(uri), Client(connection.open())
     read = tables.search([connection.experiment_id], {}, status="FINISHED")
-    assert read == client.search([connection.experiment_id], {}, status="FINISHED") == Reader(connection).search()
+    assert read == client.search([connection.experiment_id], {}, status="FINISHED") == connection.reader.search()
     assert tables.finished(connection.experiment_id, FilterConfig(), [], lambda run: run) == read
     assert tables.whole([read[0].run_id]) == client.whole([read[0].run_id])
     assert not tables.metric_faults([read[0].run_id])
@@ -194,7 +193,7 @@ def test_a_database_without_a_server(server: Server, user: Path, monkeypatch: py
     ):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", wrong)
         with pytest.raises(kind, match=words) as caught:
-            Connection(TrackingConfig()).open()
+            Store(TrackingConfig()).open()
         assert "hunter" not in str(caught.value)
 
 
@@ -207,7 +206,7 @@ def test_wrong_addresses_and_passwords(server: Server, user: Path, monkeypatch: 
     ):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
         with pytest.raises(kind, match=words) as caught:
-            Connection(TrackingConfig()).open()
+            Store(TrackingConfig()).open()
         assert "hunter" not in str(caught.value)
     with pytest.raises(StoreAway):
-        Reader(Connection(TrackingConfig(uri=f"http://127.0.0.1:{free_port()}"))).find("0" * 64)
+        Store(TrackingConfig(uri=f"http://127.0.0.1:{free_port()}")).reader.find("0" * 64)

@@ -33,9 +33,8 @@ from rbptrack.sweep.resolve import Resolver
 from rbptrack.sweep.results import Results
 from rbptrack.sweep.watch import Watch
 from rbptrack.tracking import outbox
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import Kind, Tag
+from rbptrack.tracking.store import Store
 from tests.conftest import EMBEDDED
 from tests.patience import PATIENCE, until
 
@@ -215,7 +214,7 @@ def asked(*words: str) -> Config:
 
 
 def finished(config: Config) -> list[str]:
-    reader = Reader(Connection(config.tracking))
+    reader = Store(config.tracking).reader
     return [r.run_id for r in reader.search({Tag.KIND: Kind.MEASUREMENT})]
 
 
@@ -247,7 +246,7 @@ def test_two_that_end_together_deliver_once(with_store: Path, monkeypatch: pytes
     assert done[1].run_id == done[0].run_id
     assert finished(config) == [done[0].run_id]
     assert not list(with_store.glob("mlruns/partial/*"))
-    run = Reader(Connection(config.tracking)).run(done[0].run_id)
+    run = Store(config.tracking).reader.run(done[0].run_id)
     assert run.metrics["tokens_per_second"] > 0
     # The same cell without shards is the same measurement: it is found, and so is it by a shard.
     assert asked("shards=5") != asked()

@@ -21,11 +21,10 @@ from sqlalchemy import create_engine
 from rbptrack.base.errors import RbptrackError
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.tracking.client import Client, tags_like
-from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.frame import LoggedRun, Source
 from rbptrack.tracking.schema import CURVES, Kind, MeasurementTags, Tag
+from rbptrack.tracking.store import Store
 from rbptrack.tracking.tables import REVISIONS, Tables
-from rbptrack.tracking.writer import Writer
 
 SOURCES: dict[str, Callable[[str], Source]] = {"tables": Tables, "client": lambda uri: Client(MlflowClient(uri))}
 KEPT = ("experiments", "runs", "params", "tags", "metrics", "latest_metrics", "inputs", "datasets")
@@ -37,8 +36,8 @@ def many(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     database = tmp_path_factory.mktemp("many") / "mlflow.db"
     with closing(sqlite3.connect(empty_store)) as source, closing(sqlite3.connect(database)) as target:
         source.backup(target)
-    connection = Connection(TrackingConfig(uri=f"sqlite:///{database}"))
-    writer, client = Writer(connection), connection.open()
+    connection = Store(TrackingConfig(uri=f"sqlite:///{database}"))
+    writer, client = connection.writer, connection.open()
 
     def begun(fingerprint: str, family: str, size: str) -> str:
         return writer.begin("a / b", MeasurementTags(fingerprint, family, size, f"{family}-{size}", "d", "").tags())

@@ -10,10 +10,8 @@ import pytest
 from mlflow.store.db.utils import _upgrade_db, create_sqlalchemy_engine
 
 from rbptrack.config.schema import FilterConfig, TrackingConfig
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import MeasurementTags
-from rbptrack.tracking.writer import Writer
+from rbptrack.tracking.store import Store
 from tools import made_stores
 
 
@@ -28,29 +26,29 @@ def test_a_measurement_is_found_by_an_index(with_store: Path, monkeypatch: pytes
             return " ".join(row[3] for row in store.execute(query))
 
     assert "rbptrack_tags" not in plan()
-    connection = Connection(TrackingConfig())
-    writer = Writer(connection)
+    connection = Store(TrackingConfig())
+    writer = connection.writer
     run = writer.begin("a / b", MeasurementTags("x", "a", "1m", "a-1m", "b", "").tags())
     writer.end(run)
     assert "rbptrack_tags (key=? AND value=?)" in plan()
-    assert Reader(connection).find("x") == run
-    assert Reader(connection).find("y") is None
+    assert connection.reader.find("x") == run
+    assert connection.reader.find("y") is None
     _upgrade_db(create_sqlalchemy_engine(connection.uri))
     assert "rbptrack_tags" in plan()
-    assert Reader(Connection(TrackingConfig())).find("x") == run
+    assert Store(TrackingConfig()).reader.find("x") == run
 
 
 def test_a_store_that_cannot_be_written_is_read_without_the_index(
     with_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(with_store)
-    writer = Writer(Connection(TrackingConfig()))
+    writer = Store(TrackingConfig()).writer
     writer.end(writer.begin("a / b", MeasurementTags("x", "a", "1m", "a-1m", "b", "").tags()))
     database = with_store / "mlruns/mlflow.db"
     with closing(sqlite3.connect(database)) as store, store:
         store.execute("drop index rbptrack_tags")
     monkeypatch.setattr("rbptrack.tracking.local.sqlite3.connect", _read_only)
-    assert Reader(Connection(TrackingConfig())).find("x")
+    assert Store(TrackingConfig()).reader.find("x")
 
 
 _CONNECT = sqlite3.connect
@@ -64,10 +62,10 @@ def _read_only(database: str | Path, **options: bool) -> sqlite3.Connection:
 def test_made_measurements_are_measurements(untouched: Path, tmp_path: Path) -> None:
     """The stores by which growth is measured: whole families, read as any others, and made once."""
     folder = made_stores.on_sqlite(untouched, tmp_path / "made", 60)
-    connection = Connection(TrackingConfig(uri=f"sqlite:///{folder / made_stores.DATABASE}"))
-    runs = Reader(connection).runs(FilterConfig(dataset=["d0"]))
+    connection = Store(TrackingConfig(uri=f"sqlite:///{folder / made_stores.DATABASE}"))
+    runs = connection.reader.runs(FilterConfig(dataset=["d0"]))
     assert runs.frame.groupby("family")["size"].nunique().to_dict() == {"f00000": 10, "f00001": 10}
     assert (runs.frame.groupby("family")["rbp_1"].nunique() == 8).all()  # as many as were really measured
     assert runs.histogram(str(runs.frame["run_id"][0])).num_tokens > 0
-    assert len(Reader(connection).runs(FilterConfig())) == 60
+    assert len(connection.reader.runs(FilterConfig())) == 60
     assert made_stores.on_sqlite(tmp_path / "nothing", folder, 60) == folder

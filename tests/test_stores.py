@@ -23,10 +23,10 @@ from rbptrack.base.errors import BadInput, StoreAway, disk_trouble
 from rbptrack.commands import import_, sync
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.ranks import RankTable
-from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.explained import explained
 from rbptrack.tracking.process import alive, marks
 from rbptrack.tracking.schema import Tag
+from rbptrack.tracking.store import Store
 from tests.patience import until
 
 
@@ -131,7 +131,7 @@ def test_artifacts_that_were_put_elsewhere_stay_there(
     other.mkdir()
     config = TrackingConfig(uri=f"sqlite:///{other / 'mlflow.db'}", artifacts=(store / "shared").as_uri())
     for _ in range(2):
-        Connection(config).open()
+        Store(config).open()
     with closing(sqlite3.connect(other / "mlflow.db")) as connection:
         query = "select artifact_location from experiments where name = 'rbptrack'"
         assert connection.execute(query).fetchone() == ((store / "shared/rbptrack").as_uri(),)
@@ -163,8 +163,8 @@ def test_a_read_only_folder(store: Path) -> None:
     (store / "mlflow.db").chmod(0o444)
     try:
         code = (
-            "from rbptrack.tracking.connection import Connection; from rbptrack.config.schema import TrackingConfig\n"
-            "try: Connection(TrackingConfig()).check_writable()\nexcept Exception as e: print(type(e).__name__, e)"
+            "from rbptrack.tracking.store import Store; from rbptrack.config.schema import TrackingConfig\n"
+            "try: Store(TrackingConfig()).check_writable()\nexcept Exception as e: print(type(e).__name__, e)"
         )
         command = [*prefix, sys.executable, "-c", code]
         done = subprocess.run(command, capture_output=True, text=True, cwd=store.parent)

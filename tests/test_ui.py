@@ -24,8 +24,7 @@ import pytest
 from rbptrack.base.errors import BadInput
 from rbptrack.commands.ui import link, wait_for_end
 from rbptrack.config.schema import FilterConfig, TrackingConfig
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.store import Store
 from rbptrack.tracking.view import OLDEST, Shown, chosen_runs, knows_view, preset, search_filter
 from tests.conftest import ROOT, Program
 from tests.patience import PATIENCE
@@ -186,12 +185,12 @@ def _without_the_view(page: Any, address: str, shots: Path) -> None:
 def test_filters_choose_what_the_page_shows(swept: Swept) -> None:
     chosen = search_filter(FilterConfig(family=["nano*"], dataset=["stdlib"]))
     assert chosen.endswith("tags.`rbptrack.family` LIKE 'nano%' and tags.`rbptrack.dataset` = 'stdlib'")
-    connection = Connection(TrackingConfig(uri=f"sqlite:///{swept[0]}/mlruns/mlflow.db"))
+    connection = Store(TrackingConfig(uri=f"sqlite:///{swept[0]}/mlruns/mlflow.db"))
     client = connection.open()
     shown = {run.info.run_id for run in client.search_runs([connection.experiment_id], chosen)}
     assert len(shown) == 4
     filters = FilterConfig(family=["nano*"], dataset=["stdlib"])
-    assert {run.run_id for run in chosen_runs(Reader(connection).search(), filters)} == shown
+    assert {run.run_id for run in chosen_runs(connection.reader.search(), filters)} == shown
     with pytest.raises(BadInput, match="family=a,b: MLflow's page takes one name"):
         search_filter(FilterConfig(family=["a", "b"]))
 
@@ -216,7 +215,7 @@ def test_ui_makes_no_experiment(swept: Swept, program: Program) -> None:
     done = program("ui", "tracking.experiment=nope", cwd=swept[0])
     assert done.returncode == 2
     assert "has no experiment 'nope'. Experiments: rbptrack" in done.stderr
-    connection = Connection(TrackingConfig(uri=f"sqlite:///{swept[0]}/mlruns/mlflow.db"))
+    connection = Store(TrackingConfig(uri=f"sqlite:///{swept[0]}/mlruns/mlflow.db"))
     assert connection.open().get_experiment_by_name("nope") is None
     done = program("ui", "dataset=stdlb", cwd=swept[0])
     assert done.returncode == 2

@@ -21,10 +21,9 @@ from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.sources.fingerprint import SCORING_VERSION
 from rbptrack.sources.pin import Source
 from rbptrack.sweep.identity import identities, identity
-from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.process import marks
-from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import VERSIONS, Tag
+from rbptrack.tracking.store import Store
 from rbptrack.tracking.verify import database_faults, verify
 from tests.conftest import Program
 from tests.test_frozen_store import FEW, SWEEP, unpacked  # noqa: F401 - a fixture
@@ -38,12 +37,12 @@ def store(unpacked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     """A copy of a store that release 0.1.0 made, and that was opened since: its addresses are right."""
     folder = Path(shutil.copytree(unpacked, tmp_path / "moved"))
     monkeypatch.chdir(folder)
-    Connection(TrackingConfig()).open()
+    Store(TrackingConfig()).open()
     return folder
 
 
 def run_of(folder: Path, model: str, dataset: str) -> str:
-    frame = Reader(Connection(TrackingConfig())).runs(FilterConfig(dataset=[dataset])).frame
+    frame = Store(TrackingConfig()).reader.runs(FilterConfig(dataset=[dataset])).frame
     return str(frame.loc[frame["model"] == model, "run_id"].iloc[0])
 
 
@@ -54,11 +53,11 @@ def change(statement: str, *values: object) -> None:
 
 def faults() -> list[str]:
     """Everything that is wrong with the store of the working folder."""
-    connection = Connection(TrackingConfig())
+    connection = Store(TrackingConfig())
     try:
         found = list(database_faults(connection))
         connection.open()
-        done = verify(Reader(connection), FilterConfig(), read_data=True, identify=identities)
+        done = verify(store.reader, FilterConfig(), read_data=True, identify=identities)
     except BadInput as error:
         return [str(error)]
     return found + [fault.text for fault in done.faults]
@@ -121,12 +120,12 @@ def test_what_is_damaged_is_named_and_measured_again(store: Path, program: Progr
 
 
 def test_an_import_that_is_damaged_is_brought_back(store: Path) -> None:
-    frame = Reader(Connection(TrackingConfig())).runs(FilterConfig(family=["toy"])).frame
+    frame = Store(TrackingConfig()).reader.runs(FilterConfig(family=["toy"])).frame
     change("delete from latest_metrics where key = 'ce' and run_uuid = ?", frame["run_id"].iloc[0])
     assert verify_.main(["repair=true"]) == 1
     import_.main(["table.csv"])
     assert verify_.main([]) == 0
-    again = Reader(Connection(TrackingConfig())).runs(FilterConfig(family=["toy"])).frame
+    again = Store(TrackingConfig()).reader.runs(FilterConfig(family=["toy"])).frame
     assert again["ce"].tolist() == frame["ce"].tolist()
 
 
@@ -134,7 +133,7 @@ def test_an_import_that_is_damaged_is_brought_back(store: Path) -> None:
 def test_a_table_that_is_gone_is_a_fault(table: str, store: Path) -> None:
     change(f"drop table {table}")
     with pytest.raises(BadInput, match=f"is damaged: it lacks 1 table of MLflow .{table}.*Restore"):
-        Reader(Connection(TrackingConfig())).runs(FilterConfig())
+        Store(TrackingConfig()).reader.runs(FilterConfig())
 
 
 def flips(store: Path) -> Iterator[tuple[int, bytes]]:
@@ -169,7 +168,7 @@ def test_a_flipped_bit_in_the_database_is_found(store: Path) -> None:
     """Or nothing that is read has changed."""
 
     def read() -> str:
-        return str(Reader(Connection(TrackingConfig())).runs(FilterConfig()).frame.to_json())
+        return str(Store(TrackingConfig()).reader.runs(FilterConfig()).frame.to_json())
 
     expected, silent, found = read(), [], 0
     for place, around in flips(store):

@@ -22,9 +22,7 @@ from rbptrack.reporting.discovery import discover
 from rbptrack.reporting.files import ReportFiles
 from rbptrack.reporting.runner import Findings
 from rbptrack.reporting.workers import Workers
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.reader import Reader
-from rbptrack.tracking.writer import Writer
+from rbptrack.tracking.store import Store
 from tests.patience import PATIENCE, until_they_end
 
 
@@ -128,11 +126,11 @@ def store(untouched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 
 def found(names: list[str], folder: Path) -> Findings:
-    connection = Connection(TrackingConfig())
-    runs = Reader(connection).runs(FilterConfig())
+    connection = Store(TrackingConfig())
+    runs = connection.reader.runs(FilterConfig())
     plugins = discover()
     chosen = [plugins.analyzers[name]() for name in names]
-    return runner.analyze_all(Writer(connection), runs, chosen, folder=folder)
+    return runner.analyze_all(connection.writer, runs, chosen, folder=folder)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -155,7 +153,7 @@ def test_an_analyzer_in_another_process_finds_the_same(store: Path, monkeypatch:
 
 
 def test_what_an_analyzer_raises_in_another_process_is_its_result(store: Path) -> None:
-    runs = pickle.dumps(Reader(Connection(TrackingConfig())).runs(FilterConfig()))
+    runs = pickle.dumps(Store(TrackingConfig()).reader.runs(FilterConfig()))
     plugins = discover().analyzers
 
     def there(name: str) -> object:

@@ -93,9 +93,8 @@ def timed(command: list[str], *, cwd: Path, uri: str = "", limit: float = LIMIT)
 SKIP = """
 import json, time, statistics
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.reader import Reader
-reader = Reader(Connection(TrackingConfig()))
+from rbptrack.tracking.store import Store
+reader = Store(TrackingConfig()).reader
 def each(names):
     found = []
     for name in names:
@@ -108,9 +107,8 @@ print(json.dumps({"each": max(there, each([f"absent {i}" for i in range(20)]))})
 """
 FRAME = """
 from rbptrack.config.schema import FilterConfig, TrackingConfig
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.reader import Reader
-runs = Reader(Connection(TrackingConfig())).runs(FilterConfig())
+from rbptrack.tracking.store import Store
+runs = Store(TrackingConfig()).reader.runs(FilterConfig())
 assert len(runs) == N, len(runs)
 """
 

@@ -98,8 +98,7 @@ def write(numbers: list[int], writers: int, work: Path, out: Path, gate: Path) -
     from rbptrack.config.schema import TrackingConfig
     from rbptrack.tracking import outbox
     from rbptrack.tracking.claim import claim
-    from rbptrack.tracking.connection import Connection
-    from rbptrack.tracking.writer import Writer
+    from rbptrack.tracking.store import Store
 
     mpl_lock, todo = threading.Lock(), deque(numbers)
     calls: list[tuple[str, float]] = []
@@ -118,8 +117,8 @@ def write(numbers: list[int], writers: int, work: Path, out: Path, gate: Path) -
     ready = threading.Barrier(writers + 1)
 
     def writer() -> None:
-        connection = Connection(replace(TrackingConfig(), experiment="load"))
-        connection.open()
+        store = Store(replace(TrackingConfig(), experiment="load"))
+        store.open()
         ready.wait()
         while not gate.exists():
             time.sleep(0.1)
@@ -132,11 +131,11 @@ def write(numbers: list[int], writers: int, work: Path, out: Path, gate: Path) -
             try:
                 with mpl_lock:
                     record = measurement(number, folder / "record")
-                connection.wait()
+                store.wait()
                 try:
-                    run_id, done = claim(connection, record, folder, tell=told.append)
+                    run_id, done = claim(store, record, folder, tell=told.append)
                     if not done:
-                        writer = Writer(connection)
+                        writer = store.writer
                         writer.log(run_id, params=record.params)
                         writer.log(run_id, metrics={"progress/tokens": 2500.0}, step=2500)
                 except StoreAway as away:  # as a cell: it is measured all the same, and delivered or kept at the end
@@ -144,7 +143,7 @@ def write(numbers: list[int], writers: int, work: Path, out: Path, gate: Path) -
                     run_id, done = "", False
                 if not done:
                     made = folder / "record"
-                    sent = outbox.send(connection, record, made, run_id, made_from=folder, tell=told.append)
+                    sent = outbox.send(store, record, made, run_id, made_from=folder, tell=told.append)
                     faults.extend([sent.waits] if sent.waits else [])
             except Exception as error:
                 faults.append(f"{number}: {type(error).__name__}: {error}")
@@ -163,11 +162,10 @@ def write(numbers: list[int], writers: int, work: Path, out: Path, gate: Path) -
 def check(uri: str, measurements: int) -> dict[str, Any]:
     """Count what the store holds; the text of every fault."""
     from rbptrack.config.schema import TrackingConfig
-    from rbptrack.tracking.connection import Connection
-    from rbptrack.tracking.reader import Reader
     from rbptrack.tracking.schema import Kind, Tag
+    from rbptrack.tracking.store import Store
 
-    reader = Reader(Connection(TrackingConfig(uri=uri, experiment="load")))
+    reader = Store(TrackingConfig(uri=uri, experiment="load")).reader
     runs = reader.search({Tag.KIND: Kind.MEASUREMENT})
     finished = reader.search({Tag.KIND: Kind.MEASUREMENT}, status="FINISHED")
     by_print: dict[str, list[Any]] = {}

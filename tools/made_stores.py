@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.store import Store
 
 SIZES, DATASETS = 10, 5  # of each family
 FAMILY = SIZES * DATASETS
@@ -59,7 +59,7 @@ def on_sqlite(seed: Path, folder: Path, n: int) -> Path:
                     store.executemany(f"insert into {table} values ({marks})", rows[table])
                 store.commit()
         unfinished.rename(folder)
-        Connection(TrackingConfig(uri=f"sqlite:///{folder / DATABASE}")).open()  # a copy is made its own once
+        Store(TrackingConfig(uri=f"sqlite:///{folder / DATABASE}")).open()  # a copy is made its own once
         print(f"{n:,} measurements on SQLite written in {time.monotonic() - began:.0f} s", flush=True)
     return folder
 
@@ -87,7 +87,7 @@ def on_postgres(seed: Path, server: Any, n: int, *, artifacts: Path) -> str:
         admin.execute(f"drop database if exists {unfinished}")  # type: ignore[call-overload]
         admin.execute(f"create database {unfinished}")  # type: ignore[call-overload]
     uri = server.database(name=unfinished)
-    Connection(TrackingConfig(uri=uri, artifacts=str(artifacts))).open()
+    Store(TrackingConfig(uri=uri, artifacts=str(artifacts))).open()
     with psycopg.connect(uri) as store:
         store.execute("set session_replication_role = replica")  # no foreign key is looked up: all are made here
         found = store.execute("select experiment_id from experiments where name='rbptrack'").fetchone()

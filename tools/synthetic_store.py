@@ -24,9 +24,9 @@ from scipy import special
 from rbptrack.base import parquet
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.ranks import RankHistogram, RankTable, log_grid, rbp_name
-from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.record import HISTOGRAM, RANKS, Record, color, curves, for_charts, size_metrics
 from rbptrack.tracking.schema import MeasurementParams, MeasurementTags, Metric
+from rbptrack.tracking.store import Store
 from rbptrack.tracking.writer import Writer
 
 FAMILIES = {
@@ -172,7 +172,7 @@ def main() -> None:
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     os.chdir(options.folder)
-    writer, began = Writer(Connection(TrackingConfig())), time.monotonic()
+    writer, began = Store(TrackingConfig()).writer, time.monotonic()
     models = [(f, family, label, s) for f, (family, sizes) in enumerate(FAMILIES.items()) for label, s in sizes.items()]
     each = options.tokens // options.documents
     for d, dataset in enumerate(DATASETS[: options.datasets]):

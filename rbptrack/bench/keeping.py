@@ -16,9 +16,9 @@ import numpy as np
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.ranks import RankTable
 from rbptrack.tracking import outbox
-from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.record import RANKS, Record, add_artifacts
 from rbptrack.tracking.schema import MeasurementTags
+from rbptrack.tracking.store import Store
 
 TOKENS = 500_000
 _VOCABULARY = 50_304
@@ -61,17 +61,17 @@ def keeping(folder: Path) -> Keeping:
     """Keep some made-up measurements in a new store on the disk of a folder, which is removed afterwards."""
     rounds = []
     with tempfile.TemporaryDirectory(dir=folder, prefix="rbptrack-bench-") as name, chdir(name):
-        connection = Connection(TrackingConfig())
-        connection.open()
+        store = Store(TrackingConfig())
+        store.open()
         for number in range(_ROUNDS):
             with _waits() as waits:
                 began = time.perf_counter()
-                _keep(connection, number)
+                _keep(store, number)
                 rounds.append((len(waits.each), waits.seconds, time.perf_counter() - began))
     return Keeping(*(median(column) for column in zip(*rounds, strict=True)))
 
 
-def _keep(connection: Connection, number: int) -> None:
+def _keep(store: Store, number: int) -> None:
     """Do with a measurement what a sweep does: a part, the record, the outbox, the run."""
     draw, unfinished = np.random.default_rng(number), Path("mlruns/partial", str(number))
     made = unfinished / "record"
@@ -86,7 +86,7 @@ def _keep(connection: Connection, number: int) -> None:
     about = MeasurementTags(f"{number:064x}", "bench", str(number), f"bench-{number}", "bench", "")
     record = Record(about.title, about.tags(), {})
     add_artifacts(made, ranks=unfinished / RANKS, histogram=table.histogram(), title=record.name)
-    outbox.send(connection, record, made, "", made_from=unfinished, tell=lambda line: None)
+    outbox.send(store, record, made, "", made_from=unfinished, tell=lambda line: None)
 
 
 @contextmanager

@@ -20,9 +20,7 @@ from rbptrack.console.sentences import complain, program, say
 from rbptrack.reporting.discovery import Plugins
 from rbptrack.reporting.runner import analyze
 from rbptrack.reporting.terminal import show
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.reader import Reader
-from rbptrack.tracking.writer import Writer
+from rbptrack.tracking.store import Store
 
 DEFAULT = "power_law"
 """The analyzer of conf/analyze.yaml."""
@@ -73,8 +71,8 @@ def _analyze(request: Request) -> int:
 
 
 def _run(config: AnalyzeConfig) -> None:
-    connection = Connection(config.tracking)
-    reader, writer = Reader(connection), Writer(connection)
+    store = Store(config.tracking)
+    reader, writer = store.reader, store.writer
     runs = reader.runs(config.filter)
     analyzer: Analyzer = config.analyzer
     sweep = config.filter.sweep[0] if len(config.filter.sweep) == 1 else ""
@@ -82,9 +80,9 @@ def _run(config: AnalyzeConfig) -> None:
         section, run_id = analyze(writer, runs, analyzer, folder=Path(folder), sweep=sweep)
     show(section)
     if run_id:
-        say(f"report   {short_path(Reader(connection.analyses()).report_page(run_id))}")
+        say(f"report   {short_path(store.analyses().reader.report_page(run_id))}")
     else:
-        say(f"not logged: the tracking store {connection.shown} cannot be written")
+        say(f"not logged: the tracking store {store.shown} cannot be written")
 
 
 main = HydraCommand(_read, _analyze)

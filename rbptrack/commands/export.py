@@ -14,8 +14,7 @@ from rbptrack.commands.options import OptionsCommand
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console.sentences import say
 from rbptrack.exchange import bundle, tables
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.store import Store
 
 _TABLES = ("csv", "parquet")
 
@@ -44,7 +43,7 @@ def _export(config: ExportConfig) -> int:
         raise BadInput(f"{out} exists already; choose another name, or remove it")
     if not out.absolute().parent.is_dir():
         raise BadInput(f"out={config.out}: no folder {out.parent}")
-    reader = Reader(Connection(config.tracking))
+    reader = Store(config.tracking).reader
     runs = reader.runs(config.filter).frame
     with said_of_the_disk(out.absolute().parent):
         if config.ranks:

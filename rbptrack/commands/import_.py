@@ -20,10 +20,9 @@ from rbptrack.exchange import authors, rows, scores
 from rbptrack.exchange.archive import Bundle
 from rbptrack.exchange.delivery import Imported, Source, deliver
 from rbptrack.exchange.imported import AnyImportedRow, ImportedRow, KnownModels
-from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.record import Record
 from rbptrack.tracking.rules import LARGEST_VOCABULARY
-from rbptrack.tracking.writer import Writer
+from rbptrack.tracking.store import Store
 
 
 @dataclass
@@ -53,12 +52,12 @@ def _import(config: ImportConfig) -> int:
         _check_kind(Path(config.sizes).expanduser(), folder=False)
     if not 0 <= config.vocab_size <= LARGEST_VOCABULARY:
         raise BadInput(f"vocab_size={config.vocab_size}: must be a whole number above 0")
-    connection = Connection(config.tracking)
+    store = Store(config.tracking)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         source = _checked(path, config, folder, stack)
-        connection.check_writable()
-        _summarise(path, deliver(connection, source, tell=say))
+        store.check_writable()
+        _summarise(path, deliver(store, source, tell=say))
     return 0
 
 
@@ -67,10 +66,10 @@ def _import_scores(config: ImportConfig) -> int:
     _check_kind(path, folder=True)
     names = scores.read_names(Path(config.scores_map).expanduser()) if config.scores_map else {}
     table = scores.read(path, names=names, metric=config.scores_metric)
-    connection = Connection(config.tracking)
-    connection.check_writable()
+    store = Store(config.tracking)
+    store.check_writable()
     models, tasks = table["model"].nunique(), table["task"].nunique()
-    new = Writer(connection).keep_scores(table, path.name)
+    new = store.writer.keep_scores(table, path.name)
     what = f"{counted(len(table), 'score')} of {counted(models, 'model')} in {counted(tasks, 'task')}"
     say(f"{what} imported from {path}" if new else f"{what}: skipped, in the store already")
     return 0

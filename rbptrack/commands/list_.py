@@ -19,8 +19,7 @@ from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console.sentences import quiet, say
 from rbptrack.console.tables import table
 from rbptrack.ranks import parse_rbp_name, rbp_ks, rbp_name
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.store import Store
 
 
 class Format(Enum):
@@ -48,7 +47,7 @@ class ListConfig:
 def _list(config: ListConfig) -> int:
     if any(k < 1 for k in config.k):
         raise BadInput(f"k must be 1 or more; got {', '.join(map(str, config.k))}")
-    runs = Reader(Connection(config.tracking)).runs(config.filter)
+    runs = Store(config.tracking).reader.runs(config.filter)
     columns = _columns(runs, config)
     order = [(name.lstrip("-"), name.startswith("-")) for name in config.sort]
     sorting = [(_column(runs, name), falling) for name, falling in order]

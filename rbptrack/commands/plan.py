@@ -24,8 +24,7 @@ from rbptrack.sweep.jobs import grouped
 from rbptrack.sweep.plan import COLUMNS, Plan, plan
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.sweep.resources import LONG_SECONDS
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.store import Store
 
 _MINUTE, _HOUR = 60.0, 3600.0  # seconds
 
@@ -42,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _plan(request: Request, *, output: str, on: Device | None) -> int:
     settings, cells = sweep_of(request)
-    reader, resolver = Reader(Connection(settings.tracking)), Resolver()
+    reader, resolver = Store(settings.tracking).reader, Resolver()
     device = on or _present(cells)
     plans = []
     with console(stderr=True).status("") as status:

@@ -20,10 +20,10 @@ from rbptrack.config.schema import FILTERS, ReportConfig
 from rbptrack.console.sentences import complain, say
 from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import Findings, analyze_all, choose
-from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.live import working
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import report_tags
+from rbptrack.tracking.store import Store
 from rbptrack.tracking.writer import Writer
 
 
@@ -40,11 +40,11 @@ def _report(request: Request) -> int:
         raise BadInput(f"out={config.out}: give a file in a folder that exists, such as out=report.html")
     if out:
         check_replaceable(out.resolve())
-    connection = Connection(config.tracking)
-    if connection.read_only and out is None:
+    store = Store(config.tracking)
+    if store.read_only and out is None:
         out = _free_name(Path("rbptrack-report.html"))
-        say(f"the tracking store {connection.shown} cannot be written: the report goes into {out}")
-    reader, writer = Reader(connection), Writer(connection)
+        say(f"the tracking store {store.shown} cannot be written: the report goes into {out}")
+    reader, writer = store.reader, store.writer
     runs = reader.runs(config.filter)
     sweep = config.filter.sweep[0] if len(config.filter.sweep) == 1 else ""
     say(f"{counted(len(runs), 'measurement')}, {counted(len(analyzers), 'analyzer')}")

@@ -22,10 +22,9 @@ from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.console.sentences import console, program, say, sentence_width
 from rbptrack.console.tables import table
 from rbptrack.ranks import RankHistogram, rbp_ks, rbp_name, se_name
-from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.frame import LoggedRun
-from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import Metric
+from rbptrack.tracking.store import Store
 
 
 @dataclass
@@ -40,7 +39,7 @@ class ShowConfig:
 def _show(config: ShowConfig) -> int:
     if not config.run:
         raise BadInput(f"which measurement? {program()} {PAGES['show'].synopsis}; {program()} list names them")
-    reader = Reader(Connection(config.tracking))
+    reader = Store(config.tracking).reader
     runs = reader.runs(FilterConfig())
     row = find(runs, config.run)
     run = reader.run(str(row["run_id"]))

@@ -8,7 +8,7 @@ from rbptrack.commands.options import OptionsCommand
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.console.sentences import say
 from rbptrack.tracking import outbox
-from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.store import Store
 
 
 @dataclass
@@ -21,9 +21,9 @@ class SyncConfig:
 
 def _sync(config: SyncConfig) -> int:
     """Deliver and repair; returns 1 if something still waits, or the store is away."""
-    connection = Connection(config.tracking)
+    store = Store(config.tracking)
     if config.moved:
-        say(f"{connection.repair_moved()} paths updated: artifacts lie beside the database {connection.database}")
+        say(f"{store.repair_moved()} paths updated: artifacts lie beside the database {store.database}")
     done = outbox.repair_and_deliver(config.tracking, tell=say)
     if done.runs or done.left:
         say(f"{len(done.runs)} delivered, {done.left} waiting")

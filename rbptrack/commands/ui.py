@@ -20,13 +20,11 @@ from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.commands.options import OptionsCommand
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console.sentences import say
-from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.outbox import repair_and_deliver
-from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import Kind, Tag
+from rbptrack.tracking.store import Store
 from rbptrack.tracking.view import PAGE, Shown, chosen_runs, knows_view, search_filter
-from rbptrack.tracking.writer import Writer
 
 _START_SECONDS = 180.0  # it takes some ten, and minutes on a machine under load
 _LOOK_SECONDS = 0.5  # between two looks whether the server has ended
@@ -45,32 +43,30 @@ class UiConfig:
 
 def _ui(config: UiConfig) -> int:
     """Serve until interrupted."""
-    connection = Connection(config.tracking, create=False)
-    if not connection.exists:
-        raise BadInput(
-            f"there is no tracking store at {connection.database}: measure something first (python -m rbptrack)"
-        )
+    store = Store(config.tracking, create=False)
+    if not store.exists:
+        raise BadInput(f"there is no tracking store at {store.database}: measure something first (python -m rbptrack)")
     wanted = search_filter(config.filter)
-    remote = connection.uri.rstrip("/") if connection.uri.startswith(("http://", "https://")) else ""
+    remote = store.uri.rstrip("/") if store.uri.startswith(("http://", "https://")) else ""
     if not remote:
         say("starting MLflow ...")
-    connection.open()
-    if connection.read_only:
-        say(f"the tracking store {connection.shown} cannot be written: changes in this copy are lost")
+    store.open()
+    if store.read_only:
+        say(f"the tracking store {store.shown} cannot be written: changes in this copy are lost")
     else:
         repair_and_deliver(config.tracking, tell=say)
-    runs = chosen_runs(Reader(connection).search(), config.filter)
+    runs = chosen_runs(store.reader.search(), config.filter)
     if not runs:
-        Reader(connection).runs(config.filter)  # raises, with the names nearest to what was asked for
-    view = Writer(connection).save_view(_shown(runs, wanted)) if knows_view(_mlflow_version(remote)) else ""
-    pages = {"compare": link(connection.experiment_id, view, wanted)}
+        store.reader.runs(config.filter)  # raises, with the names nearest to what was asked for
+    view = store.writer.save_view(_shown(runs, wanted)) if knows_view(_mlflow_version(remote)) else ""
+    pages = {"compare": link(store.experiment_id, view, wanted)}
     if newest := next((run for run in runs if run.tags.get(Tag.KIND) in (Kind.SWEEP, Kind.REPORT)), None):
-        page = f"#/experiments/{connection.experiment_id}/runs/{newest.run_id}"
+        page = f"#/experiments/{store.experiment_id}/runs/{newest.run_id}"
         pages["report"] = f"{page}/artifacts/report.html"
     if remote:
         _say_pages(remote, pages)
         return 0
-    return _serve(connection, config.host, _free_port(config.host, config.port), pages)
+    return _serve(store, config.host, _free_port(config.host, config.port), pages)
 
 
 def _say_pages(server: str, pages: Mapping[str, str]) -> None:
@@ -115,14 +111,14 @@ def link(experiment: str, view: str, wanted: str) -> str:
     return f"{page}&searchFilter={quote(wanted, safe='')}&orderByKey=attributes.start_time&orderByAsc=false"
 
 
-def _serve(connection: Connection, host: str, port: int, pages: Mapping[str, str]) -> int:
+def _serve(store: Store, host: str, port: int, pages: Mapping[str, str]) -> int:
     server = f"http://{host}:{port}"
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
     # Without MLflow's seven workers for jobs that nothing here asks for: they take a third of a core while idle.
     environment = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"} | os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true"}
-    environment["MLFLOW_BACKEND_STORE_URI"] = connection.uri  # every user of the machine sees a command's words
+    environment["MLFLOW_BACKEND_STORE_URI"] = store.uri  # every user of the machine sees a command's words
     # MLflow's log is long and of no interest until it fails: it is read from a file then.
-    log = connection.tables.with_name("ui.log") if connection.tables else None
+    log = store.tables.with_name("ui.log") if store.tables else None
     with log.open("w") if log else open(os.devnull, "w") as out:  # noqa: PTH123
         process = subprocess.Popen(  # noqa: S603
             command, stdout=out, stderr=subprocess.STDOUT, env=environment, start_new_session=True

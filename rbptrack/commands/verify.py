@@ -10,10 +10,8 @@ from rbptrack.commands.options import OptionsCommand
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console.sentences import complain, program, say
 from rbptrack.sweep.identity import identities
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.store import Store
 from rbptrack.tracking.verify import Verified, database_faults, unlooked, verify
-from rbptrack.tracking.writer import Writer
 
 
 @dataclass
@@ -31,33 +29,33 @@ _SPLIT = "the runs' notes say how many, their param model.split_difference how f
 
 def _verify(config: VerifyConfig) -> int:
     """Verify; returns 1 if anything is wrong."""
-    connection = Connection(config.tracking, create=False)
-    if not connection.exists:
-        connection.check_writable()  # says so where something else stands there
-        raise BadInput(f"there is no tracking store at {connection.database}: measure something first")
-    broken = list(database_faults(connection))
+    store = Store(config.tracking, create=False)
+    if not store.exists:
+        store.check_writable()  # says so where something else stands there
+        raise BadInput(f"there is no tracking store at {store.database}: measure something first")
+    broken = list(database_faults(store))
     for line in broken:
-        complain(f"the database {connection.shown}: {line}")
+        complain(f"the database {store.shown}: {line}")
     if broken:
-        complain(_of_database(connection))
-    connection.open()  # a table that is missing, and the like
-    if text := unlooked(connection):
+        complain(_of_database(store))
+    store.open()  # a table that is missing, and the like
+    if text := unlooked(store):
         say(text)
-    done = verify(Reader(connection), config.filter, read_data=config.read_data, identify=identities)
+    done = verify(store.reader, config.filter, read_data=config.read_data, identify=identities)
     for fault in done.faults:
         complain(f"{fault.name} (run {fault.run_id}): {fault.text}")
     if done.damaged and config.repair:
-        writer = Writer(connection)
+        writer = store.writer
         for run_id, why in done.damaged.items():
             writer.mark_damaged(run_id, why)
     _summarise(done, config)
     return 1 if broken or done.faults else 0
 
 
-def _of_database(connection: Connection) -> str:
-    if connection.database is None:
+def _of_database(store: Store) -> str:
+    if store.database is None:
         return "restore it from a backup, or have its keeper rebuild the indexes: reindexdb"
-    path = connection.database
+    path = store.database
     return (
         f"restore the database from a copy; or make a new one of what can be read: "
         f"sqlite3 {path} .recover | sqlite3 {path.with_name('recovered.db')}"

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from rbptrack.base.errors import RbptrackError, StoreAway
 from rbptrack.tracking.claim import repair
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import RANKS, Record
 from rbptrack.tracking.schema import MeasurementParams, Metric, Tag
+from rbptrack.tracking.store import Store
 from rbptrack.tracking.writer import Writer
 
 _PATIENCE_SECONDS = 90.0  # for a store that goes away midway
@@ -41,14 +40,14 @@ class Imported:
     without_size: list[str] = field(default_factory=list)
 
 
-def deliver(connection: Connection, source: Source, *, tell: Callable[[str], None]) -> Imported:
+def deliver(store: Store, source: Source, *, tell: Callable[[str], None]) -> Imported:
     """Write measurements that were checked into a store that lacks them.
 
     Where the store refuses or the user interrupts, what was written is taken back. Where it does not answer, it is
     asked again for a while.
 
     Args:
-        connection: to the store.
+        store: where they go.
         source: the measurements.
         tell: shows a line while the store does not answer.
 
@@ -56,8 +55,8 @@ def deliver(connection: Connection, source: Source, *, tell: Callable[[str], Non
         RbptrackError: the store could not take everything; says what is there now.
 
     """
-    _patiently(lambda: repair(connection), tell)  # an import that was killed left its last run RUNNING
-    reader, writer, done = Reader(connection), Writer(connection), Imported()
+    _patiently(lambda: repair(store), tell)  # an import that was killed left its last run RUNNING
+    reader, writer, done = store.reader, store.writer, Imported()
     made: list[Record] = []
     try:
         for opened in source:

@@ -18,11 +18,9 @@ from rbptrack.console.sentences import say
 from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import Findings, analyze_all
 from rbptrack.sweep.outcome import Outcome, cells_frame
-from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.live import Heartbeat
-from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import sweep_tags
-from rbptrack.tracking.writer import Writer
+from rbptrack.tracking.store import Store
 
 
 def analyze_sweep(
@@ -49,8 +47,8 @@ def analyze_sweep(
 
     """
     command = shlex.join(["python", "-m", "rbptrack", "-m", *overrides])
-    connection = Connection(settings.tracking)
-    reader, writer = Reader(connection), Writer(connection)
+    store = Store(settings.tracking)
+    reader, writer = store.reader, store.writer
     run_ids = [o.run_id for o in outcomes if o.run_id and o.status in ("measured", "skipped")]
     run_id = writer.begin(f"sweep {name}", sweep_tags(name, command))  # newer than its cells: above them in the UI
     status, found = "FAILED", Findings()
@@ -60,8 +58,8 @@ def analyze_sweep(
             if run_ids:
                 runs = reader.runs(FilterConfig(), run_ids=run_ids)
                 found = analyze_all(writer, runs, analyzers, folder=folder, sweep=name)
-                facts = [("command", command), ("store", connection.shown)]
-                title, run_page = f"Sweep {name}", connection.run_page
+                facts = [("command", command), ("store", store.shown)]
+                title, run_page = f"Sweep {name}", store.run_page
                 page = render(title, runs, found.sections, facts=facts, silent=found.silent, run_page=run_page)
                 (folder / "report.html").write_text(page, encoding="utf-8")
             (folder / "cells.csv").write_text(as_csv(cells_frame(outcomes)), encoding="utf-8")

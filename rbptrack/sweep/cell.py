@@ -55,8 +55,8 @@ def run(cell: Resolved, delivery: Delivery, shard: Shard = WHOLE) -> Outcome | N
     delivery = _again(delivery)
     if known := _known(cell, delivery):
         return known
-    if delivery.connection.database is not None:
-        delivery.connection.check_writable()
+    if delivery.store.database is not None:
+        delivery.store.check_writable()
     corpus = cell.load_corpus()  # all that can be wrong with the input is found before a run begins
     if shard.count > 1:
         return _run_shard(cell, corpus, delivery, shard)
@@ -91,7 +91,7 @@ def _run_shard(cell: Resolved, corpus: Corpus, delivery: Delivery, shard: Shard)
 def _measure_share(cell: Resolved, share: Share, delivery: Delivery, shard: Shard) -> None:
     title = f"{delivery.about.title}, {shard}"
     with (
-        _closed(Writer(delivery.connection), "", delivery.folder),
+        _closed(delivery.store.writer, "", delivery.folder),
         _progress(title, share.num_targets, delivery) as progress,
     ):
         share.measure(strict=cell.strict, progress=progress, waits=delivery.waits)
@@ -105,7 +105,7 @@ def _again(delivery: Delivery) -> Delivery:
     """The same delivery; a forced one where what was measured before lacks columns that are asked for."""
     if delivery.again is Again.none or delivery.force:
         return delivery
-    reader = Reader(delivery.connection)
+    reader = delivery.store.reader
     with suppress(StoreAway):
         found = reader.find(delivery.about.fingerprint)
         if found and not _has_columns(reader, found):
@@ -125,12 +125,12 @@ def _known(cell: Resolved, delivery: Delivery) -> Outcome | None:
     about = delivery.about
     if delivery.force:
         return None
-    if waiting := outbox.find(delivery.connection, about.fingerprint):
+    if waiting := outbox.find(delivery.store, about.fingerprint):
         outcome = delivery.outcome("skipped", numbers=waiting.metrics)
         outcome.waits = "the tracking store was away when it was measured"
         return outcome
     try:
-        found = Reader(delivery.connection).find(about.fingerprint)
+        found = delivery.store.reader.find(about.fingerprint)
         return _skipped(cell, delivery, found) if found else None
     except StoreAway:
         return None
@@ -138,7 +138,7 @@ def _known(cell: Resolved, delivery: Delivery) -> Outcome | None:
 
 def _skipped(cell: Resolved, delivery: Delivery, run_id: str) -> Outcome:
     """A cell that was measured before; k that it lacks are added from its ranks, without the model."""
-    about, reader = delivery.about, Reader(delivery.connection)
+    about, reader = delivery.about, delivery.store.reader
     logged = reader.run(run_id)
     metrics = dict(logged.metrics)
     vocab_size = ResolvedParams.read(logged.params).vocab_size or 0
@@ -154,7 +154,7 @@ def _skipped(cell: Resolved, delivery: Delivery, run_id: str) -> Outcome:
             sources = reader.groups(run_id)
             counts = counts.in_groups([sources[document] for document in counts.document])
         added = k_metrics(ranks.histogram(), counts)
-        Writer(delivery.connection).log(run_id, metrics={k: v for k, v in added.items() if is_rbp_column(k)})
+        delivery.store.writer.log(run_id, metrics={k: v for k, v in added.items() if is_rbp_column(k)})
         metrics |= added
     outcome = delivery.outcome("skipped", run_id, numbers=metrics, notes=notes)
     outcome.added_ks = list(lacking)
@@ -181,7 +181,7 @@ def _missing_groups(cell: Resolved, tags: Mapping[str, str], texts_hash: str | N
 
 def _filled(groups: DocumentGroups, run_id: str, metrics: Mapping[str, float], delivery: Delivery) -> str:
     """Keep the sources of documents with a measurement made before, and the errors that follow from them; says so."""
-    reader, writer = Reader(delivery.connection), Writer(delivery.connection)
+    reader, writer = delivery.store.reader, delivery.store.writer
     ranks = reader.ranks(run_id)
     counts = ranks.document_counts(rbp_ks(metrics))
     errors = k_metrics(ranks.histogram(), counts.in_groups(groups.of(counts)))
@@ -214,7 +214,7 @@ def _measure(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Deliv
     run_id, done = _begin(record, delivery)
     if done:
         return _skipped(cell, delivery, run_id)
-    writer, groups = Writer(delivery.connection), cell.load_groups()
+    writer, groups = delivery.store.writer, cell.load_groups()
     with (
         _closed(writer, run_id, folder),
         _progress(about.title, corpus.num_targets, delivery) as progress,
@@ -273,13 +273,13 @@ def _closed(writer: Writer, run_id: str, folder: Path) -> Iterator[None]:
 
 def _begin(record: Record, delivery: Delivery) -> tuple[str, bool]:
     """The cell's run, and whether another has finished it meanwhile; no run where the store is away."""
-    writer = Writer(delivery.connection)
-    delivery.connection.wait()  # before hours are spent: a moment's silence must not hide that it was measured
+    writer = delivery.store.writer
+    delivery.store.wait()  # before hours are spent: a moment's silence must not hide that it was measured
     try:
         if delivery.force:
             run_id, done = writer.begin(record.name, record.tags, started=record.started), False
         else:
-            run_id, done = claim(delivery.connection, record, delivery.folder, tell=delivery.say_waiting)
+            run_id, done = claim(delivery.store, record, delivery.folder, tell=delivery.say_waiting)
         if not done:
             writer.log(run_id, params=record.params)
     except StoreAway as error:

@@ -16,8 +16,8 @@ from rbptrack.console.progress import CellState
 from rbptrack.console.sentences import say
 from rbptrack.sweep.outcome import Outcome
 from rbptrack.sweep.resolve import Resolved
-from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.schema import MeasurementTags
+from rbptrack.tracking.store import Store
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Delivery:
     """What of a cell's config is not about its numbers: the store, and what is kept there beside the measurement.
 
     Attributes:
-        connection: to the tracking store.
+        store: to the tracking store.
         about: what identifies the measurement there.
         params: the whole config, flat; it holds no password.
         yaml: the same, as the artifact config.yaml.
@@ -38,7 +38,7 @@ class Delivery:
 
     """
 
-    connection: Connection
+    store: Store
     about: MeasurementTags
     params: Mapping[str, str]
     yaml: str
@@ -92,8 +92,8 @@ class Delivery:
         tell: Callable[[CellState], None] | None = None,
     ) -> Delivery:
         """The delivery that a cell's config asks for."""
-        connection = Connection(config.tracking)
-        shown = replace(config, tracking=replace(config.tracking, uri=connection.shown))
+        store = Store(config.tracking)
+        shown = replace(config, tracking=replace(config.tracking, uri=store.shown))
         about = MeasurementTags(
             fingerprint=cell.fingerprint,
             family=config.model.family,
@@ -105,4 +105,4 @@ class Delivery:
         yaml = OmegaConf.to_yaml(OmegaConf.structured(shown))
         every, shards = config.tracking.every, int(config.shards)
         again = (config.force, config.again)
-        return cls(connection, about, flat(shown), yaml, *again, every, progress_label, shards, tell)
+        return cls(store, about, flat(shown), yaml, *again, every, progress_label, shards, tell)

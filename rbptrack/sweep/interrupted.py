@@ -10,7 +10,7 @@ from rbptrack.console.sentences import say
 from rbptrack.sweep.resolve import Resolved
 from rbptrack.sweep.results import Results
 from rbptrack.tracking import outbox
-from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.store import Store
 
 _MOST = 12  # cells that are named
 
@@ -31,8 +31,8 @@ def tell_what_is_kept(cells: Sequence[Config], resolved: Sequence[Resolved], res
     left = [
         (c.title, r.fingerprint) for n, (c, r) in enumerate(zip(cells, resolved, strict=True)) if n not in results.cells
     ]
-    connection = Connection(cells[0].tracking)
-    complete = [title for title, fingerprint in left if outbox.find(connection, fingerprint)]
+    store = Store(cells[0].tracking)
+    complete = [title for title, fingerprint in left if outbox.find(store, fingerprint)]
     saved = [(title, saved_tokens(partial() / fingerprint)) for title, fingerprint in left]
     partly = [(title, tokens) for title, tokens in saved if tokens and title not in complete]
     kept = sum(o.status in ("measured", "skipped") for o in outcomes) + len(complete)

@@ -33,8 +33,7 @@ from rbptrack.sweep.resolve import Resolved
 from rbptrack.sweep.resources import Resources
 from rbptrack.sweep.results import Results
 from rbptrack.tracking import outbox
-from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.store import Store
 from rbptrack.tracking.uri import resolve_uri
 
 
@@ -128,11 +127,11 @@ class Sweep:
         if not any(o.waits for o in outcomes):
             return
         delivered = outbox.repair_and_deliver(self.settings.tracking, tell=say).runs
-        connection = Connection(self.settings.tracking)
+        store = Store(self.settings.tracking)
         for outcome in outcomes:
-            if outcome.waits and outbox.find(connection, outcome.fingerprint) is None:
+            if outcome.waits and outbox.find(store, outcome.fingerprint) is None:
                 with suppress(RbptrackError):
-                    found = delivered.get(outcome.fingerprint) or Reader(connection).find(outcome.fingerprint)
+                    found = delivered.get(outcome.fingerprint) or store.reader.find(outcome.fingerprint)
                     outcome.run_id, outcome.waits = (found, "") if found else (outcome.run_id, outcome.waits)
 
     def _analyze(self, outcomes: Sequence[Outcome]) -> int:

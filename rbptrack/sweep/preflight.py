@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import CellConfig, SweepConfig
 from rbptrack.sweep.resolve import Resolved, Resolver
-from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.store import Store
 
 
 def check(
@@ -27,7 +27,7 @@ def check(
         StoreAway: the tracking store does not answer.
 
     """
-    Connection(settings.tracking).check_writable()
+    Store(settings.tracking).check_writable()
     resolved = [resolver.resolve(cell) for cell in cells]
     largest = max(cell.candidates for cell in resolved)
     too_large = sorted({k for cell in cells for k in cell.k.values if k > largest})

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import tenacity
 from filelock import FileLock
@@ -82,14 +82,14 @@ class Connection:
         self._config, self._create_missing = config, create
         self._client: MlflowClient | None = None
         self._source: Source | None = None
-        self._analyses: Connection | None = None
+        self._analyses: Self | None = None
         self._experiment_id = ""
         self._stood_in: Path | None = None
         self._away_until = 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For another process, which opens the store itself."""
-        return partial(Connection, create=self._create_missing), (self._config,)
+        return partial(type(self), create=self._create_missing), (self._config,)
 
     def wait(self) -> None:
         """Wait a little for a store that does not answer; not again while it stays away."""
@@ -109,14 +109,14 @@ class Connection:
         except tenacity.RetryError:
             _GIVEN_UP.add(self.uri)
 
-    def another(self) -> Connection:
+    def another(self) -> Self:
         """A connection of its own to the same place, for another thread: what it waits for, this one does not."""
-        return Connection(self._config, create=self._create_missing)
+        return type(self)(self._config, create=self._create_missing)
 
-    def analyses(self) -> Connection:
+    def analyses(self) -> Self:
         """The experiment `<name>-analyses` of the same store: its hundreds of metrics would be columns of this one."""
         if self._analyses is None:
-            self._analyses = Connection(replace(self._config, experiment=f"{self.experiment}{_ANALYSES}"))
+            self._analyses = type(self)(replace(self._config, experiment=f"{self.experiment}{_ANALYSES}"))
         return self._analyses
 
     @property
