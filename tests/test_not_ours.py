@@ -64,7 +64,7 @@ def test_an_mlruns_that_is_no_folder_is_refused(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mlruns").touch()
     with pytest.raises(BadInput, match="mlruns is a file, not a folder"):
-        Connection(TrackingConfig()).open()
+        Store(TrackingConfig()).open()
     (tmp_path / "mlruns").unlink()
     (tmp_path / "mlruns").symlink_to("elsewhere")
     with pytest.raises(BadInput, match="mlruns is a link to elsewhere, which is not there: make it, or remove"):
