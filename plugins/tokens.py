@@ -372,8 +372,9 @@ def _bin_cells(family: Family, curves: PositionCurves) -> list[dict[str, Any]]:
 
 
 def _curve_rows(family: Family, curves: PositionCurves) -> Iterator[CurveRow]:
+    bins, errors = _bin_cells(family, curves), curves.errors
     for column, metric in enumerate(curves.metrics):
         for i, keys in enumerate(family.size_keys):
-            for j, cells in enumerate(_bin_cells(family, curves)):
-                y, se = float(curves.values[i, j, column]), float(curves.errors[i, j, column])
+            for j, cells in enumerate(bins):
+                y, se = float(curves.values[i, j, column]), float(errors[i, j, column])
                 yield CurveRow(**keys, metric=metric_label(metric), **cells, y=y, se=se)

@@ -62,9 +62,11 @@ def bar_panels(bars: Sequence[Bar], *, xlabel: str, ylabel: str, **options: Any)
                     one = bar.number
                     ends = np.clip([[one.value - one.low], [one.high - one.value]], 0, None)
                     drawn = {"fmt": look.marker, "ms": 4.5, "color": look.colour, "lw": 1.1, "label": bar.series}
-                    ax.barh(at, 2 * bar.margin, left=-bar.margin, height=step, color="#d9d9d9", lw=0)
+                    if bar.margin:
+                        ax.barh(at, 2 * bar.margin, left=-bar.margin, height=step, color="#d9d9d9", lw=0)
                     ax.errorbar(one.value, at, xerr=np.where(np.isfinite(ends), ends, 0), **drawn)
-                    ax.plot(bar.published, at, look.marker, ms=7, mfc="none", mec="black", mew=0.8)
+                    if np.isfinite(bar.published):
+                        ax.plot(bar.published, at, look.marker, ms=7, mfc="none", mec="black", mew=0.8)
             ax.use_sticky_edges = False  # so that the grey bars' ends are seen
             ax.axvline(0, lw=0.9, color="#57606a")
             ax.set(xlabel=xlabel, ylabel=ylabel, ylim=(len(rows[title]) - 0.4, -0.6))

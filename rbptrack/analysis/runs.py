@@ -174,6 +174,8 @@ class Runs:
         Runs that read the same texts have the same sources, so that they are drawn jointly: where only some of them, or
         several fields, name sources, those of the run that names the fewest are taken for all.
         """
+        if not self._any_groups:
+            return ()
         row = self.frame.loc[self.frame["run_id"] == run_id, ["documents_hash", "groups"]].iloc[0]
         same = self.frame["run_id"] == run_id if pd.isna(row["documents_hash"]) else self._same_texts(row)
         named = self.frame.loc[same & self.frame["groups"].notna(), ["groups", "run_id"]].to_numpy().tolist()
@@ -187,6 +189,10 @@ class Runs:
             except Unreadable:
                 self._sources[run_id] = ()
         return self._sources[run_id]
+
+    @cached_property
+    def _any_groups(self) -> bool:
+        return self._groups is not None and bool(self.frame["groups"].notna().any())
 
     def _documents(self, run_id: str) -> list[int]:
         """The numbers of the documents of a run that have scored tokens."""

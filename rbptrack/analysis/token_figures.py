@@ -22,9 +22,9 @@ def draw_positions(read: Sequence[tuple[Family, PositionCurves]], metric: str) -
     """CE or -ln RBP_k against the position: the smallest and the largest size of each family."""
     drawn = []
     for family, curves in read:
-        column = curves.metrics.index(metric)
+        column, errors = curves.metrics.index(metric), curves.errors
         for i, width in {0: 0.8, len(family.s) - 1: 2.0}.items():
-            y, reach = curves.values[i, :, column], 2 * curves.errors[i, :, column]
+            y, reach = curves.values[i, :, column], 2 * errors[i, :, column]
             label, options = f"{family.name} {family.labels[i]}", {"marker": ".", "ms": 5, "lw": width}
             curve = Curve(family.dataset, family.name, label, curves.centre, y, y - reach, y + reach)
             drawn.append(replace(curve, options=options))
