@@ -1,7 +1,4 @@
-"""A Hugging Face hub on loopback: real routes, real file formats, the real ids, and the faults of a bad day.
-
-Run it by hand with `python -m tests.mirror`; HF_ENDPOINT=<the address it prints> makes rbptrack use it.
-"""
+"""A Hugging Face hub on loopback: real routes, real file formats, the real ids, and the faults of a bad day."""
 
 from __future__ import annotations
 
@@ -10,10 +7,7 @@ import hashlib
 import json
 import re
 import socket
-import tempfile
 import threading
-import time
-from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -37,7 +31,7 @@ class Mirror(ThreadingHTTPServer):
     """Serves `root/models/<id>` and `root/datasets/<id>`; `faults` maps a piece of a path to what goes wrong there.
 
     Faults: a status such as `503` or `429`, `gated` (403 with the hub's error code), `cut` (half of the bytes, then the
-    connection breaks), `hang` (accepts and never answers).
+    connection breaks).
     """
 
     daemon_threads = True
@@ -48,7 +42,6 @@ class Mirror(ThreadingHTTPServer):
         self.faults: dict[str, list[Fault]] = {}
         self.requests: list[str] = []
         self.tokens_seen: set[str] = set()
-        self.sent: Counter[str] = Counter()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
@@ -119,8 +112,6 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Authorization"):
             self.server.tokens_seen.add(self.headers["Authorization"])
         fault = self.server.fault(path, body=body) if path != "/" else ""
-        if fault == "hang":
-            time.sleep(3600)
         if fault == "gated":
             return self._error(403, "GatedRepo", "Access to this repository is restricted")
         if fault.isdigit():
@@ -191,7 +182,6 @@ class _Handler(BaseHTTPRequestHandler):
         if body:
             part = content[low:high]
             part = part[: len(part) // 2] if cut else part
-            self.server.sent[found["file"]] += len(part)
             self.wfile.write(part)
         if cut:
             self.wfile.flush()
@@ -358,10 +348,3 @@ def _datasets(root: Path) -> None:
             for kind in (("Github", "ArXiv")[i % 2],)
         ]
         (pile / f"{name}.jsonl.zst").write_bytes(zstandard.compress("\n".join(lines).encode()))
-
-
-if __name__ == "__main__":
-    place = Path(tempfile.mkdtemp())
-    fill(place)
-    print(Mirror(place).address, flush=True)
-    threading.Event().wait()

@@ -3,7 +3,7 @@ import random
 import pytest
 
 from rbptrack.base.errors import BadInput
-from rbptrack.config.patterns import expand, lists_as_values, match, size_key
+from rbptrack.config.patterns import expand, lists_as_values, size_key
 
 PYTHIA = ["14m", "31m", "70m", "160m", "410m", "1b", "1.4b", "2.8b", "6.9b", "12b"]
 NAMES = {
@@ -34,22 +34,10 @@ def test_sizes_sort_by_what_they_mean() -> None:
     assert sorted(["hf", "14m", "small"], key=size_key) == ["14m", "small", "hf"]
 
 
-def test_star_stays_inside_a_folder_and_two_stars_cross() -> None:
-    assert match("pythia/*", NAMES["model"]) == [f"pythia/{s}" for s in PYTHIA]
-    assert match("*", NAMES["model"]) == ["hf"]
-    assert match("deep/*", NAMES["model"]) == []
-    assert match("deep/**", NAMES["model"]) == ["deep/er/1b"]
-    assert len(match("**", NAMES["model"])) == len(NAMES["model"])
-
-
 @pytest.mark.parametrize("value", ["gpt2/*,pythia/1?b", "[gpt2/*,pythia/1?b]"])
 def test_lists_of_patterns(value: str) -> None:
     found = expanded(f"model={value}", "dataset=wiki", "engine.threads=2")
     assert found == ["model=gpt2/small,gpt2/medium,gpt2/large,gpt2/xl,pythia/12b", "dataset=wiki", "engine.threads=2"]
-
-
-def test_a_name_twice_is_measured_once() -> None:
-    assert expanded("model=pythia/14m,pythia/14m") == ["model=pythia/14m"]
 
 
 def test_what_is_not_ours_is_left_to_hydra() -> None:
