@@ -11,12 +11,10 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -59,9 +57,9 @@ def here(command: str, section: str, ports: dict[str, str]) -> str:
         ),
         (r"ray start --address=FIRST:\d+", f"ray start --address=127.0.0.1:{ports['ray']} --num-cpus=1"),
         (r"postgresql://USER@DATABASE/mlflow", ports["database"]),
-        (r"http://(\$HOSTNAME|FIRST):5000", f"http://127.0.0.1:{ports['server']}"),
+        (r'"http://\$\(hostname\):5000"|http://FIRST:5000', f"http://127.0.0.1:{ports['server']}"),
         (r"mlflow server --host 0.0.0.0", f"{sys.executable} -m mlflow server --port {ports['server']}"),
-        (r'--allowed-hosts "\$HOSTNAME:5000"', f"--allowed-hosts 127.0.0.1:{ports['server']}"),
+        (r'--allowed-hosts "\$\(hostname\):5000"', f"--allowed-hosts 127.0.0.1:{ports['server']}"),
         (r"^python ", f"{sys.executable} "),
         (r"(?<![\w/])ray (?=start|stop)", f"{Path(sys.executable).with_name('ray')} "),
     ]
@@ -96,8 +94,6 @@ def walk(section: str) -> bool:
         environment |= stack.enter_context(cluster(section)) | {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
         work = folder / "shared"
         work.mkdir()
-        background: list[subprocess.Popen[bytes]] = []
-        stack.callback(lambda: [os.killpg(process.pid, signal.SIGKILL) for process in background])
         stack.callback(_end_ray, ports["ray"])
         written = commands(section)
         if section == "ray":  # "a server as above"
@@ -112,17 +108,9 @@ def walk(section: str) -> bool:
                 environment[name] = value
                 print(f"set        {line}")
             elif line.endswith("&"):
-                background.append(
-                    subprocess.Popen(
-                        ["bash", "-c", f"exec {typed.removesuffix('&')}"],
-                        cwd=work,
-                        env=environment,
-                        stdout=subprocess.DEVNULL,
-                        stderr=subprocess.DEVNULL,
-                        start_new_session=True,
-                    )
-                )
-                fine &= _answers(f"http://127.0.0.1:{ports['server']}/health")
+                command = ["bash", "-c", f"exec {typed.removesuffix('&')}"]
+                address = f"http://127.0.0.1:{ports['server']}/health"
+                stack.callback(server.end, server.start(command, address, work / "server.log", **environment))
                 print(f"started    {line}")
             else:
                 fine &= _typed(line, typed, work, environment)
@@ -162,16 +150,6 @@ def _typed(line: str, typed: str, work: Path, environment: dict[str, str]) -> bo
     for text in said[-6:]:
         print(f"           | {text}")
     return done.returncode == 0
-
-
-def _answers(address: str) -> bool:
-    deadline = time.monotonic() + 180
-    while time.monotonic() < deadline:
-        with suppress(OSError):
-            urllib.request.urlopen(address, timeout=5).close()
-            return True
-        time.sleep(0.5)
-    return False
 
 
 def options(parser: argparse.ArgumentParser) -> None:
