@@ -110,6 +110,28 @@ def test_what_is_no_text_and_no_table(here: Path) -> None:
     refused("t.parquet", "row 1, column ce: expected a number", "row 2, column dataset: is missing")
 
 
+def test_a_table_whose_footer_understates_what_it_unpacks_to(here: Path) -> None:
+    """The pages themselves are asked, before anything is unpacked."""
+    path = here / "lying.parquet"
+    pq.write_table(pa.table({"model": ["x" * 2_000_000], "dataset": ["wiki"], "ce": [1.0]}), path, compression="zstd")
+    honest = pq.read_metadata(path).row_group(0).column(0).total_uncompressed_size
+    content = path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    said = _as_thrift(honest)
+    path.write_bytes(content[:footer] + content[footer:].replace(said, b"\xe4" + b"\x80" * (len(said) - 2) + b"\x00"))
+    assert pq.read_metadata(path).row_group(0).column(0).total_uncompressed_size == 50
+    refused(str(path), "would unpack to", "times its size")
+
+
+def _as_thrift(number: int) -> bytes:
+    """A whole number in Thrift's compact protocol."""
+    digits, rest = [], 2 * number
+    while rest:
+        digits.append(rest & 127 | 128)
+        rest >>= 7
+    return bytes([*digits[:-1], digits[-1] & 127])
+
+
 def authors_folder(root: Path) -> Path:
     """Two sizes on one dataset, with ranks that give their metrics."""
     for size, rank in (("70m", [1, 7, 300, 2]), ("160m", [1, 5, 200, 1])):

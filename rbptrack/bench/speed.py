@@ -23,7 +23,7 @@ from rbptrack.engine.batches import Batch, batch_of, compose
 from rbptrack.engine.executor import Engine
 from rbptrack.engine.measure import measure
 from rbptrack.models.causal import CausalModel
-from rbptrack.scoring.kernels import available
+from rbptrack.scoring import kernels
 from rbptrack.scoring.scorer import Head
 
 _ALWAYS = ("backbone", "brief", "ours", "reduce", "fused")  # the latter two on a GPU
@@ -155,14 +155,14 @@ def _calls(model: CausalModel, corpus: Corpus, engine: EngineConfig) -> dict[str
     batches = [batch_of(corpus, s) for part in parts for s in compose(corpus, range(*part), engine.batch_tokens)]
     stub = replace(model, head=Head(model.head.weight[:_STUB_ROWS]))
     small = replace(corpus, token=corpus.token % _STUB_ROWS)
-    kernels = {Kernel.reduce, Kernel.fused} if available(model.device) else set()
+    both = (Kernel.reduce, Kernel.fused) if kernels.available(model.device) else ()
     return {
         "bare": lambda: bare(model, batches),
         "plain": lambda: plain(model, batches),
         "ours": lambda: ours(model, corpus, engine),
         "brief": lambda: ours(model, corpus, replace(engine, columns=False)),
         "backbone": lambda: ours(stub, small, replace(engine, kernel=Kernel.auto)),
-        **{kernel.value: partial(ours, model, corpus, replace(engine, kernel=kernel)) for kernel in kernels},
+        **{kernel.value: partial(ours, model, corpus, replace(engine, kernel=kernel)) for kernel in both},
     }
 
 

@@ -23,7 +23,7 @@ from rbptrack.base.errors import BadInput, MeasurementError
 from rbptrack.config.schema import EngineConfig, Kernel
 from rbptrack.engine.batches import Batch
 from rbptrack.models.causal import CausalModel
-from rbptrack.scoring.kernels import available
+from rbptrack.scoring import kernels
 from rbptrack.scoring.proof import trouble
 from rbptrack.scoring.scorer import Scorer
 from rbptrack.scoring.scores import Scores
@@ -63,7 +63,7 @@ class Engine:
     def __init__(self, model: CausalModel, config: EngineConfig, *, longest: int) -> None:
         self._model, self._cuda, self._brief = model, model.device.type == "cuda", not config.columns
         self._kernel, self.path = config.kernel, ""
-        if config.kernel in (Kernel.reduce, Kernel.fused) and not available(model.device):
+        if config.kernel in (Kernel.reduce, Kernel.fused) and not kernels.available(model.device):
             raise BadInput(f"engine.kernel={config.kernel.value} needs a CUDA device and Triton; auto does without")
         self._threads = torch.get_num_threads()
         threads = config.threads or self._threads

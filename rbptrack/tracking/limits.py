@@ -6,6 +6,8 @@ import may take of both, whatever a file says of itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -48,8 +50,68 @@ def check_parquet(path: Path, *, most: int) -> pq.FileMetaData:
     columns = [group.column(i) for group in groups for i in range(group.num_columns)]
     unpacked = sum(max(0, column.total_uncompressed_size) for column in columns)
     packed = min(path.stat().st_size, sum(max(0, column.total_compressed_size) for column in columns))
+    unpacked = max(unpacked, _unpacked(path, columns))
     if unpacked > most:
         raise BadInput(f"{path.name} would unpack to {unpacked:,} bytes; at most {most:,} are allowed")
     if out_of_proportion(unpacked, packed):
         raise BadInput(f"{path.name} would unpack to {unpacked // max(packed, 1):,} times its size")
     return about
+
+
+def _unpacked(path: Path, columns: Iterable[pq.ColumnChunkMetaData]) -> int:
+    """Bytes that a file's pages unpack to, by what stands before each: a footer may say less."""
+    total = 0
+    with path.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
+        for column in columns:
+            at = column.dictionary_page_offset or column.data_page_offset
+            end = at + column.total_compressed_size
+            while at < end:
+                try:
+                    header, at = _structure(content, at)
+                    unpacked, packed = header[_UNPACKED], header[_PACKED]
+                except (IndexError, KeyError, RecursionError) as error:
+                    raise ValueError("a page's header is damaged") from error
+                total, at = total + unpacked, at + max(packed, 0)
+    return total
+
+
+_UNPACKED, _PACKED = 2, 3  # fields of a page's header in the Parquet format
+
+
+def _structure(content: mmap, at: int) -> tuple[dict[int, int], int]:
+    """The whole numbers of a structure in Thrift's compact protocol, by field, and where it ends."""
+    fields, field = dict[int, int](), 0
+    while byte := content[at]:
+        at += 1
+        if byte >> 4:
+            field += byte >> 4
+        else:
+            field, at = _number(content, at)
+        value, at = _value(content, at, byte & 15)
+        fields[field] = value
+    return fields, at + 1
+
+
+def _value(content: mmap, at: int, kind: int) -> tuple[int, int]:
+    """A value of a kind of Thrift's, if it is a whole number (else 0), and where it ends."""
+    if kind in (1, 2):  # true, false
+        return 0, at
+    if kind in (4, 5, 6):
+        return _number(content, at)
+    if kind == 8:  # text
+        length, at = _number(content, at, signed=False)
+        return 0, at + length
+    if kind == 12:
+        return 0, _structure(content, at)[1]
+    raise ValueError(f"no page's header holds a value of kind {kind}")
+
+
+def _number(content: mmap, at: int, *, signed: bool = True) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = content[at]
+        at, value, shift = at + 1, value | (byte & 127) << shift, shift + 7
+        if byte < 128:
+            return (value >> 1 ^ -(value & 1)) if signed else value, at
+        if shift > 63:
+            raise ValueError("a number of a page's header does not end")
