@@ -9,9 +9,9 @@ import pytest
 from tests.campaigns.architectures import check
 
 RIGHT = [
-    "bert", "bloom", "falcon", "gemma3", "gpt_oss", "hyperclovax", "inkling_text", "llama4_text", "mixtral",
-    "modernbert-decoder", "mpt", "mpt (logit_scale)", "phi3 (longrope, not reached)", "qwen2_vl", "recurrent_gemma",
-    "rembert", "llava",
+    "bert", "gemma3", "gpt_oss", "hyperclovax", "llama4_text", "modernbert-decoder", "mpt (logit_scale)",
+    "phi3 (longrope, not reached)", "qwen2_vl", "recurrent_gemma", "rembert", "llava",
+    *(pytest.param(name, marks=pytest.mark.long) for name in ("bloom", "falcon", "inkling_text", "mixtral", "mpt")),
 ]  # fmt: skip
 REFUSED = {
     "bert (is_decoder=False)": "depend on later tokens",
