@@ -224,7 +224,7 @@ class ShownReport(Report):
     title: str = ""
 
     def _repr_html_(self) -> str:
-        from rbptrack.reporting.page import svg
+        from rbptrack.analysis.figures import svg
 
         parts = [f"<h3>{escape(self.title)}</h3>", *(f"<p>{escape(note)}</p>" for note in self.notes)]
         for name, drawing in self.drawings.items():

@@ -7,9 +7,10 @@ import pytest
 from matplotlib import pyplot
 
 from rbptrack.analysis import Drawing, Report, Runs
+from rbptrack.analysis.figures import svg
 from rbptrack.api import ShownReport
-from rbptrack.reporting.inline_svg import inline_svg
-from rbptrack.reporting.page import InlineFigure, Section, render, svg
+from rbptrack.reporting.files import InlineFigure, inline
+from rbptrack.reporting.page import Section, render
 from tests.synthetic import family_runs
 
 HOSTILE = """<script>alert("x")</script><img src=x onerror='alert(1)'>"""
@@ -32,7 +33,7 @@ def test_the_page_of_a_report(report: Report) -> None:
     whole = family_runs([1e3, 1e4, 1e5], alpha=0.1, a=3.0)
     texts = [name for name, kind in whole.frame.dtypes.items() if kind == "string"]
     frame = whole.frame.assign(**{name: HOSTILE + whole.frame[name].fillna("") for name in texts})
-    drawn = {name: InlineFigure(inline_svg(svg(one.figure), "f"), one.caption) for name, one in report.drawings.items()}
+    drawn = {name: InlineFigure(inline(svg(one.figure)), one.caption) for name, one in report.drawings.items()}
     page = render(
         HOSTILE,
         Runs(frame, histogram=whole.histogram, ranks=whole.ranks),

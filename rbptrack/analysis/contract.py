@@ -60,7 +60,7 @@ class Drawing:
     """A figure of a report.
 
     Attributes:
-        figure: written as figures/<name>.png and .svg, and panel by panel as .pdf.
+        figure: written as figures/<name>.svg; on request as .png, and panel by panel as .pdf.
         caption: a sentence shown below the figure.
 
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,13 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 
 from rbptrack.analysis.pages import draw_pages
 from rbptrack.base.words import short_number
-from rbptrack.ranks import RankHistogram
 
 # Okabe and Ito's colours, in an order of falling contrast to white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES: Sequence[Any] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1)), (0, (3, 1)), (0, (1, 1)))
 _DOTS, _MOST_DOTS = 160, 65_000  # per inch of a picture, and from edge to edge: matplotlib draws no larger one
+_UNSAID: Any = dict.fromkeys(("Creator", "Date", "Format", "Type"))  # nothing of how a drawing was made
 WIDTH = 10.0  # inches: every figure fills the page, so that letters have one size on it
 
 _STYLE: Any = {
@@ -34,6 +35,7 @@ _STYLE: Any = {
     "axes.spines.top": False,
     "axes.titley": 1.0,  # where it would be found at each drawing, in a sixth of the time of drawing
     "figure.dpi": 100,
+    "font.sans-serif": ["DejaVu Sans"],  # an SVG names the whole list at every text
     "font.size": 9.5,
     "grid.alpha": 0.25,
     "grid.linewidth": 0.6,
@@ -61,17 +63,42 @@ def style() -> Iterator[None]:
         yield
 
 
-def draw(figure: Figure, path: Path) -> None:
-    """Write a figure as path.png and path.svg, as wide as a page, and as path.pdf for the column of a paper."""
+def draw(figure: Figure, path: Path, formats: Iterable[str] = ()) -> None:
+    """Write a figure as path.svg, as wide as a page.
+
+    Args:
+        figure: cannot be used afterwards where a PDF is drawn.
+        path: without a suffix.
+        formats: what else is written: `png`, the same picture; `pdf`, a page per panel for the column of a paper.
+
+    """
     with style():
-        for text in figure.findobj(Text):
+        for text in _words(figure):
             text.set_text(_typeset(text.get_text()))
         for ax in figure.axes:
             _fit_title(ax)
-        figure.savefig(f"{path}.png", dpi=min(_DOTS, _MOST_DOTS / figure.get_size_inches().max()))
+        figure.savefig(f"{path}.svg", metadata=_UNSAID)
         figure.set_layout_engine("none")  # laid out by now; doing it again would take as long as drawing
-        figure.savefig(f"{path}.svg", metadata={"Date": None})
-        draw_pages(figure, Path(f"{path}.pdf"))
+        if "png" in formats:
+            figure.savefig(f"{path}.png", dpi=min(_DOTS, _MOST_DOTS / figure.get_size_inches().max()))
+        if "pdf" in formats:
+            draw_pages(figure, Path(f"{path}.pdf"))
+
+
+def svg(figure: Figure) -> str:
+    """A figure as SVG text."""
+    buffer = StringIO()
+    with style():
+        figure.savefig(buffer, format="svg", metadata=_UNSAID)
+    return buffer.getvalue()[buffer.getvalue().index("<svg") :]
+
+
+def _words(figure: Figure) -> list[Text]:
+    """What is written in a figure, beside the labels of ticks, which are made as they are drawn."""
+    legends = [*figure.legends, *filter(None, (ax.get_legend() for ax in figure.axes))]
+    of_axes = [text for ax in figure.axes for text in (ax.title, ax.xaxis.label, ax.yaxis.label, *ax.texts)]
+    own = [text for text in figure.get_children() if isinstance(text, Text)]
+    return [*own, *of_axes, *(text for one in legends for text in (*one.get_texts(), one.get_title()))]
 
 
 def _typeset(text: str) -> str:
@@ -262,32 +289,3 @@ def error_bars(
     error = np.stack([middle - np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64) - middle])
     error = np.where(np.isfinite(error), np.clip(error, 0, None), 0.0)
     ax.errorbar(x, middle, yerr=error, **{"capsize": 2, **options})
-
-
-def rank_distribution(histogram: RankHistogram, title: str) -> Figure:
-    """P(R = k) against k, log-log: every observed rank as a point, and means over bins even in ln k as a line."""
-    with style():
-        figure, axes = grid(
-            1, 1, width=5.2, height=3.8
-        )  # drawn for every cell: a constrained layout takes twice as long
-        ax = axes[0, 0]
-        share = histogram.count / histogram.num_tokens
-        ax.plot(histogram.rank, share, ".", ms=2.5, alpha=0.35, color=COLOURS[4], label="each observed rank")
-        edges = np.unique(np.rint(np.geomspace(1, histogram.vocab_size + 1, 40)).astype(np.int64))
-        mass, _ = np.histogram(histogram.rank, bins=edges, weights=share)
-        width = np.diff(edges)
-        centre = np.sqrt(edges[:-1] * (edges[1:] - 1.0))
-        filled = mass > 0
-        ax.plot(
-            centre[filled],
-            (mass / width)[filled],
-            "-",
-            lw=1.6,
-            color=COLOURS[0],
-            label="mean in bins of ln k",
-        )
-        ax.set(xlabel="rank k", ylabel="P(R = k)", title=title)
-        log_axis(ax.xaxis, low=0.8, high=histogram.vocab_size * 1.25)
-        log_axis(ax.yaxis, low=float(share.min()) / 2, high=2.0)
-        ax.legend(loc="best")  # said, so that matplotlib does not warn of it where drawing takes over a second
-        return figure

@@ -18,7 +18,7 @@ from rbptrack.config.patterns import match, split_list
 from rbptrack.config.schema import FILTERS, AnalyzeConfig
 from rbptrack.console.sentences import complain, program, say
 from rbptrack.reporting.discovery import Plugins
-from rbptrack.reporting.runner import analyze
+from rbptrack.reporting.runner import analyze, say_reused
 from rbptrack.reporting.terminal import show
 from rbptrack.tracking.store import Store
 
@@ -31,7 +31,7 @@ def _read(arguments: Sequence[str]) -> Request:
     plugins.register()  # they are options of the group analyzer
     arguments = [_as_now(word, plugins) for word in arguments]
     _check_options(arguments, plugins)
-    return Request.read("analyze", arguments, groups=("analyzer",), lists=FILTERS)
+    return Request.read("analyze", arguments, groups=("analyzer",), lists={**FILTERS, "figures": "figures"})
 
 
 def _as_now(word: str, plugins: Plugins) -> str:
@@ -72,13 +72,22 @@ def _analyze(request: Request) -> int:
 
 def _run(config: AnalyzeConfig) -> None:
     store = Store(config.tracking)
-    reader, writer = store.reader, store.writer
+    reader = store.reader
     runs = reader.runs(config.filter)
     analyzer: Analyzer = config.analyzer
     sweep = config.filter.sweep[0] if len(config.filter.sweep) == 1 else ""
     with tempfile.TemporaryDirectory() as folder:
-        section, run_id = analyze(writer, runs, analyzer, folder=Path(folder), sweep=sweep)
+        section, run_id, reused = analyze(
+            reader,
+            runs,
+            analyzer,
+            folder=Path(folder),
+            sweep=sweep,
+            formats=[one.value for one in config.figures],
+            again=config.again,
+        )
     show(section)
+    say_reused(int(reused), remedy="again=yes")
     if run_id:
         say(f"report   {short_path(store.analyses().reader.report_page(run_id))}")
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rbptrack.commands.usage import FILTER_OPTIONS, FILTERS_IN_WORDS, STORE_OPTIONS, Help
+from rbptrack.commands.usage import DRAWN_OPTIONS, FILTER_OPTIONS, FILTERS_IN_WORDS, STORE_OPTIONS, Help
 
 PAGES: Mapping[str, Help] = {
     "demo": Help(
@@ -33,8 +33,10 @@ PAGES: Mapping[str, Help] = {
             "shards=8|auto": "divide each cell among so many jobs, or by what it costs",
             "model.parallel=tensor": "split a model over the GPUs of its job",
             "analyzers=NAME,...": "what analyses a sweep at its end; all by default, [] for none",
+            "figures=svg,png,pdf": "how the analyses' figures are drawn; svg alone by default",
             "force=true": "measure again what was measured before",
             "again=columns": "likewise, but only what lacks columns that rank tables have by now",
+            "again=analyses": "compute also those analyses anew that are there already",
             "model.dtype=bfloat16": "and every other key of a config: --cfg job shows all, with their values",
             **STORE_OPTIONS,
             "--config-dir FOLDER": "more configs, beside conf/ of the working folder",
@@ -53,6 +55,7 @@ PAGES: Mapping[str, Help] = {
         {
             **FILTER_OPTIONS,
             "analyzers=NAME,...": "only these analyzers (rbptrack plugins lists them)",
+            **DRAWN_OPTIONS,
             "out=FILE.html": "also write the page to this file",
             "--open": "show the page in the browser",
             **STORE_OPTIONS,
@@ -137,6 +140,7 @@ PAGES: Mapping[str, Help] = {
             "analyzer=NAME,...": "below is what there is",
             "analyzer.OPTION=VALUE": "an option of the analyzer; rbptrack plugins lists them",
             **FILTER_OPTIONS,
+            **DRAWN_OPTIONS,
             **STORE_OPTIONS,
             "plugins.path=FOLDER,...": "more folders of analyzers",
         },

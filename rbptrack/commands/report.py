@@ -19,7 +19,7 @@ from rbptrack.config.paths import plugin_folders
 from rbptrack.config.schema import FILTERS, ReportConfig
 from rbptrack.console.sentences import complain, say
 from rbptrack.reporting.page import render
-from rbptrack.reporting.runner import Findings, analyze_all, choose
+from rbptrack.reporting.runner import Findings, analyze_all, choose, say_reused
 from rbptrack.tracking.live import working
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import report_tags
@@ -29,7 +29,7 @@ from rbptrack.tracking.writer import Writer
 
 def _read(arguments: Sequence[str]) -> Request:
     arguments = ["open=true" if word == "--open" else word for word in arguments]
-    return Request.read("report", arguments, groups=(), lists={**FILTERS, "analyzers": "analyzers"})
+    return Request.read("report", arguments, groups=(), lists=FILTERS | {one: one for one in ("analyzers", "figures")})
 
 
 def _report(request: Request) -> int:
@@ -44,12 +44,12 @@ def _report(request: Request) -> int:
     if store.read_only and out is None:
         out = _free_name(Path("rbptrack-report.html"))
         say(f"the tracking store {store.shown} cannot be written: the report goes into {out}")
-    reader, writer = store.reader, store.writer
+    reader = store.reader
     runs = reader.runs(config.filter)
-    sweep = config.filter.sweep[0] if len(config.filter.sweep) == 1 else ""
     say(f"{counted(len(runs), 'measurement')}, {counted(len(analyzers), 'analyzer')}")
     command = " ".join(["python -m rbptrack report", *request.overrides])
-    found, page, run_id = _write(reader, writer, runs, analyzers, sweep=sweep, command=command)
+    found, page, run_id = _write(reader, runs, analyzers, config, command=command)
+    say_reused(len(found.reused), remedy="again=yes")
     if out:
         with said_of_the_disk(out.absolute().parent):
             write_whole(out.resolve(), page)
@@ -66,21 +66,23 @@ def _free_name(wanted: Path) -> Path:
 
 
 def _write(
-    reader: Reader, writer: Writer, runs: Runs, analyzers: Sequence[Analyzer], *, sweep: str, command: str
+    reader: Reader, runs: Runs, analyzers: Sequence[Analyzer], config: ReportConfig, *, command: str
 ) -> tuple[Findings, str, str]:
     """Analyse and log the page: into the sweep's own run where it is about one, else into a run of its own."""
+    sweep = config.filter.sweep[0] if len(config.filter.sweep) == 1 else ""
     scope = f"Sweep {sweep}" if sweep else counted(len(runs), "measurement")
     of_sweep = reader.sweep_run(sweep) if sweep else None
+    formats, writer = [one.value for one in config.figures], Writer(reader.connection)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        found = analyze_all(writer, runs, analyzers, folder=folder, sweep=sweep)
+        found = analyze_all(reader, runs, analyzers, folder=folder, sweep=sweep, formats=formats, again=config.again)
         if not found.sections:
             raise RbptrackError("no analyzer had anything to say about these measurements; the lines above say why")
         facts = [("command", command), ("store", reader.connection.shown)]
         run_page = reader.connection.run_page
         page = render(scope, runs, found.sections, facts=facts, silent=found.silent, run_page=run_page)
         (folder / "report.html").write_text(page, encoding="utf-8")
-        if writer.connection.read_only:
+        if reader.connection.read_only:
             return found, page, ""
         if of_sweep:
             writer.log_folder(of_sweep, folder)

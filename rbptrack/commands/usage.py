@@ -18,6 +18,12 @@ FILTER_OPTIONS: Mapping[str, str] = {
 
 FILTERS_IN_WORDS = "Filters take lists and wildcards ('family=pythia*'); a run must match all of them."
 
+DRAWN_OPTIONS: Mapping[str, str] = {
+    "figures=svg,png,pdf": "how figures are drawn; svg alone by default",
+    "again=yes": "compute anew what is there already, of the same measurements, options and code",
+}
+"""The options of analyze and report about what they leave in the store."""
+
 STORE_OPTIONS: Mapping[str, str] = {
     "tracking.uri=URI": "the tracking store; otherwise MLFLOW_TRACKING_URI, else ./mlruns",
     "tracking.experiment=NAME": "the MLflow experiment; otherwise rbptrack",

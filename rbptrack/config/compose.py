@@ -41,7 +41,7 @@ from rbptrack.config.patterns import as_value, expand, lists_as_values
 from rbptrack.config.schema import Config, SweepConfig
 
 # Nobody sweeps over these: `a,b` is one value.
-_LISTS = ("analyzers", "dataset.files", "dataset.fields", "launch.setup")
+_LISTS = ("analyzers", "figures", "dataset.files", "dataset.fields", "launch.setup")
 
 
 class InstalledConfigs(SearchPathPlugin):

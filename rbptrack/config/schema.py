@@ -230,10 +230,19 @@ class CellConfig:
 
 
 class Again(Enum):
-    """What is measured again though it was measured before: nothing, or what lacks columns of today's rank tables."""
+    """What is done again though it is there: nothing, measuring what lacks today's columns of ranks, the analyses."""
 
     none = "none"
     columns = "columns"
+    analyses = "analyses"
+
+
+class Format(Enum):
+    """How figures are drawn beside SVG."""
+
+    svg = "svg"
+    png = "png"
+    pdf = "pdf"
 
 
 @dataclass
@@ -243,6 +252,7 @@ class SweepConfig:
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     sweep: str = ""  # the sweep's name; empty: made of date and time
     analyzers: list[str] = field(default_factory=lambda: ["*"])
+    figures: list[Format] = field(default_factory=lambda: [Format.svg])
     force: bool = False
     again: Again = Again.none
     shards: int | str = 1  # jobs that measure each cell together, auto: by what it costs; changes no number
@@ -279,6 +289,8 @@ class AnalyzeConfig:
     """One analysis over the tracking store."""
 
     analyzer: Any = MISSING
+    figures: list[Format] = field(default_factory=lambda: [Format.svg])
+    again: bool = False  # also where the analysis is there already
     filter: FilterConfig = field(default_factory=FilterConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
@@ -291,6 +303,8 @@ class ReportConfig:
     analyzers: list[str] = field(default_factory=lambda: ["*"])
     out: str = ""  # also write the page to this file
     open: bool = False  # show it in the browser
+    figures: list[Format] = field(default_factory=lambda: [Format.svg])
+    again: bool = False  # also analyses that are there already
     filter: FilterConfig = field(default_factory=FilterConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, is_dataclass
+from functools import cache
+from hashlib import sha256
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -21,8 +23,10 @@ from rbptrack.base.files import kind_of
 from rbptrack.base.words import listed
 from rbptrack.config.paths import builtin_folder, config_packages
 from rbptrack.console.sentences import say
-from rbptrack.sources import cache
+from rbptrack.sources.cache import recall, remember
 
+_OURS = Path(__file__).parent.parent
+_CODE = (".py", ".html", ".csv", ".json")  # what the program is made of
 _MOST_LISTED = 24  # analyzers in an error
 
 _OF_FILES = "rbptrack_plugin_"  # begins the names of modules from files
@@ -69,6 +73,7 @@ class Plugins:
             self.broken.append(f"{origin}: the analyzer {name} exists already, in {self.origin[name]}; rename one")
         else:
             self.analyzers[name] = cls
+            code_of(cls)  # now: at a sweep's end, after hours of measuring, the disk may hold another
             self.origin[name], self.version[name] = origin, version
 
     def register(self) -> None:
@@ -137,10 +142,10 @@ def _say_first(files: Sequence[Path]) -> None:
     """Say which files of the working folder run, where that has not been said of these: whoever made it, they run."""
     names = "\n".join(map(str, files))
     key = f"plugins/{crc32(bytes(Path.cwd())):08x}"
-    if files and cache.recall(key) != names:
+    if files and recall(key) != names:
         shown = ", ".join(f"plugins/{path.name}" for path in files)
         print(f"this folder's analyzers run as part of the program: {shown}", file=sys.stderr)
-        cache.remember(key, names)
+        remember(key, names)
 
 
 def load_file(path: Path) -> ModuleType:
@@ -165,6 +170,33 @@ def plugin_file(analyzer: Analyzer) -> Path | None:
     """The file that `load_file` imported an analyzer from; None where it comes from an installed package."""
     module = sys.modules.get(type(analyzer).__module__)
     return Path(module.__file__) if module and module.__file__ and module.__name__.startswith(_OF_FILES) else None
+
+
+@cache
+def code_of(analyzer: type[Analyzer]) -> str:
+    """A hash of the code that an analyzer runs: ours, and its file's and its bases' folder, or their whole packages."""
+    parts = [_our_code()]
+    for cls in analyzer.__mro__[:-1]:
+        path = Path(inspect.getfile(cls))
+        package = sys.modules[cls.__module__.partition(".")[0]].__file__ if "." in cls.__module__ else None
+        folder = Path(package).parent if package else path.parent
+        if not folder.is_relative_to(_OURS):
+            parts.append(contents_hash(folder, folder.rglob("*.py") if package else folder.glob("*.py")))
+    return " ".join(dict.fromkeys(parts))
+
+
+@cache
+def _our_code() -> str:
+    own = [path for path in _OURS.rglob("*") if path.suffix in _CODE and path.relative_to(_OURS).parts[0] != "embedded"]
+    return contents_hash(_OURS, own)
+
+
+def contents_hash(folder: Path, paths: Iterable[Path]) -> str:
+    """A hash of files: of what they hold, and their names below a folder."""
+    whole = sha256()
+    for path in sorted(path for path in paths if path.is_file()):
+        whole.update(f"{path.relative_to(folder).as_posix()} {sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return whole.hexdigest()
 
 
 def _analyzers(module: ModuleType) -> Iterator[type[Analyzer]]:

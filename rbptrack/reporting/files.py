@@ -1,67 +1,146 @@
-"""A report's files: its tables, and its figures drawn once each, in another process where there is one to spare."""
+"""A report as files of a folder, which is how it is kept, handed on by other processes, and found again.
+
+tables/*.csv and columns.csv are for people's own analyses, figures/* for papers and slides; report.json is the whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
 
+import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from rbptrack.analysis.contract import Report
+from rbptrack.analysis.contract import Report, Table
 from rbptrack.analysis.display import as_csv
-from rbptrack.analysis.figures import draw as draw_files
+from rbptrack.analysis.findings import Finding, Remark, Verdict
 from rbptrack.base.names import file_name
-from rbptrack.reporting.inline_svg import inline_svg
 
-Draw = Callable[[Figure, Path, str], Future[str] | None]
+_WHOLE = "report.json"
 
 
-class ReportFiles:
-    """A report's files under a folder: its tables and what their columns mean at once, figures by `inline_svgs`.
+class InlineFigure(NamedTuple):
+    """A figure as SVG for the inside of a page, and the sentences below it."""
+
+    svg: str
+    caption: str
+
+
+def write_report(report: Report, folder: Path, formats: Sequence[str] = ()) -> None:
+    """Write a report and draw its figures, which cannot be used afterwards.
 
     Args:
         report: what to write.
         folder: where to.
-        prefix: begins the names inside its drawings; a page gives each report another.
-        draw: queues a figure to be drawn elsewhere (`Workers.draw`); by default all are drawn here.
+        formats: of the figures, beside SVG: `png`, `pdf`. Those at the top of the page are drawn as PNG in any case,
+            which is what MLflow's page of the run shows.
 
     """
+    for sub in ("tables", "figures"):
+        (folder / sub).mkdir(parents=True, exist_ok=True)
+    for name, table in report.tables.items():
+        (folder / "tables" / f"{file_name(name)}.csv").write_text(as_csv(table.frame), encoding="utf-8")
+    meanings = [(name, *pair) for name, table in report.tables.items() for pair in table.columns.items()]
+    if meanings:
+        said = pd.DataFrame(meanings, columns=["table", "column", "meaning"])
+        (folder / "columns.csv").write_text(as_csv(said), encoding="utf-8")
+    for name, drawing in report.drawings.items():
+        from rbptrack.analysis.figures import draw  # matplotlib: not for those who find a report again
 
-    def __init__(self, report: Report, folder: Path, *, prefix: str = "f", draw: Draw | None = None) -> None:
-        for sub in ("tables", "figures"):
-            (folder / sub).mkdir(parents=True, exist_ok=True)
-        for name, table in report.tables.items():
-            (folder / "tables" / f"{file_name(name)}.csv").write_text(as_csv(table.frame), encoding="utf-8")
-        meanings = [(name, *pair) for name, table in report.tables.items() for pair in table.columns.items()]
-        if meanings:
-            said = pd.DataFrame(meanings, columns=["table", "column", "meaning"])
-            (folder / "columns.csv").write_text(as_csv(said), encoding="utf-8")
-        self._figures = {name: drawing.figure for name, drawing in report.drawings.items()}
-        self._paths = {name: folder / "figures" / file_name(name) for name in self._figures}
-        self._prefixes = {name: f"{prefix}_{number}" for number, name in enumerate(self._figures)}
-        self._sent: dict[str, Future[str]] = {}
-        for name, figure in self._figures.items():
-            if draw and (sent := draw(figure, self._paths[name], self._prefixes[name])) is not None:
-                self._sent[name] = sent
-
-    def ready(self) -> bool:
-        """Whether `inline_svgs` would return at once."""
-        return all(future.done() for future in self._sent.values())
-
-    def inline_svgs(self) -> dict[str, str]:
-        """Every figure as SVG for the inside of a page, by name; draws here what has not been begun elsewhere."""
-        found = {}
-        for name, path in self._paths.items():
-            sent = self._sent.get(name)
-            if sent is None or sent.cancel() or sent.exception() is not None:  # a plugin's own class, say, fails there
-                found[name] = drawn(self._figures[name], path, self._prefixes[name])
-        return {name: found.get(name) or self._sent[name].result() for name in self._paths}
+        draw(drawing.figure, _figure(folder, name), [*formats, *(["png"] if name in report.overview else [])])
+    (folder / _WHOLE).write_text(json.dumps(_as_json(report)), encoding="utf-8")
 
 
-def drawn(figure: Figure, path: Path, prefix: str) -> str:
-    """Draw a figure into path.png, .svg and .pdf; returns its SVG for the inside of a page."""
-    draw_files(figure, path)
-    text = Path(f"{path}.svg").read_text(encoding="utf-8")
-    return inline_svg(text[text.index("<svg") :], prefix)
+def read_report(folder: Path) -> tuple[Report, dict[str, InlineFigure]]:
+    """Read what `write_report` wrote: the report without drawings, and those for the inside of a page, by name."""
+    whole = json.loads((folder / _WHOLE).read_text(encoding="utf-8"))
+    tables = {
+        name: Table(**table | {"frame": pd.DataFrame({c: pd.Series(**one) for c, one in table["frame"].items()})})
+        for name, table in whole.pop("tables").items()
+    }
+    notes = [Remark(one[0], one[1], **one[2]) if isinstance(one, list) else one for one in whole.pop("notes")]
+    findings = [Finding(**one | {"verdict": Verdict(one["verdict"])}) for one in whole.pop("findings")]
+    captions = whole.pop("captions")
+    drawn = {name: Path(f"{_figure(folder, name)}.svg").read_text(encoding="utf-8") for name in captions}
+    figures = {name: InlineFigure(inline(text), captions[name]) for name, text in drawn.items()}
+    return Report(tables=tables, notes=notes, findings=findings, **whole), figures
+
+
+def _figure(folder: Path, name: str) -> Path:
+    return folder / "figures" / file_name(name)
+
+
+def _as_json(report: Report) -> dict[str, Any]:
+    tables = {
+        name: {
+            "frame": {column: _column(table.frame[column]) for column in table.frame.columns},
+            "columns": dict(table.columns),
+            "caption": table.caption,
+            "titles": dict(table.titles),
+            "forms": dict(table.forms),
+        }
+        for name, table in report.tables.items()
+    }
+    return {
+        "tables": tables,
+        "captions": {name: drawing.caption for name, drawing in report.drawings.items()},
+        "metrics": {name: float(value) for name, value in report.metrics.items()},
+        "findings": [_plain(asdict(one)) for one in report.findings],
+        "notes": [
+            [str(note), note.reason, _plain(note.values)] if isinstance(note, Remark) else note for note in report.notes
+        ],
+        "summary": report.summary,
+        "headline": report.headline,
+        "overview": report.overview,
+    }
+
+
+def _column(values: pd.Series) -> dict[str, Any]:
+    """A column as the arguments of pd.Series; categories and the like become texts."""
+    kind = str(values.dtype)
+    kept = kind in ("bool", "boolean", "string", "str") or pd.api.types.is_numeric_dtype(values.dtype)
+    return {"data": [_plain(value) for value in values.tolist()], "dtype": kind if kept else "object"}
+
+
+def _plain(value: Any) -> Any:
+    """What JSON holds: texts, numbers, lists and names; anything else as its text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if value is None or value is pd.NA or value is pd.NaT:
+        return None
+    return value if isinstance(value, str | bool | int | float) else str(value)
+
+
+def inline(text: str) -> str:
+    """A drawing for the inside of an HTML page: the same picture in half the characters.
+
+    Coordinates have one decimal (a tenth of a point), names that nothing refers to are left out, and each style is said
+    once, as a class. Names and classes are hashes of what they stand for, so that drawings on one page may share them.
+
+    Args:
+        text: an SVG as matplotlib writes it.
+
+    """
+    text, used, styles = text[text.index("<svg") :], set(re.findall(r"#([\w-]+)", text)), dict[str, str]()
+
+    def as_class(style: re.Match[str]) -> str:
+        name = f"s{crc32(style[1].encode()):x}"
+        styles[name] = style[1]
+        return f'class="{name}"'
+
+    def shortened(tag: re.Match[str]) -> str:
+        short = re.sub(r' id="([\w-]+)"', lambda one: one[0] if one[1] in used else "", tag[0])
+        return re.sub(r'style="([^"]*)"', as_class, re.sub(r"(\.\d)\d{2,}", r"\1", re.sub(r"\s+", " ", short)))
+
+    text = re.sub(r">\s+<", "><", re.sub(r"<[^>]+>", shortened, text))
+    rules = "".join(f".{name}{{{style}}}" for name, style in styles.items())
+    return text.replace("</svg>", f"<style>{rules}</style></svg>").strip()

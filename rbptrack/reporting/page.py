@@ -8,14 +8,11 @@ from datetime import UTC, datetime
 from functools import cache
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
-from io import StringIO
 from pathlib import Path
 from platform import python_version
-from typing import NamedTuple
 
 import jinja2
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from rbptrack.analysis.contract import Report, Table
 from rbptrack.analysis.display import default_columns
@@ -26,6 +23,7 @@ from rbptrack.base import __version__
 from rbptrack.base.names import file_name
 from rbptrack.base.words import counted
 from rbptrack.reporting.columns import JOINED, Shown, readable
+from rbptrack.reporting.files import InlineFigure
 from rbptrack.reporting.lead import lead_of
 from rbptrack.reporting.overview import made_for_a_law, measured_in_words, title_in_words
 from rbptrack.reporting.phrases import upper_first
@@ -33,14 +31,7 @@ from rbptrack.reporting.typeset import typeset
 
 _MOST_ROWS = 16  # of a table on the page; all of them are in its CSV file
 _MOST_SENTENCES = 8  # of a section before they fold, below its figures
-_SOFTWARE = ("numpy", "scipy", "pandas", "lmfit", "matplotlib", "mlflow")
-
-
-class InlineFigure(NamedTuple):
-    """A figure as `inline_svg` makes it, its prefix unlike any other's on the page, and the sentences below it."""
-
-    svg: str
-    caption: str
+_SOFTWARE = ("numpy", "scipy", "pandas", "lmfit", "matplotlib", "pyarrow", "mlflow")
 
 
 @dataclass(frozen=True)
@@ -61,13 +52,6 @@ class Section:
     options: str
     report: Report
     figures: Mapping[str, InlineFigure]
-
-
-def svg(figure: Figure) -> str:
-    """A figure as SVG text."""
-    buffer = StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return buffer.getvalue()[buffer.getvalue().index("<svg") :]
 
 
 def render(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -19,17 +18,19 @@ from rbptrack.base.names import metric_name
 from rbptrack.base.process import raise_if_stopped
 from rbptrack.base.secrets import redact
 from rbptrack.base.words import counted
+from rbptrack.console.progress import AnalyzerProgress
 from rbptrack.console.sentences import complain, say_wrapped
-from rbptrack.reporting.broken import AnalyzerFault
+from rbptrack.reporting.broken import AnalyzerFault, computed
 from rbptrack.reporting.discovery import Plugins
+from rbptrack.reporting.files import read_report, write_report
 from rbptrack.reporting.lead import lead_of
-from rbptrack.reporting.making import Made, make, making
-from rbptrack.reporting.page import InlineFigure, Section, render
-from rbptrack.reporting.process import spare_memory_work
+from rbptrack.reporting.page import Section, render
+from rbptrack.reporting.reuse import Analyses
 from rbptrack.reporting.telling import skipped
 from rbptrack.reporting.terminal import show_lead, show_others
-from rbptrack.reporting.workers import Workers
+from rbptrack.reporting.workers import begun_elsewhere, is_made, spare_memory_work
 from rbptrack.tracking.live import working
+from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import analysis_tags
 from rbptrack.tracking.writer import Writer
 
@@ -57,6 +58,7 @@ class Findings:
         silent: name and reason of those that had nothing to say.
         failed: how many failed by a bug of theirs.
         unsaid: the names by reason, of those that have not been said to have nothing to say.
+        reused: the names of those that were there already.
 
     """
 
@@ -64,6 +66,7 @@ class Findings:
     silent: list[tuple[str, str]] = field(default_factory=list)
     failed: int = 0
     unsaid: dict[str, list[str]] = field(default_factory=dict)
+    reused: list[str] = field(default_factory=list)
 
 
 def choose(plugins: Plugins, patterns: Sequence[str], *, ks: Sequence[int] = ()) -> list[Analyzer]:
@@ -90,41 +93,64 @@ def _place(name: str) -> tuple[int, str]:
     return (ORDER.index(name) if name in ORDER else len(ORDER)), name
 
 
-def analyze(writer: Writer, runs: Runs, analyzer: Analyzer, *, folder: Path, sweep: str = "") -> tuple[Section, str]:
+def analyze(
+    reader: Reader, runs: Runs, analyzer: Analyzer, *, folder: Path, sweep: str, formats: Sequence[str], again: bool
+) -> tuple[Section, str, bool]:
     """Run one analyzer, write its files under a folder, and log them as a run of its own.
 
+    Args:
+        reader: of the store.
+        runs: the measurements.
+        analyzer: with its options.
+        folder: where its files are laid.
+        sweep: that the measurements are of; empty where they are of more than one.
+        formats: of the figures, beside SVG.
+        again: whether an analysis that is there already is computed anew.
+
     Returns:
-        The section of the page, and the run's id; empty where the store cannot be written.
+        The section of the page; the run's id, empty where the store cannot be written; whether it was there already.
 
     Raises:
         AnalyzerFault: the analyzer has a fault of its own.
         RbptrackError: what it says of its input.
 
     """
-    return _log(writer, runs, make(analyzer, runs, folder), sweep)
+    analyses = Analyses(reader, runs, formats)
+    if not again and (run_id := analyses.find(analyzer, folder)):
+        return _section(analyzer, folder), run_id, True
+    _make(analyzer, runs, folder, formats)
+    section, run_id = _log(analyses, analyzer, folder, sweep)
+    return section, run_id, False
 
 
 def analyze_all(
-    writer: Writer, runs: Runs, analyzers: Sequence[Analyzer], *, folder: Path, sweep: str = ""
+    reader: Reader,
+    runs: Runs,
+    analyzers: Sequence[Analyzer],
+    *,
+    folder: Path,
+    sweep: str,
+    formats: Sequence[str],
+    again: bool,
 ) -> Findings:
     """Run several analyzers, each into folder/<its name>; prints the laws, and what others' analyzers say. A
-    failure never stops the others.
+    failure never stops the others. See `analyze`.
     """
-    found, undrawn = Findings(), deque[Made]()
+    found, analyses = Findings(), Analyses(reader, runs, formats)
     spare_memory_work()
-
-    def log(*, only_ready: bool) -> None:
-        while undrawn and (not only_ready or undrawn[0].ready()):
-            one = undrawn.popleft()
-            with _caught(found, one.analyzer, logging=True):
-                found.sections.append(_log(writer, runs, one, sweep)[0])
-
-    with Workers(len(analyzers)) as workers:
-        for one in making(analyzers, runs, folder, workers):
-            log(only_ready=one.here)  # while another process computes, this one draws
-            with _caught(found, one.analyzer):
-                undrawn.append(one.make())
-        log(only_ready=False)
+    found.reused = [one.name for one in analyzers if not again and analyses.find(one, folder / one.name)]
+    left = [one for one in analyzers if one.name not in found.reused]
+    with begun_elsewhere(left, runs, folder, formats) as begun:
+        for one in analyzers:
+            place = folder / one.name
+            with _caught(found, one):
+                if one.name in found.reused:
+                    found.sections.append(_section(one, place))
+                    continue
+                if not is_made(begun.get(one.name)):
+                    _make(one, runs, place, formats)
+                with _caught(found, one, logging=True):
+                    found.sections.append(_log(analyses, one, place, sweep)[0])
     if lead := lead_of(finding for section in found.sections for finding in section.report.findings):
         show_lead(lead)
     show_others(found.sections, whole=not lead)
@@ -133,24 +159,36 @@ def analyze_all(
     return found
 
 
-def _log(writer: Writer, runs: Runs, made: Made, sweep: str) -> tuple[Section, str]:
+def _make(analyzer: Analyzer, runs: Runs, folder: Path, formats: Sequence[str]) -> None:
+    """Compute an analyzer in this process and write its report."""
+    with AnalyzerProgress(analyzer.name, len(runs)) as progress:
+        runs.watch(progress)
+        try:
+            write_report(computed(analyzer, runs), folder, formats)
+        finally:
+            runs.watch(None)
+
+
+def _section(analyzer: Analyzer, folder: Path) -> Section:
+    return Section(analyzer.name, question(type(analyzer)), options_text(analyzer), *read_report(folder))
+
+
+def _log(analyses: Analyses, analyzer: Analyzer, folder: Path, sweep: str) -> tuple[Section, str]:
     """The analysis as a run of its own, with everything under its folder."""
-    analyzer, report = made.analyzer, made.report
-    drawn = {name: InlineFigure(svg, report.drawings[name].caption) for name, svg in made.inline_svgs().items()}
-    report.drawings.clear()  # megabytes each, and drawn by now
-    scope = f"sweep {sweep}" if sweep else counted(len(runs), "measurement")
-    section = Section(analyzer.name, question(type(analyzer)), options_text(analyzer), report, drawn)
-    if writer.connection.read_only:
+    section, runs, measured = _section(analyzer, folder), analyses.runs, analyses.connection
+    if measured.read_only:
         return section, ""
+    scope = f"sweep {sweep}" if sweep else counted(len(runs), "measurement")
     tags = analysis_tags(analyzer.name, sweep, list(runs.frame["run_id"]))
-    measured, writer = writer.connection, Writer(writer.connection.analyses())
+    writer = Writer(measured.analyses())
     with working(writer, f"{analyzer.name} / {sweep or scope}", tags) as run_id:
         writer.log(run_id, params={f.name: getattr(analyzer, f.name) for f in fields(analyzer)})
-        writer.log(run_id, metrics={metric_name(name): value for name, value in report.metrics.items()})
+        writer.log(run_id, metrics={metric_name(name): value for name, value in section.report.metrics.items()})
         facts, run_page = [("store", measured.shown)], measured.run_page
         page = render(f"{analyzer.name}, {scope}", runs, [section], facts=facts, run_page=run_page, tables="tables")
-        (made.folder / "report.html").write_text(page, encoding="utf-8")
-        writer.log_folder(run_id, made.folder)
+        (folder / "report.html").write_text(page, encoding="utf-8")
+        writer.log_folder(run_id, folder)
+    analyses.remember(analyzer, folder, run_id)
     return section, run_id
 
 
@@ -179,6 +217,13 @@ def _caught(found: Findings, analyzer: Analyzer, *, logging: bool = False) -> It
         complain(f"analyzer {analyzer.name} failed: {type(error).__name__}: {error}")
         if os.environ.get("HYDRA_FULL_ERROR"):
             traceback.print_exception(error)
+
+
+def say_reused(analyses: int, *, remedy: str) -> None:
+    """One line about analyses that were there already."""
+    if analyses:
+        were = "the analysis was" if analyses == 1 else f"{analyses} analyses were"
+        say_wrapped(f"{were} there already, of the same measurements, options and code; {remedy} computes anew")
 
 
 def options_text(analyzer: Analyzer) -> str:

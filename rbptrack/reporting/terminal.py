@@ -59,7 +59,7 @@ def show_others(sections: Sequence[Section], *, whole: bool) -> None:
             _show_table(section.about, report)
             whole = False
         elif not report.findings:
-            made = listed([counted(len(report.tables), "table"), counted(len(report.drawings), "figure")])
+            made = listed([counted(len(report.tables), "table"), counted(len(section.figures), "figure")])
             said = report.headline or next(iter(report.notes), made)
             say_wrapped(f"{section.name}: {said}", lines=2)
 

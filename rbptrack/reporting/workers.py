@@ -1,165 +1,117 @@
-"""Other processes that draw figures, and compute whole analyzers, while this one computes."""
+"""Other processes that compute whole analyzers while this one computes others."""
 
 from __future__ import annotations
 
-import gc
+import ctypes
 import os
 import pickle
 import signal
 import threading
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from multiprocessing import Pipe, get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import psutil
-from matplotlib.figure import Figure
 
-from rbptrack.analysis.contract import Analyzer, Report
+from rbptrack.analysis.contract import Analyzer
 from rbptrack.analysis.findings import NothingToSay
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import RbptrackError
-from rbptrack.base.process import cores
+from rbptrack.base.process import cores, leave_out_what_is_loaded
 from rbptrack.base.secrets import guard
 from rbptrack.reporting.broken import AnalyzerFault, computed
 from rbptrack.reporting.discovery import load_file, plugin_file
-from rbptrack.reporting.files import ReportFiles, drawn
-from rbptrack.reporting.process import spare_memory_work
+from rbptrack.reporting.files import write_report
 
-_FEW = 2  # analyzers for which starting a process would take longer than drawing
+_FEW = 2  # analyzers for which starting a process would take longer than computing them
 _MANY_RUNS, _MANY_TOKENS = 20, 10_000_000  # from which on whole analyzers are worth another process's start
 _MEMORY = 2 << 30  # bytes that a process may need
 _MOST = 9  # processes: the longest analyzer takes a tenth of the time of all, and more would wait for it
-_UNSENDABLE = (pickle.PicklingError, AttributeError, TypeError, RuntimeError)
+_UNSENDABLE = (pickle.PicklingError, AttributeError, TypeError, RuntimeError, OSError)
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of mallopt in glibc's malloc.h
+_KEPT = 128 << 20  # bytes of freed memory that stay with the process
+_MAPPED = 32 << 20  # bytes above which an array gets pages of its own, handed back when it is freed
 
 
-@dataclass(frozen=True)
-class Analysed:
-    """What an analyzer found in another process.
+@contextmanager
+def begun_elsewhere(
+    analyzers: Sequence[Analyzer], runs: Runs, folder: Path, formats: Sequence[str]
+) -> Iterator[Mapping[str, Future[RbptrackError | None]]]:
+    """Analyzers whose reports other processes write into folder/<name>, by name, the last of them first.
 
-    Attributes:
-        report: with empty figures: they are drawn.
-        svgs: every figure for the inside of a page, by name.
-
+    As many processes as there are other cores and memory for, and none for little work. They end with the block, or
+    with this process however that one ends: at once where that is by an error.
     """
-
-    report: Report
-    svgs: dict[str, str]
-
-
-class Workers:
-    """Processes beside this one, as many as there are other cores and memory for; none for few analyzers.
-
-    Each starts when there is work for it, and ends with the block, or with this process however that one ends.
-
-    Args:
-        analyzers: how many there are.
-
-    """
-
-    def __init__(self, analyzers: int) -> None:
-        room = max(1, psutil.virtual_memory().available // _MEMORY)
-        self._most = min(cores() - 1, analyzers - 1, room, _MOST) if analyzers > _FEW else 0
-        self._computing: list[Future[Analysed | RbptrackError]] = []
-        self._pool: ProcessPoolExecutor | None = None
-        self._end: Connection | None = None
-        if self._most:
-            alive, self._end = Pipe(duplex=False)
-            # spawn: a fork would inherit the threads' locks of BLAS, torch and the tracking client
-            self._pool = ProcessPoolExecutor(self._most, get_context("spawn"), _begin, (alive,))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._pool and self._end:
-            if kind:
-                self._end.close()  # they end at once, in the middle of what they do
-            self._pool.shutdown(cancel_futures=True)
-            self._end.close()
-
-    def draw(self, figure: Figure, path: Path, prefix: str) -> Future[str] | None:
-        """Queue a figure to be drawn into path.png, .svg and .pdf, and for the page; None where it cannot be sent."""
-        if self._pool is None:
-            return None
-        try:
-            return self._pool.submit(_drawn_there, pickle.dumps(figure), str(path), prefix)
-        except _UNSENDABLE:
-            return None
-
-    def are_free(self, runs: Runs) -> bool:
-        """Whether one of them computes no analyzer, and these runs are many enough to give it one."""
-        tokens = float(runs.frame["num_tokens"].fillna(0).sum())
-        many = len(runs) >= _MANY_RUNS or tokens >= _MANY_TOKENS
-        return many and sum(not one.done() for one in self._computing) < self._most
-
-    def compute(
-        self, analyzer: Analyzer, runs: Runs, folder: Path, prefix: str
-    ) -> Future[Analysed | RbptrackError] | None:
-        """Queue an analyzer to be computed and drawn into a folder; None where it cannot be sent.
-
-        The future's result is what it found, or the RbptrackError that `computed` raised.
-        """
-        if self._pool is None:
-            return None
-        try:
-            sent = pickle.dumps(analyzer), pickle.dumps(runs)
-            future = self._pool.submit(_computed_there, plugin_file(analyzer), *sent, str(folder), prefix)
-        except (*_UNSENDABLE, OSError):
-            return None
-        self._computing.append(future)
-        return future
+    tokens = float(runs.frame["num_tokens"].fillna(0).sum())
+    many = len(analyzers) > _FEW and (len(runs) >= _MANY_RUNS or tokens >= _MANY_TOKENS)
+    room = max(1, psutil.virtual_memory().available // _MEMORY)
+    processes = min(cores() - 1, len(analyzers) - 1, room, _MOST) if many else 0
+    if not processes:
+        yield {}
+        return
+    alive, end = Pipe(duplex=False)
+    # spawn: a fork would inherit the threads' locks of BLAS, torch and the tracking client
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), _begin, (alive,))
+    begun = {}
+    try:
+        with suppress(*_UNSENDABLE):
+            sent = pickle.dumps(runs)
+            for one in reversed(analyzers):
+                place = str(folder / one.name)
+                begun[one.name] = pool.submit(_there, plugin_file(one), pickle.dumps(one), sent, place, formats)
+        yield begun
+    except BaseException:
+        end.close()  # they end at once, in the middle of what they do
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+        end.close()
 
 
-def result_of(future: Future[Analysed | RbptrackError]) -> Analysed | None:
-    """What an analyzer found in another process; None where it has not begun there, or the process was lost.
+def is_made(begun: Future[RbptrackError | None] | None) -> bool:
+    """Wait for a report that another process has begun; False where none has, or it was lost.
 
     Raises:
-        RbptrackError: what it raised there.
+        RbptrackError: what the analyzer raised there.
 
     """
-    if future.cancel():
-        return None
+    if begun is None or begun.cancel():
+        return False
     try:
-        found = future.result()
-    except (BrokenProcessPool, *_UNSENDABLE):  # killed for want of memory, say; or what it found cannot be sent
-        return None
-    if isinstance(found, RbptrackError):
-        raise found
-    return found
+        error = begun.result()
+    except (BrokenProcessPool, *_UNSENDABLE):  # killed for want of memory, say
+        return False
+    if error is not None:
+        raise error
+    return True
 
 
-def _computed_there(
-    file: Path | None, analyzer: bytes, runs: bytes, folder: str, prefix: str
-) -> Analysed | RbptrackError:
-    """Compute and draw an analyzer that came from the first process."""
-    _prepare(file)
+def _there(
+    file: Path | None, analyzer: bytes, runs: bytes, folder: str, formats: Sequence[str]
+) -> RbptrackError | None:
+    """Compute and write an analyzer that came from the first process; returns what `computed` raised."""
+    _import(file)
     try:
         report = computed(pickle.loads(analyzer), _runs(runs))  # noqa: S301 - made by this program a moment ago
-    except AnalyzerFault as error:
-        return AnalyzerFault(str(error))  # without its cause, which may not be sendable
+        write_report(report, Path(folder), formats)
     except NothingToSay as error:
         return error
     except RbptrackError as error:
-        return RbptrackError(str(error))
-    svgs = ReportFiles(report, Path(folder), prefix=prefix).inline_svgs()
-    empty = {name: replace(drawing, figure=Figure()) for name, drawing in report.drawings.items()}
-    return Analysed(replace(report, drawings=empty), svgs)
+        kind = AnalyzerFault if isinstance(error, AnalyzerFault) else RbptrackError
+        return kind(str(error))  # without its cause, which may not be sendable
+    return None
 
 
 @lru_cache
-def _prepare(file: Path | None) -> None:
+def _import(file: Path | None) -> None:
     """Import the plugin's file that an analyzer comes from, if it is none of an installed package."""
     if file:
         load_file(file)
-    spare_memory_work()
 
 
 @lru_cache(maxsize=1)
@@ -167,16 +119,6 @@ def _runs(pickled: bytes) -> Runs:
     """The measurements; what was read of them is kept for the next analyzer."""
     runs: Runs = pickle.loads(pickled)  # noqa: S301 - made by this program a moment ago
     return runs
-
-
-def _drawn_there(pickled: bytes, path: str, prefix: str) -> str:
-    """What `drawn` returns, of a figure that came from the first process. Each leaves some 100,000 objects behind."""
-    gc.disable()  # else they are looked at again and again while they are made
-    try:
-        return drawn(pickle.loads(pickled), Path(path), prefix)  # noqa: S301 - made by this program a moment ago
-    finally:
-        gc.enable()
-        gc.collect()
 
 
 def _begin(alive: Connection) -> None:
@@ -193,3 +135,17 @@ def _end_with_the_first(alive: Connection) -> None:
     if first is not None:
         wait([first.sentinel, alive])
     os._exit(1)
+
+
+def spare_memory_work() -> None:
+    """Keep freed memory for the next array, and leave what was imported out of garbage collection.
+
+    Counting half a million tokens makes and frees some ten arrays of 4 MB. By default glibc hands such memory back each
+    time, and the system fills its pages with zeros anew: 40% of the time of counting. Collections look at every
+    object that there is; the modules' own, hundreds of thousands, are never garbage.
+    """
+    leave_out_what_is_loaded()
+    with suppress(OSError, AttributeError, TypeError):  # another C library
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_TRIM_THRESHOLD, _KEPT)
+        mallopt(_MMAP_THRESHOLD, _MAPPED)

@@ -13,10 +13,10 @@ from rbptrack.analysis.contract import Analyzer
 from rbptrack.analysis.display import as_csv
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.words import counted, short_path
-from rbptrack.config.schema import FilterConfig, SweepConfig
+from rbptrack.config.schema import Again, FilterConfig, SweepConfig
 from rbptrack.console.sentences import say
 from rbptrack.reporting.page import render
-from rbptrack.reporting.runner import Findings, analyze_all
+from rbptrack.reporting.runner import Findings, analyze_all, say_reused
 from rbptrack.sweep.outcome import Outcome, cells_frame
 from rbptrack.tracking.live import Heartbeat
 from rbptrack.tracking.schema import sweep_tags
@@ -57,7 +57,16 @@ def analyze_sweep(
             folder = Path(temporary)
             if run_ids:
                 runs = reader.runs(FilterConfig(), run_ids=run_ids)
-                found = analyze_all(writer, runs, analyzers, folder=folder, sweep=name)
+                found = analyze_all(
+                    reader,
+                    runs,
+                    analyzers,
+                    folder=folder,
+                    sweep=name,
+                    formats=[one.value for one in settings.figures],
+                    again=settings.again is Again.analyses,
+                )
+                say_reused(len(found.reused), remedy="again=analyses")
                 facts = [("command", command), ("store", store.shown)]
                 title, run_page = f"Sweep {name}", store.run_page
                 page = render(title, runs, found.sections, facts=facts, silent=found.silent, run_page=run_page)

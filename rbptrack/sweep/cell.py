@@ -103,7 +103,7 @@ def _progress(title: str, total: int, delivery: Delivery) -> CellProgress:
 
 def _again(delivery: Delivery) -> Delivery:
     """The same delivery; a forced one where what was measured before lacks columns that are asked for."""
-    if delivery.again is Again.none or delivery.force:
+    if delivery.again is not Again.columns or delivery.force:
         return delivery
     reader = delivery.store.reader
     with suppress(StoreAway):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property
@@ -54,6 +55,16 @@ class Artifacts:
         except RbptrackError:
             return None
         return {entry.path: entry.file_size or 0 for entry in listed if not entry.is_dir}
+
+    def digest(self, run_id: str) -> str:
+        """A hash of the files that analyses read of a measurement; empty for a remote store, where none changes."""
+        here, whole = Path(self.artifact_uri(run_id)), hashlib.sha256()
+        for path in (here / name for name in (RANKS, HISTOGRAM, DOCUMENTS, TOKENS)):
+            if path.is_absolute() and path.is_file():
+                with path.open("rb") as file:
+                    whole.update(hashlib.file_digest(file, "sha256").digest())
+            whole.update(path.name.encode())
+        return whole.hexdigest() if here.is_absolute() else ""
 
     def histogram(self, run_id: str) -> RankHistogram:
         """Read the rank histogram of a measurement."""

@@ -121,10 +121,10 @@ def add_artifacts(folder: Path, *, ranks: Path, histogram: RankHistogram, title:
         os.link(ranks, target)
     except OSError:  # another file system, or one without links
         shutil.copyfile(ranks, target)
-    from rbptrack.analysis import figures  # who reads a store need not wait for matplotlib
+    from rbptrack.tracking.picture import draw_rank_distribution  # who reads a store need not wait for Pillow
 
     histogram.write(folder / HISTOGRAM)
-    figures.rank_distribution(histogram, title).savefig(folder / FIGURE)
+    draw_rank_distribution(histogram, title, folder / FIGURE)
 
 
 def write_token_texts(folder: Path, texts: Mapping[int, str]) -> None:
