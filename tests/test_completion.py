@@ -36,6 +36,10 @@ from tests.patience import PATIENCE
         ("rbptrack help pl", ["plan", "plugins"]),
         ("rbptrack completion ", ["bash", "zsh"]),
         ("rbptrack --mu", ["--multirun"]),
+        ("rbptrack analyze k_", ["k_law"]),
+        ("rbptrack list sort=mo", ["sort=model"]),
+        ("rbptrack list columns=model,da", ["columns=model,dataset"]),
+        ("rbptrack analyze analyzer=power_law analyzer.k", ["analyzer.ks="]),
         ("rbptrack model=nope/", []),
     ],
 )
@@ -60,6 +64,8 @@ def test_what_a_store_holds(untouched: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(untouched)  # an answer waits for no other program that writes into the store
     assert candidates("rbptrack report family=") == ["family=nano"]
     assert candidates("rbptrack report size=") == [f"size={size}" for size in ("6k", "15k", "38k", "115k")]
+    assert candidates("rbptrack list na") == ["nano"]
+    assert candidates("rbptrack list sort=-rbp_1")[:2] == ["sort=-rbp_1", "sort=-rbp_10"]
     assert candidates("rbptrack show nano-6") == ["nano-6k/pydocs", "nano-6k/stdlib"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,13 @@ def test_filters_order_and_columns(said) -> None:  # type: ignore[no-untyped-def
     hits = [float(row.split()[2]) for row in rows]
     assert hits == sorted(hits, reverse=True)
     assert said(list_, "k=5", "dataset=stdlib")[0].split() == ["model", "dataset", "S", "tokens", "CE", "RBP_5", "run"]
+
+
+def test_every_column_is_a_record_a_block(said) -> None:  # type: ignore[no-untyped-def]
+    lines = said(list_, "nano", "size=6k,15k", "dataset=pydocs", "columns=all")
+    assert [line for line in lines if line and not line.startswith(" ")] == ["nano-6k / pydocs", "nano-15k / pydocs"]
+    (started, _) = (line for line in lines if line.startswith("  started "))
+    assert re.fullmatch(r"  started +20\d\d-\d\d-\d\d \d\d:\d\d UTC", started)
 
 
 def test_formats(said) -> None:  # type: ignore[no-untyped-def]

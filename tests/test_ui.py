@@ -22,10 +22,10 @@ from typing import Any
 import pytest
 
 from rbptrack.base.errors import BadInput
-from rbptrack.commands.ui import link, wait_for_end
+from rbptrack.commands.ui import has_display, link, wait_for_end
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.tracking.store import Store
-from rbptrack.tracking.view import OLDEST, Shown, chosen_runs, knows_view, preset, search_filter
+from rbptrack.tracking.view import OLDEST, Shown, by_id, chosen_runs, knows_view, preset, search_filter, spread
 from tests.conftest import ROOT, Program
 from tests.patience import PATIENCE
 from tests.server import free_port
@@ -193,6 +193,35 @@ def test_filters_choose_what_the_page_shows(swept: Swept) -> None:
     assert {run.run_id for run in chosen_runs(connection.reader.search(), filters)} == shown
     with pytest.raises(BadInput, match="family=a,b: MLflow's page takes one name"):
         search_filter(FilterConfig(family=["a", "b"]))
+
+
+def test_of_more_runs_than_mlflow_shows_every_size_is_seen(swept: Swept) -> None:
+    connection = Store(TrackingConfig(uri=f"sqlite:///{swept[0]}/mlruns/mlflow.db"))
+    runs = chosen_runs(connection.reader.search(), FilterConfig(family=["nano"]))
+    assert len(runs) == 8
+    four = spread(runs[:5] + runs, 8)
+    assert {run.tags["rbptrack.size"] for run in four} == {"6k", "15k", "38k", "115k"}
+    client = connection.open()
+    shown = client.search_runs([connection.experiment_id], by_id(runs[:3]))
+    assert {run.info.run_id for run in shown} == {run.run_id for run in runs[:3]}
+
+
+@pytest.mark.parametrize(
+    ("environment", "seen"),
+    [
+        ({"DISPLAY": ":0"}, True),
+        ({"DISPLAY": ":0", "SSH_CONNECTION": "a"}, False),
+        ({"DISPLAY": ":0", "CI": "1"}, False),
+    ],
+)
+def test_a_browser_is_opened_where_it_is_seen(
+    environment: dict[str, str], seen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CI", "SSH_CONNECTION", "SSH_TTY", "DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert has_display() is seen
 
 
 def test_mlflow_adds_no_chart_of_its_own() -> None:

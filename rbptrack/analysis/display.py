@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from numbers import Integral, Real
 
 import pandas as pd
@@ -46,6 +47,8 @@ def cell(column: str, value: object) -> str:
         return ""
     if column == "run_id":
         return str(value)[:_SHORT_ID]
+    if column == "started":
+        return f"{datetime.fromtimestamp(float(str(value)) / 1000, UTC):%Y-%m-%d %H:%M} UTC"
     if column in _COMPACT and isinstance(value, Real):
         return compact(float(value))
     if is_rbp_column(column) or column in ("ce", "ce_se", "bits_per_byte"):

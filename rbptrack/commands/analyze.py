@@ -35,13 +35,13 @@ def _read(arguments: Sequence[str]) -> Request:
 
 
 def _as_now(word: str, plugins: Plugins) -> str:
-    """`analyzer=NAME,...` with the names of today."""
-    key, _, names = word.partition("=")
-    return (
-        f"{key}={','.join(now for name in split_list(names) for now in plugins.now(name))}"
-        if key == "analyzer"
-        else word
-    )
+    """A word, where it names analyzers as `analyzer=NAME,...` with the names of today."""
+    key, equals, names = word.partition("=")
+    if not equals and not word.startswith("-"):
+        key, names = "analyzer", word
+    if key != "analyzer":
+        return word
+    return f"analyzer={','.join(now for name in split_list(names) for now in plugins.now(name))}"
 
 
 def _check_options(arguments: Sequence[str], plugins: Plugins) -> None:

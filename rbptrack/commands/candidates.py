@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-import sqlite3
 from collections.abc import Iterable, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -18,6 +17,7 @@ from rbptrack.config.ladders import LADDERS, names
 from rbptrack.config.paths import builtin_folder, conf_folder, home, working_conf
 from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import AnalyzeConfig, Config, Dtype, ReportConfig
+from rbptrack.tracking import local
 
 _CONFIGS = {"measure": Config, "plan": Config, "analyze": AnalyzeConfig, "report": ReportConfig}
 _GROUPS = ("model", "dataset", "k", "protocol", "launch")
@@ -28,6 +28,8 @@ _HYDRA_FLAGS = ("--multirun", "--config-dir", "--cfg", "--hydra-help")
 _PATHS = ("out", "dataset.files", "dataset.path", "model.path", "sizes", "plugins.path", "tracking.artifacts")
 _WORDS = {"cache": ("clear",), "bench": ("precision",), "completion": ("bash", "zsh"), "help": tuple(COMMANDS)}
 _NAME = re.compile(r"^    name: ClassVar\[str\] = [\"'](\w+)[\"']", re.MULTILINE)  # of an analyzer, in its file
+_FIELD = re.compile(r"^    (\w+): (?!ClassVar)[^=\n]+ = ", re.MULTILINE)  # an option of an analyzer, in its file
+_COLUMNS = ("model", "dataset", "family", "size", "non_embedding_params", "num_tokens", "started", "run_id")
 _VALUES: dict[str, tuple[str, ...]] = {
     "format": ("table", "csv", "markdown", "latex", "json"),
     "output": ("table", "csv"),
@@ -37,6 +39,7 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "documents": ("true", "false"),
     "ranks": ("csv", "parquet"),
     "moved": ("true", "false"),
+    "browser": ("yes", "no"),
     "tf32": ("true", "false"),
 }
 
@@ -66,6 +69,13 @@ def candidates(line: str) -> list[str]:
         return _starting([*_measurements(), *_keys(command, partial)], partial)
     if command == "import":
         return _starting([*_files(partial), *_keys(command, partial)], partial)
+    if command == "analyze":
+        names = (
+            [] if any("=" not in word or word.startswith("analyzer=") for word in arguments) else sorted(_analyzers())
+        )
+        return _starting([*_keys(command, partial), *_options(arguments), *names], partial)
+    if command == "list" and partial:
+        return _starting([*_keys(command, partial), *_values(command, "family", partial)], partial)
     return _starting([*_WORDS.get(command, ()), *_keys(command, partial)], partial)
 
 
@@ -105,9 +115,12 @@ def _values(command: str, key: str, partial: str) -> list[str]:
     if command in ("measure", "plan", "bench") and key in _GROUPS:
         return _by_folder(_configs(key), partial)
     if key in _FILTERS:
-        return _logged(key)
+        return sorted(local.tag_values(home() / "mlflow.db", key), key=size_key)
     if key in ("analyzer", "analyzers"):
-        return _analyzers()
+        return sorted(_analyzers())
+    if key in ("sort", "columns"):
+        signs = ("", "-") if key == "sort" else ("",)
+        return [sign + name for sign in signs for name in (*_COLUMNS, *local.metrics(home() / "mlflow.db"))]
     if key in _PATHS:
         return _files(partial)
     if command in _CONFIGS and (found := _of_type(_CONFIGS[command], key)):
@@ -142,42 +155,28 @@ def _by_folder(found: Sequence[str], partial: str) -> list[str]:
     return sorted(dict.fromkeys(shown), key=lambda name: name.rstrip("/") in LADDERS)  # checkpoints last
 
 
-def _analyzers() -> list[str]:
-    """Names of analyzers, read off the files of plugins: importing them takes a second."""
-    found = []
+def _analyzers() -> dict[str, str]:
+    """Names of analyzers, and the texts of their files: importing plugins takes a second."""
+    texts: dict[str, str] = {}
     for folder in (builtin_folder(), Path.cwd() / "plugins"):
         for path in sorted(folder.glob("*.py")):
             with suppress(OSError, UnicodeDecodeError):
-                found += re.findall(
-                    r"^    name: ClassVar\[str\] = [\"'](\w+)[\"']", path.read_text("utf-8"), re.MULTILINE
-                )
-    return sorted(found)
+                text = path.read_text("utf-8")
+                texts |= dict.fromkeys(_NAME.findall(text), text)
+    return texts
 
 
-def _logged(key: str) -> list[str]:
-    """The values of a tag in the local store: importing MLflow takes a second."""
-    query = "select distinct value from tags where key = ? order by value"
-    return sorted((value for (value,) in _store(query, f"rbptrack.{key}") if value), key=size_key)
+def _options(arguments: Sequence[str]) -> list[str]:
+    """`analyzer.ks=`, for every option of the analyzers that the line names."""
+    texts = _analyzers()
+    named = {name for word in arguments for name in word.removeprefix("analyzer=").split(",")} & texts.keys()
+    fields = [field for name in sorted(named) for field in _FIELD.findall(texts[name])]
+    return [f"analyzer.{field}=" for field in dict.fromkeys(fields)]
 
 
 def _measurements() -> list[str]:
     """`nano-6k/stdlib`, for every measurement in the local store."""
-    query = (
-        "select m.value || '/' || d.value from tags m join tags d on d.run_uuid = m.run_uuid and d.key = ? "
-        "where m.key = 'rbptrack.model'"
-    )
-    return sorted({name for (name,) in _store(query, "rbptrack.dataset")}, key=size_key)
-
-
-def _store(query: str, parameter: str) -> list[tuple[str]]:
-    database = home() / "mlflow.db"
-    if not database.is_file():
-        return []
-    try:
-        with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=0.2)) as connection:
-            return connection.execute(query, (parameter,)).fetchall()
-    except sqlite3.Error:
-        return []
+    return sorted(local.measured(home() / "mlflow.db"), key=size_key)
 
 
 def _files(partial: str) -> list[str]:

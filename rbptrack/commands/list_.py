@@ -10,10 +10,11 @@ from enum import Enum
 import numpy as np
 import pandas as pd
 
-from rbptrack.analysis.display import TITLES, as_csv, default_columns, presented, title
+from rbptrack.analysis.display import TITLES, as_csv, cell, default_columns, presented, title
 from rbptrack.analysis.runs import Runs, Unreadable
 from rbptrack.base.errors import BadInput, unknown
 from rbptrack.commands.options import OptionsCommand
+from rbptrack.commands.usage import entries
 from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console.sentences import quiet, say
@@ -125,6 +126,10 @@ def _write(frame: pd.DataFrame, columns: Sequence[str], config: ListConfig) -> N
     elif config.format is Format.latex:
         aligned = ["l" if _words(frame, column) else "r" for column in columns]
         sys.stdout.write(presented(frame, columns).to_latex(index=False, escape=True, column_format="".join(aligned)))
+    elif config.columns == ["all"]:
+        for row in frame.to_dict("records"):
+            values = {title(column): cell(column, row[column]) for column in columns}
+            entries(f"{row['model']} / {row['dataset']}", {name: text for name, text in values.items() if text})
     else:
         _show(frame, columns)
 
@@ -145,4 +150,4 @@ def _words(frame: pd.DataFrame, column: str) -> bool:
 
 _LISTS = {**FILTERS, "sort": "sort", "columns": "columns", "k": "k"}
 
-main = OptionsCommand("list", ListConfig, _list, lists=_LISTS)
+main = OptionsCommand("list", ListConfig, _list, lists=_LISTS, bare_word="family")

@@ -68,12 +68,13 @@ PAGES: Mapping[str, Help] = {
         },
     ),
     "ui": Help(
-        "ui [FILTERS] [port=5000] [host=127.0.0.1]",
+        "ui [FILTERS] [port=5000] [host=127.0.0.1] [browser=no]",
         """Starts MLflow's server on the tracking store, waits until it answers, and prints a link to the measurements'
         charts. Ctrl-C stops the server.""",
         {
             "port=5000": "where the server listens; where the port is taken, the next free one is used",
             "host=127.0.0.1": "the address it listens on",
+            "browser=no": "open no browser; over SSH, in CI and without a display none is opened anyway",
             **FILTER_OPTIONS,
             **STORE_OPTIONS,
         },
@@ -104,7 +105,7 @@ PAGES: Mapping[str, Help] = {
         },
     ),
     "list": Help(
-        "list [FILTERS] [sort=COLUMN] [columns=A,B,...] [format=FORMAT]",
+        "list [FAMILY] [FILTERS] [sort=COLUMN] [columns=A,B,...] [format=FORMAT]",
         f"""Lists the measurements in the tracking store, a row each. {FILTERS_IN_WORDS}
 
         CSV and JSON hold numbers in full under the columns' own names; the other formats round for reading. A column
@@ -112,13 +113,13 @@ PAGES: Mapping[str, Help] = {
         {
             **FILTER_OPTIONS,
             "sort=COLUMN,...": "sort by these columns; -COLUMN sorts from large to small",
-            "columns=A,B,...": "which columns, such as model,dataset,ce,ce_se,rbp_5; all prints every one",
+            "columns=A,B,...": "which columns, such as model,dataset,ce,ce_se,rbp_5; all: every one, a block each",
             "k=1,5,50": "the k of RBP_k to show, instead of 1, 10, 100",
             "format=FORMAT": "table, csv, markdown, latex or json",
             **STORE_OPTIONS,
         },
         {
-            "list family=pythia sort=ce": "one family, the best first",
+            "list pythia sort=ce": "one family, the best first",
             "list columns=model,dataset,rbp_1,rbp_1_se format=latex": "a table for a paper",
             "list -q dataset=wiki": "run ids, for a script",
         },
@@ -133,7 +134,7 @@ PAGES: Mapping[str, Help] = {
         {"show nano-6k/stdlib": "by its name", "show 3f2a": "by the beginning of its run's id"},
     ),
     "analyze": Help(
-        "analyze analyzer=NAME [analyzer.OPTION=VALUE ...] [FILTERS]",
+        "analyze NAME [analyzer.OPTION=VALUE ...] [FILTERS]",
         f"""Runs an analyzer over the measurements in the tracking store, prints its table and sentences, and logs its
         figures and tables. Nothing is measured. {FILTERS_IN_WORDS}""",
         {
@@ -145,8 +146,8 @@ PAGES: Mapping[str, Help] = {
             "plugins.path=FOLDER,...": "more folders of analyzers",
         },
         {
-            "analyze analyzer=power_law": "the law in size, of everything that was measured",
-            "analyze analyzer=power_law 'analyzer.ks=[1,10]' family=nano": "of one family, with an option",
+            "analyze power_law": "the law in size, of everything that was measured",
+            "analyze power_law 'analyzer.ks=[1,10]' family=nano": "of one family, with an option",
         },
     ),
     "plugins": Help(

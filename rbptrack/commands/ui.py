@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+import webbrowser
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.outbox import repair_and_deliver
 from rbptrack.tracking.schema import Kind, Tag
 from rbptrack.tracking.store import Store
-from rbptrack.tracking.view import PAGE, Shown, chosen_runs, knows_view, search_filter
+from rbptrack.tracking.view import PAGE, Shown, by_id, chosen_runs, knows_view, search_filter, spread
 
 _START_SECONDS = 180.0  # it takes some ten, and minutes on a machine under load
 _LOOK_SECONDS = 0.5  # between two looks whether the server has ended
@@ -37,6 +38,7 @@ class UiConfig:
 
     port: int = 5000
     host: str = "127.0.0.1"
+    browser: bool = True
     filter: FilterConfig = field(default_factory=FilterConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
@@ -45,7 +47,7 @@ def _ui(config: UiConfig) -> int:
     """Serve until interrupted."""
     store = Store(config.tracking, create=False)
     if not store.exists:
-        raise BadInput(f"there is no tracking store at {store.database}: measure something first (python -m rbptrack)")
+        raise BadInput(f"there is no tracking store at {store.database}: measure something first")
     wanted = search_filter(config.filter)
     remote = store.uri.rstrip("/") if store.uri.startswith(("http://", "https://")) else ""
     if not remote:
@@ -58,26 +60,37 @@ def _ui(config: UiConfig) -> int:
     runs = chosen_runs(store.reader.search(), config.filter)
     if not runs:
         store.reader.runs(config.filter)  # raises, with the names nearest to what was asked for
+    if len(runs) > PAGE:
+        say(f"the charts show {PAGE} of {len(runs):,} runs (MLflow's limit), of every size; narrow them: size=6k,15k")
+        runs = spread(runs, PAGE)
+        wanted = by_id(runs)
     view = store.writer.save_view(_shown(runs, wanted)) if knows_view(_mlflow_version(remote)) else ""
     pages = {"compare": link(store.experiment_id, view, wanted)}
     if newest := next((run for run in runs if run.tags.get(Tag.KIND) in (Kind.SWEEP, Kind.REPORT)), None):
         page = f"#/experiments/{store.experiment_id}/runs/{newest.run_id}"
         pages["report"] = f"{page}/artifacts/report.html"
     if remote:
-        _say_pages(remote, pages)
+        _say_pages(remote, pages, browser=config.browser)
         return 0
-    return _serve(store, config.host, _free_port(config.host, config.port), pages)
+    return _serve(store, config, _free_port(config.host, config.port), pages)
 
 
-def _say_pages(server: str, pages: Mapping[str, str]) -> None:
+def _say_pages(server: str, pages: Mapping[str, str], *, browser: bool) -> None:
     for name, address in pages.items():
         say(f"{name:<8} {server}/{address}")
+    if browser and has_display():
+        webbrowser.open(f"{server}/{pages['compare']}")
+
+
+def has_display() -> bool:
+    """Whether a browser that is opened here is seen: not over SSH, in CI, or where no screen is."""
+    if {"CI", "SSH_CONNECTION", "SSH_TTY"} & os.environ.keys():
+        return False
+    return sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
 
 
 def _shown(runs: Sequence[LoggedRun], wanted: str) -> Shown:
     """What the view shows: the runs, and a section for each of their datasets."""
-    if len(runs) > PAGE:
-        say(f"the charts show {PAGE} of {len(runs):,} runs (MLflow's limit); narrow them: ui family=NAME dataset=NAME")
     return Shown(
         wanted,
         sorted({run.tags[Tag.DATASET] for run in runs if Tag.DATASET in run.tags}),
@@ -111,9 +124,9 @@ def link(experiment: str, view: str, wanted: str) -> str:
     return f"{page}&searchFilter={quote(wanted, safe='')}&orderByKey=attributes.start_time&orderByAsc=false"
 
 
-def _serve(store: Store, host: str, port: int, pages: Mapping[str, str]) -> int:
-    server = f"http://{host}:{port}"
-    command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
+def _serve(store: Store, config: UiConfig, port: int, pages: Mapping[str, str]) -> int:
+    server = f"http://{config.host}:{port}"
+    command = [sys.executable, "-m", "mlflow", "server", "--host", config.host, "--port", str(port), "--workers", "1"]
     # Without MLflow's seven workers for jobs that nothing here asks for: they take a third of a core while idle.
     environment = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"} | os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true"}
     environment["MLFLOW_BACKEND_STORE_URI"] = store.uri  # every user of the machine sees a command's words
@@ -126,7 +139,7 @@ def _serve(store: Store, host: str, port: int, pages: Mapping[str, str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stopped either way, the server goes too
     try:
         _wait(process, server)
-        _say_pages(server, pages)
+        _say_pages(server, pages, browser=config.browser)
         say("Ctrl-C stops the server.")
         return wait_for_end(process)
     except KeyboardInterrupt:

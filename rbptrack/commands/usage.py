@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import wrap
+from typing import Any
 
 from rbptrack.console.sentences import console, printable, program, sentence_width
 
@@ -30,6 +31,7 @@ STORE_OPTIONS: Mapping[str, str] = {
 }
 
 HELP_FLAGS = ("-h", "--help")
+_WHOLE: Mapping[str, Any] = {"break_long_words": False, "break_on_hyphens": False}  # paths and addresses
 _NARROWEST = 20  # columns of a text beside a word
 
 
@@ -73,7 +75,7 @@ def asks_for_help(arguments: Sequence[str]) -> bool:
 def write(text: str, *, style: str = "", indent: int = 0) -> None:
     """Print a paragraph of a help page; a help page is what was asked for, so quiet does not silence it."""
     width = max(sentence_width() - indent, _NARROWEST)
-    for line in wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]:
+    for line in wrap(text, width, **_WHOLE) or [""]:
         _print(" " * indent + line, style)
 
 
@@ -97,7 +99,7 @@ def entries(title: str, rows: Mapping[str, str], *, stacked: bool = False, word_
             _print(f"  {word}")  # one piece, to be copied
             write(meaning, indent=6) if meaning else None
             continue
-        first, *rest = wrap(meaning, max(sentence_width() - column, _NARROWEST), break_long_words=False) or [""]
+        first, *rest = wrap(meaning, max(sentence_width() - column, _NARROWEST), **_WHOLE) or [""]
         _print(f"  {word}".ljust(column) + first)
         for line in rest:
             _print(" " * column + line)

@@ -128,3 +128,35 @@ def index_tags(database: Path) -> None:
     """
     with suppress(sqlite3.OperationalError), closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("create index if not exists rbptrack_tags on tags (key, value)")
+
+
+def tag_values(database: Path, tag: str) -> set[str]:
+    """The values of a measurement's tag (`family`) in a store, for Tab completion, which cannot wait."""
+    query = "select distinct value from tags where key = ? and value != ''"
+    return {value for (value,) in _at_once(database, query, f"rbptrack.{tag}")}
+
+
+def measured(database: Path) -> set[str]:
+    """`nano-6k/stdlib`, for every measurement in a store, likewise."""
+    query = (
+        "select m.value || '/' || d.value from tags m join tags d on d.run_uuid = m.run_uuid and d.key = ? "
+        "where m.key = 'rbptrack.model'"
+    )
+    return {name for (name,) in _at_once(database, query, "rbptrack.dataset")}
+
+
+def metrics(database: Path) -> list[str]:
+    """The metrics `ce` and `rbp_<k>` in a store, likewise."""
+    query = "select distinct key from latest_metrics where key = ? or key glob 'rbp_[0-9]*'"
+    names = {name for (name,) in _at_once(database, query, "ce")}
+    return sorted(names, key=lambda name: (len(name), name))
+
+
+def _at_once(database: Path, query: str, value: str) -> list[tuple[str]]:
+    if not database.is_file():
+        return []
+    try:
+        with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=0.2)) as connection:
+            return connection.execute(query, (value,)).fetchall()
+    except sqlite3.Error:
+        return []

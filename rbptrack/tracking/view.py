@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -22,7 +23,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import FILTERS, FilterConfig
 from rbptrack.ranks import metric_label, rbp_name
 from rbptrack.tracking.frame import LoggedRun
-from rbptrack.tracking.schema import LAW_METRICS, Kind, Metric, Tag, law_name, param_names
+from rbptrack.tracking.schema import FILTERED, LAW_METRICS, Kind, Metric, Tag, law_name, param_names
 
 TAG = "mlflow.sharedViewState."
 OLDEST, NEWEST = (3, 15), (3, 17)  # versions of MLflow that are known to open the view
@@ -67,6 +68,22 @@ def chosen_runs(runs: Iterable[LoggedRun], chosen: FilterConfig) -> list[LoggedR
         if run.tags.get(Tag.KIND) in kinds
         and all(any(fnmatchcase(run.tags.get(tag, ""), p) for p in patterns) for tag, patterns in asked.items())
     ]
+
+
+def spread(runs: Sequence[LoggedRun], most: int) -> list[LoggedRun]:
+    """So many of the runs, of every family, size and dataset alike, each from the newest on."""
+    turns = list[tuple[int, LoggedRun]]()
+    taken: Counter[tuple[str, ...]] = Counter()
+    for run in runs:
+        kind = tuple(run.tags.get(tag, "") for tag in FILTERED.values())
+        turns.append((taken[kind], run))
+        taken[kind] += 1
+    return [run for _, run in sorted(turns, key=lambda turn: turn[0])[:most]]
+
+
+def by_id(runs: Sequence[LoggedRun]) -> str:
+    """These runs and no others, in MLflow's search syntax."""
+    return f"attributes.run_id IN ({', '.join(repr(run.run_id) for run in runs)})"
 
 
 @dataclass(frozen=True)
