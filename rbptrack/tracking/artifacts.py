@@ -101,7 +101,7 @@ class Artifacts:
     def artifact_names(self, run_id: str) -> list[str]:
         """Paths of a run's artifacts, those in folders included."""
         here = Path(self.artifact_uri(run_id))
-        if here.is_absolute() and here.is_dir():  # MLflow's own way asks the database several times for each folder
+        if here.is_absolute():  # MLflow's own way asks the database several times for each folder
             return sorted(path.relative_to(here).as_posix() for path in here.rglob("*") if path.is_file())
         client, names, folders = self.connection.open(), list[str](), [""]
         with self.connection.explained():
