@@ -303,7 +303,7 @@ class Compare(Analyzer):
         ]
         if gaps:
             caption = f"Exponent of one side less the other's, {self.level:z.0%} intervals. Grey: counts as the same."
-            figure = bar_panels(gaps, xlabel="difference of exponents", ylabel="")
+            figure = bar_panels(gaps, xlabel="difference of exponents", ylabel="pair")
             report.drawings["exponents"] = Drawing(figure, caption)
 
 
