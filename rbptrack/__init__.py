@@ -26,6 +26,10 @@ _LAZY = {
 }
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> object:
     """The API loads when it is used: mlflow, torch and transformers take seconds."""
     if name in _LAZY:

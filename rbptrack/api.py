@@ -223,6 +223,11 @@ class ShownReport(Report):
 
     title: str = ""
 
+    def __repr__(self) -> str:
+        """Its question, sentences, and the names of what it holds."""
+        held = (f"{what}: {', '.join(names)}" for what, names in (("tables", self.tables), ("drawings", self.drawings)))
+        return "\n".join([self.title, *self.notes, *held])
+
     def _repr_html_(self) -> str:
         from rbptrack.analysis.figures import svg
 

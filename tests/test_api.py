@@ -18,7 +18,9 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import rbptrack
+from rbptrack.analysis.contract import Runs
 from rbptrack.analysis.families import families
+from rbptrack.analysis.testing import example_runs
 from rbptrack.base.errors import BadInput, MeasurementError
 from tests.conftest import EMBEDDED, ROOT, Program
 from tests.patience import PATIENCE
@@ -198,3 +200,20 @@ def test_bad_input_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(BadInput, match=r"no option of power_law matches kss. Did you mean ks\? Options: ks"):
         rbptrack.analyze(None, "power_law", kss=[1])  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_every_public_name_is_listed_and_on_the_page() -> None:
+    page = (ROOT / "docs/api.md").read_text()
+    assert dir(rbptrack) == rbptrack.__all__
+    members = [name for name, member in vars(Runs).items() if callable(member) and not name.startswith("_")]
+    internal = {"own_copy", "watch", "was_read"}
+    assert not [name for name in (*rbptrack.__all__, *(set(members) - internal)) if name not in page]
+
+
+def test_a_measurement_is_found_by_its_name_or_the_beginning_of_its_id() -> None:
+    runs = example_runs()
+    first = runs.frame.iloc[0]
+    assert runs[str(first["run_id"])]["ce"] == first["ce"]
+    assert runs[f"{first['model']}/{first['dataset']}"]["run_id"] == first["run_id"]
+    with pytest.raises(BadInput, match="no measurement is called x/y"):
+        runs["x/y"]

@@ -25,7 +25,7 @@ from rbptrack.models.loading import load_model
 from rbptrack.ranks import RankTable
 from rbptrack.ranks.measurement import Shard
 from rbptrack.sources.pin import of_dataset, resolve
-from rbptrack.sweep import cell, jobs
+from rbptrack.sweep import cell, jobs, known
 from rbptrack.sweep.channel import Inbox, Teller
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import Outcome
@@ -292,11 +292,11 @@ def test_a_run_that_finds_its_cell_known_leaves_shards_at_work_alone(
     delivery = Delivery.of(config, resolved)
     first = cell.run(resolved, delivery)  # the cell is known from here on
     assert first
-    known, share, asked_for, sizes = cell._known, Share.measure, list[str](), list[int]()
+    measured_before, share, asked_for, sizes = known.known, Share.measure, list[str](), list[int]()
 
     def unknown_at_first(*arguments: object) -> Outcome | None:
         asked_for.append("asked")
-        return known(*arguments) if len(asked_for) > 3 else None  # type: ignore[arg-type]
+        return measured_before(*arguments) if len(asked_for) > 3 else None  # type: ignore[arg-type]
 
     def meanwhile(self: Share, **options: Any) -> None:
         def progress(tokens: int) -> None:
@@ -309,7 +309,7 @@ def test_a_run_that_finds_its_cell_known_leaves_shards_at_work_alone(
 
         share(self, **options | {"progress": progress})
 
-    monkeypatch.setattr(cell, "_known", unknown_at_first)
+    monkeypatch.setattr(known, "known", unknown_at_first)
     monkeypatch.setattr(Share, "measure", meanwhile)
     ended = cell.run(resolved, delivery, Shard(0, 2))
     assert sizes
@@ -350,8 +350,8 @@ def test_a_failed_and_a_lost_shard_are_named() -> None:
     for number, message in ((0, ""), (1, "out of memory"), (3, "")):
         outcome = Outcome("x", "m", "d", "failed" if message else "measured", message=message)
         assert results.take(0, number, outcome, whole=False)
-    known = results.collect(cells)  # of an interrupted sweep: only what is known
-    assert [o.message for o in known] == ["shard 2 of 4: out of memory"]
+    collected = results.collect(cells)  # of an interrupted sweep: only what is known
+    assert [o.message for o in collected] == ["shard 2 of 4: out of memory"]
     for cell_number, shard, why in ((0, 2, "its job was lost"), *((1, n, "its job never began") for n in range(4))):
         results.lose(jobs.Task(cell_number, Shard(shard, 4), cells[cell_number]), why)
     lost, never = results.collect(cells)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from rbptrack.analysis.display import presented
 from rbptrack.analysis.kept import Kept
+from rbptrack.analysis.named import find
 from rbptrack.base.errors import MissingArtifact, RbptrackError
 from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, is_rbp_column, log_grid, rbp_ks, rbp_name
 
@@ -263,6 +264,15 @@ class Runs:
 
     def __len__(self) -> int:
         return len(self.frame)
+
+    def __getitem__(self, name: str) -> pd.Series:
+        """The row of one measurement, by `nano-6k/stdlib` or any unique beginning of its run's id.
+
+        Raises:
+            BadInput: none is called so, or several are; says which there are.
+
+        """
+        return find(self.frame, name)
 
     def __repr__(self) -> str:
         """The measurements as a table of text: what a summary shows of `frame`."""

@@ -71,6 +71,8 @@ def _columns(runs: Runs, config: ListConfig) -> list[str]:
     if config.format in (Format.csv, Format.json) and not config.k:
         return list(runs.frame.columns)
     chosen = default_columns(runs.frame.columns)
+    if runs.frame["swept"].any():
+        chosen.insert(chosen.index("dataset") + 1, "swept")
     if config.k:
         place = next((i for i, name in enumerate(chosen) if parse_rbp_name(name)), len(chosen) - 1)
         kept = [name for name in chosen if parse_rbp_name(name) is None]

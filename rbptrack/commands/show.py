@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any
 
 import pandas as pd
 
 from rbptrack.analysis.display import cell, title
-from rbptrack.analysis.runs import Runs, Unreadable
-from rbptrack.base.errors import BadInput, nearest, shortened
+from rbptrack.analysis.runs import Unreadable
+from rbptrack.base.errors import BadInput
 from rbptrack.base.words import short_path
 from rbptrack.commands.options import OptionsCommand
 from rbptrack.commands.pages import PAGES
@@ -41,7 +40,7 @@ def _show(config: ShowConfig) -> int:
         raise BadInput(f"which measurement? {program()} {PAGES['show'].synopsis}; {program()} list names them")
     reader = Store(config.tracking).reader
     runs = reader.runs(FilterConfig())
-    row = find(runs, config.run)
+    row = runs[config.run]
     run = reader.run(str(row["run_id"]))
     say(f"{row['model']} / {row['dataset']}")
     try:
@@ -58,36 +57,6 @@ def _show(config: ShowConfig) -> int:
     ]  # MLflow's own copies
     entries("Files", {short_path(reader.artifact_uri(run.run_id)): ", ".join(names) or "none"}, stacked=True)
     return 0
-
-
-def find(runs: Runs, word: str) -> pd.Series:
-    """The measurement that a word names.
-
-    Raises:
-        BadInput: none is called so, or several are.
-
-    """
-    frame = runs.frame
-    wanted = "/".join(part.strip() for part in word.split("/")).lower()
-    chosen = frame[frame["run_id"].str.startswith(wanted)]
-    if not len(chosen):
-        names = [_names(row) for row in frame.to_dict("records")]
-        chosen = frame[[wanted in mine for mine in names]]
-    if len(chosen) == 1:
-        return chosen.iloc[0]
-    there = [f"{row['model']}/{row['dataset']} ({row['run_id'][:8]})" for row in chosen.to_dict("records")]
-    if there:
-        raise BadInput(f"{word} names {len(there)} measurements: {shortened(there)}. Give one, or a run's id")
-    known = [f"{model}/{dataset}" for model, dataset in zip(frame["model"], frame["dataset"], strict=True)]
-    near = nearest(wanted, known)
-    meant = f" Did you mean {' or '.join(near)}?" if near else ""
-    raise BadInput(f"no measurement is called {word}.{meant} There is: {shortened(list(dict.fromkeys(known)))}")
-
-
-def _names(row: Mapping[Any, Any]) -> set[str]:
-    """Every name of a measurement: `nano-6k/stdlib`, `nano/6k/stdlib`, and its model alone."""
-    model, slashed, dataset = str(row["model"]), f"{row['family']}/{row['size']}", str(row["dataset"])
-    return {name.lower() for name in (f"{model}/{dataset}", f"{slashed}/{dataset}", model, slashed)}
 
 
 def _numbers(run: LoggedRun, histogram: RankHistogram | None, ks: list[int]) -> None:

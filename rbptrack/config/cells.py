@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _REST = ""
 _PIECES = ("model", "dataset", _REST)
+_NAMED = ("model", "dataset", *(f"model.{key}" for key in ("family", "size", "seed", "revision")), "dataset.name")
+_LONGEST = 40  # characters of a value in a name
 _OWN_RESOLVERS = ("embedded", "base_name", "family_of", "size_of", "oc.env", "oc.decode")  # read no other key
 _REFERENCE = re.compile(r"\$\{\s*([^{}:]*?)\s*\}")
 _RESOLVER = re.compile(r"\$\{\s*([\w.]+)\s*:")
@@ -42,6 +44,26 @@ def cells(composer: Composer, jobs: Sequence[Sequence[str]]) -> Iterator[Config]
     for job in jobs:
         config = pieces.config(job) if len(jobs) > 1 else None
         yield config or composer.compose_typed(job)
+
+
+def swept_options(jobs: Sequence[Sequence[str]]) -> list[str]:
+    """Of each job, the options in which jobs differ and which the names of models and datasets do not tell.
+
+    Examples:
+        >>> swept_options([["model=a", "dataset.seed=1"], ["model=b", "dataset.seed=2"]])
+        ['seed=1', 'seed=2']
+
+    """
+    given = [{key: value for key, _, value in (word.partition("=") for word in job)} for job in jobs]
+    swept = [key for key in given[0] if key not in _NAMED and len({job.get(key) for job in given}) > 1]
+    short = {key: key.rpartition(".")[2].lstrip("+") for key in swept}
+    names = {key: name if list(short.values()).count(name) == 1 else key for key, name in short.items()}
+    return [", ".join(f"{name}={_short(job.get(key, ''))}" for key, name in names.items()) for job in given]
+
+
+def _short(value: str) -> str:
+    value = value.strip("'\"")
+    return value if len(value) <= _LONGEST else value[: _LONGEST - 3] + "..."
 
 
 class _Pieces:

@@ -6,7 +6,7 @@ import re
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
@@ -33,7 +33,7 @@ from yaml.reader import ReaderError
 from rbptrack.base.errors import BadInput
 from rbptrack.config import checkpoints, ladders, schema
 from rbptrack.config.arguments import check_keys, k_group, parse_flags
-from rbptrack.config.cells import cells
+from rbptrack.config.cells import cells, swept_options
 from rbptrack.config.check import typed, wrong_value
 from rbptrack.config.loader import Loader
 from rbptrack.config.paths import conf_folder, config_packages, working_conf
@@ -288,7 +288,9 @@ def sweep_of(request: Request) -> tuple[SweepConfig, list[Config]]:
         BadInput: a config does not compose, or cells differ in what belongs to the whole sweep.
 
     """
-    configs = list(cells(request.composer, request.jobs()))
+    jobs = request.jobs()
+    named = zip(cells(request.composer, jobs), swept_options(jobs), strict=True)
+    configs = [replace(config, swept=config.swept or swept) for config, swept in named]
     settings = configs[0].settings
     for f in fields(SweepConfig):
         if any(getattr(config, f.name) != getattr(settings, f.name) for config in configs):

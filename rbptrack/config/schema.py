@@ -222,11 +222,12 @@ class CellConfig:
     candidates: Candidates = Candidates.vocabulary
     rank: Rank = Rank.paper
     engine: EngineConfig = field(default_factory=EngineConfig)
+    swept: str = ""  # in names of runs and rows: what is swept besides model and dataset; a sweep fills it in
 
     @property
     def title(self) -> str:
-        """What people call the cell: `pythia-70m / wiki`."""
-        return f"{self.model.name} / {self.dataset.name}"
+        """What people call the cell: `pythia-70m / wiki`, `pythia-70m / wiki, seed=3`."""
+        return f"{self.model.name} / {self.dataset.name}" + (f", {self.swept}" if self.swept else "")
 
 
 class Again(Enum):

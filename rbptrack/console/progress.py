@@ -7,21 +7,27 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
-from rbptrack.base.words import compact
+from rbptrack.base.words import compact, duration
 from rbptrack.console.sentences import console, drawn, quiet
 
 _WITH_BAR, _WITH_SPEED = 96, 68  # columns of a terminal that has room for these
 _STATE_SECONDS = 1.0  # between two states that are kept for others to read
 _FOUND_SECONDS, _RECENT_SECONDS = 0.5, 30.0  # of a measurement: when parts on disk are read; what its speed is taken of
 _PLAIN_SECONDS, _ANALYZER_SECONDS = 10.0, 30.0  # between two lines where there is no terminal
+
+
+_PARTS = tuple(TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in ("text", "left", "progress_label"))
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -60,22 +66,26 @@ class _Bar:
         title: what it is about.
         total: of what is counted.
         *parts: what stands beside the bar.
+        below: a bar below which this one stands, with the same parts.
         **fields: of the parts' texts.
 
     """
 
-    def __init__(self, title: str, total: int, *parts: ProgressColumn, **fields: Any) -> None:
-        self._drawing = ExitStack()
-        self._bar: Progress | None = None
+    def __init__(
+        self, title: str, total: float, *parts: ProgressColumn, below: _Bar | None = None, **fields: Any
+    ) -> None:
+        self._drawing, self._below = ExitStack(), below
+        self._bar: Progress | None = below._bar if below else None
         shown = console(stderr=True)
-        if shown.is_terminal and not quiet():
-            first: list[ProgressColumn] = [TextColumn("{task.description:<22.22}", markup=False)]
+        if not below and shown.is_terminal and not quiet():
+            first: list[ProgressColumn] = [TextColumn("{task.description:<22.34}", markup=False)]
             first += [BarColumn(bar_width=24)] if shown.width >= _WITH_BAR else []
             self._bar = Progress(*first, *parts, console=shown, transient=True)
+        if self._bar:
             self._task = self._bar.add_task(title, total=total, **fields)
 
     def __enter__(self) -> Self:
-        if self._bar:
+        if self._bar and not self._below:
             self._drawing.enter_context(drawn(self._bar.console))
             self._bar.start()
         return self
@@ -83,9 +93,60 @@ class _Bar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar:
+        if self._bar and self._below:
+            self._bar.remove_task(self._task)
+        elif self._bar:
             self._bar.stop()
         self._drawing.close()
+
+
+@contextmanager
+def spinner(text: str) -> Iterator[None]:
+    """While something is done whose end cannot be said; nothing where there is no terminal."""
+    shown = console(stderr=True)
+    if not shown.is_terminal or quiet():
+        yield
+        return
+    with drawn(shown), shown.status(escape(text)):
+        yield
+
+
+class SweepProgress(_Bar):
+    """Progress of a sweep in this process: one bar for all of it, with the time left; the present cell's is below it.
+
+    Args:
+        weights: of the cells, in proportion to how long each is expected to take; asked for when they are shown.
+
+    """
+
+    def __init__(self, weights: Callable[[], Sequence[float]]) -> None:
+        self._weights, self._ended, self._began = weights, 0, time.monotonic()
+        super().__init__("sweep", 1.0, *_PARTS, text="", left="", progress_label="")
+
+    def over(self, items: Sequence[T]) -> Iterator[T]:
+        """The items, one for each cell; where the next is asked for, the one before has ended."""
+        self._weights = cache(self._weights)
+        _SWEEPS.append(self)
+        try:
+            for item in items:
+                yield item
+                self._ended += 1
+        finally:
+            _SWEEPS.remove(self)
+
+    def show(self, part: float) -> str:
+        """Show how far the sweep is, of whose present cell so much is done; returns the time left, in words."""
+        weights = self._weights()
+        done = (sum(weights[: self._ended]) + part * weights[self._ended]) / sum(weights)
+        seconds = (time.monotonic() - self._began) * (1 - done) / done if done else math.inf
+        left = f"about {duration(seconds)} left" if math.isfinite(seconds) else ""
+        if self._bar:
+            text = f"{self._ended}/{len(weights)} cells"
+            self._bar.update(self._task, completed=done, text=text, left=left)
+        return left
+
+
+_SWEEPS: list[SweepProgress] = []  # under way: one, or none
 
 
 class CellProgress(_Bar):
@@ -106,9 +167,8 @@ class CellProgress(_Bar):
         self._done, self._began, self._said, self._kept = 0, time.monotonic(), time.monotonic(), 0.0
         self._recent = deque([(self._began, 0)])  # when so many tokens were done
         self._says_speed = console(stderr=True).width >= _WITH_SPEED
-        parts = [TextColumn("{task.fields[text]}"), TimeRemainingColumn(compact=True)]
-        parts += [TextColumn("{task.fields[progress_label]}", markup=False)]
-        super().__init__(title, total, *parts, text="", progress_label=progress_label)
+        self._sweep = _SWEEPS[-1] if _SWEEPS else None
+        super().__init__(title, total, *_PARTS, below=self._sweep, text="", left="", progress_label=progress_label)
 
     def __call__(self, tokens: int) -> None:
         """Count newly finished tokens."""
@@ -120,12 +180,15 @@ class CellProgress(_Bar):
             self._tell(CellState(self._title, socket.gethostname(), self._done, self._total, speed, time.time()))
         text = f"{compact(self._done)}/{compact(self._total)}"
         text += f" tokens  {compact(speed)} tok/s" if self._says_speed or not self._bar else ""
+        left = duration((self._total - self._done) / speed) if speed else ""
+        said = not self._bar and now - self._said > _PLAIN_SECONDS and not quiet()
+        of_sweep = self._sweep.show(self._done / self._total) if self._sweep and (self._bar or said) else ""
         if self._bar:
-            self._bar.update(self._task, completed=self._done, text=text)
-        elif now - self._said > _PLAIN_SECONDS and not quiet():
+            self._bar.update(self._task, completed=self._done, text=text, left=left)
+        elif said:
             self._said = now
-            left = (self._total - self._done) / max(speed, 1e-9)
-            print(f"{self._title}  {text}  {left:.0f} s left  {self._progress_label}", file=sys.stderr, flush=True)
+            label = self._progress_label.replace("]", f", {of_sweep}]") if of_sweep else self._progress_label
+            print(f"{self._title}  {text}  {left} left  {label}", file=sys.stderr, flush=True)
 
     def _speed(self, now: float) -> float:
         """Tokens per second of the last half minute; what was found on disk, at the very start, is not counted."""

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError, StoreAway, disk_trouble
+from rbptrack.base.errors import RbptrackError, StoreAway, disk_trouble
 from rbptrack.base.process import raise_if_stopped, stop_code
-from rbptrack.config.schema import Again
 from rbptrack.console.progress import CellProgress
 from rbptrack.console.sentences import say
 from rbptrack.engine.at_work import discard
-from rbptrack.ranks import VERSION, is_rbp_column, rbp_ks, rbp_name
 from rbptrack.ranks.measurement import WHOLE, Measurement, Shard
+from rbptrack.sweep import known
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import CellFailed, Outcome
 from rbptrack.sweep.resolve import Resolved
 from rbptrack.tracking import outbox
 from rbptrack.tracking.claim import claim
-from rbptrack.tracking.groups import DOCUMENTS, DocumentGroups, document_table, write_documents
+from rbptrack.tracking.groups import DOCUMENTS, DocumentGroups, write_documents
 from rbptrack.tracking.live import Live
-from rbptrack.tracking.reader import Reader
-from rbptrack.tracking.record import Record, add_artifacts, k_metrics, write_token_texts
+from rbptrack.tracking.record import Record, add_artifacts, write_token_texts
 from rbptrack.tracking.schema import ResolvedParams, Tag, software_versions
 from rbptrack.tracking.writer import Writer
 
@@ -52,9 +48,9 @@ def run(cell: Resolved, delivery: Delivery, shard: Shard = WHOLE) -> Outcome | N
         CellFailed: the run that had begun could not be finished; it is marked FAILED (KILLED for an interrupt).
 
     """
-    delivery = _again(delivery)
-    if known := _known(cell, delivery):
-        return known
+    delivery = known.again(delivery)
+    if ended := known.known(cell, delivery):
+        return ended
     if delivery.store.database is not None:
         delivery.store.check_writable()
     corpus = cell.load_corpus()  # all that can be wrong with the input is found before a run begins
@@ -62,9 +58,9 @@ def run(cell: Resolved, delivery: Delivery, shard: Shard = WHOLE) -> Outcome | N
         return _run_shard(cell, corpus, delivery, shard)
     # Two processes that are asked for the same cell: one measures, the other waits and then finds it measured.
     with outbox.locked(delivery.folder, waits=delivery.waits):
-        if known := _known(cell, delivery):
+        if ended := known.known(cell, delivery):
             discard(delivery.folder)  # what is left there was measured by a process that died, or elsewhere
-            return known
+            return ended
         return _measure(cell, corpus, cell.load_model(), delivery)
 
 
@@ -75,12 +71,12 @@ def _run_shard(cell: Resolved, corpus: Corpus, delivery: Delivery, shard: Shard)
 
     model = cell.load_model()
     with outbox.locked(delivery.folder, waits=delivery.waits):  # else the folder may be one that is being removed
-        if known := _known(cell, delivery):
-            return known
+        if ended := known.known(cell, delivery):
+            return ended
         share = Share(model, corpus, engine=cell.engine, folder=delivery.folder, shard=shard)
     _measure_share(cell, share, delivery, shard)
     with outbox.locked(delivery.folder, waits=delivery.waits):
-        ended = _known(cell, delivery)
+        ended = known.known(cell, delivery)
         if ended is None and complete(corpus, delivery.folder):
             return _measure(cell, corpus, model, delivery)
         if ended:
@@ -101,124 +97,23 @@ def _progress(title: str, total: int, delivery: Delivery) -> CellProgress:
     return CellProgress(title, total=total, progress_label=delivery.progress_label, tell=delivery.tell)
 
 
-def _again(delivery: Delivery) -> Delivery:
-    """The same delivery; a forced one where what was measured before lacks columns that are asked for."""
-    if delivery.again is not Again.columns or delivery.force:
-        return delivery
-    reader = delivery.store.reader
-    with suppress(StoreAway):
-        found = reader.find(delivery.about.fingerprint)
-        if found and not _has_columns(reader, found):
-            return replace(delivery, force=True)
-    return delivery
-
-
-def _has_columns(reader: Reader, run_id: str) -> bool:
-    try:
-        return reader.ranks(run_id).version == VERSION
-    except MissingArtifact:  # imported without ranks
-        return False
-
-
-def _known(cell: Resolved, delivery: Delivery) -> Outcome | None:
-    """What was measured before, in the store or waiting for it; a store that is away knows nothing now."""
-    about = delivery.about
-    if delivery.force:
-        return None
-    if waiting := outbox.find(delivery.store, about.fingerprint):
-        outcome = delivery.outcome("skipped", numbers=waiting.metrics)
-        outcome.waits = "the tracking store was away when it was measured"
-        return outcome
-    try:
-        found = delivery.store.reader.find(about.fingerprint)
-        return _skipped(cell, delivery, found) if found else None
-    except StoreAway:
-        return None
-
-
-def _skipped(cell: Resolved, delivery: Delivery, run_id: str) -> Outcome:
-    """A cell that was measured before; k that it lacks are added from its ranks, without the model."""
-    about, reader = delivery.about, delivery.store.reader
-    logged = reader.run(run_id)
-    metrics = dict(logged.metrics)
-    vocab_size = ResolvedParams.read(logged.params).vocab_size or 0
-    ks, notes = _usable_ks(cell.ks, vocab_size, about.model)
-    lacking = tuple(k for k in ks if rbp_name(k) not in metrics)
-    groups = _missing_groups(cell, logged.tags, ResolvedParams.read(logged.params).texts_hash)
-    if groups:
-        notes.append(_filled(groups, run_id, logged.metrics, delivery))
-    if lacking:
-        ranks = reader.ranks(run_id)
-        counts = ranks.document_counts(lacking)
-        if Tag.GROUPS in logged.tags or groups:
-            sources = reader.groups(run_id)
-            counts = counts.in_groups([sources[document] for document in counts.document])
-        added = k_metrics(ranks.histogram(), counts)
-        delivery.store.writer.log(run_id, metrics={k: v for k, v in added.items() if is_rbp_column(k)})
-        metrics |= added
-    outcome = delivery.outcome("skipped", run_id, numbers=metrics, notes=notes)
-    outcome.added_ks = list(lacking)
-    return outcome
-
-
-def _missing_groups(cell: Resolved, tags: Mapping[str, str], texts_hash: str | None) -> DocumentGroups | None:
-    """The sources of the documents, where the cell names them and the measurement has them otherwise or not at all.
-
-    Raises:
-        BadInput: the texts are no longer those that were measured.
-
-    """
-    groups = cell.load_groups()
-    if groups is None or tags.get(Tag.GROUPS) == groups.tag:
-        return None
-    if texts_hash not in (None, groups.texts_hash):
-        raise BadInput(
-            f"dataset.group={groups.field}: the texts of {cell.dataset.name} have changed since {cell.model.name} was "
-            "measured on them, so their sources cannot be filled in; measure again with force=true"
-        )
-    return groups
-
-
-def _filled(groups: DocumentGroups, run_id: str, metrics: Mapping[str, float], delivery: Delivery) -> str:
-    """Keep the sources of documents with a measurement made before, and the errors that follow from them; says so."""
-    reader, writer = delivery.store.reader, delivery.store.writer
-    ranks = reader.ranks(run_id)
-    counts = ranks.document_counts(rbp_ks(metrics))
-    errors = k_metrics(ranks.histogram(), counts.in_groups(groups.of(counts)))
-    with TemporaryDirectory() as folder:
-        write_documents(Path(folder, DOCUMENTS), document_table(counts, groups), groups)
-        writer.log_folder(run_id, Path(folder))
-    errors = {name: error for name, error in errors.items() if name.endswith("_se")}
-    writer.log(run_id, metrics=errors, tags={Tag.GROUPS: groups.tag})
-    return f"{delivery.about.title}: documents grouped by {groups.field}"
-
-
-def _usable_ks(ks: tuple[int, ...], vocab_size: int, model: str) -> tuple[tuple[int, ...], list[str]]:
-    """The k that a vocabulary allows, and a note about those left out; BadInput if none is left."""
-    kept = tuple(sorted({k for k in ks if k <= vocab_size}))
-    if not kept:
-        raise BadInput(f"k must be between 1 and {vocab_size}, the vocabulary's size of {model}; got {list(ks)}")
-    out = sorted(set(ks) - set(kept))
-    return kept, [f"k = {', '.join(map(str, out))} left out where |V| = {vocab_size}"] if out else []
-
-
 def _measure(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Delivery) -> Outcome:
     """Measure in a run of the cell's own, and deliver it; a store that is away gets it later."""
     from rbptrack.engine.measure import measure
 
     about, folder = delivery.about, delivery.folder
-    ks, notes = _usable_ks(cell.ks, cell.candidates, about.model)
-    if delivery.force and delivery.shards == 1:
+    ks, notes = known.usable_ks(cell.ks, cell.candidates, about.model)
+    if delivery.force and delivery.config.shards == 1:
         discard(folder)
     record = _record(cell, corpus, model, delivery)
     run_id, done = _begin(record, delivery)
     if done:
-        return _skipped(cell, delivery, run_id)
+        return known.skipped(cell, delivery, delivery.store.reader.run(run_id))
     writer, groups = delivery.store.writer, cell.load_groups()
     with (
         _closed(writer, run_id, folder),
         _progress(about.title, corpus.num_targets, delivery) as progress,
-        Live(writer, run_id, every=delivery.every) as live,
+        Live(writer, run_id, every=delivery.config.tracking.every) as live,
     ):
         result = measure(
             model,
@@ -244,7 +139,7 @@ def _measure(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Deliv
 def _sent(writer: Writer, record: Record, made: Path, run_id: str, delivery: Delivery) -> outbox.Sent:
     """Deliver a complete measurement; whatever stops that, the outbox keeps it."""
     with _closed(writer, run_id, made):
-        return outbox.send(writer.connection, record, made, run_id, made_from=delivery.folder, tell=say)
+        return outbox.send(delivery.store, record, made, run_id, made_from=delivery.folder, tell=say)
 
 
 def _end(writer: Writer, run_id: str, status: str) -> None:
@@ -291,7 +186,7 @@ def _begin(record: Record, delivery: Delivery) -> tuple[str, bool]:
 def _record(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Delivery) -> Record:
     """What is known of the measurement before it begins."""
     about = delivery.about
-    record = Record(about.title, about.tags(), dict(delivery.params) | _resolved(cell, corpus, model))
+    record = Record(about.title, about.tags(), delivery.params() | _resolved(cell, corpus, model))
     record.tags |= {Tag.FORCED: "yes"} if delivery.force else {}
     record.dataset = {
         "name": about.dataset,
@@ -328,5 +223,5 @@ def _complete(
     record.tags |= {Tag.GROUPS: groups.tag} if groups else {}
     made = result.path.parent / "record"
     add_artifacts(made, ranks=result.path, histogram=result.histogram, title=record.name)
-    (made / "config.yaml").write_text(delivery.yaml, encoding="utf-8")
+    (made / "config.yaml").write_text(delivery.yaml(), encoding="utf-8")
     return made

@@ -19,7 +19,7 @@ from rbptrack.base.files import temporary_files, write_whole
 from rbptrack.base.process import install_signals
 from rbptrack.base.secrets import guard
 from rbptrack.console.progress import CellState
-from rbptrack.sweep.jobs import Job, Task, logged, work
+from rbptrack.sweep.jobs import Job, Task, label, logged, work
 from rbptrack.sweep.outcome import Outcome, announce
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.sweep.results import Results
@@ -176,4 +176,4 @@ class Inbox:
     def _take(self, report: Report) -> None:
         for cell, shard, whole, outcome in report.ended:
             if self._results.take(cell, shard, outcome, whole=whole) and whole and self._aloud:
-                announce(outcome, f"[{cell + 1}/{self._total}]")
+                announce(outcome, label(cell, self._total))

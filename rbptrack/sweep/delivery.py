@@ -11,7 +11,7 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from rbptrack.config.paths import partial
-from rbptrack.config.schema import Again, Config, flat
+from rbptrack.config.schema import Config, flat
 from rbptrack.console.progress import CellState
 from rbptrack.console.sentences import say
 from rbptrack.sweep.outcome import Outcome
@@ -25,35 +25,53 @@ class Delivery:
     """What of a cell's config is not about its numbers: the store, and what is kept there beside the measurement.
 
     Attributes:
-        store: to the tracking store.
-        about: what identifies the measurement there.
-        params: the whole config, flat; it holds no password.
-        yaml: the same, as the artifact config.yaml.
-        force: measure again what was measured before.
-        again: likewise, where a condition holds.
-        every: seconds between two reports while the cell is measured.
+        store: tracking store.
+        config: of the cell.
+        fingerprint: of the measurement.
         progress_label: `[3/14]`, or nothing for a single cell.
-        shards: how many jobs measure the cell together.
         tell: told how far the measurement is, for others.
+        force: measure again what was measured before.
 
     """
 
     store: Store
-    about: MeasurementTags
-    params: Mapping[str, str]
-    yaml: str
-    force: bool
-    again: Again
-    every: float
+    config: Config
+    fingerprint: str
     progress_label: str
-    shards: int
     tell: Callable[[CellState], None] | None
+    force: bool
+
+    @property
+    def about(self) -> MeasurementTags:
+        """What identifies the measurement in the store."""
+        model = self.config.model
+        return MeasurementTags(
+            fingerprint=self.fingerprint,
+            family=model.family,
+            size=model.size,
+            model=model.name,
+            dataset=self.config.dataset.name,
+            sweep=self.config.sweep,
+            swept=self.config.swept,
+        )
+
+    def params(self) -> dict[str, str]:
+        """The whole config, flat; it holds no password."""
+        return flat(self._shown)
+
+    def yaml(self) -> str:
+        """The same, as the artifact config.yaml."""
+        return OmegaConf.to_yaml(OmegaConf.structured(self._shown))
+
+    @property
+    def _shown(self) -> Config:
+        return replace(self.config, tracking=replace(self.config.tracking, uri=self.store.shown))
 
     @property
     def folder(self) -> Path:
         """Where the unfinished measurement is kept; what the shards of a forced one share is their sweep's own."""
-        forced = f"-{self.about.sweep or 'forced'}" if self.force and self.shards > 1 else ""
-        return partial() / f"{self.about.fingerprint}{forced}"
+        forced = f"-{self.config.sweep or 'forced'}" if self.force and self.config.shards != 1 else ""
+        return partial() / f"{self.fingerprint}{forced}"
 
     def waits(self) -> None:
         """Say that another process in this folder is at work on the cell."""
@@ -70,39 +88,19 @@ class Delivery:
         self, status: str, run_id: str = "", *, numbers: Mapping[str, float], notes: Sequence[str] = ()
     ) -> Outcome:
         """How the cell ended."""
-        about = self.about
-        return Outcome(
-            about.title,
-            about.model,
-            about.dataset,
-            status,
-            run_id,
-            fingerprint=about.fingerprint,
-            numbers=dict(numbers),
-            notes=list(notes),
-        )
+        made = Outcome.of(self.config, status)
+        return replace(made, run_id=run_id, fingerprint=self.fingerprint, numbers=dict(numbers), notes=list(notes))
 
     @classmethod
     def of(
         cls,
         config: Config,
         cell: Resolved,
+        store: Store | None = None,
         *,
         progress_label: str = "",
         tell: Callable[[CellState], None] | None = None,
     ) -> Delivery:
         """The delivery that a cell's config asks for."""
-        store = Store(config.tracking)
-        shown = replace(config, tracking=replace(config.tracking, uri=store.shown))
-        about = MeasurementTags(
-            fingerprint=cell.fingerprint,
-            family=config.model.family,
-            size=config.model.size,
-            model=config.model.name,
-            dataset=config.dataset.name,
-            sweep=config.sweep,
-        )
-        yaml = OmegaConf.to_yaml(OmegaConf.structured(shown))
-        every, shards = config.tracking.every, int(config.shards)
-        again = (config.force, config.again)
-        return cls(store, about, flat(shown), yaml, *again, every, progress_label, shards, tell)
+        opened = store or Store(config.tracking)
+        return cls(opened, config, cell.fingerprint, progress_label, tell, config.force)

@@ -11,9 +11,12 @@ from enum import Enum
 from typing import Protocol
 
 from rbptrack.base.process import leave_out_what_is_loaded
-from rbptrack.sweep.jobs import Job, work
+from rbptrack.console.progress import SweepProgress
+from rbptrack.sweep.jobs import Job, Task, work
 from rbptrack.sweep.resolve import Resolved
 from rbptrack.sweep.results import Results
+
+_LEAST_WEIGHT = 2e6  # parameters whose measuring takes as long as what every cell takes beside it
 
 
 class Phase(Enum):
@@ -107,5 +110,13 @@ class Here(InProcess):
     def submit(self, jobs: Sequence[Job]) -> None:
         """Do the jobs."""
         leave_out_what_is_loaded()  # what libraries leave behind is found soon: memory stays flat
-        for job in jobs:
-            work(job.tasks, self._results, lambda task: self._resolved[task.number], total=job.total)
+        tasks = [task for job in jobs for task in job.tasks]
+        if len(tasks) == 1:
+            work(tasks, self._results, lambda task: self._resolved[task.number], total=jobs[0].total)
+            return
+        with SweepProgress(lambda: [self._weight(task) for task in tasks]) as progress:
+            work(progress.over(tasks), self._results, lambda task: self._resolved[task.number], total=jobs[0].total)
+
+    def _weight(self, task: Task) -> float:
+        """How long a task takes beside others, roughly."""
+        return (_LEAST_WEIGHT + self._resolved[task.number].count_parameters().total) / task.shard.count

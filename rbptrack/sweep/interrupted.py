@@ -12,7 +12,7 @@ from rbptrack.sweep.results import Results
 from rbptrack.tracking import outbox
 from rbptrack.tracking.store import Store
 
-_MOST = 12  # cells that are named
+_MOST = 2  # lines about single cells: five in all
 
 
 def tell_what_is_kept(cells: Sequence[Config], resolved: Sequence[Resolved], results: Results, command: str) -> None:
@@ -38,11 +38,12 @@ def tell_what_is_kept(cells: Sequence[Config], resolved: Sequence[Resolved], res
     kept = sum(o.status in ("measured", "skipped") for o in outcomes) + len(complete)
     untouched = len(left) - len(partly) - len(complete)
     say(f"interrupted: {kept} of {len(cells)} cells measured, {len(partly)} partly, {untouched} not begun")
-    for title in complete:
-        say(f"  {title}: measured, and not in the tracking store yet; the next command delivers it")
-    for title, tokens in partly[:_MOST]:
-        say(f"  {title}: {tokens:,} scored tokens are saved")
-    if rest := partly[_MOST:]:
-        say(f"  and {len(rest)} more: {sum(tokens for _, tokens in rest):,} scored tokens")
+    told = [f"{title}: measured, and not in the tracking store yet; the next command delivers it" for title in complete]
+    told += [f"{title}: {tokens:,} scored tokens are saved" for title, tokens in partly]
+    if len(told) > _MOST:
+        rest = sum(tokens for _, tokens in partly[max(0, _MOST - 1 - len(complete)) :])
+        told = [*told[: _MOST - 1], f"and {len(told) - _MOST + 1} more: {rest:,} scored tokens are saved"]
+    for line in told:
+        say(f"  {line}")
     say("continue with")
     say(f"  {command}", whole=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +23,7 @@ from rbptrack.sweep import cell
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import CellFailed, Outcome, announce
 from rbptrack.sweep.resolve import Resolved
+from rbptrack.tracking.store import Store
 
 _LOG_FORMAT = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
 
@@ -109,7 +110,7 @@ def grouped(cells: Sequence[Config], group: PerJob) -> list[list[Task]]:
     return list(jobs.values())
 
 
-def work(tasks: Sequence[Task], listener: Listener, resolve: Callable[[Task], Resolved], *, total: int) -> None:
+def work(tasks: Iterable[Task], listener: Listener, resolve: Callable[[Task], Resolved], *, total: int) -> None:
     """Do tasks of which it is not known how they ended; a failure never stops the next.
 
     Args:
@@ -119,17 +120,25 @@ def work(tasks: Sequence[Task], listener: Listener, resolve: Callable[[Task], Re
         total: cells of the sweep.
 
     """
+    store = None  # which all share
     for task in tasks:
+        store = store or Store(task.config.tracking)
         if not listener.known(task):
-            _measure(task, listener, resolve, f"[{task.number + 1}/{total}]" if total > 1 else "")
+            _measure(task, listener, resolve, store, label(task.number, total))
 
 
-def _measure(task: Task, listener: Listener, resolve: Callable[[Task], Resolved], label: str) -> None:
+def label(number: int, total: int) -> str:
+    """What stands before the line of a cell: `[ 3/14]`; nothing for a single cell."""
+    return f"[{number + 1:>{len(str(total))}}/{total}]" if total > 1 else ""
+
+
+def _measure(task: Task, listener: Listener, resolve: Callable[[Task], Resolved], store: Store, label: str) -> None:
     config, whole = task.config, task.shard.count == 1
-    outcome = Outcome(task.title, config.model.name, config.dataset.name, "failed")
+    outcome = replace(Outcome.of(config, "failed"), title=task.title)
     try:
         resolved = resolve(task)
-        delivery = Delivery.of(config, resolved, progress_label=label, tell=partial(listener.at_work, task))
+        tell = partial(listener.at_work, task)
+        delivery = Delivery.of(config, resolved, store, progress_label=label, tell=tell)
         if ended := cell.run(resolved, delivery, task.shard):
             outcome, whole = ended, True
         else:

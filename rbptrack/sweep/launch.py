@@ -21,14 +21,16 @@ from rbptrack.config.compose import Request
 from rbptrack.config.paths import home
 from rbptrack.config.patterns import as_value
 from rbptrack.config.schema import Config, SweepConfig, TrackingConfig, Where
+from rbptrack.console.progress import spinner
 from rbptrack.console.sentences import complain, program, say
-from rbptrack.sweep import hydra_jobs, presets
+from rbptrack.sweep import hydra_jobs, known, presets
 from rbptrack.sweep.channel import Inbox
+from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.drive import Drive
 from rbptrack.sweep.executors import Executor, Here
 from rbptrack.sweep.interrupted import tell_what_is_kept
-from rbptrack.sweep.jobs import Job, Task, grouped, logged
-from rbptrack.sweep.outcome import Outcome, summarise
+from rbptrack.sweep.jobs import Job, Task, grouped, label, logged
+from rbptrack.sweep.outcome import Outcome, announce, summarise
 from rbptrack.sweep.resolve import Resolved
 from rbptrack.sweep.resources import Resources
 from rbptrack.sweep.results import Results
@@ -99,10 +101,10 @@ class Sweep:
             return _nothing_ran(outcomes, self.folder)
         if not interrupted:
             self._deliver_waiting(outcomes)
-        summarise(outcomes, total=len(self.cells), ks=self.ks)
         if interrupted:
             tell_what_is_kept(self.cells, self.resolved, self.results, self._command)
             return interrupted
+        summarise(outcomes, total=len(self.cells), ks=self.ks)
         if waiting := sum(bool(o.waits) for o in outcomes):
             complain(
                 f"the tracking store is away: {waiting} measurements wait, complete, in "
@@ -158,7 +160,11 @@ class Sweep:
         launched = launch.where is not Where.local
         inbox = Inbox(self.results, total=total, aloud=launched)
         executor = self._executor(inbox)
+        if not isinstance(executor, hydra_jobs.HydraJobs):
+            self._skip_known()
         jobs = self._jobs(executor)
+        if not jobs:
+            return 0
         if found := executor.check(jobs):
             say(f"{found}; what they print: {short_path(str(self.folder))}/job-*.log")
         if launched and launch.where is not Where.gpus and self._tracking.uri.startswith("sqlite:"):
@@ -180,6 +186,16 @@ class Sweep:
             self.folder.rmdir()
         return code
 
+    def _skip_known(self) -> None:
+        """Find what was measured before."""
+        store, total = Store(self.settings.tracking), len(self.cells)
+        cells = [(r, Delivery.of(c, r, store)) for c, r in zip(self._own_cells, self.resolved, strict=True)]
+        with spinner("looking for what was measured before"):
+            outcomes = known.of_sweep(cells)
+        for number, outcome in outcomes.items():
+            announce(outcome, label(number, total))
+            self.results.take(number, 0, outcome, whole=True)
+
     def _complain(self, line: str) -> None:
         where = f"launch={self.settings.launch.where.value}"
         complain(line if line.startswith(where) else f"{where}: {line}")
@@ -189,11 +205,17 @@ class Sweep:
         launch, cells = self.settings.launch, self._own_cells
         if not executor.elsewhere:
             self.cells = [replace(cell, shards=1) if cell.shards == "auto" else cell for cell in cells]
-            return self._numbered([(0.0, tasks) for tasks in grouped(self.cells, launch.group)])
+            return self._numbered([(0.0, tasks) for tasks in self._todo()])
         resources = Resources(launch, executor.gpus(), cells, self.resolved)
         self.cells = resources.cells
-        todo = sorted(grouped(self.cells, launch.group), key=resources.cost, reverse=True)
+        todo = sorted(self._todo(), key=resources.cost, reverse=True)
         return self._numbered([(resources.gpus(tasks), tasks) for tasks in todo])
+
+    def _todo(self) -> list[list[Task]]:
+        """The tasks of each job, without those of which it is known how they ended."""
+        todo = grouped(self.cells, self.settings.launch.group)
+        left = [[task for task in tasks if not self.results.known(task)] for tasks in todo]
+        return [tasks for tasks in left if tasks]
 
     def _numbered(self, todo: Sequence[tuple[float, Sequence[Task]]]) -> list[Job]:
         """The jobs, of the GPUs and the tasks of each."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import pandas as pd
 
 from rbptrack.base.words import compact
 from rbptrack.config.patterns import size_key
+from rbptrack.config.schema import CellConfig
 from rbptrack.console.sentences import columns, complain, say
 from rbptrack.console.tables import table
 from rbptrack.ranks import rbp_name, se_name
@@ -33,6 +35,7 @@ class Outcome:
         numbers: S, num_tokens, ce, rbp_<k>, tokens_per_second for the summary.
         notes: what the user should know.
         added_ks: the k that a finished measurement lacked and was given from its ranks.
+        swept: what distinguishes the cell besides model and dataset.
 
     """
 
@@ -48,6 +51,12 @@ class Outcome:
     numbers: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     added_ks: list[int] = field(default_factory=list)
+    swept: str = ""
+
+    @classmethod
+    def of(cls, config: CellConfig, status: str) -> Self:
+        """How the cell of a config ended."""
+        return cls(config.title, config.model.name, config.dataset.name, status, swept=config.swept)
 
 
 CONTINUES = "the same command continues there"
@@ -76,7 +85,9 @@ def announce(outcome: Outcome, progress_label: str) -> None:
     speed = f"  {numbers[Metric.TOKENS_PER_SECOND]:,.0f} tok/s" if fresh else ""
     tokens = f"{numbers.get(Metric.NUM_TOKENS, 0):,.0f} tokens"
     width, ce = columns(), f"  CE {numbers[Metric.CE]:.3f}"
-    line = f"{progress_label} {outcome.title:<24} {status:<8} {tokens:>16}{ce}{speed}".strip()
+    line = (
+        f"{progress_label} {outcome.title:<{36 if outcome.swept else 24}} {status:<8} {tokens:>16}{ce}{speed}".strip()
+    )
     if width is not None and len(line) > width:
         line = f"{progress_label} {outcome.title}  {status}  {tokens}{ce}".strip()
     say(line)
@@ -115,16 +126,23 @@ def _show_results(outcomes: Sequence[Outcome], ks: Sequence[int]) -> None:
     rows = []
     for outcome in sorted(outcomes, key=_by_dataset_and_size):
         n = outcome.numbers
-        values = [f"{n[rbp_name(k)]:.4f}" if rbp_name(k) in n else "" for k in shown]
+        values = [_with_error(n, name) for name in (Metric.CE, *map(rbp_name, shown))]
         size, tokens = compact(n[Metric.NON_EMBEDDING_PARAMS]), f"{n[Metric.NUM_TOKENS]:,.0f}"
-        error = f"{n[se_name(Metric.CE)]:.4f}" if se_name(Metric.CE) in n else ""
-        ce = f"{n[Metric.CE]:.4f}"
-        rows.append([outcome.model, outcome.dataset, size, tokens, ce, error, *values, outcome.status])
-    headers = ["model", "dataset", "S", "tokens", "CE", "± se", *(f"RBP_{k}" for k in shown), "status"]
+        rows.append([outcome.model, outcome.dataset, outcome.swept, size, tokens, *values, outcome.status])
+    headers = ["model", "dataset", "swept", "S", "tokens", "CE ± se", *(f"RBP_{k} ± se" for k in shown), "status"]
     if len({outcome.status for outcome in outcomes}) == 1:  # the line below the table says it
         headers, rows = headers[:-1], [row[:-1] for row in rows]
+    swept = any(outcome.swept for outcome in outcomes)
+    if not swept:
+        headers, rows = headers[:2] + headers[3:], [row[:2] + row[3:] for row in rows]
     if rows:
-        table(headers, rows, first_out=["tokens", "± se", "status", "S"])
+        table(headers, rows, text_columns=2 + swept, first_out=["tokens", "status", "S"])
+
+
+def _with_error(numbers: dict[str, float], name: str) -> str:
+    """`0.1118±0.0012`; empty where the metric is not there."""
+    error = numbers.get(se_name(name))
+    return f"{numbers[name]:.4f}" + (f"±{error:.4f}" if error is not None else "") if name in numbers else ""
 
 
 def _by_dataset_and_size(outcome: Outcome) -> tuple[object, ...]:
@@ -135,7 +153,9 @@ def _by_dataset_and_size(outcome: Outcome) -> tuple[object, ...]:
 def cells_frame(outcomes: Sequence[Outcome]) -> pd.DataFrame:
     """A row per cell: what the sweep's run keeps as cells.csv."""
     rows = [
-        {"model": o.model, "dataset": o.dataset, "status": o.status, "run_id": o.run_id}
+        {"model": o.model, "dataset": o.dataset}
+        | ({"swept": o.swept} if o.swept else {})
+        | {"status": o.status, "run_id": o.run_id}
         | o.numbers
         | {"message": o.message}
         for o in outcomes

@@ -54,7 +54,7 @@ class Results:
 
     def _unfinished(self, number: int, config: Config) -> Outcome | None:
         """What became of a cell's shards; None where that is not known."""
-        failed = Outcome(config.title, config.model.name, config.dataset.name, "failed")
+        failed = Outcome.of(config, "failed")
         if config.shards == 1:
             failed.message = self._lost.get((number, 0), "")
             return failed if failed.message else None

@@ -147,6 +147,7 @@ def row(run: LoggedRun) -> dict[str, Any]:
         "started": run.started if isinstance(run.started, int) else 0,
         "fingerprint": tags.get(Tag.FINGERPRINT),
         "sweep": tags.get(Tag.SWEEP),
+        "swept": tags.get(Tag.SWEPT, ""),
         "imported": tags.get(Tag.IMPORTED),
         "without_ranks": came_without_ranks(tags, params),
         "revision": params.revision,

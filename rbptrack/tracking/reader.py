@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -22,6 +22,8 @@ from rbptrack.tracking.tables import Tables
 
 T = TypeVar("T")
 
+_FEW = 100  # measurements for which a server is asked one by one, before it is asked for all
+
 
 class Reader(Artifacts):
     """Reads one experiment.
@@ -39,6 +41,28 @@ class Reader(Artifacts):
             return None
         runs = map(self._as_read, self.measurements(fingerprint, status="FINISHED"))
         return next((run.run_id for run in runs if _usable(run) and self.has_ranks(run)), None)
+
+    def find_all(self, fingerprints: Collection[str]) -> dict[str, LoggedRun]:
+        """The newest finished measurement of each fingerprint that has one with its ranks, as `find` finds it."""
+        if not self.connection.exists:
+            return {}
+        runs: dict[str, LoggedRun] = {}
+        for run in sorted(self._with_fingerprints(fingerprints), key=lambda run: run.started or 0, reverse=True):
+            name = run.tags.get(Tag.FINGERPRINT, "")
+            if name in fingerprints and name not in runs and _usable(run) and self.has_ranks(run):
+                runs[name] = run
+        return runs
+
+    def _with_fingerprints(self, fingerprints: Collection[str]) -> list[LoggedRun]:
+        """Finished measurements, at least those of fingerprints: a database is asked once, a server once for all."""
+        source = self.connection.source
+        if isinstance(source, Tables):
+            with self.connection.explained():
+                run_ids = source.with_fingerprints(fingerprints)
+            return self._finished(FilterConfig(), run_ids, self._as_read) if run_ids else []
+        if len(fingerprints) <= _FEW:
+            return [run for each in fingerprints for run in self.measurements(each, status="FINISHED")]
+        return self._finished(FilterConfig(), (), self._as_read)
 
     def has_ranks(self, run: LoggedRun) -> bool:
         """Whether a finished measurement's rank table is there and not empty, or it came without; says so if not.

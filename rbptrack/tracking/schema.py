@@ -45,6 +45,7 @@ class Tag:
     MODEL = "rbptrack.model"
     DATASET = "rbptrack.dataset"
     SWEEP = "rbptrack.sweep"
+    SWEPT = "rbptrack.swept"  # what was swept besides model and dataset: `seed=3`
     NOTES = "rbptrack.notes"  # what the engine changed on the way
     RECORD = "rbptrack.record"  # the id of a record, by which it is delivered once
     FORCED = "rbptrack.forced"  # measured again although it had been measured
@@ -88,6 +89,7 @@ class MeasurementTags:
         model: family and size joined.
         dataset: the dataset's name.
         sweep: the sweep that measured it; empty if none did.
+        swept: what distinguishes it there, besides model and dataset: `seed=3`.
 
     """
 
@@ -97,11 +99,12 @@ class MeasurementTags:
     model: str
     dataset: str
     sweep: str
+    swept: str = ""
 
     @property
     def title(self) -> str:
-        """The run's name: `pythia-70m / wiki`."""
-        return f"{self.model} / {self.dataset}"
+        """The run's name: `pythia-70m / wiki`, `pythia-70m / wiki, seed=3`."""
+        return f"{self.model} / {self.dataset}" + (f", {self.swept}" if self.swept else "")
 
     def tags(self) -> dict[str, str]:
         """The tags of the measurement's run."""
@@ -114,7 +117,7 @@ class MeasurementTags:
             Tag.MODEL: self.model,
             Tag.DATASET: self.dataset,
             Tag.SWEEP: self.sweep,
-        }
+        } | ({Tag.SWEPT: self.swept} if self.swept else {})
 
 
 def sweep_tags(sweep: str, command: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
@@ -112,6 +112,16 @@ class Tables:
                 _fill(ask, some)
                 kept += map(each, some.values())
         return kept
+
+    def with_fingerprints(self, fingerprints: Collection[str]) -> list[str]:
+        """The ids of all runs that have one of these fingerprints, whatever became of them."""
+        run_ids = list[str]()
+        with self._opened() as ask:
+            for some in _parts(list(fingerprints)):
+                inside, values = _named("f", some)
+                query = f"select run_uuid from tags where key = '{Tag.FINGERPRINT}' and value in {inside}"
+                run_ids += [run_id for (run_id,) in ask(query, values)]
+        return run_ids
 
     def whole(self, run_ids: Sequence[str]) -> list[LoggedRun]:
         """Some hundreds of runs with their curves and datasets; those that it lacks are left out.

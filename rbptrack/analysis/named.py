@@ -1,0 +1,34 @@
+"""Measurements by the names that people give them: `nano-6k/stdlib`, a model alone, the beginning of a run's id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from rbptrack.base.errors import BadInput, nearest, shortened
+
+
+def find(frame: pd.DataFrame, word: str) -> pd.Series:
+    """The row of the measurement that a word names; see `Runs.__getitem__`."""
+    wanted = "/".join(part.strip() for part in word.split("/")).lower()
+    chosen = frame[frame["run_id"].str.startswith(wanted)]
+    if not len(chosen):
+        names = [_names(row) for row in frame.to_dict("records")]
+        chosen = frame[[wanted in mine for mine in names]]
+    if len(chosen) == 1:
+        return chosen.iloc[0]
+    there = [f"{row['model']}/{row['dataset']} ({row['run_id'][:8]})" for row in chosen.to_dict("records")]
+    if there:
+        raise BadInput(f"{word} names {len(there)} measurements: {shortened(there)}. Give one, or a run's id")
+    known = [f"{model}/{dataset}" for model, dataset in zip(frame["model"], frame["dataset"], strict=True)]
+    near = nearest(wanted, known)
+    meant = f" Did you mean {' or '.join(near)}?" if near else ""
+    raise BadInput(f"no measurement is called {word}.{meant} There is: {shortened(list(dict.fromkeys(known)))}")
+
+
+def _names(row: Mapping[Any, Any]) -> set[str]:
+    """Every name of a measurement: `nano-6k/stdlib`, `nano/6k/stdlib`, and its model alone."""
+    model, slashed, dataset = str(row["model"]), f"{row['family']}/{row['size']}", str(row["dataset"])
+    return {name.lower() for name in (f"{model}/{dataset}", f"{slashed}/{dataset}", model, slashed)}

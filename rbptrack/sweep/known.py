@@ -1,0 +1,152 @@
+"""What of a cell was measured before; and what it lacks of what is asked for now: k, or the sources of documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rbptrack.base.errors import BadInput, MissingArtifact, RbptrackError, StoreAway
+from rbptrack.config.schema import Again
+from rbptrack.ranks import VERSION, is_rbp_column, rbp_ks, rbp_name
+from rbptrack.sweep.delivery import Delivery
+from rbptrack.sweep.outcome import Outcome
+from rbptrack.sweep.resolve import Resolved
+from rbptrack.tracking import outbox
+from rbptrack.tracking.frame import LoggedRun
+from rbptrack.tracking.groups import DOCUMENTS, DocumentGroups, document_table, write_documents
+from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.record import k_metrics
+from rbptrack.tracking.schema import ResolvedParams, Tag
+
+
+def of_sweep(cells: Sequence[tuple[Resolved, Delivery]]) -> dict[int, Outcome]:
+    """The cells of a sweep that were measured before, by their numbers: the store is asked once for all of them.
+
+    What cannot be said of a cell now (its texts have changed, say) is left for its job to say.
+    """
+    asked = {number: each for number, each in enumerate(cells) if not each[1].force}
+    if not asked:
+        return {}
+    reader, outcomes = cells[0][1].store.reader, dict[int, Outcome]()
+    try:
+        runs = reader.find_all({cell.fingerprint for cell, _ in asked.values()})
+    except StoreAway:
+        runs = {}
+    for number, (cell, delivery) in asked.items():
+        run = runs.get(cell.fingerprint)
+        with suppress(RbptrackError):
+            if waiting := _waiting(delivery):
+                outcomes[number] = waiting
+            elif run and (delivery.config.again is not Again.columns or _has_columns(reader, run.run_id)):
+                outcomes[number] = skipped(cell, delivery, run)
+    return outcomes
+
+
+def again(delivery: Delivery) -> Delivery:
+    """The same delivery; a forced one where what was measured before lacks columns that are asked for."""
+    if delivery.config.again is not Again.columns or delivery.force:
+        return delivery
+    reader = delivery.store.reader
+    with suppress(StoreAway):
+        found = reader.find(delivery.about.fingerprint)
+        if found and not _has_columns(reader, found):
+            return replace(delivery, force=True)
+    return delivery
+
+
+def _has_columns(reader: Reader, run_id: str) -> bool:
+    try:
+        return reader.ranks(run_id).version == VERSION
+    except MissingArtifact:  # imported without ranks
+        return False
+
+
+def known(cell: Resolved, delivery: Delivery) -> Outcome | None:
+    """What was measured before, in the store or waiting for it; a store that is away knows nothing now."""
+    if delivery.force:
+        return None
+    if waiting := _waiting(delivery):
+        return waiting
+    reader = delivery.store.reader
+    try:
+        found = reader.find(delivery.about.fingerprint)
+        return skipped(cell, delivery, reader.run(found)) if found else None
+    except StoreAway:
+        return None
+
+
+def _waiting(delivery: Delivery) -> Outcome | None:
+    """A cell that was measured and waits for its store."""
+    record = outbox.find(delivery.store, delivery.about.fingerprint)
+    if record is None:
+        return None
+    outcome = delivery.outcome("skipped", numbers=record.metrics)
+    outcome.waits = "the tracking store was away when it was measured"
+    return outcome
+
+
+def skipped(cell: Resolved, delivery: Delivery, logged: LoggedRun) -> Outcome:
+    """A cell that was measured before; k that it lacks are added from its ranks, without the model."""
+    run_id, reader = logged.run_id, delivery.store.reader
+    metrics, params = dict(logged.metrics), ResolvedParams.read(logged.params)
+    ks, notes = usable_ks(cell.ks, params.vocab_size or 0, delivery.about.model)
+    lacking = tuple(k for k in ks if rbp_name(k) not in metrics)
+    groups = _missing_groups(cell, logged.tags, params.texts_hash)
+    if groups:
+        notes.append(_filled(groups, run_id, logged.metrics, delivery))
+    if lacking:
+        ranks = reader.ranks(run_id)
+        counts = ranks.document_counts(lacking)
+        if Tag.GROUPS in logged.tags or groups:
+            sources = reader.groups(run_id)
+            counts = counts.in_groups([sources[document] for document in counts.document])
+        added = k_metrics(ranks.histogram(), counts)
+        delivery.store.writer.log(run_id, metrics={k: v for k, v in added.items() if is_rbp_column(k)})
+        metrics |= added
+    outcome = delivery.outcome("skipped", run_id, numbers=metrics, notes=notes)
+    outcome.added_ks = list(lacking)
+    return outcome
+
+
+def _missing_groups(cell: Resolved, tags: Mapping[str, str], texts_hash: str | None) -> DocumentGroups | None:
+    """The sources of the documents, where the cell names them and the measurement has them otherwise or not at all.
+
+    Raises:
+        BadInput: the texts are no longer those that were measured.
+
+    """
+    groups = cell.load_groups()
+    if groups is None or tags.get(Tag.GROUPS) == groups.tag:
+        return None
+    if texts_hash not in (None, groups.texts_hash):
+        raise BadInput(
+            f"dataset.group={groups.field}: the texts of {cell.dataset.name} have changed since {cell.model.name} was "
+            "measured on them, so their sources cannot be filled in; measure again with force=true"
+        )
+    return groups
+
+
+def _filled(groups: DocumentGroups, run_id: str, metrics: Mapping[str, float], delivery: Delivery) -> str:
+    """Keep the sources of documents with a measurement made before, and the errors that follow from them; says so."""
+    reader, writer = delivery.store.reader, delivery.store.writer
+    ranks = reader.ranks(run_id)
+    counts = ranks.document_counts(rbp_ks(metrics))
+    errors = k_metrics(ranks.histogram(), counts.in_groups(groups.of(counts)))
+    with TemporaryDirectory() as folder:
+        write_documents(Path(folder, DOCUMENTS), document_table(counts, groups), groups)
+        writer.log_folder(run_id, Path(folder))
+    errors = {name: error for name, error in errors.items() if name.endswith("_se")}
+    writer.log(run_id, metrics=errors, tags={Tag.GROUPS: groups.tag})
+    return f"{delivery.about.title}: documents grouped by {groups.field}"
+
+
+def usable_ks(ks: tuple[int, ...], vocab_size: int, model: str) -> tuple[tuple[int, ...], list[str]]:
+    """The k that a vocabulary allows, and a note about those left out; BadInput if none is left."""
+    kept = tuple(sorted({k for k in ks if k <= vocab_size}))
+    if not kept:
+        raise BadInput(f"k must be between 1 and {vocab_size}, the vocabulary's size of {model}; got {list(ks)}")
+    out = sorted(set(ks) - set(kept))
+    return kept, [f"k = {', '.join(map(str, out))} left out where |V| = {vocab_size}"] if out else []
