@@ -90,7 +90,7 @@ def estimate_error(at: FloatArray, design: FloatArray, values: FloatArray, sampl
 
     What the sampling covariance says of it is known. Scatter between models is read off the residuals, each of which
     counts as its size counts in the estimate (`deciding`): intervals of 4 to 16 sizes hold also where the smallest and
-    largest models scatter 3.6 times as much as the others (studies/laws.py).
+    largest models scatter 3.6 times as much as the others (docs/validity.md).
 
     Source: bias-reduced linearisation with degrees of freedom by Satterthwaite: Bell and McCaffrey, Survey Methodology
     28, 2002.

@@ -164,7 +164,7 @@ def fit_surface(
     Estimates are least squares at each k (no covariance of many k is inverted: with few documents it has no inverse);
     their errors are the bootstrap's and the scatter's together. Scatter is read off the residuals of the sizes that
     decide (`linear.deciding`): the test holds also where the end sizes scatter 3.6 times as much as the others, and
-    where half of the scatter is independent over k (studies/laws.py).
+    where half of the scatter is independent over k.
 
     Source: generalised least squares of the module's model, an extension of arXiv 2510.20387 to all k at once.
 
