@@ -27,12 +27,11 @@ from rbptrack.analysis.rank_figures import (
 from rbptrack.analysis.rows import UNKNOWN, Column, OfFamily, OfSize, cells_of
 from rbptrack.ranks import FloatArray, sum_by
 from rbptrack.stats.intervals import Interval
-from rbptrack.stats.lognormal_sizes import lognormal_trend
 from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.rank_distributions import CANDIDATES, Support
 from rbptrack.stats.rank_fit import RankFit, fit_all, goodness_of_fit
 from rbptrack.stats.rank_lognormal import integral_approximation
-from rbptrack.stats.rank_sizes import RanksOfSize, fit_size
+from rbptrack.stats.rank_sizes import RanksOfSize, fit_size, lognormal_trend
 
 NAN = float("nan")
 _LOW = "lower end of its interval (see interval_from)"

@@ -11,7 +11,7 @@ from rbptrack.stats.bootstrap import document_weights
 from rbptrack.stats.error_entropy import part_errors
 from rbptrack.stats.independence import success_by_length
 from rbptrack.stats.k_law import beta_interval, fit_k_law
-from rbptrack.stats.lognormal_sizes import lognormal_trend
+from rbptrack.stats.rank_sizes import lognormal_trend
 from rbptrack.stats.segments import PositionBins
 from rbptrack.stats.smooth_entropy import BinnedRanks, rank_bins, smooth_parts
 from rbptrack.stats.success_runs import count_windows

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rbptrack.stats.lognormal_sizes import lognormal_trend, mu_over_sigma
+from rbptrack.stats.rank_sizes import lognormal_trend, mu_over_sigma
 
 S = np.geomspace(1e4, 1e7, 6)
 X = np.log(S) - np.log(S).mean()

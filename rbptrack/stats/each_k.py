@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rbptrack.ranks import DocumentCounts, FloatArray, rbp_name
+from rbptrack.stats import linear
 from rbptrack.stats.bends import LEAST_SIZES
 from rbptrack.stats.intervals import worth
 from rbptrack.stats.power_law import PowerLawFit
@@ -211,12 +212,9 @@ def expected_r2(
     values, vectors = np.linalg.eigh(noise)
     shock = rng.normal(size=(replicates, law.points)) * np.sqrt(np.clip(values, 0, None)) @ vectors.T
     drawn = np.log(law.predict(law.s)) + shock  # (replicates, m)
-    drawn -= drawn.mean(axis=1, keepdims=True)
-    x = np.log(law.s)
-    centred = x - x.mean()
-    slope = drawn @ centred / (centred @ centred)
-    residual = drawn - slope[:, None] * centred
-    r2 = 1 - (residual**2).sum(axis=1) / np.maximum((drawn**2).sum(axis=1), 1e-300)
+    residual = linear.least_squares(linear.centred(np.log(law.s)), drawn.T)[1]
+    whole = ((drawn - drawn.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
+    r2 = 1 - (residual**2).sum(axis=0) / np.maximum(whole, 1e-300)
     tail = (1 - level) / 2
     low, middle, high = np.quantile(r2, [tail, 0.5, 1 - tail])
     return float(low), float(middle), float(high)
@@ -289,7 +287,5 @@ def alphas_without_documents(s: FloatArray, tokens: FloatArray, hits: FloatArray
     """
     whole = hits.sum(axis=1) / tokens.sum(axis=1)
     rest = (hits.sum(axis=1, keepdims=True) - hits) / (tokens.sum(axis=1, keepdims=True) - tokens)
-    x = np.log(s) - np.log(s).mean()
     with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.log(-np.log(np.column_stack([whole, rest])))  # (m, 1 + documents)
-        return np.asarray(-(x @ logs) / (x @ x))
+        return -linear.lines(np.log(s), np.log(-np.log(np.column_stack([whole, rest]))))[1]

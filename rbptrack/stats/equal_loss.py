@@ -8,6 +8,7 @@ import numpy as np
 from scipy import stats
 
 from rbptrack.ranks import FloatArray, IntArray
+from rbptrack.stats.linear import least_squares
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,13 @@ def collapse(ce: FloatArray, y: FloatArray, series: IntArray, *, level: float = 
     # Each series' offset from the mean of all: the last is minus the sum of the others.
     code = np.vstack([np.eye(several - 1), -np.ones(several - 1)])
     design = np.column_stack([curve, code[series]])
-    left, rest = (y - part @ np.linalg.lstsq(part, y)[0] for part in (curve, design))
+    (_, left), (found, rest) = (least_squares(part, y) for part in (curve, design))
     variation = float(np.sum((y - y.mean()) ** 2))
     explained = 1 - float(left @ left) / variation if variation > 0 else float("nan")
     apart, half, p = np.zeros(several), np.full(several, np.nan), float("nan")
     freedom = len(y) - int(np.linalg.matrix_rank(design))
     if several > 1:
-        apart = code @ np.linalg.lstsq(design, y)[0][curve.shape[1] :]
+        apart = code @ found[curve.shape[1] :]
     if several > 1 and freedom > 0:
         square = float(rest @ rest) / freedom
         inverse = np.linalg.pinv(design.T @ design)[curve.shape[1] :, curve.shape[1] :]

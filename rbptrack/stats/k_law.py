@@ -9,6 +9,7 @@ import numpy as np
 from scipy import stats
 
 from rbptrack.ranks import DocumentCounts, FloatArray
+from rbptrack.stats import linear
 from rbptrack.stats.bootstrap import Weights, document_weights, drawn_sums, paired_covariance
 from rbptrack.stats.intervals import LEAST_DOCUMENTS, Interval, fieller, studentized, worth
 from rbptrack.stats.power_law import fit_power_law
@@ -85,7 +86,7 @@ def k_slopes(ks: FloatArray, y: FloatArray) -> FloatArray:
 
 def _line(t: FloatArray) -> FloatArray:
     """What takes values at t to the intercept and slope of their least-squares line, (2, points)."""
-    return np.linalg.pinv(np.column_stack([np.ones(len(t)), t]))
+    return linear.inverse(np.column_stack([np.ones(len(t)), t]))
 
 
 def size_factor_read_off(s: FloatArray, at_k: FloatArray, at_larger_k: FloatArray) -> tuple[float, int]:
