@@ -113,8 +113,8 @@ def models(rng: np.random.Generator, design: Design) -> Outcome:
     truth="-ln p = ln 2 (S / S_50)^-0.2, S_50 at half or at 4 times the largest size",
     remark=(
         "Within the sizes (times 0.5) too narrow where documents' difficulty is skewed: the few hardest decide the level, "
-        "and a normal error does not know them. Beyond (times 4) as wide as forecasts are; from 50 documents there is "
-        "none: the few draws that give one place it within the sizes, which is their 5%."
+        "and a normal error does not know them. Beyond (times 4) it is a forecast, widened by what documents do to the law; "
+        "from 50 documents there is none."
     ),
     claims={"95 % interval of S_50 covers, where given": 0.95},
     designs=grid(m=(6, 10), times=(0.5, 4.0)),

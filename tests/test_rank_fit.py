@@ -6,7 +6,7 @@ import pytest
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import RankHistogram
 from rbptrack.stats.rank_distributions import CANDIDATES, Support
-from rbptrack.stats.rank_fit import fit_ranks, goodness_of_fit, sampling_kl, vuong
+from rbptrack.stats.rank_fit import fit_all, fit_ranks, goodness_of_fit, sampling_kl, vuong
 from rbptrack.stats.rank_lognormal import fit_lognormal, information_covariance, log_sums
 from tests.test_rank_distributions import THETA
 
@@ -95,6 +95,11 @@ def test_convex_data_end_at_the_border() -> None:
     fits = fit_ranks(data, ["zipf", "lognormal"])
     assert fits["lognormal"].parameters["gamma"] == 0
     assert fits["lognormal"].parameters["beta"] == pytest.approx(fits["zipf"].parameters["beta"])
+    for both in fit_all([data, drawn("two_lognormals")], ["zipf", "lognormal"]):
+        if both["lognormal"].theta[1] == 0:
+            support = Support.nodes(V)
+            documents = np.random.default_rng(0).poisson(50, (20, len(support.x))).astype(float)
+            assert vuong(both["zipf"], both["lognormal"], documents, support) == 0, "they are the same"
     points = Support.nodes(V).project(data.rank, data.count)
     assert fit_lognormal(log_sums(points, Support.nodes(V)), Support.nodes(V))[1] < -0.01
 

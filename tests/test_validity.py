@@ -17,6 +17,7 @@ from studies.validity import EXPERIMENTS, rows, run, simulate, table
         ("irreducible/m=6 D=200 t3 tau=0.005 share=0", 60),
         ("forecast/m=6 D=200 t3 tau=0.005 share=0.3", 60),
         ("surface/m=6 D=50 t3 tau=0.05", 40),
+        ("threshold/m=6 D=200 skewed tau=0 times=4", 100),
     ],
 )
 def test_claims_hold_within_sampling_error(row, replicates):

@@ -200,10 +200,8 @@ def _constrained(data: FloatArray, support: Support, weight: FloatArray) -> Floa
     """(beta, gamma) with gamma >= 0: where the free optimum is outside, the best on the border is Zipf's law."""
     features = log_features(support)
     found = maximum_likelihood(features, data @ features.T, weight)
-    convex = found[:, 1] < 0
-    if convex.any():
-        found[convex] = np.column_stack([_zipf(data[convex], support, weight), np.zeros(convex.sum())])
-    return found
+    border = np.insert(_zipf(data, support, weight), 1, 0.0, axis=1)  # of all: to the last bit what Zipf's law is given
+    return np.where(found[:, 1:] < 0, border, found)
 
 
 def _zipf(data: FloatArray, support: Support, weight: FloatArray) -> FloatArray:

@@ -46,7 +46,8 @@ def threshold(law: PowerLawFit, share: float, *, documents: float = np.inf) -> T
     """The size S at which exp(-A S^-alpha) = share, with an interval.
 
     Within the sizes it is the set of S at which the law's interval holds -ln share (Fieller 1954). Beyond the largest
-    it is a forecast: the sizes at which the interval of `Backtests.forecast` does, refused where that is refused.
+    it is a forecast: the sizes at which the interval of `Backtests.forecast`, widened by the law's own error, does;
+    refused where that is refused.
 
     Args:
         law: of y = -ln p in S.
@@ -111,22 +112,27 @@ def _forecast(law: PowerLawFit, y: float, read_off: float) -> Threshold:
     first = told.index(True) if any(told) else len(grid)
     last = told.index(False, first) if False in told[first:] else len(grid)
 
-    def reached(end: str) -> float:
+    # A forecast is of these texts, the size at which half succeed of all like them: what texts do to y comes on top.
+    halves = [
+        np.hypot(np.log(f.high / f.y), law.spread_at(float(s)).half(law.level)) for f, s in zip(made, grid, strict=True)
+    ]
+
+    def reached(side: int) -> float:
         """Where ln y of the forecasts, drawn in straight lines over ln S, falls to y; infinite where it does not."""
-        values = np.array([getattr(f, end) for f in made[first:last]])
+        values = np.array([f.y * np.exp(side * half) for f, half in zip(made, halves, strict=True)])[first:last]
         if values.size and values[0] <= y:
             return float(grid[first])
         found = _read_off(grid[first:last], values, y)
         return found if np.isfinite(found) else np.inf
 
-    size = reached("y")
+    size = reached(0)
     if not np.isfinite(size):
         text = next((f.refused for f in made if f.refused), f"beyond {FARTHEST:g} times the largest size")
         return Threshold(nothing, read_off, forecast=True, refused=text)
-    low = reached("low")
+    low = reached(-1)
     if low <= law.s.max():  # the interval reaches into the sizes measured, where the law's own holds
         low = min(low, _inside(law, float(np.log(y)), float(np.log(size)))[0])
-    return Threshold(Interval(size, min(low, size), reached("high")), read_off, forecast=True)
+    return Threshold(Interval(size, min(low, size), reached(1)), read_off, forecast=True)
 
 
 def _read_off(s: FloatArray, y: FloatArray, target: float) -> float:
