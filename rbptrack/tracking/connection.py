@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import tenacity
 from filelock import FileLock
 
 from rbptrack.base.addresses import DATABASES, scheme
@@ -93,6 +92,8 @@ class Connection:
 
     def wait(self) -> None:
         """Wait a little for a store that does not answer; not again while it stays away."""
+        import tenacity  # a tenth of what reading a local store takes
+
         waits = tenacity.wait_exponential(multiplier=1, max=8)
         patience = 0.0 if self.uri in _GIVEN_UP else _PATIENCE_SECONDS
         attempts = tenacity.Retrying(
