@@ -66,6 +66,13 @@ def plugin(folder: Path, body: str) -> Any:
             "holds a secret of the environment",
             "leave it out",
         ),
+        (
+            "from rbptrack.analysis.findings import Finding; "
+            "return Report(findings=[Finding(question='q', case={'a': 'canary-token'})])",
+            "",
+            "findings hold a secret of the environment",
+            "leave it out",
+        ),
         ("raise SystemExit(0)", f", line {LINE}", "SystemExit: 0", "HYDRA_FULL_ERROR=1"),
         ("frame['datset']", f", line {LINE}", "no column datset. Did you mean dataset?", "Columns: run_id, family"),
         ("frame[['model', 'rpb_1']]", f", line {LINE}", "no column rpb_1. Did you mean rbp_1", "Columns: run_id"),
