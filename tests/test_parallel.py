@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +33,7 @@ from rbptrack.scoring.scorer import Scorer
 from rbptrack.scoring.scores import Scores
 from rbptrack.sources.pin import of_model
 from tests.architectures import build
-from tests.patience import until_they_end
+from tests.patience import lives, until, until_they_end
 from tests.shares import CASES, case, score_share
 
 
@@ -125,7 +124,19 @@ def test_a_lost_process_ends_the_measurement_in_seconds(tmp_path: Path) -> None:
     children = [p for p in psutil.Process().children(recursive=True) if "rbptrack.models.group_process" in p.cmdline()]
     workers = [p for p in children if "torch.distributed.run" not in p.cmdline()]
     assert len(workers) == 2
-    os.kill(workers[1].pid, signal.SIGKILL)
+    (agent,) = set(children) - set(workers)
+    for process in (agent, workers[1]):
+        process.suspend()
+
+    def lose() -> None:
+        """The other one is in the middle of its work, and sees it before torchrun does."""
+        time.sleep(1)
+        workers[1].kill()
+        until(lambda: not lives(workers[0]), "end of the other")
+        agent.resume()
+
+    losing = threading.Thread(target=lose)
+    losing.start()
     began = time.monotonic()
     with pytest.raises(MeasurementError, match="process 2 of 2 was killed by signal 9") as caught:
         measure(
@@ -137,6 +148,7 @@ def test_a_lost_process_ends_the_measurement_in_seconds(tmp_path: Path) -> None:
         )
     assert time.monotonic() - began < 900  # gloo itself would wait for half an hour
     assert "\n" not in str(caught.value)
+    losing.join()
     until_they_end(workers)
     assert model.group.over
 

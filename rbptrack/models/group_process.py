@@ -20,6 +20,8 @@ from rbptrack.scoring.parallel import ParallelScorer
 
 _SILENCE = timedelta(minutes=10)  # of one process, after which the others give up: loading takes minutes
 
+_ANOTHER_LOST = ("Connection closed by peer", "Connection reset by peer", "ncclRemoteError")  # of gloo and NCCL
+
 
 def main() -> None:
     """Load a share of the model, then score batches until the connection closes."""
@@ -35,9 +37,10 @@ def main() -> None:
     except BadInput as error:
         link.send(Trouble("input", str(error)))
     except Exception as error:
-        link.send(
-            Trouble("memory" if _out_of_memory(error) else "fault", f"{type(error).__name__}: {first_line(error)}")
-        )
+        if not any(words in str(error) for words in _ANOTHER_LOST):  # torchrun says which one
+            link.send(
+                Trouble("memory" if _out_of_memory(error) else "fault", f"{type(error).__name__}: {first_line(error)}")
+            )
     sys.stdout.flush()
     os._exit(0)  # the other processes may wait in a collective: no farewell that would wait for them
 
