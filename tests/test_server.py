@@ -15,7 +15,7 @@ import rbptrack
 from rbptrack.base.errors import BadInput, StoreAway
 from rbptrack.commands import sync
 from rbptrack.config.schema import FilterConfig, TrackingConfig
-from rbptrack.tracking import connection, outbox
+from rbptrack.tracking import connection, outbox, reach
 from rbptrack.tracking.client import Client
 from rbptrack.tracking.store import Store
 from rbptrack.tracking.tables import Tables
@@ -102,8 +102,8 @@ def test_what_is_measured_while_the_server_is_away_is_delivered_once(
     door.open(held=True)
     with monkeypatch.context() as patch:
         patch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-        patch.setattr(connection, "_SILENCE_SECONDS", 1)
-        patch.setattr(connection, "_REACH_SECONDS", 1)
+        patch.setattr(reach, "SILENCE_SECONDS", 1)
+        patch.setattr(reach, "_REACH_SECONDS", 1)
         patch.setattr(connection, "_SLOW_SECONDS", 0.2)
         hung = run(*tracking)
         assert hung.waits

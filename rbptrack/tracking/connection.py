@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import http.client
 import logging
 import os
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,6 +24,7 @@ from rbptrack.config.schema import TrackingConfig
 from rbptrack.tracking import local, moved, new_store
 from rbptrack.tracking.explained import explained
 from rbptrack.tracking.frame import Source
+from rbptrack.tracking.reach import SILENT, reach, say_slow
 from rbptrack.tracking.tables import Tables, index_fingerprints
 from rbptrack.tracking.uri import is_server, resolve_uri
 
@@ -38,13 +36,10 @@ os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # else 
 _TRAINING = {"mlflow.experimentKind": "custom_model_development"}  # else the UI opens its pages for LLM applications
 _ANALYSES = "-analyses"
 _AWAY_SECONDS = 30.0  # how long a store that did not answer is not asked again
-_REACH_SECONDS = 5
-_SILENCE_SECONDS = 120.0  # how long a server or database that takes connections may be silent, once per process
 _SLOW_SECONDS = 10.0  # after which a wait is said
 _IMPATIENT = "10"  # seconds of a request, once a server was waited for in vain
 _PATIENCE_SECONDS = 15.0  # how long a store that was there is waited for before a measurement begins without it
 _GIVEN_UP: set[str] = set()  # stores that this process waited for in vain
-_SILENT: set[str] = set()  # those of them that were there and did not answer
 
 log = logging.getLogger(__name__)
 
@@ -273,7 +268,7 @@ class Connection:
             BadInput: any other refusal.
 
         """
-        slow = threading.Timer(_SLOW_SECONDS, _say_slow, [self.shown])
+        slow = threading.Timer(_SLOW_SECONDS, say_slow, [self.shown])
         slow.daemon, began = True, time.monotonic()
         try:
             if self.database is None:
@@ -283,7 +278,7 @@ class Connection:
         except StoreAway:
             self._away_until = time.monotonic() + _AWAY_SECONDS
             if time.monotonic() - began > _SLOW_SECONDS:  # it was there and silent, not refusing
-                _SILENT.add(self.uri)
+                SILENT.add(self.uri)
                 patience = os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"]
                 os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = min(_IMPATIENT, patience, key=float)
             raise
@@ -295,7 +290,7 @@ class Connection:
 
         local.commit_durably()
         with self.explained():
-            _reach(self.uri)
+            reach(self.uri)
             if self.database is not None and not self.exists and self._create_missing:
                 new_store.make(self.database, self.experiment, lambda uri: self._create(MlflowClient(uri)))
             client = MlflowClient(self.uri)
@@ -355,49 +350,3 @@ class Connection:
             if experiment is None:
                 raise error from None
             return experiment
-
-
-def _say_slow(shown: str) -> None:
-    log.warning("%s is slow to answer; waiting up to %d s for it", shown, _SILENCE_SECONDS)
-
-
-def _reach(uri: str) -> None:
-    """Ask a server or database for a sign of life, because MLflow would go on trying for minutes.
-
-    One that refuses connections is away at once. Silence is waited for, once: a busy server answers late.
-
-    Raises:
-        StoreAway: nothing answers.
-        BadInput: a database answers and refuses, or its driver is not installed.
-
-    """
-    patience = _REACH_SECONDS if uri in _SILENT else _SILENCE_SECONDS
-    if is_server(uri):
-        try:
-            urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=patience).close()  # noqa: S310
-        except urllib.error.HTTPError:
-            pass  # whatever it says, something answers
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", None) or error
-            raise StoreAway(
-                f"no tracking server answers at {uri} ({reason}): is it running, is the address right?"
-            ) from error
-    elif scheme(uri) in DATABASES and not uri.startswith("sqlite"):
-        _reach_database(uri, round(patience))
-
-
-def _reach_database(uri: str, seconds: int) -> None:
-    import sqlalchemy
-
-    arguments = {"connect_timeout": seconds} if uri.startswith(("postgresql", "mysql")) else {}
-    try:
-        engine = sqlalchemy.create_engine(uri, connect_args=arguments)
-        with engine.connect() as opened:
-            if tables := sqlalchemy.inspect(opened).get_table_names():
-                local.check_tables(uri, tables)
-        engine.dispose()
-    except ModuleNotFoundError as error:
-        extra = " (pip install 'rbptrack[postgres]')" if uri.startswith("postgresql") else ""
-        raise BadInput(f"{uri} needs the Python package {error.name}{extra}") from error
-    except sqlalchemy.exc.ArgumentError as error:
-        raise BadInput(f"tracking.uri={uri} is not a database's address") from error
