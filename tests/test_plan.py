@@ -12,6 +12,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.commands import plan as command
 from rbptrack.config.compose import measuring, sweep_of
 from rbptrack.config.schema import Config, Dtype, LaunchConfig, ModelConfig, Parallel, PerJob, Where
+from rbptrack.sources import hub
 from rbptrack.sweep import resources
 from rbptrack.sweep.devices import Device, data_sheet, precision
 from rbptrack.sweep.jobs import grouped
@@ -163,3 +164,15 @@ def test_jobs_of_a_launcher_are_counted_and_their_time_is_compared(
     assert said(guessed=True).startswith("launch=slurm: 2 jobs; on=h100 estimates")
     plans = [replace(each, status="measured")] * 4
     assert not said()
+
+
+def test_faults_of_one_cause_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was the same sentence for each model of a family."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(hub, "online", lambda: False)
+    assert command.main(["model=pythia/14m,pythia/31m", "dataset=pydocs", "on=h100"]) == 1
+    out = capsys.readouterr().out
+    assert out.count("cannot be reached") == 1
+    assert "pythia-14m, pythia-31m: " in out

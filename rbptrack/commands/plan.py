@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, replace
@@ -26,6 +27,7 @@ from rbptrack.sweep.resolve import Resolver
 from rbptrack.sweep.resources import LONG_SECONDS
 from rbptrack.tracking.store import Store
 
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+|\(revision [^)]*\)")  # in which faults of one cause differ
 _MINUTE, _HOUR = 60.0, 3600.0  # seconds
 
 
@@ -196,8 +198,13 @@ def _show(plans: Sequence[Plan]) -> None:
     free = next((p.device_bytes for p in plans if p.device_bytes), None)
     if free:
         say(f"memory of the device: {_bytes(free)}; '~': an estimate; exact after the first tokenisation")
-    for reason in dict.fromkeys(p.status for p in plans if p.total_params is None):
-        say(f"{', '.join(dict.fromkeys(p.model for p in plans if p.status == reason))}: {reason}")
+    causes: dict[str, list[Plan]] = {}
+    for p in (p for p in plans if p.total_params is None):
+        causes.setdefault(_REPOSITORY.sub("", p.status), []).append(p)
+    for alike in causes.values():
+        models = list(dict.fromkeys(p.model for p in alike))
+        said = f"{', '.join(models)}: {alike[0].status}"
+        say(said + (f" ({models[0]}; the others likewise)" if len({p.status for p in alike}) > 1 else ""))
 
 
 def _about(p: Plan) -> str:
