@@ -28,7 +28,7 @@ from rbptrack.config.schema import (
 from rbptrack.reporting.broken import computed
 from rbptrack.reporting.discovery import discover
 from rbptrack.tracking.measurement import DEFAULT_KS, LoggableMeasurement
-from rbptrack.tracking.schema import MeasurementParams
+from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.store import Store
 
 if TYPE_CHECKING:

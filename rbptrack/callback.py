@@ -14,7 +14,8 @@ from transformers.trainer_callback import CallbackHandler
 from rbptrack import api
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.ranks import rbp_name
-from rbptrack.tracking.schema import Metric, software_versions, training_tags
+from rbptrack.tracking.params import software_versions
+from rbptrack.tracking.schema import Metric, training_tags
 from rbptrack.tracking.store import Store
 
 _RUNTIME = "_runtime"  # ends the name of a metric that every evaluation logs

@@ -13,7 +13,8 @@ import pandas as pd
 from rbptrack.analysis import Runs
 from rbptrack.ranks import RankTable, rbp_name, se_name
 from rbptrack.tracking.frame import LoggedRun, row
-from rbptrack.tracking.schema import MeasurementParams, MeasurementTags, Metric
+from rbptrack.tracking.params import MeasurementParams
+from rbptrack.tracking.schema import MeasurementTags, Metric
 
 Law = Callable[[float], tuple[Sequence[float], float]]
 

@@ -10,16 +10,9 @@ import pytest
 
 from rbptrack.config.compose import Composer
 from rbptrack.config.schema import Config, flat
+from rbptrack.tracking.params import MeasurementParams, ResolvedParams, param_names, software_versions
 from rbptrack.tracking.record import Record, color, for_charts
-from rbptrack.tracking.schema import (
-    MeasurementParams,
-    Metric,
-    ResolvedParams,
-    analysis_tags,
-    is_result,
-    param_names,
-    software_versions,
-)
+from rbptrack.tracking.schema import Metric, analysis_tags, is_result
 
 
 def test_params_are_read_as_they_were_written() -> None:

@@ -21,8 +21,9 @@ from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.sources.fingerprint import SCORING_VERSION
 from rbptrack.sources.pin import Source
 from rbptrack.sweep.identity import identities, identity
+from rbptrack.tracking.params import VERSIONS
 from rbptrack.tracking.process import marks
-from rbptrack.tracking.schema import VERSIONS, Tag
+from rbptrack.tracking.schema import Tag
 from rbptrack.tracking.store import Store
 from rbptrack.tracking.verify import database_faults, verify
 from tests.conftest import Program

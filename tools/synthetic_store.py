@@ -24,8 +24,9 @@ from scipy import special
 from rbptrack.base import parquet
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.ranks import RankHistogram, RankTable, log_grid, rbp_name
+from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.record import HISTOGRAM, RANKS, Record, color, curves, for_charts, size_metrics
-from rbptrack.tracking.schema import MeasurementParams, MeasurementTags, Metric
+from rbptrack.tracking.schema import MeasurementTags, Metric
 from rbptrack.tracking.store import Store
 from rbptrack.tracking.writer import Writer
 

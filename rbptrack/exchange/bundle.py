@@ -22,9 +22,10 @@ from rbptrack.exchange.faults import Faults
 from rbptrack.exchange.imported import AnyImportedRow
 from rbptrack.ranks import RankTable
 from rbptrack.tracking import limits
+from rbptrack.tracking.params import PRIVATE_PARAMS
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import FILE, RANKS, TOKENS, Record, artifacts
-from rbptrack.tracking.schema import PRIVATE_PARAMS, WITHOUT, Tag
+from rbptrack.tracking.schema import WITHOUT, Tag
 
 _FEWER = "export fewer at a time, with family=..."
 _AT_ONCE = 200  # measurements whose records are read together

@@ -16,9 +16,10 @@ from rbptrack.exchange.faults import Faults
 from rbptrack.tracking import limits
 from rbptrack.tracking.agreement import EXACT, file_faults
 from rbptrack.tracking.frame import columns_of
+from rbptrack.tracking.params import MeasurementParams, param_names
 from rbptrack.tracking.record import FILE, Record
 from rbptrack.tracking.rules import MeasurementRow, Number, OrNone, fault, faults, shown
-from rbptrack.tracking.schema import Kind, MeasurementParams, Metric, Tag, param_names
+from rbptrack.tracking.schema import Kind, Metric, Tag
 
 _KEY = re.compile(r"[/\w.\- :]{1,250}")
 

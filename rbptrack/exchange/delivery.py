@@ -10,8 +10,9 @@ from pathlib import Path
 
 from rbptrack.base.errors import RbptrackError, StoreAway
 from rbptrack.tracking.claim import repair
+from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.record import RANKS, Record
-from rbptrack.tracking.schema import MeasurementParams, Metric, Tag
+from rbptrack.tracking.schema import Metric, Tag
 from rbptrack.tracking.store import Store
 from rbptrack.tracking.writer import Writer
 

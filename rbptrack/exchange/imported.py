@@ -13,9 +13,10 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from rbptrack.ranks import parse_rbp_name
 from rbptrack.sources.fingerprint import fingerprint
+from rbptrack.tracking.params import MeasurementParams, param_names
 from rbptrack.tracking.record import Record, rbp_curves, size_metrics
 from rbptrack.tracking.rules import LARGEST_COUNT, MeasurementRow, fault, whole
-from rbptrack.tracking.schema import WITHOUT, MeasurementParams, MeasurementTags, Metric, Tag, param_names
+from rbptrack.tracking.schema import WITHOUT, MeasurementTags, Metric, Tag
 
 
 class AnyImportedRow(MeasurementRow):

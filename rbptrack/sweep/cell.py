@@ -22,8 +22,9 @@ from rbptrack.tracking import outbox
 from rbptrack.tracking.claim import claim
 from rbptrack.tracking.groups import DOCUMENTS, DocumentGroups, write_documents
 from rbptrack.tracking.live import Live
+from rbptrack.tracking.params import ResolvedParams, software_versions
 from rbptrack.tracking.record import Record, add_artifacts, write_token_texts
-from rbptrack.tracking.schema import ResolvedParams, Tag, software_versions
+from rbptrack.tracking.schema import Tag
 from rbptrack.tracking.writer import Writer
 
 if TYPE_CHECKING:  # torch, transformers and datasets load only where a model runs

@@ -12,7 +12,7 @@ from rbptrack.config.schema import Candidates, CellConfig, DatasetConfig, KConfi
 from rbptrack.corpus.documents import selection_identity
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.sources.pin import Source
-from rbptrack.tracking.schema import VERSIONS, MeasurementParams
+from rbptrack.tracking.params import VERSIONS, MeasurementParams
 
 _WHERE = "dataset.where."
 _OPTIONS = ("model.", "dataset.", "candidates", "rank")

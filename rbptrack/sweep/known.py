@@ -17,9 +17,10 @@ from rbptrack.sweep.resolve import Resolved
 from rbptrack.tracking import outbox
 from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.groups import DOCUMENTS, DocumentGroups, document_table, write_documents
+from rbptrack.tracking.params import ResolvedParams
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import k_metrics
-from rbptrack.tracking.schema import ResolvedParams, Tag
+from rbptrack.tracking.schema import Tag
 
 
 def of_sweep(cells: Sequence[tuple[Resolved, Delivery]]) -> dict[int, Outcome]:

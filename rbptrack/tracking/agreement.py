@@ -17,9 +17,10 @@ from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.ranks import ABOVE_ZERO, RankHistogram, RankTable, parse_rbp_name
 from rbptrack.tracking import limits
 from rbptrack.tracking.frame import came_without_ranks
+from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.record import HISTOGRAM, RANKS, TOKENS, Record, read_token_texts
 from rbptrack.tracking.rules import shown
-from rbptrack.tracking.schema import MeasurementParams, Metric, Tag
+from rbptrack.tracking.schema import Metric, Tag
 
 EXACT = 1e-6
 """How far a number may be from the one that its ranks give."""

@@ -14,19 +14,10 @@ from rbptrack.base.errors import BadInput, RbptrackError, first_line, nearest, s
 from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import FilterConfig
 from rbptrack.ranks import is_rbp_column, se_name
+from rbptrack.tracking.params import VERSIONS, MeasurementParams
 from rbptrack.tracking.record import Record
 from rbptrack.tracking.rules import MeasurementRow, faults
-from rbptrack.tracking.schema import (
-    CURVES,
-    OF_THE_PROCESS,
-    SEQUENCE_SUCCESS,
-    VERSIONS,
-    WHILE_MEASURED,
-    WITHOUT,
-    MeasurementParams,
-    Metric,
-    Tag,
-)
+from rbptrack.tracking.schema import CURVES, OF_THE_PROCESS, SEQUENCE_SUCCESS, WHILE_MEASURED, WITHOUT, Metric, Tag
 
 T = TypeVar("T")
 

@@ -21,9 +21,10 @@ from rbptrack.ranks import DocumentCounts, se_name
 from rbptrack.ranks.measurement import Measurement
 from rbptrack.sources.fingerprint import SCORING_VERSION, fingerprint
 from rbptrack.tracking.connection import Connection
+from rbptrack.tracking.params import MeasurementParams, software_versions
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import Record, add_artifacts, k_metrics
-from rbptrack.tracking.schema import MeasurementParams, MeasurementTags, software_versions
+from rbptrack.tracking.schema import MeasurementTags
 from rbptrack.tracking.writer import Writer
 
 DEFAULT_KS = (1, 3, 10, 30, 100)

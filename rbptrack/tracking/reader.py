@@ -15,8 +15,9 @@ from rbptrack.config.schema import FilterConfig
 from rbptrack.console.sentences import complain
 from rbptrack.tracking.artifacts import Artifacts
 from rbptrack.tracking.frame import LoggedRun, Unusable, came_without_ranks, newest, passing, row
+from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.record import RANKS, Record
-from rbptrack.tracking.schema import FILTERED, Kind, MeasurementParams, Tag
+from rbptrack.tracking.schema import FILTERED, Kind, Tag
 from rbptrack.tracking.scores import SCORES_FILE, read_scores
 from rbptrack.tracking.tables import Tables
 

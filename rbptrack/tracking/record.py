@@ -22,7 +22,8 @@ from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.base.files import write_whole
 from rbptrack.ranks import DocumentCounts, RankHistogram, log_grid, rbp_name, se_name
 from rbptrack.ranks.measurement import Measurement
-from rbptrack.tracking.schema import LAW_METRICS, MeasurementParams, Metric, Tag, law_name
+from rbptrack.tracking.params import MeasurementParams
+from rbptrack.tracking.schema import LAW_METRICS, Metric, Tag, law_name
 
 FILE = "record.json"
 RUN_FILE = "run_id"  # beside it: the id of the run that the measurement began

@@ -6,18 +6,13 @@ one of them writes every other one finds.
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from importlib.metadata import version
-from typing import Annotated, Any, Self, get_args, get_type_hints
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.base import __version__
-from rbptrack.base.errors import BadInput
 from rbptrack.base.names import metric_part
 from rbptrack.ranks import is_rbp_column, metric_label, rbp_name, se_name
-from rbptrack.sources.fingerprint import SCORING_VERSION
 
 _LONGEST_TAG = 8000  # characters that MLflow takes
 
@@ -144,153 +139,6 @@ def scores_tags(content: str) -> dict[str, str]:
 def training_tags(family: str, dataset: str) -> dict[str, str]:
     """The tags of a run that follows a model while it is trained."""
     return {Tag.KIND: Kind.TRAINING, Tag.DATASET: dataset, Tag.FAMILY: family}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResolvedParams:
-    """Params that are known once model and texts have been read. None: not known, as of an imported measurement.
-
-    Attributes:
-        commit: of the model: `id@commit`, or a hash of its files.
-        non_embedding_params: S.
-        total_params: every parameter, tied ones once.
-        vocab_size: |V|.
-        device: where the model was.
-        split_difference: how far logits of a model that several GPUs share are from those of the whole model.
-        dataset_commit: of the dataset: `id@commit`, or a hash of its files.
-        texts_hash: SHA-256 over the texts.
-        num_documents: how many texts were read.
-        prefix: ids that stand before every window, where they are several.
-
-    """
-
-    commit: Annotated[str | None, "model.commit"]
-    non_embedding_params: Annotated[int | None, "model.non_embedding_params"]
-    total_params: Annotated[int | None, "model.total_params"]
-    vocab_size: Annotated[int | None, "model.vocab_size"]
-    device: Annotated[str | None, "model.device_used"]
-    split_difference: Annotated[str | None, "model.split_difference"]
-    dataset_commit: Annotated[str | None, "dataset.commit"]
-    texts_hash: Annotated[str | None, "dataset.texts_hash"]
-    num_documents: Annotated[int | None, "dataset.num_documents"]
-    prefix: Annotated[str | None, "dataset.prefix"]
-
-    def params(self) -> dict[str, str]:
-        """What is known, by the names of params."""
-        values = {name: getattr(self, attribute) for attribute, name in param_names(type(self)).items()}
-        return {name: str(value) for name, value in values.items() if value is not None}
-
-    @classmethod
-    def unknown(cls) -> Self:
-        """Params of which nothing is known."""
-        return cls.read({})
-
-    @classmethod
-    def read(cls, params: Mapping[str, str]) -> Self:
-        """Read what `params` wrote; None where a param is missing or empty.
-
-        Raises:
-            BadInput: a param is not what its name says; names it.
-
-        """
-        return cls(**{a: _read(name, params.get(name, ""), kind) for a, (name, kind) in _DECLARED[cls].items()})
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasurementParams(ResolvedParams):
-    """All params that say which measurements may be compared; those beside `ResolvedParams` stand in a cell's config.
-
-    Attributes:
-        repo: the model's repository on the hub.
-        revision: the model's revision as it was asked for; sets a training's checkpoints apart.
-        training_tokens: tokens that the weights were trained on; 0 where it is not known.
-        dtype: precision of the weights.
-        tf32: whether float32 products round their factors to TF32.
-        dataset_repo: the dataset's repository on the hub.
-        sequence: the rule by which documents become sequences.
-        seq_len: tokens that the model sees together.
-        context: with `slide`, the tokens that each window repeats of the one before.
-        candidates: against which entries a target is ranked.
-        rank: which rank the metrics count.
-
-    """
-
-    repo: Annotated[str | None, "model.repo"]
-    revision: Annotated[str | None, "model.revision"]
-    training_tokens: Annotated[float | None, "model.training_tokens"]
-    dtype: Annotated[str | None, "model.dtype"]
-    tf32: Annotated[bool | None, "model.tf32"]
-    dataset_repo: Annotated[str | None, "dataset.repo"]
-    sequence: Annotated[str | None, "dataset.sequence"]
-    seq_len: Annotated[int | None, "dataset.seq_len"]
-    context: Annotated[int | None, "dataset.context"]
-    candidates: Annotated[str | None, "candidates"]
-    rank: Annotated[str | None, "rank"]
-
-
-def _text(text: str) -> str | None:
-    return text or None
-
-
-def _integer(text: str) -> int | None:
-    """A whole number; earlier imports of a table with an empty cell wrote 512.0."""
-    if not text or text.isdecimal():
-        return int(text) if text else None
-    if not float(text).is_integer():
-        raise ValueError(text)
-    return int(float(text))
-
-
-def _number(text: str) -> float | None:
-    return float(text) if text else None
-
-
-def _read(name: str, text: str, kind: Callable[[str], Any]) -> Any:
-    try:
-        return kind(text)
-    except (ValueError, TypeError, OverflowError) as error:
-        what = "a whole number" if kind is _integer else "a number"
-        raise BadInput(f"the param {name} must be {what}; got {str(text)[:60]!r}") from error
-
-
-def _flag(text: str) -> bool | None:
-    return text == "True" if text else None
-
-
-_READERS = {str: _text, int: _integer, float: _number, bool: _flag}
-
-
-def _declared(cls: type[ResolvedParams]) -> dict[str, tuple[str, Any]]:
-    """Attribute -> the param's name, and what reads its text."""
-    hints = get_type_hints(cls, include_extras=True)
-    found = {}
-    for field in fields(cls):
-        annotated, name = get_args(hints[field.name])
-        found[field.name] = name, _READERS[get_args(annotated)[0]]
-    return found
-
-
-_DECLARED = {cls: _declared(cls) for cls in (ResolvedParams, MeasurementParams)}
-
-
-def param_names(cls: type[ResolvedParams] = MeasurementParams) -> dict[str, str]:
-    """Attribute -> the param's name: `non_embedding_params` -> `model.non_embedding_params`."""
-    return {attribute: name for attribute, (name, _) in _DECLARED[cls].items()}
-
-
-VERSIONS = "versions."
-"""The prefix of the params that name the software; `versions.scoring` is raised when a change moves any number."""
-
-
-def software_versions() -> dict[str, str]:
-    """Params that name the software that measures now."""
-    packages = {name: version(name) for name in ("torch", "transformers")}
-    found = {"rbptrack": __version__, "python": platform.python_version(), **packages, "scoring": SCORING_VERSION}
-    return {f"{VERSIONS}{name}": str(value) for name, value in found.items()}
-
-
-PRIVATE_PARAMS = ("tracking.", "plugins.", "model.path", "dataset.path")
-"""Beginnings of params that say where things lie on one machine; a bundle for others leaves them out."""
 
 
 class Metric:

@@ -24,9 +24,10 @@ from rbptrack.tracking.agreement import file_faults
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.frame import LoggedRun, Unusable, row, split_difference
 from rbptrack.tracking.local import reading
+from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import HISTOGRAM, RANKS, Record
-from rbptrack.tracking.schema import MeasurementParams, Metric, Tag
+from rbptrack.tracking.schema import Metric, Tag
 
 CONFIG = "config.yaml"
 _IMAGES = "images/"  # the figure once more, for MLflow's grid

@@ -23,7 +23,8 @@ from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import FILTERS, FilterConfig
 from rbptrack.ranks import metric_label, rbp_name
 from rbptrack.tracking.frame import LoggedRun
-from rbptrack.tracking.schema import FILTERED, LAW_METRICS, Kind, Metric, Tag, law_name, param_names
+from rbptrack.tracking.params import param_names
+from rbptrack.tracking.schema import FILTERED, LAW_METRICS, Kind, Metric, Tag, law_name
 
 TAG = "mlflow.sharedViewState."
 OLDEST, NEWEST = (3, 15), (3, 17)  # versions of MLflow that are known to open the view
