@@ -128,9 +128,11 @@ def test_a_lost_process_ends_the_measurement_in_seconds(tmp_path: Path) -> None:
     for process in (agent, workers[1]):
         process.suspend()
 
+    idle = sum(workers[0].cpu_times()[:2])
+
     def lose() -> None:
         """The other one is in the middle of its work, and sees it before torchrun does."""
-        time.sleep(1)
+        until(lambda: sum(workers[0].cpu_times()[:2]) > idle, "work of the other")
         workers[1].kill()
         until(lambda: not lives(workers[0]), "end of the other")
         agent.resume()
