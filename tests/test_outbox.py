@@ -22,6 +22,7 @@ from rbptrack.config.paths import partial
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.tracking import outbox, writer
 from rbptrack.tracking.claim import claim, repair
+from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.live import Heartbeat, working
 from rbptrack.tracking.process import marks
 from rbptrack.tracking.record import Record
@@ -76,15 +77,15 @@ def deliver() -> outbox.Delivered:
 @contextmanager
 def away(monkeypatch: pytest.MonkeyPatch, uri: str) -> Iterator[None]:
     """Nothing answers at an address."""
-    open_ = Store.open
+    open_ = Connection.open
 
-    def opened(self: Store) -> MlflowClient:
+    def opened(self: Connection) -> MlflowClient:
         if self.uri == uri:
             raise StoreAway(f"the tracking store {uri} cannot be reached")
         return open_(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "open", opened)
+        patch.setattr(Connection, "open", opened)
         yield
 
 
