@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from rbptrack.base.errors import BadInput
+from rbptrack.console.sentences import program
 from rbptrack.tracking.local import artifact_folder, reading
 
 
@@ -73,7 +74,7 @@ def check_files(database: Path, old: Path, tables: Path) -> None:
         raise BadInput(
             f"the tracking store {database} was copied from {old} without the artifacts of {lacking} runs.\n"
             f"Repair: cp -an {source} {target}/, or go on without them: "
-            f"python -m rbptrack sync moved=true tracking.uri=sqlite:///{database}"
+            f"{program()} sync moved=true tracking.uri=sqlite:///{database}"
         )
 
 
