@@ -187,7 +187,7 @@ class KLaw(Analyzer):
         """Beta against S: one panel per dataset, one colour per family."""
         theirs = [published_beta(row.family, row.dataset, row.size) for row in rows]
         where = {"panel": "{dataset}", "series": "{family}"}
-        hollow = {"ls": "", "ms": 8, "mfc": "none", "mec": "black", "mew": 0.8}
+        hollow: dict[str, Any] = {"ls": "", "ms": 8, "mfc": "none", "mec": "black", "mew": 0.8}
         curves = [
             *curves_of(table, "S", "beta", **where, label="{family}", ends="bars"),
             *curves_of(table.assign(theirs=theirs), "S", "theirs", **where, **hollow),
@@ -239,7 +239,7 @@ def _draw_worth(table: pd.DataFrame) -> Figure:
     known = table[table["factor_high"] < _LARGEST_FACTOR]
     known = known.rename(columns={"factor_low": "factor_in_s_low", "factor_high": "factor_in_s_high"})
     where = {"panel": "{dataset}", "series": "{family}"}
-    points = {"ls": "", "marker": "o", "ms": 4.5, "markevery": 1}
+    points: dict[str, Any] = {"ls": "", "marker": "o", "ms": 4.5, "markevery": 1}
     curves = [
         *curves_of(known, "k", "factor_in_s", **where, label="{family}, eq. 10", ends="band", marker=""),
         *curves_of(known, "k", "factor_measured", **where, label="{family}, measured", **points),

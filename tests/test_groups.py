@@ -61,7 +61,7 @@ def test_a_sweep_that_names_a_group_fills_it_in_without_the_model(
     done = program(*base, cwd=with_store)
     assert done.returncode == 0, done.stderr
     before, documents, tags = measured(with_store)
-    assert list(documents.columns) == ["document", "id", "tokens"]
+    assert list(documents.columns) == ["document", "id", "tokens", "bytes"]
     assert "rbptrack.groups" not in tags
     done = program(*base, "dataset.group=site", cwd=with_store)
     assert done.returncode == 0, done.stderr

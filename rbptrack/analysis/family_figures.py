@@ -160,9 +160,9 @@ def curves_of(
     keys = dict.fromkeys(name for _, name, *_ in Formatter().parse(panel + series + label) if name)
     for _, rows in table[table[y].notna()].groupby(list(keys), sort=False):
         first, here = rows.iloc[0], rows.sort_values(x)
-        texts = [text.format_map(first) for text in (panel, series, label)]
+        titled, coloured, called = (text.format_map(first) for text in (panel, series, label))
         low, high = (here[f"{y}_low"], here[f"{y}_high"]) if ends else (None, None)
-        yield Curve(*texts, here[x], here[y], low, high, bars=ends == "bars", options=options)
+        yield Curve(titled, coloured, called, here[x], here[y], low, high, bars=ends == "bars", options=options)
 
 
 def side_by_side(curves: Iterable[Curve]) -> list[Curve]:

@@ -108,7 +108,7 @@ def draw_ranks_at_p(families: Mapping[str, Mapping[str, Mapping[str, FloatArray]
     curves = [
         Curve(name, f"{number}", label, at["p"], at["rank_median"], at["rank_low"], at["rank_high"])
         for name, sizes in families.items()
-        for number, (label, at) in enumerate(reversed(sizes.items()))
+        for number, (label, at) in enumerate(reversed(list(sizes.items())))
     ]
     figure, axes = curve_panels(curves, xlabel="p(target)", ylabel="rank")
     for ax, sizes in zip(axes, families.values(), strict=True):
