@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from rbptrack.analysis import RankTable, Report, Runs, Table
@@ -47,7 +48,7 @@ class OnCheckpoints(AnalyzerContract):
 
 
 class OnAnswers(AnalyzerContract):
-    """For analyzers of answers, which are the last 20 tokens of each document."""
+    """For analyzers of answers, which are the last 20 tokens of each document, and of the models' scores in a task."""
 
     def runs(self) -> Runs:
         whole = example_runs()
@@ -58,7 +59,10 @@ class OnAnswers(AnalyzerContract):
             columns["field"] = (columns["position"] > 180).astype(int)
             return RankTable.from_arrays(vocab_size=table.vocab_size, **columns)
 
-        return Runs(whole.frame, histogram=whole.histogram, ranks=ranks)
+        models = whole.frame[["model", "non_embedding_params"]].drop_duplicates()
+        score = 1 - models["non_embedding_params"].astype(float) ** -0.1
+        scores = pd.DataFrame({"model": models["model"], "revision": "", "task": "sums", "score": score, "n": 100})
+        return Runs(whole.frame, histogram=whole.histogram, ranks=ranks, scores=lambda: scores)
 
 
 SPECIAL = {
@@ -66,7 +70,7 @@ SPECIAL = {
     **dict.fromkeys(["k_law", "emergence", "lognormal", "error_entropy", "tokens"], NeedsRanks),
     "compare": NeedsFamilies,
     "reproduction": OnPublished,
-    "answers": OnAnswers,
+    "proxies": OnAnswers,
     "training": OnCheckpoints,
 }
 

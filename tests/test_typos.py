@@ -55,7 +55,7 @@ TYPOS = {
     "nano/6k": "Did you mean model=nano/6k?",
     "pythia/70m dataset=wiki": "Did you mean model=pythia/70m?",
     "wikki": "Did you mean dataset=wiki?",
-    "analyze power_law": "Did you mean analyzer=power_law?",
+    "analyze powerlaw": "Did you mean power_law?",
     "report dataset": "expected dataset=...",
     # commands
     "measur": "Did you mean measure? Commands: demo, measure, report, ui",

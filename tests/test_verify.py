@@ -54,11 +54,11 @@ def change(statement: str, *values: object) -> None:
 
 def faults() -> list[str]:
     """Everything that is wrong with the store of the working folder."""
-    connection = Store(TrackingConfig())
+    here = Store(TrackingConfig())
     try:
-        found = list(database_faults(connection))
-        connection.open()
-        done = verify(store.reader, FilterConfig(), read_data=True, identify=identities)
+        found = list(database_faults(here))
+        here.open()
+        done = verify(here.reader, FilterConfig(), read_data=True, identify=identities)
     except BadInput as error:
         return [str(error)]
     return found + [fault.text for fault in done.faults]
