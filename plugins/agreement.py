@@ -141,8 +141,8 @@ class Compared:
 class Agreement(Analyzer):
     """Two models on the same tokens: how often they agree, what changed, and where.
 
-    Without patterns, models of equal S are paired: each checkpoint with the next, every other precision, quantisation
-    or recipe with the first.
+    Without patterns, measurements of one model are paired: each checkpoint with the next, every other precision or
+    seed with the first.
 
     Attributes:
         a: pattern of one model's name: the start, the base, the teacher.
@@ -168,12 +168,11 @@ class Agreement(Analyzer):
         pairs = list(self._pairs(runs.frame))
         if not pairs:
             raise report.nothing_found(
-                "no two models of equal S on the same tokens; analyzer.a and analyzer.b pair others"
+                "no model twice (precision, checkpoint, seed) on the same tokens; analyzer.a and analyzer.b pair others"
             )
         if len(pairs) > self.most:
-            raise BadInput(
-                f"{len(pairs)} pairs of models, and analyzer.most={self.most}: choose with analyzer.a and analyzer.b"
-            )
+            text = f"{len(pairs)} pairs of models, and analyzer.most={self.most}: choose with analyzer.a and analyzer.b"
+            raise BadInput(text) if self.a or self.b else report.nothing_found(text)
         for dataset, a, b in pairs:
             try:
                 every.append(self._compared(runs, dataset, a, b))
@@ -201,7 +200,7 @@ class Agreement(Analyzer):
         for _, same in rows.groupby(list(_SAME_TEXTS), dropna=False, sort=True):
             dataset, names = str(same["dataset"].iloc[0]), _names(same)
             there |= dict.fromkeys(names.values())
-            for a, b in self._asked(list(names.items())) if self.a or self.b else _of_equal_size(same, names):
+            for a, b in self._asked(list(names.items())) if self.a or self.b else _of_one_model(same, names):
                 none = False
                 yield dataset, a, b
         if none and (self.a or self.b):
@@ -321,10 +320,10 @@ def _names(same: pd.DataFrame) -> dict[str, str]:
     return dict(zip(same["run_id"].astype(str), names, strict=True))
 
 
-def _of_equal_size(same: pd.DataFrame, names: Mapping[str, str]) -> Iterator[tuple[Measured, Measured]]:
-    """Of each S: every checkpoint with the next, or every other model with the first."""
-    for _, equal in same.groupby("non_embedding_params", sort=True):
-        descending = equal.sort_values(["dtype", "family", "run_id"], ascending=[False, True, True])  # float32 first
+def _of_one_model(same: pd.DataFrame, names: Mapping[str, str]) -> Iterator[tuple[Measured, Measured]]:
+    """Of each model: every checkpoint with the next, or all else with the first; `compare` has two families."""
+    for _, equal in same.groupby(["family", "non_embedding_params"], sort=True):
+        descending = equal.sort_values(["dtype", "run_id"], ascending=[False, True])  # float32 first
         ordered = descending.sort_values("training_tokens", kind="stable")
         models = [(run_id, names[run_id]) for run_id in map(str, ordered["run_id"])]
         checkpoints = ordered["training_tokens"].nunique() == len(ordered)

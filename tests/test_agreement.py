@@ -9,6 +9,7 @@ import pytest
 
 from plugins.agreement import Agreement
 from rbptrack.analysis import Runs
+from rbptrack.analysis.findings import NothingToSay
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import told
@@ -125,6 +126,15 @@ def test_checkpoints_go_from_one_to_the_next() -> None:
         ["toy-1000000 step1", "toy-1000000 step2"],
         ["toy-1000000 step2", "toy-1000000 step3"],
     ]
+
+
+def test_models_of_two_families_are_left_to_compare() -> None:
+    """One question, one answer: unless they are named."""
+    rank = np.tile([1, 2], 40)
+    runs = together(*(runs_of_tables([1e6], {name: table(rank)}, family=name) for name in ("one", "other")))
+    with pytest.raises(NothingToSay, match=r"analyzer\.a and analyzer\.b pair others"):
+        Agreement().analyze(runs)
+    assert len(Agreement(a="one-*").analyze(runs).tables["summary"].frame) == 1
 
 
 def test_models_are_chosen_by_name() -> None:

@@ -15,7 +15,11 @@ from tests.synthetic import family_runs, in_pieces, together
 
 SIZES = np.geomspace(1e4, 1e7, 6)
 FOUND = discover()
-ELSEWHERE = {"training", "proxies"}  # they need checkpoints of each size, and scores of tasks: tests/test_<name>.py
+ELSEWHERE = {
+    "training",
+    "proxies",
+    "agreement",
+}  # of checkpoints, scores of tasks, two precisions: tests/test_<name>.py
 BUILTIN = [
     cls
     for name, cls in FOUND.analyzers.items()

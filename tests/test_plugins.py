@@ -65,12 +65,26 @@ class OnAnswers(AnalyzerContract):
         return Runs(whole.frame, histogram=whole.histogram, ranks=ranks, scores=lambda: scores)
 
 
+class OnPrecisions(AnalyzerContract):
+    """For analyzers of pairs of measurements: the sizes of one family in two precisions."""
+
+    def runs(self) -> Runs:
+        whole = example_runs(families={"alpha": 4, "beta": 4})
+        other = whole.frame["family"] == "beta"
+        model = whole.frame["model"].str.replace("beta", "alpha")
+        dtype = whole.frame["dtype"].mask(other, "bfloat16")
+        return Runs(
+            whole.frame.assign(family="alpha", model=model, dtype=dtype), histogram=whole.histogram, ranks=whole.ranks
+        )
+
+
 SPECIAL = {
     **dict.fromkeys(["power_law", "lack_of_fit"], OfLaws),
     **dict.fromkeys(["k_law", "emergence", "lognormal", "error_entropy", "tokens"], NeedsRanks),
     "compare": NeedsFamilies,
     "reproduction": OnPublished,
     "proxies": OnAnswers,
+    "agreement": OnPrecisions,
     "training": OnCheckpoints,
 }
 
