@@ -15,6 +15,7 @@ import pandas as pd
 
 from rbptrack.analysis import Analyzer, Drawing, Report, Runs, Unreadable
 from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, corrected
+from rbptrack.analysis.lacking import lacking
 from rbptrack.analysis.proxy_figures import draw_proxies
 from rbptrack.analysis.rows import Column, Corrected, P
 from rbptrack.ranks import FloatArray
@@ -194,6 +195,10 @@ class Proxies(Analyzer):
         ]
         caption = "Score against the proxy of largest rank correlation, which was chosen on these very models."
         report.drawings["best_proxy"] = Drawing(draw_proxies(panels), caption)
+        for on in answered:
+            report.notes += lacking(
+                runs.frame, on.rows.loc[np.isnan(on.means).any(axis=1), "run_id"].tolist(), "entropy"
+            )
         report.notes += self._flags(answered)
         return report
 
@@ -241,6 +246,9 @@ class Proxies(Analyzer):
             if (models := int(last.sum())) < self.least:
                 text = f"{name}: {models} models on {on.dataset} have a score, and {self.least} are needed."
                 report.notes.append(Remark(text, Reason.FEW_SIZES, needed=self.least, there=models))
+                continue
+            if np.ptp(scored[last]) == 0:
+                report.notes.append(f"{name}: all models on {on.dataset} have the same score.")
                 continue
             associations = [
                 associated(one, scored[last], level=self.level, replicates=self.replicates, seed=BOOTSTRAP_SEED)

@@ -13,6 +13,7 @@ from scipy import stats
 
 from plugins.proxies import Proxies
 from rbptrack.analysis import Runs
+from rbptrack.analysis.findings import NothingToSay
 from rbptrack.base.errors import BadInput
 from rbptrack.exchange import scores
 from rbptrack.ranks import RankTable
@@ -78,6 +79,28 @@ def test_the_known_best_proxy_is_found_also_by_families_left_out(population: Run
     said = told(report.findings)
     assert said[0].startswith("sums by answers of maths: the proxy that the other families choose (")
     assert "cross-entropy" in said[0]
+
+
+def test_tables_of_version_1_have_the_rest(population: Runs) -> None:
+    """Without entropy and top_logprob, what needs them is empty, and the command that adds them is named."""
+    old = Runs(
+        population.frame,
+        histogram=population.histogram,
+        ranks=lambda r: population.ranks(r).of_version(1),
+        scores=population.scores,
+    )
+    report = Proxies().analyze(old)
+    proxies = report.tables["proxies"].frame.set_index("proxy")["spearman"]
+    assert proxies["log_rank"] > 0.95
+    assert proxies[["entropy", "margin", "ce by entropy"]].isna().all()
+    assert any("no column entropy" in note and "again=columns" in note for note in report.notes)
+
+
+def test_models_with_one_score_are_not_ordered(population: Runs) -> None:
+    same = population.scores().assign(score=0.5)
+    runs = Runs(population.frame, histogram=population.histogram, ranks=population.ranks, scores=lambda: same)
+    with pytest.raises(NothingToSay, match="all models on maths have the same score"):
+        Proxies().analyze(runs)
 
 
 def test_statistics_of_a_solution_by_hand() -> None:

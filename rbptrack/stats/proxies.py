@@ -142,11 +142,16 @@ class Association:
 def associated(values: FloatArray, scores: FloatArray, *, level: float, replicates: int, seed: int) -> Association:
     """Spearman's and Kendall's correlation of a proxy (turned so that higher is better) with scores, (models,) both.
 
+    NaN where a value is not known, or all are the same.
+
     Source: Spearman, American Journal of Psychology 15, 1904; Kendall, Biometrika 30, 1938; the percentile interval of
     a bootstrap of models (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13).
     """
+    unknown = float("nan")
+    if not np.isfinite(values).all() or np.ptp(values) == 0 or np.ptp(scores) == 0:
+        return Association(unknown, unknown, unknown, unknown, unknown)
     tau = stats.kendalltau(values, scores)
-    low = high = float("nan")
+    low = high = unknown
     if len(values) >= 10:
         picks = np.random.default_rng(seed).integers(len(values), size=(replicates, len(values)))
         ranks = [stats.rankdata(each[picks], axis=1) for each in (values, scores)]
