@@ -196,9 +196,8 @@ class Proxies(Analyzer):
         caption = "Score against the proxy of largest rank correlation, which was chosen on these very models."
         report.drawings["best_proxy"] = Drawing(draw_proxies(panels), caption)
         for on in answered:
-            report.notes += lacking(
-                runs.frame, on.rows.loc[np.isnan(on.means).any(axis=1), "run_id"].tolist(), "entropy"
-            )
+            unknown = np.flatnonzero(np.isnan(on.means).any(axis=1))
+            report.notes += lacking(runs.frame, on.rows["run_id"].iloc[unknown].tolist(), "entropy")
         report.notes += self._flags(answered)
         return report
 
