@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rbptrack.config.compose import measuring, sweep_of
+from rbptrack.config.request import measuring, sweep_of
 from rbptrack.ranks.measurement import Shard
 from rbptrack.sweep import cell
 from rbptrack.sweep.delivery import Delivery

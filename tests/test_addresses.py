@@ -11,7 +11,7 @@ import pytest
 
 from rbptrack.base import secrets
 from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.config.compose import measuring, sweep_of
+from rbptrack.config.request import measuring, sweep_of
 from rbptrack.config.schema import LaunchConfig, TrackingConfig, Where
 from rbptrack.ranks.measurement import Shard
 from rbptrack.sweep import slurm

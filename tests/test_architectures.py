@@ -202,7 +202,7 @@ def test_every_config_composes_and_families_are_in_order() -> None:
     ],
 )
 def test_family_and_size_are_read_off_a_name(repo: str, path: str, wanted: tuple[str, str]) -> None:
-    from rbptrack.config.schema import family_and_size
+    from rbptrack.config.registration import family_and_size
 
     assert family_and_size(repo, path) == wanted
 

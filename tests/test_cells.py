@@ -11,8 +11,9 @@ from hypothesis import Phase, example, given, settings
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.cells import cells
-from rbptrack.config.compose import Composer, measuring
+from rbptrack.config.compose import Composer
 from rbptrack.config.paths import conf_folder
+from rbptrack.config.request import measuring
 from rbptrack.sweep import hydra_jobs
 
 WORDS = (

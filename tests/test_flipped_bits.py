@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rbptrack.base.errors import RbptrackError
-from rbptrack.config.compose import measuring, sweep_of
+from rbptrack.config.request import measuring, sweep_of
 from rbptrack.config.schema import DatasetConfig, EngineConfig
 from rbptrack.corpus import tokens
 from rbptrack.corpus.documents import Document

@@ -17,7 +17,7 @@ import pytest
 from rbptrack.base import process
 from rbptrack.base.errors import BadInput
 from rbptrack.config import check
-from rbptrack.config.compose import measuring, sweep_of
+from rbptrack.config.request import measuring, sweep_of
 from rbptrack.config.schema import (
     Config,
     DatasetConfig,

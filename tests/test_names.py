@@ -11,7 +11,7 @@ from mlflow.utils.validation import _validate_metric_name
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.names import file_name, metric_name, metric_part
-from rbptrack.config.compose import measuring, sweep_of
+from rbptrack.config.request import measuring, sweep_of
 from rbptrack.console.sentences import complain
 from rbptrack.tracking.schema import law_name
 

@@ -11,9 +11,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 import rbptrack
 from rbptrack.base.errors import BadInput
 from rbptrack.commands import import_
-from rbptrack.config.compose import measuring
 from rbptrack.config.paths import home
 from rbptrack.config.patterns import as_value
+from rbptrack.config.request import measuring
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.tracking.store import Store
 from tests.conftest import Program

@@ -10,7 +10,7 @@ import pytest
 
 from rbptrack.base.errors import BadInput
 from rbptrack.commands import plan as command
-from rbptrack.config.compose import measuring, sweep_of
+from rbptrack.config.request import measuring, sweep_of
 from rbptrack.config.schema import Config, Dtype, LaunchConfig, ModelConfig, Parallel, PerJob, Where
 from rbptrack.sources import hub
 from rbptrack.sweep import resources

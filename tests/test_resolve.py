@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rbptrack.base.errors import BadInput
-from rbptrack.config.compose import measuring, sweep_of
+from rbptrack.config.request import measuring, sweep_of
 from rbptrack.models import architecture, loading
 from rbptrack.ranks.measurement import Shard
 from rbptrack.sweep import cell, preflight, resolve

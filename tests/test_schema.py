@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from rbptrack.config.compose import Composer
-from rbptrack.config.schema import Config, flat
+from rbptrack.config.keys import flat
+from rbptrack.config.schema import Config
 from rbptrack.tracking.params import MeasurementParams, ResolvedParams, param_names, software_versions
 from rbptrack.tracking.record import Record, color, for_charts
 from rbptrack.tracking.schema import Metric, analysis_tags, is_result

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rbptrack.base.errors import BadInput, MeasurementError
-from rbptrack.config.compose import measuring, sweep_of
+from rbptrack.config.request import measuring, sweep_of
 from rbptrack.config.schema import Config, DatasetConfig, EngineConfig, ModelConfig, PerJob
 from rbptrack.corpus.documents import load_documents
 from rbptrack.corpus.sequences import Corpus, build_corpus

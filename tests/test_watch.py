@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from rbptrack.base.files import write_whole
-from rbptrack.config.compose import measuring, sweep_of
+from rbptrack.config.request import measuring, sweep_of
 from rbptrack.console import progress as progress_module
 from rbptrack.console.progress import CellProgress, CellState
 from rbptrack.ranks.measurement import Shard

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rbptrack.config.compose import Composer, measuring, sweep_of
+from rbptrack.config.compose import Composer
 from rbptrack.config.paths import conf_folder, unused_configs, working_conf
+from rbptrack.config.request import measuring, sweep_of
 from tests.conftest import ROOT
 
 

@@ -11,10 +11,10 @@ from rbptrack.analysis.contract import Analyzer
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.words import short_path
 from rbptrack.commands.runner import HydraCommand, load_plugins
-from rbptrack.config.compose import Request
 from rbptrack.config.keys import no_option
 from rbptrack.config.paths import plugin_folders
 from rbptrack.config.patterns import match, split_list
+from rbptrack.config.request import Request
 from rbptrack.config.schema import FILTERS, AnalyzeConfig
 from rbptrack.console.sentences import complain, program, say
 from rbptrack.reporting.discovery import Plugins

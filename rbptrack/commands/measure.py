@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.commands.runner import HydraCommand, load_plugins
-from rbptrack.config.compose import Request, measuring, sweep_of
+from rbptrack.config.request import Request, measuring, sweep_of
 from rbptrack.console.progress import spinner
 from rbptrack.reporting.runner import choose
 from rbptrack.sweep import preflight

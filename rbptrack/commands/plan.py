@@ -16,7 +16,7 @@ from rich.markup import escape
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import compact, compact_bytes, counted, duration
 from rbptrack.commands.runner import HydraCommand
-from rbptrack.config.compose import Request, measuring, sweep_of
+from rbptrack.config.request import Request, measuring, sweep_of
 from rbptrack.config.schema import Config, LaunchConfig, Where
 from rbptrack.console.sentences import console, say, say_wrapped
 from rbptrack.console.tables import table

@@ -14,8 +14,8 @@ from rbptrack.base.errors import BadInput, RbptrackError, said_of_the_disk
 from rbptrack.base.files import check_replaceable, write_whole
 from rbptrack.base.words import counted, short_path
 from rbptrack.commands.runner import HydraCommand, load_plugins
-from rbptrack.config.compose import Request
 from rbptrack.config.paths import plugin_folders
+from rbptrack.config.request import Request
 from rbptrack.config.schema import FILTERS, ReportConfig
 from rbptrack.console.sentences import complain, say
 from rbptrack.reporting.page import render

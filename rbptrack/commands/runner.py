@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rbptrack.config.compose import Request
 from rbptrack.config.paths import unused_configs
+from rbptrack.config.request import Request
 from rbptrack.console.sentences import complain
 from rbptrack.reporting.discovery import Plugins, discover
 

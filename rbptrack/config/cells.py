@@ -17,7 +17,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from rbptrack.config.check import typed, typed_piece
-from rbptrack.config.schema import Config, flattened
+from rbptrack.config.keys import flattened
+from rbptrack.config.schema import Config
 
 if TYPE_CHECKING:
     from rbptrack.config.compose import Composer

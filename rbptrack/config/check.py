@@ -13,6 +13,7 @@ from rbptrack.base.addresses import refuse_secret
 from rbptrack.base.errors import BadInput, nearest
 from rbptrack.base.names import name_fault
 from rbptrack.base.secrets import holds_known
+from rbptrack.config.keys import flattened
 from rbptrack.config.schema import (
     CellConfig,
     DatasetConfig,
@@ -24,7 +25,6 @@ from rbptrack.config.schema import (
     SweepConfig,
     TrackingConfig,
     Where,
-    flattened,
 )
 
 _MAX_THREADS = 1024  # far more than helps, and as many as systems let a process start

@@ -6,7 +6,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, get_origin, get_type_hints
 
+from omegaconf import OmegaConf
+
 from rbptrack.base.errors import BadInput, nearest, shortened
+from rbptrack.config.schema import Config
 
 _MOST = 16  # options in an error
 _FEW = 5  # options that are listed where the nearest are named already: the error fits two lines
@@ -75,3 +78,15 @@ def no_option(key: str, known: Collection[str], *, shown: Collection[str], more:
     siblings = [name for name in known if folder and name.startswith(folder + ".")]
     listed = shortened(list(dict.fromkeys(siblings or shown)), most=_FEW if near else _MOST)
     return BadInput(f"no option {key}.{meant}\nOptions: {listed}. More: {more}")
+
+
+def flat(config: Config) -> dict[str, str]:
+    """The config as flat `a.b.c: text` pairs: what a run logs as params."""
+    return flattened(OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True))
+
+
+def flattened(value: Any, prefix: str = "") -> dict[str, str]:
+    """Nested values as flat `a.b.c: text` pairs."""
+    if isinstance(value, dict) and value:
+        return {k: v for key, inner in value.items() for k, v in flattened(inner, f"{prefix}{key}.").items()}
+    return {prefix[:-1]: str(value)}

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import PurePath
 from typing import Any
 
-from omegaconf import MISSING, OmegaConf
-
-from rbptrack.base.secrets import spare
-from rbptrack.config.paths import EMBEDDED
+from omegaconf import MISSING
 
 
 class Dtype(Enum):
@@ -265,11 +260,6 @@ class SweepConfig:
 class Config(SweepConfig, CellConfig):
     """What Hydra composes for each job: a cell, and the settings of its sweep."""
 
-    @property
-    def settings(self) -> SweepConfig:
-        """The sweep's part alone."""
-        return SweepConfig(**{f.name: getattr(self, f.name) for f in fields(SweepConfig)})
-
 
 @dataclass
 class FilterConfig:
@@ -286,24 +276,9 @@ FILTERS = {key: f"filter.{key}" for key in ("family", "size", "dataset", "sweep"
 
 
 @dataclass
-class AnalyzeConfig:
-    """One analysis over the tracking store."""
+class ReadingConfig:
+    """What `analyze` and `report` share."""
 
-    analyzer: Any = MISSING
-    figures: list[Format] = field(default_factory=lambda: [Format.svg])
-    again: bool = False  # also where the analysis is there already
-    filter: FilterConfig = field(default_factory=FilterConfig)
-    tracking: TrackingConfig = field(default_factory=TrackingConfig)
-    plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
-
-
-@dataclass
-class ReportConfig:
-    """Every analyzer over the tracking store, as one page."""
-
-    analyzers: list[str] = field(default_factory=lambda: ["*"])
-    out: str = ""  # also write the page to this file
-    open: bool = False  # show it in the browser
     figures: list[Format] = field(default_factory=lambda: [Format.svg])
     again: bool = False  # also analyses that are there already
     filter: FilterConfig = field(default_factory=FilterConfig)
@@ -311,49 +286,17 @@ class ReportConfig:
     plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
 
 
-def _words() -> set[str]:
-    """The names of all options, and those of their values that have one."""
-    classes = [one for one in globals().values() if isinstance(one, type)]
-    named = [name for one in classes if issubclass(one, Enum) for name in one.__members__]
-    return {*named, *(f.name for one in classes if is_dataclass(one) for f in fields(one))}
+@dataclass
+class AnalyzeConfig(ReadingConfig):
+    """One analysis over the tracking store."""
+
+    analyzer: Any = MISSING
 
 
-def register() -> None:
-    """Make the schema and the resolvers known to Hydra; harmless when called again."""
-    from hydra.core.config_store import ConfigStore  # here, because Tab completion reads the schema and cannot wait
+@dataclass
+class ReportConfig(ReadingConfig):
+    """Every analyzer over the tracking store, as one page."""
 
-    spare(_words())
-    store = ConfigStore.instance()
-    store.store(name="base_config", node=Config)
-    store.store(name="base_analyze", node=AnalyzeConfig)
-    store.store(name="base_report", node=ReportConfig)
-    OmegaConf.register_new_resolver("embedded", lambda name: str(EMBEDDED / name), replace=True)
-    OmegaConf.register_new_resolver("base_name", base_name, replace=True)
-    OmegaConf.register_new_resolver("family_of", lambda repo, path: family_and_size(repo, path)[0], replace=True)
-    OmegaConf.register_new_resolver("size_of", lambda repo, path: family_and_size(repo, path)[1], replace=True)
-
-
-def base_name(repo: str, path: str) -> str:
-    """The last part of a repository's or folder's name: `org/news` -> `news`."""
-    return PurePath(repo or path).name
-
-
-def family_and_size(repo: str, path: str) -> tuple[str, str]:
-    """Family and size as a name gives them: `org/Name-1.4B-base` -> (`name-base`, `1.4b`); no size: the whole name."""
-    name = base_name(repo, path).lower()
-    found = re.search(r"(?:^|[-_])(\d+(?:\.\d+)?[kmbt])(?=$|[-_])", name)
-    rest = [part.strip("-_") for part in (name[: found.start()], name[found.end() :])] if found else []
-    family = "-".join(filter(None, rest))
-    return (family, found[1]) if found and family else (name, "")
-
-
-def flat(config: Config) -> dict[str, str]:
-    """The config as flat `a.b.c: text` pairs: what a run logs as params."""
-    return flattened(OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True))
-
-
-def flattened(value: Any, prefix: str = "") -> dict[str, str]:
-    """Nested values as flat `a.b.c: text` pairs."""
-    if isinstance(value, dict) and value:
-        return {k: v for key, inner in value.items() for k, v in flattened(inner, f"{prefix}{key}.").items()}
-    return {prefix[:-1]: str(value)}
+    analyzers: list[str] = field(default_factory=lambda: ["*"])
+    out: str = ""  # also write the page to this file
+    open: bool = False  # show it in the browser

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from rbptrack.config.keys import flat
 from rbptrack.config.paths import partial
-from rbptrack.config.schema import Config, flat
+from rbptrack.config.schema import Config
 from rbptrack.console.progress import CellState
 from rbptrack.console.sentences import say
 from rbptrack.sweep.outcome import Outcome

@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from rbptrack.base.process import raise_if_stopped
 from rbptrack.base.secrets import guard
 from rbptrack.config.check import typed
-from rbptrack.config.compose import Request
+from rbptrack.config.request import Request
 from rbptrack.sweep.channel import Inbox, Teller
 from rbptrack.sweep.executors import InProcess
 from rbptrack.sweep.jobs import Job, Task, shards, work

@@ -17,9 +17,9 @@ from rbptrack.analysis.contract import Analyzer
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.process import INTERRUPTED
 from rbptrack.base.words import counted, short_path
-from rbptrack.config.compose import Request
 from rbptrack.config.paths import home
 from rbptrack.config.patterns import as_value
+from rbptrack.config.request import Request
 from rbptrack.config.schema import Config, SweepConfig, TrackingConfig, Where
 from rbptrack.console.progress import spinner
 from rbptrack.console.sentences import complain, program, say

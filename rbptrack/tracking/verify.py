@@ -18,7 +18,8 @@ from yaml import YAMLError
 from rbptrack.base import parquet
 from rbptrack.base.addresses import DATABASES, scheme
 from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, first_line
-from rbptrack.config.schema import FilterConfig, flattened
+from rbptrack.config.keys import flattened
+from rbptrack.config.schema import FilterConfig
 from rbptrack.ranks import parse_rbp_name, rbp_name
 from rbptrack.tracking.agreement import file_faults
 from rbptrack.tracking.connection import Connection

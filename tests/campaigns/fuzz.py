@@ -141,7 +141,7 @@ def _documents(ending: str) -> Callable[[bytes, Path], None]:
 
 
 def _yaml(data: bytes, folder: Path) -> None:
-    from rbptrack.config.compose import measuring, sweep_of
+    from rbptrack.config.request import measuring, sweep_of
 
     (folder / "conf/model").mkdir(parents=True)
     (folder / "conf/model/mine.yaml").write_bytes(data)

@@ -1,0 +1,136 @@
+"""A command line as a request to Hydra: which cells it asks for, or what it only shows."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+from hydra._internal import utils
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra._internal.utils import get_args_parser
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+
+from rbptrack.base.errors import BadInput
+from rbptrack.config.arguments import check_keys, k_group, parse_flags
+from rbptrack.config.cells import cells, swept_options
+from rbptrack.config.compose import Composer, parsed, shortened
+from rbptrack.config.paths import conf_folder
+from rbptrack.config.patterns import expand, lists_as_values
+from rbptrack.config.schema import Config, SweepConfig
+
+# Nobody sweeps over these: `a,b` is one value.
+_LISTS = ("analyzers", "figures", "dataset.files", "dataset.fields", "launch.setup")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A command line for Hydra, understood.
+
+    Attributes:
+        composer: composes what the overrides ask for.
+        flags: Hydra's own flags as it understands them.
+        overrides: the overrides, patterns expanded.
+        multirun: whether they make a sweep.
+        typed: the command line as it was given.
+
+    """
+
+    composer: Composer
+    flags: Namespace
+    overrides: list[str]
+    multirun: bool
+    typed: list[str]
+
+    @classmethod
+    def read(
+        cls, config_name: str, arguments: Sequence[str], *, groups: Sequence[str], lists: Mapping[str, str]
+    ) -> Request:
+        """Understand a command line.
+
+        Args:
+            config_name: the primary config: `config`, `analyze` or `report`.
+            arguments: what follows the command's name.
+            groups: config groups whose values may be patterns and lists, over which is swept.
+            lists: options for which `a,b` is one list, and the config key of each.
+
+        Raises:
+            BadInput: a name or pattern that matches nothing, or an override that Hydra does not understand.
+
+        """
+        composer = Composer(config_name, arguments)
+        flags = parse_flags(arguments)
+        overrides = flags.overrides
+        check_keys(overrides, composer, groups, lists)
+        overrides = expand(overrides, groups=groups, options=composer.options)
+        overrides = lists_as_values([k_group(o, composer) for o in overrides], lists)
+        sweeps = any(o.is_sweep_override() for o in parsed(overrides))
+        multirun = bool(flags.multirun or sweeps or "hydra.mode=MULTIRUN" in overrides)
+        return cls(composer, flags, overrides, multirun, list(arguments))
+
+    @property
+    def only_shows(self) -> bool:
+        """Whether Hydra is asked to show something (`--cfg`, `--help`) and to run nothing."""
+        f = self.flags
+        return bool(f.cfg or f.info or f.help or f.hydra_help or f.shell_completion)
+
+    def jobs(self) -> list[list[str]]:
+        """The overrides of each job, as Hydra's basic sweeper makes them."""
+        if not self.multirun:
+            return [self.overrides]
+        try:
+            batches = BasicSweeper.split_arguments(parsed(self.overrides), max_batch_size=None)
+        except HydraException as error:
+            raise BadInput(shortened(error)) from error
+        return [job for batch in batches for job in batch]
+
+    def show(self) -> None:
+        """Let Hydra show what its flags ask for (`--cfg`, `--info`, ...); of a sweep, for its first cell."""
+        OmegaConf.register_new_resolver("oc.env", _as_written, replace=True)
+        self.flags.overrides, self.flags.multirun, self.flags.run = self.jobs()[0], False, False
+        config_path, name = str(conf_folder()), self.composer.config_name
+        utils._run_hydra(self.flags, get_args_parser(), _never_run, config_path, name)
+
+    def run_by_hydra(self, job: Callable[[DictConfig], None], *, extra: Sequence[str]) -> None:
+        """Let Hydra's sweeper and launcher, which somebody chose, run a job for each cell of the sweep.
+
+        Args:
+            job: called with each composed config; importable, because launchers call it in other processes.
+            extra: further overrides.
+
+        """
+        mode = "MULTIRUN" if self.multirun else "RUN"
+        words = [word for word in self.overrides if not word.startswith(("hydra.mode=", "hydra.searchpath="))]
+        self.composer.run(mode, job, [*words, *extra, f"hydra.mode={mode}"])
+
+
+def _as_written(*words: str) -> str:
+    """What a config says of the environment: where configs are shown, no variable's value is."""
+    return f"${{oc.env:{','.join(words)}}}"
+
+
+def _never_run(composed: DictConfig) -> None:
+    """The job of a command line with which Hydra only shows something."""
+
+
+def measuring(arguments: Sequence[str]) -> Request:
+    """A command line that asks for cells: models and datasets take patterns; `k=1,10` is one list of k."""
+    return Request.read("config", arguments, groups=("model", "dataset"), lists={name: name for name in _LISTS})
+
+
+def sweep_of(request: Request) -> tuple[SweepConfig, list[Config]]:
+    """The settings of the sweep that a request asks for, and the config of each cell.
+
+    Raises:
+        BadInput: a config does not compose, or cells differ in what belongs to the whole sweep.
+
+    """
+    jobs = request.jobs()
+    named = zip(cells(request.composer, jobs), swept_options(jobs), strict=True)
+    configs = [replace(config, swept=config.swept or swept) for config, swept in named]
+    settings = SweepConfig(**{f.name: getattr(configs[0], f.name) for f in fields(SweepConfig)})
+    for f in fields(SweepConfig):
+        if any(getattr(config, f.name) != getattr(settings, f.name) for config in configs):
+            raise BadInput(f"{f.name} belongs to the whole sweep and takes one value; it cannot be swept over")
+    return settings, configs
