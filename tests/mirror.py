@@ -330,6 +330,17 @@ def _datasets(root: Path) -> None:
         path.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
     _readme(c4, {"en": {"validation": "en/c4-validation.*.json.gz"}})
 
+    paloma = root / "allenai/paloma"
+    (paloma / "c4_100_domains/val").mkdir(parents=True)
+    lines = [
+        json.dumps(
+            {"text": t, "id": str(i), "added": "2023-06-01", "source": "c4", "subdomain": f"{i % 3:02d}_example.org"}
+        )
+        for i, t in enumerate(paragraphs(36))
+    ]
+    (paloma / "c4_100_domains/val/val_c4.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
+    _readme(paloma, {"c4_100_domains": {"val": "c4_100_domains/val/*.jsonl.gz"}})
+
     legal = root / "isaacus/open-australian-legal-corpus"
     legal.mkdir(parents=True)
     lines = [

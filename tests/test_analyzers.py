@@ -19,7 +19,8 @@ ELSEWHERE = {
     "training",
     "proxies",
     "agreement",
-}  # of checkpoints, scores of tasks, two precisions: tests/test_<name>.py
+    "domains",
+}  # of checkpoints, scores of tasks, two precisions, sources: tests/test_<name>.py
 BUILTIN = [
     cls
     for name, cls in FOUND.analyzers.items()

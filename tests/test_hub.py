@@ -124,6 +124,16 @@ def test_prompt_and_solution_are_told_apart(paper: tuple[Path, Path, str]) -> No
     assert (table.groupby("document")["field"].apply(lambda f: f.is_monotonic_increasing)).all()
 
 
+def test_paloma_is_told_apart_by_domain(asking: Program, tmp_path: Path) -> None:
+    done = asking("model=nano/6k", "dataset=paloma", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = measurements(tmp_path)
+    assert run.data.tags["rbptrack.dataset"] == "paloma-c4_100_domains"
+    assert run.data.tags["rbptrack.groups"].startswith("3 by subdomain")
+    done = asking("analyze", "domains", cwd=tmp_path)
+    assert len(re.findall(r"paloma-c4_100_domains +nano +\d\d_example.org +12 ", done.stdout)) == 3
+
+
 def test_the_token_is_shown_nowhere(paper: tuple[Path, Path, str], mirror: Mirror) -> None:
     folder, cache, said = paper
     assert f"Bearer {TOKEN}" in mirror.tokens_seen  # it was used

@@ -65,6 +65,16 @@ class OnAnswers(AnalyzerContract):
         return Runs(whole.frame, histogram=whole.histogram, ranks=ranks, scores=lambda: scores)
 
 
+class OnSources(AnalyzerContract):
+    """For analyzers of documents by source: of three, each has ten."""
+
+    def runs(self) -> Runs:
+        whole = example_runs()
+        frame = whole.frame.assign(groups="3 by site abc")
+        sources = [f"s{i % 3}" for i in range(30)]
+        return Runs(frame, histogram=whole.histogram, ranks=whole.ranks, groups=lambda _: sources)
+
+
 class OnPrecisions(AnalyzerContract):
     """For analyzers of pairs of measurements: the sizes of one family in two precisions."""
 
@@ -86,6 +96,7 @@ SPECIAL = {
     "proxies": OnAnswers,
     "agreement": OnPrecisions,
     "training": OnCheckpoints,
+    "domains": OnSources,
 }
 
 for _name, _class in BUILT_IN.items():  # every analyzer that ships with rbptrack

@@ -205,10 +205,10 @@ class Runs:
         same: pd.Series[bool] = self.frame["documents_hash"].eq(row["documents_hash"]).fillna(False)
         return same
 
-    def document_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts:
+    def document_counts(self, run_id: str, ks: Sequence[int], *, by_source: bool = True) -> DocumentCounts:
         """Tokens, nats and hits of each k per document of one run; kept, for many k, while memory is spared.
 
-        Raises Unreadable.
+        Where the documents' sources are known, of each source, unless `by_source` is False. Raises Unreadable.
 
         Analyzers that ask for k up to 100, the paper's, logged ones or those of `log_grid(|V|)` read each rank table
         once between them.
@@ -219,7 +219,7 @@ class Runs:
         if kept is None or not set(ks) <= set(kept.ks):
             also = (*ks, *(kept.ks if kept else ()))
             kept = self._counts.keep(run_id, self._counted(run_id, also))
-        groups = self.groups(run_id)
+        groups = self.groups(run_id) if by_source else ()
         return kept.select(ks).in_groups(groups) if len(groups) else kept.select(ks)
 
     def _counted(self, run_id: str, also: Sequence[int]) -> DocumentCounts:

@@ -44,7 +44,7 @@ def resampled_in_words(frame: pd.DataFrame) -> str:
     for name in (name for name in datasets if name in sources):
         number, field = sources[name]
         text = f"{name}: the {number} sources of its documents ({field}) are resampled"
-        few = ", too few for an interval" if number < LEAST else ""
+        few = ", too few for an interval of all texts" if number < LEAST else ""
         near = f"; intervals are approximate (95% ones cover {_COVERED} in simulation)" if number < _ENOUGH else ""
         said.append(f"{text}{few or near}.")
     if len(said) < len(datasets):
@@ -56,13 +56,14 @@ def resampled_in_words(frame: pd.DataFrame) -> str:
 def without_few(report: Report, frame: pd.DataFrame) -> None:
     """Take intervals and p over fewer than `LEAST` sources or documents out of a report's tables and findings.
 
-    Verdicts that rest on them are undecided. Imports that do not say how many documents they have stay as they are.
+    Verdicts that rest on them are undecided. Imports that do not say how many documents they have stay as they are, and
+    so does what is said of one source (a column or case `source`): there its own documents were resampled.
     """
     few = _few(frame)
     if not few:
         return
     for name, table in report.tables.items():
-        if "dataset" not in table.frame.columns:
+        if "dataset" not in table.frame.columns or "source" in table.frame.columns:
             continue
         families = table.frame["family"] if "family" in table.frame.columns else [""] * len(table.frame)
         pairs = zip(families, table.frame["dataset"], strict=True)
@@ -74,7 +75,9 @@ def without_few(report: Report, frame: pd.DataFrame) -> None:
         report.tables[name] = replace(table, frame=kept)
     nothing: Any = dict.fromkeys(("low", "high", "p", "p_corrected"), np.nan) | {"verdict": Verdict.UNTOLD}
     report.findings[:] = [
-        replace(one, **nothing) if _is_few(one.case.get("family", ""), one.case.get("dataset", ""), few) else one
+        replace(one, **nothing)
+        if "source" not in one.case and _is_few(one.case.get("family", ""), one.case.get("dataset", ""), few)
+        else one
         for one in report.findings
     ]
 

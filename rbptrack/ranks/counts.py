@@ -55,6 +55,11 @@ class DocumentCounts:
         columns = [place[k] for k in ks]
         return replace(self, ks=tuple(ks), hits=self.hits[:, columns])
 
+    def take(self, rows: npt.NDArray[Any]) -> DocumentCounts:
+        """The sums of some documents: places, or whether to take each, (documents,)."""
+        names = ("document", "tokens", "nats", "hits")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
     def in_groups(self, groups: Sequence[str]) -> DocumentCounts:
         """The sums of each source, which are then what is resampled; groups: the source of each row, (documents,)."""
         tokens, nats, hits = (sum_by(groups, values) for values in (self.tokens, self.nats, self.hits))

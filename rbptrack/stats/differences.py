@@ -20,12 +20,7 @@ def on_common_documents(left: DocumentCounts, right: DocumentCounts) -> tuple[Do
     Source: the pairing of Student, Biometrika 6, 1908: the same units on both sides.
     """
     common = np.intersect1d(left.document, right.document)
-
-    def part(counts: DocumentCounts) -> DocumentCounts:
-        kept = np.isin(counts.document, common)
-        return DocumentCounts(counts.ks, common, counts.tokens[kept], counts.nats[kept], counts.hits[kept])
-
-    return part(left), part(right)
+    return left.take(np.isin(left.document, common)), right.take(np.isin(right.document, common))
 
 
 def metric_errors(counts: DocumentCounts) -> dict[str, tuple[float, float]]:
