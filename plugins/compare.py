@@ -199,7 +199,7 @@ class Compare(Analyzer):
     def _corrected_models(self, pairs: list[tuple[ModelRow, Difference]]) -> list[ModelRow]:
         """The rows with intervals and p that hold for all cases together."""
         reach, p = simultaneous_differences([one for _, one in pairs], level=self.level)
-        ends = [Interval(one.value, one.value - reach * one.se, one.value + reach * one.se) for _, one in pairs]
+        ends = [Interval.around(one.value, reach * one.se) for _, one in pairs]
         return [
             replace(row, difference=difference, p=float(each))
             for (row, _), difference, each in zip(pairs, ends, p, strict=True)
@@ -217,7 +217,7 @@ class Compare(Analyzer):
         equivalent = holm([one.p_equivalent for one in tests])
         exponents = corrected(
             (
-                Finding(question=EXPONENTS, case=pair.case(metric), estimate=one.difference, low=one.low, high=one.high,
+                Finding(question=EXPONENTS, case=pair.case(metric), **around(one.difference),
                         p=one.p_different, extras={"p_equivalent": float(p), "margin": one.margin})
                 for (pair, metric, _), one, p in zip(cases, tests, equivalent, strict=True)
             ),
@@ -322,7 +322,7 @@ def _ratio(question: str, pair: Pair, metric: str, one: Apart, level: float, **e
 def _law_row(pair: Pair, metric: str, one: Apart, level: Finding, same: Finding) -> LawRow:
     return LawRow(
         **pair.keys, metric=_label(metric), at_S=one.at, ratio=level.interval, p_families=level.p_corrected,
-        alpha_A=one.a.alpha, alpha_B=one.b.alpha, difference=Interval(one.alpha, same.low, same.high),
+        alpha_A=one.a.alpha, alpha_B=one.b.alpha, difference=same.interval,
         p_exponents=same.p_corrected, verdict=same.verdict, **same.extras,
     )  # fmt: skip
 

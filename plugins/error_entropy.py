@@ -229,7 +229,7 @@ class ErrorEntropy(Analyzer):
             half = quantile * line.stderr
             yield PartLawRow(
                 **parts.family.keys, part=part, alpha=exponent(law), r2=law.r2 if law else np.nan,
-                nats_per_factor_10=Interval(line.slope, line.slope - half, line.slope + half),
+                nats_per_factor_10=Interval.around(line.slope, half),
                 share_of_ce=parts.shares.get(part, UNKNOWN),
             )  # fmt: skip
 
@@ -260,7 +260,7 @@ def _against_ce(parts: Parts) -> Iterator[Finding]:
     for part, word in list(parts.shown.items())[1:]:
         if one := parts.against_ce.get(part):
             about = _about(parts, part) | {"margin": one.margin, "p_equivalent": one.p_equivalent}
-            number = around(Interval(one.difference, one.low, one.high))
+            number = around(one.difference)
             case = parts.family.keys | {"part": word}
             yield Finding(question="scales as CE", case=case, p=one.p_different, extras=about, **number)
 

@@ -20,7 +20,7 @@ from rbptrack.analysis.family_figures import Curve, curve_panels, curves_of
 from rbptrack.analysis.figures import MARKERS, SIZE, log_axis
 from rbptrack.analysis.findings import Finding, Reason, Verdict, around
 from rbptrack.analysis.published import published_beta
-from rbptrack.analysis.rows import Alpha, Column, High, Low, OfFamily, OfSize
+from rbptrack.analysis.rows import Column, Exponent, OfFamily, OfSize
 from rbptrack.ranks import DocumentCounts, log_grid
 from rbptrack.stats.intervals import Interval
 from rbptrack.stats.k_law import KCurves, k_curves, worth_of_doubling
@@ -69,9 +69,7 @@ class WorthRow(OfFamily):
     """What going from k to 2k is worth in model size (`rbptrack.stats.k_law.WorthOfDoubling`)."""
 
     k: Annotated[int, Column("from which k doubles")]
-    alpha: Alpha
-    alpha_low: Low
-    alpha_high: High
+    alpha: Exponent
     beta: Annotated[float, Column("ln(y_k/y_2k)/ln 2 with y = -ln RBP, mean over sizes", title="β", form=".3f")]
     ratio: Annotated[float, Column("beta/alpha: dS/S per dk/k at constant RBP, up to sign (eq. 10)")]
     factor_in_s: Annotated[float, Column("2^(beta/alpha): the growth in S that has the effect of doubling k")]
@@ -207,13 +205,12 @@ def _slope_rows(family: Family, curves: KCurves, counts: Sequence[DocumentCounts
     }
     for i, (keys, one) in enumerate(zip(family.size_keys, counts, strict=True)):
         cells: Any = {name: float(values[i]) for name, values in columns.items()}
-        cells["beta"] = Interval(*(float(each[i]) for each in (fit.beta, curves.beta_low, curves.beta_high)))
         if family.vocab_size:
             every = np.arange(1, largest + 1)
             rbp = one.select(every.tolist()).hits.sum(axis=0) / one.tokens.sum()
             line = stats.linregress(np.log(every), np.log(-np.log(rbp)))
             cells |= {"beta_every_k": -line.slope, "r2_every_k": line.rvalue**2}
-        yield SlopeRow(**keys, **cells, largest_k=largest)
+        yield SlopeRow(**keys, **cells, beta=curves.beta[i], largest_k=largest)
 
 
 def _draw_against_k(fitted: list[Curves]) -> Figure:

@@ -17,11 +17,11 @@ import pandas as pd
 from rbptrack.analysis import Analyzer, Drawing, Report, Runs, rbp_name
 from rbptrack.analysis.bar_figures import draw_verdicts
 from rbptrack.analysis.families import Family, families, read_families
-from rbptrack.analysis.family_figures import Curve, curve_panels
+from rbptrack.analysis.family_figures import Curve, curve_panels, curves_of
 from rbptrack.analysis.figures import COLOURS
 from rbptrack.analysis.findings import Finding, Reason, Verdict, around, corrected, sure
 from rbptrack.analysis.laws import LawReader
-from rbptrack.analysis.rows import R2, Alpha, Column, Corrected, High, K, Low, OfFamily, OfMetric, OfSize, P
+from rbptrack.analysis.rows import R2, Column, Corrected, Exponent, K, OfFamily, OfMetric, OfSize, P
 from rbptrack.analysis.sizes import SizeUnit
 from rbptrack.ranks import CE, DocumentCounts, log_grid, metric_label
 from rbptrack.stats.bends import LEAST_SIZES, FloorTest, floor_test
@@ -45,7 +45,7 @@ _FILLS: dict[str, tuple[str, str]] = {
     LawAtK.BENDS: (COLOURS[1], "///"),
     LawAtK.INVERSE: (COLOURS[3], "xxx"),
 }
-Departure = Annotated[float, Column("largest departure from a line over the sizes, in ln y; above 0: it flattens")]
+_FLATTENS = "largest departure from a line over the sizes, in ln y; above 0: it flattens"
 Floor = Annotated[float, Column("the smallest floor, as share of y at the largest size, found in 80%", form=".0%")]
 
 
@@ -75,22 +75,23 @@ class KRow(OfFamily):
 
     k: K
     verdict: Annotated[LawAtK, Column("law holds, noise-limited, systematic deviation or inverse")]
-    alpha: Alpha
-    alpha_low: Low
-    alpha_high: High
+    alpha: Exponent
     band_low: Annotated[float, Column("lower end of a band that holds alpha at every k together", form=".3f")]
     band_high: Annotated[float, Column("upper end", form=".3f")]
     snr: Annotated[float, Column("|alpha| / its standard error")]
     misses: Annotated[int, Column("tokens with rank above k, fewest of all sizes")]
     design_effect: Annotated[float, Column("variance of RBP_k over documents / binomial variance, largest model")]
-    departure: Departure
-    departure_low: Annotated[float, Column("lower end of a band that holds the departures of all k together")]
-    departure_high: High
+    departure: Annotated[
+        Interval, Column(_FLATTENS, low="lower end of a band that holds the departures of all k together")
+    ]
     tau: Annotated[float, Column("scatter between models in ln y")]
     r2: R2
-    expected: Annotated[float, Column("median R^2 if the line were true under that noise", "R², expected", form=".3f")]
-    expected_low: Annotated[float, Column("lower end of its band")]
-    expected_high: High
+    expected: Annotated[
+        Interval,
+        Column(
+            "median R^2 if the line were true under that noise", "R², expected", form=".3f", low="lower end of its band"
+        ),
+    ]
 
 
 @dataclass(kw_only=True)
@@ -98,9 +99,7 @@ class FloorRow(OfMetric):
     """What is known of a bend and a floor of one metric (`rbptrack.stats.bends.FloorTest`)."""
 
     floor: Annotated[Verdict, Column("whether there is one, corrected over all rows")]
-    departure: Departure
-    departure_low: Low
-    departure_high: High
+    departure: Annotated[Interval, Column(_FLATTENS)]
     p_bend: P
     p_floor: Annotated[float, Column("one-sided, the largest by both S and without the smallest size", form=".3g")]
     p_corrected: Corrected
@@ -268,10 +267,11 @@ class LackOfFit(Analyzer):
         asked = [self._bend_of(*one, cases) for one in judged]
         for one in logged:
             test: Any = one.test
-            number = around(Interval(test.departure, test.departure_low, test.departure_high))
-            straight = max(-test.departure_low, test.departure_high) <= self.margin
+            straight = max(-test.departure.low, test.departure.high) <= self.margin
             about = {"floor_seen": test.floor_seen, "margin": self.margin, "straight": straight}
-            asked.append(Finding(question="bends", case=one.case, p=test.p_bend, extras=about, **number))
+            asked.append(
+                Finding(question="bends", case=one.case, p=test.p_bend, extras=about, **around(test.departure))
+            )
         return corrected(asked, self._whether)
 
     def _whether(self, one: Finding) -> Verdict:
@@ -297,8 +297,8 @@ class LackOfFit(Analyzer):
         asked = []
         for one in metrics:
             if one.test:
-                share = Interval(one.forms.fits[1].share, one.forms.share_low, one.forms.share_high)
-                asked.append(Finding(question="floor", case=one.case, p=one.test.p_floor, **around(share)))
+                share = around(one.forms.fits[1].share)
+                asked.append(Finding(question="floor", case=one.case, p=one.test.p_floor, **share))
         return corrected(asked, sure(self.level, Verdict.YES))
 
     def _straight(self, family: Family, each: EachK) -> Finding:
@@ -321,21 +321,23 @@ class LackOfFit(Analyzer):
             yield TokenRow(**family.keys, k=k, token=text, id=int(i), share=float(most[i] / misses.sum()), **cells)
 
     def _draw(self, report: Report, judged: list[Judged]) -> None:
-        def curves(middle: str, low: str, high: str) -> Iterator[Curve]:
-            for family, each in judged:
-                laws, name = pd.DataFrame(map(vars, each.laws)), family.name
-                yield Curve(family.dataset, name, name, laws["k"], laws[middle], laws[low], laws[high])
+        def curves(quantity: str, ends: str = "") -> Iterator[Curve]:
+            table = report.tables["verdicts"].frame
+            low, high = (table[f"{ends or quantity}_{end}"] for end in ("low", "high"))
+            table = table.assign(**{f"{quantity}_low": low, f"{quantity}_high": high})
+            where = {"panel": "{dataset}", "series": "{family}", "label": "{family}", "ends": "band"}
+            yield from curves_of(table, "k", quantity, **where)
 
         strips = {f"{f.name} / {f.dataset}": ([law.k for law in each.laws], each.verdicts) for f, each in judged}
         figure = draw_verdicts(strips, _FILLS, ylabel="family / dataset")
         report.drawings["verdict_of_each_k"] = Drawing(figure, _EACH_K)
         if any(each.surface for _, each in judged):
-            every = [*curves("departure", "departure_low", "departure_high")]
+            every = [*curves("departure")]
             figure, axes = curve_panels(every, xlabel="k", ylabel=_OFF)
             for ax, edge in product(axes, (-self.margin, 0.0, self.margin)):
                 ax.axhline(edge, ls=":" if edge else "-", lw=0.8, color="#57606a")
             report.drawings["departure"] = Drawing(figure, _DEPARTURE)
-        every = [*curves("r2", "expected_low", "expected_high")]
+        every = [*curves("r2", "expected")]
         figure, axes = curve_panels(every, xlabel="k", ylabel=_LOG, sharey=True)
         axes[0].set_ylim(max(0.0, np.nanmin([law.r2 for _, each in judged for law in each.laws]) - 0.02), 1.003)
         report.drawings["r2_observed_and_expected"] = Drawing(figure, _R2.format(self.level))
@@ -377,8 +379,8 @@ def _form_rows(one: Metric, floors: Sequence[Finding]) -> Iterator[FormRow]:
     floor = any(f.verdict == Verdict.YES and f.case == one.case for f in floors)
     best = "M2" if one.forms.broken else "M1" if floor else "M0"
     for fit in one.forms.fits:
-        e = Interval(fit.e, one.forms.e_low, one.forms.e_high) if fit.form == "M1" else Interval(fit.e)
-        about: Any = {"form": fit.form, "preferred": fit.form == best, "aicc": fit.aicc, "alpha": fit.alpha, "E": e}
+        about: Any = {"form": fit.form, "preferred": fit.form == best, "aicc": fit.aicc, "alpha": fit.alpha}
+        about |= {"E": fit.e}
         yield FormRow(**one.keys, **about)
 
 

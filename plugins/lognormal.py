@@ -230,7 +230,7 @@ class Lognormal(Analyzer):
         """Beta, gamma and mu/sigma against ln S, and the exponents of the measured and the implied curves."""
         if len(rows) < 3:
             return
-        mine, known = pd.DataFrame(map(cells_of, rows)), not any(np.isnan(size.low).any() for size in sizes)
+        mine, known = pd.DataFrame(map(cells_of, rows)), not any(np.isnan(size.gamma.low) for size in sizes)
         theta, draws = np.stack([size.free for size in sizes]), np.stack([size.draws for size in sizes])
         trend = lognormal_trend(family.s, theta, draws, level=self.level)
         keys: Any = family.keys | {"sizes": len(sizes)}
@@ -254,7 +254,7 @@ def _lognormal_row(keys: dict[str, Any], size: RanksOfSize) -> LognormalRow:
     share = h.count / h.num_tokens
     entropy = float(-share @ np.log(share))
     row = LognormalRow(
-        **keys, beta=_free(size, 0), gamma=_free(size, 1), interval_from=size.interval_from, power_law_limit=size.limit,
+        **keys, beta=size.beta, gamma=size.gamma, interval_from=size.interval_from, power_law_limit=size.limit,
         entropy=entropy, entropy_miller_madow=entropy + (len(h.rank) - 1) / (2 * h.num_tokens),
         entropy_implied=implied.entropy, neg_log_p1=-float(np.log(h.rbp(1))),
         neg_log_p1_implied=-float(implied.log_pmf[0]), kl_floor=size.floor,
@@ -270,11 +270,6 @@ def _lognormal_row(keys: dict[str, Any], size: RanksOfSize) -> LognormalRow:
         neg_log_p1_corrected=about.neg_log_p1_corrected,
         log_c=row.neg_log_p1_implied - square, log_c_integral=about.neg_log_p1 - square,
     )  # fmt: skip
-
-
-def _free(size: RanksOfSize, i: int) -> Interval:
-    """Beta (0) or gamma (1), with gamma free to be negative."""
-    return Interval(float(size.free[i]), float(size.low[i]), float(size.high[i]))
 
 
 def _shape(gamma: Interval) -> Shape:

@@ -227,7 +227,7 @@ class PowerLaw(Analyzer):
             both = replace(alone, p_different=float(p_different), p_equivalent=float(p_same))
             rows[one.path] = ContrastRow(
                 **one.keys, alpha=one.law.alpha, alpha_ce=alpha_ce, margin=both.margin,
-                difference=Interval(both.difference, both.low, both.high), p_different=alone.p_different,
+                difference=both.difference, p_different=alone.p_different,
                 p_corrected=both.p_different, p_equivalent=both.p_equivalent, verdict=Verdict(both.verdict),
             )  # fmt: skip
         return rows
@@ -249,8 +249,8 @@ class PowerLaw(Analyzer):
         rows = []
         for (i, one), s in product(enumerate(shown), self.forecast):
             told = tests.forecast(i, s, level=self.level)
-            rbp, beyond = NAN if one.metric == CE else float(np.exp(-told.y)), s / one.law.s.max()
-            cells: Cells = {"predicted": Interval(told.y, told.low, told.high), "refused": told.refused, "rbp": rbp}
+            rbp, beyond = NAN if one.metric == CE else float(np.exp(-told.y.value)), s / one.law.s.max()
+            cells: Cells = {"predicted": told.y, "refused": told.refused, "rbp": rbp}
             rows.append(ForecastRow(**one.keys, S=s, beyond=beyond, **cells))
         report.add_rows("forecasts", rows)
         made = []
@@ -263,10 +263,9 @@ class PowerLaw(Analyzer):
 
     def _pooled(self, shown: list[FamilyLaw], notes: list[str]) -> Iterator[PooledRow]:
         for pooled, group in pooled_families(shown, notes, level=self.level):
-            mean = Interval(pooled.mean, pooled.low, pooled.high)
             for one, shrunk in zip(group, pooled.shrunk, strict=True):
                 cells: Cells = {"between": pooled.between, "alpha": one.law.alpha, "shrunk": float(shrunk)}
-                yield PooledRow(**one.keys, mean=mean, **cells)
+                yield PooledRow(**one.keys, mean=pooled.mean, **cells)
 
     def _findings(self, report: Report, shown: list[FamilyLaw], contrasts: Mapping[str, ContrastRow]) -> None:
         lead = self._lead_metrics(shown)

@@ -229,7 +229,7 @@ def _cell(
     """The difference of a cell with its interval and p, none where the error is not known; and the row so far."""
     difference = row["yours"] - row["published"]
     half, p = (spread.half(_LEVEL), spread.p(difference)) if spread else (np.nan, np.nan)
-    number = Interval(difference, difference - half, difference + half)
+    number = Interval.around(difference, half)
     extras, case = {"published": row["published"], "inverse": inverse}, family.keys | which
     finding = Finding(question="published exponent", case=case, p=p, extras=extras, **around(number))
     return finding, family.keys | row | {"difference": number}

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from rbptrack.analysis import Analyzer, Drawing, RbptrackError, Report, Runs, metric_part, rbp_name
 from rbptrack.analysis.family_figures import Curve, curve_panels
-from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict
+from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, around
 from rbptrack.analysis.rows import R2, Column, NonEmbedding, OfMetric
 from rbptrack.base.words import counted, short_number
 from rbptrack.ranks import CE, FloatArray, metric_label
@@ -138,8 +138,11 @@ class Training(Analyzer):
         report.add_rows("points", (row for one in laws for row in _checkpoint_rows(one)))
         for one in laws:
             where = "/".join(map(metric_part, (*reversed(one.keys.values()), one.metric)))
-            report.metrics |= {f"training_alpha/{where}": one.law.alpha, f"training_beta/{where}": one.law.beta}
-            report.metrics[f"compute_optimum/{where}"] = one.law.optimal
+            report.metrics |= {
+                f"training_alpha/{where}": one.law.alpha.value,
+                f"training_beta/{where}": one.law.beta.value,
+            }
+            report.metrics[f"compute_optimum/{where}"] = one.law.optimal.value
         report.findings += self._findings(laws)
         against = _panels(laws, _against_tokens, "D, training tokens")
         isoflop = _panels(laws, _isoflop, "S")
@@ -174,14 +177,12 @@ class Training(Analyzer):
         """The exponent of the best size in compute; different from the first metric's where their intervals part."""
         for one in laws:
             first = next(law for law in laws if law.keys == one.keys).law
-            law, low, high = one.law, one.law.low[2], one.law.high[2]
-            apart = low > first.high[2] or high < first.low[2]
+            law, optimal = one.law, one.law.optimal
+            apart = optimal.low > first.optimal.high or optimal.high < first.optimal.low
             yield Finding(
                 question="compute optimum",
                 case=one.keys | {"metric": one.metric},
-                estimate=law.optimal,
-                low=low,
-                high=high,
+                **around(optimal),
                 verdict=Verdict.DIFFERENT if apart else Verdict.UNTOLD,
                 reason="" if law.agreed else "starts disagree",
                 extras={"checkpoints": law.points, "sizes": law.models, "level": self.level}
@@ -191,9 +192,8 @@ class Training(Analyzer):
 
 def _law_row(one: Fitted) -> TrainingRow:
     law, per_parameter = one.law, one.d / one.s
-    alpha, beta, optimum = map(Interval, (law.alpha, law.beta, law.optimal), law.low, law.high)
     return TrainingRow(
-        **one.row_keys, alpha=alpha, beta=beta, E=law.e, optimum=optimum, r2=law.r2,
+        **one.row_keys, alpha=law.alpha, beta=law.beta, E=law.e, optimum=law.optimal, r2=law.r2,
         between=law.between, within=law.within, models=law.models, checkpoints=law.points, starts_agree=law.agreed,
         condition=design_condition(one.s, one.d),
         least_tokens_per_parameter=float(per_parameter.min()), most_tokens_per_parameter=float(per_parameter.max()),

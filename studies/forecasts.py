@@ -191,7 +191,7 @@ def _agrees(x: Array, logs: Array, found: Forecasts) -> None:
             made = tests.forecast(i, ratio)
             np.testing.assert_equal(made.refused == "", found.given[0, *place, r], err_msg=f"{place} {ratio} {made}")
             if not made.refused:
-                np.testing.assert_allclose(np.log(made.high / made.y), found.half[0, *place, r], rtol=1e-6)
+                np.testing.assert_allclose(np.log(made.y.high / made.y.value), found.half[0, *place, r], rtol=1e-6)
 
 
 if __name__ == "__main__":

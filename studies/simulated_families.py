@@ -46,7 +46,7 @@ def pooled(rng: np.random.Generator, design: Design) -> Outcome:
     laws = [fit_law(s, *values.of("ce")) for s, values in measured]
     shared = np.cov([line_draws(s, values.of("ce")[1], at=float(s[0]))[1] for s, values in measured])
     found = pool([law.alpha for law in laws if law], [law.se for law in laws if law], shared=shared)
-    return {"95 % interval of the mean covers": covers(found.low, 0.1, found.high)}
+    return {"95 % interval of the mean covers": covers(found.mean.low, 0.1, found.mean.high)}
 
 
 @experiment(

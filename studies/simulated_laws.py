@@ -121,11 +121,11 @@ def irreducible(rng: np.random.Generator, design: Design) -> Outcome:
     truth = share + (1 - share) * (s / s.max()) ** -0.3
     y, draws = texts(rng, truth[:, None] * scatter(rng, design), design)
     covariance = paired_covariance(list(np.log(draws[..., 0])))
-    found = fit_forms([(s, y[:, 0], covariance)])[0]
+    floor = fit_forms([(s, y[:, 0], covariance)])[0].fits[1].share
     said = bend_of(s, y[:, 0], covariance).p_upwards < 0.05
     return {
         "a bend upwards (false positive where share = 0)": said if share == 0 else None,
-        "95 % interval of the share covers": covers(found.share_low - 1e-9, share, found.share_high),
+        "95 % interval of the share covers": covers(floor.low - 1e-9, share, floor.high),
     }
 
 
@@ -172,7 +172,7 @@ def _forecast(rng: np.random.Generator, design: Design, law: Callable[[Array], A
     y, draws = texts(rng, law(np.log(every / s.max()))[:, None] * scatter(rng, one_more), one_more)
     fitted = fit_power_law(s, y[:-1, 0], covariance=paired_covariance(list(np.log(draws[:-1, :, 0]))))
     found = backtest([fitted]).forecast(0, every[-1])
-    return {"95 % interval covers, where given": None if found.refused else covers(found.low, y[-1, 0], found.high)}
+    return {"95 % interval covers, where given": None if found.refused else covers(found.y.low, y[-1, 0], found.y.high)}
 
 
 _KS = np.unique(np.rint(np.geomspace(1, 3000, 20)).astype(int))
@@ -234,7 +234,7 @@ def seeds(rng: np.random.Generator, design: Design) -> Outcome:
     found = fit_nested(s, y[:, 0], covariance)
     lack = pure_error(s, y[:, 0], covariance)[1] < 0.05 if design.tau == 0 else None
     return {
-        "95 % interval of alpha covers": covers(found.low, 0.1, found.high),
+        "95 % interval of alpha covers": covers(found.exponent.low, 0.1, found.exponent.high),
         "lack of fit by pure error (false positive)": lack,
     }
 
@@ -256,9 +256,6 @@ def training(rng: np.random.Generator, design: Design) -> Outcome:
     models = np.repeat(np.exp(design.tau * rng.standard_normal(design.m)), 6)
     y = (1 + 30 * s**-0.35 + 200 * d**-0.4) * models * np.exp(0.005 * rng.standard_normal(len(s)))
     found = fit_training_law(s, d, y)
-    return {
-        claim: covers(low, true, high)
-        for claim, low, true, high in zip(
-            EXPERIMENTS["training"].claims, found.low, (0.35, 0.4, 0.4 / 0.75), found.high, strict=True
-        )
-    }
+    truths = zip((found.alpha, found.beta, found.optimal), (0.35, 0.4, 0.4 / 0.75), strict=True)
+    told = (covers(one.low, true, one.high) for one, true in truths)
+    return dict(zip(EXPERIMENTS["training"].claims, told, strict=True))

@@ -27,15 +27,15 @@ def test_a_floor_bends_the_law_upwards_and_its_share_is_found():
     found, forms = bend_of(S, y, NOISE), fit_forms([(S, y, NOISE)])[0]
     assert found.departure > 0
     assert found.p_upwards < 0.01
-    assert forms.share_low < 0.6 < forms.share_high
-    assert forms.fits[1].e == pytest.approx(0.6, abs=0.05)
+    assert forms.fits[1].share.low < 0.6 < forms.fits[1].share.high
+    assert forms.fits[1].e.value == pytest.approx(0.6, abs=0.05)
     assert forms.fits[1].alpha == pytest.approx(0.3, abs=0.05)
     assert bend_of(S, 1 / y, NOISE).p_upwards > 0.99, "it bends downwards"
 
 
 def test_a_plain_law_with_little_scatter_has_no_large_floor():
-    assert fit_forms([(S, law(0.0, tau=0.0005), NOISE)])[0].share_high <= 0.1
-    assert fit_forms([(S, law(0.3, tau=0.08, seed=1), NOISE)])[0].share_high > 0.5
+    assert fit_forms([(S, law(0.0, tau=0.0005), NOISE)])[0].fits[1].share.high <= 0.1
+    assert fit_forms([(S, law(0.3, tau=0.08, seed=1), NOISE)])[0].fits[1].share.high > 0.5
 
 
 @pytest.mark.parametrize("m", [6, 8, 12, 16])

@@ -62,10 +62,10 @@ def test_a_surface_of_documents_that_are_alike_is_recovered_without_error() -> N
     curves = k_curves(counted(5 * s[:, None] ** -0.2 * KS**-0.4), KS, replicates=20, level=0.95)
     assert curves is not None
     assert curves.fit.beta == pytest.approx(0.4, abs=1e-4)
-    np.testing.assert_allclose(curves.beta_high - curves.beta_low, 0, atol=1e-9)
+    np.testing.assert_allclose([one.high - one.low for one in curves.beta], 0, atol=1e-9)
     worth = worth_of_doubling(s, curves, 5, level=0.95)
     assert worth is not None
-    assert (worth.alpha, worth.beta) == pytest.approx((0.2, 0.4), abs=1e-4)
+    assert (worth.alpha.value, worth.beta) == pytest.approx((0.2, 0.4), abs=1e-4)
     assert worth.factor_in_s == pytest.approx(4, rel=1e-3)
     assert worth.factor_low < 4 < worth.factor_high
     assert worth_of_doubling(s, curves, 68, level=0.95) is None  # 136 was not counted
@@ -81,7 +81,7 @@ def test_too_few_usable_k_have_no_line() -> None:
 def test_one_document_has_no_interval() -> None:
     curves = k_curves(counted(2 * KS[None] ** -0.4, documents=1), KS, replicates=5, level=0.95)
     assert curves is not None
-    assert np.isnan(curves.beta_low).all()
+    assert np.isnan([one.low for one in curves.beta]).all()
 
 
 def test_an_alpha_that_is_barely_visible_is_worth_an_infinite_factor_and_no_crash() -> None:

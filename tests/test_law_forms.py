@@ -22,10 +22,10 @@ def test_a_planted_floor_is_found() -> None:
     y = (1.5 + 60 * s**-0.25) * np.exp(rng.normal(0, 0.003, 10))
     forms = fit_forms([(s, y, noise(10, 0.002))])[0]
     fit = forms.fits[1]
-    assert fit.e == pytest.approx(1.5, abs=0.05)
+    assert fit.e.value == pytest.approx(1.5, abs=0.05)
     assert fit.alpha == pytest.approx(0.25, abs=0.02)
     assert fit.aicc < forms.fits[0].aicc
-    assert forms.e_low < 1.5 < forms.e_high
+    assert fit.e.low < 1.5 < fit.e.high
     plain = fit_power_law(s, y)
     assert plain.r2 > 0.9, "R^2 hides it"
     assert plain.alpha < 0.2
@@ -74,4 +74,4 @@ def test_pooling() -> None:
     apart = pool([0.1, 0.2, 0.3], [0.001] * 3)
     assert apart.between == pytest.approx(0.1, rel=0.01)
     assert apart.shrunk == pytest.approx([0.1, 0.2, 0.3], abs=1e-4)
-    assert apart.low < 0.2 < apart.high
+    assert apart.mean.low < 0.2 < apart.mean.high

@@ -26,7 +26,7 @@ def test_scatters_are_told_apart():
 def test_one_run_per_size_is_the_plain_law():
     s, y = drawn(np.random.default_rng(1), seeds=1, recipe=0.02)
     nested, plain = fit_nested(s, y), fit_power_law(s, y)
-    assert nested.alpha == pytest.approx(plain.alpha)
+    assert nested.exponent.value == pytest.approx(plain.alpha)
     assert nested.log_a == pytest.approx(plain.log_a)
     assert nested.recipe == pytest.approx(plain.tau, rel=1e-3)
     assert nested.se == pytest.approx(stats.linregress(np.log(s), np.log(y)).stderr, rel=1e-3)
@@ -37,10 +37,10 @@ def test_sizes_with_more_runs_weigh_more():
     x = np.log(SIZES / SIZES[0])
     y = np.exp(-0.2 * x)
     y[-1] *= 1.2
-    one = fit_nested(SIZES, y).alpha
+    one = fit_nested(SIZES, y).exponent.value
     s = np.concatenate([SIZES, np.repeat(SIZES[:-1], 5)])
     noise = np.exp(0.05 * np.random.default_rng(2).standard_normal(25))
-    more = fit_nested(s, np.concatenate([y, np.repeat(y[:-1], 5) * noise])).alpha
+    more = fit_nested(s, np.concatenate([y, np.repeat(y[:-1], 5) * noise])).exponent.value
     assert abs(more - 0.2) < abs(one - 0.2)
 
 

@@ -12,9 +12,9 @@ TRUTH = 1.0 + 30 * S**-0.35 + 200 * D**-0.4
 def test_a_noiseless_law_is_found_exactly():
     found = fit_training_law(S, D, TRUTH)
     assert found.e == pytest.approx(1.0, rel=1e-3)
-    assert found.alpha == pytest.approx(0.35, rel=1e-3)
-    assert found.beta == pytest.approx(0.4, rel=1e-3)
-    assert found.optimal == pytest.approx(0.4 / 0.75, rel=1e-3)
+    assert found.alpha.value == pytest.approx(0.35, rel=1e-3)
+    assert found.beta.value == pytest.approx(0.4, rel=1e-3)
+    assert found.optimal.value == pytest.approx(0.4 / 0.75, rel=1e-3)
     assert found.agreed
     np.testing.assert_allclose(found.predict(S, D), TRUTH, rtol=1e-5)
 
@@ -35,8 +35,8 @@ def test_checkpoints_of_a_model_that_move_together_widen_alpha_and_not_beta():
         fit_training_law(S, D, TRUTH * np.exp(0.002 * rng.standard_normal(30))),
     )
     assert found.between > found.within
-    assert found.high[0] - found.low[0] > 3 * (alone.high[0] - alone.low[0])
-    assert found.low[0] < 0.35 < found.high[0]
+    assert found.alpha.high - found.alpha.low > 3 * (alone.alpha.high - alone.alpha.low)
+    assert found.alpha.low < 0.35 < found.alpha.high
 
 
 def test_too_little_to_fit():

@@ -153,8 +153,8 @@ class LawReader:
             return law, None
         covariance = paired_covariance(list(np.log(draws)))
         seeds = fit_nested(np.repeat(sizes, several), y, covariance, level=self.level)
-        spread = Spread.estimated(seeds.se, seeds.sizes - 2)
-        law = replace(law, alpha=seeds.alpha, log_a=seeds.log_a, low=seeds.low, high=seeds.high, spread=spread)
+        alpha, spread = seeds.exponent, Spread.estimated(seeds.se, seeds.sizes - 2)
+        law = replace(law, alpha=alpha.value, log_a=seeds.log_a, low=alpha.low, high=alpha.high, spread=spread)
         return replace(law, recipe=seeds.recipe), seeds
 
     def _other(self, family: Family) -> FloatArray | None:

@@ -95,7 +95,7 @@ class OfSize(OfFamily):
 
 def exponent(law: PowerLawFit | None) -> Interval:
     """The exponent of a law and its interval; unknown where there is no law."""
-    return Interval(law.alpha, law.low, law.high) if law else UNKNOWN
+    return law.exponent if law else UNKNOWN
 
 
 def columns_of(row: type[Any]) -> Mapping[str, Column]:

@@ -11,6 +11,7 @@ from scipy import optimize, stats
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import FloatArray
 from rbptrack.stats import linear
+from rbptrack.stats.intervals import Interval
 from rbptrack.stats.power_law import PowerLawFit
 from rbptrack.stats.spread import Spread
 
@@ -150,9 +151,7 @@ class FloorTest:
 
     """
 
-    departure: float
-    departure_low: float
-    departure_high: float
+    departure: Interval
     p_bend: float
     p_floor: float
     floor_seen: float
@@ -174,15 +173,13 @@ def floor_test(law: PowerLawFit, other: PowerLawFit | None, *, tests: int = 1) -
         kept = one.s > one.s.min()
         without = bend_of(one.s[kept], one.y[kept], one.covariance[np.ix_(kept, kept)])
         every += [bend_of(one.s, one.y, one.covariance).p_upwards, without.p_upwards]
-    spread, half, seen = bend.spread, bend.spread.half(law.level), float("nan")
+    spread, seen = bend.spread, float("nan")
     if spread.se > 0:
         freedom = spread.freedom * (spread.se**2 / spread.residual) ** 2 if spread.residual else 1e6
         critical = spread.half(1 - (1 - law.level) / tests) / spread.se
         seen = smallest_floor(np.log(law.s), law.alpha, spread.se, critical=critical, freedom=min(freedom, 1e6))
     return FloorTest(
-        departure=bend.departure,
-        departure_low=bend.departure - half,
-        departure_high=bend.departure + half,
+        departure=Interval.around(bend.departure, spread.half(law.level)),
         p_bend=bend.p,
         p_floor=max(every),
         floor_seen=seen,

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import FloatArray
+from rbptrack.stats.intervals import Interval
 from rbptrack.stats.linear import lines
 from rbptrack.stats.power_law import PowerLawFit
 from rbptrack.stats.size_laws import LawValues, fit_law
@@ -31,8 +32,6 @@ class Contrast:
 
     Attributes:
         difference: alpha_a - alpha_b.
-        low: lower end of its interval.
-        high: upper end.
         se: standard error, scatter between models included.
         p_different: two-sided p of alpha_a = alpha_b.
         margin: how far apart exponents may lie that count as the same.
@@ -41,9 +40,7 @@ class Contrast:
 
     """
 
-    difference: float
-    low: float
-    high: float
+    difference: Interval
     se: float
     p_different: float
     margin: float
@@ -118,10 +115,9 @@ def contrast(difference: float, spread: Spread, *, margin: float, level: float =
     """
     if not margin > 0:
         raise RbptrackError(f"an equivalence margin must be above 0; got {margin}")
-    half, size = spread.half(level), round(1 - level, 12)
     equivalent = spread.p_beyond(margin - abs(difference))  # the larger of the two one-sided p
-    different = spread.p(abs(difference))
-    return Contrast(difference, difference - half, difference + half, spread.se, different, margin, equivalent, size)
+    interval, different = Interval.around(difference, spread.half(level)), spread.p(abs(difference))
+    return Contrast(interval, spread.se, different, margin, equivalent, round(1 - level, 12))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +13,13 @@ import numpy.typing as npt
 from rbptrack.ranks import DocumentCounts, FloatArray, rbp_name
 from rbptrack.stats import linear
 from rbptrack.stats.bends import LEAST_SIZES
-from rbptrack.stats.intervals import worth
+from rbptrack.stats.intervals import Interval, worth
 from rbptrack.stats.power_law import PowerLawFit
 from rbptrack.stats.size_laws import LawValues
 from rbptrack.stats.surface import Limit, Surface, fit_surface
 
 NAN = float("nan")
+UNKNOWN = Interval(NAN)
 
 
 class LawAtK(StrEnum):
@@ -50,20 +52,14 @@ class AtK:
     k: int
     misses: int
     design_effect: float
-    alpha: float = NAN
-    alpha_low: float = NAN
-    alpha_high: float = NAN
+    alpha: Interval = UNKNOWN
     band_low: float = NAN
     band_high: float = NAN
-    departure: float = NAN
-    departure_low: float = NAN
-    departure_high: float = NAN
+    departure: Interval = UNKNOWN
     tau: float = NAN
     snr: float = NAN
     r2: float = NAN
-    expected: float = NAN
-    expected_low: float = NAN
-    expected_high: float = NAN
+    expected: Interval = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -96,20 +92,20 @@ class EachK:
     @property
     def last_k(self) -> int:
         """The last k at which a law could be fitted; 0: none."""
-        return max((law.k for law in self.laws if np.isfinite(law.alpha)), default=0)
+        return max((law.k for law in self.laws if np.isfinite(law.alpha.value)), default=0)
 
     @property
     def focus(self) -> int:
         """The k to examine: the first at which no law is seen though there are misses, else the last with misses."""
         missed = [law for law in self.laws if law.misses > 0]
-        return next((law.k for law in missed if not law.alpha_low > 0), missed[-1].k)
+        return next((law.k for law in missed if not law.alpha.low > 0), missed[-1].k)
 
     def _verdict(self, law: AtK) -> LawAtK:
-        if law.alpha_high < 0:
+        if law.alpha.high < 0:
             return LawAtK.INVERSE
-        if self.bends and (law.departure_low > 0 or law.departure_high < 0):
+        if self.bends and (law.departure.low > 0 or law.departure.high < 0):
             return LawAtK.BENDS
-        return LawAtK.HOLDS if law.alpha_low > 0 else LawAtK.NOISE
+        return LawAtK.HOLDS if law.alpha.low > 0 else LawAtK.NOISE
 
 
 def laws_at_each_k(
@@ -152,30 +148,25 @@ def laws_at_each_k(
     for k, few in zip(ks, misses, strict=True):
         y, draws = found.of(rbp_name(k))
         effect = design_effect(float(np.exp(-y[-1])), np.exp(-draws[-1]), tokens=tokens[-1])
-        cells = dict(_cells(laws[k], k, surface, level, replicates, rng)) if k in laws else {}
+        cells = _cells(laws[k], k, surface, level, replicates, rng) if k in laws else {}
         rows.append(AtK(k=k, misses=int(few), design_effect=effect, **cells))
     return EachK(rows, surface, surface.limit(margin) if surface else None)
 
 
 def _cells(
     law: PowerLawFit, k: int, surface: Surface | None, level: float, replicates: int, rng: np.random.Generator
-) -> Iterator[tuple[str, float]]:
+) -> dict[str, Any]:
     """The numbers of one k that has a law."""
-    tau = law.tau
+    tau, cells = law.tau, dict[str, Any]()
     if surface:
         at = int(np.searchsorted(surface.ks, k))
-        tau, (low, high), ends = float(surface.tau[at]), surface.band, surface.bend_band
-        yield from (
-            ("band_low", float(low[at])),
-            ("band_high", float(high[at])),
-            ("departure", float(surface.bend[at])),
-        )
-        yield from (("departure_low", float(ends[0][at])), ("departure_high", float(ends[1][at])))
+        tau, low, high = (float(each[at]) for each in (surface.tau, *surface.band))
+        bend = (float(each[at]) for each in (surface.bend, *surface.bend_band))
+        cells = {"band_low": low, "band_high": high, "departure": Interval(*bend)}
     noise = law.covariance + tau**2 * np.eye(law.points)
     expected = expected_r2(law, noise, replicates=replicates, level=level, rng=rng)
-    yield from zip(("expected_low", "expected", "expected_high"), expected, strict=True)
-    yield from (("alpha", law.alpha), ("alpha_low", law.low), ("alpha_high", law.high), ("tau", tau), ("r2", law.r2))
-    yield "snr", abs(law.alpha) / law.se if law.se > 0 else float("inf")
+    snr = abs(law.alpha) / law.se if law.se > 0 else float("inf")
+    return cells | {"alpha": law.exponent, "tau": tau, "snr": snr, "r2": law.r2, "expected": expected}
 
 
 def design_effect(share: float, draws: FloatArray, *, tokens: float) -> float:
@@ -195,8 +186,8 @@ def design_effect(share: float, draws: FloatArray, *, tokens: float) -> float:
 
 def expected_r2(
     law: PowerLawFit, noise: FloatArray, *, replicates: int, level: float, rng: np.random.Generator
-) -> tuple[float, float, float]:
-    """Lower end, median and upper end of the R^2 that points on a law would give under a noise.
+) -> Interval:
+    """Median, lower and upper end of the R^2 that points on a law would give under a noise.
 
     Source: parametric bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 6.5) of
     ln y ~ N(ln A - alpha ln S, noise).
@@ -217,7 +208,7 @@ def expected_r2(
     r2 = 1 - (residual**2).sum(axis=0) / np.maximum(whole, 1e-300)
     tail = (1 - level) / 2
     low, middle, high = np.quantile(r2, [tail, 0.5, 1 - tail])
-    return float(low), float(middle), float(high)
+    return Interval(float(middle), float(low), float(high))
 
 
 def largest_k_without_gap(ks: npt.ArrayLike, visible: npt.ArrayLike) -> int:

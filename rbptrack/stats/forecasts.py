@@ -24,11 +24,13 @@ import numpy as np
 from scipy import optimize, stats
 
 from rbptrack.ranks import FloatArray
+from rbptrack.stats.intervals import Interval
 from rbptrack.stats.power_law import PowerLawFit
 
 WIDEST = 4.0
 """No number is given where the ends of its interval lie farther apart: from half of it to twice."""
 
+_NONE = Interval(float("nan"))
 _LEFT_OUT = (1, 2, 3)
 _LEAST = 3  # sizes of a law
 _STEEPER = 2.0  # how much more a law may bend beyond than within the sizes
@@ -63,16 +65,12 @@ class Forecast:
     """y of one more model, over the same texts, at a size that was not measured.
 
     Attributes:
-        y: by the law; NaN where refused.
-        low: lower end of its interval.
-        high: upper end.
+        y: by the law, with its interval; NaN where refused.
         refused: why no number is given; empty where one is.
 
     """
 
-    y: float
-    low: float
-    high: float
+    y: Interval
     refused: str = ""
 
 
@@ -105,10 +103,10 @@ class Backtests:
         fit, mine = self.laws[law], [one for one in self.made if one.law == law]
         if not mine:
             why = "no law: alpha's interval includes 0" if fit.points > _LEAST else "a backtest needs 4 sizes"
-            return _refused(why)
+            return Forecast(_NONE, why)
         farthest = sorted(one.beyond for one in mine)[-2:][0]  # where there are several, two have reached it
         if at > farthest * fit.s.max() * (1 + 1e-9):
-            return _refused(f"beyond {farthest:.3g} times the largest size, as far as backtests reached")
+            return Forecast(_NONE, f"beyond {farthest:.3g} times the largest size, as far as backtests reached")
         _, noise, bend = _line(np.log(fit.s), np.log(at))
         variance = max(c * noise**2 + _STEEPER * b * bend**2 for c, b in (self._pooled, self._parts(mine)))
         alone = len({one.law for one in self.made}) == 1  # c and b are then of the few errors that they are to cover
@@ -116,9 +114,9 @@ class Backtests:
         half = quantile * abs(fit.alpha) * float(np.sqrt(variance))
         if 2 * half > np.log(WIDEST):
             with np.errstate(over="ignore"):
-                return _refused(f"by backtests it may lie anywhere within a factor of {np.exp(2 * half):.3g}")
+                return Forecast(_NONE, f"by backtests it may lie anywhere within a factor of {np.exp(2 * half):.3g}")
         y = float(fit.predict(at))
-        return Forecast(y, y * float(np.exp(-half)), y * float(np.exp(half)))
+        return Forecast(Interval(y, y * float(np.exp(-half)), y * float(np.exp(half))))
 
     @cached_property
     def _pooled(self) -> FloatArray:
@@ -162,7 +160,3 @@ def _line(x: FloatArray, at: float) -> tuple[FloatArray, float, float]:
     square = float(centred @ centred)
     weights = 1 / len(x) + away * centred / square
     return weights, float(np.sqrt(1 + weights @ weights)), abs(float(away**2 - weights @ centred**2))
-
-
-def _refused(why: str) -> Forecast:
-    return Forecast(float("nan"), float("nan"), float("nan"), why)

@@ -69,7 +69,7 @@ class SuccessByLength:
         """N_eff = ln p_N / ln RBP_k: how many independent tokens a window counts as; NaN where every token succeeds."""
         one = self.point.measured[0, 0]
         if not one < 0:
-            return Interval(np.nan, np.nan, np.nan)
+            return Interval(np.nan)
         low, high = percentiles(self.draws.measured[:, j] / self.draws.measured[:, 0], level=self.level)
         return Interval(self.point.measured[0, j] / one, low, high)
 
@@ -220,8 +220,8 @@ class LengthLaw:
         """As columns of a table."""
         law = self.law
         row = {"N": self.length, "sizes": law.points, "C": np.exp(law.log_a), "r2": law.r2}
-        change = Interval(self.change.alpha, self.change.low, self.change.high) if self.change else Interval(np.nan)
-        row |= {"alpha": Interval(law.alpha, law.low, law.high), "alpha_change": change}
+        change = self.change.exponent if self.change else Interval(np.nan)
+        row |= {"alpha": law.exponent, "alpha_change": change}
         return row | {"n_eff_per_n": self.per_token or Interval(np.nan)}
 
 

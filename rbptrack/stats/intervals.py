@@ -22,6 +22,11 @@ class Interval:
     low: float = float("nan")
     high: float = float("nan")
 
+    @classmethod
+    def around(cls, value: float, half: float) -> Interval:
+        """As far to either side of the value."""
+        return cls(value, value - half, value + half)
+
     def columns(self, name: str) -> dict[str, float]:
         """As columns of a table: name, name_low and name_high."""
         return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}

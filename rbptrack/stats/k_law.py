@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
@@ -121,8 +121,7 @@ class KCurves:
         y: -ln RBP_k, (m, ks).
         draws: the same in each paired document bootstrap, (m, replicates, ks).
         fit: the line and parabola through each size's curve, at the k of the fit.
-        beta_low: lower end of the interval of each beta, over documents, (m,); NaN below 10 documents.
-        beta_high: upper end.
+        beta: of each size, with its interval over documents; none below 10 documents.
 
     """
 
@@ -130,8 +129,7 @@ class KCurves:
     y: FloatArray
     draws: FloatArray
     fit: KLawFit
-    beta_low: FloatArray
-    beta_high: FloatArray
+    beta: list[Interval]
 
     def at(self, k: int) -> int | None:
         """Which column has k; None where none has."""
@@ -164,10 +162,11 @@ def k_curves(
         return None
     fit = fit_k_law(ks[inside], y[:, inside])
     if len(counts[0].document) < LEAST_DOCUMENTS:
-        return KCurves(ks, y, draws, fit, np.full(len(y), np.nan), np.full(len(y), np.nan))
-    intervals = [beta_interval(one.select(fit.ks.tolist()), replicates=replicates, level=level) for one in counts]
-    low, high = (np.array([getattr(one, end) for one in intervals]) for end in ("low", "high"))
-    return KCurves(ks, y, draws, fit, low, high)
+        return KCurves(ks, y, draws, fit, [Interval(float(beta)) for beta in fit.beta])
+    chosen = [one.select(fit.ks.tolist()) for one in counts]
+    ends = [beta_interval(one, replicates=replicates, level=level) for one in chosen]
+    beta = [replace(one, value=float(value)) for one, value in zip(ends, fit.beta, strict=True)]
+    return KCurves(ks, y, draws, fit, beta)
 
 
 def beta_interval(counts: DocumentCounts, *, replicates: int, level: float) -> Interval:
@@ -211,8 +210,6 @@ class WorthOfDoubling:
 
     Attributes:
         alpha: of -ln RBP_k = A S^-alpha at this k.
-        alpha_low: lower end of its interval.
-        alpha_high: upper end.
         beta: ln(y_k / y_2k) / ln 2 with y = -ln RBP, mean over sizes.
         ratio: beta/alpha, dS/S per dk/k at constant RBP, up to sign.
         factor_in_s: 2^(beta/alpha).
@@ -223,9 +220,7 @@ class WorthOfDoubling:
 
     """
 
-    alpha: float
-    alpha_low: float
-    alpha_high: float
+    alpha: Interval
     beta: float
     ratio: float
     factor_in_s: float
@@ -260,9 +255,7 @@ def worth_of_doubling(s: FloatArray, curves: KCurves, k: int, *, level: float) -
     measured, sizes = size_factor_read_off(s, y, doubled)
     ratio = beta / law.alpha if law.alpha else np.inf
     return WorthOfDoubling(
-        alpha=law.alpha,
-        alpha_low=law.low,
-        alpha_high=law.high,
+        alpha=law.exponent,
         beta=beta,
         ratio=ratio,
         factor_in_s=_power_of_two(ratio),

@@ -11,7 +11,7 @@ form (`rbptrack.stats.bends`): a likelihood ratio of M1 finds a floor in 7 to 16
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,7 @@ from scipy import special, stats
 
 from rbptrack.ranks import FloatArray, IntArray
 from rbptrack.stats import linear
+from rbptrack.stats.intervals import Interval
 from rbptrack.stats.newton import minimise
 
 GATES = {"M0": 3, "M1": 6, "M2": 12}
@@ -34,6 +35,7 @@ _SCATTERS = 9
 _FEW = 8  # shares inside an interval: below, a finer grid is laid over it
 _BREAK_WIDTH = 0.3  # of M2's bend, in ln S: sharp against sizes that lie a factor 2 apart
 _SAME_FIT = 0.02  # log-likelihoods this close are the same optimum
+_NONE = Interval(float("nan"))
 _DECISIVE = 2.0  # difference in AICc from which a broken law is preferred
 
 
@@ -44,8 +46,8 @@ class FormFit:
     Attributes:
         form: M0, M1 or M2.
         alpha: exponent; below the break for M2.
-        e: E of M1, in y's unit; NaN for the others.
-        share: E / y at the largest size; NaN for the others.
+        e: E of M1, in y's unit, with its interval; NaN for the others.
+        share: E / y at the largest size, with its 95% profile-likelihood interval; likewise.
         tau: scatter between models, in ln y.
         log_likelihood: at the optimum.
         aicc: Akaike's criterion for small samples, tau counted (Hurvich and Tsai, Biometrika 76, 1989).
@@ -58,8 +60,8 @@ class FormFit:
     tau: float
     log_likelihood: float
     aicc: float
-    e: float = float("nan")
-    share: float = float("nan")
+    e: Interval = _NONE
+    share: Interval = _NONE
     agreed: bool = True
 
 
@@ -140,27 +142,15 @@ class Points:
         aicc = deviance + 2 * free + 2 * free * (free + 1) / (m - free - 1) if m > free + 1 else float("inf")
         share = float(parameters[0]) if form == "M1" else float("nan")
         alpha, tau = float(parameters[int(form == "M1")]), float(np.sqrt(tau2))
-        return FormFit(form, alpha, tau, -deviance / 2, aicc, share * float(np.exp(level)), share, agreed)
+        e = share * float(np.exp(level))
+        return FormFit(form, alpha, tau, -deviance / 2, aicc, Interval(e), Interval(share), agreed)
 
 
 @dataclass(frozen=True)
 class Forms:
-    """The forms that m sizes allow, and what they say of a floor.
-
-    Attributes:
-        fits: M0 first.
-        share_low: lower end of the 95% profile-likelihood interval of E / y at the largest size; NaN below the gate.
-        share_high: upper end.
-        e_low: lower end of E's interval, in y's unit.
-        e_high: upper end.
-
-    """
+    """The forms that m sizes allow, M0 first."""
 
     fits: tuple[FormFit, ...]
-    share_low: float = float("nan")
-    share_high: float = float("nan")
-    e_low: float = float("nan")
-    e_high: float = float("nan")
 
     @property
     def broken(self) -> bool:
@@ -202,12 +192,14 @@ def _fit_alike(every: Sequence[Points], m: int) -> list[Forms]:
     ends = _searched("M1", bent, [[[share, alpha]] for share, *_, alpha in floors])
     breaks = _searched("M2", bent, [one.breaks for one in bent]) if m >= GATES["M2"] else [[] for _ in bent]
     for i, one, (_, low, high, top, _), with_floor, broken in zip(falling, bent, floors, ends, breaks, strict=True):
-        fits = [plain[i], one.fit("M1", *with_floor[0])]
+        m1 = one.fit("M1", *with_floor[0])
+        share, e = Interval(m1.share.value, low, high), Interval(m1.e.value, low * top, high * top)
+        fits = [plain[i], replace(m1, share=share, e=e)]
         if broken:
             best = min(broken, key=lambda end: end[0])
             same = [p[2] for deviance, p in broken if deviance < best[0] + 2 * _SAME_FIT]
             fits.append(one.fit("M2", *best, agreed=len(same) >= 2 and bool(np.ptp(same) < 0.02 * np.ptp(one.x))))
-        found[i] = Forms(tuple(fits), low, high, low * top, high * top)
+        found[i] = Forms(tuple(fits))
     return found
 
 

@@ -17,6 +17,7 @@ from scipy import stats
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import FloatArray
 from rbptrack.stats import linear
+from rbptrack.stats.intervals import Interval
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,9 @@ class NestedFit:
     """A law in size over runs, several of which share a size.
 
     Attributes:
-        alpha: the exponent, by generalised least squares under the estimated covariance.
+        exponent: alpha by generalised least squares; its interval is t with sizes - 2 degrees of freedom.
         log_a: ln A, likewise.
-        low: lower end of its interval, t with (sizes - 2) degrees of freedom.
-        high: upper end.
-        se: standard error.
+        se: standard error of alpha.
         recipe: standard deviation between sizes beyond seeds, in ln y (REML).
         seed: standard deviation between runs of one size, in ln y (REML).
         sizes: number of sizes m.
@@ -38,10 +37,8 @@ class NestedFit:
 
     """
 
-    alpha: float
+    exponent: Interval
     log_a: float
-    low: float
-    high: float
     se: float
     recipe: float
     seed: float
@@ -95,10 +92,8 @@ def fit_nested(
     lack, p = pure_error(s, y, covariance)
     alpha = -float(beta[1])
     return NestedFit(
-        alpha=alpha,
+        exponent=Interval.around(alpha, half),
         log_a=float(beta[0]) + alpha * float(x.mean()),
-        low=alpha - half,
-        high=alpha + half,
         se=se,
         recipe=float(np.sqrt(recipe2)),
         seed=float(np.sqrt(seed2)),

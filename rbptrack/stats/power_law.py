@@ -12,6 +12,7 @@ from scipy import stats
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import FloatArray
 from rbptrack.stats import linear
+from rbptrack.stats.intervals import Interval
 from rbptrack.stats.spread import Spread
 
 _MOST_STEPS = 200  # towards Huber's estimate; five are the rule
@@ -54,6 +55,11 @@ class PowerLawFit:
         if self.recipe is not None:
             return self.recipe
         return float(np.sqrt(linear.reml(self.covariance, linear.centred(np.log(self.s)), np.log(self.y))[0]))
+
+    @property
+    def exponent(self) -> Interval:
+        """Alpha and its interval."""
+        return Interval(self.alpha, self.low, self.high)
 
     @property
     def points(self) -> int:
@@ -235,16 +241,12 @@ class Pooled:
 
     Attributes:
         mean: of the exponents.
-        low: lower end of the mean's interval.
-        high: upper end.
         between: standard deviation between families, by REML.
         shrunk: each exponent, drawn towards the mean by as much as it is uncertain, (families,).
 
     """
 
-    mean: float
-    low: float
-    high: float
+    mean: Interval
     between: float
     shrunk: FloatArray
 
@@ -283,4 +285,4 @@ def pool(
     scale = max(1.0, float(weight @ (found - mean) ** 2) / expected) if expected > 0 else 1.0
     half = float(stats.t.ppf(0.5 + level / 2, n - 1)) * float(np.sqrt(scale * (weight @ whole @ weight)))
     shrunk = mean + between2 * np.linalg.pinv(whole) @ (found - mean)  # best linear unbiased prediction
-    return Pooled(mean, mean - half, mean + half, float(np.sqrt(between2)), shrunk)
+    return Pooled(Interval.around(mean, half), float(np.sqrt(between2)), shrunk)

@@ -27,9 +27,9 @@ class RanksOfSize:
         floor: KL that sampling alone would give, nats per token.
         free: (beta, gamma), gamma free to be negative, (2,).
         draws: the same in bootstrap replicates, (replicates, 2).
-        low: lower ends of their intervals, (2,).
-        high: upper ends, (2,).
-        ratio: interval of mu/sigma.
+        beta: with its interval.
+        gamma: likewise.
+        ratio: the ends of the interval of mu/sigma.
         interval_from: where the intervals come from.
 
     """
@@ -40,15 +40,15 @@ class RanksOfSize:
     floor: float
     free: FloatArray
     draws: FloatArray
-    low: FloatArray
-    high: FloatArray
+    beta: Interval
+    gamma: Interval
     ratio: tuple[float, float]
     interval_from: str
 
     @property
     def limit(self) -> bool:
         """Whether gamma's interval reaches 0 or below, or is not known: mu and sigma are not identifiable."""
-        return not self.low[1] > 0
+        return not self.gamma.low > 0
 
     @property
     def best(self) -> RankFit:
@@ -97,18 +97,20 @@ def fit_size(
         draws = np.random.default_rng([0, seed]).multivariate_normal(free, covariance, size=replicates)
         source = "" if few else f"likelihood, design effect {effect:.1f}"
     tail = 50 * (1 - level)
-    low, high = np.percentile(draws, [tail, 100 - tail], axis=0)
+    ends_of_both = np.percentile(draws, [tail, 100 - tail], axis=0)
     ratio = mu_over_sigma(draws[draws[:, 1] > 0])
     ends = tuple(np.percentile(ratio, [tail, 100 - tail])) if len(ratio) else (np.nan, np.nan)
     if few:
-        low, high, ends = np.full(2, np.nan), np.full(2, np.nan), (np.nan, np.nan)
+        ends_of_both, ends = np.full((2, 2), np.nan), (np.nan, np.nan)
     scores = {}
     if documents is not None:
         reference = fits["lognormal"]
         scores = {n: vuong(f, reference, documents, support) for n, f in fits.items() if n != "lognormal"}
     best = min(fits.values(), key=lambda fit: fit.aic)
     floor = sampling_kl(best, tokens=histogram.num_tokens)
-    return RanksOfSize(histogram, fits, scores, floor, free, draws, low, high, (float(ends[0]), float(ends[1])), source)
+    beta, gamma = (Interval(*map(float, each)) for each in np.vstack([free, ends_of_both]).T)
+    ratio_ends = float(ends[0]), float(ends[1])
+    return RanksOfSize(histogram, fits, scores, floor, free, draws, beta, gamma, ratio_ends, source)
 
 
 @dataclass(frozen=True)
@@ -162,15 +164,16 @@ def lognormal_trend(s: FloatArray, theta: FloatArray, draws: FloatArray, *, leve
         return line_error(at, x, theta @ of, np.einsum("iajb,a,b->ij", sampling, of, of))
 
     level_at, slope_at = np.array([1.0, 0.0]), np.array([0.0, 1.0])
-    halves = [error(slope_at, of).half(level) for of in np.eye(2)]
-    slopes = [Interval(float(b), float(b - h), float(b + h)) for b, h in zip(slope, halves, strict=True)]
+    slopes = [
+        Interval.around(float(b), error(slope_at, of).half(level)) for b, of in zip(slope, np.eye(2), strict=True)
+    ]
     ratio = None
     if middle[1] > 2 * error(level_at, np.eye(2)[1]).half(level):  # else it is too crooked for a straight line
         value, by_slope, by_middle = _change(middle, slope)
         solved = inverse(design)
         shared = np.einsum("i,iajb,j,a,b->", solved[0], sampling, solved[1], by_middle, by_slope)
         whole = (error(slope_at, by_slope) + error(level_at, by_middle)).minus_shared(-float(shared))
-        ratio = Interval(value, value - whole.half(level), value + whole.half(level))
+        ratio = Interval.around(value, whole.half(level))
     residual = theta - design @ np.stack([middle, slope])
     total = ((theta - theta.mean(axis=0)) ** 2).sum(axis=0)
     return LognormalTrend(slopes[0], slopes[1], ratio, 1 - (residual**2).sum(axis=0) / total)

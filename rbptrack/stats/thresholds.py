@@ -56,7 +56,7 @@ def threshold(law: PowerLawFit, share: float, *, documents: float = np.inf) -> T
 
     """
     y = float(-np.log(share))
-    nothing, read_off = Interval(np.nan, np.nan, np.nan), _read_off(law.s, law.y, y)
+    nothing, read_off = Interval(np.nan), _read_off(law.s, law.y, y)
     if law.low <= 0:
         return Threshold(nothing, read_off, refused="success is not shown to rise with size")
     with np.errstate(over="ignore"):  # of an exponent of all but 0
@@ -80,7 +80,7 @@ def width_in_decades(law: PowerLawFit) -> Interval:
     Source: exp(-A S^-alpha) of arXiv 2510.20387, eqs. 6 to 8.
     """
     if law.low <= 0:
-        return Interval(np.nan, np.nan, np.nan)
+        return Interval(np.nan)
     return Interval(*(float(_DECADES / alpha) for alpha in (law.alpha, law.high, law.low)))
 
 
@@ -106,20 +106,18 @@ def _forecast(law: PowerLawFit, y: float, read_off: float) -> Threshold:
     """The same beyond the largest size: where forecasts between the largest size and the farthest reach y."""
     grid = np.geomspace(law.s.max(), FARTHEST * law.s.max(), 7)
     tests = backtest([law])
-    made = [tests.forecast(0, float(s), level=law.level) for s in grid]
-    nothing = Interval(np.nan, np.nan, np.nan)
-    told = [not f.refused for f in made]
-    first = told.index(True) if any(told) else len(grid)
-    last = told.index(False, first) if False in told[first:] else len(grid)
+    told = [tests.forecast(0, float(s), level=law.level) for s in grid]
+    given = [not f.refused for f in told]
+    first = given.index(True) if any(given) else len(grid)
+    last = given.index(False, first) if False in given[first:] else len(grid)
 
     # A forecast is of these texts, the size at which half succeed of all like them: what texts do to y comes on top.
-    halves = [
-        np.hypot(np.log(f.high / f.y), law.spread_at(float(s)).half(law.level)) for f, s in zip(made, grid, strict=True)
-    ]
+    middle, high = np.array([[f.y.value, f.y.high] for f in told]).T
+    halves = np.hypot(np.log(high / middle), [law.spread_at(float(s)).half(law.level) for s in grid])
 
     def reached(side: int) -> float:
         """Where ln y of the forecasts, drawn in straight lines over ln S, falls to y; infinite where it does not."""
-        values = np.array([f.y * np.exp(side * half) for f, half in zip(made, halves, strict=True)])[first:last]
+        values = (middle * np.exp(side * halves))[first:last]
         if values.size and values[0] <= y:
             return float(grid[first])
         found = _read_off(grid[first:last], values, y)
@@ -127,8 +125,8 @@ def _forecast(law: PowerLawFit, y: float, read_off: float) -> Threshold:
 
     size = reached(0)
     if not np.isfinite(size):
-        text = next((f.refused for f in made if f.refused), f"beyond {FARTHEST:g} times the largest size")
-        return Threshold(nothing, read_off, forecast=True, refused=text)
+        text = next((f.refused for f in told if f.refused), f"beyond {FARTHEST:g} times the largest size")
+        return Threshold(Interval(np.nan), read_off, forecast=True, refused=text)
     low = reached(-1)
     if low <= law.s.max():  # the interval reaches into the sizes measured, where the law's own holds
         low = min(low, _inside(law, float(np.log(y)), float(np.log(size)))[0])

@@ -20,6 +20,7 @@ from scipy import optimize, stats
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import FloatArray
+from rbptrack.stats.intervals import Interval
 
 WORST_CONDITION = 25.0
 """Beyond it size and tokens go together, and their exponents cannot be told apart (`design_condition`)."""
@@ -36,8 +37,6 @@ class TrainingLaw:
         e: E, in y's unit; 0 where the points need none.
         alpha: exponent of size.
         beta: exponent of tokens.
-        low: lower ends of the intervals of (alpha, beta, optimal exponent of S in C).
-        high: upper ends.
         optimal: exponent a of S*(C) ~ C^a: beta / (alpha + beta).
         between: scatter between models, in ln y.
         within: scatter between checkpoints of a model, in ln y.
@@ -52,11 +51,9 @@ class TrainingLaw:
     """
 
     e: float
-    alpha: float
-    beta: float
-    low: tuple[float, float, float]
-    high: tuple[float, float, float]
-    optimal: float
+    alpha: Interval
+    beta: Interval
+    optimal: Interval
     between: float
     within: float
     r2: float
@@ -151,15 +148,14 @@ def fit_training_law(s: npt.ArrayLike, d: npt.ArrayLike, y: npt.ArrayLike, *, le
     gradient[2, 2], gradient[2, 4] = -beta / (alpha + beta) ** 2, alpha / (alpha + beta) ** 2
     half = quantile * np.sqrt(np.maximum(np.diag(gradient @ variance @ gradient.T), 0))
     at = np.array([alpha, beta, beta / (alpha + beta)])
+    first, second, optimal = map(Interval.around, at.tolist(), half.tolist())
     total = float(np.sum((logs - logs.mean()) ** 2))
     e = float(np.exp(best.x[0]))
     return TrainingLaw(
         e=0.0 if e < 1e-4 * values.min() else e,
-        alpha=float(alpha),
-        beta=float(beta),
-        low=tuple((at - half).tolist()),
-        high=tuple((at + half).tolist()),
-        optimal=float(at[2]),
+        alpha=first,
+        beta=second,
+        optimal=optimal,
         between=float(np.sqrt(between2)),
         within=float(np.sqrt(within2)),
         r2=1 - float(residual @ residual) / total if total > 0 else float("nan"),
