@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -70,6 +72,14 @@ def test_strange_names_keep_their_laws(here: Path, capsys: pytest.CaptureFixture
         assert metrics[f"alpha/{family}/:7bx:7d/ce"] == pytest.approx(0.06, abs=1e-6)
     page = Path("r.html").read_text()
     assert all(family in page for family in FAMILIES)
+
+
+def test_links_of_a_page_that_lies_elsewhere_lead_to_its_tables(here: Path) -> None:
+    (here / "a b").mkdir()
+    assert report.main(["analyzers=power_law", "out=a b/r%1.html"]) == 0
+    links = re.findall(r'href="([^"]+\.csv)"', Path("a b/r%1.html").read_text())
+    assert len(links) > 2
+    assert all(Path("a b", unquote(link)).is_file() for link in links)
 
 
 def run_of(client: MlflowClient) -> str:

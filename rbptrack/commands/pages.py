@@ -56,7 +56,7 @@ PAGES: Mapping[str, Help] = {
             **FILTER_OPTIONS,
             "analyzers=NAME,...": "only these analyzers (rbptrack plugins lists them)",
             **DRAWN_OPTIONS,
-            "out=FILE.html": "also write the page to this file",
+            "out=FILE.html": "also write the page to this file, and its tables to the folder FILE-tables",
             "--open": "show the page in the browser",
             **STORE_OPTIONS,
             "plugins.path=FOLDER,...": "more folders of analyzers",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
+from urllib.parse import quote
 
 from rbptrack.analysis.contract import Analyzer
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, RbptrackError, said_of_the_disk
-from rbptrack.base.files import check_replaceable, write_whole
+from rbptrack.base.files import check_replaceable, put
 from rbptrack.base.words import counted, short_path
 from rbptrack.commands.runner import HydraCommand, load_plugins
 from rbptrack.config.paths import plugin_folders
@@ -48,11 +51,8 @@ def _report(request: Request) -> int:
     runs = reader.runs(config.filter)
     say(f"{counted(len(runs), 'measurement')}, {counted(len(analyzers), 'analyzer')}")
     command = " ".join(["python -m rbptrack report", *request.overrides])
-    found, page, run_id = _write(reader, runs, analyzers, config, command=command)
+    found, run_id = _write(reader, runs, analyzers, config, out, command=command)
     say_reused(len(found.reused), remedy="again=yes")
-    if out:
-        with said_of_the_disk(out.absolute().parent):
-            write_whole(out.resolve(), page)
     say(f"report   {out or short_path(reader.report_page(run_id))}")
     if config.open and not webbrowser.open(out.absolute().as_uri() if out else reader.report_page(run_id)):
         complain("no browser could be started here; open the file above")
@@ -66,8 +66,8 @@ def _free_name(wanted: Path) -> Path:
 
 
 def _write(
-    reader: Reader, runs: Runs, analyzers: Sequence[Analyzer], config: ReportConfig, *, command: str
-) -> tuple[Findings, str, str]:
+    reader: Reader, runs: Runs, analyzers: Sequence[Analyzer], config: ReportConfig, out: Path | None, *, command: str
+) -> tuple[Findings, str]:
     """Analyse and log the page: into the sweep's own run where it is about one, else into a run of its own."""
     sweep = config.filter.sweep[0] if len(config.filter.sweep) == 1 else ""
     scope = f"Sweep {sweep}" if sweep else counted(len(runs), "measurement")
@@ -80,16 +80,34 @@ def _write(
             raise RbptrackError("no analyzer had anything to say about these measurements; the lines above say why")
         facts = [("command", command), ("store", reader.connection.shown)]
         run_page = reader.connection.run_page
-        page = render(scope, runs, found.sections, facts=facts, silent=found.silent, run_page=run_page)
-        (folder / "report.html").write_text(page, encoding="utf-8")
+        page = partial(render, scope, runs, found.sections, facts=facts, silent=found.silent, run_page=run_page)
+        if out:
+            with said_of_the_disk(out.absolute().parent):
+                _save(out.resolve(), folder, page)
         if reader.connection.read_only:
-            return found, page, ""
+            return found, ""
+        (folder / "report.html").write_text(page(), encoding="utf-8")
         if of_sweep:
             writer.log_folder(of_sweep, folder)
-            return found, page, of_sweep
+            return found, of_sweep
         with working(writer, f"report / {scope}", report_tags(sweep)) as run_id:
             writer.log_folder(run_id, folder)
-    return found, page, run_id
+    return found, run_id
+
+
+def _save(out: Path, folder: Path, page: Callable[..., str]) -> None:
+    """The page as a file of the user's, and in a folder beside it the tables that it links."""
+    beside = f"{out.stem}-tables"
+    with tempfile.TemporaryDirectory(prefix=".report-", dir=out.parent) as unfinished:  # else half of them, if it fails
+        for file in [*folder.glob("*/tables/*.csv"), *folder.glob("*/columns.csv")]:
+            place = Path(unfinished, beside, file.relative_to(folder).parts[0], file.name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, place)
+        Path(unfinished, out.name).write_text(page(tables=quote(beside) + "/{analyzer}"), encoding="utf-8")
+        for file in [path for path in Path(unfinished).rglob("*") if path.is_file()]:
+            place = out.parent / file.relative_to(unfinished)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            put(file, place, durable=False)
 
 
 main = HydraCommand(_read, _report)
