@@ -20,7 +20,7 @@ from tests.patience import PATIENCE
     [
         ("rbptrack me", ["measure"]),
         ("rbptrack mod", ["model="]),
-        ("rbptrack model=nano", ["model=nano/", "model=nano-seeds/", "model=nano-checkpoints/"]),
+        ("rbptrack model=nano", ["model=nano/", "model=nano-quant/", "model=nano-seeds/", "model=nano-checkpoints/"]),
         ("rbptrack model=gpt2/", [f"model=gpt2/{size}" for size in ("small", "medium", "large", "xl")]),
         ("rbptrack 'model=gpt2/s", ["model=gpt2/small"]),
         ("rbptrack plan -m model=nano/6k,nano/1", ["model=nano/6k,nano/15k", "model=nano/6k,nano/115k"]),
