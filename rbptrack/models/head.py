@@ -80,9 +80,10 @@ def head_of(output: nn.Module, logits: Tensor, recorder: Recorder, *, candidates
     """
     weight, bias = resident(output, "weight"), resident(output, "bias")
     product, multiply = recorder.product, None
-    if product is not None and not is_matrix(weight) and hasattr(output, "in_features"):
+    width = getattr(output, "in_features", None)
+    if product is not None and not is_matrix(weight) and isinstance(width, int):
         stand_in = torch.zeros(1, 1, dtype=product.dtype, device=product.device)
-        weight, bias = stand_in.expand(product.shape[-1], output.in_features), None  # its module adds the bias
+        weight, bias = stand_in.expand(product.shape[-1], width), None  # its module adds the bias
         multiply = multiplier(output)
     if weight is None or weight.ndim != 2 or product is None or product.shape[-1] != weight.shape[0]:
         raise Unmeasurable("its output embeddings are not one matrix")
