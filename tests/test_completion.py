@@ -57,7 +57,7 @@ def test_files_and_configs_of_the_working_folder(tmp_path: Path, monkeypatch: py
     assert candidates("rbptrack model=mine/") == ["model=mine/small"]
     assert candidates("rbptrack import b") == ["bundles/"]
     assert candidates("rbptrack export out=bundles/") == ["out=bundles/one.zip"]
-    assert candidates("rbptrack show ") == ["k=", "tracking.uri=", "tracking.experiment="]
+    assert candidates("rbptrack show ") == ["k=", "format=", "tracking.uri=", "tracking.experiment="]
 
 
 def test_what_a_store_holds(untouched: Path, monkeypatch: pytest.MonkeyPatch) -> None:
