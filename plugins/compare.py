@@ -3,7 +3,8 @@
 Four questions have four answers: whether two *models* of equal S differ on these very texts, whether the *laws* lie
 apart (other models of the same recipes would differ), whether their *exponents* do, and whether anything is left at
 equal cross-entropy. Tokens of different tokenizers do not compare: whole words (`words_10`: -ln of the share of words
-whose every token has R <= 10) and bits per byte take the place of RBP_k and CE.
+whose every token has R <= 10) and bits per byte take the place of RBP_k and CE. Where in the text two models differ is
+said in nats per byte, which any two tokenizers share.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,7 @@ from rbptrack.analysis.figures import SIZE
 from rbptrack.analysis.findings import Finding, Verdict, around, corrected, sure
 from rbptrack.analysis.pairs import BITS, Pair, Side, pairs_of, read_sides, with_words
 from rbptrack.analysis.rows import R2, Column, Exponent, OfMetric, exponent
+from rbptrack.analysis.text_gaps import align, gap_row
 from rbptrack.ranks import CE, metric_label
 from rbptrack.stats.contrasts import Apart, contrast, holm, verdict_of
 from rbptrack.stats.differences import LOG_NATS, Difference, simultaneous_differences
@@ -131,6 +133,9 @@ class Compare(Analyzer):
         margin: exponents that differ by less than this share of the larger count as the same.
         level: nominal coverage of the intervals; tests have size 1 - level.
         replicates: document bootstraps of the differences between models.
+        gaps: of how many pairs of families the text is shown on which their largest models of equal S differ most.
+        words: of a segment of text.
+        worst: segments that are shown in each direction.
 
     """
 
@@ -143,6 +148,9 @@ class Compare(Analyzer):
     margin: float = 0.1
     level: float = 0.95
     replicates: int = 1000
+    gaps: int = 4
+    words: int = 16
+    worst: int = 10
 
     def analyze(self, runs: Runs) -> Report:
         """Compare every two sides that share texts, and every two datasets of a family."""
@@ -151,7 +159,7 @@ class Compare(Analyzer):
                 f"analyzer.shown must be one of analyzer.ks and analyzer.margin above 0; got shown={self.shown} "
                 f"ks={self.ks} margin={self.margin:g}"
             )
-        report = Report(summary="summary")
+        report = Report()
         sides = read_sides(runs, self.ks, report.notes)
         pairs = with_words(runs, pairs_of(sides, self.a, self.b), self.ks)
         if not pairs:
@@ -175,9 +183,11 @@ class Compare(Analyzer):
         report.add_rows("at_equal_ce", (_equal_row(*one) for one in equal))
         report.add_rows("models", models)
         self._add_metrics(report, models, laws)
+        self._gaps(report, runs, families)
         self._words(report, pairs)
         self._draw(report, pairs, laws)
         report.notes += _caveats(pairs, models)
+        report.summary = next(name for name in ("summary", "gaps", "models") if name in report.tables)
         return report
 
     def _shown(self, pair: Pair) -> tuple[str, str]:
@@ -272,6 +282,15 @@ class Compare(Analyzer):
             by_name.setdefault(key, []).append(row.difference.value)
         report.metrics |= {key: float(np.mean(values)) for key, values in by_name.items()}
         report.metrics |= {name("alpha_difference", law): law.difference.value for law, *_ in laws}
+
+    def _gaps(self, report: Report, runs: Runs, pairs: list[Pair]) -> None:
+        """Where in the text models of equal S differ, in nats per byte."""
+        limits = {"words": self.words, "most": self.worst, "pairs_at_most": self.gaps}
+        every = list(align(runs, pairs, report.notes, within=self.within, **limits)) if self.gaps else []
+        findings = corrected((one for each in every for one in each.findings(self.level)), sure(self.level))
+        report.findings += findings
+        report.add_rows("gaps", map(gap_row, findings))
+        report.add_rows("segments", (row for each in every for row in each.segments()))
 
     def _words(self, report: Report, pairs: list[Pair]) -> None:
         """The laws of whole words and of bits per byte of every family whose words were counted."""

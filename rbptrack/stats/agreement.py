@@ -48,12 +48,10 @@ class TokenPairs:
         return self.a.rank == 1, self.b.rank == 1
 
 
-def paired(a: Iterable[RankTable], b: Iterable[RankTable]) -> Iterator[TokenPairs]:
+def in_step(a: Iterable[RankTable], b: Iterable[RankTable]) -> Iterator[tuple[RankTable, RankTable]]:
     """Two rank tables, given in pieces of whole documents, as pieces that end at the same documents.
 
-    Raises:
-        OtherTokens: the two did not score the same tokens: of another text, tokenizer or rule for sequences.
-
+    Where one ends before the other, nothing more is given. Source: a merge of sorted lists.
     """
     pieces = (iter(a), iter(b))
     held: list[RankTable | None] = [None, None]
@@ -61,11 +59,20 @@ def paired(a: Iterable[RankTable], b: Iterable[RankTable]) -> Iterator[TokenPair
         held = [one if one is not None else next(each, None) for one, each in zip(held, pieces, strict=True)]
         left, right = held
         if left is None or right is None:
-            if left is not right:
-                raise OtherTokens("one of the two goes on where the other ends")
             return
         last = min(int(one.documents[0][-1]) for one in (left, right))
         (left, held[0]), (right, held[1]) = _cut(left, last), _cut(right, last)
+        yield left, right
+
+
+def paired(a: Iterable[RankTable], b: Iterable[RankTable]) -> Iterator[TokenPairs]:
+    """The same of two models that scored the same tokens (equally many: `num_tokens`).
+
+    Raises:
+        OtherTokens: they did not: they are of another text, tokenizer or rule for sequences.
+
+    """
+    for left, right in in_step(a, b):
         same = len(left) == len(right) and all(
             np.array_equal(left.column(name), right.column(name)) for name in ("document", "position", "token")
         )

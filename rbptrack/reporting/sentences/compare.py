@@ -91,6 +91,27 @@ def models_differ(findings: Sequence[Finding]) -> Iterator[str]:
         )
 
 
+def gaps(findings: Sequence[Finding]) -> Iterator[str]:
+    """What two models need per byte of the same text, and the words on which they differ most."""
+    for names in list(dict.fromkeys(map(_models, findings)))[:_FEW]:
+        whole, *kinds = (one for one in findings if _models(one) == names)
+        better, other = names[:2] if whole.estimate < 0 else names[1::-1]
+        less = number(abs(whole.estimate), ".3f")
+        if whole.verdict is not Verdict.DIFFERENT:
+            yield f"{names[0]} and {names[1]} need about the same nats per byte on {names[2]} (a difference of {less})."
+            continue
+        low, high = sorted((abs(whole.low), abs(whole.high)))
+        text = f"{better} needs {less} ({interval(low, high)}) nats per byte less than {other} on {names[2]}"
+        if sure := with_verdict(kinds, Verdict.DIFFERENT):
+            most = max(sure, key=lambda one: abs(one.estimate))
+            text += f"; the gap is widest on words of the kind '{most.case['words']}', {estimate(most, '+.3f')}"
+        yield f"{text}."
+
+
+def _models(one: Finding) -> tuple[str, str, str]:
+    return one.case["a"], one.case["b"], one.case["dataset"]
+
+
 def _sides(one: Finding) -> str:
     return f"{one.case['a']} and {one.case['b']}"
 
@@ -109,4 +130,5 @@ SENTENCES = {
     "same exponents": same_exponents,
     "apart at equal CE": apart_at_equal_ce,
     "models differ": models_differ,
+    "gap on the text": gaps,
 }
