@@ -106,4 +106,7 @@ def test_compare_shows_the_worst_text_of_models_with_other_tokens() -> None:
         "short-100000 on text; the gap is widest on words of the kind 'number'" in said
         for said in told(report.findings)
     )
+    assert any(
+        said.startswith("short-100000 falls furthest behind, by 6.0 nats, on: ") for said in told(report.findings)
+    )
     assert "gaps" not in Compare(ks=[1], shown=1, gaps=0).analyze(runs).tables

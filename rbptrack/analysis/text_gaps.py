@@ -90,7 +90,7 @@ class Aligned:
                 gap = share_of(a - b, size)
                 low, high = gap.ends(level)
                 values: dict[str, Any] = {"share": size.sum() / total, "nats_A": a.sum() / size.sum()}
-                values |= {"nats_B": b.sum() / size.sum()}
+                values |= {"nats_B": b.sum() / size.sum(), "segments": (self.gaps.best[:1], self.gaps.worst[:1])}
                 case = {"a": self.a, "b": self.b, "dataset": self.dataset, "words": kind}
                 yield Finding(question=GAPS, case=case, estimate=gap.value, low=low, high=high, p=gap.p, extras=values)
 
@@ -109,9 +109,9 @@ class Aligned:
 
 def gap_row(one: Finding) -> GapRow:
     """A corrected finding as a row."""
-    keys = {"A": one.case["a"], "B": one.case["b"], "on": one.case["dataset"], "words": one.case["words"]}
-    p: dict[str, Any] = {"p": one.p, "p_corrected": one.p_corrected, "verdict": one.verdict}
-    return GapRow(**keys, **one.extras, difference=one.interval, **p)
+    about: dict[str, Any] = {name: one.extras[name] for name in ("share", "nats_A", "nats_B")}
+    about |= {"A": one.case["a"], "B": one.case["b"], "on": one.case["dataset"], "words": one.case["words"]}
+    return GapRow(**about, difference=one.interval, p=one.p, p_corrected=one.p_corrected, verdict=one.verdict)
 
 
 def align(
@@ -129,7 +129,8 @@ def align(
         pairs_at_most: rank tables are read anew for each, which takes time.
 
     """
-    comparable = [pair for pair in pairs if pair.a.counts and pair.b.counts and list(pair.equal_sizes(within))]
+    ranked = [pair for pair in pairs if pair.a.counts and pair.b.counts]
+    comparable = [pair for pair in ranked if any(pair.equal_sizes(within))]
     if len(comparable) > pairs_at_most:
         notes.append(
             f"Gaps on the text are shown for {pairs_at_most} of {len(comparable)} pairs of families "

@@ -10,6 +10,7 @@ from rbptrack.ranks import metric_label, parse_rbp_name
 from rbptrack.reporting.phrases import estimate, interval, with_verdict
 
 _FEW = 3  # pairs that are named
+_SHOWN = 120  # characters of a text
 _EXPONENTS = {
     Verdict.DIFFERENT: "different exponents",
     Verdict.CLOSE: "slightly different exponents",
@@ -106,6 +107,10 @@ def gaps(findings: Sequence[Finding]) -> Iterator[str]:
             most = max(sure, key=lambda one: abs(one.estimate))
             text += f"; the gap is widest on words of the kind '{most.case['words']}', {estimate(most, '+.3f')}"
         yield f"{text}."
+        for model, segments in zip(names[:2], whole.extras["segments"], strict=True):
+            for one in segments:
+                said = " ".join(one.text.split())[:_SHOWN]
+                yield f"{model} falls furthest behind, by {number(abs(one.gap), '.1f')} nats, on: {said}"
 
 
 def _models(one: Finding) -> tuple[str, str, str]:
