@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from rbptrack.analysis import Analyzer, Drawing, Report, Runs, Unreadable
+from rbptrack.analysis.families import without_twins
 from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, corrected
 from rbptrack.analysis.lacking import lacking
 from rbptrack.analysis.proxy_figures import draw_proxies
@@ -203,7 +204,7 @@ class Proxies(Analyzer):
 
     def _answered(self, runs: Runs, report: Report) -> Iterator[Answered]:
         """Every dataset with answers, and the proxies of its models."""
-        frame = runs.frame[runs.frame["vocab_size"].notna()]
+        frame = without_twins(runs.frame[runs.frame["vocab_size"].notna()])
         for dataset, every in frame.groupby("dataset", sort=True):
             kept, means, known = list[int](), list[FloatArray](), list[float]()
             for place, run_id in zip(every.index, map(str, every["run_id"]), strict=True):

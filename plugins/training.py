@@ -14,6 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from rbptrack.analysis import Analyzer, Drawing, RbptrackError, Report, Runs, metric_part, rbp_name
+from rbptrack.analysis.families import without_twins
 from rbptrack.analysis.family_figures import Curve, curve_panels
 from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, around
 from rbptrack.analysis.rows import R2, Column, NonEmbedding, OfMetric
@@ -117,7 +118,8 @@ class Training(Analyzer):
     def analyze(self, runs: Runs) -> Report:
         """Fit every family x dataset with checkpoints of at least 3 sizes at 3 values of D."""
         report, laws = Report(summary="laws"), list[Fitted]()
-        frame = runs.frame.assign(D=[self._tokens(row) for row in runs.frame.to_dict("records")])
+        frame = without_twins(runs.frame)
+        frame = frame.assign(D=[self._tokens(row) for row in frame.to_dict("records")])
         frame = frame[frame["non_embedding_params"].notna() & (frame["D"] > 0)]
         for (family, dataset), rows in frame.groupby(["family", "dataset"], sort=True):
             sizes, several = rows["non_embedding_params"].nunique(), rows["D"].nunique()

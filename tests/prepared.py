@@ -116,16 +116,11 @@ class Running:
 
     """
 
-    def __init__(
-        self, arguments: Sequence[str], said: tuple[Path, Path], answers: int, prepared: subprocess.Popen[str]
-    ) -> None:
+    def __init__(self, arguments: Sequence[str], said: tuple[Path, Path], answers: int) -> None:
         self.arguments, self._said, self._answers, self._read = [*arguments], said, answers, b""
         self.returncode: int | None = None
-        pid, deadline = None, time.monotonic() + PATIENCE
-        while pid is None:
-            assert prepared.poll() is None, f"the prepared process has ended ({prepared.returncode}): see its errors"
-            assert time.monotonic() < deadline, "the prepared process does not answer"
-            pid = self._answer(1)
+        pid = self._answer(PATIENCE)
+        assert pid is not None, "the prepared process does not answer"
         self.pid = pid
 
     def poll(self) -> int | None:
@@ -222,7 +217,7 @@ class Prepared:
         call = {"arguments": [*arguments], "cwd": str(cwd), "environment": dict(environment)}
         call |= {"said": [str(path) for path in said], "answers": str(place / "answers")}
         print(json.dumps(call), file=self._process.stdin, flush=True)
-        self._started.append(Running(arguments, said, answers, self._process))
+        self._started.append(Running(arguments, said, answers))
         return self._started[-1]
 
     def run(

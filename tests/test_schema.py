@@ -18,7 +18,15 @@ from rbptrack.tracking.schema import Metric, analysis_tags, is_result
 
 def test_params_are_read_as_they_were_written() -> None:
     text = {field.name: f"some {field.name}" for field in fields(MeasurementParams)}
-    integers = ("non_embedding_params", "total_params", "vocab_size", "num_documents", "seq_len", "context")
+    integers = (
+        "non_embedding_params",
+        "total_params",
+        "reference_params",
+        "vocab_size",
+        "num_documents",
+        "seq_len",
+        "context",
+    )
     values = text | dict.fromkeys(integers, 12) | {"tf32": False, "training_tokens": 12}
     params = MeasurementParams(**values)  # type: ignore[arg-type]
     assert set(params.params()) == set(param_names().values())

@@ -25,6 +25,8 @@ TITLES = {
     "bits_per_byte": "bits per byte",
     "seq_len": "sequence length",
     "documents_hash": "hash of the texts",
+    "kl": "KL to the reference",
+    "same_top": "same top token",
 }
 """Human titles of columns of `Runs.frame` that are called otherwise there."""
 
@@ -51,7 +53,7 @@ def cell(column: str, value: object) -> str:
         return f"{datetime.fromtimestamp(float(str(value)) / 1000, UTC):%Y-%m-%d %H:%M} UTC"
     if column in _COMPACT and isinstance(value, Real):
         return compact(float(value))
-    if is_rbp_column(column) or column in ("ce", "ce_se", "bits_per_byte"):
+    if is_rbp_column(column) or column in ("ce", "ce_se", "bits_per_byte", "kl", "acceptance", "same_top"):
         return f"{float(str(value)):.4f}"
     if isinstance(value, Integral):
         return f"{value:,}" if column != "seq_len" else str(value)

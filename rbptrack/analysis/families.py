@@ -41,6 +41,8 @@ COMPARABLE = {
 """Columns in which the runs of one law must agree, and the word that marks a part in which they do."""
 
 
+_SAME_RANKS = ("model", "commit", "revision", "vocab_size", "dataset", *COMPARABLE)
+
 MEAN_USED = "the mean over the runs of a size is used"
 
 KEYS = {
@@ -218,7 +220,7 @@ def families(runs: Runs, notes: list[str], *, least: int = 1, several: str = MEA
     several checkpoints of one size. Several runs of one size (seeds, say) stay together and are averaged. Notes say so.
     """
     found: list[Family] = []
-    for (family, dataset), every in runs.frame.groupby(["family", "dataset"], sort=True):
+    for (family, dataset), every in without_twins(runs.frame).groupby(["family", "dataset"], sort=True):
         where = f"{family} on {dataset}"
         rows = every[every["non_embedding_params"].notna()]
         if len(rows) < len(every):
@@ -242,6 +244,16 @@ def families(runs: Runs, notes: list[str], *, least: int = 1, several: str = MEA
                 notes.append(Remark(f"{one}: {more}; {several}.", Reason.SEVERAL_RUNS))
             found.append(one)
     return found
+
+
+def without_twins(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows without those that differ from another by their reference only: its ranks are the same, counted twice.
+
+    Kept is the measurement without a reference where there is one.
+    """
+    rows = frame.sort_values("reference", na_position="first", kind="stable")
+    twins = rows.duplicated([*_SAME_RANKS]) & rows["reference"].notna()
+    return frame[~twins.sort_index()]
 
 
 def few_sizes(family: Family, least: int = 3) -> Remark:

@@ -19,7 +19,10 @@ def find(frame: pd.DataFrame, word: str) -> pd.Series:
         chosen = frame[[wanted in mine for mine in names]]
     if len(chosen) == 1:
         return chosen.iloc[0]
-    there = [f"{row['model']}/{row['dataset']} ({row['run_id'][:8]})" for row in chosen.to_dict("records")]
+    there = [
+        f"{row['model']}/{row['dataset']} ({', '.join(filter(None, [row.get('swept'), row['run_id'][:8]]))})"
+        for row in chosen.to_dict("records")
+    ]
     if there:
         raise BadInput(f"{word} names {len(there)} measurements: {shortened(there)}. Give one, or a run's id")
     known = [f"{model}/{dataset}" for model, dataset in zip(frame["model"], frame["dataset"], strict=True)]

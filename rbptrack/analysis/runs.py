@@ -49,6 +49,12 @@ COLUMNS: Mapping[str, str] = {
     "bits_per_byte": "Float64",
     "tie_rate": "Float64",
     "without_ranks": "boolean",
+    "reference": "string",
+    "reference_commit": "string",
+    "reference_params": "Int64",
+    "kl": "Float64",
+    "acceptance": "Float64",
+    "same_top": "Float64",
 }
 """The columns of `Runs.frame` and their types; after them one Float64 pair rbp_<k>, rbp_<k>_se per logged k."""
 
@@ -57,7 +63,8 @@ SCORES = ("model", "revision", "task", "score", "n")
 
 
 T = TypeVar("T")
-_OPTIONAL = ("training_tokens", "imported", "without_ranks", "groups", "split_difference")  # few sources know them
+_COMPARED = ("reference", "reference_commit", "reference_params", "kl", "acceptance", "same_top")
+_OPTIONAL = ("training_tokens", "imported", "without_ranks", "groups", "split_difference", *_COMPARED)  # few know them
 _EVERY_K = 100  # the paper's law in k ends here; up to it every k is counted
 _PAPER_K = (500, 2500, 10000)  # the larger k of its Table 2
 

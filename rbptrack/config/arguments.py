@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NoReturn, Protocol
 
 from hydra._internal.utils import get_args_parser
 
 from rbptrack.base.errors import BadInput, nearest, unknown
 from rbptrack.config.keys import Keys, no_option
-from rbptrack.config.patterns import lists_as_values, split_list
+from rbptrack.config.patterns import as_value, chosen, families, lists_as_values, split_list
+from rbptrack.config.registration import family_and_size
 from rbptrack.config.schema import AnalyzeConfig, Config, ReportConfig
 from rbptrack.console.sentences import program
 
@@ -51,8 +54,11 @@ def check_keys(overrides: Sequence[str], composer: Choices, chosen_by: Sequence[
     keys = Keys.of(schema)
     groups = composer.groups() if composer.config_name == "config" else list(chosen_by)
     known = [*groups, *lists, *keys.settable]
+    compared = any(override.startswith(("reference=", "+model@reference=")) for override in overrides)
     for override in overrides:
         key, equals, value = override.partition("=")
+        if key.startswith("reference.") and not compared:
+            raise BadInput(f"{override}: which reference? Give reference=MODEL, too, such as reference=nano/2m")
         key = key.lstrip("+~").strip()
         if equals and not key:
             raise BadInput(f"{override}: expected key=value; the key is missing")
@@ -90,6 +96,23 @@ def _refuse_folders(key: str) -> None:
             f"{key} cannot be set: what Hydra writes of a sweep lies in mlruns/hydra, where the sweep reads it again. "
             "tracking.uri=... says where results go"
         )
+
+
+def reference_group(argument: str, composer: Choices) -> list[str]:
+    """`reference=nano/2m`, several of them, a folder or a hub id, in the words with which Hydra puts a model there."""
+    key, _, value = argument.partition("=")
+    if key != "reference" or value in ("", "null"):
+        return ["reference=null" if key == "reference" else argument]
+    names = [name for name in composer.options("model") if name != "hf"]  # that one says what the model's own keys do
+    folder = Path(value).expanduser()
+    own = value not in names and value.partition("/")[0] not in families(names) and "*" not in value
+    if own and (folder.is_dir() or re.fullmatch(r"[\w.-]+/[\w.-]+", value)):
+        repo, path = ("", str(folder)) if folder.is_dir() else (value, "")
+        family, size = family_and_size(repo, path)
+        parts = {"family": family, "size": size, "repo": repo, "path": path}
+        return ["+model@reference=hf", *(f"reference.{name}={as_value(text)}" for name, text in parts.items())]
+    chosen_names = [name for element in split_list(value) for name in chosen("reference", element, names)]
+    return [f"+model@reference={','.join(dict.fromkeys(chosen_names))}"]
 
 
 def k_group(argument: str, composer: Choices) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _REST = ""
 _PIECES = ("model", "dataset", _REST)
 _NAMED = ("model", "dataset", *(f"model.{key}" for key in ("family", "size", "seed", "revision")), "dataset.name")
+_REFERENCE_MODEL = "+model@reference"
 _LONGEST = 40  # characters of a value in a name
 _OWN_RESOLVERS = ("embedded", "base_name", "family_of", "size_of", "oc.env", "oc.decode")  # read no other key
 _REFERENCE = re.compile(r"\$\{\s*([^{}:]*?)\s*\}")
@@ -56,7 +57,9 @@ def swept_options(jobs: Sequence[Sequence[str]]) -> list[str]:
 
     """
     given = [{key: value for key, _, value in (word.partition("=") for word in job)} for job in jobs]
-    swept = [key for key in given[0] if key not in _NAMED and len({job.get(key) for job in given}) > 1]
+    swept = [
+        key for key in given[0] if key not in (*_NAMED, _REFERENCE_MODEL) and len({job.get(key) for job in given}) > 1
+    ]
     short = {key: key.rpartition(".")[2].lstrip("+") for key in swept}
     names = {key: name if list(short.values()).count(name) == 1 else key for key, name in short.items()}
     return [", ".join(f"{name}={_short(job.get(key, ''))}" for key, name in names.items()) for job in given]
@@ -76,7 +79,8 @@ class _Pieces:
 
     def config(self, job: Sequence[str]) -> Config | None:
         """The config of a job; None where it cannot be made of pieces."""
-        if any(mark in word.partition("=")[0] for word in job for mark in "@/"):
+        keys = {word.partition("=")[0] for word in job} - {_REFERENCE_MODEL}
+        if any(mark in key for key in keys for mark in "@/"):
             return None
         base = self._piece(_REST, job)
         parts = {name: self._piece(name, job) for name in ("model", "dataset")} if base else {}

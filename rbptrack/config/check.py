@@ -19,8 +19,10 @@ from rbptrack.config.schema import (
     DatasetConfig,
     Dtype,
     EngineConfig,
+    Kernel,
     LaunchConfig,
     ModelConfig,
+    Parallel,
     SequenceRule,
     SweepConfig,
     TrackingConfig,
@@ -47,6 +49,7 @@ def typed(composed: DictConfig) -> Any:
     if isinstance(config, CellConfig):
         _PIECES["model"](config.model)
         _PIECES["dataset"](config.dataset)
+        _check_reference(config)
         if not config.k.values or min(config.k.values) < 1:
             raise BadInput(f"k must be between 1 and the vocabulary's size; got {config.k.values}")
         _check_engine(config.engine)
@@ -123,6 +126,22 @@ def _check_model(model: ModelConfig) -> None:
             raise BadInput(f"model.{name} must be 0 (not known) or more; got {getattr(model, name)}")
     if model.tf32 and model.dtype is not Dtype.float32:
         raise BadInput(f"model.tf32 rounds float32 products; it does nothing with model.dtype={model.dtype.value}")
+
+
+def _check_reference(config: CellConfig) -> None:
+    """BadInput for a reference that is none, and for what takes the full logits of both models away."""
+    if config.reference is None:
+        return
+    try:
+        _check_model(config.reference)
+    except BadInput as error:
+        raise BadInput(f"reference: {error}") from error
+    if any(m.device_map or m.parallel is not Parallel.none or m.processes for m in (config.model, config.reference)):
+        raise BadInput("reference= needs both models whole on one device: without model.device_map, model.parallel")
+    if config.engine.kernel is Kernel.fused:
+        raise BadInput("reference= needs logits, which engine.kernel=fused does without: leave engine.kernel=auto")
+    if not config.engine.columns:
+        raise BadInput("reference= adds to the columns that engine.columns=false leaves out: give one of them")
 
 
 def _check_dataset(dataset: DatasetConfig) -> None:

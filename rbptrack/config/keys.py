@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from omegaconf import OmegaConf
 
@@ -52,6 +52,7 @@ def _walk(schema: type, prefix: str) -> Iterator[tuple[str, str]]:
     for field in fields(schema):
         kind: Any = hints[field.name]
         key = f"{prefix}{field.name}"
+        kind = next(filter(is_dataclass, get_args(kind)), kind)  # one that may be left out
         if is_dataclass(kind) and isinstance(kind, type):
             yield key, "folder"
             yield from _walk(kind, f"{key}.")
@@ -81,8 +82,9 @@ def no_option(key: str, known: Collection[str], *, shown: Collection[str], more:
 
 
 def flat(config: Config) -> dict[str, str]:
-    """The config as flat `a.b.c: text` pairs: what a run logs as params."""
-    return flattened(OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True))
+    """The config as flat `a.b.c: text` pairs: what a run logs as params, which says nothing of what is None."""
+    values: Any = OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True)
+    return flattened({key: value for key, value in values.items() if value is not None})
 
 
 def flattened(value: Any, prefix: str = "") -> dict[str, str]:

@@ -13,7 +13,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from rbptrack.base.errors import BadInput
-from rbptrack.config.arguments import check_keys, k_group, parse_flags
+from rbptrack.config.arguments import check_keys, k_group, parse_flags, reference_group
 from rbptrack.config.cells import cells, swept_options
 from rbptrack.config.compose import Composer, parsed, shortened
 from rbptrack.config.paths import conf_folder
@@ -64,6 +64,7 @@ class Request:
         overrides = flags.overrides
         check_keys(overrides, composer, groups, lists)
         overrides = expand(overrides, groups=groups, options=composer.options)
+        overrides = [word for o in overrides for word in reference_group(o, composer)]
         overrides = lists_as_values([k_group(o, composer) for o in overrides], lists)
         sweeps = any(o.is_sweep_override() for o in parsed(overrides))
         multirun = bool(flags.multirun or sweeps or "hydra.mode=MULTIRUN" in overrides)
@@ -128,9 +129,14 @@ def sweep_of(request: Request) -> tuple[SweepConfig, list[Config]]:
     """
     jobs = request.jobs()
     named = zip(cells(request.composer, jobs), swept_options(jobs), strict=True)
-    configs = [replace(config, swept=config.swept or swept) for config, swept in named]
+    configs = [replace(config, swept=config.swept or _swept(config, swept)) for config, swept in named]
     settings = SweepConfig(**{f.name: getattr(configs[0], f.name) for f in fields(SweepConfig)})
     for f in fields(SweepConfig):
         if any(getattr(config, f.name) != getattr(settings, f.name) for config in configs):
             raise BadInput(f"{f.name} belongs to the whole sweep and takes one value; it cannot be swept over")
     return settings, configs
+
+
+def _swept(config: Config, options: str) -> str:
+    """What tells a cell from others of its model and dataset: its reference, and the options that are swept."""
+    return ", ".join(filter(None, [f"reference={config.reference.name}" if config.reference else "", options]))

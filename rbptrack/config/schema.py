@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -20,9 +20,10 @@ class Dtype(Enum):
 class SequenceRule(Enum):
     """How a document becomes the sequences that forward passes see.
 
-    truncate: its first `seq_len` tokens. slide: sequences of `seq_len` tokens, each of which repeats the last `context`
-    tokens of the one before: every token is scored once, with at least `context` tokens before it (fewer only at the
-    document's start). pack: documents joined by the end-of-text token and cut every `seq_len` tokens.
+    truncate: its first `seq_len` tokens. slide: sequences of `seq_len` tokens with a stride, each of which repeats the
+    last `context` tokens of the one before: every token is scored once, with at least `context` tokens before it
+    (fewer only at the document's start). pack: documents joined by the end-of-text token and cut every `seq_len`
+    tokens.
     """
 
     truncate = "truncate"
@@ -33,8 +34,8 @@ class SequenceRule(Enum):
 class Sampling(Enum):
     """How `documents` texts are drawn from a dataset that holds more; both draw the same on every machine.
 
-    stream: a seeded shuffle through a buffer of 10,000 documents; a large dataset is never downloaded whole.
-    shuffle: a seeded permutation of all rows, as in the authors' code; downloads the whole dataset.
+    stream: a seeded shuffle of the stream through a buffer of 10,000 documents, so that a large dataset is never
+    downloaded whole. shuffle: a seeded permutation of all rows, as in the authors' code; downloads the whole dataset.
     """
 
     stream = "stream"
@@ -213,6 +214,7 @@ class CellConfig:
     model: ModelConfig = MISSING
     dataset: DatasetConfig = MISSING
     k: KConfig = MISSING
+    reference: ModelConfig | None = None  # whose distribution each token's is compared to, in the same pass
     candidates: Candidates = Candidates.vocabulary
     rank: Rank = Rank.paper
     engine: EngineConfig = field(default_factory=EngineConfig)
@@ -270,7 +272,8 @@ class FilterConfig:
     sweep: list[str] = field(default_factory=list)
 
 
-FILTERS = {f.name: f"filter.{f.name}" for f in fields(FilterConfig)}  # as the command line has them: `family=pythia`
+FILTERS = {key: f"filter.{key}" for key in ("family", "size", "dataset", "sweep")}
+"""What the command line may write for each filter: `family=pythia`."""
 
 
 @dataclass

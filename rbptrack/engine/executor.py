@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import psutil
 import torch
@@ -22,8 +22,9 @@ from torch import Tensor
 from rbptrack.base.errors import BadInput, MeasurementError
 from rbptrack.config.schema import EngineConfig, Kernel
 from rbptrack.engine.batches import Batch
-from rbptrack.models.causal import CausalModel
+from rbptrack.models.causal import CausalModel, Reference
 from rbptrack.scoring import kernels
+from rbptrack.scoring.comparison import PairScorer
 from rbptrack.scoring.proof import trouble
 from rbptrack.scoring.scorer import Scorer
 from rbptrack.scoring.scores import Scores
@@ -67,7 +68,7 @@ class Engine:
             raise BadInput(f"engine.kernel={config.kernel.value} needs a CUDA device and Triton; auto does without")
         self._threads = torch.get_num_threads()
         threads = config.threads or self._threads
-        alone = self._cuda or model.spread or model.group is not None or model.total_params > _LARGE_MODEL
+        alone = self._cuda or model.spread or model.group is not None or model.largest_params > _LARGE_MODEL
         self.workers = 1 if alone else min(threads, _MAX_WORKERS)
         self._inner = max(1, threads // self.workers)
         self.batch_tokens = config.batch_tokens or self._fitting_batch(longest)
@@ -77,6 +78,7 @@ class Engine:
         self._proven = False  # whether kernels were tried
         self._plain = config.kernel is Kernel.none  # or plain torch stands in for them, because they failed
         self._limit = 2**62  # tokens of a forward pass; falls when memory runs out
+        self._padding = torch.zeros(2, device=model.device)
         self._lock = threading.Lock()
         self._local = threading.local()
 
@@ -148,20 +150,35 @@ class Engine:
         states = states.to(batch.target_ids.device)
         if not self._proven:
             self._prove(self._scorer(), states, batch.target_ids)
+        if self._model.reference is not None:
+            return self._compared(self._model.reference, batch, states)
         return self._scorer()(states, batch.target_ids)
+
+    def _compared(self, reference: Reference, batch: Batch, states: Tensor) -> Scores:
+        """The scores of hidden states (targets, width), with how the reference's distributions differ from theirs."""
+        others = reference.model.backbone(batch.token_ids).flatten(0, 1)[batch.state_index]
+        pair = PairScorer(self._scorer(), self._local.reference, entries=reference.entries)
+        scores = pair(states, others, batch.target_ids)
+        with self._lock:
+            self._padding = torch.maximum(self._padding, pair.padding)
+        return scores
+
+    @property
+    def padding_mass(self) -> float:
+        """With a reference, the largest probability of rows that the tokenizer cannot name, in either model."""
+        return float(self._padding.max())
 
     def _scorer(self) -> Scorer:
         """The calling thread's own, made again when the chunk or the way of scoring has changed."""
         wanted = self.chunk_tokens, self._plain
         if getattr(self._local, "wanted", None) != wanted:
-            self._local.scorer = None
-            self._local.scorer = Scorer(
-                self._model.head,
-                chunk_tokens=self.chunk_tokens,
-                kernel=False if self._plain else None,
-                fused=None if self._kernel is Kernel.auto else self._kernel is Kernel.fused,
-                brief=self._brief,
-            )
+            self._local.scorer = self._local.reference = None
+            options: dict[str, Any] = {"chunk_tokens": self.chunk_tokens, "kernel": False if self._plain else None}
+            fused = None if self._kernel is Kernel.auto else self._kernel is Kernel.fused
+            if (reference := self._model.reference) is not None:
+                fused = False  # the comparison looks at logits
+                self._local.reference = Scorer(reference.model.head, fused=fused, **options)
+            self._local.scorer = Scorer(self._model.head, fused=fused, brief=self._brief, **options)
             self.path = self._local.scorer.path
             self._local.wanted = wanted
         scorer: Scorer = self._local.scorer
@@ -180,7 +197,7 @@ class Engine:
 
     def _shrink(self, piece: Batch, before: tuple[int, int]) -> None:
         """Halve the head's chunk or, every other time, the batch; MeasurementError where neither can be."""
-        self._local.wanted = self._local.scorer = None
+        self._local.wanted = self._local.scorer = self._local.reference = None
         if self._cuda:
             torch.cuda.empty_cache()
         with self._lock:
@@ -223,7 +240,9 @@ class Engine:
     def _fitting_chunk(self, wanted: int) -> int:
         """Rows of logits per worker that stay within a fixed budget on a CPU, an eighth of free memory on a GPU."""
         budget = self._free() // 8 if self._on_cuda else _LOGITS_BYTES // self.workers
-        most = min(wanted or (_MAX_CHUNK_CUDA if self._on_cuda else _MAX_CHUNK), budget // (4 * self._model.vocab_size))
+        most = min(
+            wanted or (_MAX_CHUNK_CUDA if self._on_cuda else _MAX_CHUNK), budget // (4 * self._model.logits_per_token)
+        )
         return max(1 if 0 < wanted < _MIN_CHUNK else _MIN_CHUNK, most)
 
 

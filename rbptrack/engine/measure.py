@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +26,8 @@ from rbptrack.engine.parts import Block, Stretch, blocks, table_version
 from rbptrack.engine.saver import Saver
 from rbptrack.engine.shards import Cost, Division
 from rbptrack.models.causal import CausalModel
-from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable
-from rbptrack.ranks.measurement import WHOLE, Measurement, Shard
+from rbptrack.ranks import DocumentCounts, FloatArray, RankHistogram, RankTable
+from rbptrack.ranks.measurement import WHOLE, Compared, Measurement, Shard
 from rbptrack.scoring.scores import Scores
 
 Progress = Callable[[int], None]
@@ -123,6 +123,7 @@ class Share:
             batch_tokens=running.batch_tokens,
             chunk_tokens=running.chunk_tokens,
             notes=tuple(running.notes),
+            padding_mass=running.padding_mass,
         ).write(self._folder)
 
 
@@ -174,6 +175,7 @@ def measure(
         batch_tokens=cost.batch_tokens,
         chunk_tokens=cost.chunk_tokens,
         notes=(*model.notes, *cost.notes),
+        compared=Compared.of(sums.compared, sums.histogram.num_tokens, cost.padding_mass) if model.reference else None,
     )
 
 
@@ -199,6 +201,7 @@ class _Sums:
     counts: DocumentCounts
     num_bytes: int
     tied: int
+    compared: FloatArray
 
 
 def _gather(wanted: list[Block], out: Path, ks: tuple[int, ...], *, version: int) -> _Sums:
@@ -212,11 +215,10 @@ def _gather(wanted: list[Block], out: Path, ks: tuple[int, ...], *, version: int
             histogram, counts = table.histogram(), table.document_counts(ks)
             tied = int(np.count_nonzero(table.column("ties")))
             num_bytes = int(block.corpus.num_bytes[block.corpus.targets(*block.sequences)].sum())
+            found = _Sums(histogram, counts, num_bytes, tied, table.compared_sums())
             if sums is None:
-                sums = _Sums(histogram, counts, num_bytes, tied)
+                sums = found
             else:
-                sums = _Sums(
-                    sums.histogram + histogram, sums.counts + counts, sums.num_bytes + num_bytes, sums.tied + tied
-                )
+                sums = _Sums(**{f.name: getattr(sums, f.name) + getattr(found, f.name) for f in fields(_Sums)})
     assert sums is not None  # noqa: S101  a corpus has at least one block
     return sums

@@ -128,12 +128,14 @@ class Block:
         order = np.argsort(target_index)
         index = target_index[order]
         columns = {name: column.cpu().numpy()[order] for name, column in scores.columns.items()}
-        finite = np.isfinite(columns["logprob"])
-        if not finite.all():
+        for name, whose in (("logprob", "model"), ("kl", "reference")):
+            finite = np.isfinite(columns.get(name, 0.0))
+            if finite.all():
+                continue
             bad = index[int(np.argmin(finite))]
             document = self.corpus.document_ids[self.corpus.document[bad]]
             raise MeasurementError(
-                f"the model's logits hold a NaN or an infinity at document {document}, position "
+                f"the {whose}'s logits hold a NaN or an infinity at document {document}, position "
                 f"{self.corpus.position[bad]}; the weights are damaged, or the precision (model.dtype) is too low for "
                 "them"
             )

@@ -129,6 +129,7 @@ class Cost:
         batch_tokens: tokens of a forward pass.
         chunk_tokens: rows of logits at a time, as they were at the end.
         notes: what was changed on the way.
+        padding_mass: see `rbptrack.engine.executor.Engine`.
 
     """
 
@@ -138,6 +139,7 @@ class Cost:
     batch_tokens: int
     chunk_tokens: int
     notes: tuple[str, ...]
+    padding_mass: float = 0.0
 
     def write(self, folder: Path) -> None:
         """Leave it in the cell's folder, unless another process has delivered the cell and removed it."""
@@ -159,4 +161,5 @@ class Cost:
             batch_tokens=max(c.batch_tokens for c in found),
             chunk_tokens=min(c.chunk_tokens for c in found),
             notes=tuple(dict.fromkeys(note for c in found for note in c.notes)),
+            padding_mass=max(c.padding_mass for c in found),
         )

@@ -20,7 +20,7 @@ from rbptrack.exchange.archive import FORMAT, MANIFEST, NAMES
 from rbptrack.exchange.contents import check
 from rbptrack.exchange.faults import Faults
 from rbptrack.exchange.imported import AnyImportedRow
-from rbptrack.ranks import RankTable
+from rbptrack.ranks import IDS, RankTable
 from rbptrack.tracking import limits
 from rbptrack.tracking.params import PRIVATE_PARAMS
 from rbptrack.tracking.reader import Reader
@@ -124,6 +124,6 @@ def without_tokens(ranks: RankTable) -> RankTable:
     """The same ranks with -1 for the ids of target tokens and of those ranked first: they tell the text."""
     table, hidden = ranks.table, pa.array(np.full(len(ranks), -1, dtype=np.int32))
     for index, column in enumerate(table.schema):
-        if column.name in ("token", "top"):
+        if column.name in IDS:
             table = table.set_column(index, column, hidden)
     return RankTable(table, ranks.vocab_size, ranks.strict)

@@ -16,13 +16,12 @@ from rbptrack.base.errors import DISK_FULL, MissingArtifact, RbptrackError
 from rbptrack.base.files import put
 from rbptrack.base.words import for_spreadsheets
 from rbptrack.console.sentences import complain
-from rbptrack.ranks import ADDED, SCHEMA, RankTable, rbp_ks, rbp_name
+from rbptrack.ranks import ADDED, COMPARED, IDS, SCHEMA, RankTable, rbp_ks, rbp_name
 from rbptrack.tracking.groups import DOCUMENTS
 from rbptrack.tracking.reader import Reader
 
 _OF_RUN = ("model", "dataset", "run_id")
 _TEXTS = [(name, pa.string()) for name in (*_OF_RUN, "id", "group")]
-_IDS = ("token", "top")  # from which the text can be read
 
 
 def write(reader: Reader, runs: pd.DataFrame, out: Path, *, documents: bool, tokens: bool) -> int:
@@ -43,7 +42,7 @@ def write(reader: Reader, runs: pd.DataFrame, out: Path, *, documents: bool, tok
 
     """
     unfinished, written, ks = out.with_name(f"{out.name}.{secrets.token_hex(4)}.tmp"), 0, rbp_ks(runs.columns)
-    schema = _schema(ks, documents=documents, tokens=tokens)
+    schema = _schema(ks, documents=documents, tokens=tokens, compared=bool(runs["reference"].notna().any()))
     opened: Any = pyarrow.csv.CSVWriter if out.suffix == ".csv" else pq.ParquetWriter
     quoted = for_spreadsheets if out.suffix == ".csv" else str
     try:
@@ -73,13 +72,13 @@ def write(reader: Reader, runs: pd.DataFrame, out: Path, *, documents: bool, tok
         unfinished.unlink(missing_ok=True)
 
 
-def _schema(ks: list[int], *, documents: bool, tokens: bool) -> pa.Schema:
+def _schema(ks: list[int], *, documents: bool, tokens: bool, compared: bool) -> pa.Schema:
     if documents:
         counts = [("document", pa.int32()), ("tokens", pa.int64()), ("bytes", pa.int64())]
         shares = [(name, pa.float64()) for name in ("ce", "bits_per_byte", *map(rbp_name, ks))]
         return pa.schema([*_TEXTS, *counts, *shares])
-    each = [field for field in (*SCHEMA, pa.field("rank", pa.int32()), *ADDED) if tokens or field.name not in _IDS]
-    return pa.schema([*_TEXTS, *each])
+    each = [*SCHEMA, pa.field("rank", pa.int32()), *ADDED, *(COMPARED if compared else ())]
+    return pa.schema([*_TEXTS, *(field for field in each if tokens or field.name not in IDS)])
 
 
 def _documents(reader: Reader, run_id: str) -> pd.DataFrame:
@@ -93,7 +92,7 @@ def _documents(reader: Reader, run_id: str) -> pd.DataFrame:
 
 def _per_token(ranks: RankTable) -> dict[str, Any]:
     columns = {name: ranks.column(name) for name in ranks.table.column_names} | {"rank": ranks.rank}
-    return columns | {name: None for name in ADDED.names if name not in columns}
+    return columns | {name: None for name in (*ADDED.names, *COMPARED.names) if name not in columns}
 
 
 def _per_document(ranks: RankTable, ks: list[int], about: pd.DataFrame) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -196,6 +197,18 @@ def check_fit(name: str, config: Any, tokenizer: PreTrainedTokenizerBase, seq_le
             f"{name}: its tokenizer gives {named[max(named)]!r} the id {max(named)}, the model has {rows} rows only; "
             "the tokenizer is not this model's"
         )
+
+
+def check_same_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase) -> None:
+    """BadInput where a reference's tokenizer has other entries than the model's, or cuts texts otherwise."""
+    ids, others = tokenizer.get_vocab(), other.get_vocab()
+    remedy = f"a reference reads the same tokens. reference.tokenizer= names the model's, if {name} was trained with it"
+    if ids != others:
+        count = len({token for token, _ in ids.items() ^ others.items()})
+        raise BadInput(f"reference {name} has another vocabulary ({count:,} tokens differ): {remedy}")
+    rules, theirs = (json.loads(one.backend_tokenizer.to_str()) for one in (tokenizer, other))
+    if differing := [part for part in ("normalizer", "pre_tokenizer", "model") if rules[part] != theirs[part]]:
+        raise BadInput(f"reference {name} has another tokenizer (its {' and '.join(differing)}): {remedy}")
 
 
 def parameters(module: Any) -> Parameters:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,11 +16,26 @@ from rbptrack.models.device import is_spread, resident
 from rbptrack.models.group import ModelProcesses
 from rbptrack.models.head import Recorder, head_of, record
 from rbptrack.models.probe import check_head, check_states, probes, refused
-from rbptrack.models.quantised import is_matrix, method_of
 from rbptrack.scoring.parallel import HeadRows
 from rbptrack.scoring.scorer import Head
 
 _FAILED = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError, AssertionError, ImportError)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A second model that reads the same tokens in the same pass, to whose distributions a model's are compared.
+
+    Attributes:
+        name: `pythia-12b`.
+        model: on the device of the model that is measured.
+        entries: the first so many rows of both heads are compared: those that the tokenizer can name.
+
+    """
+
+    name: str
+    model: CausalModel
+    entries: int
 
 
 @dataclass(frozen=True)
@@ -41,6 +56,7 @@ class CausalModel:
         notes: what the user should know of how it is measured.
         shard: which rows of the head this process holds, where several processes hold the model together.
         group: those processes, where this one only sends them batches; backbone and head are then stand-ins.
+        reference: another model, to which it is compared while it is measured.
 
     """
 
@@ -57,6 +73,7 @@ class CausalModel:
     notes: tuple[str, ...] = ()
     shard: HeadRows | None = None
     group: ModelProcesses | None = None
+    reference: Reference | None = None
 
     @property
     def vocab_size(self) -> int:
@@ -78,11 +95,27 @@ class CausalModel:
                 f"a text holds token {largest_target}, but the head ranks {self.vocab_size} entries only: "
                 "the tokenizer is not this model's"
             )
+        if self.reference is not None:
+            try:
+                self.reference.model.check_corpus(longest=longest, largest_target=largest_target)
+            except BadInput as error:
+                raise BadInput(f"reference {self.reference.name}: {error}") from error
+
+    @property
+    def largest_params(self) -> int:
+        """Parameters of the model, or of its reference where that is larger."""
+        return max(self.total_params, self.reference.model.total_params if self.reference else 0)
+
+    @property
+    def logits_per_token(self) -> int:
+        """Entries of |V|, and of the reference's head, of which logits are in memory together."""
+        return self.vocab_size + (self.reference.model.vocab_size if self.reference else 0)
 
     def activation_bytes(self, length: int) -> int:
         """About how many bytes the backbone's activations take per token, in sequences of a length."""
         width, size = self.head.weight.shape[1], self.head.weight.element_size()
-        return int(size * (12 * width + 4 * self.widest + 3 * self.heads * length))
+        other = self.reference.model.activation_bytes(length) if self.reference else 0
+        return max(other, int(size * (12 * width + 4 * self.widest + 3 * self.heads * length)))
 
 
 def of_module(module: Any, name: str, *, candidates: int | None = None) -> CausalModel:
@@ -108,12 +141,8 @@ def of_module(module: Any, name: str, *, candidates: int | None = None) -> Causa
         why = f"its forward pass fails on plain token ids ({type(error).__name__}: {first_line(error)})"
         raise refused(name, why) from error
     whole = whole[0, :-1, : model.vocab_size].flip(0).to(ours.device)
-    worst, most = check_head(name, ours, whole, dtype=model.head.weight.dtype)
-    if model.head.product is None:
-        return model
-    within = f"at load within {worst:.1g} of the whole model's, of which {most:g} may be"
-    note = f"its head is quantised: logits are its module's own, {within}"
-    return replace(model, notes=(*model.notes, note))
+    check_head(name, ours, whole, dtype=model.head.weight.dtype)
+    return model
 
 
 def split(module: Any, *, candidates: int | None = None) -> CausalModel:
@@ -164,7 +193,7 @@ def probe_tokens(module: Any) -> list[Tensor]:
     weight = next((w for part in _readers(module) if (w := _weight(part)) is not None), None)
     if weight is None:
         raise Unmeasurable("it has no output embeddings, so it predicts no tokens")
-    rows = min(vocab_size(module.config), weight.shape[0] if is_matrix(weight) else vocab_size(module.config))
+    rows = min(vocab_size(module.config), weight.shape[0])
     count = sum(p.numel() for p in module.parameters())
     draws = probes(module.config, rows=rows, parameters=count, longest=longest_sequence(module.config))
     return [tokens.to(weight.device) for tokens in draws]
@@ -174,9 +203,7 @@ def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[Caus
     """The split model, and the whole model's logits (1, length, vocabulary) of token ids (1, length)."""
     backbone, output, logits, recorder = _recorded(module, tokens)
     head = head_of(output, logits, recorder, candidates=candidates)
-    built = _counted(module)
-    counts, text = parameters(built), text_config(module.config)
-    heads = [part.get_output_embeddings() for part in _readers(built)]
+    counts, text = parameters(_counted(module)), text_config(module.config)
     model = CausalModel(
         backbone=backbone,
         head=head,
@@ -184,7 +211,7 @@ def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[Caus
         device=head.weight.device,
         non_embedding_params=counts.non_embedding,
         total_params=counts.total,
-        widest=max(max(p.shape[:-1] or p.shape) for m in built.modules() for p in _written(m, heads)),
+        widest=max(max(p.shape[:-1] or p.shape) for m in module.modules() for p in _written(m, output)),
         heads=getattr(text, "num_attention_heads", 0) if module.config._attn_implementation == "eager" else 0,
         spread=is_spread(module),
         longest=longest_sequence(module.config),
@@ -194,18 +221,15 @@ def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[Caus
 
 
 def _counted(module: nn.Module) -> nn.Module:
-    """The module whose parameters are counted; a copy without weights, where they are not what they were.
-
-    accelerate takes tied ones apart, quantisations pack several into one.
-    """
-    if not is_spread(module) and not method_of(module.config):
+    """The module whose parameters are counted. accelerate takes tied ones apart: there, a copy without weights."""
+    if not is_spread(module):
         return module
     with torch.device("meta"):
         return type(module)(module.config)
 
 
-def _written(layer: nn.Module, heads: list[nn.Module]) -> list[Tensor]:
-    """A layer's own weights, whose rows are the features that it writes; none of embeddings and heads."""
-    if isinstance(layer, nn.Embedding) or any(layer is head for head in heads):
+def _written(layer: nn.Module, output: nn.Module) -> list[Tensor]:
+    """A layer's own weights, whose rows are the features that it writes; none of embeddings and head."""
+    if layer is output or isinstance(layer, nn.Embedding):
         return []
     return [p for p in layer.parameters(False) if p.ndim]

@@ -19,12 +19,14 @@ from rbptrack.ranks.names import (
     rbp_name,
     se_name,
 )
-from rbptrack.ranks.table import ADDED, SCHEMA, VERSION, LacksColumn, RankTable, version_of
+from rbptrack.ranks.table import ADDED, COMPARED, IDS, SCHEMA, VERSION, LacksColumn, RankTable, version_of
 
 __all__ = [
     "ABOVE_ZERO",
     "ADDED",
     "CE",
+    "COMPARED",
+    "IDS",
     "SCHEMA",
     "VERSION",
     "DocumentCounts",

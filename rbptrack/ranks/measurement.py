@@ -9,6 +9,7 @@ import numpy as np
 
 from rbptrack.ranks.counts import DocumentCounts
 from rbptrack.ranks.histogram import RankHistogram
+from rbptrack.ranks.names import FloatArray
 from rbptrack.ranks.table import RankTable
 
 
@@ -29,6 +30,30 @@ WHOLE = Shard()
 
 
 @dataclass(frozen=True)
+class Compared:
+    """How a model's distributions differ from its reference's, over all scored tokens.
+
+    Attributes:
+        kl: mean KL(reference || model), nats.
+        acceptance: mean of sum over v of min(p, q).
+        same_top: share of tokens at which both rank the same entry first.
+        padding_mass: the largest probability that was left out with rows that the tokenizer cannot name.
+
+    """
+
+    kl: float
+    acceptance: float
+    same_top: float
+    padding_mass: float
+
+    @classmethod
+    def of(cls, sums: FloatArray, tokens: int, padding_mass: float) -> Compared:
+        """From `RankTable.compared_sums` over so many tokens."""
+        kl, acceptance, same_top = (float(total) / tokens for total in sums)
+        return cls(kl, acceptance, same_top, padding_mass)
+
+
+@dataclass(frozen=True)
 class Measurement:
     """What one model says about one dataset.
 
@@ -45,6 +70,7 @@ class Measurement:
         batch_tokens: tokens per batch, as chosen.
         chunk_tokens: rows of logits at a time, as chosen, or as it was after memory ran out.
         notes: what was changed on the way: because memory ran out, or because a kernel did not prove itself.
+        compared: with the reference; None where there was none.
 
     """
 
@@ -59,6 +85,7 @@ class Measurement:
     batch_tokens: int
     chunk_tokens: int
     notes: tuple[str, ...]
+    compared: Compared | None = None
 
     @property
     def num_tokens(self) -> int:

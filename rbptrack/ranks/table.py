@@ -16,7 +16,7 @@ from rbptrack.base import parquet
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks.counts import DocumentCounts
 from rbptrack.ranks.histogram import ABOVE_ZERO, RankHistogram, vocab_size_of
-from rbptrack.ranks.names import IntArray, check_k
+from rbptrack.ranks.names import FloatArray, IntArray, check_k
 
 SCHEMA = pa.schema(
     [
@@ -39,21 +39,40 @@ ADDED = pa.schema(
 )
 """The columns of version 2: all of them are there, or none."""
 
+COMPARED = pa.schema(
+    [
+        ("kl", pa.float32()),  # KL(reference || model), nats
+        ("accept", pa.float32()),  # sum over v of min(p, q): how often a draft of this model's is accepted
+        ("reference_top", pa.int32()),  # the id that the reference ranks first; of several with one logit, the smallest
+        ("reference_rank", pa.int32()),  # its rank in this model, greater + ties + 1
+    ]
+)
+"""The columns of a measurement with `reference=`, over the entries that the tokenizer can name."""
+
+IDS = ("token", "top", "reference_top")
+"""The columns from which the text can be read."""
+
 VERSION = 2
 """Of the tables that are written today."""
 
 _VERSION = b"rbptrack.table"
 
-_SCHEMAS = (SCHEMA, pa.schema([*SCHEMA, *ADDED]))
+_SCHEMAS = (SCHEMA, pa.schema([*SCHEMA, *ADDED]), pa.schema([*SCHEMA, *ADDED, *COMPARED]))
 
 
 def version_of(schema: pa.Schema) -> int:
     """The version of a rank table with these columns."""
-    return 2 if set(ADDED.names) <= set(schema.names) else 1
+    return min(VERSION, len(_fitting(schema.names)))
+
+
+def _fitting(names: Iterable[str]) -> list[pa.Schema]:
+    """The schemas of which every column is there, `SCHEMA` in any case; each holds the one before."""
+    there = {*SCHEMA.names, *names}
+    return [schema for schema in _SCHEMAS if there.issuperset(schema.names)]
 
 
 class LacksColumn(RbptrackError):
-    """A rank table of version 1 was asked for a column of version 2."""
+    """A rank table was asked for a column that it does not have."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +80,8 @@ class RankTable:
     """The ranks of every scored token of one measurement, in text order.
 
     Attributes:
-        table: Arrow table with the columns of `SCHEMA`; of version 2, with those of `ADDED` too.
+        table: Arrow table with the columns of `SCHEMA`; of version 2, with those of `ADDED` too; of a measurement with
+            a reference, with those of `COMPARED`.
         vocab_size: |V|, the number of candidates that a target competes with, itself included.
         strict: whether `rank`, and so every metric, is the strict rank: of a measurement made with rank=strict.
 
@@ -77,8 +97,8 @@ class RankTable:
 
     @classmethod
     def from_arrays(cls, *, vocab_size: int, strict: bool = False, **columns: npt.ArrayLike) -> RankTable:
-        """A table from one array per column of `SCHEMA`, and of `ADDED` where given, each of shape (tokens,)."""
-        schema = _SCHEMAS[set(ADDED.names) <= columns.keys()]
+        """A table from one array per column of `SCHEMA`, of `ADDED` and of `COMPARED` where given, (tokens,) each."""
+        schema = _fitting(columns)[-1]
         arrays = [pa.array(np.asarray(columns[f.name]), type=f.type) for f in schema]
         return cls(pa.Table.from_arrays(arrays, schema=schema), vocab_size, strict)
 
@@ -90,19 +110,27 @@ class RankTable:
         """1: the columns of `SCHEMA`; 2: those of `ADDED` too."""
         return version_of(self.table.schema)
 
+    @property
+    def compared(self) -> bool:
+        """Whether it has the columns of `COMPARED`: it was measured with a reference."""
+        return set(COMPARED.names) <= set(self.table.column_names)
+
     def of_version(self, version: int) -> RankTable:
         """The same table without the columns of later versions."""
-        return RankTable(
-            self.table.select(_SCHEMAS[min(version, self.version) - 1].names), self.vocab_size, self.strict
-        )
+        return self if version >= self.version else self._select(SCHEMA.names)
+
+    def _select(self, names: Sequence[str]) -> RankTable:
+        return RankTable(self.table.select(names), self.vocab_size, self.strict)
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """One column as a numpy array of shape (tokens,).
 
         Raises:
-            LacksColumn: it is one of version 2, and the table is of version 1.
+            LacksColumn: it is one of version 2, and the table is of version 1; or there was no reference.
 
         """
+        if name in COMPARED.names and not self.compared:
+            raise LacksColumn(f"this measurement has no column {name}: it was made without reference=MODEL")
         if name in ADDED.names and self.version == 1:
             raise LacksColumn(
                 f"this measurement has no column {name}: it was made before version 2 of the rank table; "
@@ -151,6 +179,13 @@ class RankTable:
     def rbp(self, k: int) -> float:
         """RBP_k = Pr(R <= k), the share of scored tokens whose rank is at most k."""
         return float(np.count_nonzero(self.rank <= check_k(k, self.vocab_size)) / len(self))
+
+    def compared_sums(self) -> FloatArray:
+        """Sums of kl, of accept, and of tokens at which model and reference rank the same first, (3,); else zeros."""
+        if not self.compared:
+            return np.zeros(3)
+        same = self.column("top") == self.column("reference_top")
+        return np.array([values.sum(dtype=np.float64) for values in (self.column("kl"), self.column("accept"), same)])
 
     def histogram(self) -> RankHistogram:
         """Counts and log-probabilities by rank."""
@@ -220,7 +255,7 @@ class RankTable:
     @classmethod
     def _of(cls, table: pa.Table, metadata: dict[bytes, bytes], path: Path) -> RankTable:
         strict = metadata.get(b"rbptrack.rank") == b"strict"
-        wanted = _SCHEMAS[version_of(table.schema) - 1].names
+        wanted = _fitting(table.column_names)[-1].names
         if set(wanted) <= set(table.column_names):  # also with columns of a version to come, which are left out
             table = table.select(wanted)
         return cls(_at_most_zero(table).replace_schema_metadata(None), vocab_size_of(metadata, path), strict)
@@ -229,11 +264,11 @@ class RankTable:
     def concatenate(cls, tables: Iterable[RankTable]) -> RankTable:
         """Join tables of disjoint documents (or disjoint stretches of them), in the order given.
 
-        With one of version 1 among them, the whole is of version 1.
+        Columns that one of them lacks are left out.
         """
         parts = list(tables)
-        oldest = min(part.version for part in parts)
-        parts = [part.of_version(oldest) for part in parts]
+        shared = min((part.table.column_names for part in parts), key=len)
+        parts = [part._select(shared) for part in parts]
         kinds = {(part.vocab_size, part.strict) for part in parts}
         if len(kinds) != 1:
             sizes = sorted({size for size, _ in kinds})

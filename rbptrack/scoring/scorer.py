@@ -15,7 +15,7 @@ from torch import Tensor
 from rbptrack.scoring import kernels
 from rbptrack.scoring.scores import Scores, Sums
 
-_TILE_ELEMENTS = 800_000  # logits compared at a time: 3.2 MB, stays in cache and far below allocation cliffs
+TILE_ELEMENTS = 800_000  # logits compared at a time: 3.2 MB, stays in cache and far below allocation cliffs
 _BLOCK_ELEMENTS = 4_000_000  # half-precision weights turned into float32 at a time: 16 MB
 _STRETCH = 256  # entries of a row among which its largest is sought at a time
 _FEW_ROWS = 64
@@ -34,8 +34,6 @@ class Head:
         scale: factor on the logits, as in Cohere and Granite.
         then: what else the model does to its logits, (tokens, vocabulary) to the same shape; None for nothing. No fused
             kernel applies it.
-        product: hidden (tokens, width) to hidden @ weight.T + bias, float32, of a quantised head, which only its module
-            can multiply with: `weight` is then of the right shape and holds nothing.
 
     """
 
@@ -44,7 +42,6 @@ class Head:
     softcap: float | None = None
     scale: float = 1.0
     then: Callable[[Tensor], Tensor] | None = None
-    product: Callable[[Tensor], Tensor] | None = None
 
     @property
     def vocab_size(self) -> int:
@@ -62,8 +59,6 @@ class Head:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Full logits (tokens, vocabulary), float32, of hidden states (tokens, width): for checks, not for corpora."""
-        if self.product is not None:
-            return self.finish(self.product(hidden)[:, : self.vocab_size])
         return self.finish(hidden.float() @ self.weight.float().T)
 
     def finish(self, product: Tensor) -> Tensor:
@@ -120,14 +115,13 @@ class Scorer:
         self.head, self.chunk, self.brief = head, max(1, chunk_tokens), brief
         self.kernel = kernels.available(device) if kernel is None else kernel
         self.tf32 = torch.get_float32_matmul_precision() != "highest"
-        plain = head.product is None
-        self.wide = cuda and plain and not single and _MM_WIDENS
+        self.wide = cuda and not single and _MM_WIDENS
         wanted = not (single or self.wide) if fused is None else fused
-        self.fused = self.kernel and wanted and plain and head.then is None and (self.tf32 or not single)
+        self.fused = self.kernel and wanted and head.then is None and (self.tf32 or not single)
         if self.fused:
             return
         whole = self.kernel or cuda  # only a CPU has a cache that a tile should stay in
-        self.rows = self.chunk if whole else max(1, min(self.chunk, _TILE_ELEMENTS // vocabulary))
+        self.rows = self.chunk if whole else max(1, min(self.chunk, TILE_ELEMENTS // vocabulary))
         self.logits = torch.empty(self.chunk, vocabulary, dtype=torch.float32, device=device)
         # Comparisons are written as 0.0 and 1.0: summing floats is several times faster than summing booleans,
         # and exact, because counts stay far below 2**24.
@@ -135,7 +129,7 @@ class Scorer:
         # Products in float32 whatever the weights: bfloat16 logits tie at a large share of positions. Weights of half
         # precision become float32 a block at a time, because a whole copy would take twice the head's memory.
         self.block = min(vocabulary, max(1, _BLOCK_ELEMENTS // width))
-        copied = plain and not single and not self.wide
+        copied = not single and not self.wide
         self.weight = torch.empty(self.block, width, dtype=torch.float32, device=device) if copied else None
 
     @property
@@ -146,8 +140,11 @@ class Scorer:
         return "the fused kernel, without logits" if self.fused else "products, and the kernel that reads their logits"
 
     @torch.inference_mode()
-    def __call__(self, hidden: Tensor, targets: Tensor) -> Scores:
-        """Score hidden states (tokens, width), any float type, against targets (tokens,), int64."""
+    def __call__(self, hidden: Tensor, targets: Tensor, look: Callable[[Tensor, int], None] | None = None) -> Scores:
+        """Score hidden states (tokens, width), any float type, against targets (tokens,), int64.
+
+        `look` is shown each chunk of logits, (tokens, vocabulary), and the number of its first token; not if `fused`.
+        """
         head = self.head
         if self.fused:
             return kernels.score(
@@ -165,6 +162,8 @@ class Scorer:
         for start in range(0, count, self.chunk):
             stop = min(start + self.chunk, count)
             logits = self.products(hidden[start:stop])
+            if look is not None:
+                look(logits, start)
             # From the same product as its competitors: a target equals itself.
             own[start:stop] = logits.gather(1, targets[start:stop, None])[:, 0]
             self.reduce(logits, own[start:stop], sums, start)
@@ -174,8 +173,6 @@ class Scorer:
     def products(self, hidden: Tensor) -> Tensor:
         """Logits (tokens, vocabulary) of at most a chunk of hidden states; the next call overwrites them."""
         head, logits = self.head, self.logits[: hidden.shape[0]]  # (chunk, vocabulary)
-        if head.product is not None:
-            return head.finish(logits.copy_(head.product(hidden)[:, : head.vocab_size]))
         if self.wide:
             torch.mm(hidden.to(head.weight.dtype), head.weight.T, out_dtype=torch.float32, out=logits)
             return head.finish(logits)
@@ -225,7 +222,7 @@ class Scorer:
             off = torch.add(highest * -_LOG2_E, highest, alpha=_LOG2_E)
             torch.mul(torch.exp2(powers, out=hits).sum(1), torch.exp2(-off), out=total)
             return
-        largest, first = _largest(tile)  # (rows, 1)
+        largest, first = first_largest(tile)  # (rows, 1)
         highest.copy_(largest[:, 0])
         top.copy_(first[:, 0])
         # e^(x - x_max) as powers of two: exp2 takes a quarter of exp's time on a CPU, and the subtraction and the
@@ -253,7 +250,7 @@ def _row_products(terms: Tensor, powers: Tensor) -> Tensor:
     return torch.mul(terms, powers, out=powers).nansum(1)  # logits of -inf, as a mask gives them
 
 
-def _largest(tile: Tensor) -> tuple[Tensor, Tensor]:
+def first_largest(tile: Tensor) -> tuple[Tensor, Tensor]:
     """The largest entry of each row of a tile (rows, vocabulary) and the first place where it stands, (rows, 1) each.
 
     torch searches a long row for a place ten times slower than for a maximum: maxima of stretches come first.

@@ -11,6 +11,8 @@ from torch import Tensor
 NO_ENTRY = 2**31 - 1
 """The place of the largest entry where there is none."""
 
+_NOTHING = torch.empty(0)
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -25,6 +27,10 @@ class Scores:
         entropy: -sum p ln p over the entries, nats, float32.
         top: the entry with the largest logit, of several the first, int32.
         top_logprob: ln p(top), nats, at most 0, float32.
+        kl: KL(reference || model), nats, at least 0, float32; this and what follows: empty without a reference.
+        accept: the sum over entries of the smaller of both probabilities, float32.
+        reference_top: the entry that the reference ranks first, int32.
+        reference_rank: its rank in the model, 1 + entries above it + others equal to it, int32.
 
     """
 
@@ -34,6 +40,10 @@ class Scores:
     entropy: Tensor
     top: Tensor
     top_logprob: Tensor
+    kl: Tensor = _NOTHING
+    accept: Tensor = _NOTHING
+    reference_top: Tensor = _NOTHING
+    reference_rank: Tensor = _NOTHING
 
     @property
     def columns(self) -> dict[str, Tensor]:

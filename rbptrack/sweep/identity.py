@@ -15,7 +15,7 @@ from rbptrack.sources.pin import Source
 from rbptrack.tracking.params import VERSIONS, MeasurementParams
 
 _WHERE = "dataset.where."
-_OPTIONS = ("model.", "dataset.", "candidates", "rank")
+_OPTIONS = ("model.", "reference.", "dataset.", "candidates", "rank")
 
 
 def identity(
@@ -26,6 +26,7 @@ def identity(
     prefix: Sequence[int] | None,
     *,
     holes: bool = False,
+    reference: str = "",
 ) -> str:
     """The fingerprint of what a cell measures: batch and chunk sizes, device, paths and k are not in it.
 
@@ -36,6 +37,7 @@ def identity(
         tokenizer: the pinned tokenizer; counts where the config names one.
         prefix: what stands before windows, where that is not what version 0.1 put there.
         holes: whether ids that the tokenizer cannot name are left out, among which version 0.1 ranked.
+        reference: the pinned reference; counts where the config names one.
 
     """
     dataset = config.dataset
@@ -45,8 +47,7 @@ def identity(
         "sequence": dataset.sequence.value,
         "seq_len": dataset.seq_len,
         "context": dataset.context if dataset.sequence is SequenceRule.slide else 0,
-        "dtype": config.model.dtype.value,
-        "matmul": "tf32" if config.model.tf32 else "float32",
+        **_precision(config.model),
         "scoring": SCORING_VERSION,
     }
     # Parts that only some measurements have: without them the fingerprint is what it was before they existed.
@@ -55,7 +56,12 @@ def identity(
     parts |= {"rank": config.rank.value} if config.rank is not Rank.paper else {}
     parts |= {"prefix": list(prefix)} if prefix is not None else {}
     parts |= {"holes": "left out"} if holes else {}
+    parts |= {"reference": {"model": reference, **_precision(config.reference)}} if config.reference else {}
     return fingerprint(parts)
+
+
+def _precision(model: ModelConfig) -> dict[str, str]:
+    return {"dtype": model.dtype.value, "matmul": "tf32" if model.tf32 else "float32"}
 
 
 class Identities(Sequence[str]):
@@ -66,6 +72,7 @@ class Identities(Sequence[str]):
 
     def __init__(self, config: CellConfig, params: Mapping[str, str]) -> None:
         self._config, self._weights = config, params["model.commit"]
+        self._reference = params.get("reference.commit", "")
         self._texts = Source("", None, params["dataset.commit"])
         slides = config.dataset.sequence is SequenceRule.slide
         about = MeasurementParams.read(params)
@@ -80,7 +87,8 @@ class Identities(Sequence[str]):
         if not 0 <= number < self._most:
             raise IndexError(number)
         holes, place = divmod(number, len(self._prefixes))
-        return identity(self._config, self._weights, self._texts, "", self._prefixes[place], holes=bool(holes))
+        prefix, reference = self._prefixes[place], self._reference
+        return identity(self._config, self._weights, self._texts, "", prefix, holes=bool(holes), reference=reference)
 
 
 def identities(params: Mapping[str, str]) -> Sequence[str] | None:
@@ -102,6 +110,7 @@ def identities(params: Mapping[str, str]) -> Sequence[str] | None:
 
 def _config(params: Mapping[str, str]) -> CellConfig:
     base = CellConfig(ModelConfig("", ""), DatasetConfig("", split="", seq_len=1), KConfig([1]))
+    base.reference = ModelConfig("", "") if params.get("reference.commit") else None
     config = OmegaConf.structured(base)
     for key, value in _known(params, config):
         OmegaConf.update(config, key, value)

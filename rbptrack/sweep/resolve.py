@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rbptrack.config.schema import (
+    Candidates,
     CellConfig,
     DatasetConfig,
+    Dtype,
     EngineConfig,
     ModelConfig,
     Parallel,
@@ -28,6 +30,29 @@ if TYPE_CHECKING:  # torch, transformers and datasets load only where a model ru
     from rbptrack.models.causal import CausalModel
 
 
+@dataclass(frozen=True)
+class ResolvedReference:
+    """A cell's reference, pinned and checked.
+
+    Attributes:
+        model: its name and how its weights are loaded.
+        weights: its pinned weights.
+        candidates: how many rows of its head are there.
+        entries: how many of both heads' first rows are compared.
+
+    """
+
+    model: ModelConfig
+    weights: Source
+    candidates: int
+    entries: int
+
+    @property
+    def title(self) -> str:
+        """Its name, with its precision where that is not float32: `pythia-1b bfloat16`."""
+        return self.model.name + ("" if self.model.dtype is Dtype.float32 else f" {self.model.dtype.value}")
+
+
 @dataclass(frozen=True, eq=False)
 class Resolved:
     """What one cell measures, pinned and checked.
@@ -45,6 +70,7 @@ class Resolved:
         strict: whether metrics count strict ranks.
         engine: batch and chunk sizes; they change no number beyond float32 rounding.
         fingerprint: hash of everything that determines the measurement's numbers.
+        reference: the model that it is compared to, if there is one.
 
     """
 
@@ -60,6 +86,7 @@ class Resolved:
     strict: bool
     engine: EngineConfig
     fingerprint: str
+    reference: ResolvedReference | None
     _resolver: Resolver = field(repr=False)
 
     def load_corpus(self) -> Corpus:
@@ -96,6 +123,8 @@ class Resolver:
         self._architectures: dict[tuple[str, str], tuple[Any, PreTrainedTokenizerBase]] = {}
         self._counts: dict[str, Parameters] = {}
         self._loaded: dict[tuple[object, ...], CausalModel] = {}
+        self._references: dict[tuple[object, ...], ResolvedReference] = {}
+        self._loaded_references: dict[tuple[object, ...], CausalModel] = {}
 
     def resolve(self, config: CellConfig) -> Resolved:
         """Resolve one cell.
@@ -106,25 +135,20 @@ class Resolver:
 
         """
         from rbptrack.models.architecture import candidates, check_fit
-        from rbptrack.models.checkpoint import check_folder
 
         model, dataset = config.model, config.dataset
-        weights = self._pinned(("model", model.repo, model.path, model.revision), lambda: of_model(model))
+        weights = self._weights(model)
         texts = self._pinned(
             ("dataset", dataset.repo, dataset.path, dataset.revision, *dataset.files), lambda: of_dataset(dataset)
         )
-        tokenizer_source = self._pinned(
-            ("tokenizer", model.tokenizer, weights.identity, weights.location), lambda: of_tokenizer(model, weights)
-        )
-        if model.path:
-            check_folder(model)
-        architecture, tokenizer = self._load(weights, tokenizer_source)
+        tokenizer_source, architecture, tokenizer = self._parts(model, weights)
         check_fit(model.name, architecture, tokenizer, dataset.seq_len)
         if model.parallel is not Parallel.none or model.processes:
             from rbptrack.models.split_plan import check
 
             check(model, architecture)
         rows, without = candidates(architecture, tokenizer, config.candidates)
+        reference = self._reference(config, config.reference, architecture, tokenizer) if config.reference else None
         return Resolved(
             model=model,
             weights=weights,
@@ -137,21 +161,24 @@ class Resolver:
             ks=tuple(config.k.values),
             strict=config.rank is Rank.strict,
             engine=config.engine,
-            fingerprint=_fingerprint(config, weights, texts, tokenizer_source, tokenizer, holes=bool(without)),
+            fingerprint=_fingerprint(
+                config, weights, texts, tokenizer_source, tokenizer, holes=bool(without), reference=reference
+            ),
+            reference=reference,
             _resolver=self,
         )
 
     def loaded(self, cell: Resolved) -> CausalModel:
         """A cell's model on its device; the last one is kept, because the next cell often asks for the same."""
-        from rbptrack.models.loading import load_model
+        from rbptrack.models.causal import Reference
 
-        # every option of loading is in the model's config
-        key = (cell.weights, repr(cell.model), cell.candidates, cell.without)
-        kept = self._loaded.get(key)
-        if kept is None or (kept.group is not None and kept.group.over):
-            self._loaded.clear()  # before loading: two models need not fit
-            self._loaded[key] = load_model(cell.model, cell.weights, candidates=cell.candidates, without=cell.without)
-        return self._loaded[key]
+        about = cell.reference
+        if about is None:
+            self._loaded_references.clear()
+            return _load(self._loaded, cell.model, cell.weights, cell.candidates, cell.without)
+        model = _load(self._loaded, cell.model, cell.weights, cell.candidates, cell.without)
+        other = _load(self._loaded_references, about.model, about.weights, about.candidates, cell.without)
+        return replace(model, reference=Reference(about.model.name, other, about.entries))
 
     def counted(self, cell: Resolved) -> Parameters:
         """A cell's counts of parameters."""
@@ -166,13 +193,59 @@ class Resolver:
             self._sources[key] = pin()
         return self._sources[key]
 
-    def _load(self, weights: Source, tokenizer_source: Source) -> tuple[Any, PreTrainedTokenizerBase]:
-        from rbptrack.models.architecture import load_config, load_tokenizer
+    def _weights(self, model: ModelConfig) -> Source:
+        return self._pinned(("model", model.repo, model.path, model.revision), lambda: of_model(model))
 
+    def _parts(self, model: ModelConfig, weights: Source) -> tuple[Source, Any, PreTrainedTokenizerBase]:
+        """Where a model's tokenizer is, its transformers config, and the tokenizer."""
+        from rbptrack.models.architecture import load_config, load_tokenizer
+        from rbptrack.models.checkpoint import check_folder
+
+        tokenizer_source = self._pinned(
+            ("tokenizer", model.tokenizer, weights.identity, weights.location), lambda: of_tokenizer(model, weights)
+        )
+        if model.path:
+            check_folder(model)
         key = (weights.identity, tokenizer_source.identity)
         if key not in self._architectures:
             self._architectures[key] = load_config(weights), load_tokenizer(tokenizer_source)
-        return self._architectures[key]
+        return tokenizer_source, *self._architectures[key]
+
+    def _reference(
+        self, config: CellConfig, model: ModelConfig, architecture: Any, tokenizer: PreTrainedTokenizerBase
+    ) -> ResolvedReference:
+        """A cell's reference; BadInput where it does not read the same tokens."""
+        from rbptrack.models.architecture import candidates, check_fit, check_same_tokenizer
+
+        model = replace(model, device=config.model.device)
+        key = (repr(model), repr(config.model), config.candidates, config.dataset.seq_len)
+        if key not in self._references:
+            weights = self._weights(model)
+            _, other, own = self._parts(model, weights)
+            check_fit(f"reference {model.name}", other, own, config.dataset.seq_len)
+            check_same_tokenizer(model.name, tokenizer, own)
+            named = (candidates(each, tokenizer, Candidates.tokenizer)[0] for each in (architecture, other))
+            rows = candidates(other, tokenizer, config.candidates)[0]
+            self._references[key] = ResolvedReference(model, weights, rows, min(named))
+        return self._references[key]
+
+
+def _load(
+    loaded: dict[tuple[object, ...], CausalModel],
+    model: ModelConfig,
+    weights: Source,
+    candidates: int,
+    without: tuple[int, ...],
+) -> CausalModel:
+    """A model on its device, as it was loaded before or in place of that one."""
+    from rbptrack.models.loading import load_model
+
+    key = (weights, repr(model), candidates, without)  # every option of loading is in the model's config
+    kept = loaded.get(key)
+    if kept is None or (kept.group is not None and kept.group.over):
+        loaded.clear()  # before loading: two models need not fit
+        loaded[key] = load_model(model, weights, candidates=candidates, without=without)
+    return loaded[key]
 
 
 def _fingerprint(
@@ -183,6 +256,7 @@ def _fingerprint(
     tokenizer: PreTrainedTokenizerBase,
     *,
     holes: bool,
+    reference: ResolvedReference | None,
 ) -> str:
     prefix: list[int] | None = None
     if config.dataset.sequence is SequenceRule.slide:
@@ -190,4 +264,5 @@ def _fingerprint(
 
         now = text_prefix(tokenizer).tolist()
         prefix = now if now != prefix_of_first_version(tokenizer).tolist() else None
-    return identity(config, weights.identity, texts, tokenizer_source.identity, prefix, holes=holes)
+    compared = reference.weights.identity if reference else ""
+    return identity(config, weights.identity, texts, tokenizer_source.identity, prefix, holes=holes, reference=compared)

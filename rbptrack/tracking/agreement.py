@@ -109,6 +109,7 @@ def _ranks(table: RankTable) -> Iterator[str]:
     allowed = {"document": (0, None), "position": (0, None), "field": (0, None), "token": (-1, size - 1)}
     allowed |= {"greater": (0, size - 1), "ties": (0, size - 1)}
     allowed |= {"top": (-1, size - 1)} if table.version > 1 else {}
+    allowed |= {"reference_top": (-1, size - 1), "reference_rank": (1, size)} if table.compared else {}
     for name, (least, most) in allowed.items():
         column = table.column(name)
         if column.min() < least or (most is not None and column.max() > most):
@@ -122,6 +123,9 @@ def _ranks(table: RankTable) -> Iterator[str]:
     entropy = table.column("entropy") if table.version > 1 else np.zeros(0)
     if not ((entropy >= 0) & (entropy <= np.log(size) + 1e-5)).all():
         yield f"column entropy must be from 0 to ln |V| = {np.log(size):.4f}"
+    kl, accept = (table.column(name) if table.compared else np.zeros(0) for name in ("kl", "accept"))
+    if not (np.isfinite(kl) & (kl >= 0)).all() or not ((accept >= 0) & (accept <= 1)).all():
+        yield "column kl must be finite and at least 0, and accept from 0 to 1"
 
 
 def _token_texts(path: Path, table: RankTable) -> str:
@@ -157,6 +161,11 @@ def _contradictions(record: Record, table: RankTable, ranks: RankHistogram) -> I
         yield f"its ranks do not give its numbers: rank is {params.rank}, but its rank table says otherwise"
     allowed = _ROUNDED if "authors: " in record.tags.get(Tag.IMPORTED, "") else EXACT
     expected = {Metric.CE: ranks.ce, Metric.NUM_TOKENS: ranks.num_tokens, Metric.TIE_RATE: table.tie_rate}
+    if table.compared:
+        names, means = (Metric.KL, Metric.ACCEPTANCE, Metric.SAME_TOP), table.compared_sums() / len(table)
+        expected |= dict(zip(names, means, strict=True))
+        if (table.column("top") < 0).any():  # handed on without ids
+            del expected[Metric.SAME_TOP]
     for name in record.metrics:
         k = parse_rbp_name(name)
         if k is not None and k <= ranks.vocab_size:

@@ -9,19 +9,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rbptrack.base.files import make_folder, put, sync
-from rbptrack.base.names import file_name
-from rbptrack.config.paths import home
-from rbptrack.tracking.local import artifact_folder, database_of
-from rbptrack.tracking.uri import is_server
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Experiment
-
-_TRAINING = {"mlflow.experimentKind": "custom_model_development"}  # else the UI opens its pages for LLM applications
+from rbptrack.tracking.local import artifact_folder
 
 
 def make(database: Path, experiment: str, fill: Callable[[str], object]) -> None:
@@ -55,35 +45,6 @@ def make(database: Path, experiment: str, fill: Callable[[str], object]) -> None
             target.execute("pragma journal_mode=WAL")
     put(unfinished, database, durable=True)
     sync([database.parent.parent])  # the folder may be new, and another's
-
-
-def make_experiment(client: MlflowClient, name: str, uri: str, artifacts: str) -> Experiment:
-    """Make an experiment, or return the one that another process was faster to make.
-
-    Args:
-        client: of the store.
-        name: the experiment's.
-        uri: the store's address; where no server stands between, the client says where the artifacts go.
-        artifacts: the folder or bucket that the user names; may be empty.
-
-    """
-    from mlflow.exceptions import MlflowException
-
-    location = None
-    if artifacts:
-        location = f"{artifacts.rstrip('/')}/{file_name(name)}"
-    elif (database := database_of(uri)) is not None:
-        location = artifact_folder(database, name).as_uri()
-    elif not is_server(uri):
-        location = (home() / "artifacts" / file_name(name)).as_uri()
-    try:
-        made = client.create_experiment(name, artifact_location=location, tags=_TRAINING)
-        return client.get_experiment(made)
-    except MlflowException:
-        experiment = client.get_experiment_by_name(name)
-        if experiment is None:
-            raise
-        return experiment
 
 
 @contextmanager

@@ -28,6 +28,9 @@ class ResolvedParams:
         texts_hash: SHA-256 over the texts.
         num_documents: how many texts were read.
         prefix: ids that stand before every window, where they are several.
+        reference: the model that it was compared to, with its precision where that is not float32.
+        reference_commit: `id@commit`, or a hash of its files.
+        reference_params: every parameter of it, tied ones once.
 
     """
 
@@ -41,6 +44,9 @@ class ResolvedParams:
     texts_hash: Annotated[str | None, "dataset.texts_hash"]
     num_documents: Annotated[int | None, "dataset.num_documents"]
     prefix: Annotated[str | None, "dataset.prefix"]
+    reference: Annotated[str | None, "reference.name"] = None
+    reference_commit: Annotated[str | None, "reference.commit"] = None
+    reference_params: Annotated[int | None, "reference.total_params"] = None
 
     def params(self) -> dict[str, str]:
         """What is known, by the names of params."""
@@ -156,5 +162,5 @@ def software_versions() -> dict[str, str]:
     return {f"{VERSIONS}{name}": str(value) for name, value in found.items()}
 
 
-PRIVATE_PARAMS = ("tracking.", "plugins.", "model.path", "dataset.path")
+PRIVATE_PARAMS = ("tracking.", "plugins.", "model.path", "reference.path", "dataset.path")
 """Beginnings of params that say where things lie on one machine; a bundle for others leaves them out."""

@@ -91,6 +91,8 @@ class Record:
             Metric.OUT_OF_MEMORY_RECOVERIES: sum(note.startswith("out of memory") for note in measurement.notes),
         }
         self.tags |= {Tag.NOTES: "; ".join(measurement.notes)} if measurement.notes else {}
+        if measurement.compared:
+            self.metrics |= asdict(measurement.compared)
         if measurement.fresh_tokens:
             self.metrics[Metric.TOKENS_PER_SECOND] = measurement.fresh_tokens / measurement.seconds
         self.curves = curves(measurement.histogram)

@@ -156,6 +156,10 @@ class Metric:
     PEAK_MEMORY_BYTES = "peak_memory_bytes"
     BATCH_TOKENS = "batch_tokens"
     CHUNK_TOKENS = "chunk_tokens"
+    KL = "kl"  # with a reference: KL(reference || model), nats
+    ACCEPTANCE = "acceptance"  # mean of sum over v of min(p, q)
+    SAME_TOP = "same_top"  # share of tokens at which both rank the same first
+    PADDING_MASS = "padding_mass"  # the most that rows held which the tokenizer cannot name
     OUT_OF_MEMORY_RECOVERIES = "out_of_memory_recoveries"
     RBP_CURVE = "rbp_curve"  # its step is k
     NEG_LOG_RBP_CURVE = "neg_log_rbp_curve"
