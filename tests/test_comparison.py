@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 from rbptrack.analysis.families import families
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput
-from rbptrack.config.compose import measuring, sweep_of
+from rbptrack.config.request import measuring, sweep_of
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.scoring.comparison import PairScorer
 from rbptrack.scoring.scorer import Head, Scorer
