@@ -15,7 +15,7 @@ import numpy.typing as npt
 from cycler import cycler
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from rbptrack.analysis.pages import draw_pages
 from rbptrack.base.words import short_number
@@ -244,9 +244,7 @@ def log_axis(axis: Any, *, low: float, high: float) -> None:
     base = 10.0 if decades <= room or decades < 3 else 100.0
     axis.set_major_locator(LogLocator(base=base, subs=subs, numticks=12))
     axis.set_major_formatter(FuncFormatter(short_number))
-    axis.set_minor_formatter(NullFormatter())
-    if decades > 2.5:
-        axis.set_minor_locator(NullLocator())  # a hundred ticks per panel would be most of the time of drawing
+    axis.set_minor_locator(NullLocator())  # a hundred ticks per panel would be most of the time of drawing
 
 
 SIZE = "S, non-embedding parameters"
