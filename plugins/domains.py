@@ -27,6 +27,7 @@ from rbptrack.stats.size_laws import LawValues, law_values
 from rbptrack.stats.spread import Spread
 
 LEVELS, EXPONENTS = "sources differ", "exponents of sources differ"
+_NO_SOURCES = "no dataset has documents of two sources (dataset.group names their field)"
 
 
 @dataclass(kw_only=True)
@@ -170,6 +171,8 @@ class Domains(Analyzer):
                 f"ks={self.ks} most={self.most}"
             )
         report = Report(summary="summary")
+        if not runs.frame["groups"].notna().any():
+            raise report.nothing_found(_NO_SOURCES)
 
         def load(family: Family, run_id: str) -> list[DocumentCounts]:
             family.require_ranks()
@@ -183,7 +186,7 @@ class Domains(Analyzer):
                 split.append(self._split(family, [reduce(operator.add, several) for several in counts], sources))
                 report.notes += _few(split[-1], len(set(sources)))
         if not split:
-            raise report.nothing_found("no dataset has documents of two sources (dataset.group names their field)")
+            raise report.nothing_found(_NO_SOURCES)
         every = [domain for domains in split for domain in domains]
         findings = corrected((one for domains in split for one in self._pairs(domains)), sure(self.level))
         report.findings += findings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from rich.cells import cell_len
 from rich.table import Table
@@ -45,10 +46,10 @@ def table(
     if title:
         out.print(printable(title), markup=False, emoji=False, style="bold", soft_wrap=width is None)
     if width is None or sum(each.values()) + _GAP * (len(kept) - 1) <= width:
-        said = {"markup": False, "emoji": False, "highlight": False, "soft_wrap": True}
-        out.print(_line(headers, each, text_columns), style="bold", **said)
+        write = partial(out.print, markup=False, emoji=False, highlight=False, soft_wrap=True)
+        write(_line(headers, each, text_columns), style="bold")
         if rows:
-            out.print("\n".join(_line(row, each, text_columns) for row in rows), **said)
+            write("\n".join(_line(row, each, text_columns) for row in rows))
     else:
         out.print(_wrapped(headers, rows, kept, text_columns))
     left_out = [headers[i] for i in range(len(headers)) if i not in kept and headers[i]]

@@ -23,7 +23,8 @@ from rbptrack.config.paths import home
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.tracking import local, moved, new_store
 from rbptrack.tracking.explained import explained
-from rbptrack.tracking.frame import Source
+from rbptrack.tracking.frame import Sink, Source
+from rbptrack.tracking.local_runs import LocalRuns
 from rbptrack.tracking.reach import SILENT, reach, say_slow
 from rbptrack.tracking.tables import Tables, index_fingerprints
 from rbptrack.tracking.uri import is_server, resolve_uri
@@ -76,6 +77,7 @@ class Connection:
         self._config, self._create_missing = config, create
         self._client: MlflowClient | None = None
         self._source: Source | None = None
+        self._local: LocalRuns | None = None
         self._analyses: Self | None = None
         self._experiment_id = ""
         self._stood_in: Path | None = None
@@ -98,9 +100,9 @@ class Connection:
             for attempt in attempts:
                 with attempt:
                     self._away_until = 0.0
-                    client = self.open()
+                    _, source = self.sink, self.source
                     with self.explained():
-                        client.get_experiment(self._experiment_id)
+                        source.experiment(self.experiment)
             _GIVEN_UP.discard(self.uri)
         except tenacity.RetryError:
             _GIVEN_UP.add(self.uri)
@@ -165,8 +167,7 @@ class Connection:
                 was deleted or moved.
 
         """
-        if time.monotonic() < self._away_until:
-            raise StoreAway(f"the tracking store {self.shown} cannot be reached")
+        self._check_not_away()
         if self._client is None:
             if self.database is None:
                 self._client = self._connect()
@@ -178,6 +179,10 @@ class Connection:
                 with self._alone(self.database):
                     self._client = self._connect()
         return self._client
+
+    def _check_not_away(self) -> None:
+        if time.monotonic() < self._away_until:
+            raise StoreAway(f"the tracking store {self.shown} cannot be reached")
 
     @property
     def source(self) -> Source:
@@ -197,6 +202,41 @@ class Connection:
         from rbptrack.tracking.client import Client
 
         return Client(client)
+
+    @property
+    def sink(self) -> Sink:
+        """What writes runs; opens the store, a local one without MLflow where its tables are made.
+
+        Raises:
+            StoreAway, BadInput: as `open`.
+
+        """
+        self._check_not_away()
+        self._local = self._local or self._opened_to_write()
+        if self._local is not None:
+            return self._local
+        from rbptrack.tracking.client import Client
+
+        return Client(self.open())
+
+    def _opened_to_write(self) -> LocalRuns | None:
+        """Open a local store that is made, ours and of a known MLflow; None where `open` has to."""
+        if self.database is None or not self.exists or self.read_only:
+            return None
+        local.check_writable(self.database)
+        tables, runs = Tables(self.uri), LocalRuns(self.database)
+        with self.explained():
+            if not tables.are_known():
+                return None
+            if self._create_missing and tables.experiment(self.experiment) is None:
+                runs.make_experiment(self.experiment, self._place() or "", _TRAINING)
+        _ = self.source  # relocates a store that was copied
+        with self.explained():
+            here = tables.experiment(self.experiment)
+            if here is None or here.stage != "active" or not here.artifacts.startswith(("file:", "/")):
+                return None
+            local.index_tags(self.database)
+        return runs
 
     def _tables(self) -> Tables:
         self._source = Tables(self.uri)
@@ -325,6 +365,14 @@ class Connection:
         else:
             self._stood_in = old
 
+    def _place(self) -> str | None:
+        """Where the artifacts of a new experiment go; None where a server says it."""
+        if self._config.artifacts:
+            return f"{self._config.artifacts.rstrip('/')}/{file_name(self.experiment)}"
+        if self.database is not None:
+            return local.artifact_folder(self.database, self.experiment).as_uri()
+        return None if is_server(self.uri) else (home() / "artifacts" / file_name(self.experiment)).as_uri()
+
     def _create(self, client: MlflowClient) -> Any:
         """Make the experiment. Where no server stands between, the client says where the artifacts go."""
         from mlflow.exceptions import MlflowException
@@ -335,15 +383,8 @@ class Connection:
                 f"the tracking store {self.shown} has no experiment {self.experiment!r}. Experiments: {names}; "
                 "choose one: tracking.experiment=NAME"
             )
-        location = None
-        if self._config.artifacts:
-            location = f"{self._config.artifacts.rstrip('/')}/{file_name(self.experiment)}"
-        elif self.database is not None:
-            location = local.artifact_folder(self.database, self.experiment).as_uri()
-        elif not is_server(self.uri):
-            location = (home() / "artifacts" / file_name(self.experiment)).as_uri()
         try:
-            made = client.create_experiment(self.experiment, artifact_location=location, tags=_TRAINING)
+            made = client.create_experiment(self.experiment, artifact_location=self._place(), tags=_TRAINING)
             return client.get_experiment(made)
         except MlflowException as error:
             experiment = client.get_experiment_by_name(self.experiment)  # another process was faster
