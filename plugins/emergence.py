@@ -108,7 +108,7 @@ class AnswerRow(OfSize):
     answers: Annotated[int, Column("documents whose whole answer (the dataset's last field) was scored")]
     mean_length: Annotated[float, Column("tokens of an answer")]
     share: Annotated[
-        Interval, Column("share of answers whose every token has R <= k (Wilson's interval, over documents)")
+        Interval, Column("share of answers whose every token has R <= k (Wilson's interval, over documents or sources)")
     ]
     rbp_of_answer: Annotated[float, Column("RBP_k of the answers' tokens", "RBP_k of answers")]
     share_independent: Annotated[float, Column("mean over answers of rbp_of_answer^length")]
@@ -117,7 +117,7 @@ class AnswerRow(OfSize):
 
 @dataclass(frozen=True)
 class Loaded(Pooled):
-    """What one run contributes: the window counts of each k, and whole answers, which are counted by document."""
+    """What one run contributes: the window counts of each k, and whole answers."""
 
     by_k: dict[int, WindowCounts]
     answers: Answers
@@ -275,10 +275,11 @@ class Emergence(Analyzer):
         whole = [answers.whole[:, one.number] for answers in one.answers]
         if not all(map(len, whole)):
             return
-        weights = document_weights(len(whole[0]), replicates=self.replicates)
+        units = [answers.by_source(one.number) for answers in one.answers]
+        weights = document_weights(len(units[0]), replicates=self.replicates)
         p = np.array([each.mean() for each in whole])
         enough = (np.array([round(float(each.sum())) for each in whole]) >= self.least_runs) & (p > 0) & (p < 1)
-        draws = np.stack([drawn_sums(weights, each) / len(each) for each in whole])
+        draws = np.stack([np.divide(*drawn_sums(weights, each).T) for each in units])
         if enough.sum() < 3:
             return
         with np.errstate(divide="ignore"):

@@ -123,6 +123,19 @@ def test_from_few_sources_no_interval_is_given(analyzer: Analyzer) -> None:
         assert any(np.isfinite(one.low) for one in report.findings) == (number == 20)
 
 
+def test_whole_answers_of_sources_stay_shares() -> None:
+    """Fails where answers of a source are added up, or where some document has none."""
+    plain, by_source = grouped(40), grouped(12)
+    alone, together = (
+        Emergence(ks=[32], lengths=[1], replicates=50).analyze(runs).tables["answers"].frame
+        for runs in (Runs(plain.frame.assign(groups=None), histogram=plain.histogram, ranks=plain.ranks), by_source)
+    )
+    np.testing.assert_allclose(alone["share"], together["share"])
+    assert together["share"].between(0, 1).all()
+    assert (together["share_low"] < together["share"]).all()
+    assert not together["share_low"].equals(alone["share_low"])
+
+
 def test_the_page_says_what_is_resampled() -> None:
     plain = family_runs(np.geomspace(1e4, 1e6, 3), alpha=0.2, a=10.0, tokens=50)
     assert resampled_in_words(plain.frame).startswith("Documents are taken as independent; dataset.group")

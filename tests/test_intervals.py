@@ -14,19 +14,25 @@ from rbptrack.stats.intervals import (
     studentized,
     widening,
     worth,
+    worth_of_share,
 )
 from rbptrack.stats.published import implied_se, rounding_se
 from tests.synthetic import family_runs
 
 
 def test_a_share_of_documents_by_hand() -> None:
-    assert share_interval(0.5, 10, level=0.95) == pytest.approx((0.2366, 0.7634), abs=1e-4)  # Wilson 1927
-    assert share_interval(0.0, 10, level=0.95)[0] == 0
-    assert share_interval(1.0, 10, level=0.95)[1] == 1
+    half = share_interval(0.5, 10, level=0.95)
+    assert (half.low, half.high) == pytest.approx((0.2366, 0.7634), abs=1e-4)  # Wilson 1927
+    assert share_interval(0.0, 10, level=0.95).low == 0
+    assert share_interval(1.0, 10, level=0.95).high == 1
 
 
-def test_a_mean_over_runs_is_rounded_to_whole_documents() -> None:
-    assert share_interval(0.34, 10, level=0.9) == share_interval(0.3, 10, level=0.9)
+def test_alike_answers_of_a_source_count_as_one() -> None:
+    rng, trials = np.random.default_rng(0), np.full(400, 10.0)
+    one, all_alike = rng.binomial(10, 0.4, 400), 10.0 * rng.binomial(1, 0.4, 400)
+    assert worth_of_share(one, trials, 0.95) == pytest.approx(4000, rel=0.1)
+    assert worth_of_share(all_alike, trials, 0.95) == pytest.approx(400, rel=0.05)
+    assert worth_of_share(np.zeros(400), trials, 0.95) == 400, "of no success nothing tells sources from answers"
 
 
 def test_a_ratio_by_hand() -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
-from rbptrack.ranks import FloatArray, IntArray, RankTable
+from rbptrack.ranks import FloatArray, IntArray, RankTable, sum_by
 from rbptrack.stats.document_sums import DocumentMeans
-from rbptrack.stats.intervals import Interval, share_interval
+from rbptrack.stats.intervals import share_interval, worth_of_share
 from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.segments import Segments
 
@@ -23,25 +24,43 @@ class Answers(DocumentMeans):
         length: tokens of each answer, (answers,).
         hits: tokens of it with R <= k, for each k, (answers, len(ks)); a mean over runs where several were pooled.
         whole: whether all of them have, (answers, len(ks)); likewise.
+        answered: whether a document has one, (documents,).
         field: which of the dataset's fields they come from.
+        groups: the source of each document, (documents,); empty where answers are taken as independent.
         runs: how many runs were pooled.
 
     """
 
-    LABELS = ("length",)
+    LABELS = ("length", "answered")
     SUMMED = ("hits", "whole")
 
     length: IntArray
     hits: FloatArray
     whole: FloatArray
+    answered: npt.NDArray[np.bool_]
     field: int
+    groups: Sequence[str] = ()
     runs: int = 1
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
         """Join the answers of disjoint documents, given in their order."""
         field = max(part.field for part in parts)  # the others' documents were cut before their answers
-        return super().concatenate([part for part in parts if part.field == field])
+        return super().concatenate([part if part.field == field else part.without_answers(field) for part in parts])
+
+    def without_answers(self, field: int) -> Self:
+        """The same documents, none of which has an answer in this field."""
+        none = {name: getattr(self, name)[:0] for name in ("length", "hits", "whole")}
+        return replace(self, **none, answered=np.zeros_like(self.answered), field=field)
+
+    def in_groups(self, groups: Sequence[str]) -> Self:
+        """With the source of each document: answers differ in length, so that they stay apart."""
+        return replace(self, groups=groups)
+
+    def by_source(self, number: int) -> FloatArray:
+        """Whole answers of one of the k, and answers, of each source, or of each document, (sources, 2)."""
+        both = np.column_stack([self.whole[:, number], np.ones(len(self.length))])
+        return sum_by(np.asarray(self.groups)[self.answered].tolist(), both) if len(self.groups) else both
 
 
 def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = None) -> Answers:
@@ -62,7 +81,8 @@ def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = No
     last = field.max()
     if (field == last).all():
         none = np.empty((0, len(ks)))
-        return Answers(np.empty(0, dtype=np.int64), none, none, int(last))
+        nobody = np.zeros(len(table.documents[0]), dtype=bool)
+        return Answers(np.empty(0, dtype=np.int64), none, none, nobody, int(last))
     segments = Segments.of(table)
     mine = field == last
     document = segments.document[mine]
@@ -76,7 +96,7 @@ def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = No
     ranks = table.rank[mine]
     hits = np.column_stack([np.bincount(document, weights=ranks <= k, minlength=segments.documents) for k in ks])
     succeeded = (hits[whole] == length[whole, None]).astype(np.float64)
-    return Answers(length[whole], hits[whole], succeeded, int(last))
+    return Answers(length[whole], hits[whole], succeeded, whole, int(last))
 
 
 def independent_share(length: IntArray, neg_log_rbp: float) -> float:
@@ -95,7 +115,7 @@ def answers_by_size(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Whole answers of each size, beside RBP_k^length with the RBP_k of their tokens, measured and by its law in S.
 
-    Source: arXiv 2510.20387, eq. 6, with a whole answer as the window; Wilson's interval over documents.
+    Source: arXiv 2510.20387, eq. 6, with a whole answer as the window; Wilson's interval (documents or sources).
 
     Args:
         s: sizes S, ascending, (m,).
@@ -115,9 +135,9 @@ def answers_by_size(
     for i, (one, measured) in enumerate(zip(answers, y, strict=True)):
         if not len(one.length) or len(one.length) < least:
             continue
-        share = float(one.whole[:, number].mean())
-        interval = Interval(share, *share_interval(share, len(one.length), level=level))
-        cells: dict[str, Any] = {"answers": len(one.length), "mean_length": float(one.length.mean()), "share": interval}
+        worth = worth_of_share(*one.by_source(number).T, level) if len(one.groups) else len(one.length)
+        share = share_interval(float(one.whole[:, number].mean()), worth, level=level)
+        cells: dict[str, Any] = {"answers": len(one.length), "mean_length": float(one.length.mean()), "share": share}
         cells |= {"rbp_of_answer": float(np.exp(-measured))}
         cells |= {"share_independent": independent_share(one.length, measured)}
         yield i, cells | ({"share_by_law": independent_share(one.length, float(law.predict(s[i])))} if law else {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import special
 
 from rbptrack.ranks import FloatArray
 
@@ -146,13 +147,25 @@ def fieller(a: float, b: float, a_se: float, b_se: float, *, quantile: float) ->
     return float((ratio - half) / (1 - g)), float((ratio + half) / (1 - g))
 
 
-def share_interval(share: float, n: int, *, level: float) -> tuple[float, float]:
-    """Wilson's interval (1927) of a share of n independent documents.
+def share_interval(share: float, n: float, *, level: float) -> Interval:
+    """Wilson's interval (1927) of a share of n independent trials, or of trials that count as n (`worth_of_share`)."""
+    z2 = float(special.ndtri(0.5 + level / 2)) ** 2
+    centre = (2 * n * share + z2) / (2 * (n + z2))
+    half = float(np.sqrt(z2 * (4 * n * share * (1 - share) + z2))) / (2 * (n + z2))
+    return Interval(share, max(centre - half, 0.0) if share else 0.0, min(centre + half, 1.0) if share < 1 else 1.0)
 
-    A share that is the mean over several runs of one size may stand for a broken number of successes; it is rounded
-    to the nearest whole one, which moves the interval by at most half a document.
+
+def worth_of_share(successes: FloatArray, trials: FloatArray, level: float) -> float:
+    """As how many independent trials those of several sources count: p (1 - p) / variance of their share p.
+
+    Source: the effective sample size of Korn and Graubard, Survey Methodology 24, 1998; `widening` for few sources.
+
+    Args:
+        successes: of each source, (sources,).
+        trials: likewise.
+        level: nominal coverage of the interval.
+
     """
-    from scipy import stats
-
-    interval = stats.binomtest(round(share * n), n).proportion_ci(confidence_level=level, method="wilson")
-    return float(interval.low), float(interval.high)
+    share, every = float(successes.sum() / trials.sum()), float(trials.sum())
+    variance = float((((successes - share * trials) / every) ** 2).sum()) * widening(len(trials), level) ** 2
+    return min(every, share * (1 - share) / variance) if variance > 0 else float(len(trials))
