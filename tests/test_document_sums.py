@@ -3,8 +3,7 @@ from typing import Any
 
 import numpy as np
 
-from rbptrack.stats.bootstrap import document_weights
-from rbptrack.stats.document_sums import DocumentSums
+from rbptrack.ranks import DocumentSums
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class Hits(DocumentSums):
     runs: int
 
 
-def test_pieces_join_runs_add_and_draws_sum() -> None:
+def test_pieces_join_and_runs_add() -> None:
     whole = Hits((1, 10), np.arange(5), np.arange(5) + 1, np.arange(10).reshape(5, 2), 3)
     pieces = [whole.take(np.arange(5) < 2), whole.take(np.array([2, 3, 4]))]
     joined = Hits.concatenate(pieces)
@@ -30,5 +29,3 @@ def test_pieces_join_runs_add_and_draws_sum() -> None:
     both = whole + whole
     np.testing.assert_array_equal(both.document, whole.document)
     np.testing.assert_array_equal(both.hits, 2 * whole.hits)
-    weights = document_weights(5, replicates=3)
-    np.testing.assert_allclose(both.drawn("hits", weights), 2 * weights @ whole.hits)

@@ -30,9 +30,9 @@ def test_a_share_of_documents_by_hand() -> None:
 def test_alike_answers_of_a_source_count_as_one() -> None:
     rng, trials = np.random.default_rng(0), np.full(400, 10.0)
     one, all_alike = rng.binomial(10, 0.4, 400), 10.0 * rng.binomial(1, 0.4, 400)
-    assert worth_of_share(one, trials, 0.95) == pytest.approx(4000, rel=0.1)
-    assert worth_of_share(all_alike, trials, 0.95) == pytest.approx(400, rel=0.05)
-    assert worth_of_share(np.zeros(400), trials, 0.95) == 400, "of no success nothing tells sources from answers"
+    assert worth_of_share(one, trials, level=0.95) == pytest.approx(4000, rel=0.1)
+    assert worth_of_share(all_alike, trials, level=0.95) == pytest.approx(400, rel=0.05)
+    assert worth_of_share(np.zeros(400), trials, level=0.95) == 400, "of no success nothing tells sources from answers"
 
 
 def test_a_ratio_by_hand() -> None:

@@ -4,7 +4,7 @@ Every metric derives from these, so that no model runs again for a new k, window
 one model's.
 """
 
-from rbptrack.ranks.counts import DocumentCounts, sum_by
+from rbptrack.ranks.counts import DocumentCounts, DocumentMeans, DocumentSums, sum_by
 from rbptrack.ranks.histogram import ABOVE_ZERO, RankHistogram
 from rbptrack.ranks.names import (
     CE,
@@ -30,6 +30,8 @@ __all__ = [
     "SCHEMA",
     "VERSION",
     "DocumentCounts",
+    "DocumentMeans",
+    "DocumentSums",
     "FloatArray",
     "IntArray",
     "LacksColumn",

@@ -1,13 +1,10 @@
-"""Sums per document, the unit that bootstraps resample."""
+"""Sums by document, the unit that bootstraps resample: counted in pieces of a text, pooled over runs."""
 
 from __future__ import annotations
 
-import itertools
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from typing import Any
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,16 +13,73 @@ from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks.names import FloatArray, IntArray
 
 
-def sum_by(groups: Sequence[str], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def sum_by(groups: Sequence[Any], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Sums over the rows of each group, in the groups' order: (groups, ...) from values of each row, (rows, ...)."""
     place = np.unique(np.asarray(groups), return_inverse=True)[1]
     order = np.argsort(place, kind="stable")
     return np.asarray(np.add.reduceat(values[order], np.flatnonzero(np.diff(place[order], prepend=-1))))
 
 
+class DocumentSums:
+    """A frozen dataclass some of whose arrays have a first axis of documents; see `DocumentCounts`.
+
+    Attributes:
+        SUMMED: names of arrays by document that add over runs.
+        LABELS: names of arrays by document that all runs share.
+        TOTALS: names of what is not by document, and adds over runs and over pieces.
+
+    """
+
+    SUMMED: ClassVar[tuple[str, ...]]
+    LABELS: ClassVar[tuple[str, ...]] = ()
+    TOTALS: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
+        """Join the sums of disjoint documents, given in their order."""
+        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in (*cls.LABELS, *cls.SUMMED)}
+        return _with(parts[0], joined | {name: sum(getattr(part, name) for part in parts) for name in cls.TOTALS})
+
+    def __add__(self, other: Self) -> Self:
+        """Two runs over the same documents, pooled."""
+        return _with(self, {n: getattr(self, n) + getattr(other, n) for n in (*self.SUMMED, *self.TOTALS)})
+
+    def take(self, documents: npt.NDArray[Any]) -> Self:
+        """The sums of some documents: places, or whether to take each, (documents,)."""
+        return _with(self, {name: getattr(self, name)[documents] for name in (*self.LABELS, *self.SUMMED)})
+
+    def in_groups(self, groups: Sequence[Any]) -> Self:
+        """The sums of each source in place of those of its documents; groups: that of each document, (documents,).
+
+        Of what is said of documents (LABELS) that of each source's first document stays.
+        """
+        first = np.unique(np.asarray(groups), return_index=True)[1]
+        labels = {name: getattr(self, name)[first] for name in self.LABELS}
+        return _with(self, labels | {name: sum_by(groups, getattr(self, name)) for name in self.SUMMED})
+
+
+class DocumentMeans(DocumentSums):
+    """The same where runs are averaged in place of added; `runs` says over how many."""
+
+    runs: int = 1
+
+    def __add__(self, other: Self) -> Self:
+        runs, names = self.runs + other.runs, (*self.SUMMED, *self.TOTALS)
+        means = {n: (self.runs / runs) * getattr(self, n) + (other.runs / runs) * getattr(other, n) for n in names}
+        return _with(self, means | {"runs": runs})
+
+
+_Sums = TypeVar("_Sums", bound=DocumentSums)
+
+
+def _with(sums: _Sums, changed: dict[str, Any]) -> _Sums:
+    made: _Sums = replace(sums, **changed)  # type: ignore[type-var]  # the subclasses are dataclasses
+    return made
+
+
 @dataclass(frozen=True)
-class DocumentCounts:
-    """Sums per document, the unit of resampling.
+class DocumentCounts(DocumentSums):
+    """What CE and RBP_k are made of.
 
     Attributes:
         ks: the k that `hits` counts.
@@ -36,6 +90,9 @@ class DocumentCounts:
         grouped: whether each row is a source, the sum of its documents, rather than a document.
 
     """
+
+    LABELS = ("document",)
+    SUMMED = ("tokens", "nats", "hits")
 
     ks: tuple[int, ...]
     document: IntArray
@@ -52,46 +109,16 @@ class DocumentCounts:
     def select(self, ks: Sequence[int]) -> DocumentCounts:
         """The same sums for some of the k, in the order given."""
         place = {k: i for i, k in enumerate(self.ks)}
-        columns = [place[k] for k in ks]
-        return replace(self, ks=tuple(ks), hits=self.hits[:, columns])
+        return replace(self, ks=tuple(ks), hits=self.hits[:, [place[k] for k in ks]])
 
-    def take(self, rows: npt.NDArray[Any]) -> DocumentCounts:
-        """The sums of some documents: places, or whether to take each, (documents,)."""
-        names = ("document", "tokens", "nats", "hits")
-        return replace(self, **{name: getattr(self, name)[rows] for name in names})
-
-    def in_groups(self, groups: Sequence[str]) -> DocumentCounts:
+    def in_groups(self, groups: Sequence[Any]) -> DocumentCounts:
         """The sums of each source, which are then what is resampled; groups: the source of each row, (documents,)."""
-        tokens, nats, hits = (sum_by(groups, values) for values in (self.tokens, self.nats, self.hits))
-        return DocumentCounts(self.ks, np.arange(len(tokens)), tokens, nats, hits, grouped=True)
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[DocumentCounts]) -> DocumentCounts:
-        """Join the counts of disjoint documents, given in their order; where documents are shared, add."""
-        ends = [(part.document[0], part.document[-1]) for part in parts if len(part.document)]
-        if any(before[1] >= after[0] for before, after in itertools.pairwise(ends)):
-            return reduce(operator.add, parts)
-        document, tokens, nats, hits = (
-            np.concatenate([getattr(part, name) for part in parts]) for name in ("document", "tokens", "nats", "hits")
-        )
-        return cls(parts[0].ks, document, tokens, nats, hits)
+        found = super().in_groups(groups)
+        return replace(found, document=np.arange(len(found.tokens)), grouped=True)
 
     def __add__(self, other: DocumentCounts) -> DocumentCounts:
+        """Two runs, or two parts of a text that may have pieces of one document."""
         if self.ks != other.ks:
             raise RbptrackError(f"counts for k = {self.ks} and {other.ks} cannot be added")
-        document, inverse = np.unique(np.concatenate([self.document, other.document]), return_inverse=True)
-
-        def total(mine: npt.NDArray[Any], theirs: npt.NDArray[Any]) -> npt.NDArray[Any]:
-            both = np.concatenate([mine, theirs])
-            result = np.zeros((len(document), *both.shape[1:]), dtype=both.dtype)
-            np.add.at(result, inverse, both)
-            return result
-
-        return DocumentCounts(
-            self.ks,
-            document,
-            total(self.tokens, other.tokens),
-            total(self.nats, other.nats),
-            total(self.hits, other.hits),
-            self.grouped,
-        )
+        both = self.concatenate([self, other])
+        return super(DocumentCounts, both).in_groups(both.document.tolist())

@@ -11,8 +11,7 @@ import numpy as np
 from scipy import stats
 
 from rbptrack.base.errors import RbptrackError
-from rbptrack.ranks import CE, FloatArray, IntArray, RankTable, rbp_name
-from rbptrack.stats.document_sums import DocumentSums
+from rbptrack.ranks import CE, DocumentSums, FloatArray, IntArray, RankTable, rbp_name
 from rbptrack.stats.intervals import LEAST_DOCUMENTS
 from rbptrack.stats.spread import Spread
 

@@ -9,8 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from rbptrack.ranks import FloatArray, IntArray, RankTable, sum_by
-from rbptrack.stats.document_sums import DocumentMeans
+from rbptrack.ranks import DocumentMeans, FloatArray, IntArray, RankTable, sum_by
 from rbptrack.stats.intervals import share_interval, worth_of_share
 from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.segments import Segments
@@ -135,7 +134,7 @@ def answers_by_size(
     for i, (one, measured) in enumerate(zip(answers, y, strict=True)):
         if not len(one.length) or len(one.length) < least:
             continue
-        worth = worth_of_share(*one.by_source(number).T, level) if len(one.groups) else len(one.length)
+        worth = worth_of_share(*one.by_source(number).T, level=level) if len(one.groups) else len(one.length)
         share = share_interval(float(one.whole[:, number].mean()), worth, level=level)
         cells: dict[str, Any] = {"answers": len(one.length), "mean_length": float(one.length.mean()), "share": share}
         cells |= {"rbp_of_answer": float(np.exp(-measured))}

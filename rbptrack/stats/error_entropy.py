@@ -13,8 +13,7 @@ import numpy as np
 from scipy import special
 
 from rbptrack.base.errors import RbptrackError
-from rbptrack.ranks import FloatArray, RankHistogram, RankTable
-from rbptrack.stats.document_sums import DocumentMeans
+from rbptrack.ranks import DocumentMeans, FloatArray, RankHistogram, RankTable
 from rbptrack.stats.intervals import Interval, widening, worth
 from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.smooth_entropy import BinnedRanks, rank_bins, smooth_parts

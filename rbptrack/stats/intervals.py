@@ -155,7 +155,7 @@ def share_interval(share: float, n: float, *, level: float) -> Interval:
     return Interval(share, max(centre - half, 0.0) if share else 0.0, min(centre + half, 1.0) if share < 1 else 1.0)
 
 
-def worth_of_share(successes: FloatArray, trials: FloatArray, level: float) -> float:
+def worth_of_share(successes: FloatArray, trials: FloatArray, *, level: float) -> float:
     """As how many independent trials those of several sources count: p (1 - p) / variance of their share p.
 
     Source: the effective sample size of Korn and Graubard, Survey Methodology 24, 1998; `widening` for few sources.

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rbptrack.ranks import CE, FloatArray, RankTable, rbp_name, sum_by
+from rbptrack.ranks import CE, DocumentSums, FloatArray, RankTable, rbp_name, sum_by
 from rbptrack.stats.bootstrap import document_weights, drawn_sums
-from rbptrack.stats.document_sums import DocumentSums
 from rbptrack.stats.size_laws import LawValues, law_metrics
 
 _BINS = 32  # bin b holds the positions 2^(b-1) .. 2^b - 1, bin 0 position 0

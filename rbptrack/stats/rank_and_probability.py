@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rbptrack.ranks import FloatArray, IntArray, RankTable
+from rbptrack.ranks import DocumentSums, FloatArray, IntArray, RankTable
 from rbptrack.stats.bootstrap import Weights, drawn_sums
-from rbptrack.stats.document_sums import DocumentSums
 from rbptrack.stats.segments import Segments
 from rbptrack.stats.success_runs import count_runs
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from rbptrack.ranks import FloatArray, IntArray, RankHistogram, RankTable
-from rbptrack.stats.document_sums import DocumentSums
+from rbptrack.ranks import DocumentSums, FloatArray, IntArray, RankHistogram, RankTable
 
 _EVERY_RANK = 64
 _PER_DOUBLING = 8

@@ -13,9 +13,8 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
-from rbptrack.ranks import FloatArray, IntArray, RankTable, sum_by
+from rbptrack.ranks import DocumentSums, FloatArray, IntArray, RankTable, sum_by
 from rbptrack.stats.bootstrap import Weights, drawn_sums
-from rbptrack.stats.document_sums import DocumentSums
 from rbptrack.stats.segments import PositionBins, Segments, bin_of
 
 

@@ -17,10 +17,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from rbptrack.ranks import FloatArray, IntArray, RankTable
-from rbptrack.stats.bootstrap import Weights
+from rbptrack.ranks import DocumentSums, FloatArray, IntArray, RankTable
+from rbptrack.stats.bootstrap import Weights, drawn_sums
 from rbptrack.stats.contrasts import line_draws
-from rbptrack.stats.document_sums import DocumentSums
 from rbptrack.stats.power_law import PowerLawFit
 from rbptrack.stats.segments import added
 from rbptrack.stats.size_laws import law_metrics
@@ -121,8 +120,8 @@ class ClassCounts(DocumentSums):
 
         Source: arXiv 2510.20387; weights (replicates, documents) as those of `document_weights`.
         """
-        tokens, nats = (self.drawn(name, weights)[:, :, None] for name in ("tokens", "nats"))
-        return law_metrics(np.concatenate([tokens, nats, self.drawn("hits", weights)], axis=2))
+        tokens, nats = (drawn_sums(weights, sums)[:, :, None] for sums in (self.tokens, self.nats))
+        return law_metrics(np.concatenate([tokens, nats, drawn_sums(weights, self.hits)], axis=2))
 
 
 def class_weights(share: FloatArray, y: FloatArray) -> FloatArray:

@@ -12,9 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from rbptrack.ranks import FloatArray, IntArray, RankTable
-from rbptrack.stats.bootstrap import Weights
-from rbptrack.stats.document_sums import DocumentSums
+from rbptrack.ranks import DocumentSums, FloatArray, IntArray, RankTable
+from rbptrack.stats.bootstrap import Weights, drawn_sums
 from rbptrack.stats.segments import Segments
 
 
@@ -120,6 +119,6 @@ class WordCounts(DocumentSums):
         Source: sums over documents, then divided; weights (replicates, documents) as those of `document_weights`.
         """
         with np.errstate(divide="ignore"):
-            bits = self.drawn("nats", weights) / self.drawn("num_bytes", weights) / np.log(2)
-            shares = self.drawn("whole", weights) / self.drawn("words", weights)[:, None]
+            bits = drawn_sums(weights, self.nats) / drawn_sums(weights, self.num_bytes) / np.log(2)
+            shares = drawn_sums(weights, self.whole) / drawn_sums(weights, self.words)[:, None]
             return np.concatenate([bits[:, None], -np.log(shares)], axis=1)
