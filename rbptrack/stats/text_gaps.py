@@ -16,8 +16,7 @@ from itertools import chain
 
 import numpy as np
 
-from rbptrack.ranks import FloatArray, IntArray, RankTable
-from rbptrack.stats.document_sums import DocumentSums
+from rbptrack.ranks import DocumentSums, FloatArray, IntArray, RankTable
 from rbptrack.stats.token_classes import KINDS, kind_of
 
 _BLANK = " \t\n\r\f\v"  # bytes that no tokenizer splits
