@@ -22,8 +22,9 @@ _QUIET = ("-q", "--quiet")
 def main() -> int:
     """Run a command; returns the exit code: 0, 1 for a failure, 2 for bad input."""
     guard()
-    arguments = [word for word in sys.argv[1:] if word not in _QUIET]
-    if len(arguments) < len(sys.argv) - 1:
+    words = sys.argv[1 : sys.argv.index("#")] if "#" in sys.argv else sys.argv[1:]  # zsh hands pasted comments on
+    arguments = [word for word in words if word not in _QUIET]
+    if len(arguments) < len(words):
         hush()
     if arguments[:1] in (["--version"], ["version"]):
         print(f"rbptrack {__version__}")

@@ -116,11 +116,16 @@ class Running:
 
     """
 
-    def __init__(self, arguments: Sequence[str], said: tuple[Path, Path], answers: int) -> None:
+    def __init__(
+        self, arguments: Sequence[str], said: tuple[Path, Path], answers: int, prepared: subprocess.Popen[str]
+    ) -> None:
         self.arguments, self._said, self._answers, self._read = [*arguments], said, answers, b""
         self.returncode: int | None = None
-        pid = self._answer(PATIENCE)
-        assert pid is not None, "the prepared process does not answer"
+        pid, deadline = None, time.monotonic() + PATIENCE
+        while pid is None:
+            assert prepared.poll() is None, f"the prepared process has ended ({prepared.returncode}): see its errors"
+            assert time.monotonic() < deadline, "the prepared process does not answer"
+            pid = self._answer(1)
         self.pid = pid
 
     def poll(self) -> int | None:
@@ -217,7 +222,7 @@ class Prepared:
         call = {"arguments": [*arguments], "cwd": str(cwd), "environment": dict(environment)}
         call |= {"said": [str(path) for path in said], "answers": str(place / "answers")}
         print(json.dumps(call), file=self._process.stdin, flush=True)
-        self._started.append(Running(arguments, said, answers))
+        self._started.append(Running(arguments, said, answers, self._process))
         return self._started[-1]
 
     def run(

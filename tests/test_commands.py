@@ -68,7 +68,7 @@ def test_a_wrong_option_shows_the_right_ones(command: str) -> None:
     [
         (("ui", "port=many"), "Value 'many'"),
         (("sync", "moved=perhaps"), "Value 'perhaps'"),
-        (("plan", "output=pdf"), "output=pdf: expected table or csv"),
+        (("plan", "format=pdf"), "format=pdf: expected table, csv or json"),
         (("cache", "empty"), "cache empty: expected nothing, or clear"),
         (("export",), "out=... is missing"),
         (("import",), "what to import"),

@@ -20,7 +20,7 @@ from tests.patience import PATIENCE
     [
         ("rbptrack me", ["measure"]),
         ("rbptrack mod", ["model="]),
-        ("rbptrack model=nano", ["model=nano/", "model=nano-seeds/", "model=nano-checkpoints/"]),
+        ("rbptrack model=nano", ["model=nano/", "model=nano-quant/", "model=nano-seeds/", "model=nano-checkpoints/"]),
         ("rbptrack model=gpt2/", [f"model=gpt2/{size}" for size in ("small", "medium", "large", "xl")]),
         ("rbptrack 'model=gpt2/s", ["model=gpt2/small"]),
         ("rbptrack plan -m model=nano/6k,nano/1", ["model=nano/6k,nano/15k", "model=nano/6k,nano/115k"]),
@@ -57,7 +57,7 @@ def test_files_and_configs_of_the_working_folder(tmp_path: Path, monkeypatch: py
     assert candidates("rbptrack model=mine/") == ["model=mine/small"]
     assert candidates("rbptrack import b") == ["bundles/"]
     assert candidates("rbptrack export out=bundles/") == ["out=bundles/one.zip"]
-    assert candidates("rbptrack show ") == ["k=", "tracking.uri=", "tracking.experiment="]
+    assert candidates("rbptrack show ") == ["k=", "format=", "tracking.uri=", "tracking.experiment="]
 
 
 def test_what_a_store_holds(untouched: Path, monkeypatch: pytest.MonkeyPatch) -> None:

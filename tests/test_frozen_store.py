@@ -100,6 +100,23 @@ def test_what_was_measured_is_read_as_it_was(say: Any, store: Path, unpacked: Pa
     assert files(store) == files(unpacked)
 
 
+def test_answers_for_programs(say: Any, store: Path) -> None:
+    """One JSON document on standard output, nothing else."""
+    shown = json.loads(say("show", "nano-6k/pydocs", "k=7", "format=json", cwd=store))
+    (row,) = (one for one in NUMBERS["finished"] if (one["model"], one["dataset"]) == ("nano-6k", "pydocs"))
+    assert shown["metrics"]["ce"] == pytest.approx(row["ce"])
+    assert 0 < shown["metrics"]["rbp_7"] < shown["metrics"]["rbp_10"]
+    assert sum(shown["ranks"]["tokens"]) == shown["num_tokens"]
+    checked = json.loads(say("verify", "format=json", cwd=store))
+    assert checked["measurements"] == len(NUMBERS["finished"])
+    assert not checked["faults"]
+    analysed = json.loads(say("analyze", "k_law", "format=json", cwd=store))
+    assert analysed["tables"]
+    assert all(rows for rows in analysed["tables"].values())
+    plugins = json.loads(say("plugins", "format=json", cwd=store))
+    assert {"k_law", "compare"} <= {one["name"] for one in plugins["analyzers"]}
+
+
 def test_it_goes_to_another_store_and_an_old_bundle_comes_in(say: Any, store: Path, tmp_path: Path) -> None:
     say("export", "out=all.zip", cwd=store)
     for bundle, expected in (

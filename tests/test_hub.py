@@ -297,7 +297,7 @@ def test_plan_before_the_cost(paper: tuple[Path, Path, str], mirror: Mirror, ask
     mirror.requests.clear()
     arguments = ["plan", "-m", "model=pythia/14m,gpt2/small,gemma2/2b", "dataset=humaneval,hotpotqa"]
     mirror.faults["gemma-2-2b/resolve"] = [("gated", 999)]
-    done = asking(*arguments, "output=csv", cwd=folder)
+    done = asking(*arguments, "format=csv", cwd=folder)
     assert done.returncode == 1, done.stderr  # one model is gated
     plan = pd.read_csv(__import__("io").StringIO(done.stdout)).set_index(["model", "dataset"])
     assert plan.loc[("pythia-14m", "humaneval"), "status"] == "measured"

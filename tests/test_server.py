@@ -15,7 +15,7 @@ import rbptrack
 from rbptrack.base.errors import BadInput, StoreAway
 from rbptrack.commands import sync
 from rbptrack.config.schema import FilterConfig, TrackingConfig
-from rbptrack.tracking import connection, outbox, reach
+from rbptrack.tracking import connection, outbox, reach, store
 from rbptrack.tracking.client import Client
 from rbptrack.tracking.store import Store
 from rbptrack.tracking.tables import Tables
@@ -87,7 +87,7 @@ def test_what_is_measured_while_the_server_is_away_is_delivered_once(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection, "_PATIENCE_SECONDS", 1)
+    monkeypatch.setattr(store, "_PATIENCE_SECONDS", 1)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "0")
     door = Door(server.port)
     uri = f"http://127.0.0.1:{door.port}"

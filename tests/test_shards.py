@@ -17,6 +17,7 @@ from rbptrack.config.schema import Config, DatasetConfig, EngineConfig, ModelCon
 from rbptrack.corpus.documents import load_documents
 from rbptrack.corpus.sequences import Corpus, build_corpus
 from rbptrack.engine import at_work
+from rbptrack.engine.at_work import locked
 from rbptrack.engine.measure import Share, measure
 from rbptrack.engine.shards import Division, complete
 from rbptrack.models.architecture import load_tokenizer
@@ -191,7 +192,7 @@ def test_that_another_process_is_at_work_is_said(
         return watch.line()
 
     with ThreadPoolExecutor(1) as pool:
-        with outbox.locked(delivery.folder):
+        with locked(delivery.folder):
             waiting = pool.submit(cell.run, resolved, delivery)
             until(lambda: "another process" in line(), "word of the other process")
             shown = line()

@@ -18,7 +18,7 @@ PROGRAMS = ("python", "python3", "pip", "make", "hf", "ray", "mlflow", "rbptrack
 SAYING = """#!/bin/sh
 words=${0##*/}; for word; do words="$words <$word>"; done; echo "$words" >> "$SAID"
 """
-BEGIN = re.compile(rf"({'|'.join(map(re.escape, PROGRAMS))}|export|eval|\.|cd) ")
+BEGIN = re.compile(rf"(?:# .*\n)?({'|'.join(map(re.escape, PROGRAMS))}|export|eval|\.|cd) ")
 
 
 def blocks(page: Path) -> list[str]:
@@ -61,3 +61,13 @@ def test_both_shells_read_the_same(page: Path, tmp_path: Path) -> None:
         (tmp_path / "said").unlink()
     assert said["bash"] == said["zsh"]
     assert "<" in said["bash"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_line_pasted_into_zsh_means_the_same(page: Path) -> None:
+    """Typed into zsh, `#` begins no comment: ours leave it out themselves, if zsh can read it as words."""
+    for line in "".join(blocks(page)).splitlines():
+        command, hash_sign, comment = line.partition(" #")
+        if hash_sign and command.strip():
+            assert re.match(r"(python -m )?rbptrack ", command.strip()), f"a comment after another's command: {line}"
+            assert not re.search(r"""["'`$*?\[\](){}<>|&;!~=]""", comment), f"zsh would read more than words: {line}"

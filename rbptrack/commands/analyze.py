@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 
 from rbptrack.analysis.contract import Analyzer
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.words import short_path
-from rbptrack.commands.runner import HydraCommand, load_plugins
+from rbptrack.commands.runner import HydraCommand, load_plugins, taken
 from rbptrack.config.keys import no_option
 from rbptrack.config.paths import plugin_folders
 from rbptrack.config.patterns import match, split_list
 from rbptrack.config.request import Request
 from rbptrack.config.schema import FILTERS, AnalyzeConfig
 from rbptrack.console.sentences import complain, program, say
+from rbptrack.console.tables import print_json
 from rbptrack.reporting.discovery import Plugins
+from rbptrack.reporting.page import Section
 from rbptrack.reporting.runner import analyze, say_reused
 from rbptrack.reporting.terminal import show
 from rbptrack.tracking.store import Store
@@ -55,13 +58,13 @@ def _check_options(arguments: Sequence[str], plugins: Plugins) -> None:
             raise no_option(key, known, shown=known, more=f"{program()} plugins")
 
 
-def _analyze(request: Request) -> int:
+def _analyze(request: Request, *, form: str) -> int:
     """Run each analyzer asked for; of several, one that fails does not stop the others."""
     configs: list[AnalyzeConfig] = [request.composer.compose_typed(job) for job in request.jobs()]
     failed = 0
     for config in configs:
         try:
-            _run(config)
+            _run(config, form)
         except RbptrackError as error:
             if len(configs) == 1:
                 raise
@@ -70,7 +73,7 @@ def _analyze(request: Request) -> int:
     return 1 if failed else 0
 
 
-def _run(config: AnalyzeConfig) -> None:
+def _run(config: AnalyzeConfig, form: str) -> None:
     store = Store(config.tracking)
     reader = store.reader
     runs = reader.runs(config.filter)
@@ -86,6 +89,9 @@ def _run(config: AnalyzeConfig) -> None:
             formats=[one.value for one in config.figures],
             again=config.again,
         )
+    if form == "json":
+        print_json(_document(section, run_id))
+        return
     show(section)
     say_reused(int(reused), remedy="again=yes")
     if run_id:
@@ -94,4 +100,22 @@ def _run(config: AnalyzeConfig) -> None:
         say(f"not logged: the tracking store {store.shown} cannot be written")
 
 
-main = HydraCommand(_read, _analyze)
+def _document(section: Section, run_id: str) -> dict[str, object]:
+    """What an analyzer found, for programs: tables as lists of rows."""
+    report = section.report
+    tables = {name: table.frame.to_dict("records") for name, table in report.tables.items()}
+    findings = [asdict(one) | {"verdict": one.verdict.value} for one in report.findings]
+    return {
+        "analyzer": section.name,
+        "run_id": run_id,
+        "metrics": report.metrics,
+        "findings": findings,
+        "notes": [str(note) for note in report.notes],
+        "tables": tables,
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Analyze; returns the exit code."""
+    form, words = taken(arguments, "format", ("table", "json"))
+    return HydraCommand(_read, partial(_analyze, form=form))(words)

@@ -30,9 +30,8 @@ _WORDS = {"cache": ("clear",), "bench": ("precision",), "completion": ("bash", "
 _NAME = re.compile(r"^    name: ClassVar\[str\] = [\"'](\w+)[\"']", re.MULTILINE)  # of an analyzer, in its file
 _FIELD = re.compile(r"^    (\w+): (?!ClassVar)[^=\n]+ = ", re.MULTILINE)  # an option of an analyzer, in its file
 _COLUMNS = ("model", "dataset", "family", "size", "non_embedding_params", "num_tokens", "started", "run_id")
+_FORMATS = {"list": ("table", "csv", "markdown", "latex", "json"), "plan": ("table", "csv", "json")}
 _VALUES: dict[str, tuple[str, ...]] = {
-    "format": ("table", "csv", "markdown", "latex", "json"),
-    "output": ("table", "csv"),
     "ways": ("bare", "plain", "ours"),
     "dtype": tuple(each.value for each in Dtype),
     "tokens": ("true", "false"),
@@ -106,7 +105,7 @@ def _keys(command: str, partial: str) -> list[str]:
     plain = [f"{key}=" for key in known.settable if key.count(".") == depth and key not in ("analyzer",)]
     folders = [f"{key}." for key in [*known.folders, *known.free] if key.count(".") == depth and key != "filter"]
     first = [f"{group}=" for group in groups] if not depth else []
-    extra = ["output="] if command == "plan" and not depth else []
+    extra = ["format="] if command in ("plan", "analyze") and not depth else []
     return [*first, *(key for key in plain if key[:-1] not in known.free), *extra, *folders]
 
 
@@ -123,6 +122,8 @@ def _values(command: str, key: str, partial: str) -> list[str]:
         return [sign + name for sign in signs for name in (*_COLUMNS, *local.metrics(home() / "mlflow.db"))]
     if key in _PATHS:
         return _files(partial)
+    if key == "format":
+        return list(_FORMATS.get(command, ("table", "json")))
     if command in _CONFIGS and (found := _of_type(_CONFIGS[command], key)):
         return found
     return list(_VALUES.get(key, ()))

@@ -18,7 +18,7 @@ from rbptrack.commands.usage import entries
 from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console.sentences import quiet, say
-from rbptrack.console.tables import table
+from rbptrack.console.tables import print_json, table
 from rbptrack.ranks import parse_rbp_name, rbp_ks, rbp_name
 from rbptrack.tracking.store import Store
 
@@ -120,7 +120,7 @@ def _write(frame: pd.DataFrame, columns: Sequence[str], config: ListConfig) -> N
     if config.format is Format.csv:
         sys.stdout.write(as_csv(frame[list(columns)]))
     elif config.format is Format.json:
-        sys.stdout.write(frame[list(columns)].to_json(orient="records", indent=1) + "\n")
+        print_json(frame[list(columns)].to_dict("records"))
     elif config.format is Format.markdown:
         aligned = ["left" if _words(frame, column) else "right" for column in columns]
         sys.stdout.write(presented(frame, columns).to_markdown(index=False, colalign=aligned, disable_numparse=True))

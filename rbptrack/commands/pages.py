@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from rbptrack.commands.usage import DRAWN_OPTIONS, FILTER_OPTIONS, FILTERS_IN_WORDS, STORE_OPTIONS, Help
 
+AS_JSON = "one JSON document, for programs"
+
 PAGES: Mapping[str, Help] = {
     "demo": Help(
         "demo [KEY=VALUE ...]",
@@ -82,7 +84,7 @@ PAGES: Mapping[str, Help] = {
         {"ui": "every measurement", "ui 'family=pythia*' dataset=wiki": "some of them"},
     ),
     "plan": Help(
-        "plan [on=GPU] [output=table|csv] and the words of measure",
+        "plan [on=GPU] [format=table|csv|json] and the words of measure",
         """Says what a sweep would cost, before anything is measured and without weights.
 
         S and total parameters are counted from the architecture. Documents and tokens are exact where the texts were
@@ -97,12 +99,12 @@ PAGES: Mapping[str, Help] = {
         The exit code is 1 if a cell cannot be measured.""",
         {
             "on=h100": "time and memory for a GPU that is not here; on=? lists those known",
-            "output=csv": "all figures in full, as CSV",
+            "format=csv": "all figures in full, as CSV; or json",
         },
         {
             "plan 'model=pythia/*' dataset=wiki,humaneval": "a family on two datasets",
             "plan 'model=qwen2.5/*' dataset=wiki model.dtype=bfloat16 on=h100": "in half precision, on another GPU",
-            "plan 'model=nano/*' dataset=stdlib output=csv > plan.csv": "into a file",
+            "plan 'model=nano/*' dataset=stdlib format=csv > plan.csv": "into a file",
         },
     ),
     "list": Help(
@@ -131,7 +133,11 @@ PAGES: Mapping[str, Help] = {
         are distributed, how it was measured, and where its files are.
 
         RUN is a run's id or any unique prefix of it; MODEL/DATASET are as `rbptrack list` prints them.""",
-        {"k=1,5,50": "the k of RBP_k to show; all that were logged, if none is given", **STORE_OPTIONS},
+        {
+            "k=1,5,50": "the k of RBP_k to show; all that were logged, if none is given",
+            "format=json": AS_JSON,
+            **STORE_OPTIONS,
+        },
         {"show nano-6k/stdlib": "by its name", "show 3f2a": "by the beginning of its run's id"},
     ),
     "analyze": Help(
@@ -143,6 +149,7 @@ PAGES: Mapping[str, Help] = {
             "analyzer.OPTION=VALUE": "an option of the analyzer; rbptrack plugins lists them",
             **FILTER_OPTIONS,
             **DRAWN_OPTIONS,
+            "format=json": AS_JSON,
             **STORE_OPTIONS,
             "plugins.path=FOLDER,...": "more folders of analyzers",
         },
@@ -159,7 +166,7 @@ PAGES: Mapping[str, Help] = {
         Analyzers come from rbptrack itself, from plugins/*.py of the folder you work in, from plugins.path, and from
         installed packages (entry point group rbptrack.analyzers). Packages can bring model families and datasets, too
         (entry point group rbptrack.configs).""",
-        {"plugins.path=FOLDER,...": "more folders of analyzers"},
+        {"plugins.path=FOLDER,...": "more folders of analyzers", "format=json": AS_JSON},
     ),
     "export": Help(
         "export out=bundle.zip | ranks=csv|parquet out=FILE [FILTERS]",
@@ -220,6 +227,7 @@ PAGES: Mapping[str, Help] = {
         {
             "read_data=true": "also read every file: checksums, and whether the ranks give CE, RBP_k and histogram",
             "repair=true": "mark damaged measurements, so that the next sweep measures them again; nothing else",
+            "format=json": AS_JSON,
             **FILTER_OPTIONS,
             **STORE_OPTIONS,
         },

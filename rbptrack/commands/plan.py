@@ -8,18 +8,17 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, replace
+from dataclasses import asdict, astuple, replace
 from functools import partial
 
 from rich.markup import escape
 
-from rbptrack.base.errors import BadInput
 from rbptrack.base.words import compact, compact_bytes, counted, duration
-from rbptrack.commands.runner import HydraCommand
+from rbptrack.commands.runner import HydraCommand, taken
 from rbptrack.config.request import Request, measuring, sweep_of
 from rbptrack.config.schema import Config, LaunchConfig, Where
 from rbptrack.console.sentences import console, say, say_wrapped
-from rbptrack.console.tables import table
+from rbptrack.console.tables import print_json, table
 from rbptrack.sweep.devices import MEASURED_SHARE, Device, data_sheet, precision
 from rbptrack.sweep.jobs import grouped
 from rbptrack.sweep.plan import COLUMNS, Plan, plan
@@ -33,15 +32,14 @@ _MINUTE, _HOUR = 60.0, 3600.0  # seconds
 
 def main(arguments: Sequence[str]) -> int:
     """Plan; returns exit code 0, or 1 if a cell cannot be measured; raises BadInput for exit code 2."""
-    output = next((a.partition("=")[2] for a in arguments if a.startswith("output=")), "table")
-    if output not in ("table", "csv"):
-        raise BadInput(f"output={output}: expected table or csv")
+    named_now = [f"format={a.removeprefix('output=')}" if a.startswith("output=") else a for a in arguments]
+    form, arguments = taken(named_now, "format", ("table", "csv", "json"))  # `output=` in release 0.1
     on = next((data_sheet(a.partition("=")[2]) for a in arguments if a.startswith("on=")), None)
-    command = HydraCommand(measuring, partial(_plan, output=output, on=on))
-    return command([a for a in arguments if not a.startswith(("output=", "on="))])
+    command = HydraCommand(measuring, partial(_plan, form=form, on=on))
+    return command([a for a in arguments if not a.startswith("on=")])
 
 
-def _plan(request: Request, *, output: str, on: Device | None) -> int:
+def _plan(request: Request, *, form: str, on: Device | None) -> int:
     settings, cells = sweep_of(request)
     reader, resolver = Store(settings.tracking).reader, Resolver()
     device = on or _present(cells)
@@ -50,8 +48,10 @@ def _plan(request: Request, *, output: str, on: Device | None) -> int:
         for number, cell in enumerate(cells):
             status.update(escape(f"[{number + 1}/{len(cells)}] {cell.title}"))
             plans.append(plan(cell, resolver, reader, device, elsewhere=on is not None))
-    if output == "csv":
+    if form == "csv":
         sys.stdout.write(_csv(plans))
+    elif form == "json":
+        print_json([asdict(p) for p in plans])
     else:
         _show(plans)
         cells = [replace(c, shards=_shards(p)) if c.shards == "auto" else c for p, c in zip(plans, cells, strict=True)]

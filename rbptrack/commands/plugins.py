@@ -11,6 +11,7 @@ from rbptrack.base.words import short_path
 from rbptrack.commands.options import OptionsCommand
 from rbptrack.config.paths import builtin_folder, config_packages
 from rbptrack.console.sentences import complain, say, say_wrapped
+from rbptrack.console.tables import Format, print_json
 from rbptrack.reporting.discovery import Plugins, discover
 
 
@@ -19,11 +20,15 @@ class PluginsConfig:
     """Options of the command."""
 
     plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
+    format: Format = Format.table
 
 
 def _plugins(config: PluginsConfig) -> int:
     """List; returns 1 if something failed to load."""
     found = discover(config.plugins.get("path", []))
+    if config.format is Format.json:
+        print_json({"analyzers": [_entry(name, found) for name in sorted(found.analyzers)], "broken": found.broken})
+        return 1 if found.broken else 0
     for name in sorted(found.analyzers):
         _show(name, found)
     for package, owner in config_packages()[0].items():
@@ -31,6 +36,12 @@ def _plugins(config: PluginsConfig) -> int:
     for line in found.broken:
         complain(f"failed to load: {line}")
     return 1 if found.broken else 0
+
+
+def _entry(name: str, found: Plugins) -> dict[str, object]:
+    options = {f.name: _default(f) for f in fields(found.analyzers[name])}
+    made = {"origin": found.origin[name], "version": found.version[name]}
+    return {"name": name, "question": question(found.analyzers[name]), **made, "options": options}
 
 
 def _show(name: str, found: Plugins) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rbptrack.base.errors import BadInput
 from rbptrack.config.paths import unused_configs
 from rbptrack.config.request import Request
 from rbptrack.console.sentences import complain
@@ -33,6 +34,19 @@ class HydraCommand:
             request.show()
             return 0
         return self.action(request)
+
+
+def taken(arguments: Sequence[str], key: str, choices: Sequence[str]) -> tuple[str, list[str]]:
+    """The value of an option that no config has, the first choice if it is not given; and the other words.
+
+    Raises:
+        BadInput: it is none of the choices.
+
+    """
+    value = next((word.partition("=")[2] for word in arguments if word.startswith(f"{key}=")), choices[0])
+    if value not in choices:
+        raise BadInput(f"{key}={value}: expected {', '.join(choices[:-1])} or {choices[-1]}")
+    return value, [word for word in arguments if not word.startswith(f"{key}=")]
 
 
 def load_plugins(folders: Sequence[str]) -> Plugins:

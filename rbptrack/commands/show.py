@@ -11,7 +11,7 @@ from itertools import pairwise
 import pandas as pd
 
 from rbptrack.analysis.display import cell, title
-from rbptrack.analysis.runs import Unreadable
+from rbptrack.analysis.runs import Runs, Unreadable
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import short_path
 from rbptrack.commands.options import OptionsCommand
@@ -19,7 +19,7 @@ from rbptrack.commands.pages import PAGES
 from rbptrack.commands.usage import entries
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.console.sentences import console, program, say, sentence_width
-from rbptrack.console.tables import table
+from rbptrack.console.tables import Format, print_json, table
 from rbptrack.ranks import RankHistogram, rbp_ks, rbp_name, se_name
 from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.schema import Metric
@@ -32,6 +32,7 @@ class ShowConfig:
 
     run: str = ""
     k: list[int] = field(default_factory=list)
+    format: Format = Format.table
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
 
@@ -42,6 +43,9 @@ def _show(config: ShowConfig) -> int:
     runs = reader.runs(FilterConfig())
     row = runs[config.run]
     run = reader.run(str(row["run_id"]))
+    if config.format is Format.json:
+        _print_document(row, run, runs, config.k)
+        return 0
     say(f"{row['model']} / {row['dataset']}")
     try:
         histogram = runs.histogram(run.run_id)
@@ -57,6 +61,19 @@ def _show(config: ShowConfig) -> int:
     ]  # MLflow's own copies
     entries("Files", {short_path(reader.artifact_uri(run.run_id)): ", ".join(names) or "none"}, stacked=True)
     return 0
+
+
+def _print_document(row: pd.Series, run: LoggedRun, runs: Runs, ks: list[int]) -> None:
+    """Everything that is known of a measurement, and its distribution of ranks where it has one."""
+    metrics = dict(run.metrics)
+    try:
+        histogram = runs.histogram(run.run_id)
+    except Unreadable:
+        distribution = None
+    else:
+        metrics |= {rbp_name(k): histogram.rbp(k) for k in ks}
+        distribution = {"rank": histogram.rank.tolist(), "tokens": histogram.count.tolist()}
+    print_json({**row.to_dict(), "metrics": metrics, "params": run.params, "ranks": distribution})
 
 
 def _numbers(run: LoggedRun, histogram: RankHistogram | None, ks: list[int]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import counted
 from rbptrack.commands.options import OptionsCommand
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console.sentences import complain, program, say
+from rbptrack.console.tables import Format, print_json
 from rbptrack.sweep.identity import identities
 from rbptrack.tracking.store import Store
 from rbptrack.tracking.verify import Verified, database_faults, unlooked, verify
@@ -20,6 +21,7 @@ class VerifyConfig:
 
     read_data: bool = False
     repair: bool = False
+    format: Format = Format.table
     filter: FilterConfig = field(default_factory=FilterConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
@@ -34,21 +36,25 @@ def _verify(config: VerifyConfig) -> int:
         store.check_writable()  # says so where something else stands there
         raise BadInput(f"there is no tracking store at {store.database}: measure something first")
     broken = list(database_faults(store))
-    for line in broken:
+    as_json = config.format is Format.json
+    for line in broken if not as_json else ():
         complain(f"the database {store.shown}: {line}")
-    if broken:
+    if broken and not as_json:
         complain(_of_database(store))
     store.open()  # a table that is missing, and the like
-    if text := unlooked(store):
+    if not as_json and (text := unlooked(store)):
         say(text)
     done = verify(store.reader, config.filter, read_data=config.read_data, identify=identities)
-    for fault in done.faults:
+    for fault in done.faults if not as_json else ():
         complain(f"{fault.name} (run {fault.run_id}): {fault.text}")
     if done.damaged and config.repair:
         writer = store.writer
         for run_id, why in done.damaged.items():
             writer.mark_damaged(run_id, why)
-    _summarise(done, config)
+    if as_json:
+        print_json({"database": broken, **asdict(done), "damaged": done.damaged})
+    else:
+        _summarise(done, config)
     return 1 if broken or done.faults else 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
 
@@ -20,10 +20,9 @@ class Dtype(Enum):
 class SequenceRule(Enum):
     """How a document becomes the sequences that forward passes see.
 
-    truncate: its first `seq_len` tokens. slide: sequences of `seq_len` tokens with a stride, each of which repeats the
-    last `context` tokens of the one before: every token is scored once, with at least `context` tokens before it
-    (fewer only at the document's start). pack: documents joined by the end-of-text token and cut every `seq_len`
-    tokens.
+    truncate: its first `seq_len` tokens. slide: sequences of `seq_len` tokens, each of which repeats the last `context`
+    tokens of the one before: every token is scored once, with at least `context` tokens before it (fewer only at the
+    document's start). pack: documents joined by the end-of-text token and cut every `seq_len` tokens.
     """
 
     truncate = "truncate"
@@ -34,8 +33,8 @@ class SequenceRule(Enum):
 class Sampling(Enum):
     """How `documents` texts are drawn from a dataset that holds more; both draw the same on every machine.
 
-    stream: a seeded shuffle of the stream through a buffer of 10,000 documents, so that a large dataset is never
-    downloaded whole. shuffle: a seeded permutation of all rows, as in the authors' code; downloads the whole dataset.
+    stream: a seeded shuffle through a buffer of 10,000 documents; a large dataset is never downloaded whole.
+    shuffle: a seeded permutation of all rows, as in the authors' code; downloads the whole dataset.
     """
 
     stream = "stream"
@@ -272,8 +271,7 @@ class FilterConfig:
     sweep: list[str] = field(default_factory=list)
 
 
-FILTERS = {key: f"filter.{key}" for key in ("family", "size", "dataset", "sweep")}
-"""What the command line may write for each filter: `family=pythia`."""
+FILTERS = {f.name: f"filter.{f.name}" for f in fields(FilterConfig)}  # as the command line has them: `family=pythia`
 
 
 @dataclass

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import math
+import sys
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from functools import partial
+from typing import Any
 
 from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
 from rbptrack.console.sentences import columns, console, printable, quiet, say_wrapped
+
+
+class Format(Enum):
+    """How a command answers: for people, or as one JSON document for programs."""
+
+    table = "table"
+    json = "json"
+
 
 _GAP = 2  # columns of the terminal between two of the table
 
@@ -97,3 +110,21 @@ def _kept(
 
 def _width(headers: Sequence[str], rows: Sequence[Sequence[str]], column: int) -> int:
     return max(cell_len(headers[column]), *(cell_len(row[column]) for row in rows), 0)
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document, also where the user asked for quiet; numbers that are none are null."""
+    sys.stdout.write(json.dumps(_plain(document), indent=1, ensure_ascii=False) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    """What JSON holds."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if hasattr(value, "item"):  # a number of numpy's
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | bool | int) else str(value)

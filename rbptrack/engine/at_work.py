@@ -10,6 +10,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from rbptrack.base.files import make_folder
+
 DIVISION = "division.json"
 """The file that says who measures what; a folder without it holds nothing to measure."""
 
@@ -18,19 +20,40 @@ _MOMENT_SECONDS = 3.0  # that a process waits for another without a word
 _LOOK_SECONDS = 1.0  # between two looks whether it has ended
 
 
-def patiently(lock: FileLock, waits: Callable[[], None]) -> None:
-    """Take a lock that another process may hold for hours.
+@contextmanager
+def locked(path: Path, *, waits: Callable[[], None] | None = None) -> Iterator[bool]:
+    """Lock a folder of the outbox, an unfinished measurement or a stretch of one, there or not.
 
     Args:
-        lock: not held yet.
-        waits: called where that takes more than a moment.
+        path: the folder; the lock is a file beside it, because another process may remove the folder.
+        waits: called where another process holds the lock for more than a moment; it is waited for, for hours if need
+            be. None: it is not waited for.
+
+    Yields:
+        False where another process holds the lock, and is not waited for.
 
     """
+    file = path.with_name(f"{path.name}.lock")
+    lock = FileLock(file)
+    patience = 0.0 if waits is None else _MOMENT_SECONDS
+    while True:
+        try:
+            make_folder(path.parent)
+            lock.acquire(timeout=patience, poll_interval=_LOOK_SECONDS if patience < 0 else 0.05)
+            break
+        except FileNotFoundError:  # another process has just removed the folder because it was empty
+            continue
+        except Timeout:
+            if waits is None:
+                yield False
+                return
+            waits()
+            patience = -1  # without end
     try:
-        lock.acquire(timeout=_MOMENT_SECONDS)
-    except Timeout:
-        waits()
-        lock.acquire(poll_interval=_LOOK_SECONDS)
+        yield True
+    finally:
+        file.unlink(missing_ok=True)
+        lock.release()
 
 
 @contextmanager
@@ -43,34 +66,21 @@ def alone(folder: Path, number: int, waits: Callable[[], None]) -> Iterator[bool
         waits: called where another process is at work on it.
 
     """
-    with _locked(folder, number, waits):
+    with locked(_stretch(folder, number), waits=waits):
         yield (folder / DIVISION).exists()
 
 
 def discard(folder: Path) -> None:
     """Remove a measurement's parts and table, once they are kept elsewhere; not while other processes are at work."""
     with ExitStack() as held:
-        try:
-            for number in range(_stretches(folder)):
-                held.enter_context(_locked(folder, number))
-        except Timeout:
-            return  # whoever ends last there removes it, or the next command
+        for number in range(_stretches(folder)):
+            if not held.enter_context(locked(_stretch(folder, number))):
+                return  # whoever ends last there removes it, or the next command
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@contextmanager
-def _locked(folder: Path, number: int, waits: Callable[[], None] | None = None) -> Iterator[None]:
-    file = folder.with_name(f"{folder.name}.shard-{number}.lock")  # beside the folder, which another may remove
-    lock = FileLock(file)
-    if waits is None:
-        lock.acquire(timeout=0)
-    else:
-        patiently(lock, waits)
-    try:
-        yield
-    finally:
-        file.unlink(missing_ok=True)
-        lock.release()
+def _stretch(folder: Path, number: int) -> Path:
+    return folder.with_name(f"{folder.name}.shard-{number}")
 
 
 def _stretches(folder: Path) -> int:

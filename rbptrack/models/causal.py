@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from rbptrack.models.device import is_spread, resident
 from rbptrack.models.group import ModelProcesses
 from rbptrack.models.head import Recorder, head_of, record
 from rbptrack.models.probe import check_head, check_states, probes, refused
+from rbptrack.models.quantised import is_matrix, method_of
 from rbptrack.scoring.parallel import HeadRows
 from rbptrack.scoring.scorer import Head
 
@@ -141,8 +142,12 @@ def of_module(module: Any, name: str, *, candidates: int | None = None) -> Causa
         why = f"its forward pass fails on plain token ids ({type(error).__name__}: {first_line(error)})"
         raise refused(name, why) from error
     whole = whole[0, :-1, : model.vocab_size].flip(0).to(ours.device)
-    check_head(name, ours, whole, dtype=model.head.weight.dtype)
-    return model
+    worst, most = check_head(name, ours, whole, dtype=model.head.weight.dtype)
+    if model.head.product is None:
+        return model
+    within = f"at load within {worst:.1g} of the whole model's, of which {most:g} may be"
+    note = f"its head is quantised: logits are its module's own, {within}"
+    return replace(model, notes=(*model.notes, note))
 
 
 def split(module: Any, *, candidates: int | None = None) -> CausalModel:
@@ -193,7 +198,7 @@ def probe_tokens(module: Any) -> list[Tensor]:
     weight = next((w for part in _readers(module) if (w := _weight(part)) is not None), None)
     if weight is None:
         raise Unmeasurable("it has no output embeddings, so it predicts no tokens")
-    rows = min(vocab_size(module.config), weight.shape[0])
+    rows = min(vocab_size(module.config), weight.shape[0] if is_matrix(weight) else vocab_size(module.config))
     count = sum(p.numel() for p in module.parameters())
     draws = probes(module.config, rows=rows, parameters=count, longest=longest_sequence(module.config))
     return [tokens.to(weight.device) for tokens in draws]
@@ -203,7 +208,9 @@ def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[Caus
     """The split model, and the whole model's logits (1, length, vocabulary) of token ids (1, length)."""
     backbone, output, logits, recorder = _recorded(module, tokens)
     head = head_of(output, logits, recorder, candidates=candidates)
-    counts, text = parameters(_counted(module)), text_config(module.config)
+    built = _counted(module)
+    counts, text = parameters(built), text_config(module.config)
+    heads = [part.get_output_embeddings() for part in _readers(built)]
     model = CausalModel(
         backbone=backbone,
         head=head,
@@ -211,7 +218,7 @@ def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[Caus
         device=head.weight.device,
         non_embedding_params=counts.non_embedding,
         total_params=counts.total,
-        widest=max(max(p.shape[:-1] or p.shape) for m in module.modules() for p in _written(m, output)),
+        widest=max(max(p.shape[:-1] or p.shape) for m in built.modules() for p in _written(m, heads)),
         heads=getattr(text, "num_attention_heads", 0) if module.config._attn_implementation == "eager" else 0,
         spread=is_spread(module),
         longest=longest_sequence(module.config),
@@ -221,15 +228,18 @@ def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[Caus
 
 
 def _counted(module: nn.Module) -> nn.Module:
-    """The module whose parameters are counted. accelerate takes tied ones apart: there, a copy without weights."""
-    if not is_spread(module):
+    """The module whose parameters are counted; a copy without weights, where they are not what they were.
+
+    accelerate takes tied ones apart, quantisations pack several into one.
+    """
+    if not is_spread(module) and not method_of(module.config):
         return module
     with torch.device("meta"):
         return type(module)(module.config)
 
 
-def _written(layer: nn.Module, output: nn.Module) -> list[Tensor]:
-    """A layer's own weights, whose rows are the features that it writes; none of embeddings and head."""
-    if layer is output or isinstance(layer, nn.Embedding):
+def _written(layer: nn.Module, heads: list[nn.Module]) -> list[Tensor]:
+    """A layer's own weights, whose rows are the features that it writes; none of embeddings and heads."""
+    if isinstance(layer, nn.Embedding) or any(layer is head for head in heads):
         return []
     return [p for p in layer.parameters(False) if p.ndim]

@@ -12,6 +12,7 @@ import torch
 
 from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.config.schema import ModelConfig
+from rbptrack.models.quantised import check_library, described, is_matrix, method_of, quiet
 from rbptrack.sources.pin import Source
 
 _PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth")
@@ -90,18 +91,20 @@ def check_loaded(found: Mapping[str, Any], what: str) -> None:
 
 
 def check_quantisation(name: str, config: Any) -> None:
-    """BadInput where a config names a quantisation that transformers does not know: it would leave it out, unsaid."""
+    """BadInput where a config names a quantisation that transformers does not know, or whose library is not there.
+
+    transformers would leave an unknown one out, unsaid.
+    """
+    quiet()
     from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING as KNOWN
 
-    settings = getattr(config, "quantization_config", None) or {}
-    method = settings.get("quant_method") if isinstance(settings, dict) else getattr(settings, "quant_method", None)
-    method = getattr(method, "value", method)
-    bits = isinstance(settings, dict) and (settings.get("load_in_8bit") or settings.get("load_in_4bit"))
-    if settings and not bits and method not in KNOWN:
+    method = method_of(config)
+    if method and method not in {*KNOWN, "bitsandbytes"}:
         raise BadInput(
             f"{name}: config.json asks for the quantisation {method!r}, which transformers does not know. "
             f"Known: {', '.join(sorted(KNOWN))}"
         )
+    check_library(name, method)
 
 
 def check_stored(source: Source, module: Any, what: str) -> None:
@@ -128,7 +131,8 @@ def check_stored(source: Source, module: Any, what: str) -> None:
     embedding, head = (getattr(end, "weight", None) for end in ends)
     if not tied or embedding is None or head is None or embedding is head:
         return
-    elsewhere = any(w.device.type == "meta" or hasattr(w, "placements") for w in (embedding, head))  # spread or split
+    ends_held = (embedding, head)  # elsewhere: spread, split, or behind a quantisation
+    elsewhere = any(w.device.type == "meta" or hasattr(w, "placements") or not is_matrix(w) for w in ends_held)
     if not elsewhere and not torch.equal(embedding, head):
         raise BadInput(
             f"the checkpoint of {what} holds a head of its own, and its config.json says that the head is the "
@@ -137,8 +141,8 @@ def check_stored(source: Source, module: Any, what: str) -> None:
 
 
 def notes_of(source: Source, config: Any) -> tuple[str, ...]:
-    """What lies beside a model's weights and is not measured, in words."""
-    notes = []
+    """What a model's weights are, and what lies beside them and is not measured, in words."""
+    notes = [f"its weights are quantised ({said})"] if (said := described(config)) else []
     if file_of(source, "adapter_config.json") is not None:
         notes.append("an adapter lies beside its weights (adapter_config.json): the model is measured without it")
     if getattr(config, "auto_map", None):

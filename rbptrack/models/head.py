@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map
 
 from rbptrack.models.backbone import Unmeasurable
 from rbptrack.models.device import resident
+from rbptrack.models.quantised import is_matrix, multiplier
 from rbptrack.scoring.scorer import Head
 
 _SHAPE_ONLY = {"alias", "detach", "clone", "_to_copy", "view", "_unsafe_view", "expand", "lift_fresh"}
@@ -77,7 +79,12 @@ def head_of(output: nn.Module, logits: Tensor, recorder: Recorder, *, candidates
 
     """
     weight, bias = resident(output, "weight"), resident(output, "bias")
-    product = recorder.product
+    product, multiply = recorder.product, None
+    width = getattr(output, "in_features", None)
+    if product is not None and not is_matrix(weight) and isinstance(width, int):
+        stand_in = torch.zeros(1, 1, dtype=product.dtype, device=product.device)
+        weight, bias = stand_in.expand(product.shape[-1], width), None  # its module adds the bias
+        multiply = multiplier(output)
     if weight is None or weight.ndim != 2 or product is None or product.shape[-1] != weight.shape[0]:
         raise Unmeasurable("its output embeddings are not one matrix")
     rows = min(logits.shape[-1], candidates or logits.shape[-1])  # some models drop padded rows after the product
@@ -86,10 +93,10 @@ def head_of(output: nn.Module, logits: Tensor, recorder: Recorder, *, candidates
     known = _scale_and_softcap(recorder.steps)
     if known is not None:
         scale, softcap = known
-        return Head(weight=weight, bias=bias, softcap=softcap, scale=scale)
+        return Head(weight=weight, bias=bias, softcap=softcap, scale=scale, product=multiply)
     if rows < product.shape[-1]:
         raise Unmeasurable("what it does to its logits needs every row of its vocabulary")
-    return Head(weight=weight, bias=bias, then=_replay(recorder.steps, product, logits))
+    return Head(weight=weight, bias=bias, then=_replay(recorder.steps, product, logits), product=multiply)
 
 
 def _scale_and_softcap(steps: list[_Step]) -> tuple[float, float | None] | None:

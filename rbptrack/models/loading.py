@@ -18,8 +18,9 @@ from rbptrack.config.schema import Dtype, ModelConfig, Parallel
 from rbptrack.models.architecture import from_source, load_config, model_class
 from rbptrack.models.causal import CausalModel, of_module
 from rbptrack.models.checkpoint import check_loaded, check_shards, check_stored, explain, notes_of
-from rbptrack.models.device import place, tf32_notes
+from rbptrack.models.device import device_of, place, tf32_notes
 from rbptrack.models.group import ModelProcesses, stand_in
+from rbptrack.models.quantised import compute_in, method_of
 from rbptrack.models.split_plan import processes
 from rbptrack.sources.pin import Source
 
@@ -51,11 +52,11 @@ def load_model(
             return _of_group(group, (*notes_of(source, load_config(source)), *_rounding(config, count)))
     device, placed = place(config)
     module = load_module(config, source, **placed)
-    if not placed:
+    if not placed and not method_of(module.config):
         module.to(device)
     model = of_module(module, config.name, candidates=candidates)
     head = model.head.without(without) if without else model.head
-    rounded = tf32_notes(module) if config.tf32 else ()
+    rounded = tf32_notes(module) if config.tf32 and not method_of(module.config) else ()
     return replace(model, head=head, notes=(*model.notes, *notes_of(source, module.config), *rounded))
 
 
@@ -103,6 +104,9 @@ def load_module(config: ModelConfig, source: Source, **placed: Any) -> Any:
     architecture = load_config(source)
     if source.revision is None:
         check_shards(Path(source.location))
+    quantised = method_of(architecture)
+    if quantised and not placed:  # by its own library: some weights cannot be moved once they are made
+        placed = {"device_map": {"": device_of(config.device)}}
     try:
         with _without_adapters():
             module, found = from_source(
@@ -121,6 +125,8 @@ def load_module(config: ModelConfig, source: Source, **placed: Any) -> Any:
         raise explain(error, what, config=architecture, pickles=config.pickles) from error
     check_loaded(found, what)
     check_stored(source, module, what)
+    if quantised:
+        compute_in(module, getattr(torch, config.dtype.value))
     return module
 
 

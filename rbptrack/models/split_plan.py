@@ -9,6 +9,7 @@ import torch
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import Dtype, ModelConfig, Parallel
 from rbptrack.models.architecture import count_parameters
+from rbptrack.models.quantised import method_of
 
 _BYTES = {Dtype.float32: 4, Dtype.bfloat16: 2, Dtype.float16: 2}
 _SHARE_OF_DEVICE = 0.75  # of a GPU's memory that weights may take; the rest is for activations and logits
@@ -53,6 +54,11 @@ def check(config: ModelConfig, architecture: Any) -> None:
     if config.device_map:
         raise BadInput("give model.parallel or model.device_map, not both: each spreads the weights in its own way")
     if config.parallel is Parallel.tensor:
+        if method_of(architecture):
+            raise BadInput(
+                f"model {config.name} is quantised, and model.parallel splits plain matrices only; "
+                "model.device_map=auto spreads its layers over the GPUs"
+            )
         check_plan(config.name, architecture)
         if config.processes:
             _check_even(config.name, architecture, config.processes)
@@ -71,6 +77,8 @@ def has_plan(architecture: Any) -> bool:
     """Whether transformers knows how to split this architecture, head included."""
     from transformers import AutoModelForCausalLM
 
+    if method_of(architecture):
+        return False
     causal = AutoModelForCausalLM._model_mapping.get(type(architecture), None)
     plan = getattr(causal, "_tp_plan", None) or {}
     return bool(getattr(architecture, "base_model_tp_plan", None)) and any(

@@ -34,6 +34,8 @@ class Head:
         scale: factor on the logits, as in Cohere and Granite.
         then: what else the model does to its logits, (tokens, vocabulary) to the same shape; None for nothing. No fused
             kernel applies it.
+        product: hidden (tokens, width) to hidden @ weight.T + bias, float32, of a quantised head, which only its module
+            can multiply with: `weight` is then of the right shape and holds nothing.
 
     """
 
@@ -42,6 +44,7 @@ class Head:
     softcap: float | None = None
     scale: float = 1.0
     then: Callable[[Tensor], Tensor] | None = None
+    product: Callable[[Tensor], Tensor] | None = None
 
     @property
     def vocab_size(self) -> int:
@@ -59,6 +62,8 @@ class Head:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Full logits (tokens, vocabulary), float32, of hidden states (tokens, width): for checks, not for corpora."""
+        if self.product is not None:
+            return self.finish(self.product(hidden)[:, : self.vocab_size])
         return self.finish(hidden.float() @ self.weight.float().T)
 
     def finish(self, product: Tensor) -> Tensor:
@@ -115,9 +120,10 @@ class Scorer:
         self.head, self.chunk, self.brief = head, max(1, chunk_tokens), brief
         self.kernel = kernels.available(device) if kernel is None else kernel
         self.tf32 = torch.get_float32_matmul_precision() != "highest"
-        self.wide = cuda and not single and _MM_WIDENS
+        plain = head.product is None
+        self.wide = cuda and plain and not single and _MM_WIDENS
         wanted = not (single or self.wide) if fused is None else fused
-        self.fused = self.kernel and wanted and head.then is None and (self.tf32 or not single)
+        self.fused = self.kernel and wanted and plain and head.then is None and (self.tf32 or not single)
         if self.fused:
             return
         whole = self.kernel or cuda  # only a CPU has a cache that a tile should stay in
@@ -129,7 +135,7 @@ class Scorer:
         # Products in float32 whatever the weights: bfloat16 logits tie at a large share of positions. Weights of half
         # precision become float32 a block at a time, because a whole copy would take twice the head's memory.
         self.block = min(vocabulary, max(1, _BLOCK_ELEMENTS // width))
-        copied = not single and not self.wide
+        copied = plain and not single and not self.wide
         self.weight = torch.empty(self.block, width, dtype=torch.float32, device=device) if copied else None
 
     @property
@@ -173,6 +179,8 @@ class Scorer:
     def products(self, hidden: Tensor) -> Tensor:
         """Logits (tokens, vocabulary) of at most a chunk of hidden states; the next call overwrites them."""
         head, logits = self.head, self.logits[: hidden.shape[0]]  # (chunk, vocabulary)
+        if head.product is not None:
+            return head.finish(logits.copy_(head.product(hidden)[:, : head.vocab_size]))
         if self.wide:
             torch.mm(hidden.to(head.weight.dtype), head.weight.T, out_dtype=torch.float32, out=logits)
             return head.finish(logits)

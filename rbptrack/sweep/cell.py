@@ -12,7 +12,7 @@ from rbptrack.base.errors import RbptrackError, StoreAway, disk_trouble
 from rbptrack.base.process import raise_if_stopped, stop_code
 from rbptrack.console.progress import CellProgress
 from rbptrack.console.sentences import say
-from rbptrack.engine.at_work import discard
+from rbptrack.engine.at_work import discard, locked
 from rbptrack.ranks.measurement import WHOLE, Measurement, Shard
 from rbptrack.sweep import known
 from rbptrack.sweep.delivery import Delivery
@@ -58,7 +58,7 @@ def run(cell: Resolved, delivery: Delivery, shard: Shard = WHOLE) -> Outcome | N
     if shard.count > 1:
         return _run_shard(cell, corpus, delivery, shard)
     # Two processes that are asked for the same cell: one measures, the other waits and then finds it measured.
-    with outbox.locked(delivery.folder, waits=delivery.waits):
+    with locked(delivery.folder, waits=delivery.waits):
         if ended := known.known(cell, delivery):
             discard(delivery.folder)  # what is left there was measured by a process that died, or elsewhere
             return ended
@@ -71,12 +71,12 @@ def _run_shard(cell: Resolved, corpus: Corpus, delivery: Delivery, shard: Shard)
     from rbptrack.engine.shards import complete
 
     model = cell.load_model()
-    with outbox.locked(delivery.folder, waits=delivery.waits):  # else the folder may be one that is being removed
+    with locked(delivery.folder, waits=delivery.waits):  # else the folder may be one that is being removed
         if ended := known.known(cell, delivery):
             return ended
         share = Share(model, corpus, engine=cell.engine, folder=delivery.folder, shard=shard)
     _measure_share(cell, share, delivery, shard)
-    with outbox.locked(delivery.folder, waits=delivery.waits):
+    with locked(delivery.folder, waits=delivery.waits):
         ended = known.known(cell, delivery)
         if ended is None and complete(corpus, delivery.folder):
             return _measure(cell, corpus, model, delivery)

@@ -152,7 +152,8 @@ def _measure(task: Task, listener: Listener, resolve: Callable[[Task], Resolved]
         raise_if_stopped()
         outcome.message = _in_a_line(error)
     outcome.message, outcome.waits = redact(outcome.message), redact(outcome.waits)
-    announce(outcome, label)
+    if label or outcome.run_id or outcome.status != "failed":  # why a single cell did not begin, the sweep itself says
+        announce(outcome, label)
     listener.ended(task, outcome, whole=whole)
 
 

@@ -13,13 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from filelock import FileLock
-
 from rbptrack.base.addresses import DATABASES, scheme
 from rbptrack.base.errors import BadInput, StoreAway
-from rbptrack.base.files import TemporaryFolder, make_folder
-from rbptrack.base.names import file_name
-from rbptrack.config.paths import home
+from rbptrack.base.files import TemporaryFolder
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.tracking import local, moved, new_store
 from rbptrack.tracking.explained import explained
@@ -34,13 +30,10 @@ if TYPE_CHECKING:
 
 os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # else two lines for each run of a server
 
-_TRAINING = {"mlflow.experimentKind": "custom_model_development"}  # else the UI opens its pages for LLM applications
 _ANALYSES = "-analyses"
 _AWAY_SECONDS = 30.0  # how long a store that did not answer is not asked again
 _SLOW_SECONDS = 10.0  # after which a wait is said
 _IMPATIENT = "10"  # seconds of a request, once a server was waited for in vain
-_PATIENCE_SECONDS = 15.0  # how long a store that was there is waited for before a measurement begins without it
-_GIVEN_UP: set[str] = set()  # stores that this process waited for in vain
 
 log = logging.getLogger(__name__)
 
@@ -86,26 +79,6 @@ class Connection:
     def __reduce__(self) -> tuple[Any, ...]:
         """For another process, which opens the store itself."""
         return partial(type(self), create=self._create_missing), (self._config,)
-
-    def wait(self) -> None:
-        """Wait a little for a store that does not answer; not again while it stays away."""
-        import tenacity  # a tenth of what reading a local store takes
-
-        waits = tenacity.wait_exponential(multiplier=1, max=8)
-        patience = 0.0 if self.uri in _GIVEN_UP else _PATIENCE_SECONDS
-        attempts = tenacity.Retrying(
-            stop=tenacity.stop_after_delay(patience), wait=waits, retry=tenacity.retry_if_exception_type(StoreAway)
-        )
-        try:
-            for attempt in attempts:
-                with attempt:
-                    self._away_until = 0.0
-                    _, source = self.sink, self.source
-                    with self.explained():
-                        source.experiment(self.experiment)
-            _GIVEN_UP.discard(self.uri)
-        except tenacity.RetryError:
-            _GIVEN_UP.add(self.uri)
 
     def another(self) -> Self:
         """A connection of its own to the same place, for another thread: what it waits for, this one does not."""
@@ -176,7 +149,7 @@ class Connection:
                 self._client = self._connect()
             else:
                 local.check_writable(self.database)
-                with self._alone(self.database):
+                with self.explained(), local.alone(self.database):
                     self._client = self._connect()
         return self._client
 
@@ -229,7 +202,8 @@ class Connection:
             if not tables.are_known():
                 return None
             if self._create_missing and tables.experiment(self.experiment) is None:
-                runs.make_experiment(self.experiment, self._place() or "", _TRAINING)
+                place = new_store.place(self.experiment, self.uri, self._config.artifacts)
+                runs.make_experiment(self.experiment, place or "", new_store.TRAINING)
         _ = self.source  # relocates a store that was copied
         with self.explained():
             here = tables.experiment(self.experiment)
@@ -269,18 +243,6 @@ class Connection:
             self.tables = local.copied(database, self._copy.path)
         self.uri, self._create_missing = f"sqlite:///{self.tables}", False
 
-    @contextmanager
-    def _alone(self, database: Path) -> Iterator[None]:
-        """Hold the store's lock: several processes that make or relocate it at once would break it."""
-        with self.explained():
-            make_folder(database.parent)
-            lock = FileLock(database.with_name(f"{database.name}.lock"))
-            lock.acquire()
-        try:
-            yield
-        finally:
-            lock.release()
-
     def repair_moved(self) -> int:
         """Relocate a local store that was moved, even if artifacts did not come along; returns how many addresses.
 
@@ -290,7 +252,7 @@ class Connection:
         """
         if self.database is None or not self.exists:
             raise BadInput(f"moved=true repairs a local database; {self.shown} is none")
-        with self._alone(self.database), self.explained():
+        with self.explained(), local.alone(self.database):
             return moved.repair(self.database, self.experiment)
 
     def located(self, address: str) -> str:
@@ -332,9 +294,9 @@ class Connection:
         with self.explained():
             reach(self.uri)
             if self.database is not None and not self.exists and self._create_missing:
-                new_store.make(self.database, self.experiment, lambda uri: self._create(MlflowClient(uri)))
+                new_store.make(self.database, self.experiment, lambda uri: self._make_experiment(MlflowClient(uri)))
             client = MlflowClient(self.uri)
-            experiment = client.get_experiment_by_name(self.experiment) or self._create(client)
+            experiment = client.get_experiment_by_name(self.experiment) or self._make_experiment(client)
             if experiment.lifecycle_stage == "deleted":
                 raise BadInput(
                     f"the experiment {self.experiment!r} was deleted in the UI. Restore it there (or with `mlflow "
@@ -365,29 +327,11 @@ class Connection:
         else:
             self._stood_in = old
 
-    def _place(self) -> str | None:
-        """Where the artifacts of a new experiment go; None where a server says it."""
-        if self._config.artifacts:
-            return f"{self._config.artifacts.rstrip('/')}/{file_name(self.experiment)}"
-        if self.database is not None:
-            return local.artifact_folder(self.database, self.experiment).as_uri()
-        return None if is_server(self.uri) else (home() / "artifacts" / file_name(self.experiment)).as_uri()
-
-    def _create(self, client: MlflowClient) -> Any:
-        """Make the experiment. Where no server stands between, the client says where the artifacts go."""
-        from mlflow.exceptions import MlflowException
-
+    def _make_experiment(self, client: MlflowClient) -> Any:
         if not self._create_missing:
             names = ", ".join(e.name for e in client.search_experiments() if e.name != "Default") or "none"
             raise BadInput(
                 f"the tracking store {self.shown} has no experiment {self.experiment!r}. Experiments: {names}; "
                 "choose one: tracking.experiment=NAME"
             )
-        try:
-            made = client.create_experiment(self.experiment, artifact_location=self._place(), tags=_TRAINING)
-            return client.get_experiment(made)
-        except MlflowException as error:
-            experiment = client.get_experiment_by_name(self.experiment)  # another process was faster
-            if experiment is None:
-                raise error from None
-            return experiment
+        return new_store.make_experiment(client, self.experiment, self.uri, self._config.artifacts)

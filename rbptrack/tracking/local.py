@@ -6,14 +6,16 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Collection
-from contextlib import closing, suppress
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from filelock import FileLock
+
 from rbptrack.base.errors import BadInput
-from rbptrack.base.files import kind_of
+from rbptrack.base.files import kind_of, make_folder
 from rbptrack.base.names import file_name
 from rbptrack.base.words import counted
 
@@ -160,3 +162,11 @@ def _at_once(database: Path, query: str, value: str) -> list[tuple[str]]:
             return connection.execute(query, (value,)).fetchall()
     except sqlite3.Error:
         return []
+
+
+@contextmanager
+def alone(database: Path) -> Iterator[None]:
+    """Hold a store's lock: several processes that make or relocate it at once would break it."""
+    make_folder(database.parent)
+    with FileLock(database.with_name(f"{database.name}.lock")):
+        yield

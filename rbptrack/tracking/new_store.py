@@ -9,9 +9,19 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rbptrack.base.files import make_folder, put, sync
-from rbptrack.tracking.local import artifact_folder
+from rbptrack.base.names import file_name
+from rbptrack.config.paths import home
+from rbptrack.tracking.local import artifact_folder, database_of
+from rbptrack.tracking.uri import is_server
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Experiment
+
+TRAINING = {"mlflow.experimentKind": "custom_model_development"}  # else the UI opens its pages for LLM applications
 
 
 def make(database: Path, experiment: str, fill: Callable[[str], object]) -> None:
@@ -45,6 +55,37 @@ def make(database: Path, experiment: str, fill: Callable[[str], object]) -> None
             target.execute("pragma journal_mode=WAL")
     put(unfinished, database, durable=True)
     sync([database.parent.parent])  # the folder may be new, and another's
+
+
+def place(name: str, uri: str, artifacts: str) -> str | None:
+    """Where the artifacts of a new experiment go, as `make_experiment` takes it; None where a server says it."""
+    if artifacts:
+        return f"{artifacts.rstrip('/')}/{file_name(name)}"
+    if (database := database_of(uri)) is not None:
+        return artifact_folder(database, name).as_uri()
+    return None if is_server(uri) else (home() / "artifacts" / file_name(name)).as_uri()
+
+
+def make_experiment(client: MlflowClient, name: str, uri: str, artifacts: str) -> Experiment:
+    """Make an experiment, or return the one that another process was faster to make.
+
+    Args:
+        client: of the store.
+        name: the experiment's.
+        uri: the store's address; where no server stands between, the client says where the artifacts go.
+        artifacts: the folder or bucket that the user names; may be empty.
+
+    """
+    from mlflow.exceptions import MlflowException
+
+    try:
+        made = client.create_experiment(name, artifact_location=place(name, uri, artifacts), tags=TRAINING)
+        return client.get_experiment(made)
+    except MlflowException:
+        experiment = client.get_experiment_by_name(name)
+        if experiment is None:
+            raise
+        return experiment
 
 
 @contextmanager

@@ -10,19 +10,17 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from rbptrack.base.errors import BadInput, RbptrackError, StoreAway
-from rbptrack.base.files import make_folder, sync, sync_tree
+from rbptrack.base.files import sync, sync_tree
 from rbptrack.base.words import short_path
 from rbptrack.config.paths import home, partial
 from rbptrack.config.schema import FilterConfig, TrackingConfig
-from rbptrack.engine.at_work import discard, patiently
+from rbptrack.engine.at_work import discard, locked
 from rbptrack.tracking import writing
 from rbptrack.tracking.claim import begun, claim, repair
 from rbptrack.tracking.connection import Connection
@@ -242,40 +240,6 @@ def _connection(address: str, experiment: str, record: Record, tracking: Trackin
     """The connection to the store that a record was measured for."""
     artifacts = record.params.get("tracking.artifacts", "")
     return Connection(replace(tracking, uri=_without_stars(address), experiment=experiment, artifacts=artifacts))
-
-
-@contextmanager
-def locked(path: Path, *, waits: Callable[[], None] | None = None) -> Iterator[bool]:
-    """Lock a folder of the outbox, or of an unfinished measurement, there or not.
-
-    Args:
-        path: the folder.
-        waits: called where another process holds the lock, which is then waited for; None: it is not.
-
-    Yields:
-        False where another process holds the lock, and is not waited for.
-
-    """
-    file = path.with_name(f"{path.name}.lock")
-    lock = FileLock(file)
-    while True:
-        try:
-            make_folder(path.parent)
-            if waits is None:
-                lock.acquire(timeout=0)
-            else:
-                patiently(lock, waits)
-            break
-        except FileNotFoundError:  # another process has just removed the folder because it was empty
-            continue
-        except Timeout:
-            yield False
-            return
-    try:
-        yield True
-    finally:
-        file.unlink(missing_ok=True)
-        lock.release()
 
 
 def _discard_finished(connection: Connection) -> None:

@@ -1,0 +1,98 @@
+"""Quantised models: which libraries load them, and how their heads and scales are taken."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rbptrack.base.errors import BadInput
+
+_LIBRARIES = {  # what pip installs for each way of quantising; the module's name, where it is another
+    "torchao": ("torchao",),
+    "bitsandbytes": ("bitsandbytes",),
+    "gptq": ("gptqmodel", "optimum"),
+    "awq": ("gptqmodel",),
+    "compressed-tensors": ("compressed-tensors",),
+    "quanto": ("optimum-quanto",),
+    "hqq": ("hqq",),
+    "gguf": ("gguf",),
+}
+_MODULES = {"compressed-tensors": "compressed_tensors", "optimum-quanto": "optimum.quanto"}
+_EXTRAS = ("torchao", "gguf")  # of pyproject.toml
+
+
+def method_of(config: Any) -> str:
+    """How a transformers config says that the weights are quantised: `torchao`, `gptq`, ...; empty: they are not."""
+    settings = getattr(config, "quantization_config", None) or {}
+    held = settings if isinstance(settings, dict) else vars(settings)
+    if not held:
+        return ""
+    method = held.get("quant_method")
+    if not method and (held.get("load_in_8bit") or held.get("load_in_4bit")):
+        return "bitsandbytes"
+    return str(getattr(method, "value", method) or "of no name")
+
+
+def described(config: Any) -> str:
+    """A quantisation in words, such as `torchao, Int8WeightOnlyConfig` or `gptq, 4 bits`; empty where there is none."""
+    settings = getattr(config, "quantization_config", None) or {}
+    held = settings if isinstance(settings, dict) else vars(settings)
+    kind = type(held["quant_type"]).__name__ if "quant_type" in held else ""
+    bits = f"{held['bits']} bits" if "bits" in held else ""
+    return ", ".join(filter(None, (method_of(config), kind, bits)))
+
+
+def check_library(name: str, method: str) -> None:
+    """BadInput where the library that a quantisation needs is not installed, in a line that names it."""
+    missing = [library for library in _LIBRARIES.get(method, ()) if not _there(_MODULES.get(library, library))]
+    if missing:
+        wanted = [f"'rbptrack[{library}]'" if library in _EXTRAS else library for library in missing]
+        raise BadInput(
+            f"{name} is quantised with {method}, which needs {' and '.join(missing)}: pip install {' '.join(wanted)}"
+        )
+
+
+def quiet() -> None:
+    """No warnings of torchao, which transformers imports where it is installed, about kernels for other devices."""
+    for logger in ("torchao", "torch.utils._pytree"):
+        logging.getLogger(logger).setLevel(logging.ERROR)
+
+
+def is_matrix(weight: Tensor | None) -> bool:
+    """Whether a head's weight is a matrix of numbers that torch multiplies with, no packed or scaled integers."""
+    if weight is None or weight.ndim != 2 or weight.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        return weight is not None and weight.dtype == torch.float64 and weight.ndim == 2
+    return type(weight) in (Tensor, nn.Parameter) or hasattr(weight, "placements")  # a DTensor: split over processes
+
+
+def multiplier(output: nn.Module) -> Callable[[Tensor], Tensor]:
+    """A quantised head as a product: hidden states (tokens, width) to (tokens, vocabulary), float32."""
+
+    def product(hidden: Tensor) -> Tensor:
+        made: Tensor = output(hidden)
+        return made.float()
+
+    return product
+
+
+def compute_in(module: nn.Module, dtype: torch.dtype) -> None:
+    """Let quantised weights, which compute in the type that their checkpoint was made in, compute in this one.
+
+    Scales of half precision become float32 without loss. Without it, products of some formats fail.
+    """
+    for layer in module.modules():
+        for name, weight in layer.named_parameters(recurse=False):
+            if type(weight) is not nn.Parameter and weight.is_floating_point() and weight.dtype != dtype:
+                setattr(layer, name, nn.Parameter(weight.detach().to(dtype), requires_grad=False))
+
+
+def _there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # optimum.quanto without optimum
+        return False
