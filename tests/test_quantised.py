@@ -20,11 +20,15 @@ from rbptrack.models.loading import load_model, load_module
 from rbptrack.models.split_plan import check
 from rbptrack.scoring.scorer import Scorer, reference
 from rbptrack.sources.pin import of_model
-from tests.architectures import ROWS, build
-from tests.conftest import EMBEDDED
+from tests.architectures import ROWS, TEXT, build
+from tests.conftest import EMBEDDED, Program
+from tests.gguf_file import write_gguf
 
 needs_torchao = pytest.mark.skipif(
     importlib.util.find_spec("torchao") is None, reason="torchao is not installed: pip install '.[dev]'"
+)
+needs_gguf = pytest.mark.skipif(
+    importlib.util.find_spec("gguf") is None, reason="gguf is not installed: pip install '.[dev]'"
 )
 
 
@@ -123,7 +127,31 @@ def test_a_library_that_is_missing_is_named(
         load_config(of_model(toy(tmp_path)))
 
 
-def test_a_quantised_model_is_not_split() -> None:
-    architecture = transformers.LlamaConfig(quantization_config={"quant_method": "torchao"})
+@pytest.mark.parametrize("gguf", ["", "toy.gguf"])
+def test_a_quantised_model_is_not_split(gguf: str) -> None:
+    architecture = transformers.LlamaConfig(quantization_config=None if gguf else {"quant_method": "torchao"})
     with pytest.raises(BadInput, match=r"toy-1k is quantised.*model.device_map=auto"):
-        check(ModelConfig(family="toy", size="1k", repo="org/toy", parallel=Parallel.tensor), architecture)
+        check(ModelConfig(family="toy", size="1k", repo="org/toy", gguf=gguf, parallel=Parallel.tensor), architecture)
+
+
+@needs_gguf
+def test_a_gguf_file_is_measured_dequantised(tmp_path: Path, program: Program, with_store: Path) -> None:
+    """Config, tokenizer and weights come from the one file; another beside it is another model."""
+    folder, text = tmp_path / "model-1k", tmp_path / "text.jsonl"
+    written = write_gguf(folder, "toy-Q8_0.gguf")
+    config = toy(folder, gguf="toy-Q8_0.gguf")
+    model, tokens = load_model(config, of_model(config)), torch.arange(40)[None]
+    with torch.inference_mode():
+        assert torch.equal(model.whole(tokens), written(tokens).logits)
+    assert model.notes == ("its weights are those of toy-Q8_0.gguf, dequantised",)
+    (folder / "other.gguf").write_bytes((folder / "toy-Q8_0.gguf").read_bytes()[:-64])
+    text.write_text(json.dumps({"text": TEXT}))
+    cell = ["model=hf", f"model.path={folder}", "dataset=files", f"dataset.files=[{text}]", "dataset.name=text"]
+    said = program("measure", *cell, "model.gguf=toy-Q8_0.gguf", cwd=with_store)
+    assert said.returncode == 0, said.stderr
+    assert "dequantised" in said.stdout
+    for name, why in (("no.gguf", "no such file"), ("toy.bin", "ends in .gguf"), ("other.gguf", "")):
+        said = program("measure", *cell, f"model.gguf={name}", cwd=with_store)
+        assert said.returncode != 0
+        assert why in said.stderr
+        assert len(said.stderr.strip().splitlines()) < 4

@@ -121,6 +121,8 @@ def _check_model(model: ModelConfig) -> None:
             "model: give either model.repo (a hub id) or model.path (a folder); "
             f"got repo={model.repo!r} path={model.path!r}"
         )
+    if model.gguf and not model.gguf.lower().endswith(".gguf"):
+        raise BadInput(f"model.gguf must name a file that ends in .gguf; got {model.gguf!r}")
     for name in ("seed", "training_tokens"):
         if getattr(model, name) < 0:
             raise BadInput(f"model.{name} must be 0 (not known) or more; got {getattr(model, name)}")

@@ -79,6 +79,7 @@ class ModelConfig:
     size: str = MISSING
     repo: str = ""
     path: str = ""
+    gguf: str = ""  # the file of `repo` or `path` that holds the model, where that is GGUF; its weights are dequantised
     revision: str = "main"
     seed: int = 0  # of training, where a family has several of one size; a name, nothing that rbptrack sets
     training_tokens: float = 0  # D that the weights were trained on; 0: not known

@@ -14,6 +14,7 @@ from torch import nn
 from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.config.schema import Candidates
 from rbptrack.models.checkpoint import check_quantisation, unbuildable
+from rbptrack.models.quantised import check_library, quiet
 from rbptrack.sources import hub
 from rbptrack.sources.pin import Source
 
@@ -82,6 +83,9 @@ def load_config(source: Source) -> Any:
     """
     from transformers import AutoConfig
 
+    if source.gguf:
+        quiet()
+        check_library(f"{source.location}/{source.gguf}", "gguf")
     try:
         config = from_source(source, AutoConfig.from_pretrained, trust_remote_code=False)
     except RbptrackError:
@@ -95,6 +99,7 @@ def load_config(source: Source) -> Any:
 
 def from_source(source: Source, load: Callable[..., Any], **options: Any) -> Any:
     """Load by a pinned source; the hub's faults become sentences."""
+    options |= {"gguf_file": source.gguf} if source.gguf else {}
     if source.revision is None:
         return load(source.location, **options)
     revision = source.revision

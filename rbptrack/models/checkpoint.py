@@ -27,6 +27,8 @@ def check_folder(config: ModelConfig) -> None:
     folder = Path(config.path).expanduser()
     if not folder.is_dir():
         raise BadInput(f"model.path={folder}: no such folder")
+    if config.gguf:  # one file holds all
+        return
     needed = {
         "config": ["config.json"],
         "weights": ["*.safetensors", *(_PICKLES if config.pickles else ())],
@@ -114,7 +116,7 @@ def check_stored(source: Source, module: Any, what: str) -> None:
     stored beside the embedding that the config says it is tied to is another model's, or the config is.
     """
     config = module.config
-    if not getattr(config, "quantization_config", None):
+    if not source.gguf and not getattr(config, "quantization_config", None):
         buffers = {name.rpartition(".")[2] for name, _ in module.named_buffers()}
         whole = [
             name
@@ -142,7 +144,8 @@ def check_stored(source: Source, module: Any, what: str) -> None:
 
 def notes_of(source: Source, config: Any) -> tuple[str, ...]:
     """What a model's weights are, and what lies beside them and is not measured, in words."""
-    notes = [f"its weights are quantised ({said})"] if (said := described(config)) else []
+    notes = [f"its weights are quantised ({said})"] if (said := described(config)) and not source.gguf else []
+    notes += [f"its weights are those of {source.gguf}, dequantised"] if source.gguf else []
     if file_of(source, "adapter_config.json") is not None:
         notes.append("an adapter lies beside its weights (adapter_config.json): the model is measured without it")
     if getattr(config, "auto_map", None):

@@ -20,7 +20,7 @@ from rbptrack.models.causal import CausalModel, of_module
 from rbptrack.models.checkpoint import check_loaded, check_shards, check_stored, explain, notes_of
 from rbptrack.models.device import device_of, place, tf32_notes
 from rbptrack.models.group import ModelProcesses, stand_in
-from rbptrack.models.quantised import compute_in, method_of
+from rbptrack.models.quantised import compute_in, dequantising, method_of
 from rbptrack.models.split_plan import processes
 from rbptrack.sources.pin import Source
 
@@ -52,7 +52,7 @@ def load_model(
             return _of_group(group, (*notes_of(source, load_config(source)), *_rounding(config, count)))
     device, placed = place(config)
     module = load_module(config, source, **placed)
-    if not placed and not method_of(module.config):
+    if not placed and (source.gguf or not method_of(module.config)):
         module.to(device)
     model = of_module(module, config.name, candidates=candidates)
     head = model.head.without(without) if without else model.head
@@ -102,10 +102,12 @@ def load_module(config: ModelConfig, source: Source, **placed: Any) -> Any:
     _quiet(downloads=source.revision is not None)
     what = f"model {config.name} ({source.location})"
     architecture = load_config(source)
-    if source.revision is None:
+    if source.revision is None and not source.gguf:
         check_shards(Path(source.location))
     quantised = method_of(architecture)
-    if quantised and not placed:  # by its own library: some weights cannot be moved once they are made
+    if source.gguf:
+        placed |= dequantising(source.gguf)
+    elif quantised and not placed:  # by its own library: some weights cannot be moved once they are made
         placed = {"device_map": {"": device_of(config.device)}}
     try:
         with _without_adapters():

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from tqdm import tqdm
 
 from rbptrack.base.errors import BadInput
 
@@ -61,6 +63,16 @@ def quiet() -> None:
     """No warnings of torchao, which transformers imports where it is installed, about kernels for other devices."""
     for logger in ("torchao", "torch.utils._pytree"):
         logging.getLogger(logger).setLevel(logging.ERROR)
+
+
+def dequantising(file: str) -> dict[str, Any]:
+    """What `from_pretrained` is told besides a GGUF file's name: to dequantise it on every device, without a bar."""
+    import transformers
+    from transformers import modeling_gguf_pytorch_utils as reader
+
+    reader.tqdm = partial(tqdm, disable=True)
+    config = getattr(transformers, "GgufConfig", None)  # before it was there, all were dequantised
+    return {} if config is None else {"quantization_config": config(gguf_file=file, dequantize=True)}
 
 
 def is_matrix(weight: Tensor | None) -> bool:

@@ -31,7 +31,8 @@ def processes(config: ModelConfig, architecture: Any) -> int:
     check(config, architecture)
     devices = torch.cuda.device_count() if config.device != "cpu" else 0
     if config.parallel is Parallel.auto:
-        return _fewest(config, architecture, devices) if devices > 1 and has_plan(architecture) else 1
+        splits = devices > 1 and has_plan(architecture) and not config.gguf
+        return _fewest(config, architecture, devices) if splits else 1
     wanted = config.processes or devices
     if wanted < 2:
         raise BadInput(
@@ -54,7 +55,7 @@ def check(config: ModelConfig, architecture: Any) -> None:
     if config.device_map:
         raise BadInput("give model.parallel or model.device_map, not both: each spreads the weights in its own way")
     if config.parallel is Parallel.tensor:
-        if method_of(architecture):
+        if method_of(architecture) or config.gguf:
             raise BadInput(
                 f"model {config.name} is quantised, and model.parallel splits plain matrices only; "
                 "model.device_map=auto spreads its layers over the GPUs"

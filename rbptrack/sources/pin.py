@@ -6,7 +6,7 @@ import glob
 import gzip
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import zstandard
@@ -42,6 +42,7 @@ class Source:
         identity: what makes it the same thing on another machine: `id@commit`, or a hash of the files.
         files: the local files, in natural order; empty for a repository or folder.
         asked: the revision as the user gave it, such as `main`, for messages; empty for what is local.
+        gguf: the one file of the model that is loaded, where that is GGUF.
 
     """
 
@@ -50,11 +51,20 @@ class Source:
     identity: str
     files: tuple[Path, ...] = ()
     asked: str = ""
+    gguf: str = ""
 
 
 def of_model(config: ModelConfig) -> Source:
-    """The pinned weights of a model."""
-    return resolve("model", repo=config.repo, path=config.path, revision=config.revision)
+    """The pinned weights of a model; of a GGUF file in a folder, that file's alone."""
+    if not config.gguf:
+        return resolve("model", repo=config.repo, path=config.path, revision=config.revision)
+    if config.path:
+        file = Path(config.path).expanduser().absolute() / config.gguf
+        if not file.is_file():
+            raise BadInput(f"model.gguf={config.gguf}: no such file in model.path={config.path}")
+        return Source(str(file.parent), None, f"sha256:{files_hash([file])}", gguf=file.name)
+    source = resolve("model", repo=config.repo, path="", revision=config.revision)
+    return replace(source, identity=f"{source.identity}/{config.gguf}", gguf=config.gguf)
 
 
 def of_tokenizer(config: ModelConfig, model: Source) -> Source:

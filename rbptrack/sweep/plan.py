@@ -239,11 +239,13 @@ def _lines(path: Path) -> int:
 
 
 @lru_cache(maxsize=256)
-def _weights(repo: str, revision: str, pickles: bool) -> tuple[tuple[str, int], ...]:
+def _weights(repo: str, revision: str, gguf: str, pickles: bool) -> tuple[tuple[str, int], ...]:
     from huggingface_hub import HfApi
 
     info = hub.call("model", repo, revision, lambda: HfApi().model_info(repo, revision=revision, files_metadata=True))
     sizes = {s.rfilename: int(s.size or 0) for s in info.siblings or []}
+    if gguf:
+        return ((gguf, sizes.get(gguf, 0)),)
     found = {name: size for name, size in sizes.items() if name.endswith(".safetensors") and "/" not in name}
     if not found and pickles:
         found = {name: size for name, size in sizes.items() if name.endswith(".bin") and "/" not in name}
@@ -256,6 +258,6 @@ def _to_download(cell: Resolved) -> int | None:
         return 0
     folder = hub.snapshot("model", source.location, source.revision)
     if not hub.online():
-        return 0 if folder and any(folder.glob("*.safetensors")) else None
-    files = _weights(source.location, source.revision, cell.model.pickles)
+        return 0 if folder and any(folder.glob(source.gguf or "*.safetensors")) else None
+    files = _weights(source.location, source.revision, source.gguf, cell.model.pickles)
     return sum(size for name, size in files if folder is None or not (folder / name).exists())

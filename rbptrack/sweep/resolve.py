@@ -194,7 +194,7 @@ class Resolver:
         return self._sources[key]
 
     def _weights(self, model: ModelConfig) -> Source:
-        return self._pinned(("model", model.repo, model.path, model.revision), lambda: of_model(model))
+        return self._pinned(("model", model.repo, model.path, model.gguf, model.revision), lambda: of_model(model))
 
     def _parts(self, model: ModelConfig, weights: Source) -> tuple[Source, Any, PreTrainedTokenizerBase]:
         """Where a model's tokenizer is, its transformers config, and the tokenizer."""
