@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from rbptrack.base.errors import BadInput
 
@@ -70,7 +69,8 @@ def dequantising(file: str) -> dict[str, Any]:
     import transformers
     from transformers import modeling_gguf_pytorch_utils as reader
 
-    reader.tqdm = partial(tqdm, disable=True)
+    bar = reader.tqdm  # type: ignore[attr-defined]
+    reader.tqdm = bar if isinstance(bar, partial) else partial(bar, disable=True)  # type: ignore[attr-defined]
     config = getattr(transformers, "GgufConfig", None)  # before it was there, all were dequantised
     return {} if config is None else {"quantization_config": config(gguf_file=file, dequantize=True)}
 
