@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from rbptrack.analysis.family_figures import family_styles, legend_above, say_left_out
-from rbptrack.analysis.figures import k_axis, panel_per, panels, style
+from rbptrack.analysis.figures import error_bars, k_axis, panel_per, panels, style
 from rbptrack.stats.intervals import Interval
 
 
@@ -57,16 +57,17 @@ def bar_panels(bars: Sequence[Bar], *, xlabel: str, ylabel: str, **options: Any)
         figure, axes = panel_per(titles, height=height, left=0.45 + 0.085 * longest, **options)
         for ax, title in zip(axes, titles, strict=True):
             for number, look in enumerate(styles):
-                for bar in (bar for bar in bars if (bar.panel, bar.series) == (title, look.name)):
-                    at = rows[title].index(bar.row) + (number - (len(styles) - 1) / 2) * step
-                    one = bar.number
-                    ends = np.clip([[one.value - one.low], [one.high - one.value]], 0, None)
-                    drawn = {"fmt": look.marker, "ms": 4.5, "color": look.colour, "lw": 1.1, "label": bar.series}
+                mine = [bar for bar in bars if (bar.panel, bar.series) == (title, look.name)]
+                at = [rows[title].index(bar.row) + (number - (len(styles) - 1) / 2) * step for bar in mine]
+                for bar, place in zip(mine, at, strict=True):
                     if bar.margin:
-                        ax.barh(at, 2 * bar.margin, left=-bar.margin, height=step, color="#d9d9d9", lw=0)
-                    ax.errorbar(one.value, at, xerr=np.where(np.isfinite(ends), ends, 0), **drawn)
-                    if np.isfinite(bar.published):
-                        ax.plot(bar.published, at, look.marker, ms=7, mfc="none", mec="black", mew=0.8)
+                        ax.barh(place, 2 * bar.margin, left=-bar.margin, height=step, color="#d9d9d9", lw=0)
+                numbers = np.array([(b.number.value, b.number.low, b.number.high, b.published) for b in mine])
+                value, low, high, published = numbers.reshape(-1, 4).T
+                drawn = {"marker": look.marker, "ls": "", "ms": 4.5, "color": look.colour, "lw": 1.1}
+                error_bars(ax, value, at, low, high, level=True, label=look.name, **drawn)
+                if np.isfinite(published).any():
+                    ax.plot(published, at, look.marker, ms=7, mfc="none", mec="black", mew=0.8)
             ax.use_sticky_edges = False  # so that the grey bars' ends are seen
             ax.axvline(0, lw=0.9, color="#57606a")
             ax.set(xlabel=xlabel, ylabel=ylabel, ylim=(len(rows[title]) - 0.4, -0.6))

@@ -134,7 +134,7 @@ class Curve:
         drawn = {"color": look.colour, "ls": look.line, "marker": look.marker, "ms": 3.5, "lw": 1.3}
         drawn |= {"label": self.label or "_", **self.options}
         if self.bars and self.low is not None and self.high is not None:
-            error_bars(ax, self.x, self.y, self.low, self.high, **{"capsize": 0, **drawn})
+            error_bars(ax, self.x, self.y, self.low, self.high, **drawn)
             return
         ax.plot(self.x, self.y, **{"markevery": max(1, len(np.atleast_1d(self.x)) // 8), **drawn})
         if self.low is not None and self.high is not None:

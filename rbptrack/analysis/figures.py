@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from rbptrack.analysis.pages import draw_pages
 from rbptrack.base.words import short_number
 
 # Okabe and Ito's colours, in an order of falling contrast to white.
@@ -82,6 +81,8 @@ def draw(figure: Figure, path: Path, formats: Iterable[str] = ()) -> None:
         if "png" in formats:
             figure.savefig(f"{path}.png", dpi=min(_DOTS, _MOST_DOTS / figure.get_size_inches().max()))
         if "pdf" in formats:
+            from rbptrack.analysis.pages import draw_pages  # its backend: not for everyone who draws
+
             draw_pages(figure, Path(f"{path}.pdf"))
 
 
@@ -270,20 +271,34 @@ def length_axis(ax: Any) -> None:
 
 
 def error_bars(
-    ax: Any, x: npt.ArrayLike, y: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike, **options: Any
+    ax: Any,
+    x: npt.ArrayLike,
+    y: npt.ArrayLike,
+    low: npt.ArrayLike,
+    high: npt.ArrayLike,
+    *,
+    level: bool = False,
+    **options: Any,
 ) -> None:
-    """Points at y with bars from low to high; a bar whose end is not known or infinite has no length on that side.
+    """Points with bars from low to high; a bar whose end is not known or infinite has no length on that side.
+
+    All bars are one line with gaps: `Axes.errorbar` takes three times as long.
 
     Args:
         ax: the panel.
         x: of the points, (points,).
         y: likewise.
-        low: lower ends of their intervals, likewise.
+        low: lower ends of the intervals of y, likewise.
         high: upper ends.
-        options: of `Axes.errorbar`.
+        level: whether the intervals are those of x, and the bars level.
+        options: of `Axes.plot`, for the points.
 
     """
-    middle = np.asarray(y, dtype=np.float64)
-    error = np.stack([middle - np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64) - middle])
-    error = np.where(np.isfinite(error), np.clip(error, 0, None), 0.0)
-    ax.errorbar(x, middle, yerr=error, **{"capsize": 2, **options})
+    middle, fixed = (np.asarray(one, dtype=np.float64) for one in ((x, y) if level else (y, x)))
+    ends = (np.minimum(middle, low), np.maximum(middle, high), np.full(len(middle), np.nan))
+    bars = np.stack([np.where(np.isinf(end), middle, end) for end in ends], axis=1)
+    bars[:, :2] = np.where(np.isnan(bars[:, :2]), middle[:, None], bars[:, :2])
+    along, across = bars.ravel(), np.repeat(fixed, 3)
+    look = {"color": options["color"], "lw": options.get("lw", mpl.rcParams["lines.linewidth"])}
+    ax.plot(*((along, across) if level else (across, along)), **look)
+    ax.plot(x, y, **options)

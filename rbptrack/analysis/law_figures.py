@@ -78,8 +78,8 @@ def draw_laws(laws: Sequence[FamilyLaw], metrics: Sequence[str], *, xlabel: str)
                 law = by_panel.get((dataset, metric, one.name))
                 if law:
                     error = 1.96 * np.sqrt(np.diag(law.covariance)) * law.y
-                    look = {"fmt": one.marker, "ms": 4, "color": one.colour, "label": one.name}
-                    error_bars(ax, law.s, law.y, law.y - error, law.y + error, capsize=0, **look)
+                    look = {"marker": one.marker, "ls": "", "ms": 4, "color": one.colour, "label": one.name}
+                    error_bars(ax, law.s, law.y, law.y - error, law.y + error, **look)
                     line = np.array([law.s.min(), law.s.max()])
                     ax.plot(line, law.predict(line), ls=one.line, lw=1.2, color=one.colour)
                     published |= _draw_published(ax, one, dataset, metric, law.s, law.y)

@@ -133,7 +133,8 @@ def frame_of(rows: Iterable[Any]) -> tuple[pd.DataFrame, Mapping[str, Column]]:
     if not every:
         return pd.DataFrame(), {}
     columns = columns_of(type(every[0]))
-    return pd.DataFrame(list(map(cells_of, every)), columns=list(columns)), columns
+    rows = list(map(cells_of, every))
+    return pd.DataFrame({name: [row[name] for row in rows] for name in columns}), columns
 
 
 @cache

@@ -99,8 +99,12 @@ def read(path: Path) -> pa.Table:
             raise _damaged(path, error) from error
 
 
-def read_groups(path: Path) -> Iterator[pa.Table]:
+def read_groups(path: Path, *, ascending: str = "") -> Iterator[pa.Table]:
     """Read a table one row group at a time, each with the file's metadata.
+
+    Args:
+        path: the file.
+        ascending: a column; where its values do not rise from group to group, the whole comes as one.
 
     Raises:
         Damaged: the bytes are not those that were written; of some damage this is known after the last group only.
@@ -114,8 +118,11 @@ def read_groups(path: Path) -> Iterator[pa.Table]:
             expected, identity = metadata.pop(_KEY, None), _identity(file.fileno())
             check = expected is not None and identity not in _verified_files
             digest = _Digest(opened.schema_arrow.with_metadata(metadata or None))
-            for number in range(opened.num_row_groups):
-                table = opened.read_row_group(number).replace_schema_metadata(metadata or None)
+            groups = [[number] for number in range(opened.num_row_groups)]
+            if ascending and not _ascending(opened, ascending):
+                groups = [[number for group in groups for number in group]]
+            for group in groups:
+                table = opened.read_row_groups(group).replace_schema_metadata(metadata or None)
                 if check:
                     digest.update(table)
                 yield table
@@ -135,21 +142,10 @@ def _identity(descriptor: int) -> tuple[int, int, int, int]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def ascending(path: Path, column: str) -> bool:
-    """Whether no row group has a value below one of an earlier group's in this column; False where it is not known.
-
-    Raises:
-        Damaged: the footer is not what was written.
-        OSError: the file does not exist or cannot be opened.
-
-    """
-    with path.open("rb") as file:
-        try:
-            opened = pq.ParquetFile(file)
-            place, groups = opened.schema_arrow.get_field_index(column), range(opened.num_row_groups)
-            known = [opened.metadata.row_group(number).column(place).statistics for number in groups]
-        except Exception as error:
-            raise _damaged(path, error) from error
+def _ascending(file: pq.ParquetFile, column: str) -> bool:
+    """Whether no row group has a value below one of an earlier group's in this column; False where it is not known."""
+    place, groups = file.schema_arrow.get_field_index(column), range(file.num_row_groups)
+    known = [file.metadata.row_group(number).column(place).statistics for number in groups]
     if not all(one is not None and one.has_min_max for one in known):
         return len(known) == 1
     return all(before.max <= after.min for before, after in pairwise(known))

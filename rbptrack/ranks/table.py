@@ -236,11 +236,8 @@ class RankTable:
             RbptrackError: the file is damaged or no rank table.
 
         """
-        if not parquet.ascending(path, "document"):
-            yield cls.read(path)
-            return
         kept: pa.Table | None = None
-        for group in parquet.read_groups(path):
+        for group in parquet.read_groups(path, ascending="document"):
             metadata = group.schema.metadata or {}
             table = group if kept is None else pa.concat_tables([kept, group])
             document = table.column("document").to_numpy()

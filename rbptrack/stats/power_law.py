@@ -140,8 +140,10 @@ def leave_largest_out(s: npt.ArrayLike, y: npt.ArrayLike) -> float:
     largest = sizes == sizes.max()
     if (~largest).sum() < 3:
         return float("nan")
-    fit = fit_power_law(sizes[~largest], values[~largest])
-    return float(fit.predict(sizes.max()) / values[largest].mean() - 1)
+    x = np.log(sizes[~largest])
+    (level, slope), _ = linear.least_squares(linear.centred(x), np.log(values[~largest]))
+    predicted = np.exp(float(level - slope * x.mean()) + float(slope) * np.log(sizes.max()))
+    return float(predicted / values[largest].mean() - 1)
 
 
 def left_out_noise(law: PowerLawFit) -> float:
