@@ -300,5 +300,6 @@ def error_bars(
     bars[:, :2] = np.where(np.isnan(bars[:, :2]), middle[:, None], bars[:, :2])
     along, across = bars.ravel(), np.repeat(fixed, 3)
     look = {"color": options["color"], "lw": options.get("lw", mpl.rcParams["lines.linewidth"])}
+    look["solid_capstyle"] = "butt"  # else half its width longer at each end
     ax.plot(*((along, across) if level else (across, along)), **look)
     ax.plot(x, y, **options)
