@@ -19,6 +19,7 @@ from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, correct
 from rbptrack.analysis.lacking import lacking
 from rbptrack.analysis.proxy_figures import draw_proxies
 from rbptrack.analysis.rows import Column, Corrected, P
+from rbptrack.analysis.scored import last_checkpoints, matched
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.bootstrap import BOOTSTRAP_SEED
 from rbptrack.stats.proxies import (
@@ -239,10 +240,9 @@ class Proxies(Analyzer):
 
     def _tasks(self, on: Answered, scores: pd.DataFrame, report: Report) -> Iterator[Task]:
         """Each task's scores of the models of a dataset, by name and revision."""
-        matched = _matched(on.rows, scores)
-        for name, mine in matched.groupby("task", sort=True):
+        for name, mine in matched(on.rows, scores).groupby("task", sort=True):
             rows, scored = on.rows.iloc[mine["place"]], mine["score"].to_numpy(dtype=np.float64)
-            means, last = on.means[mine["place"]], _last_checkpoints(on.rows.iloc[mine["place"]])
+            means, last = on.means[mine["place"]], last_checkpoints(on.rows.iloc[mine["place"]])
             if (models := int(last.sum())) < self.least:
                 text = f"{name}: {models} models on {on.dataset} have a score, and {self.least} are needed."
                 report.notes.append(Remark(text, Reason.FEW_SIZES, needed=self.least, there=models))
@@ -336,36 +336,6 @@ class Proxies(Analyzer):
                     f"{on.dataset}: {', '.join(dict.fromkeys(likely))} rank every token of {on.known.max():.0%} of the "
                     f"solutions of {_KNOWN_TOKENS} tokens or more first: they were likely trained on them."
                 )
-
-
-def _matched(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-    """Place (in rows), task and score of each model that has one.
-
-    A score's model is the measurement's, or has its name after a slash (`EleutherAI/pythia-1b`); its revision is the
-    measurement's revision or commit, and an empty one is `main`, or the only one there is.
-    """
-    places: dict[str, list[int]] = {}
-    for place, name in enumerate(rows["model"]):
-        places.setdefault(str(name).lower(), []).append(place)
-    found = []
-    for one in scores.to_dict("records"):
-        mine = places.get(str(one["model"]).rpartition("/")[2].lower(), [])
-        wanted = str(one["revision"] or "")
-        if len(mine) > 1 or wanted:
-            known = [(rows["revision"].iloc[i], str(rows["commit"].iloc[i])) for i in mine]
-            mine = [i for i, (revision, commit) in zip(mine, known, strict=True)
-                    if revision == (wanted or "main") or (wanted and commit.startswith(wanted))]  # fmt: skip
-        found += [{"place": place, "task": one["task"], "score": one["score"]} for place in mine[:1]]
-    return pd.DataFrame(found, columns=["place", "task", "score"]).drop_duplicates(["place", "task"])
-
-
-def _last_checkpoints(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Whether each row is its model's last checkpoint: the main revision, or that of most training tokens."""
-    order = pd.DataFrame({
-        "model": rows["model"].astype(str), "main": rows["revision"].eq("main").fillna(False),
-        "tokens": rows["training_tokens"].astype("float64").fillna(-1.0), "place": range(len(rows)),
-    }).sort_values(["main", "tokens"])  # fmt: skip
-    return np.isin(np.arange(len(rows)), order.groupby("model")["place"].last())
 
 
 def _correlation(values: FloatArray, scores: FloatArray) -> float:

@@ -14,6 +14,7 @@ from scipy import stats
 from plugins.proxies import Proxies
 from rbptrack.analysis import Runs
 from rbptrack.analysis.findings import NothingToSay
+from rbptrack.analysis.scored import last_checkpoints, matched
 from rbptrack.base.errors import BadInput
 from rbptrack.exchange import scores
 from rbptrack.ranks import RankTable
@@ -127,6 +128,33 @@ def test_statistics_of_a_solution_by_hand() -> None:
     weight = rare[[1, 1, 2]]
     assert by["ce by rarity"] == pytest.approx(float(weight @ [1, 2, 3]) * ln2 / weight.sum())
     assert not one.first[0]
+
+
+def test_scores_are_joined_by_name_checkpoint_and_commit() -> None:
+    """lm-evaluation-harness says EleutherAI/pythia-70m and step1000; the store says pythia-70m@step1000 (issue 21)."""
+    rows = pd.DataFrame(
+        [
+            ("pythia-70m", "main", "EleutherAI/pythia-70m@abcd1234", 3e11),
+            ("pythia-70m@step1000", "step1000", "EleutherAI/pythia-70m@00ff5678", 2e9),
+            ("pythia-checkpoints-70m@step2000", "step2000", "EleutherAI/pythia-70m@12340000", 4e9),
+            ("nano-6k", "main", "sha256:77aa", None),
+            ("mine-1b@v2", "v2", "sha256:99bb", None),
+        ],
+        columns=["model", "revision", "commit", "training_tokens"],
+    )
+
+    def place(model: str, revision: str = "") -> list[int]:
+        one = pd.DataFrame([{"model": model, "revision": revision, "task": "sums", "score": 0.5, "n": 1}])
+        return list(matched(rows, one)["place"])
+
+    assert place("EleutherAI/pythia-70m") == place("EleutherAI/pythia-70m", "abcd12") == [0]
+    assert place("EleutherAI/pythia-70m", "step1000") == place("pythia-70m@step1000") == [1]
+    assert place("EleutherAI/pythia-70m", "step2000") == place("pythia-checkpoints-70m", "step2000") == [2]
+    assert place("EleutherAI/pythia-70m", "step9") == place("pythia-160m") == []
+    assert place("nano-6k", "77aa") == place("nano-6k") == [3]
+    assert place("mine-1b@v2") == [4]
+    assert place("mine-1b") == [], "a score without a revision is of main"
+    assert last_checkpoints(rows).tolist() == [True, False, False, True, True]
 
 
 def test_the_best_of_many_is_not_judged_by_the_models_that_chose_it() -> None:

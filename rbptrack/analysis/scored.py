@@ -1,0 +1,61 @@
+"""Which measurement a score is of: by the model's name and its checkpoint."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+
+def matched(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
+    """Place (in rows), task and score of each model that has one.
+
+    A measurement goes by its name (`pythia-70m@step1000`), by its name without the checkpoint, and by its repository's
+    (`pythia-70m` of EleutherAI/pythia-70m, whatever the config is called). A score's model is one of these, or has one
+    after a slash. Its revision is the measurement's, or the beginning of its commit; without one it is `main`, or the
+    only measurement of that very name.
+
+    Args:
+        rows: of `Runs.frame`.
+        scores: with the columns of `rbptrack.analysis.runs.SCORES`.
+
+    """
+    whole, bare = dict[str, list[int]](), dict[str, list[int]]()
+    for place, (model, commit) in enumerate(zip(rows["model"], rows["commit"].fillna(""), strict=True)):
+        whole.setdefault(str(model).lower(), []).append(place)
+        for name in {_without_checkpoint(str(model)), _repository(str(commit)) or str(model)}:
+            bare.setdefault(name.lower(), []).append(place)
+    revisions = rows["revision"].fillna("").tolist()
+    commits = [str(commit).removeprefix("sha256:").rpartition("@")[2] for commit in rows["commit"].fillna("")]
+    pairs = []
+    for one in scores.to_dict("records"):
+        name, wanted = str(one["model"]).rpartition("/")[2].lower(), str(one["revision"] or "")
+        mine = whole.get(name, [])
+        if wanted or len(mine) != 1:
+            mine = [
+                i
+                for i in dict.fromkeys([*mine, *bare.get(name, [])])
+                if revisions[i] == (wanted or "main") or (wanted and commits[i].startswith(wanted))
+            ]
+        pairs += [{"place": place, "task": one["task"], "score": one["score"]} for place in mine[:1]]
+    return pd.DataFrame(pairs, columns=["place", "task", "score"]).drop_duplicates(["place", "task"])
+
+
+def last_checkpoints(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Whether each row is its model's last checkpoint: the main revision, or that of most training tokens, (rows,)."""
+    named = zip(rows["model"].astype(str), rows["commit"].fillna("").astype(str), strict=True)
+    models = [_repository(commit) or _without_checkpoint(model) for model, commit in named]
+    order = pd.DataFrame({
+        "model": models, "main": rows["revision"].eq("main").fillna(False).to_numpy(),
+        "tokens": rows["training_tokens"].astype("float64").fillna(-1.0).to_numpy(), "place": range(len(rows)),
+    }).sort_values(["main", "tokens"])  # fmt: skip
+    return np.isin(np.arange(len(rows)), order.groupby("model")["place"].last())
+
+
+def _without_checkpoint(model: str) -> str:
+    return model.partition("@")[0]
+
+
+def _repository(commit: str) -> str:
+    """The name of a repository in `org/name@commit`; empty for a local folder's hash."""
+    return commit.partition("@")[0].rpartition("/")[2] if "@" in commit else ""
