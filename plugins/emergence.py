@@ -258,7 +258,7 @@ class Emergence(Analyzer):
         if not rows:
             return
         span = max(float(np.log10(law.s.max() / law.s.min())) for _, _, law, _ in told)
-        report.findings += [_half(row, span) for row in rows]
+        report.findings += [_half(row, half, span) for row, (*_, half) in zip(rows, told, strict=True)]
         report.add_rows("thresholds", rows)
         report.add_metrics("s_50/{family}/{dataset}/k{k}_n{N}", rows, "s_50")
         windows, least = report.tables["windows"].frame, rows[0].k
@@ -326,14 +326,11 @@ def _exponent_of_n(one: Studied) -> Iterator[Finding]:
         yield Finding(question="exponent of N", case=case, verdict=verdict, extras=extras, **around(exponent(change)))
 
 
-def _half(row: HalfRow, span: float) -> Finding:
-    refused = row.what.removeprefix("refused: ") if row.what.startswith("refused") else ""
-    verdict = Verdict.UNTOLD if refused else Verdict.YES
-    extras = {"forecast": row.what == "forecast", "decades": row.decades.value, "span": span}
-    case = row.case(metric=rbp_name(row.k), N=row.N)
-    return Finding(
-        question="half succeed", case=case, verdict=verdict, reason=refused, extras=extras, **around(row.s_50)
-    )
+def _half(row: HalfRow, half: Threshold, span: float) -> Finding:
+    verdict = Verdict.UNTOLD if half.refused else Verdict.YES
+    extras = {"forecast": half.forecast and not half.refused, "decades": row.decades.value, "span": span}
+    about: Any = {"case": row.case(metric=rbp_name(row.k), N=row.N), "verdict": verdict, "reason": half.refused}
+    return Finding(question="half succeed", extras=extras, **about, **around(row.s_50))
 
 
 def _answer(row: AnswerRow) -> Finding:

@@ -66,7 +66,7 @@ class SlopeRow(OfSize):
 
 @dataclass(kw_only=True)
 class WorthRow(OfFamily):
-    """What going from k to 2k is worth in model size (`rbptrack.stats.k_law.WorthOfDoubling`)."""
+    """What going from k to 2k is worth in model size (`rbptrack.stats.k_law.worth_of_doubling`)."""
 
     k: Annotated[int, Column("from which k doubles")]
     alpha: Exponent
@@ -151,7 +151,7 @@ class KLaw(Analyzer):
     def _worth_rows(self, family: Family, curves: KCurves) -> Iterator[WorthRow]:
         for k in self.ks if len(family.s) >= 3 else ():
             if one := worth_of_doubling(family.s, curves, k, level=self.level):
-                yield WorthRow(**family.keys, k=k, **vars(one))
+                yield WorthRow(**family.keys, k=k, **one)
 
     def _law(self, family: Family, curves: KCurves) -> Finding:
         """Whether the points of every size lie within the margin of their line."""

@@ -185,7 +185,6 @@ class LackOfFit(Analyzer):
         per_decade: how many k per decade are looked at, up to |V|.
         least_misses: fewest tokens with rank above k, in any size, from which anything is fitted.
         margin: departure from a line, in ln y, within which a law counts as straight.
-        scatter: between models: proportional (to alpha), equal (in ln y) or free (at each k).
         top: how many documents and tokens to name.
         level: nominal coverage of the intervals and bands; tests have size 1 - level.
         replicates: document bootstraps, and simulations of R^2.
@@ -197,7 +196,6 @@ class LackOfFit(Analyzer):
     per_decade: int = 12
     least_misses: int = 10
     margin: float = 0.05
-    scatter: str = "proportional"
     top: int = 5
     level: float = 0.95
     replicates: int = 1000
@@ -206,7 +204,7 @@ class LackOfFit(Analyzer):
         """Judge every k of every family x dataset that has at least 3 sizes."""
         report, judged, laws = Report(summary="summary"), list[Judged](), list[tuple[Family, str, PowerLawFit]]()
         documents, tokens = list[DocumentRow](), list[TokenRow]()
-        options: Any = {"least_misses": self.least_misses, "scatter": self.scatter, "margin": self.margin}
+        options: Any = {"least_misses": self.least_misses, "margin": self.margin}
         options |= {"level": self.level, "replicates": self.replicates}
         for family, counts in read_families(runs, lambda f, i: self._load(runs, f, i), report.notes, least=3):
             values, grid = (
@@ -217,7 +215,7 @@ class LackOfFit(Analyzer):
             judged.append((family, each))
             laws += self._laws(family, values)
             missed = most_misses(grid, family.s, each.focus, self.top)
-            documents += [DocumentRow(**family.keys, k=each.focus, **vars(one)) for one in missed]
+            documents += [DocumentRow(**family.keys, k=each.focus, **one) for one in missed]
             tokens += self._tokens(family, runs, each.focus)
         if any(not family.vocab_size for family in families(runs, [], least=3)):
             reader = LawReader(self.ks, 1, SizeUnit("non_embedding_params", {}), self.level, self.replicates)

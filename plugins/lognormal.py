@@ -29,7 +29,7 @@ from rbptrack.ranks import FloatArray, sum_by
 from rbptrack.stats.intervals import Interval
 from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.rank_distributions import CANDIDATES, Support
-from rbptrack.stats.rank_fit import RankFit, fit_all, goodness_of_fit
+from rbptrack.stats.rank_fit import RankFit, fit_all
 from rbptrack.stats.rank_lognormal import integral_approximation
 from rbptrack.stats.rank_sizes import RanksOfSize, fit_size, lognormal_trend
 
@@ -103,7 +103,6 @@ class CandidateRow(OfSize):
     aic_above_best: Annotated[float, Column("AIC minus the least of the candidates; takes tokens for independent")]
     vuong_z: Annotated[float, Column("against the lognormal, clustered by document; positive: better than it")]
     nested: Annotated[bool, Column("holds the lognormal or is a case of it: z is not normal")]
-    p_value: Annotated[float, Column("of ks, by parametric bootstrap, where `samples` asks for it", form=".3g")]
     values: Annotated[str, Column("the fitted parameters, as named in rbptrack/stats/rank_distributions.py")]
 
 
@@ -137,15 +136,12 @@ class Lognormal(Analyzer):
     Attributes:
         level: nominal coverage of the intervals.
         replicates: document bootstraps of (beta, gamma), drawn jointly for all sizes of a family.
-        samples: parametric bootstraps for a p-value of every candidate, refitted each time; 0: none. It takes tokens
-            for independent, so that at hundreds of thousands of tokens it rejects everything.
 
     """
 
     name: ClassVar[str] = "lognormal"
     level: float = 0.95
     replicates: int = 500
-    samples: int = 0
 
     def analyze(self, runs: Runs) -> Report:
         """Fit every measurement; trends need at least 3 sizes."""
@@ -211,7 +207,6 @@ class Lognormal(Analyzer):
     def _candidate_rows(self, family: Family, sizes: list[RanksOfSize]) -> Iterator[CandidateRow]:
         for keys, size in zip(family.size_keys, sizes, strict=True):
             for name, fit in size.fits.items():
-                tokens = size.histogram.num_tokens
                 yield CandidateRow(
                     **keys,
                     candidate=name,
@@ -222,7 +217,6 @@ class Lognormal(Analyzer):
                     aic_above_best=fit.aic - size.best.aic,
                     vuong_z=size.vuong.get(name, NAN),
                     nested=name in NESTED,
-                    p_value=goodness_of_fit(fit, tokens=tokens, samples=self.samples) if self.samples else NAN,
                     values=", ".join(f"{key} = {value:.6g}" for key, value in fit.parameters.items()),
                 )
 

@@ -356,9 +356,7 @@ def _law_row(one: FamilyLaw) -> LawRow:
 
 
 def _point_rows(one: FamilyLaw) -> Iterator[PointRow]:
-    points, law = point_diagnostics(one.law), one.law
-    cells = {"S": law.s, "y": law.y, "se_ln_y": points.se_ln_y, "residual": points.residual}
-    cells |= {"alpha_without": points.alpha_without, "influence": points.influence}
+    cells = {"S": one.law.s, "y": one.law.y} | point_diagnostics(one.law)
     for i, label in enumerate(one.family.labels):
         numbers: Cells = {name: float(values[i]) for name, values in cells.items()}
         yield PointRow(**one.keys, k=parse_rbp_name(one.metric) or 0, size=label, **numbers)

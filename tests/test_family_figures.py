@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from matplotlib.figure import Figure
 from plugins.power_law import PowerLaw
 from rbptrack.analysis import Drawing, Runs
 from rbptrack.analysis.family_figures import FEW_FAMILIES, MOST_FAMILIES, family_legends, family_styles, say_left_out
-from rbptrack.analysis.figures import COLOURS, LINES, MARKERS, draw, grid, grid_of, grow, panel_per
+from rbptrack.analysis.figures import COLOURS, LINES, MARKERS, draw, grid, grow, panel_per
 from tests.synthetic import family_runs, together
 
 FAMILIES = 24
@@ -92,15 +91,6 @@ def test_a_figure_that_grows_keeps_its_panels() -> None:
     assert [ax.get_position().height * down for ax in axes[:, 0]] == pytest.approx(before)
     assert axes[1, 0].get_position().y0 * down == pytest.approx(bottom + 2.0)
     assert figure.texts[0].get_position()[1] * down == pytest.approx(text + 2.0)
-
-
-def test_more_columns_than_a_page_has_room_for_are_rows() -> None:
-    _, axes = grid_of(["a", "b"], [str(i) for i in range(6)])
-    assert list(axes) == [(row, str(i)) for row in "ab" for i in range(6)]
-    boxes = [ax.get_position() for ax in axes.values()]
-    assert all(box.width > 0.2 for box in boxes)
-    assert len({round(box.y0, 6) for box in boxes}) == 4
-    assert all(a.x1 < b.x0 or a.y0 > b.y1 for a, b in pairwise(boxes))
 
 
 def test_a_picture_is_no_larger_than_can_be_drawn(tmp_path: Path) -> None:

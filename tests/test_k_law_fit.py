@@ -65,9 +65,9 @@ def test_a_surface_of_documents_that_are_alike_is_recovered_without_error() -> N
     np.testing.assert_allclose([one.high - one.low for one in curves.beta], 0, atol=1e-9)
     worth = worth_of_doubling(s, curves, 5, level=0.95)
     assert worth is not None
-    assert (worth.alpha.value, worth.beta) == pytest.approx((0.2, 0.4), abs=1e-4)
-    assert worth.factor_in_s == pytest.approx(4, rel=1e-3)
-    assert worth.factor_low < 4 < worth.factor_high
+    assert (worth["alpha"].value, worth["beta"]) == pytest.approx((0.2, 0.4), abs=1e-4)
+    assert worth["factor_in_s"] == pytest.approx(4, rel=1e-3)
+    assert worth["factor_low"] < 4 < worth["factor_high"]
     assert worth_of_doubling(s, curves, 68, level=0.95) is None  # 136 was not counted
 
 
@@ -90,7 +90,7 @@ def test_an_alpha_that_is_barely_visible_is_worth_an_infinite_factor_and_no_cras
     assert curves is not None
     worth = worth_of_doubling(s, curves, 5, level=0.95)  # beta/alpha is some 4000
     assert worth is not None
-    assert worth.factor_high == np.inf
+    assert worth["factor_high"] == np.inf
 
 
 def heavy(rng: np.random.Generator, documents: int) -> DocumentCounts:

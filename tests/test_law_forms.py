@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from rbptrack.stats.law_forms import fit_forms
-from rbptrack.stats.power_law import fit_power_law, huber_alpha, pool, without_each
+from rbptrack.stats.power_law import fit_power_law, huber_alpha, point_diagnostics, pool
 
 
 def noise(m: int, sd: float) -> np.ndarray:
@@ -60,11 +60,11 @@ def test_influence_and_huber() -> None:
     s = np.geomspace(1e6, 1e9, 8)
     y = 30 * s**-0.1
     y[-1] *= 1.3
-    without = without_each(s, y)
+    without = point_diagnostics(fit_power_law(s, y))["alpha_without"]
     assert without[-1] == pytest.approx(0.1)
     assert abs(without[:-1] - 0.1).min() > 0.01
     assert abs(huber_alpha(s, y) - 0.1) < abs(fit_power_law(s, y).alpha - 0.1)
-    assert np.isnan(without_each(s[:3], y[:3])).all()
+    assert np.isnan(point_diagnostics(fit_power_law(s[:3], y[:3]))["alpha_without"]).all()
 
 
 def test_pooling() -> None:

@@ -105,7 +105,7 @@ def test_imported_figures_are_compared_at_every_published_k() -> None:
     assert in_k["se"].isna().all()
     assert in_k["verdict"].eq(UNSURE).all()
     points = point_diagnostics(fit_power_law(SIZES, SIZES**-0.1))
-    assert np.isnan(points.se_ln_y).all()
+    assert np.isnan(points["se_ln_y"]).all()
 
 
 def test_an_inverse_law_is_in_the_lead() -> None:

@@ -82,8 +82,6 @@ def test_what_it_cannot_take():
     y, draws = family(np.random.default_rng(6))
     with pytest.raises(RbptrackError, match="at least 5 sizes; got 4"):
         fit_surface(S[:4], KS, y[:4], draws[:4])
-    with pytest.raises(RbptrackError, match="scatter must be one of"):
-        fit_surface(S, KS, y, draws, scatter="none")
     with pytest.raises(RbptrackError, match="positive"):
         fit_surface(S, KS, -y, draws)
 

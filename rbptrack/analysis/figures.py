@@ -51,7 +51,6 @@ def gradient(count: int) -> list[Any]:
 
 
 _LEGEND_ROW = 0.19  # inches
-_MOST_COLUMNS = 5
 _LEFT, _BETWEEN = 0.8, 0.85  # inches for labels left of a panel, and between two rows of panels
 
 
@@ -138,7 +137,7 @@ def grid(
 
     Args:
         rows: of panels.
-        columns: of panels; more than `_MOST_COLUMNS` are too small to read on a page.
+        columns: of panels; more than 5 are too small to read on a page.
         width: of the figure, inches.
         height: of a panel, inches, labels included.
         left: inches for the labels left of a panel.
@@ -171,18 +170,6 @@ def panel_per(names: Sequence[str], *, columns: int = 3, **options: Any) -> tupl
     for ax, name in zip(flat, names, strict=False):
         ax.set_title(name)
     return figure, flat[: len(names)]
-
-
-def grid_of(rows: Sequence[str], columns: Sequence[str], **options: Any) -> tuple[Figure, dict[tuple[str, str], Any]]:
-    """A `grid` with a panel for each row and column by name; one column, or more than five, in rows of 3 panels."""
-    if 1 < len(columns) <= _MOST_COLUMNS:
-        figure, axes = grid(len(rows), len(columns), **options)
-        return figure, {(r, c): axes[i][j] for i, r in enumerate(rows) for j, c in enumerate(columns)}
-    pairs = [(r, c) for r in rows for c in columns]
-    figure, axes = grid(-(-len(pairs) // 3), min(3, len(pairs)), **options)
-    for spare in axes.flat[len(pairs) :]:
-        spare.remove()
-    return figure, dict(zip(pairs, axes.flat, strict=False))
 
 
 def legend_room(labels: Iterable[str], *, least: float) -> float:
@@ -249,12 +236,6 @@ def log_axis(axis: Any, *, low: float, high: float) -> None:
 
 
 SIZE = "S, non-embedding parameters"
-
-
-def size_axis(ax: Any, sizes: npt.ArrayLike) -> None:
-    """S on the x axis of a panel, labelled, with room on both sides of the sizes shown, (m,)."""
-    ax.set_xlabel(SIZE)
-    log_axis(ax.xaxis, low=float(np.min(sizes)) / 1.5, high=float(np.max(sizes)) * 1.5)
 
 
 def k_axis(ax: Any, ks: npt.ArrayLike) -> None:

@@ -114,7 +114,6 @@ def laws_at_each_k(
     s: FloatArray,
     *,
     least_misses: int,
-    scatter: str,
     margin: float,
     level: float,
     replicates: int,
@@ -128,7 +127,6 @@ def laws_at_each_k(
         found: their values and bootstraps, at these k among others.
         s: sizes S, (m,).
         least_misses: fewest tokens with rank above k, in any size, from which anything is fitted.
-        scatter: between models, one of `surface.SCATTERS`.
         margin: departure from a line, in ln y, within which a law counts as straight.
         level: nominal coverage of intervals and bands.
         replicates: of R^2 under the noise.
@@ -141,9 +139,7 @@ def laws_at_each_k(
     surface = None
     if len(s) >= LEAST_SIZES and laws:
         documents = worth(np.sqrt(counts[0].tokens))
-        surface = fit_surface(
-            s, list(laws), *found.of_ks(list(laws)), documents=documents, scatter=scatter, level=level
-        )
+        surface = fit_surface(s, list(laws), *found.of_ks(list(laws)), documents=documents, level=level)
     rng, rows = np.random.default_rng(0), []
     for k, few in zip(ks, misses, strict=True):
         y, draws = found.of(rbp_name(k))
@@ -227,30 +223,8 @@ def largest_k_without_gap(ks: npt.ArrayLike, visible: npt.ArrayLike) -> int:
     return int(np.asarray(ks)[length - 1]) if length else 0
 
 
-@dataclass(frozen=True)
-class Misses:
-    """A document's part in the misses of the largest model.
-
-    Attributes:
-        document: its number in the selection.
-        tokens: scored tokens in it.
-        misses: those with rank above k.
-        share: of all misses.
-        alpha_without: exponent of the law when it is left out.
-        alpha: with all documents.
-
-    """
-
-    document: int
-    tokens: int
-    misses: int
-    share: float
-    alpha_without: float
-    alpha: float
-
-
-def most_misses(counts: Sequence[DocumentCounts], s: FloatArray, k: int, top: int) -> Iterator[Misses]:
-    """The documents that hold most misses of the largest model at one k, and what each does to alpha.
+def most_misses(counts: Sequence[DocumentCounts], s: FloatArray, k: int, top: int) -> Iterator[dict[str, Any]]:
+    """The cells of the documents that hold most misses of the largest model at one k, and what each does to alpha.
 
     Source: `alphas_without_documents`.
     """
@@ -261,8 +235,9 @@ def most_misses(counts: Sequence[DocumentCounts], s: FloatArray, k: int, top: in
     alpha, *without = map(float, alphas_without_documents(s, tokens, hits))
     for d in np.argsort(-misses, kind="stable")[:top]:
         if misses[d] > 0:
-            share, name = float(misses[d] / misses.sum()), int(counts[0].document[d])
-            yield Misses(name, int(tokens[-1, d]), int(misses[d]), share, without[d], alpha)
+            cells = {"document": int(counts[0].document[d]), "tokens": int(tokens[-1, d]), "misses": int(misses[d])}
+            share = float(misses[d] / misses.sum())
+            yield cells | {"share": share, "alpha_without": without[d], "alpha": alpha}
 
 
 def alphas_without_documents(s: FloatArray, tokens: FloatArray, hits: FloatArray) -> FloatArray:

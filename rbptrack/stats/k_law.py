@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -204,33 +205,7 @@ def beta_interval(counts: DocumentCounts, *, replicates: int, level: float) -> I
     return studentized(float(value[0]), float(se[0]), draws, draw_se, documents=worth(influence), level=level)
 
 
-@dataclass(frozen=True)
-class WorthOfDoubling:
-    """What going from k to 2k is worth in model size, at constant RBP (arXiv 2510.20387, eq. 10).
-
-    Attributes:
-        alpha: of -ln RBP_k = A S^-alpha at this k.
-        beta: ln(y_k / y_2k) / ln 2 with y = -ln RBP, mean over sizes.
-        ratio: beta/alpha, dS/S per dk/k at constant RBP, up to sign.
-        factor_in_s: 2^(beta/alpha).
-        factor_low: lower end of its interval, Fieller's.
-        factor_high: upper end; infinite where alpha may be 0, or so near to it that the factor exceeds 1e308.
-        factor_measured: the same read off between measured sizes, geometric mean; NaN where it cannot be.
-        sizes_measured: over how many sizes.
-
-    """
-
-    alpha: Interval
-    beta: float
-    ratio: float
-    factor_in_s: float
-    factor_low: float
-    factor_high: float
-    factor_measured: float
-    sizes_measured: int
-
-
-def worth_of_doubling(s: FloatArray, curves: KCurves, k: int, *, level: float) -> WorthOfDoubling | None:
+def worth_of_doubling(s: FloatArray, curves: KCurves, k: int, *, level: float) -> dict[str, Any] | None:
     """Eq. 10 of arXiv 2510.20387, dS/S = -(alpha_k/alpha_S) dk/k, as the factor in S that a doubling of k is worth.
 
     Args:
@@ -240,7 +215,9 @@ def worth_of_doubling(s: FloatArray, curves: KCurves, k: int, *, level: float) -
         level: nominal coverage of the intervals.
 
     Returns:
-        None where the curves lack k or 2k.
+        The cells of a table: the exponent `alpha` at k, `beta` = ln(y_k / y_2k) / ln 2 (mean over sizes), their
+        `ratio`, `factor_in_s` = 2^ratio with the ends of Fieller's interval (infinite where alpha may be 0), and
+        `factor_measured` over `sizes_measured` (`size_factor_read_off`). None where the curves lack k or 2k.
 
     """
     here, there = curves.at(k), curves.at(2 * k)
@@ -254,19 +231,8 @@ def worth_of_doubling(s: FloatArray, curves: KCurves, k: int, *, level: float) -
     low, high = fieller(beta, law.alpha, beta_se, law.se, quantile=quantile)
     measured, sizes = size_factor_read_off(s, y, doubled)
     ratio = beta / law.alpha if law.alpha else np.inf
-    return WorthOfDoubling(
-        alpha=law.exponent,
-        beta=beta,
-        ratio=ratio,
-        factor_in_s=_power_of_two(ratio),
-        factor_low=_power_of_two(low),
-        factor_high=_power_of_two(high),
-        factor_measured=measured,
-        sizes_measured=sizes,
-    )
-
-
-def _power_of_two(exponent: float) -> float:
-    """2^exponent; infinite where that is beyond the range of numbers."""
-    with np.errstate(over="ignore"):
-        return float(np.exp2(exponent))
+    names = ("factor_in_s", "factor_low", "factor_high")
+    with np.errstate(over="ignore"):  # 2 to the power of a large ratio
+        factors = dict(zip(names, np.exp2([ratio, low, high]).tolist(), strict=True))
+    cells: dict[str, Any] = {"alpha": law.exponent, "beta": beta, "ratio": ratio, "factor_measured": measured}
+    return cells | factors | {"sizes_measured": sizes}

@@ -165,45 +165,21 @@ def left_out_noise(law: PowerLawFit) -> float:
     return float(np.sqrt(max(variance, 0.0)))
 
 
-def without_each(s: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
-    """The exponent without each point in turn, (m,): how much one model decides. NaN where 3 do not remain.
+def point_diagnostics(law: PowerLawFit) -> dict[str, FloatArray]:
+    """What each of the m points is to its law, by name, arrays (m,).
 
-    Source: deletion diagnostics of Belsley, Kuh and Welsch, Regression Diagnostics, 1980, chapter 2.
-    """
-    sizes, values = np.asarray(s, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    if len(sizes) < 4:
-        return np.full(len(sizes), np.nan)
-    return -linear.without_each(linear.centred(np.log(sizes)), np.log(values))[:, 1]
-
-
-@dataclass(frozen=True)
-class PointDiagnostics:
-    """What each of the m points is to its law, arrays (m,).
-
-    Attributes:
-        se_ln_y: sampling error of ln y; NaN where it is not known.
-        residual: ln y minus the law's.
-        alpha_without: the exponent when the point is left out; NaN where 3 points do not remain.
-        influence: alpha - alpha_without, in standard errors of alpha.
-
-    """
-
-    se_ln_y: FloatArray
-    residual: FloatArray
-    alpha_without: FloatArray
-    influence: FloatArray
-
-
-def point_diagnostics(law: PowerLawFit) -> PointDiagnostics:
-    """Residual, and influence on the exponent, of every point of a law.
+    `se_ln_y`: sampling error of ln y, NaN where it is not known; `residual`: ln y less the law's; `alpha_without`: the
+    exponent when the point is left out, NaN where 3 do not remain; `influence`: what that changes, in standard errors.
 
     Source: deletion diagnostics (DFBETAS) of Belsley, Kuh and Welsch, Regression Diagnostics, 1980, chapter 2.
     """
-    without = without_each(law.s, law.y)
+    without = np.full(law.points, np.nan)
+    if law.points > 3:
+        without = -linear.without_each(linear.centred(np.log(law.s)), np.log(law.y))[:, 1]
     influence = (law.alpha - without) / law.se if law.se > 0 else np.full(law.points, np.nan)
-    residual = np.log(law.y) - np.log(law.predict(law.s))
-    sampling = np.sqrt(np.diag(law.covariance))
-    return PointDiagnostics(np.where(sampling > 0, sampling, np.nan), residual, without, influence)
+    residual, sampling = np.log(law.y) - np.log(law.predict(law.s)), np.sqrt(np.diag(law.covariance))
+    known = np.where(sampling > 0, sampling, np.nan)
+    return {"se_ln_y": known, "residual": residual, "alpha_without": without, "influence": influence}
 
 
 def huber_alpha(s: npt.ArrayLike, y: npt.ArrayLike) -> float:

@@ -110,30 +110,10 @@ def sampling_kl(fit: RankFit, *, tokens: int, seed: int = 20251020) -> float:
 
     Source: the Kullback-Leibler divergence (1951) of an empirical distribution from the one that it was drawn from.
     """
-    drawn = _sample(fit, tokens=tokens, rng=np.random.default_rng(seed))
-    share = drawn.count / tokens
-    return float(share @ (np.log(share) - fit.log_pmf[drawn.rank - 1]))
-
-
-def goodness_of_fit(fit: RankFit, *, tokens: int, samples: int, seed: int = 20251020) -> float:
-    """p-value of the KS distance by parametric bootstrap: tokens drawn from the fit, and fitted again, `samples` times.
-
-    It takes tokens for independent: with hundreds of thousands of tokens every p-value is near 0. Lead with `kl`.
-
-    Source: Clauset, Shalizi and Newman, SIAM Review 51, 2009, section 4.1.
-    """
-    rng = np.random.default_rng(seed)
-    name = fit.candidate.name
-    drawn = (_sample(fit, tokens=tokens, rng=rng) for _ in range(samples))
-    beyond = sum(fit_ranks(one, [name])[name].ks >= fit.ks for one in drawn)
-    return (1 + beyond) / (1 + samples)
-
-
-def _sample(fit: RankFit, *, tokens: int, rng: np.random.Generator) -> RankHistogram:
     p = np.exp(fit.log_pmf)
-    count = rng.multinomial(tokens, p / p.sum())
-    rank = np.flatnonzero(count) + 1
-    return RankHistogram(rank, count[rank - 1], np.zeros(len(rank)), fit.vocab_size)
+    share = np.random.default_rng(seed).multinomial(tokens, p / p.sum()) / tokens
+    there = share > 0
+    return float(share[there] @ (np.log(share[there]) - fit.log_pmf[there]))
 
 
 def vuong(first: RankFit, second: RankFit, documents: FloatArray, support: Support) -> float:

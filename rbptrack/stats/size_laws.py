@@ -80,11 +80,6 @@ class LawValues:
         y, draws = self.of(metric)
         return fit_law(s, y, draws, level=level)
 
-    def fits(self, s: npt.ArrayLike, *, level: float = 0.95) -> dict[str, PowerLawFit]:
-        """The laws of all metrics that have one, by metric."""
-        laws = {metric: self.fit(metric, s, level=level) for metric in self.metrics}
-        return {metric: law for metric, law in laws.items() if law}
-
 
 def law_values(counts: Sequence[DocumentCounts], *, replicates: int = BOOTSTRAP_REPLICATES) -> LawValues:
     """CE and -ln RBP_k of every size, measured and in bootstrap replicates.

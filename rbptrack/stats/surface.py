@@ -7,9 +7,8 @@ the curve's largest departure from a straight line within the range, in ln y (0.
 flattens. A power law at every k is q = 0 for all k: one hypothesis, tested once.
 
 The errors are those of the paired document bootstrap, over sizes and k together, and scatter between models whose
-standard deviation is proportional to alpha_k (a model that behaves like a slightly larger or smaller one), the same for
-every k, or free. A scatter that is common to all k is what gives the test power at small k: where each k has its own,
-estimated from its own residuals, a systematic bend is taken for scatter.
+standard deviation is proportional to alpha_k (a model that behaves like a slightly larger or smaller one). That it is
+common to all k gives the test power at small k: where each k had its own, a systematic bend would be taken for scatter.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from rbptrack.ranks import FloatArray
 from rbptrack.stats import linear
 from rbptrack.stats.bends import curved, smallest_floor
 
-SCATTERS = ("proportional", "equal", "free")
 _DRAWS = 8000  # of the largest deviation over k
 _LENGTH = float(np.log(10))  # ln k over which scatter keeps a correlation of 1/e
 
@@ -59,10 +57,10 @@ class Surface:
         alpha_se: its standard error.
         bend: q_k, departure from a line in ln y.
         bend_se: its standard error.
-        sigma: scatter between models in ln S (proportional), in ln y (equal), or NaN (free).
+        sigma: scatter between models in ln S.
         tau: scatter between models in ln y at each k.
-        scatter: which rule.
-        fit: minus twice the restricted log-likelihood of each rule of one parameter, over the k as if independent.
+        fit: minus twice the restricted log-likelihood where scatter is proportional to alpha, and where it is equal at
+            all k, over the k as if independent.
         alpha_correlation: of the errors of alpha, (K, K).
         bend_correlation: of the errors of bend, (K, K).
         freedom: degrees of freedom of the t distributions of alpha and of bend.
@@ -78,7 +76,6 @@ class Surface:
     bend_se: FloatArray
     sigma: float
     tau: FloatArray
-    scatter: str
     fit: dict[str, float]
     alpha_correlation: FloatArray
     bend_correlation: FloatArray
@@ -156,7 +153,6 @@ def fit_surface(
     draws: FloatArray,
     *,
     documents: float = np.inf,
-    scatter: str = "proportional",
     level: float = 0.95,
 ) -> Surface:
     """Fit lines with a bend at every k, with one covariance over sizes and k.
@@ -176,11 +172,10 @@ def fit_surface(
         documents: as how many equal ones the documents count (`worth` of the roots of their lengths): few vary by more
             than their bootstrap (n/(n - 1)), and the errors that they give are themselves uncertain (n - 1 degrees of
             freedom, joined with the scatter's as Satterthwaite, Biometrics Bulletin 2, 1946).
-        scatter: one of `SCATTERS`.
         level: nominal coverage.
 
     Raises:
-        RbptrackError: fewer than 5 sizes, an unknown scatter, or values that are not positive.
+        RbptrackError: fewer than 5 sizes, or values that are not positive.
 
     """
     x, k = np.log(np.asarray(s, dtype=np.float64)), np.asarray(ks, dtype=np.int64)
@@ -188,8 +183,6 @@ def fit_surface(
     m = len(x)
     if m < 5:
         raise RbptrackError(f"a surface needs at least 5 sizes; got {m}")
-    if scatter not in SCATTERS:
-        raise RbptrackError(f"scatter must be one of {', '.join(SCATTERS)}; got {scatter}")
     if not ((values > 0).all() and np.isfinite(values).all() and (replicates > 0).all()):
         raise RbptrackError("a surface needs positive, finite values")
     logs, noise = np.log(values), np.log(replicates)
@@ -199,21 +192,21 @@ def fit_surface(
     line, (_, slope, bend) = linear.centred(x), linear.inverse(curved(x))
     free = linear.free_of(curved(x))
     alpha = -slope @ logs
-    size = np.abs(alpha) if scatter == "proportional" else np.ones(len(k))
+    size = np.abs(alpha)
     rest, sampling = free @ logs, np.einsum("fm,mbk->fbk", free, noise)  # neither line nor bend
     shared = np.sum(sampling**2, axis=(0, 1)) / (m - 3)
     fit = {}
-    for rule, of_rule in (("proportional", np.abs(alpha)), ("equal", np.ones(len(k)))):
-        own, _, scattered = _scatter(rest, sampling, np.eye(m - 3) / (m - 3), of_rule, rule)
+    for rule, of_rule in (("proportional", size), ("equal", np.ones(len(k)))):
+        own, _, scattered = _scatter(rest, sampling, np.eye(m - 3) / (m - 3), of_rule)
         variance = shared + scattered**2 + 1e-16
         fit[rule] = float(np.sum((m - 3) * (np.log(variance) + own / variance)))
-    tau = _scatter(rest, sampling, np.eye(m - 3) / (m - 3), size, scatter)[2]
+    tau = _scatter(rest, sampling, np.eye(m - 3) / (m - 3), size)[2]
     gap = np.abs(np.log(k)[:, None] - np.log(k)[None, :])
     covariances, freedoms = [], []
     for weights in (slope, bend):
         share, drawn = float(weights @ weights), np.einsum("m,mbk->bk", weights, noise)
         form = linear.deciding(weights, free) / share
-        _, freedom, scattered = _scatter(rest, sampling, form, size, scatter)
+        _, freedom, scattered = _scatter(rest, sampling, form, size)
         scattering = share * np.outer(scattered, scattered) * np.exp(-gap / _LENGTH)
         covariances.append(drawn.T @ drawn + scattering)
         part = float(np.median(np.diag(scattering) / np.maximum(np.diag(covariances[-1]), 1e-30)))  # of the variance
@@ -228,9 +221,8 @@ def fit_surface(
         alpha_se=errors[0],
         bend=bend @ logs,
         bend_se=errors[1],
-        sigma=float("nan") if scatter == "free" else float(tau[0] / size[0]),
+        sigma=float(tau[0] / size[0]),
         tau=tau,
-        scatter=scatter,
         fit=fit,
         alpha_correlation=covariances[0] / np.outer(errors[0], errors[0]),
         bend_correlation=covariances[1] / np.outer(errors[1], errors[1]),
@@ -247,7 +239,7 @@ def _normal(count: int) -> FloatArray:
 
 
 def _scatter(
-    rest: FloatArray, sampling: FloatArray, form: FloatArray, size: FloatArray, rule: str
+    rest: FloatArray, sampling: FloatArray, form: FloatArray, size: FloatArray
 ) -> tuple[FloatArray, float, FloatArray]:
     """Scatter between models at each k, in ln y, from what neither line nor bend explains.
 
@@ -258,7 +250,6 @@ def _scatter(
         sampling: of each replicate, (m - 3, replicates, K).
         form: the quadratic form of rest that estimates a variance, of trace 1.
         size: what scatter is in proportion to at each k, (K,).
-        rule: one of `SCATTERS`.
 
     Returns:
         The mean square at each k, (K,), its degrees of freedom, and the scatter, (K,).
@@ -268,8 +259,6 @@ def _scatter(
     own = np.einsum("fk,fg,gk->k", rest, form, rest)
     shared = np.einsum("fbk,fg,gbk->k", sampling, form, sampling, optimize=True)
     unbiased = own * freedom / stats.chi2.median(freedom)
-    if rule == "free":
-        return own, freedom, np.sqrt(np.maximum(unbiased - shared, 0))
     return own, freedom, np.sqrt(_common(unbiased, shared, size)) * size
 
 
