@@ -17,17 +17,20 @@ import pandas as pd
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, Unreadable
 from rbptrack.analysis.agreement_figures import draw_moves
+from rbptrack.analysis.families import without_twins
 from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, corrected
 from rbptrack.analysis.lacking import lacking
-from rbptrack.analysis.rows import Column, Corrected, High, Low, P
+from rbptrack.analysis.references import findings_of, read_beside
+from rbptrack.analysis.rows import Column, Corrected, High, Low, P, cells_of
 from rbptrack.ranks import metric_label
-from rbptrack.stats.agreement import ENTROPY, AgreementSums, Change, OtherTokens, TokenPairs, decade_names, paired
+from rbptrack.stats.agreement import ENTROPY, KL, AgreementSums, Change, OtherTokens, TokenPairs, decade_names, paired
 
 Measured = tuple[str, str]  # run id and name
 
 SAME_TOP, CHANGED, FLIPS = "same top token", "changed", "right and wrong"
 _SAME_TEXTS = ("dataset", "documents_hash", "sequence", "seq_len", "context", "candidates", "rank", "vocab_size",
                "num_tokens")  # fmt: skip
+_LABELS = {ENTROPY: ENTROPY, KL: "KL"}
 _BEFORE = 24  # tokens of context that are shown
 _DRAWN = 6  # pairs that have a panel
 
@@ -62,7 +65,7 @@ class SummaryRow(PairRow):
 class ChangeRow(PairRow):
     """A metric in both."""
 
-    metric: Annotated[str, Column("CE and entropy of the model's distribution in nats, or RBP_k")]
+    metric: Annotated[str, Column("CE, entropy of the model's distribution, KL to the same reference (nats); RBP_k")]
     value_A: Annotated[float, Column("of A", form=".4f")]
     value_B: Annotated[float, Column("of B", form=".4f")]
     difference: Annotated[float, Column("B less A (documents paired)", form="+.4f")]
@@ -125,6 +128,7 @@ class Compared:
     sums: AgreementSums  # by source, where sources are named
     worst: list[TokenRow]
     lacking: set[str]  # run ids of those without the column top
+    same_reference: bool = False
 
     @property
     def keys(self) -> dict[str, Any]:
@@ -165,7 +169,10 @@ class Agreement(Analyzer):
     def analyze(self, runs: Runs) -> Report:
         """Pair measurements of the same tokens, and count both."""
         report, every = Report(summary="summary"), list[Compared]()
-        pairs = list(self._pairs(runs.frame))
+        self._add_references(report, runs)
+        pairs = list(self._pairs(without_twins(runs.frame, keep="last")))
+        if not pairs and report.findings:
+            return report
         if not pairs:
             raise report.nothing_found(
                 "no model twice (precision, checkpoint, seed) on the same tokens; analyzer.a and analyzer.b pair others"
@@ -180,6 +187,8 @@ class Agreement(Analyzer):
                 reason = Reason.UNREADABLE if isinstance(error, Unreadable) else ""
                 report.notes.append(Remark(f"{a[1]} and {b[1]} on {dataset} are left out: {error}.", reason))
             runs.was_read()
+        if not every and report.findings:
+            return report
         if not every:
             raise report.nothing_found("no two measurements of the same tokens can be read")
         self._add_shares(report, every)
@@ -192,6 +201,15 @@ class Agreement(Analyzer):
         report.drawings["rank_moves"] = Drawing(draw_moves(panels), caption)
         report.notes += lacking(runs.frame, set[str]().union(*(one.lacking for one in every)), "top")
         return report
+
+    def _add_references(self, report: Report, runs: Runs) -> None:
+        """What is known of models beside the references that were run with them."""
+        every = read_beside(runs, report.notes)
+        rows = [one.reference_row(every, self.level) for one in every]
+        report.findings += findings_of(rows)
+        report.add_rows("references", rows)
+        report.add_rows("far_documents", (row for one in every for row in one.far_rows(self.worst)))
+        report.add_metrics("kl/{dataset}/{model}/{reference}", map(cells_of, rows), "kl")
 
     def _pairs(self, frame: pd.DataFrame) -> Iterator[tuple[str, Measured, Measured]]:
         """Every two measurements of the same tokens that are asked for."""
@@ -228,8 +246,9 @@ class Agreement(Analyzer):
         documents = AgreementSums.concatenate(parts)
         sources = runs.groups(a[0])
         return Compared(
-            dataset, a[1], b[1], documents, documents.in_groups(sources) if sources else documents, worst, without
-        )
+            dataset, a[1], b[1], documents, documents.in_groups(sources) if sources else documents, worst, without,
+            same_reference=_references(runs.frame, a, b) == 1,
+        )  # fmt: skip
 
     def _add_shares(self, report: Report, every: list[Compared]) -> None:
         """How often the two agree, and the flips from right to wrong and back."""
@@ -272,11 +291,16 @@ class Agreement(Analyzer):
 
     def _add_changes(self, report: Report, every: list[Compared]) -> None:
         """What CE, the entropy and RBP_k changed by."""
-        changes = [(one, metric, change) for one in every for metric, change in one.sums.changes().items()]
+        changes = [
+            (one, metric, change)
+            for one in every
+            for metric, change in one.sums.changes().items()
+            if metric != KL or one.same_reference
+        ]
         findings = corrected((self._change(*each) for each in changes), self._differs)
         rows = [
             ChangeRow(
-                **one.keys, metric=metric_label(metric) if metric != ENTROPY else metric, value_A=change.a,
+                **one.keys, metric=_LABELS.get(metric) or metric_label(metric), value_A=change.a,
                 value_B=change.b, difference=found.estimate, low=found.low, high=found.high, p=found.p,
                 p_corrected=found.p_corrected, detectable=found.extras["detectable"], verdict=found.verdict,
             )
@@ -318,6 +342,11 @@ def _names(same: pd.DataFrame) -> dict[str, str]:
         )
         names = names.where(~several, names + " " + short)
     return dict(zip(same["run_id"].astype(str), names, strict=True))
+
+
+def _references(frame: pd.DataFrame, a: Measured, b: Measured) -> int:
+    """How many references the two were measured beside."""
+    return int(frame.loc[frame["run_id"].isin([a[0], b[0]]), "reference_commit"].nunique())
 
 
 def _of_one_model(same: pd.DataFrame, names: Mapping[str, str]) -> Iterator[tuple[Measured, Measured]]:

@@ -155,3 +155,29 @@ def test_a_table_without_what_is_ranked_first_has_the_rest() -> None:
     assert "no column top" in report.notes[-1]
     assert report.notes[-1].endswith("dataset=text again=columns")
     assert "entropy" not in set(report.tables["changes"].frame["metric"])
+
+
+def beside(kl: float, rank: Any, *, of: str, reference: str, dtype: str = "float32") -> Runs:
+    """A measurement with a reference, at each token of which KL is known, and the rank of the reference's first."""
+    rank = np.asarray(rank)
+    changes = {"accept": np.full(len(rank), 0.5), "reference_top": np.where(rank == 1, 999, 7), "reference_rank": rank}
+    right = np.full(len(rank), 2)  # what the model ranks first is 999
+    one = table(right, kl=kl * (1 + np.arange(len(rank)) % 4), **changes)
+    about = {"commit": of, "reference_commit": reference, "reference": reference, "dtype": dtype}
+    return runs_of_tables([1e6], {of: one}, **about)
+
+
+def test_a_reference_says_how_far_and_what_it_would_choose() -> None:
+    """KL with its interval over documents, the shares of both directions, and the change between two precisions."""
+    rank = np.tile([1, 1, 5, 50], 40)
+    back = beside(0.2, np.tile([1, 8, 9, 10], 40), of="teacher", reference="pupil")
+    runs = together(beside(0.01, rank, of="pupil", reference="teacher"), back)
+    report = Agreement().analyze(runs)
+    row = report.tables["references"].frame.set_index("reference").loc["teacher"]
+    assert row[["tokens", "kl", "kl_documents", "same_top"]].tolist() == pytest.approx([160, 0.025, 0.025, 0.5])
+    assert row[["choice_in_model", "choice_in_reference"]].tolist() == pytest.approx([0.5, 1.0])
+    assert any("nats per token; both rank the same token first at 50.0%." in line for line in told(report.findings))
+    other = beside(0.03, rank, of="pupil2", reference="teacher", dtype="bfloat16")
+    changes = Agreement().analyze(together(beside(0.01, rank, of="pupil", reference="teacher"), other)).tables["changes"]
+    change = changes.frame.set_index("metric").loc["KL"]
+    assert change[["value_A", "value_B", "difference"]].tolist() == pytest.approx([0.025, 0.075, 0.05])

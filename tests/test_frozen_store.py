@@ -64,7 +64,10 @@ def say(program: Program) -> Any:
 def listed(say: Any, folder: Path) -> list[dict[str, Any]]:
     """The measurements that `list` prints, each with what was frozen of it, in a fixed order."""
     rows = json.loads(say("list", "format=json", cwd=folder))
-    return ordered([{key: row[key] for key in NUMBERS["finished"][0]} for row in rows])
+    frozen = NUMBERS["finished"][0]  # to ten digits
+    return ordered(
+        [{key: round(row[key], 10) if isinstance(row[key], float) else row[key] for key in frozen} for row in rows]
+    )
 
 
 def ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

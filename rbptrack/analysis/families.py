@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -246,13 +246,17 @@ def families(runs: Runs, notes: list[str], *, least: int = 1, several: str = MEA
     return found
 
 
-def without_twins(frame: pd.DataFrame) -> pd.DataFrame:
+def without_twins(frame: pd.DataFrame, *, keep: Literal["first", "last"] = "first") -> pd.DataFrame:
     """The rows without those that differ from another by their reference only: its ranks are the same, counted twice.
 
-    Kept is the measurement without a reference where there is one.
+    Args:
+        frame: `Runs.frame`.
+        keep: of each, the measurement without a reference where there is one (`first`), or one with (`last`).
+
     """
-    rows = frame.sort_values("reference", na_position="first", kind="stable")
-    twins = rows.duplicated([*_SAME_RANKS]) & rows["reference"].notna()
+    rows = frame.sort_values("reference", na_position=keep, kind="stable")
+    compared = rows.groupby([*_SAME_RANKS], dropna=False)["reference"].transform("count") > 0
+    twins = rows.duplicated([*_SAME_RANKS]) & compared  # others are runs of one size, made again or imported
     return frame[~twins.sort_index()]
 
 

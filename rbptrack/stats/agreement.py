@@ -15,7 +15,7 @@ from rbptrack.ranks import CE, DocumentSums, FloatArray, IntArray, RankTable, rb
 from rbptrack.stats.intervals import LEAST_DOCUMENTS
 from rbptrack.stats.spread import Spread
 
-ENTROPY = "entropy"
+ENTROPY, KL = "entropy", "kl"
 _POWER = 0.8
 
 
@@ -102,6 +102,8 @@ class AgreementSums(DocumentSums):
         nats_b: likewise.
         entropy_a: sums of the distribution's entropy, nats, (documents,); NaN where a table does not say.
         entropy_b: likewise.
+        kl_a: sums of KL to the reference, nats, (documents,); NaN where there was none.
+        kl_b: likewise; to be compared where the reference is the same.
         hits_a: tokens with rank <= k, (documents, len(ks)).
         hits_b: likewise.
         moves: tokens by the decade of their rank in a and in b: 1, 2 to 10, 11 to 100, ..., (decades, decades).
@@ -110,7 +112,7 @@ class AgreementSums(DocumentSums):
 
     LABELS: ClassVar = ("document",)
     SUMMED: ClassVar = ("tokens", "same_top", "lost", "gained", "nats_a", "nats_b", "entropy_a", "entropy_b",
-                        "hits_a", "hits_b")  # fmt: skip
+                        "kl_a", "kl_b", "hits_a", "hits_b")  # fmt: skip
     TOTALS: ClassVar = ("moves",)
 
     ks: tuple[int, ...]
@@ -123,6 +125,8 @@ class AgreementSums(DocumentSums):
     nats_b: FloatArray
     entropy_a: FloatArray
     entropy_b: FloatArray
+    kl_a: FloatArray
+    kl_b: FloatArray
     hits_a: FloatArray
     hits_b: FloatArray
     moves: IntArray
@@ -137,7 +141,7 @@ class AgreementSums(DocumentSums):
             return np.bincount(place, weights=values, minlength=size)
 
         def known(table: RankTable, name: str) -> FloatArray:
-            return table.column(name).astype(np.float64) if table.version > 1 else unknown
+            return table.column(name).astype(np.float64) if name in table.table.column_names else unknown
 
         tops = known(pair.a, "top"), known(pair.b, "top")
         same = np.where(np.isnan(tops[0] + tops[1]), np.nan, tops[0] == tops[1])
@@ -157,6 +161,8 @@ class AgreementSums(DocumentSums):
             nats_b=by_document(-pair.b.column("logprob").astype(np.float64)),
             entropy_a=by_document(known(pair.a, ENTROPY)),
             entropy_b=by_document(known(pair.b, ENTROPY)),
+            kl_a=by_document(known(pair.a, KL)),
+            kl_b=by_document(known(pair.b, KL)),
             hits_a=hits[0],
             hits_b=hits[1],
             moves=moves,
@@ -168,8 +174,8 @@ class AgreementSums(DocumentSums):
         return share_of(self.same_top, self.tokens)
 
     def changes(self) -> dict[str, Change]:
-        """Metric -> its value in a and in b, and the difference: CE, the entropy where it is known, every RBP_k."""
-        sums = {CE: (self.nats_a, self.nats_b), ENTROPY: (self.entropy_a, self.entropy_b)}
+        """Metric -> its value in a and in b, and the difference: CE, entropy and KL where known, every RBP_k."""
+        sums = {CE: (self.nats_a, self.nats_b), ENTROPY: (self.entropy_a, self.entropy_b), KL: (self.kl_a, self.kl_b)}
         sums |= {rbp_name(k): (self.hits_a[:, i], self.hits_b[:, i]) for i, k in enumerate(self.ks)}
         total = self.tokens.sum()
         return {

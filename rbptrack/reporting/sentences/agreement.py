@@ -55,4 +55,19 @@ def _two(one: Finding) -> str:
     return f"{one.case['a']} and {one.case['b']} on {one.case['dataset']}"
 
 
-SENTENCES = {"same top token": same_top_token, "right and wrong": right_and_wrong, "changed": changed}
+def beside_a_reference(findings: Sequence[Finding]) -> Iterator[str]:
+    """How far models are from the references that were run with them."""
+    if len(findings) > _FEW:
+        yield f"KL of a reference to a model is {spread([one.estimate for one in findings], '.3g')} nats per token."
+    for one in findings if len(findings) <= _FEW else ():
+        text = f"KL of {one.case['reference']} to {one.case['model']} on {one.case['dataset']} is "
+        text += f"{estimate(one, '.4f')} nats per token"
+        yield f"{text}; both rank the same token first at {one.extras['same_top']:.1%}."
+
+
+SENTENCES = {
+    "KL to a reference": beside_a_reference,
+    "same top token": same_top_token,
+    "right and wrong": right_and_wrong,
+    "changed": changed,
+}
