@@ -178,6 +178,6 @@ def test_a_reference_says_how_far_and_what_it_would_choose() -> None:
     assert row[["choice_in_model", "choice_in_reference"]].tolist() == pytest.approx([0.5, 1.0])
     assert any("nats per token; both rank the same token first at 50.0%." in line for line in told(report.findings))
     other = beside(0.03, rank, of="pupil2", reference="teacher", dtype="bfloat16")
-    changes = Agreement().analyze(together(beside(0.01, rank, of="pupil", reference="teacher"), other)).tables["changes"]
-    change = changes.frame.set_index("metric").loc["KL"]
+    both = together(beside(0.01, rank, of="pupil", reference="teacher"), other)
+    change = Agreement().analyze(both).tables["changes"].frame.set_index("metric").loc["KL"]
     assert change[["value_A", "value_B", "difference"]].tolist() == pytest.approx([0.025, 0.075, 0.05])
