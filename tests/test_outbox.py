@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from rbptrack.base.errors import StoreAway
@@ -76,15 +77,15 @@ def deliver() -> outbox.Delivered:
 @contextmanager
 def away(monkeypatch: pytest.MonkeyPatch, uri: str) -> Iterator[None]:
     """Nothing answers at an address."""
-    check = Connection._check_not_away
+    open_ = Connection.open
 
-    def checked(self: Connection) -> None:
+    def opened(self: Connection) -> MlflowClient:
         if self.uri == uri:
             raise StoreAway(f"the tracking store {uri} cannot be reached")
-        check(self)
+        return open_(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Connection, "_check_not_away", checked)
+        patch.setattr(Connection, "open", opened)
         yield
 
 
@@ -166,7 +167,7 @@ def test_two_that_were_measured_while_the_store_was_away_are_one(
     check_delivered_once(a)
 
 
-@pytest.mark.parametrize("stopped", ["_linked", "describe"])
+@pytest.mark.parametrize("stopped", ["_log_artifacts", "describe"])
 def test_a_delivery_that_was_stopped_is_completed(
     stopped: str, a: Store, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

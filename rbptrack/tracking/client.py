@@ -1,22 +1,17 @@
-"""A server's runs by MLflow's client, read and written.
-
-It answers the questions that `rbptrack.tracking.tables.Tables` answers for databases, and writes what
-`rbptrack.tracking.local_runs.LocalRuns` writes into a local one.
-"""
+"""A server's runs by MLflow's client: the questions that `rbptrack.tracking.tables.Tables` answers for databases."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 from mlflow import MlflowClient
-from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag, ViewType
+from mlflow.entities import Run, ViewType
 
 from rbptrack.config.schema import FilterConfig
-from rbptrack.tracking.frame import DATASET_INPUT, Experiment, LoggedRun, Point
+from rbptrack.tracking.frame import DATASET_INPUT, Experiment, LoggedRun
 from rbptrack.tracking.schema import CURVES, FILTERED, Kind, Tag
 
 T = TypeVar("T")
@@ -24,12 +19,11 @@ T = TypeVar("T")
 _PAGE = 200  # runs in one answer: a busy server takes 10 ms for each, and after 10 s it would seem to be away
 _NAMED = 200  # run ids in one question
 _FEW = 100  # measurements whose fingerprints are asked for one by one, before all are read
-_METRICS, _PARAMS = 900, 100  # in one call; MLflow takes at most 1000 metrics and 100 params
 _PLAIN = re.compile(r"[\w .:/+*?-]+")  # characters that mean nothing else in SQL's patterns than `fnmatch` means
 
 
 class Client:
-    """Reads what a server's store holds, and writes to it.
+    """Reads what a server's store holds.
 
     Args:
         client: MLflow's.
@@ -131,45 +125,6 @@ class Client:
         """None: the server alone knows its tables."""
         return {run_id: [] for run_id in run_ids}
 
-    def begin(self, experiment: str, name: str, tags: Mapping[str, str], *, started: int) -> str:
-        """Make a run that is RUNNING; returns its id."""
-        run = self._client.create_run(experiment, start_time=started, run_name=name, tags=dict(tags))
-        return str(run.info.run_id)
-
-    def log(self, run_id: str, *, points: Sequence[Point], params: Mapping[str, str], tags: Mapping[str, str]) -> None:
-        """Log numbers, params that the run lacks, and tags."""
-        for at in range(0, len(points), _METRICS):
-            self._client.log_batch(run_id, metrics=[Metric(*one) for one in points[at : at + _METRICS]])
-        entries = [Param(key, value) for key, value in params.items()]
-        for at in range(0, len(entries), _PARAMS):
-            self._client.log_batch(run_id, params=entries[at : at + _PARAMS])
-        if tags:
-            self._client.log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
-
-    def set_status(self, run_id: str, status: str, *, ended: int | None = None) -> None:
-        """Let a run be RUNNING again, or FINISHED, FAILED or KILLED, and keep when it ended."""
-        if ended is None:
-            self._client.update_run(run_id, status=status)
-        else:
-            self._client.set_terminated(run_id, status, ended)
-
-    def delete(self, run_id: str) -> None:
-        """Put a run among the deleted."""
-        self._client.delete_run(run_id)
-
-    def add_dataset(self, run_id: str, dataset: Mapping[str, str]) -> None:
-        """Say which dataset a run has read, by `DATASET_INPUT`."""
-        read = Dataset(source_type="rbptrack", **dataset)
-        self._client.log_inputs(run_id, [DatasetInput(read, [InputTag("mlflow.data.context", "evaluation")])])
-
-    def add_files(self, run_id: str, folder: Path, place: Path) -> None:
-        """Copy what is under a folder to a run's artifacts; the server knows their place."""
-        self._client.log_artifacts(run_id, str(folder))
-
-    def add_file(self, run_id: str, path: Path, name: str, place: Path) -> None:
-        """Copy a file, which has the last part of the name, to a run's artifacts."""
-        self._client.log_artifact(run_id, str(path), name.rpartition("/")[0] or None)
-
 
 def tags_like(chosen: FilterConfig) -> str:
     """Conditions that whatever passes the filters satisfies; empty where none can be said.
@@ -193,5 +148,4 @@ def _logged(run: Run) -> LoggedRun:
         tags=data.tags,
         ended=info.end_time,
         artifacts=info.artifact_uri,
-        status=info.status,
     )

@@ -19,8 +19,7 @@ from rbptrack.base.files import TemporaryFolder
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.tracking import local, moved, new_store
 from rbptrack.tracking.explained import explained
-from rbptrack.tracking.frame import Sink, Source
-from rbptrack.tracking.local_runs import LocalRuns
+from rbptrack.tracking.frame import Source
 from rbptrack.tracking.reach import SILENT, reach, say_slow
 from rbptrack.tracking.tables import Tables, index_fingerprints
 from rbptrack.tracking.uri import is_server, resolve_uri
@@ -70,7 +69,6 @@ class Connection:
         self._config, self._create_missing = config, create
         self._client: MlflowClient | None = None
         self._source: Source | None = None
-        self._local: LocalRuns | None = None
         self._analyses: Self | None = None
         self._experiment_id = ""
         self._stood_in: Path | None = None
@@ -140,7 +138,8 @@ class Connection:
                 was deleted or moved.
 
         """
-        self._check_not_away()
+        if time.monotonic() < self._away_until:
+            raise StoreAway(f"the tracking store {self.shown} cannot be reached")
         if self._client is None:
             if self.database is None:
                 self._client = self._connect()
@@ -152,10 +151,6 @@ class Connection:
                 with self.explained(), local.alone(self.database):
                     self._client = self._connect()
         return self._client
-
-    def _check_not_away(self) -> None:
-        if time.monotonic() < self._away_until:
-            raise StoreAway(f"the tracking store {self.shown} cannot be reached")
 
     @property
     def source(self) -> Source:
@@ -175,42 +170,6 @@ class Connection:
         from rbptrack.tracking.client import Client
 
         return Client(client)
-
-    @property
-    def sink(self) -> Sink:
-        """What writes runs; opens the store, a local one without MLflow where its tables are made.
-
-        Raises:
-            StoreAway, BadInput: as `open`.
-
-        """
-        self._check_not_away()
-        self._local = self._local or self._opened_to_write()
-        if self._local is not None:
-            return self._local
-        from rbptrack.tracking.client import Client
-
-        return Client(self.open())
-
-    def _opened_to_write(self) -> LocalRuns | None:
-        """Open a local store that is made, ours and of a known MLflow; None where `open` has to."""
-        if self.database is None or not self.exists or self.read_only:
-            return None
-        local.check_writable(self.database)
-        tables, runs = Tables(self.uri), LocalRuns(self.database)
-        with self.explained():
-            if not tables.are_known():
-                return None
-            if self._create_missing and tables.experiment(self.experiment) is None:
-                place = new_store.place(self.experiment, self.uri, self._config.artifacts)
-                runs.make_experiment(self.experiment, place or "", new_store.TRAINING)
-        _ = self.source  # relocates a store that was copied
-        with self.explained():
-            here = tables.experiment(self.experiment)
-            if here is None or here.stage != "active" or not here.artifacts.startswith(("file:", "/")):
-                return None
-            local.index_tags(self.database)
-        return runs
 
     def _tables(self) -> Tables:
         self._source = Tables(self.uri)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from pydantic import ValidationError
@@ -21,8 +20,6 @@ from rbptrack.tracking.rules import MeasurementRow, faults
 from rbptrack.tracking.schema import CURVES, OF_THE_PROCESS, SEQUENCE_SUCCESS, WHILE_MEASURED, WITHOUT, Metric, Tag
 
 T = TypeVar("T")
-Point = tuple[str, float, int, int]
-"""A number that is logged: its metric, itself, when (milliseconds since 1970), and at which step."""
 
 DATASET_INPUT = ("name", "digest", "source", "profile")
 """What a record keeps of MLflow's dataset input."""
@@ -63,7 +60,6 @@ class LoggedRun:
         artifacts: the address of its artifacts.
         curves: the values of some metrics by step, by name, where it was read whole.
         dataset: name, digest, source and profile of MLflow's dataset input, where it was read whole and there is one.
-        status: RUNNING, FINISHED, FAILED or KILLED.
 
     """
 
@@ -77,7 +73,6 @@ class LoggedRun:
     artifacts: str = ""
     curves: dict[str, dict[int, float]] = field(default_factory=dict)
     dataset: dict[str, str] = field(default_factory=dict)
-    status: str = ""
 
     def record(self) -> Record:
         """The measurement of a run that was read whole, without what belongs to the store or to the process."""
@@ -120,31 +115,6 @@ class Source(Protocol):
 
     def metric_faults(self, run_ids: Sequence[str]) -> dict[str, list[str]]:
         """By run id: metrics whose last value and whose history differ."""
-
-
-class Sink(Protocol):
-    """What writes runs: into the tables of a local store, or by MLflow's client."""
-
-    def begin(self, experiment: str, name: str, tags: Mapping[str, str], *, started: int) -> str:
-        """Make a run that is RUNNING; returns its id."""
-
-    def log(self, run_id: str, *, points: Sequence[Point], params: Mapping[str, str], tags: Mapping[str, str]) -> None:
-        """Log numbers, params that the run lacks, and tags."""
-
-    def set_status(self, run_id: str, status: str, *, ended: int | None = None) -> None:
-        """Let a run be RUNNING again, or FINISHED, FAILED or KILLED, and keep when it ended."""
-
-    def delete(self, run_id: str) -> None:
-        """Put a run among the deleted."""
-
-    def add_dataset(self, run_id: str, dataset: Mapping[str, str]) -> None:
-        """Say which dataset a run has read, by `DATASET_INPUT`."""
-
-    def add_files(self, run_id: str, folder: Path, place: Path) -> None:
-        """Copy what is under a folder to a run's artifacts, which lie at a place."""
-
-    def add_file(self, run_id: str, path: Path, name: str, place: Path) -> None:
-        """Copy a file to a run's artifacts, which lie at a place, under a name that may have folders in it."""
 
 
 def row(run: LoggedRun) -> dict[str, Any]:

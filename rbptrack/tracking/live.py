@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-import psutil
+from mlflow.system_metrics.metrics.cpu_monitor import CPUMonitor
+from mlflow.system_metrics.metrics.disk_monitor import DiskMonitor
+from mlflow.system_metrics.metrics.network_monitor import NetworkMonitor
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import RankTable, rbp_name
@@ -107,7 +107,7 @@ class Live(Heartbeat):
         self._lock = threading.Lock()
         self._tokens, self._nats, self._hits, self._reported = 0, 0.0, 0, 0
         self._began = time.time()
-        self._network, self._gpus = psutil.net_io_counters(), _gpu_monitor()
+        self._monitors = _monitors()
 
     def add(self, part: RankTable) -> None:
         """Count a part that was measured or found on disk."""
@@ -128,29 +128,19 @@ class Live(Heartbeat):
             self._writer.log(self._run_id, metrics=progress, step=tokens)
 
     def _load(self) -> dict[str, float]:
-        """The machine's load, under the names of MLflow's system metrics; of GPUs by its monitor."""
-        memory, disk, network, mega = psutil.virtual_memory(), psutil.disk_usage(os.sep), psutil.net_io_counters(), 1e6
-        load: dict[str, float] = {
-            "cpu_utilization_percentage": psutil.cpu_percent(),
-            "system_memory_usage_megabytes": round(memory.used / mega, 1),
-            "system_memory_usage_percentage": round(memory.used / memory.total * 100, 1),
-            "disk_usage_percentage": disk.percent,
-            "disk_usage_megabytes": round(disk.used / mega, 1),
-            "disk_available_megabytes": round(disk.free / mega, 1),
-            "network_receive_megabytes": (network.bytes_recv - self._network.bytes_recv) / mega,
-            "network_transmit_megabytes": (network.bytes_sent - self._network.bytes_sent) / mega,
-        }
-        if self._gpus:
-            self._gpus.collect_metrics()
-            load |= self._gpus.aggregate_metrics()
-            self._gpus.clear_metrics()
-        return {f"{Metric.SYSTEM}{name}": value for name, value in load.items()}
+        load: dict[str, float] = {}
+        for monitor in self._monitors:
+            monitor.collect_metrics()
+            load |= {f"{Metric.SYSTEM}{name}": value for name, value in monitor.aggregate_metrics().items()}
+            monitor.clear_metrics()
+        return load
 
 
-def _gpu_monitor() -> Any:
-    """MLflow's monitor of GPUs; None where there is no GPU, no driver, or no nvidia-ml-py."""
-    with suppress(Exception):  # NVML and MLflow raise what comes
-        import_module("pynvml").nvmlInit()  # asked first: importing MLflow takes a second
-        monitor = import_module("mlflow.system_metrics.metrics.gpu_monitor")
-        return monitor.GPUMonitor()
-    return None
+def _monitors() -> list[Any]:
+    """MLflow's own monitors, those that work here."""
+    found: list[Any] = [CPUMonitor(), DiskMonitor(), NetworkMonitor()]  # type: ignore[no-untyped-call]
+    with suppress(Exception):  # no GPU, no driver, or no nvidia-ml-py: MLflow raises what comes
+        from mlflow.system_metrics.metrics.gpu_monitor import GPUMonitor
+
+        found.append(GPUMonitor())  # type: ignore[no-untyped-call]
+    return found

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Experiment
 
-TRAINING = {"mlflow.experimentKind": "custom_model_development"}  # else the UI opens its pages for LLM applications
+_TRAINING = {"mlflow.experimentKind": "custom_model_development"}  # else the UI opens its pages for LLM applications
 
 
 def make(database: Path, experiment: str, fill: Callable[[str], object]) -> None:
@@ -57,15 +57,6 @@ def make(database: Path, experiment: str, fill: Callable[[str], object]) -> None
     sync([database.parent.parent])  # the folder may be new, and another's
 
 
-def place(name: str, uri: str, artifacts: str) -> str | None:
-    """Where the artifacts of a new experiment go, as `make_experiment` takes it; None where a server says it."""
-    if artifacts:
-        return f"{artifacts.rstrip('/')}/{file_name(name)}"
-    if (database := database_of(uri)) is not None:
-        return artifact_folder(database, name).as_uri()
-    return None if is_server(uri) else (home() / "artifacts" / file_name(name)).as_uri()
-
-
 def make_experiment(client: MlflowClient, name: str, uri: str, artifacts: str) -> Experiment:
     """Make an experiment, or return the one that another process was faster to make.
 
@@ -78,8 +69,15 @@ def make_experiment(client: MlflowClient, name: str, uri: str, artifacts: str) -
     """
     from mlflow.exceptions import MlflowException
 
+    location = None
+    if artifacts:
+        location = f"{artifacts.rstrip('/')}/{file_name(name)}"
+    elif (database := database_of(uri)) is not None:
+        location = artifact_folder(database, name).as_uri()
+    elif not is_server(uri):
+        location = (home() / "artifacts" / file_name(name)).as_uri()
     try:
-        made = client.create_experiment(name, artifact_location=place(name, uri, artifacts), tags=TRAINING)
+        made = client.create_experiment(name, artifact_location=location, tags=_TRAINING)
         return client.get_experiment(made)
     except MlflowException:
         experiment = client.get_experiment_by_name(name)

@@ -44,9 +44,9 @@ class Store(Connection):
             for attempt in attempts:
                 with attempt:
                     self._away_until = 0.0
-                    _, source = self.sink, self.source
+                    client = self.open()
                     with self.explained():
-                        source.experiment(self.experiment)
+                        client.get_experiment(self._experiment_id)
             _GIVEN_UP.discard(self.uri)
         except tenacity.RetryError:
             _GIVEN_UP.add(self.uri)

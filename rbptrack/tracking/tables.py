@@ -25,7 +25,7 @@ REVISIONS = ("6f8d9c3b2a1e", "1971f2d9a75b", "17e22815139b", "b7e2c1a4d9f3", "75
 
 _RUNS = 500  # that are named in one question
 _INDEX = "rbptrack_fingerprints"
-_RUN = "select r.run_uuid, r.name, r.start_time, r.end_time, r.artifact_uri, r.status from runs r"
+_RUN = "select r.run_uuid, r.name, r.start_time, r.end_time, r.artifact_uri from runs r"
 
 
 class Tables:
@@ -212,8 +212,8 @@ def _parts(run_ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 def _runs(rows: Iterable[Any]) -> dict[str, LoggedRun]:
     return {
-        run_id: LoggedRun(run_id, name, started, ended=ended, artifacts=artifacts, status=status)
-        for run_id, name, started, ended, artifacts, status in rows
+        run_id: LoggedRun(run_id, name, started, ended=ended, artifacts=artifacts)
+        for run_id, name, started, ended, artifacts in rows
     }
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import math
-import shutil
 import tempfile
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
 import pandas as pd
+from mlflow import MlflowClient
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
+from mlflow.exceptions import MlflowException
 from PIL import Image
 
 from rbptrack.base.errors import BadInput
@@ -22,7 +23,6 @@ from rbptrack.base.secrets import refuse_known
 from rbptrack.tracking import writing
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.context import source_tags
-from rbptrack.tracking.frame import LoggedRun, Sink
 from rbptrack.tracking.process import marks
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import FIGURE, RANKS, Record, artifacts, color, describe, for_charts
@@ -31,8 +31,8 @@ from rbptrack.tracking.scores import SCORES_FILE, write_scores
 from rbptrack.tracking.view import TAG as VIEW_TAG
 from rbptrack.tracking.view import Shown, preset
 
-_IMAGES = "mlflow.loggedImages"  # MLflow's tag of a run that its UI shows images of
-_SMALL = 256  # pixels of such an image beside itself, at most
+_BATCH = 900  # metrics or params in one call; MLflow takes at most 1000 metrics and 100 params
+_PARAMS = 100
 
 
 class Writer:
@@ -53,16 +53,21 @@ class Writer:
         refuse_known({"the run's name": name, **tags})
         if self.connection.read_only:
             self.connection.check_writable()  # raises: the copy that is read is not the store
-        sink, at = self._writing(), int((started or time.time()) * 1000)
-        experiment, every = self.connection.experiment_id, source_tags() | marks() | dict(tags)
+        client = self._writing()
         with self.connection.explained():
-            return sink.begin(experiment, name, every, started=at)
+            run = client.create_run(
+                self.connection.experiment_id,
+                start_time=int((started or time.time()) * 1000),
+                run_name=name,
+                tags=source_tags() | marks() | dict(tags),
+            )
+            return str(run.info.run_id)
 
     def resume(self, run_id: str, *, tags: Mapping[str, str] = MappingProxyType({})) -> bool:
         """Make an unfinished run this process's own and RUNNING again; False if there is no such run here."""
         run = self._unfinished(run_id)
         if run is not None:
-            times = int(run.tags.get(Tag.RESUMED, "0")) + 1
+            times = int(run.data.tags.get(Tag.RESUMED, "0")) + 1
             self.log(run_id, tags=marks() | {Tag.RESUMED: str(times)} | dict(tags))
             self._reopen(run)
         return run is not None
@@ -71,40 +76,47 @@ class Writer:
         """Whether a run is this process's own and RUNNING, and its claim is as said."""
         run = self._unfinished(run_id)
         wanted = {Tag.PROCESS: marks()[Tag.PROCESS]} | ({Tag.CLAIM: claim} if claim else {})
-        return run is not None and run.status == "RUNNING" and wanted.items() <= run.tags.items()
+        return run is not None and run.info.status == "RUNNING" and wanted.items() <= run.data.tags.items()
 
-    def _unfinished(self, run_id: str) -> LoggedRun | None:
+    def _unfinished(self, run_id: str) -> Run | None:
         """A run of this experiment that has not FINISHED and was not deleted, if there is one of this id."""
-        for run in Reader(self.connection).search(run_id=run_id):
-            damaged = Tag.DAMAGED in run.tags  # what it holds would stay beside what is logged now
-            return run if run.status != "FINISHED" and not damaged else None
-        return None
+        client = self.connection.open()
+        with self.connection.explained():
+            try:
+                run = client.get_run(run_id)
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                    raise
+                return None
+        mine = run.info.experiment_id == self.connection.experiment_id and run.info.lifecycle_stage == "active"
+        damaged = Tag.DAMAGED in run.data.tags  # what it holds would stay beside what is logged now
+        return run if mine and run.info.status != "FINISHED" and not damaged else None
 
-    def _writing(self) -> Sink:
-        """What writes, with this process's mark that it does so left beside a local store."""
-        sink = self.connection.sink
+    def _writing(self) -> MlflowClient:
+        """The client, with this process's mark that it writes left beside a local store."""
+        client = self.connection.open()
         if self.connection.database is not None:
             writing.begin(self.connection.database)
-        return sink
+        return client
 
     def mark_damaged(self, run_id: str, why: str) -> None:
         """Let a finished measurement no longer count as measured: FAILED, and why; nothing else of it changes."""
         self.log(run_id, tags={Tag.DAMAGED: why[:500]})
-        self._set_status(run_id, "FAILED")
+        client = self.connection.open()
+        with self.connection.explained():
+            client.update_run(run_id, status="FAILED")
 
-    def _reopen(self, run: LoggedRun) -> None:
-        self._writing()
-        if run.status != "RUNNING":
-            self._set_status(run.run_id, "RUNNING")
+    def _reopen(self, run: Run) -> None:
+        client = self._writing()
+        with self.connection.explained():
+            if run.info.status != "RUNNING":
+                client.update_run(run.info.run_id, status="RUNNING")
 
     def end(self, run_id: str, status: str = "FINISHED") -> None:
         """Close a run: FINISHED, FAILED or KILLED."""
-        self._set_status(run_id, status, ended=int(time.time() * 1000))
-
-    def _set_status(self, run_id: str, status: str, *, ended: int | None = None) -> None:
-        sink = self.connection.sink
+        client = self.connection.open()
         with self.connection.explained():
-            sink.set_status(run_id, status, ended=ended)
+            client.set_terminated(run_id, status)
 
     def withdraw(self, run_id: str) -> None:
         """Delete an unfinished run that another made superfluous; nothing if there is none of this id here."""
@@ -123,9 +135,9 @@ class Writer:
 
     def delete(self, run_id: str) -> None:
         """Delete a run, whatever its state; MLflow keeps it among the deleted until `mlflow gc`."""
-        sink = self.connection.sink
+        client = self.connection.open()
         with self.connection.explained():
-            sink.delete(run_id)
+            client.delete_run(run_id)
 
     def log(
         self,
@@ -156,22 +168,31 @@ class Writer:
         """
         refuse_known({**(params or {}), **(tags or {})})
         now = int((at or time.time()) * 1000)
-        points = [(k, float(v), now, step) for k, v in (metrics or {}).items() if math.isfinite(v)]
+        rows = [Metric(k, float(v), now, step) for k, v in (metrics or {}).items() if math.isfinite(v)]
         for key, curve in (curves or {}).items():
-            points += [(key, float(v), now, k) for k, v in curve.items() if math.isfinite(v)]
-        known = Reader(self.connection).run(run_id).params if params else {}
-        texts = {k: str(v) for k, v in (params or {}).items()}
-        later = {f"{Tag.LATER}{k}": text for k, text in texts.items() if known.get(k, text) != text}
-        new = {k: text for k, text in texts.items() if k not in known}
-        sink = self.connection.sink
+            rows += [Metric(key, float(v), now, k) for k, v in curve.items() if math.isfinite(v)]
+        client = self.connection.open()
         with self.connection.explained():
-            sink.log(run_id, points=points, params=new, tags={**(tags or {}), **later})
+            for i in range(0, len(rows), _BATCH):
+                client.log_batch(run_id, metrics=rows[i : i + _BATCH])
+            tags = dict(tags or {}) | self._log_params(client, run_id, params or {})
+            if tags:
+                client.log_batch(run_id, tags=[RunTag(k, v) for k, v in tags.items()])
+
+    def _log_params(self, client: MlflowClient, run_id: str, params: Mapping[str, object]) -> dict[str, str]:
+        if not params:
+            return {}
+        known = client.get_run(run_id).data.params
+        entries = [Param(k, str(v)) for k, v in params.items() if k not in known]
+        for i in range(0, len(entries), _PARAMS):
+            client.log_batch(run_id, params=entries[i : i + _PARAMS])
+        return {f"{Tag.LATER}{k}": str(v) for k, v in params.items() if known.get(k, str(v)) != str(v)}
 
     def log_folder(self, run_id: str, folder: Path) -> None:
         """Log every file under a folder as an artifact of the run, with its relative path."""
-        sink = self.connection.sink
-        with self.connection.explained(), self._on_disk(run_id) as place:
-            sink.add_files(run_id, folder, place)
+        client = self.connection.open()
+        with self.connection.explained(), self._on_disk(run_id):
+            client.log_artifacts(run_id, str(folder))
 
     @contextmanager
     def _on_disk(self, run_id: str) -> Iterator[Path]:
@@ -203,34 +224,19 @@ class Writer:
         found = next(filter(None, map(self._unfinished, begun)), None)
         if found is not None:
             self._reopen(found)
-        run_id = found.run_id if found else self.begin(record.name, record.tags, started=record.started)
+        run_id = str(found.info.run_id) if found else self.begin(record.name, record.tags, started=record.started)
         tags = record.tags | color(record) | {Tag.NOTE: describe(record)}
         metrics = record.metrics | for_charts(record.metrics, record.tags[Tag.DATASET])
         self.log(run_id, params=record.params, metrics=metrics, curves=record.curves, tags=tags, at=record.ended)
-        sink = self.connection.sink
+        client = self.connection.open()
         with self.connection.explained():
             if record.dataset:
-                sink.add_dataset(run_id, record.dataset)
+                dataset = Dataset(source_type="rbptrack", **record.dataset)
+                client.log_inputs(run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", "evaluation")])])
             with self._on_disk(run_id) as place:
-                for path in artifacts(folder):
-                    name = path.relative_to(folder).as_posix()
-                    if not _linked(path, place / name):
-                        sink.add_file(run_id, path, name, place)
-        if (folder / FIGURE).exists() and not (found and _IMAGES in found.tags):
-            self._log_image(run_id, folder / FIGURE)
-        self.end(run_id)
+                _log_artifacts(client, run_id, folder, place)
+            client.set_terminated(run_id, "FINISHED")
         return run_id
-
-    def _log_image(self, run_id: str, figure: Path) -> None:
-        """Log a picture once more, whole and small, under the names by which the UI's image grid finds it."""
-        with tempfile.TemporaryDirectory() as folder, Image.open(figure) as image:
-            name = f"images/{figure.stem}+step+0+timestamp+{time.time() * 1000:.0f}+{uuid.uuid4()}"
-            (Path(folder) / name).parent.mkdir()
-            shutil.copyfile(figure, Path(folder, f"{name}.png"))
-            image.thumbnail((_SMALL, _SMALL))
-            image.save(Path(folder, f"{name}+compressed.webp"))
-            self.log_folder(run_id, Path(folder))
-        self.log(run_id, tags={_IMAGES: "True"})
 
     def keep_scores(self, table: pd.DataFrame, name: str) -> bool:
         """Keep scores of tasks as a run of their own; False where the very same are kept already."""
@@ -261,6 +267,18 @@ class Writer:
         except BadInput:  # a reader without the right to write sees the plain page
             return ""
         return key
+
+
+def _log_artifacts(client: MlflowClient, run_id: str, folder: Path, place: Path) -> None:
+    """Log a record's artifacts, and its figure once more, as the UI's image grid takes it."""
+    figure = folder / FIGURE
+    if figure.exists() and "mlflow.loggedImages" not in client.get_run(run_id).data.tags:
+        with Image.open(figure) as image:
+            client.log_image(run_id, image, key="rank_distribution", step=0)
+    for path in artifacts(folder):
+        if not _linked(path, place / path.relative_to(folder)):
+            parent = path.relative_to(folder).parent.as_posix()
+            client.log_artifact(run_id, str(path), None if parent == "." else parent)
 
 
 def _linked(path: Path, artifact: Path) -> bool:
