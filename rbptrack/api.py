@@ -106,18 +106,18 @@ def measure(
 def _checked(texts: Iterable[str]) -> list[str]:
     """The texts as a list, of whatever they come; BadInput where one of them is none, or all are empty."""
     kind = type(texts).__name__
-    found = list(texts) if isinstance(texts, Iterable) and not isinstance(texts, str | bytes) else None
-    if found is None or not all(isinstance(text, str) for text in found):
+    given = list(texts) if isinstance(texts, Iterable) and not isinstance(texts, str | bytes) else None
+    if given is None or not all(isinstance(text, str) for text in given):
         raise BadInput(f"texts must be a list of strings, one document each; got {kind}")
-    if not any(found):
-        raise BadInput(f"nothing to score: {len(found)} texts, none with a character in it")
-    for number, text in enumerate(found):
+    if not any(given):
+        raise BadInput(f"nothing to score: {len(given)} texts, none with a character in it")
+    for number, text in enumerate(given):
         if not text.isascii() and (surrogate := re.search("[\ud800-\udfff]", text)):
             raise BadInput(
                 f"texts[{number}] holds {surrogate[0]!r} at character {surrogate.start()}, half of a character "
                 "(a lone surrogate): decode it anew, for example with errors='replace'"
             )
-    return found
+    return given
 
 
 def _check_parts(model: Any, tokenizer: Any) -> None:
@@ -260,7 +260,7 @@ def analyze(runs: Runs, analyzer: str, **options: object) -> ShownReport:
     for name in options:
         if name not in known:
             raise unknown(f"option of {analyzer}", name, known)
-    found = computed(cls(**options), runs)
-    shown = ShownReport(**{f.name: getattr(found, f.name) for f in fields(found)})
+    computation = computed(cls(**options), runs)
+    shown = ShownReport(**{f.name: getattr(computation, f.name) for f in fields(computation)})
     shown.title = f"{analyzer}: {question(cls)}"
     return shown

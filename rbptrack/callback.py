@@ -82,10 +82,10 @@ class RankCallback(TrainerCallback):
         logs: dict[str, float] = kwargs.get("logs") or {}
         evaluations = [name.removesuffix(_RUNTIME) for name in logs if name.endswith(_RUNTIME)]
         for prefix in (name for name in evaluations if name != "train"):
-            found = _named(self._numbers(state, kwargs["model"]), prefix)
-            logs.update(found)
+            named = _named(self._numbers(state, kwargs["model"]), prefix)
+            logs.update(named)
             if state.log_history and state.log_history[-1].get("step") == state.global_step:
-                state.log_history[-1].update(found)
+                state.log_history[-1].update(named)
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Add the numbers where a Trainer of its own kind logged a copy of the evaluation's metrics."""
@@ -123,16 +123,16 @@ class RankCallback(TrainerCallback):
 
     def _measure(self, state: TrainerState, model: Any) -> dict[str, float]:
         whole = getattr(model, "module", model)  # within DataParallel
-        found = api.measure(whole, self._tokenizer, self._texts, dataset=self._dataset, **self._measuring)
-        ks = [k for k in self._ks if k <= found.histogram.vocab_size]
-        metrics = {Metric.CE: found.ce} | {rbp_name(k): found.rbp(k) for k in ks}
+        measured = api.measure(whole, self._tokenizer, self._texts, dataset=self._dataset, **self._measuring)
+        ks = [k for k in self._ks if k <= measured.histogram.vocab_size]
+        metrics = {Metric.CE: measured.ce} | {rbp_name(k): measured.rbp(k) for k in ks}
         if self._writer and self._training:
             if not self._run_id:
                 self._run_id = self._writer.begin(
-                    self._name or f"training {found.family} / {self._dataset}",
-                    training_tags(found.family, self._dataset),
+                    self._name or f"training {measured.family} / {self._dataset}",
+                    training_tags(measured.family, self._dataset),
                 )
-                self._writer.log(self._run_id, params=found.params.params() | software_versions())
+                self._writer.log(self._run_id, params=measured.params.params() | software_versions())
             self._writer.log(self._run_id, metrics=metrics, step=state.global_step)
         return metrics
 

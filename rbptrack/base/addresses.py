@@ -166,7 +166,7 @@ def _postgresql(address: str, key: str) -> tuple[str, Mapping[str, str]]:
 
 def _secret_pair(address: str) -> bool:
     """Whether a pair after `?` or `#` is named as secrets are."""
-    pairs = [(unquote_plus(found["key"]), found["value"]) for found in _PAIR.finditer(address)]
+    pairs = [(unquote_plus(pair["key"]), pair["value"]) for pair in _PAIR.finditer(address)]
     named = [value for name, value in pairs if names_secret(name) or _MORE_WORDS.search(name) if name not in _FILES]
     return any(value != "***" and not is_path(unquote(value)) for value in named)
 

@@ -56,9 +56,9 @@ def nearest(given: str, options: Iterable[str], *, most: int = 3) -> list[str]:
     cutoff = _ALIKE if len(word) > _SHORT else _ALIKE_SHORT
     close = get_close_matches(word, by_lower, n=2 * most, cutoff=cutoff)
     close.sort(key=lambda name: (_likeness(word, name), len(commonprefix([word, name]))), reverse=True)  # noqa: RUF071
-    found = [name for name in close if _likeness(word, name) >= _likeness(word, close[0]) - _MARGIN]
+    alike = [name for name in close if _likeness(word, name) >= _likeness(word, close[0]) - _MARGIN]
     begun = [name for name in by_lower if len(word) >= _PREFIX and name.startswith(word)]
-    return [by_lower[name] for name in dict.fromkeys([*found, *begun])][:most]
+    return [by_lower[name] for name in dict.fromkeys([*alike, *begun])][:most]
 
 
 def _likeness(one: str, other: str) -> float:

@@ -138,8 +138,8 @@ def read_groups(path: Path, *, ascending: str = "") -> Iterator[pa.Table]:
 
 def _identity(descriptor: int) -> tuple[int, int, int, int]:
     """What changes when an open file does."""
-    found = os.fstat(descriptor)
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _ascending(file: pq.ParquetFile, column: str) -> bool:

@@ -46,9 +46,11 @@ def names_secret(name: str) -> bool:
 
 def known() -> set[str]:
     """The secrets of the environment, as they are and as they stand in addresses."""
-    found = {value for name, value in os.environ.items() if names_secret(name) and _may_be_secret(value)}
-    found |= {one for value in os.environ.values() if "://" in value for one in _password(value) if _may_be_secret(one)}
-    return found | {form(one) for one in found for form in (quote, quote_plus, lambda one: quote(one, safe=""))}
+    secrets = {value for name, value in os.environ.items() if names_secret(name) and _may_be_secret(value)}
+    secrets |= {
+        one for value in os.environ.values() if "://" in value for one in _password(value) if _may_be_secret(one)
+    }
+    return secrets | {form(one) for one in secrets for form in (quote, quote_plus, lambda one: quote(one, safe=""))}
 
 
 def redact(text: str) -> str:

@@ -81,14 +81,14 @@ def compare(name: str, dataset: str, models: dict[Dtype, CausalModel], corpus: C
             model=name,
             dataset=dataset,
             variant=variant,
-            num_tokens=len(found),
-            tie_rate=found.tie_rate,
-            moved=float((found.rank != base.rank).mean()),
-            largest=int(np.abs(found.rank - base.rank).max()),
-            ce=found.ce - base.ce,
-            rbp={k: found.rbp(k) - base.rbp(k) for k in KS if k <= base.vocab_size},
+            num_tokens=len(table),
+            tie_rate=table.tie_rate,
+            moved=float((table.rank != base.rank).mean()),
+            largest=int(np.abs(table.rank - base.rank).max()),
+            ce=table.ce - base.ce,
+            rbp={k: table.rbp(k) - base.rbp(k) for k in KS if k <= base.vocab_size},
         )
-        for variant, found in tables.items()
+        for variant, table in tables.items()
     ]
 
 
@@ -100,10 +100,10 @@ def _table(logits_of: Callable[[Tensor], Tensor], model: CausalModel, corpus: Co
         batch = batch_of(corpus, sequences).to(model.device)
         scores.append(reference(logits_of(batch.token_ids)[batch.state_index], batch.target_ids))
         target_index.append(batch.target_index)
-    index, found = torch.cat(target_index).cpu().numpy(), Scores.concatenate(scores)
+    index, scored = torch.cat(target_index).cpu().numpy(), Scores.concatenate(scores)
     order = np.argsort(index)
     index = index[order]
-    columns: dict[str, Any] = {name: column.cpu().numpy()[order] for name, column in found.columns.items()}
+    columns: dict[str, Any] = {name: column.cpu().numpy()[order] for name, column in scored.columns.items()}
     columns |= {n: getattr(corpus, n)[index] for n in ("document", "position", "field", "token")}
     return RankTable.from_arrays(vocab_size=model.vocab_size, **columns)
 

@@ -104,8 +104,13 @@ def _speed(config: BenchConfig) -> int:
         f"\nkeeping a measurement of {TOKENS:,} tokens: {kept.syncs} files and folders synced in "
         f"{1000 * kept.seconds:.0f} ms on this folder's disk, of {1000 * kept.whole:,.0f} ms with MLflow's work"
     )
-    found = {"machine": here, "options": _plain(config), "speed": [s.as_json() for s in done], "keeping": asdict(kept)}
-    _write(config.out, found)
+    figures = {
+        "machine": here,
+        "options": _plain(config),
+        "speed": [s.as_json() for s in done],
+        "keeping": asdict(kept),
+    }
+    _write(config.out, figures)
     return 0
 
 
@@ -203,9 +208,9 @@ def _precision(config: PrecisionConfig) -> int:
                 for dtype in Dtype
             }
             models = {dtype: model for dtype, (model, _) in loaded.items()}
-            found = compare(name, dataset, models, loaded[Dtype.float32][1])
-            rows += found
-            _show_precision(name, dataset, found)
+            compared = compare(name, dataset, models, loaded[Dtype.float32][1])
+            rows += compared
+            _show_precision(name, dataset, compared)
     for variant, text in VARIANTS.items():
         say(f"{variant}: {text}")
     found_rows = [asdict(row) for row in rows]

@@ -124,8 +124,8 @@ def _values(command: str, key: str, partial: str) -> list[str]:
         return _files(partial)
     if key == "format":
         return list(_FORMATS.get(command, ("table", "json")))
-    if command in _CONFIGS and (found := _of_type(_CONFIGS[command], key)):
-        return found
+    if command in _CONFIGS and (choices := _of_type(_CONFIGS[command], key)):
+        return choices
     return list(_VALUES.get(key, ()))
 
 
@@ -140,12 +140,12 @@ def _of_type(schema: Any, key: str) -> list[str]:
 
 def _configs(group: str) -> list[str]:
     """Every name of a config group, in the order of size."""
-    found = set(names()) if group == "model" else set[str]()
+    configs = set(names()) if group == "model" else set[str]()
     for folder in (conf_folder(), working_conf()):
         if folder:
             root = folder / group
-            found |= {path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml")}
-    return sorted(found, key=size_key)
+            configs |= {path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml")}
+    return sorted(configs, key=size_key)
 
 
 def _by_folder(found: Sequence[str], partial: str) -> list[str]:

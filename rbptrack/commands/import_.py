@@ -89,8 +89,8 @@ def _checked(path: Path, config: ImportConfig, folder: Path, stack: ExitStack) -
     if path.is_dir():
         sizes = authors.read_sizes(Path(config.sizes).expanduser()) if config.sizes else {}
         models = KnownModels.read(conf_folder())
-        found = authors.read(path, models, sizes, rules, vocab_size=config.vocab_size, folder=folder)
-        return map(nullcontext, found)
+        results = authors.read(path, models, sizes, rules, vocab_size=config.vocab_size, folder=folder)
+        return map(nullcontext, results)
     if path.suffix == ".zip":
         bundle = stack.enter_context(Bundle(path))
         bundle.check(folder, rules)

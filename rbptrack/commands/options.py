@@ -52,6 +52,7 @@ class OptionsCommand(Generic[T]):
                 raise no_option(key, [*self.lists, *known.settable], shown=listed, more=more)
         given: Any = OmegaConf.structured(self.schema)
         for word in lists_as_values(words, self.lists):
+            word = f"{word[:-1]}'?'" if word.endswith("=?") else word  # which YAML takes for a mapping
             try:
                 given = OmegaConf.merge(given, OmegaConf.from_dotlist([word]))
             except OmegaConfBaseException as error:

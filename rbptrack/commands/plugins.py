@@ -25,17 +25,19 @@ class PluginsConfig:
 
 def _plugins(config: PluginsConfig) -> int:
     """List; returns 1 if something failed to load."""
-    found = discover(config.plugins.get("path", []))
+    plugins = discover(config.plugins.get("path", []))
     if config.format is Format.json:
-        print_json({"analyzers": [_entry(name, found) for name in sorted(found.analyzers)], "broken": found.broken})
-        return 1 if found.broken else 0
-    for name in sorted(found.analyzers):
-        _show(name, found)
+        print_json(
+            {"analyzers": [_entry(name, plugins) for name in sorted(plugins.analyzers)], "broken": plugins.broken}
+        )
+        return 1 if plugins.broken else 0
+    for name in sorted(plugins.analyzers):
+        _show(name, plugins)
     for package, owner in config_packages()[0].items():
         say(f"configs {package} (of {owner})")
-    for line in found.broken:
+    for line in plugins.broken:
         complain(f"failed to load: {line}")
-    return 1 if found.broken else 0
+    return 1 if plugins.broken else 0
 
 
 def _entry(name: str, found: Plugins) -> dict[str, object]:

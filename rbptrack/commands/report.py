@@ -51,12 +51,12 @@ def _report(request: Request) -> int:
     runs = reader.runs(config.filter)
     say(f"{counted(len(runs), 'measurement')}, {counted(len(analyzers), 'analyzer')}")
     command = " ".join(["python -m rbptrack report", *request.overrides])
-    found, run_id = _write(reader, runs, analyzers, config, out, command=command)
-    say_reused(len(found.reused), remedy="again=yes")
+    findings, run_id = _write(reader, runs, analyzers, config, out, command=command)
+    say_reused(len(findings.reused), remedy="again=yes")
     say(f"report   {out or short_path(reader.report_page(run_id))}")
     if config.open and not webbrowser.open(out.absolute().as_uri() if out else reader.report_page(run_id)):
         complain("no browser could be started here; open the file above")
-    return 1 if found.failed else 0
+    return 1 if findings.failed else 0
 
 
 def _free_name(wanted: Path) -> Path:
@@ -75,24 +75,24 @@ def _write(
     formats, writer = [one.value for one in config.figures], Writer(reader.connection)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        found = analyze_all(reader, runs, analyzers, folder=folder, sweep=sweep, formats=formats, again=config.again)
-        if not found.sections:
+        findings = analyze_all(reader, runs, analyzers, folder=folder, sweep=sweep, formats=formats, again=config.again)
+        if not findings.sections:
             raise RbptrackError("no analyzer had anything to say about these measurements; the lines above say why")
         facts = [("command", command), ("store", reader.connection.shown)]
         run_page = reader.connection.run_page
-        page = partial(render, scope, runs, found.sections, facts=facts, silent=found.silent, run_page=run_page)
+        page = partial(render, scope, runs, findings.sections, facts=facts, silent=findings.silent, run_page=run_page)
         if out:
             with said_of_the_disk(out.absolute().parent):
                 _save(out.resolve(), folder, page)
         if reader.connection.read_only:
-            return found, ""
+            return findings, ""
         (folder / "report.html").write_text(page(), encoding="utf-8")
         if of_sweep:
             writer.log_folder(of_sweep, folder)
-            return found, of_sweep
+            return findings, of_sweep
         with working(writer, f"report / {scope}", report_tags(sweep)) as run_id:
             writer.log_folder(run_id, folder)
-    return found, run_id
+    return findings, run_id
 
 
 def _save(out: Path, folder: Path, page: Callable[..., str]) -> None:

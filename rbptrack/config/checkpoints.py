@@ -25,12 +25,12 @@ class CheckpointSource(ConfigSource):
 
     def load_config(self, config_path: str) -> ConfigResult:
         """The config of `model/<folder>/<size>-step<n>`."""
-        found = _of(config_path)
-        if found is None:
+        checkpoint = _of(config_path)
+        if checkpoint is None:
             raise ConfigLoadError(f"no checkpoint {config_path}")
         header: dict[str, str | None] = {"package": None}
         return ConfigResult(
-            provider=self.provider, path="checkpoints://", config=OmegaConf.create(found), header=header
+            provider=self.provider, path="checkpoints://", config=OmegaConf.create(checkpoint), header=header
         )
 
     def is_group(self, config_path: str) -> bool:

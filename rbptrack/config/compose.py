@@ -130,8 +130,8 @@ class Composer:
         try:
             yield
         except (HydraException, OmegaConfBaseException) as error:
-            if (of := re.match("Error merging override (.*)", str(error))) and error.__cause__ is not None:
-                raise wrong_value(of[1], error.__cause__) from error
+            if (override := re.match("Error merging override (.*)", str(error))) and error.__cause__ is not None:
+                raise wrong_value(override[1], error.__cause__) from error
             raise BadInput(shortened(error)) from error
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark

@@ -33,10 +33,10 @@ class Keys:
     @classmethod
     def of(cls, schema: type) -> Keys:
         """Those of a dataclass."""
-        found = cls([], [], [])
+        keys = cls([], [], [])
         for key, kind in _walk(schema, ""):
-            {"leaf": found.leaves, "folder": found.folders, "free": found.free}[kind].append(key)
-        return found
+            {"leaf": keys.leaves, "folder": keys.folders, "free": keys.free}[kind].append(key)
+        return keys
 
     def __contains__(self, key: str) -> bool:
         return key in self.leaves or key in self.folders or any(key == f or key.startswith(f + ".") for f in self.free)

@@ -22,9 +22,9 @@ _SIGNS = ("${", "?", "%")
 def home() -> Path:
     """The folder that holds everything local: ./mlruns of the working folder; BadInput where that cannot hold it."""
     here = Path.cwd()
-    if found := next((sign for sign in _SIGNS if sign in str(here)), ""):
+    if sign := next((each for each in _SIGNS if each in str(here)), ""):
         raise BadInput(
-            f"the working folder {here} has {found} in its path, which Hydra and MLflow take for more than a name: "
+            f"the working folder {here} has {sign} in its path, which Hydra and MLflow take for more than a name: "
             "rename it, or work in another"
         )
     folder = here / "mlruns"
@@ -81,12 +81,12 @@ def config_packages() -> tuple[dict[str, str], list[str]]:
 
 @lru_cache(maxsize=1)  # Hydra asks for the search path at each composition
 def _config_packages(places: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
-    found, broken = dict[str, str](), list[str]()
+    packages, broken = dict[str, str](), list[str]()
     for point in entry_points(group=CONFIG_POINTS):
         package = f"{point.dist.name} {point.dist.version}" if point.dist else "package"
         try:
             importlib.import_module(point.value)
-            found[point.value] = package
+            packages[point.value] = package
         except Exception as error:
             broken.append(f"entry point {point.name} ({point.value}) of {package}: {type(error).__name__}: {error}")
-    return found, broken
+    return packages, broken

@@ -95,9 +95,9 @@ def chosen(group: str, element: str, names: Sequence[str]) -> list[str]:
     """
     if element in names:
         return [element]
-    found = match(element, names) if "*" in element or "?" in element else []
-    if found:
-        return found
+    matching = match(element, names) if "*" in element or "?" in element else []
+    if matching:
+        return matching
     folders = families(names)
     family, _, leaf = element.partition("/")
     siblings = folders.get(family, [])

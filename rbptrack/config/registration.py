@@ -44,7 +44,7 @@ def base_name(repo: str, path: str) -> str:
 def family_and_size(repo: str, path: str) -> tuple[str, str]:
     """Family and size as a name gives them: `org/Name-1.4B-base` -> (`name-base`, `1.4b`); no size: the whole name."""
     name = base_name(repo, path).lower()
-    found = re.search(r"(?:^|[-_])(\d+(?:\.\d+)?[kmbt])(?=$|[-_])", name)
-    rest = [part.strip("-_") for part in (name[: found.start()], name[found.end() :])] if found else []
+    size = re.search(r"(?:^|[-_])(\d+(?:\.\d+)?[kmbt])(?=$|[-_])", name)
+    rest = [part.strip("-_") for part in (name[: size.start()], name[size.end() :])] if size else []
     family = "-".join(filter(None, rest))
-    return (family, found[1]) if found and family else (name, "")
+    return (family, size[1]) if size and family else (name, "")

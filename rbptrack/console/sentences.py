@@ -39,8 +39,8 @@ def quiet() -> bool:
 
 def columns(*, stderr: bool = False) -> int | None:
     """The width of the terminal, or what COLUMNS says; None where there is neither, as in a file."""
-    found = Console(stderr=stderr)
-    return found.width if found.is_terminal or os.environ.get("COLUMNS", "").isdigit() else None
+    terminal = Console(stderr=stderr)
+    return terminal.width if terminal.is_terminal or os.environ.get("COLUMNS", "").isdigit() else None
 
 
 def sentence_width() -> int:
@@ -110,10 +110,10 @@ def _wrapped(line: str, width: int, *, lines: int | None = None) -> list[str]:
         return [line]
     indent = str(re.match(" *", line)[0])  # type: ignore[index]
     form = {"subsequent_indent": indent + "  ", "break_long_words": False, "break_on_hyphens": False}
-    found = wrap(line, max(width, 20), max_lines=lines, placeholder=" ...", **form)  # type: ignore[arg-type]
-    kept = " ".join(found).lstrip()
+    wrapped = wrap(line, max(width, 20), max_lines=lines, placeholder=" ...", **form)  # type: ignore[arg-type]
+    kept = " ".join(wrapped).lstrip()
     if kept.endswith(" ..."):  # half a parenthesis says nothing
         while kept.count("(") > kept.count(")"):
             kept = kept[: kept.rindex("(")].rstrip() + " ..."
-        found = wrap(indent + kept, max(width, 20), **form)  # type: ignore[arg-type]
-    return found
+        wrapped = wrap(indent + kept, max(width, 20), **form)  # type: ignore[arg-type]
+    return wrapped

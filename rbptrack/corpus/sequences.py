@@ -74,8 +74,8 @@ class Corpus:
     @cached_property
     def lengths(self) -> IntArray:
         """Number of tokens that the model reads for each sequence, int64 (sequences,)."""
-        found: IntArray = self.stop - self.start + self.prefixed * len(self.prefix)
-        return found
+        tokens: IntArray = self.stop - self.start + self.prefixed * len(self.prefix)
+        return tokens
 
     def targets(self, low: int, high: int) -> IntArray:
         """Indices of the scored tokens of sequences low..high-1, ascending."""

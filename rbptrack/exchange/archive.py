@@ -93,14 +93,14 @@ class Bundle:
             BadInput: something is wrong; names measurements and what is wrong with them.
 
         """
-        found = Faults(self.path)
+        faults = Faults(self.path)
         for fingerprint in self.fingerprints:
             try:
                 with self.unpacked(fingerprint, folder) as own:
-                    check(own, fingerprint, rules, found)
+                    check(own, fingerprint, rules, faults)
             except RbptrackError as error:
-                found.add(f"measurement {fingerprint[:12]}", str(error))
-        found.refuse()
+                faults.add(f"measurement {fingerprint[:12]}", str(error))
+        faults.refuse()
 
     @contextmanager
     def unpacked(self, fingerprint: str, folder: Path) -> Iterator[Path]:

@@ -51,7 +51,7 @@ def read(
         BadInput: files are not what they should be; names them.
 
     """
-    found = Faults(root)
+    problems = Faults(root)
     groups: dict[tuple[str, str], list[Path]] = {}
     for path in sorted(root.absolute().rglob("metrics.json")):
         top, model, org, dataset = (parent.name for parent in [*path.parents, *[Path()] * 4][:4])
@@ -61,8 +61,8 @@ def read(
         raise BadInput(f"{root} holds no <dataset>/<org>/<model>/top<k>/metrics.json")
     made = []
     for (dataset, model), paths in groups.items():
-        before = len(found)
-        one = _Group(root.absolute(), dataset, model, paths, found)
+        before = len(problems)
+        one = _Group(root.absolute(), dataset, model, paths, problems)
         one.read_metrics()
         ranks = one.ranks(vocab_size)
         family, size = models.split(model)
@@ -72,8 +72,8 @@ def read(
             row = rules.of(about | one.columns)
         except ValidationError as error:
             for column, text in faults(error):
-                found.add(one.place(column), text)
-        if len(found) > before:
+                problems.add(one.place(column), text)
+        if len(problems) > before:
             continue
         if ranks is None:
             row = row.model_copy(update={"vocab_size": None})  # of interest beside ranks only
@@ -82,23 +82,23 @@ def read(
             row = row.model_copy(update={"num_tokens": len(ranks)})
         record = record_of(row, more=one.more, ranked=ranks is not None, **one.source)
         made.append((record, _laid(record, ranks, folder / record.fingerprint)))
-    found.refuse()
+    problems.refuse()
     return made
 
 
 def read_sizes(path: Path) -> dict[str, int]:
     """Read non-embedding parameters by hub id, from a CSV with the columns model and non_embedding_params."""
-    found, sizes = Faults(path), dict[str, int]()
+    problems, sizes = Faults(path), dict[str, int]()
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             for row in csv.DictReader(file):
                 try:
                     sizes[row["model"]] = TypeAdapter(Count).validate_python(row["non_embedding_params"])
                 except ValidationError as error:
-                    found.extend("sizes", [("non_embedding_params", text) for _, text in faults(error)])
+                    problems.extend("sizes", [("non_embedding_params", text) for _, text in faults(error)])
     except (OSError, KeyError, ValueError, csv.Error) as error:
         raise BadInput(f"{path} is not a CSV with the columns model and non_embedding_params: {error}") from error
-    found.refuse()
+    problems.refuse()
     return sizes
 
 

@@ -113,10 +113,10 @@ def _collect(reader: Reader, run_id: str, known: Record | None, folder: Path, *,
     if not tokens:
         record.tags[Tag.TOKENS] = "left out"
     record.write(folder)
-    found = Faults(folder)
-    check(folder, record.fingerprint, AnyImportedRow, found)  # else a bundle that no import takes
-    if len(found):
-        raise RbptrackError(found.first)
+    faults = Faults(folder)
+    check(folder, record.fingerprint, AnyImportedRow, faults)  # else a bundle that no import takes
+    if len(faults):
+        raise RbptrackError(faults.first)
     return record
 
 

@@ -51,12 +51,12 @@ class KnownModels:
     @classmethod
     def read(cls, conf: Path) -> KnownModels:
         """Read every conf/model/**/*.yaml that has a repo."""
-        found = {}
+        values = {}
         for path in sorted((conf / "model").rglob("*.yaml")):
             config = OmegaConf.to_container(OmegaConf.load(path))
             if isinstance(config, dict) and {"repo", "family", "size"} <= set(config):
-                found[str(config["repo"]).lower()] = (str(config["family"]), str(config["size"]))
-        return cls(found)
+                values[str(config["repo"]).lower()] = (str(config["family"]), str(config["size"]))
+        return cls(values)
 
     def split(self, model: str) -> tuple[str, str]:
         """(`pythia`, `70m`) for `EleutherAI/pythia-70m`; an id that conf/model lacks is split at its last hyphen."""

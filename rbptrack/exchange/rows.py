@@ -46,27 +46,27 @@ def read(path: Path, models: KnownModels, rules: type[MeasurementRow]) -> list[R
         BadInput: the file is no such table, or values cannot be; names rows and columns.
 
     """
-    found = Faults(path)
-    columns, rows = (_parquet if path.suffix == ".parquet" else _csv)(path, found)
+    problems = Faults(path)
+    columns, rows = (_parquet if path.suffix == ".parquet" else _csv)(path, problems)
     taken = _taken(path, columns, rules)
     records, places = list[Record](), dict[tuple[object, ...], str]()
     for place, cells in rows:
         if not cells:
-            found.add(place, "the row is empty")
+            problems.add(place, "the row is empty")
             continue
         try:
             row = rules.of(_named({c: v for c, v in cells.items() if c in taken}, models))
         except ValidationError as error:
-            found.extend(place, faults(error))
+            problems.extend(place, faults(error))
             continue
         identity = tuple(getattr(row, name) for name in _IDENTITY)
         if identity in places:
-            found.add(place, f"is the same measurement as {places[identity]}: {row.model} on {row.dataset}")
+            problems.add(place, f"is the same measurement as {places[identity]}: {row.model} on {row.dataset}")
         places.setdefault(identity, place)
         records.append(record_of(row, kind="table", source=path))
-    if not records and not len(found):
+    if not records and not len(problems):
         raise BadInput(f"{path} holds no row: nothing to import")
-    found.refuse()
+    problems.refuse()
     return records
 
 

@@ -34,8 +34,8 @@ def se_name(metric: str) -> str:
 @lru_cache(maxsize=4096)  # a store has thousands of runs, and they have the same names
 def parse_rbp_name(name: str) -> int | None:
     """The k of a name that `rbp_name` made; None for every other name, a standard error's (`rbp_10_se`) included."""
-    found = _RBP_NAME.fullmatch(name)
-    return int(found[1]) if found else None
+    matched = _RBP_NAME.fullmatch(name)
+    return int(matched[1]) if matched else None
 
 
 def rbp_ks(names: Iterable[str]) -> list[int]:

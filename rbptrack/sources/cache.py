@@ -60,8 +60,8 @@ def cached(name: str, *, make: Callable[[], T], write: Callable[[T, Path], None]
 
     """
     path = folder() / name
-    if (found := _read(path, read)) is not None:
-        return found
+    if (kept := _read(path, read)) is not None:
+        return kept
     try:
         _prepare(path.parent)
         lock = FileLock(path.with_name(path.name + ".lock"))
@@ -69,8 +69,8 @@ def cached(name: str, *, make: Callable[[], T], write: Callable[[T, Path], None]
     except OSError:
         return make()
     try:
-        if (found := _read(path, read)) is not None:
-            return found
+        if (kept := _read(path, read)) is not None:
+            return kept
         value = make()
         unfinished = path.with_name(path.name + ".tmp")
         try:
@@ -186,12 +186,12 @@ def recall(name: str) -> str | None:
 
 def contents() -> dict[str, tuple[int, int]]:
     """Number of files and their bytes, by kind (the folders below the cache folder)."""
-    found = {}
+    kinds = {}
     for kind in sorted(_NAMES):
         sizes = [path.stat().st_size for path in _files(kind)]
         if sizes:
-            found[kind] = (len(sizes), sum(sizes))
-    return found
+            kinds[kind] = (len(sizes), sum(sizes))
+    return kinds
 
 
 def _files(kind: str) -> list[Path]:

@@ -101,9 +101,9 @@ def commit(kind: Kind, repo: str, revision: str) -> str:
 
         api = HfApi()
         describe = api.model_info if kind == "model" else api.dataset_info
-        found = str(call(kind, repo, revision, lambda: describe(repo, revision=revision, timeout=10)).sha)
-        cache.remember(_reference(kind, repo, revision), found)
-        return found
+        sha = str(call(kind, repo, revision, lambda: describe(repo, revision=revision, timeout=10)).sha)
+        cache.remember(_reference(kind, repo, revision), sha)
+        return sha
     if (downloaded := snapshot(kind, repo, revision)) is not None:
         return downloaded.name  # the hub's cache names the folder after the commit
     known = cache.recall(_reference(kind, repo, revision))

@@ -80,8 +80,8 @@ def of_tokenizer(config: ModelConfig, model: Source) -> Source:
 def of_dataset(config: DatasetConfig) -> Source:
     """The pinned dataset."""
     if config.files and not config.repo:
-        found = _matching(config.files)
-        return Source("", None, f"sha256:{files_hash(found)}", tuple(found))
+        files = _matching(config.files)
+        return Source("", None, f"sha256:{files_hash(files)}", tuple(files))
     return resolve("dataset", repo=config.repo, path=config.path, revision=config.revision)
 
 
@@ -154,13 +154,13 @@ def _check_zstandard(path: Path) -> None:
 
 
 def _matching(patterns: Sequence[str]) -> list[Path]:
-    found: dict[Path, None] = {}
+    matching: dict[Path, None] = {}
     for pattern in patterns:
         names = sorted(glob.glob(str(Path(pattern).expanduser()), recursive=True), key=size_key)  # noqa: PTH207
         files = [Path(name).absolute() for name in names if Path(name).is_file()]
         if not files:
             raise BadInput(f"dataset.files: no file matches {pattern}")
-        found |= dict.fromkeys(files)
-    for path in found:
+        matching |= dict.fromkeys(files)
+    for path in matching:
         file_kind(path)
-    return list(found)
+    return list(matching)

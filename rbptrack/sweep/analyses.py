@@ -51,13 +51,13 @@ def analyze_sweep(
     reader, writer = store.reader, store.writer
     run_ids = [o.run_id for o in outcomes if o.run_id and o.status in ("measured", "skipped")]
     run_id = writer.begin(f"sweep {name}", sweep_tags(name, command))  # newer than its cells: above them in the UI
-    status, found = "FAILED", Findings()
+    status, findings = "FAILED", Findings()
     try:
         with tempfile.TemporaryDirectory() as temporary, Heartbeat(writer, run_id):
             folder = Path(temporary)
             if run_ids:
                 runs = reader.runs(FilterConfig(), run_ids=run_ids)
-                found = analyze_all(
+                findings = analyze_all(
                     reader,
                     runs,
                     analyzers,
@@ -66,10 +66,10 @@ def analyze_sweep(
                     formats=[one.value for one in settings.figures],
                     again=settings.again is Again.analyses,
                 )
-                say_reused(len(found.reused), remedy="again=analyses")
+                say_reused(len(findings.reused), remedy="again=analyses")
                 facts = [("command", command), ("store", store.shown)]
                 title, run_page = f"Sweep {name}", store.run_page
-                page = render(title, runs, found.sections, facts=facts, silent=found.silent, run_page=run_page)
+                page = render(title, runs, findings.sections, facts=facts, silent=findings.silent, run_page=run_page)
                 (folder / "report.html").write_text(page, encoding="utf-8")
             (folder / "cells.csv").write_text(as_csv(cells_frame(outcomes)), encoding="utf-8")
             (folder / "command.txt").write_text(command + "\n", encoding="utf-8")
@@ -90,4 +90,4 @@ def analyze_sweep(
             writer.end(run_id, status)
     if run_ids:
         say(f"report   {short_path(reader.report_page(run_id))}")
-    return found.failed
+    return findings.failed

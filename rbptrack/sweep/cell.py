@@ -200,7 +200,7 @@ def _record(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Delive
 
 def _resolved(cell: Resolved, corpus: Corpus, model: CausalModel) -> dict[str, str]:
     """What was resolved at run time: params beside the config's."""
-    found = ResolvedParams(
+    params = ResolvedParams(
         commit=cell.weights.identity,
         non_embedding_params=model.non_embedding_params,
         total_params=model.total_params,
@@ -215,7 +215,7 @@ def _resolved(cell: Resolved, corpus: Corpus, model: CausalModel) -> dict[str, s
         reference_commit=cell.reference.weights.identity if cell.reference else None,
         reference_params=model.reference.model.total_params if model.reference else None,
     )
-    return found.params() | software_versions()
+    return params.params() | software_versions()
 
 
 def _complete(

@@ -77,5 +77,5 @@ def sheet_of(names: Iterable[str]) -> Device | None:
 
     """
     words = [set(re.split(r"[^a-z0-9]+", name.lower())) for name in names]
-    found = [max((k for k in KNOWN if set(k.split("-")) <= each), key=len, default="") for each in words]
-    return min((data_sheet(name) for name in found if name), key=lambda device: device.memory_bytes, default=None)
+    sheets = [max((k for k in KNOWN if set(k.split("-")) <= each), key=len, default="") for each in words]
+    return min((data_sheet(name) for name in sheets if name), key=lambda device: device.memory_bytes, default=None)

@@ -52,8 +52,8 @@ def again(delivery: Delivery) -> Delivery:
         return delivery
     reader = delivery.store.reader
     with suppress(StoreAway):
-        found = reader.find(delivery.about.fingerprint)
-        if found and not _has_columns(reader, found):
+        run = reader.find(delivery.about.fingerprint)
+        if run and not _has_columns(reader, run):
             return replace(delivery, force=True)
     return delivery
 
@@ -73,8 +73,8 @@ def known(cell: Resolved, delivery: Delivery) -> Outcome | None:
         return waiting
     reader = delivery.store.reader
     try:
-        found = reader.find(delivery.about.fingerprint)
-        return skipped(cell, delivery, reader.run(found)) if found else None
+        run = reader.find(delivery.about.fingerprint)
+        return skipped(cell, delivery, reader.run(run)) if run else None
     except StoreAway:
         return None
 

@@ -133,8 +133,8 @@ class Sweep:
         for outcome in outcomes:
             if outcome.waits and outbox.find(store, outcome.fingerprint) is None:
                 with suppress(RbptrackError):
-                    found = delivered.get(outcome.fingerprint) or store.reader.find(outcome.fingerprint)
-                    outcome.run_id, outcome.waits = (found, "") if found else (outcome.run_id, outcome.waits)
+                    run_id = delivered.get(outcome.fingerprint) or store.reader.find(outcome.fingerprint)
+                    outcome.run_id, outcome.waits = (run_id, "") if run_id else (outcome.run_id, outcome.waits)
 
     def _analyze(self, outcomes: Sequence[Outcome]) -> int:
         """Run the analyzers over a sweep; returns how many failed."""
@@ -165,8 +165,8 @@ class Sweep:
         jobs = self._jobs(executor)
         if not jobs:
             return 0
-        if found := executor.check(jobs):
-            say(f"{found}; what they print: {short_path(str(self.folder))}/job-*.log")
+        if faults := executor.check(jobs):
+            say(f"{faults}; what they print: {short_path(str(self.folder))}/job-*.log")
         if launched and launch.where is not Where.gpus and self._tracking.uri.startswith("sqlite:"):
             say(
                 "the tracking store is a SQLite file, which only one machine may write: for jobs on several, start a "

@@ -207,8 +207,12 @@ def _described(location: str, revision: str | None, name: str, split: str) -> tu
 
     try:
         info = datasets.load_dataset_builder(location, name or None, revision=revision).info
-        found = (info.splits or {}).get(split)
-        return (found.num_examples, float(found.num_bytes)) if found and found.num_examples else (None, None)
+        split_info = (info.splits or {}).get(split)
+        return (
+            (split_info.num_examples, float(split_info.num_bytes))
+            if split_info and split_info.num_examples
+            else (None, None)
+        )
     except (OSError, ValueError, datasets.exceptions.DatasetsError):
         return None, None
 
@@ -246,10 +250,10 @@ def _weights(repo: str, revision: str, gguf: str, pickles: bool) -> tuple[tuple[
     sizes = {s.rfilename: int(s.size or 0) for s in info.siblings or []}
     if gguf:
         return ((gguf, sizes.get(gguf, 0)),)
-    found = {name: size for name, size in sizes.items() if name.endswith(".safetensors") and "/" not in name}
-    if not found and pickles:
-        found = {name: size for name, size in sizes.items() if name.endswith(".bin") and "/" not in name}
-    return tuple(found.items())
+    weights = {name: size for name, size in sizes.items() if name.endswith(".safetensors") and "/" not in name}
+    if not weights and pickles:
+        weights = {name: size for name, size in sizes.items() if name.endswith(".bin") and "/" not in name}
+    return tuple(weights.items())
 
 
 def _to_download(cell: Resolved) -> int | None:

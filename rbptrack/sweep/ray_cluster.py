@@ -166,12 +166,14 @@ def check_nodes(launch: LaunchConfig, gpus: float, nodes: Sequence[Node], where:
     most = max((node.gpus for node in nodes), default=0)
     if gpus > most:
         wanted, remedy = f"launch.gpus={gpus:g}", "launch.gpus=0 measures on CPUs"
-        found = {0: "no GPU", 1: "one GPU"}.get(most, f"{most} GPUs")
+        available = {0: "no GPU", 1: "one GPU"}.get(most, f"{most} GPUs")
     else:
         cpus = max(node.cpus for node in nodes if node.gpus >= gpus)
-        wanted, found, remedy = f"launch.cpus={launch.cpus}", counted(cpus, "CPU"), "ask for less"
+        wanted, available, remedy = f"launch.cpus={launch.cpus}", counted(cpus, "CPU"), "ask for less"
         largest += f" with {counted(math.ceil(gpus), 'GPU')}" if gpus and len(nodes) > 1 else ""
-    raise BadInput(f"launch={launch.where.value}: each job is to have {wanted}, but {largest} has {found}; {remedy}")
+    raise BadInput(
+        f"launch={launch.where.value}: each job is to have {wanted}, but {largest} has {available}; {remedy}"
+    )
 
 
 def _check_login(names: Sequence[str]) -> None:

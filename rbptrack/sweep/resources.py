@@ -35,7 +35,7 @@ class Resources:
     ) -> None:
         self._launch, self._names, self._resolved = launch, names, resolved
         self._sizes: dict[str, Size] = {}
-        self.cells = [self._fitted(cell, of) for cell, of in zip(cells, resolved, strict=True)]
+        self.cells = [self._fitted(cell, resolution) for cell, resolution in zip(cells, resolved, strict=True)]
 
     def gpus(self, tasks: Sequence[Task]) -> float:
         """How many GPUs a job has for its tasks, or which share of one."""

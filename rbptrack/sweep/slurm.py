@@ -121,13 +121,13 @@ class Slurm:
         return self._states
 
     def _state(self, handle: Any, listed: Sequence[str]) -> State:
-        found = state_of(handle.job_id, listed)
-        if found.phase is not Phase.gone or not found.why:
-            return found
+        state = state_of(handle.job_id, listed)
+        if state.phase is not Phase.gone or not state.why:
+            return state
         said: list[str] = []
         with suppress(OSError):
             said = [line.strip() for line in handle.paths.stderr.read_text().splitlines() if line.strip()]
-        return State(Phase.gone, f"job {handle.job_id}, {found.why}" + (f": {said[-1]}" if said else ""))
+        return State(Phase.gone, f"job {handle.job_id}, {state.why}" + (f": {said[-1]}" if said else ""))
 
     def cancel(self) -> None:
         """End all jobs of this name."""
@@ -196,8 +196,8 @@ def state_of(job_id: str, listed: Sequence[str]) -> State:
 
     """
     for line in listed:
-        found, state, why = line.split("|", 2)
-        if found == job_id:
+        number, state, why = line.split("|", 2)
+        if number == job_id:
             if state in _GONE:
                 return State(Phase.gone, "" if state == "COMPLETED" else state)
             return State(Phase.waiting, why) if state == "PENDING" else State(Phase.running)

@@ -47,17 +47,17 @@ def claim(connection: Connection, record: Record, folder: Path, *, tell: Callabl
             tell(f"{record.name}: {where(others[0].tags)} is measuring it; waiting until it has ended")
             while _before(reader, record, mine, held=held):
                 time.sleep(_POLL_SECONDS)
-        if found := reader.find(record.fingerprint):
-            if found != mine:
+        if earlier := reader.find(record.fingerprint):
+            if earlier != mine:
                 _give_up(reader, writer, folder)
-            return found, True
+            return earlier, True
         if held:
             return mine, False
         run_id = _begin(reader, writer, record, folder)
         if _wins(reader, record, run_id):
-            if found := reader.find(record.fingerprint):  # in the moment before the claim
+            if earlier := reader.find(record.fingerprint):  # in the moment before the claim
                 _give_up(reader, writer, folder)
-                return found, True
+                return earlier, True
             writer.log(run_id, tags={Tag.CLAIM: _HELD})
             for run in reader.search({Tag.RECORD: record.tags[Tag.RECORD]}):
                 if run.run_id != run_id:  # begun twice, because the server's first answer was lost

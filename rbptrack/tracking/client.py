@@ -86,8 +86,8 @@ class Client:
         finished = f"tags.`{Tag.KIND}` = '{Kind.MEASUREMENT}' and attributes.status = 'FINISHED'"
         if run_ids:
             parts = [", ".join(map(repr, run_ids[at : at + _NAMED])) for at in range(0, len(run_ids), _NAMED)]
-            found = [self._search(inside, f"{finished} and attributes.run_id IN ({part})") for part in parts]
-            return [run for runs in found for run in runs]
+            batches = [self._search(inside, f"{finished} and attributes.run_id IN ({part})") for part in parts]
+            return [run for runs in batches for run in runs]
         if narrowed := tags_like(chosen):
             first = self._search(inside, finished, limit=_PAGE)
             if len(first) < _PAGE:

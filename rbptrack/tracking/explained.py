@@ -67,9 +67,9 @@ def _in_words(error: Exception, uri: str) -> RbptrackError:
         return BadInput(f"the tracking store {shown} is not writable: {text[:200]}")
     if refused := _REFUSED.search(text):
         return BadInput(f"the database {shown} refuses: {refused[0]}")
-    if is_server(uri) and (found := _SERVER_ERROR.search(text)):
+    if is_server(uri) and (code := _SERVER_ERROR.search(text)):
         to = " where artifacts are kept" if "mlflow-artifacts/" in text else ""
-        return StoreAway(f"the tracking server {shown} answers with error {found[1] or found[2]}{to}: its log says why")
+        return StoreAway(f"the tracking server {shown} answers with error {code[1] or code[2]}{to}: its log says why")
     if _NO_ANSWER.search(text) or type(error).__name__ in ("ConnectionError", "ConnectTimeout", "ReadTimeout"):
         return StoreAway(f"the tracking store {shown} cannot be reached: {text[:200]}")
     return BadInput(f"the tracking store {shown} cannot be used: {text[:300]}")

@@ -138,9 +138,9 @@ class Live(Heartbeat):
 
 def _monitors() -> list[Any]:
     """MLflow's own monitors, those that work here."""
-    found: list[Any] = [CPUMonitor(), DiskMonitor(), NetworkMonitor()]  # type: ignore[no-untyped-call]
+    monitors: list[Any] = [CPUMonitor(), DiskMonitor(), NetworkMonitor()]  # type: ignore[no-untyped-call]
     with suppress(Exception):  # no GPU, no driver, or no nvidia-ml-py: MLflow raises what comes
         from mlflow.system_metrics.metrics.gpu_monitor import GPUMonitor
 
-        found.append(GPUMonitor())  # type: ignore[no-untyped-call]
-    return found
+        monitors.append(GPUMonitor())  # type: ignore[no-untyped-call]
+    return monitors

@@ -130,9 +130,9 @@ class LoggableMeasurement(Measurement):
 
     @cached_property
     def _table(self) -> pd.DataFrame:
-        found = self.metrics(HEADLINE_KS)
-        names = [name for name in found if not name.endswith("_se")]
-        rows = [(title(name), cell(name, found[name]), cell(name, found.get(se_name(name)))) for name in names]
+        metrics = self.metrics(HEADLINE_KS)
+        names = [name for name in metrics if not name.endswith("_se")]
+        rows = [(title(name), cell(name, metrics[name]), cell(name, metrics.get(se_name(name)))) for name in names]
         return pd.DataFrame(rows, columns=["metric", "value", "± se"], dtype=str)
 
     def __str__(self) -> str:

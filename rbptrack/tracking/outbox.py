@@ -41,11 +41,11 @@ def folder() -> Path:
 
 def waiting() -> list[Path]:
     """The folders of the complete records that wait, for any store, oldest first."""
-    found = []
+    records = []
     for path in folder().glob(f"*/*/{FILE}"):
         with suppress(FileNotFoundError):  # another process has delivered it in this moment
-            found.append((path.stat().st_mtime, path.parent))
-    return [path for _, path in sorted(found)]
+            records.append((path.stat().st_mtime, path.parent))
+    return [path for _, path in sorted(records)]
 
 
 def find(connection: Connection, fingerprint: str) -> Record | None:

@@ -136,11 +136,11 @@ _READERS = {str: _text, int: _integer, float: _number, bool: _flag}
 def _declared(cls: type[ResolvedParams]) -> dict[str, tuple[str, Any]]:
     """Attribute -> the param's name, and what reads its text."""
     hints = get_type_hints(cls, include_extras=True)
-    found = {}
+    declared = {}
     for field in fields(cls):
         annotated, name = get_args(hints[field.name])
-        found[field.name] = name, _READERS[get_args(annotated)[0]]
-    return found
+        declared[field.name] = name, _READERS[get_args(annotated)[0]]
+    return declared
 
 
 _DECLARED = {cls: _declared(cls) for cls in (ResolvedParams, MeasurementParams)}
@@ -158,8 +158,8 @@ VERSIONS = "versions."
 def software_versions() -> dict[str, str]:
     """Params that name the software that measures now."""
     packages = {name: version(name) for name in ("torch", "transformers")}
-    found = {"rbptrack": __version__, "python": platform.python_version(), **packages, "scoring": SCORING_VERSION}
-    return {f"{VERSIONS}{name}": str(value) for name, value in found.items()}
+    versions = {"rbptrack": __version__, "python": platform.python_version(), **packages, "scoring": SCORING_VERSION}
+    return {f"{VERSIONS}{name}": str(value) for name, value in versions.items()}
 
 
 PRIVATE_PARAMS = ("tracking.", "plugins.", "model.path", "reference.path", "dataset.path")

@@ -182,14 +182,14 @@ def rbp_curves(rbp: Mapping[int, float]) -> dict[str, dict[int, float]]:
 
 def for_charts(metrics: Mapping[str, float], dataset: str) -> dict[str, float]:
     """What the UI's charts take, which have no log axis for points: log10 of S, of CE and of -ln RBP_k."""
-    found = {}
+    charted = {}
     if Metric.LOG10_NON_EMBEDDING_PARAMS in metrics:
-        found[Metric.LAW_SIZE] = metrics[Metric.LOG10_NON_EMBEDDING_PARAMS]
+        charted[Metric.LAW_SIZE] = metrics[Metric.LOG10_NON_EMBEDDING_PARAMS]
     for metric in (name for name in LAW_METRICS if name in metrics):
         value = metrics[metric] if metric == Metric.CE else -math.log(metrics[metric]) if metrics[metric] > 0 else 0.0
         if value > 0:
-            found[law_name(dataset, metric)] = math.log10(value)
-    return found
+            charted[law_name(dataset, metric)] = math.log10(value)
+    return charted
 
 
 def describe(record: Record) -> str:

@@ -46,30 +46,30 @@ def _number(value: object) -> float:
     if isinstance(value, str) and not _DECIMAL.fullmatch(value.strip()):
         raise fault("must be finite" if _WORDS.fullmatch(value.strip()) else "expected a number", value)
     try:
-        found = float(value)
+        number = float(value)
     except OverflowError:
-        found = math.inf
-    if not abs(found) < _LARGEST:
+        number = math.inf
+    if not abs(number) < _LARGEST:
         raise fault("must be finite", value)
-    return found
+    return number
 
 
 def _not_negative(value: object) -> float:
-    if (found := _number(value)) < 0:
+    if (number := _number(value)) < 0:
         raise fault("must not be negative", value)
-    return found
+    return number
 
 
 def _nats(value: object) -> float:
     """A cross-entropy; a sure model's of version 0.1 may be a little below 0, and is 0."""
-    found = _number(value)
-    return 0.0 if -ABOVE_ZERO <= found < 0 else _not_negative(value)
+    number = _number(value)
+    return 0.0 if -ABOVE_ZERO <= number < 0 else _not_negative(value)
 
 
 def _share(value: object) -> float:
-    if not 0 <= (found := _number(value)) <= 1:
+    if not 0 <= (number := _number(value)) <= 1:
         raise fault("must be between 0 and 1", value)
-    return found
+    return number
 
 
 def whole(least: int, most: int) -> Callable[[object], int]:
@@ -80,9 +80,9 @@ def whole(least: int, most: int) -> Callable[[object], int]:
         digits = isinstance(value, str) and re.fullmatch(r"[+-]?\d+", value.strip(), re.ASCII)
         if isinstance(value, str) and not digits:
             raise fault(rule, value)  # 50257.0 is what is left of a number that went through a float
-        if isinstance(value, bool) or (found := _number(value)) != int(found) or found < least:
+        if isinstance(value, bool) or (number := _number(value)) != int(number) or number < least:
             raise fault(rule, value)
-        if found > most:
+        if number > most:
             raise fault(f"must be at most {most:,}", value)
         return int(value)  # type: ignore[call-overload, no-any-return]
 

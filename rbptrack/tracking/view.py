@@ -37,8 +37,8 @@ _MOST_SECTIONS = 8  # datasets with a section of their own
 
 def knows_view(version: str) -> bool:
     """Whether a version of MLflow, such as `3.17.2`, opens the view; tests try its oldest and newest."""
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return found is not None and OLDEST <= (int(found[1]), int(found[2])) <= NEWEST
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return numbers is not None and OLDEST <= (int(numbers[1]), int(numbers[2])) <= NEWEST
 
 
 def search_filter(chosen: FilterConfig) -> str:

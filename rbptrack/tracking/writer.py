@@ -221,10 +221,12 @@ class Writer:
             if not (folder / RANKS).exists() or reader.has_ranks(delivered):
                 return delivered.run_id
         begun = [run_id] if run_id else [run.run_id for run in reader.search(same)]
-        found = next(filter(None, map(self._unfinished, begun)), None)
-        if found is not None:
-            self._reopen(found)
-        run_id = str(found.info.run_id) if found else self.begin(record.name, record.tags, started=record.started)
+        unfinished = next(filter(None, map(self._unfinished, begun)), None)
+        if unfinished is not None:
+            self._reopen(unfinished)
+        run_id = (
+            str(unfinished.info.run_id) if unfinished else self.begin(record.name, record.tags, started=record.started)
+        )
         tags = record.tags | color(record) | {Tag.NOTE: describe(record)}
         metrics = record.metrics | for_charts(record.metrics, record.tags[Tag.DATASET])
         self.log(run_id, params=record.params, metrics=metrics, curves=record.curves, tags=tags, at=record.ended)
