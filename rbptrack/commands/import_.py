@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import kind_of
@@ -16,7 +17,7 @@ from rbptrack.commands.pages import PAGES
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.console.sentences import program, say
-from rbptrack.exchange import authors, rows, scores
+from rbptrack.exchange import authors, rows, scores, served
 from rbptrack.exchange.archive import Bundle
 from rbptrack.exchange.delivery import Imported, Source, deliver
 from rbptrack.exchange.imported import AnyImportedRow, ImportedRow, KnownModels
@@ -32,6 +33,8 @@ class ImportConfig:
     path: str = ""
     sizes: str = ""
     vocab_size: int = 0
+    model: str = ""
+    dataset: str = ""
     without_s: bool = False
     scores: str = ""
     scores_map: str = ""
@@ -86,18 +89,22 @@ def _check_kind(path: Path, *, folder: bool) -> None:
 def _checked(path: Path, config: ImportConfig, folder: Path, stack: ExitStack) -> Source:
     """The measurements of a source, of which every one was checked."""
     rules = AnyImportedRow if config.without_s else ImportedRow
-    if path.is_dir():
+    if path.suffix != ".jsonl" and (config.model or config.dataset):
+        raise BadInput(f"model= and dataset= are for .jsonl files of a serving engine; {path} names its own")
+    if path.is_dir() or path.suffix == ".jsonl":
         sizes = authors.read_sizes(Path(config.sizes).expanduser()) if config.sizes else {}
-        models = KnownModels.read(conf_folder())
-        results = authors.read(path, models, sizes, rules, vocab_size=config.vocab_size, folder=folder)
-        return map(nullcontext, results)
+        about: dict[str, Any] = {"models": KnownModels.read(conf_folder()), "sizes": sizes, "rules": rules}
+        about |= {"vocab_size": config.vocab_size, "folder": folder}
+        if path.is_dir():
+            return map(nullcontext, authors.read(path, **about))
+        return map(nullcontext, served.read(path, model=config.model, dataset=config.dataset, **about))
     if path.suffix == ".zip":
         bundle = stack.enter_context(Bundle(path))
         bundle.check(folder, rules)
         return (_unpacked(bundle, fingerprint, folder) for fingerprint in bundle.fingerprints)
     if path.suffix in (".csv", ".parquet"):
         return (nullcontext((record, folder)) for record in rows.read(path, KnownModels.read(conf_folder()), rules))
-    raise BadInput(f"{path}: expected a .zip, .csv or .parquet file, or a folder")
+    raise BadInput(f"{path}: expected a .zip, .csv, .parquet or .jsonl file, or a folder")
 
 
 @contextmanager

@@ -189,7 +189,7 @@ PAGES: Mapping[str, Help] = {
         },
     ),
     "import": Help(
-        "import PATH [sizes=sizes.csv] [vocab_size=N] | scores=PATH",
+        "import PATH [dataset=NAME] [sizes=sizes.csv] [vocab_size=N] | scores=PATH",
         """Reads measurements of others into the store. Everything is checked before anything is written: all of it is
         imported, or nothing. What the store holds already is skipped.
 
@@ -200,6 +200,9 @@ PAGES: Mapping[str, Help] = {
 
         Or it is a folder that the paper's authors' code wrote: <dataset>/<org>/<model>/top<k>/metrics.json.
 
+        Or it is a .jsonl of prompt log-probabilities, a response of vLLM (with ranks) or SGLang (CE alone) a line, one
+        request a document: dataset=NAME says which texts were sent.
+
         scores=PATH brings in scores of tasks, for the analyzer proxies: a .csv or .parquet with model, task, score (0
         to 1) and where known revision and n; results_*.json of lm-evaluation-harness; logs of inspect_ai (.eval,
         .json); .eval_results/*.yaml of a model's repository; or a folder of them.""",
@@ -207,14 +210,17 @@ PAGES: Mapping[str, Help] = {
             "scores=PATH": "scores of tasks in place of measurements",
             "scores_map=FILE.csv": "name,model: which name in the scores is which model here",
             "scores_metric=NAME": "of a task with several: acc, exact_match, ...",
-            "sizes=FILE.csv": "for a folder: model,non_embedding_params, which its files lack",
-            "vocab_size=N": "for a folder: |V|, with which ranks.json becomes a rank table",
+            "sizes=FILE.csv": "for a folder or .jsonl: model,non_embedding_params, which their files lack",
+            "vocab_size=N": "for these: |V|, with which their ranks become a rank table",
+            "dataset=NAME": "for a .jsonl: the name of the texts",
+            "model=NAME": "for a .jsonl: the model's name or hub id, where not the one that its responses name",
             "without_s=true": "take measurements without S too, which no law in size takes",
             **STORE_OPTIONS,
         },
         {
             "import nano.zip": "read a bundle",
             "import results.csv": "read a table",
+            "import vllm.jsonl dataset=wiki vocab_size=128256 sizes=s.csv": "read what vLLM answered",
             "import scores=results/": "read scores of tasks",
         },
     ),

@@ -16,10 +16,10 @@ from pydantic import TypeAdapter, ValidationError
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import kind_of
 from rbptrack.exchange.faults import Faults
-from rbptrack.exchange.imported import KnownModels, record_of
+from rbptrack.exchange.imported import KnownModels, laid, record_of
 from rbptrack.ranks import CE, RankTable, parse_rbp_name, rbp_name
 from rbptrack.tracking.limits import BYTES_OF_AUTHORS
-from rbptrack.tracking.record import Record, add_artifacts, curves
+from rbptrack.tracking.record import Record
 from rbptrack.tracking.rules import Count, MeasurementRow, Share, faults, shown
 from rbptrack.tracking.schema import sequence_success_name
 
@@ -81,7 +81,7 @@ def read(
             one.compare(ranks)
             row = row.model_copy(update={"num_tokens": len(ranks)})
         record = record_of(row, more=one.more, ranked=ranks is not None, **one.source)
-        made.append((record, _laid(record, ranks, folder / record.fingerprint)))
+        made.append((record, laid(record, ranks, folder / record.fingerprint)))
     problems.refuse()
     return made
 
@@ -259,15 +259,3 @@ def _table(data: object, vocab_size: int, where: str, found: Faults) -> RankTabl
         ties=np.zeros(len(rows)),
         logprob=-ce,
     )
-
-
-def _laid(record: Record, ranks: RankTable | None, folder: Path) -> Path:
-    """The folder with rank table, histogram and figure; the record gets the curves of all k."""
-    folder.mkdir()
-    if ranks is not None:
-        table, histogram = folder / "unlinked.parquet", ranks.histogram()
-        ranks.write(table)
-        add_artifacts(folder, ranks=table, histogram=histogram, title=record.name)
-        table.unlink()
-        record.curves = curves(histogram)
-    return folder

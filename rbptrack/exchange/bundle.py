@@ -7,6 +7,7 @@ import secrets
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -126,4 +127,4 @@ def without_tokens(ranks: RankTable) -> RankTable:
     for index, column in enumerate(table.schema):
         if column.name in IDS:
             table = table.set_column(index, column, hidden)
-    return RankTable(table, ranks.vocab_size, ranks.strict)
+    return replace(ranks, table=table)

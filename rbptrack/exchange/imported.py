@@ -11,10 +11,10 @@ from typing import Annotated, Self
 from omegaconf import OmegaConf
 from pydantic import BeforeValidator, Field, model_validator
 
-from rbptrack.ranks import parse_rbp_name
+from rbptrack.ranks import RankTable, parse_rbp_name
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.tracking.params import MeasurementParams, param_names
-from rbptrack.tracking.record import Record, rbp_curves, size_metrics
+from rbptrack.tracking.record import Record, add_artifacts, curves, rbp_curves, size_metrics
 from rbptrack.tracking.rules import LARGEST_COUNT, MeasurementRow, fault, whole
 from rbptrack.tracking.schema import WITHOUT, MeasurementTags, Metric, Tag
 
@@ -114,3 +114,15 @@ def record_of(
     rbp = {k: share for name, share in metrics.items() if (k := parse_rbp_name(name)) is not None}
     record.curves = rbp_curves(rbp)
     return record
+
+
+def laid(record: Record, ranks: RankTable | None, folder: Path) -> Path:
+    """The folder with rank table, histogram and figure; the record gets the curves of all k."""
+    folder.mkdir()
+    if ranks is not None:
+        table, histogram = folder / "unlinked.parquet", ranks.histogram()
+        ranks.write(table)
+        add_artifacts(folder, ranks=table, histogram=histogram, title=record.name)
+        table.unlink()
+        record.curves = curves(histogram)
+    return folder

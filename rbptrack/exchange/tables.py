@@ -91,8 +91,10 @@ def _documents(reader: Reader, run_id: str) -> pd.DataFrame:
 
 
 def _per_token(ranks: RankTable) -> dict[str, Any]:
-    columns = {name: ranks.column(name) for name in ranks.table.column_names} | {"rank": ranks.rank}
-    return columns | {name: None for name in (*ADDED.names, *COMPARED.names) if name not in columns}
+    unknown = () if ranks.ties_known else ("greater", "ties")
+    names = [name for name in ranks.table.column_names if name not in unknown]
+    columns = {name: ranks.column(name) for name in names} | {"rank": ranks.rank}
+    return columns | {name: None for name in (*unknown, *ADDED.names, *COMPARED.names) if name not in columns}
 
 
 def _per_document(ranks: RankTable, ks: list[int], about: pd.DataFrame) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,8 @@ VERSION = 2
 """Of the tables that are written today."""
 
 _VERSION = b"rbptrack.table"
+_TIES = b"rbptrack.ties"  # "unknown" where only ranks are known
+_SPLIT = ("greater", "ties")  # what a rank is the sum of
 
 _SCHEMAS = (SCHEMA, pa.schema([*SCHEMA, *ADDED]), pa.schema([*SCHEMA, *ADDED, *COMPARED]))
 
@@ -84,23 +86,27 @@ class RankTable:
             a reference, with those of `COMPARED`.
         vocab_size: |V|, the number of candidates that a target competes with, itself included.
         strict: whether `rank`, and so every metric, is the strict rank: of a measurement made with rank=strict.
+        ties_known: whether `greater` and `ties` are known; of vLLM only their sum is: neither can be read.
 
     """
 
     table: pa.Table
     vocab_size: int
     strict: bool = False
+    ties_known: bool = True
 
     def __post_init__(self) -> None:
         if not any(self.table.schema.equals(schema) for schema in _SCHEMAS):
             raise RbptrackError(f"not a rank table: columns {self.table.schema.names}, expected {SCHEMA.names}")
 
     @classmethod
-    def from_arrays(cls, *, vocab_size: int, strict: bool = False, **columns: npt.ArrayLike) -> RankTable:
+    def from_arrays(
+        cls, *, vocab_size: int, strict: bool = False, ties_known: bool = True, **columns: npt.ArrayLike
+    ) -> RankTable:
         """A table from one array per column of `SCHEMA`, of `ADDED` and of `COMPARED` where given, (tokens,) each."""
         schema = _fitting(columns)[-1]
         arrays = [pa.array(np.asarray(columns[f.name]), type=f.type) for f in schema]
-        return cls(pa.Table.from_arrays(arrays, schema=schema), vocab_size, strict)
+        return cls(pa.Table.from_arrays(arrays, schema=schema), vocab_size, strict, ties_known)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -117,18 +123,17 @@ class RankTable:
 
     def of_version(self, version: int) -> RankTable:
         """The same table without the columns of later versions."""
-        return self if version >= self.version else self._select(SCHEMA.names)
-
-    def _select(self, names: Sequence[str]) -> RankTable:
-        return RankTable(self.table.select(names), self.vocab_size, self.strict)
+        return self if version >= self.version else replace(self, table=self.table.select(SCHEMA.names))
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """One column as a numpy array of shape (tokens,).
 
         Raises:
-            LacksColumn: it is one of version 2, and the table is of version 1; or there was no reference.
+            LacksColumn: version 1 lacks it, or there was no reference, or only whole ranks are known.
 
         """
+        if name in _SPLIT and not self.ties_known:
+            raise LacksColumn(f"this measurement has no column {name}: its ranks count ties, and how many is not known")
         if name in COMPARED.names and not self.compared:
             raise LacksColumn(f"this measurement has no column {name}: it was made without reference=MODEL")
         if name in ADDED.names and self.version == 1:
@@ -144,7 +149,13 @@ class RankTable:
 
         The strict rank where the measurement was made with rank=strict.
         """
-        return self.strict_rank if self.strict else np.asarray(self.column("greater") + self.column("ties") + 1)
+        return self.strict_rank if self.strict else self.above + 1
+
+    @property
+    def above(self) -> IntArray:
+        """Entries beside the target with a logit at least as large, greater + ties, (tokens,)."""
+        greater, ties = (self.table.column(name).to_numpy() for name in _SPLIT)
+        return np.asarray(greater + ties)
 
     @cached_property
     def strict_rank(self) -> IntArray:
@@ -218,6 +229,7 @@ class RankTable:
         """The table with what Parquet files keep beside it: |V| and which rank counts."""
         metadata = {"rbptrack.vocab_size": str(self.vocab_size), "rbptrack.rank": "strict" if self.strict else "paper"}
         metadata |= {_VERSION.decode(): str(self.version)} if self.version > 1 else {}
+        metadata |= {} if self.ties_known else {_TIES.decode(): "unknown"}
         return self.table.replace_schema_metadata(metadata)
 
     @classmethod
@@ -255,7 +267,8 @@ class RankTable:
         wanted = _fitting(table.column_names)[-1].names
         if set(wanted) <= set(table.column_names):  # also with columns of a version to come, which are left out
             table = table.select(wanted)
-        return cls(_at_most_zero(table).replace_schema_metadata(None), vocab_size_of(metadata, path), strict)
+        known = metadata.get(_TIES) != b"unknown"
+        return cls(_at_most_zero(table).replace_schema_metadata(None), vocab_size_of(metadata, path), strict, known)
 
     @classmethod
     def concatenate(cls, tables: Iterable[RankTable]) -> RankTable:
@@ -265,10 +278,10 @@ class RankTable:
         """
         parts = list(tables)
         shared = min((part.table.column_names for part in parts), key=len)
-        parts = [part._select(shared) for part in parts]
-        kinds = {(part.vocab_size, part.strict) for part in parts}
+        parts = [replace(part, table=part.table.select(shared)) for part in parts]
+        kinds = {(part.vocab_size, part.strict, part.ties_known) for part in parts}
         if len(kinds) != 1:
-            sizes = sorted({size for size, _ in kinds})
+            sizes = sorted({kind[0] for kind in kinds})
             raise RbptrackError(f"rank tables over different vocabularies or ranks cannot be joined: {sizes}")
         return cls(pa.concat_tables([p.table for p in parts]).combine_chunks(), *kinds.pop())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
 
@@ -83,7 +83,7 @@ def paired(a: Iterable[RankTable], b: Iterable[RankTable]) -> Iterator[TokenPair
 def _cut(table: RankTable, last: int) -> tuple[RankTable, RankTable | None]:
     """The documents up to a number, and those after it."""
     end = int(np.count_nonzero(table.column("document") <= last))
-    first, rest = (RankTable(part, table.vocab_size, table.strict) for part in (table.table[:end], table.table[end:]))
+    first, rest = (replace(table, table=part) for part in (table.table[:end], table.table[end:]))
     return first, rest if len(rest) else None
 
 
