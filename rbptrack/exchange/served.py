@@ -10,7 +10,7 @@ import json
 import math
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -231,9 +231,8 @@ def _ranks(path: Path, scored: _Scored, vocab_size: object) -> RankTable:
     largest = max(max(scored.rank), 1 + max(scored.token))
     if largest > vocab_size:
         raise BadInput(f"{path}: vocab_size={vocab_size:,}, but a rank or token id is {largest:,}")
-    return RankTable.from_arrays(
+    whole = RankTable.from_arrays(
         vocab_size=vocab_size,
-        ties_known=False,
         document=scored.document,
         position=scored.position,
         field=np.zeros(len(scored.rank)),
@@ -242,6 +241,7 @@ def _ranks(path: Path, scored: _Scored, vocab_size: object) -> RankTable:
         ties=np.zeros(len(scored.rank)),
         logprob=scored.logprob,
     )
+    return replace(whole, ties_known=False)
 
 
 def _ce(scored: _Scored) -> dict[str, float]:

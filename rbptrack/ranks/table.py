@@ -100,13 +100,11 @@ class RankTable:
             raise RbptrackError(f"not a rank table: columns {self.table.schema.names}, expected {SCHEMA.names}")
 
     @classmethod
-    def from_arrays(
-        cls, *, vocab_size: int, strict: bool = False, ties_known: bool = True, **columns: npt.ArrayLike
-    ) -> RankTable:
+    def from_arrays(cls, *, vocab_size: int, strict: bool = False, **columns: npt.ArrayLike) -> RankTable:
         """A table from one array per column of `SCHEMA`, of `ADDED` and of `COMPARED` where given, (tokens,) each."""
         schema = _fitting(columns)[-1]
         arrays = [pa.array(np.asarray(columns[f.name]), type=f.type) for f in schema]
-        return cls(pa.Table.from_arrays(arrays, schema=schema), vocab_size, strict, ties_known)
+        return cls(pa.Table.from_arrays(arrays, schema=schema), vocab_size, strict)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
