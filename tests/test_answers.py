@@ -6,7 +6,7 @@ import pytest
 from plugins.emergence import Emergence
 from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import told
-from rbptrack.stats.answers import independent_share, read_answers
+from rbptrack.stats.answers import read_answers
 from tests.synthetic import runs_of_tables
 from tests.test_emergence import SIZES, success, table
 
@@ -33,10 +33,6 @@ def test_runs_of_one_size_are_averaged() -> None:
     first, second = (read_answers(table(h, field=field), [1]) for h in (hits, np.ones_like(hits)))
     np.testing.assert_array_equal((first + second + second).whole, [[1], [2 / 3]])
     np.testing.assert_array_equal((first + second).hits, [[2], [1.5]])
-
-
-def test_independent_tokens_by_hand() -> None:
-    assert independent_share(np.array([1, 3]), np.log(2.0)) == pytest.approx((1 / 2 + 1 / 8) / 2)
 
 
 def test_whole_answers_beside_what_the_law_predicts() -> None:

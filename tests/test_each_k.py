@@ -9,9 +9,9 @@ from rbptrack.stats.each_k import (
     alphas_without_documents,
     design_effect,
     expected_r2,
-    largest_k_without_gap,
 )
 from rbptrack.stats.power_law import fit_power_law
+from rbptrack.stats.surface import largest_k_without_gap
 
 
 def test_independent_tokens_have_a_design_effect_of_1() -> None:

@@ -12,6 +12,7 @@ from scipy import stats
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import CE, DocumentSums, FloatArray, IntArray, RankTable, rbp_name
+from rbptrack.stats.differences import ratio_and_error
 from rbptrack.stats.intervals import LEAST_DOCUMENTS
 from rbptrack.stats.spread import Spread
 
@@ -239,15 +240,11 @@ class Change:
 def share_of(values: FloatArray, tokens: FloatArray) -> Share:
     """The sum of values per token, with its error over documents, (documents,) both.
 
-    Source: the ratio estimator of clusters (Cochran, Sampling Techniques, 1977, section 6.3), t with documents - 1.
+    Source: `ratio_and_error`, t with documents - 1.
     """
-    documents, total = len(tokens), tokens.sum()
-    value = values.sum() / total
-    if documents < LEAST_DOCUMENTS or not np.isfinite(value):
-        return Share(float(value), None)
-    influence = (values - value * tokens) / total
-    se = np.sqrt(documents / (documents - 1) * (influence**2).sum())
-    return Share(float(value), Spread.estimated(float(se), documents - 1))
+    value, se = ratio_and_error(values, tokens)
+    known = len(tokens) >= LEAST_DOCUMENTS and np.isfinite(value)
+    return Share(value, Spread.estimated(se, len(tokens) - 1) if known else None)
 
 
 def decade_of(rank: IntArray) -> IntArray:

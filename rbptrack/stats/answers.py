@@ -98,30 +98,14 @@ def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = No
     return Answers(length[whole], hits[whole], succeeded, whole, int(last))
 
 
-def independent_share(length: IntArray, neg_log_rbp: float) -> float:
-    """Share of answers that succeed whole if tokens are independent: mean of RBP_k^length (arXiv 2510.20387, eq. 6).
-
-    Args:
-        length: tokens of each answer, (answers,).
-        neg_log_rbp: -ln RBP_k of their tokens.
-
-    """
-    return float(np.exp(-length * neg_log_rbp).mean())
-
-
 def answers_by_size(
     s: FloatArray, answers: Sequence[Answers], number: int, *, least: int, level: float
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Whole answers of each size, beside RBP_k^length with the RBP_k of their tokens, measured and by its law in S.
 
-    Source: arXiv 2510.20387, eq. 6, with a whole answer as the window; Wilson's interval (documents or sources).
+    A size with fewer than `least` is left out; `number` says which of the k.
 
-    Args:
-        s: sizes S, ascending, (m,).
-        answers: of each.
-        number: which of their k.
-        least: a size with fewer whole answers is left out.
-        level: nominal coverage of the interval.
+    Source: arXiv 2510.20387, eq. 6, with a whole answer as the window; Wilson's interval (documents or sources).
 
     Yields:
         The size's place, and its cells by column.
@@ -138,5 +122,5 @@ def answers_by_size(
         share = share_interval(float(one.whole[:, number].mean()), worth, level=level)
         cells: dict[str, Any] = {"answers": len(one.length), "mean_length": float(one.length.mean()), "share": share}
         cells |= {"rbp_of_answer": float(np.exp(-measured))}
-        cells |= {"share_independent": independent_share(one.length, measured)}
-        yield i, cells | ({"share_by_law": independent_share(one.length, float(law.predict(s[i])))} if law else {})
+        cells |= {"share_independent": float(np.exp(-one.length * measured).mean())}
+        yield i, cells | ({"share_by_law": float(np.exp(-one.length * law.predict(s[i])).mean())} if law else {})

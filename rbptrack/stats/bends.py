@@ -56,14 +56,9 @@ class Bend:
 
 
 def bend_of(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray) -> Bend:
-    """Test a power law against a bend.
+    """Test a power law against a bend: sizes and values, (m,), and the sampling covariance of ln y, (m, m).
 
     Source: the t test of a quadratic term, with the error of `linear.estimate_error`.
-
-    Args:
-        s: sizes S, (m,), m >= 5.
-        y: positive values, (m,).
-        covariance: sampling covariance of ln y, (m, m).
 
     Raises:
         RbptrackError: fewer than 5 sizes.
@@ -80,15 +75,9 @@ def bend_of(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray) -> Bend:
 
 
 def floor_bends(x: FloatArray, alpha: FloatArray, shares: FloatArray) -> FloatArray:
-    """The bend that a floor of each share gives laws whose line has a slope of -alpha, (shares, laws).
+    """The bend that a floor of each share gives laws whose line has a slope of -alpha, (shares, laws); x = ln S, (m,).
 
     Source: M1, its exponent such that a line through it has the slope that was found.
-
-    Args:
-        x: ln S, (m,).
-        alpha: of the lines, (laws,), positive.
-        shares: E / y at the largest size, (shares,).
-
     """
     _, slope, bend = linear.inverse(curved(x))
     ahead, share = x.max() - x, shares[:, None, None]  # (m,); the shape is 0 at the largest size

@@ -59,14 +59,10 @@ def _blocks(documents: int, replicates: int, seed: int, *, rows: int) -> Iterato
 
 
 def drawn_sums(weights: Weights, values: npt.NDArray[Any]) -> FloatArray:
-    """Sums over the documents that each replicate drew, (replicates, ...).
+    """Sums of values, (documents, ...), over the documents that each replicate drew, (replicates, ...).
 
     Source: `weights @ values`, the sums of a bootstrap replicate (Efron and Tibshirani, An Introduction to the
     Bootstrap, 1993, chapter 6).
-
-    Args:
-        weights: of `document_weights`, or ones for the measurement itself, (replicates, documents).
-        values: of each document, (documents, ...).
 
     Raises:
         RbptrackError: other documents than there are weights of.

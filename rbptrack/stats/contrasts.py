@@ -77,15 +77,9 @@ def ratio_law(
 ) -> PowerLawFit | None:
     """The law of y_a / y_b in S; its alpha is alpha_a - alpha_b (negative where b falls faster).
 
-    Source: the difference of two laws ln y = ln A - alpha ln S (arXiv 2510.20387).
+    Sizes and values of the same models, (m,), and the same draws of documents for both, (m, replicates).
 
-    Args:
-        s: sizes S, (m,).
-        y_a: values of the one metric, (m,).
-        y_b: values of the other, of the same models, (m,).
-        draws_a: document bootstraps of y_a, (m, replicates).
-        draws_b: the same draws of documents for y_b, (m, replicates).
-        level: nominal coverage of the interval.
+    Source: the difference of two laws ln y = ln A - alpha ln S (arXiv 2510.20387).
 
     Returns:
         The fit; None where a value or a replicate is not finite and positive.
@@ -102,12 +96,6 @@ def contrast(difference: float, spread: Spread, *, margin: float, level: float =
 
     The equivalence test is two one-sided tests (Schuirmann 1987): equivalent at 5% exactly where the 90% interval of
     alpha_a - alpha_b lies within -margin..margin.
-
-    Args:
-        difference: alpha_a - alpha_b: the exponent of a `ratio_law`, or of `laws_apart`.
-        spread: its error.
-        margin: how far apart exponents may lie that count as the same.
-        level: of the interval; both tests have size 1 - level.
 
     Raises:
         RbptrackError: a margin that is not above 0.
@@ -217,15 +205,9 @@ def at_equal(values: LawValues, by: str) -> tuple[FloatArray, LawValues]:
 
 
 def line_draws(s: npt.ArrayLike, draws: FloatArray, *, at: float) -> tuple[FloatArray, FloatArray]:
-    """Of every bootstrap replicate: the law's ln y at size `at`, and its exponent, each (replicates,).
+    """Of every bootstrap replicate, (m, replicates): the law's ln y at size `at`, and its exponent, each (replicates,).
 
     Source: least squares on logarithms, as `fit_power_law`.
-
-    Args:
-        s: sizes S, (m,).
-        draws: replicates of y, (m, replicates).
-        at: the size.
-
     """
     level, slope = lines(np.log(np.asarray(s, dtype=np.float64)) - np.log(at), np.log(draws))
     return level, -slope

@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from rbptrack.ranks import DocumentCounts, FloatArray, rbp_name
 from rbptrack.stats import linear
@@ -16,7 +15,7 @@ from rbptrack.stats.bends import LEAST_SIZES
 from rbptrack.stats.intervals import Interval, worth
 from rbptrack.stats.power_law import PowerLawFit
 from rbptrack.stats.size_laws import LawValues
-from rbptrack.stats.surface import Limit, Surface, fit_surface
+from rbptrack.stats.surface import Limit, Surface, fit_surface, largest_k_without_gap
 
 NAN = float("nan")
 UNKNOWN = Interval(NAN)
@@ -33,20 +32,11 @@ class LawAtK(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class AtK:
-    """The law at one k; NaN where too few misses are left to fit one, and of bands with fewer than 5 sizes.
+    """The law at one k, a row of a table; NaN where too few misses are left to fit one, bands with fewer than 5 sizes.
 
-    Attributes:
-        k: of RBP_k.
-        misses: tokens with rank above k, fewest of all sizes.
-        design_effect: of the largest model.
-        alpha: exponent, with its interval.
-        band_low: lower end of a band that holds alpha at every k together.
-        departure: largest departure from a line, in ln y, with a band that holds all of them together.
-        tau: scatter between models in ln y.
-        snr: |alpha| / its standard error.
-        r2: observed.
-        expected: median R^2 if the line were true under that noise, with its band.
-
+    `alpha` with its interval, and the ends of a band that holds it at every k together; the `departure` from a line in
+    ln y, with a band that holds all of them; `tau`, scatter between models in ln y; `snr`, |alpha| over its standard
+    error; R^2 observed, and `expected` if the line were true under that noise.
     """
 
     k: int
@@ -166,15 +156,9 @@ def _cells(
 
 
 def design_effect(share: float, draws: FloatArray, *, tokens: float) -> float:
-    """Variance of a share over that of as many independent tokens; NaN where the share is 0 or 1.
+    """Variance of a share's bootstrap draws over that of as many independent tokens; NaN where it is 0 or 1.
 
     Source: Kish, Survey Sampling, 1965, section 8.2; the variance is that of a document bootstrap.
-
-    Args:
-        share: of the tokens.
-        draws: bootstrap replicates of it, (replicates,).
-        tokens: how many there are.
-
     """
     binomial = share * (1 - share) / tokens
     return float(draws.var(ddof=1) / binomial) if binomial > 0 else float("nan")
@@ -183,18 +167,10 @@ def design_effect(share: float, draws: FloatArray, *, tokens: float) -> float:
 def expected_r2(
     law: PowerLawFit, noise: FloatArray, *, replicates: int, level: float, rng: np.random.Generator
 ) -> Interval:
-    """Median, lower and upper end of the R^2 that points on a law would give under a noise.
+    """Median, lower and upper end of the R^2 that points on a law would give under a noise, covariance (m, m) of ln y.
 
     Source: parametric bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 6.5) of
     ln y ~ N(ln A - alpha ln S, noise).
-
-    Args:
-        law: the points lie on it.
-        noise: covariance of ln y, (m, m).
-        replicates: how often points are drawn.
-        level: share of the replicates between the ends.
-        rng: draws them.
-
     """
     values, vectors = np.linalg.eigh(noise)
     shock = rng.normal(size=(replicates, law.points)) * np.sqrt(np.clip(values, 0, None)) @ vectors.T
@@ -205,22 +181,6 @@ def expected_r2(
     tail = (1 - level) / 2
     low, middle, high = np.quantile(r2, [tail, 0.5, 1 - tail])
     return Interval(float(middle), float(low), float(high))
-
-
-def largest_k_without_gap(ks: npt.ArrayLike, visible: npt.ArrayLike) -> int:
-    """The largest k at which, and at every smaller k, a law is visible; 0 where it is not visible at the smallest.
-
-    Source: arXiv 2510.20387, section 4.3, asks up to which k the law holds; this is the answer by a signal-to-noise
-    threshold.
-
-    Args:
-        ks: ascending, (ks,).
-        visible: whether the law is visible at each, (ks,).
-
-    """
-    seen = np.asarray(visible, dtype=bool)
-    length = int(np.argmin(seen)) if not seen.all() else len(seen)
-    return int(np.asarray(ks)[length - 1]) if length else 0
 
 
 def most_misses(counts: Sequence[DocumentCounts], s: FloatArray, k: int, top: int) -> Iterator[dict[str, Any]]:
@@ -241,15 +201,9 @@ def most_misses(counts: Sequence[DocumentCounts], s: FloatArray, k: int, top: in
 
 
 def alphas_without_documents(s: FloatArray, tokens: FloatArray, hits: FloatArray) -> FloatArray:
-    """The exponent of -ln RBP_k, and the exponent without each document in turn, (1 + documents,).
+    """The exponent of -ln RBP_k, and without each document in turn, (1 + documents,), from counts, (m, documents).
 
     Source: the delete-one jackknife (Tukey, 1958) of the least-squares slope of ln(-ln RBP_k) on ln S.
-
-    Args:
-        s: sizes S, (m,).
-        tokens: scored tokens of each size and document, (m, documents).
-        hits: those with rank <= k, (m, documents).
-
     """
     whole = hits.sum(axis=1) / tokens.sum(axis=1)
     rest = (hits.sum(axis=1, keepdims=True) - hits) / (tokens.sum(axis=1, keepdims=True) - tokens)

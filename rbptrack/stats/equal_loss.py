@@ -36,15 +36,10 @@ class Collapse:
 def collapse(ce: FloatArray, y: FloatArray, series: IntArray, *, level: float = 0.95) -> Collapse:
     """Fit a parabola (a line through fewer than 6 points) in ln CE, with and without an offset of each series.
 
+    A point has a CE, a y = -ln RBP_k and the number of its series (a family at a checkpoint on a dataset), (points,).
+
     Source: the F test of nested least squares (Fisher, Statistical Methods for Research Workers, 1925, section 41);
     points are models, which scatter independently about the curve.
-
-    Args:
-        ce: cross-entropy of each point, (points,).
-        y: -ln RBP_k, (points,).
-        series: which family, at which checkpoint, on which dataset each point is of: 0, 1, ..., (points,).
-        level: nominal coverage of the intervals.
-
     """
     x, y = np.log(ce), np.log(y)
     x = (x - x.mean()) / max(float(np.ptp(x)), np.finfo(np.float64).tiny)

@@ -58,10 +58,6 @@ def decompose(histogram: RankHistogram) -> FloatArray:
 def decompose_pieces(pieces: Iterable[RankTable], histogram: RankHistogram) -> Decomposition:
     """The parts, and each document's influence on them (the infinitesimal jackknife, Efron 1982, chapter 6).
 
-    Args:
-        pieces: a rank table in pieces of whole documents, in order.
-        histogram: of the same ranks.
-
     Raises:
         RbptrackError: the cross-entropy of the ranks is not the histogram's within 1e-6 nats.
 

@@ -90,15 +90,9 @@ class Backtests:
     models: int
 
     def forecast(self, law: int, at: float, *, level: float = 0.95) -> Forecast:
-        """Predict y of one more model of size `at`.
+        """Predict y of one more model of size `at` by a law's number.
 
         Source: this module's; simulated in studies/forecasts.py.
-
-        Args:
-            law: number of the law.
-            at: the size.
-            level: nominal coverage.
-
         """
         fit, mine = self.laws[law], [one for one in self.made if one.law == law]
         if not mine:

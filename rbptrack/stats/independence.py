@@ -226,15 +226,11 @@ class LengthLaw:
 
 
 def fit_length_laws(s: FloatArray, sizes: Sequence[SuccessByLength], *, level: float) -> list[LengthLaw]:
-    """The law of every N that at least 3 sizes have; the sampling covariance is that of paired document bootstraps.
+    """The law of every N that at least 3 sizes have; sizes ascend, (m,).
+
+    The sampling covariance is that of paired document bootstraps, over the same documents and lengths.
 
     Source: arXiv 2510.20387, eqs. 6 to 8, with the exponent of every N free.
-
-    Args:
-        s: sizes S, ascending, (m,).
-        sizes: success by length of each, over the same documents and lengths.
-        level: nominal coverage of the intervals.
-
     """
     y = -np.stack([one.log_p for one in sizes])  # (m, lengths)
     draws = -np.stack([one.draws.measured for one in sizes])  # (m, replicates, lengths)

@@ -127,17 +127,9 @@ def studentized(
 
 
 def fieller(a: float, b: float, a_se: float, b_se: float, *, quantile: float) -> tuple[float, float]:
-    """Fieller's interval (1954) of a/b for independent, normal a and b; (-inf, inf) where b may be 0.
+    """Fieller's interval (1954) of a/b for independent, normal a and b of those errors; (-inf, inf) where b may be 0.
 
     With g = (quantile b_se / b)^2 < 1 it is [a/b +- quantile/|b| sqrt(a_se^2 (1 - g) + (a/b)^2 b_se^2)] / (1 - g).
-
-    Args:
-        a: the numerator.
-        b: the denominator.
-        a_se: standard error of a.
-        b_se: standard error of b.
-        quantile: of the t or normal distribution, for the level wanted.
-
     """
     g = (quantile * b_se / b) ** 2 if b else np.inf
     if g >= 1:
@@ -156,15 +148,9 @@ def share_interval(share: float, n: float, *, level: float) -> Interval:
 
 
 def worth_of_share(successes: FloatArray, trials: FloatArray, *, level: float) -> float:
-    """As how many independent trials those of several sources count: p (1 - p) / variance of their share p.
+    """As how many independent trials those of sources, (sources,), count: p (1 - p) / variance of their share p.
 
     Source: the effective sample size of Korn and Graubard, Survey Methodology 24, 1998; `widening` for few sources.
-
-    Args:
-        successes: of each source, (sources,).
-        trials: likewise.
-        level: nominal coverage of the interval.
-
     """
     share, every = float(successes.sum() / trials.sum()), float(trials.sum())
     variance = float((((successes - share * trials) / every) ** 2).sum()) * widening(len(trials), level) ** 2

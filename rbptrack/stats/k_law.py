@@ -93,12 +93,9 @@ def _line(t: FloatArray) -> FloatArray:
 def size_factor_read_off(s: FloatArray, at_k: FloatArray, at_larger_k: FloatArray) -> tuple[float, int]:
     """The factor from S to the size that has at k what S has at a larger k, by interpolation between measured sizes.
 
-    Source: arXiv 2510.20387, eq. 10, without its derivative.
+    Sizes ascending, (m,), and -ln RBP at both k, (m,).
 
-    Args:
-        s: sizes S, ascending, (m,).
-        at_k: -ln RBP_k of each size, (m,).
-        at_larger_k: -ln RBP of the larger k, (m,).
+    Source: arXiv 2510.20387, eq. 10, without its derivative.
 
     Returns:
         The geometric mean of the factor, and over how many sizes it is; NaN and 0 where a larger model is not better
@@ -177,12 +174,6 @@ def beta_interval(counts: DocumentCounts, *, replicates: int, level: float) -> I
     document d moves beta by I_d = sum_k c_k (h_dk - p_k n_d) / (y_k p_k n), h hits, n tokens, p_k = RBP_k; se^2 =
     sum_d I_d^2 D/(D - 1). The interval is as wide as the documents that decide allow (`worth` of the I_d): of 20 with a
     skewed difficulty some 3 do.
-
-    Args:
-        counts: per document, with 0 < RBP_k < 1 in every replicate.
-        replicates: document bootstraps.
-        level: nominal coverage.
-
     """
     ks, tokens, hits = np.asarray(counts.ks), counts.tokens.astype(np.float64), counts.hits.astype(np.float64)
     slope = _line(np.log(ks))[1]

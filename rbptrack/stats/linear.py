@@ -86,7 +86,7 @@ def freedom_of(form: FloatArray, covariance: FloatArray) -> float:
 
 
 def estimate_error(at: FloatArray, design: FloatArray, values: FloatArray, sampling: FloatArray) -> Spread:
-    """The error of at @ coefficients of least squares.
+    """The error of at @ coefficients, (p,), of least squares of values, (m,), whose sampling covariance is (m, m).
 
     What the sampling covariance says of it is known. Scatter between models is read off the residuals, each of which
     counts as its size counts in the estimate (`deciding`): intervals of 4 to 16 sizes hold also where the smallest and
@@ -94,13 +94,6 @@ def estimate_error(at: FloatArray, design: FloatArray, values: FloatArray, sampl
 
     Source: bias-reduced linearisation with degrees of freedom by Satterthwaite: Bell and McCaffrey, Survey Methodology
     28, 2002.
-
-    Args:
-        at: of the coefficients, (p,).
-        design: (m, p), p < m.
-        values: (m,).
-        sampling: their covariance, (m, m).
-
     """
     contrasts = free_of(design)
     weights, free = at @ inverse(design), len(contrasts)

@@ -107,16 +107,13 @@ def fit_nested(
 def pure_error(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray | None = None) -> tuple[float, float]:
     """Lack of fit of a power law: F of the size means around a line over the scatter of runs within sizes, and its p.
 
+    Sizes and values of runs, (n,), and the sampling covariance of ln y between them, (n, n).
+
     Sampling error is smaller within a size (the runs read the same documents, so most of it cancels) than between sizes
     (it tilts and bends the line); the expected excess between sizes is added to the denominator.
 
     Source: the lack-of-fit F test against pure error (Draper and Smith, Applied Regression Analysis, 1998, section
     2.1).
-
-    Args:
-        s: size S of each run, (n,).
-        y: positive value of each run, (n,).
-        covariance: sampling covariance of ln y between runs, (n, n).
 
     Returns:
         F and p, with (m - 2, n - m) degrees of freedom for m sizes; NaN where no size has two runs.

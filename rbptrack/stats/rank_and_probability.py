@@ -191,10 +191,7 @@ def countable_ks(ks: Sequence[int]) -> list[int]:
 def quantiles_by_bin(counts: FloatArray, values: FloatArray, levels: Sequence[float]) -> FloatArray:
     """Quantiles of a binned quantity in every row of counts, (rows, len(levels)); NaN in empty rows.
 
-    Args:
-        counts: (rows, bins).
-        values: what stands for each bin, ascending, (bins,).
-        levels: between 0 and 1.
+    `values` stands for the bins, ascending, (bins,).
 
     Source: the inverse of the empirical distribution function.
 
@@ -244,11 +241,6 @@ def split_of_gain(first: Rates, second: Rates) -> FloatArray:
     -ln p lie apart (without it a true 0 lies outside of the interval in up to 12%: studies/rank_and_ce.py).
 
     Source: Kitagawa, Journal of the American Statistical Association 50, 1955.
-
-    Args:
-        first: of one model.
-        second: of the other, with the same weights of the same documents.
-
     """
     w, w_b = first.share, second.share
     one = np.where(np.isnan(first.rate), second.rate, first.rate)  # a bin that one of them lacks

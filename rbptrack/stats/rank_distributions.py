@@ -247,54 +247,33 @@ def _mixture(theta: FloatArray) -> tuple[float, ...]:
     return float(special.expit(logit)), beta_1, float(np.exp(log_gamma_1)), beta_2, float(np.exp(log_gamma_2))
 
 
-CANDIDATES: Mapping[str, Candidate] = {
-    c.name: c
-    for c in (
-        Candidate("zipf", "Zipf", zipf, ("beta",), lambda t: (float(t[0]),)),
-        Candidate("lognormal", "lognormal", lognormal, ("beta", "gamma"), lambda t: (float(t[0]), float(t[1]))),
-        Candidate(
-            "lognormal_cdfdiff",
-            "lognormal (cdf differences)",
-            lognormal_cdfdiff,
-            ("beta", "gamma"),
-            lambda t: (float(t[0]), float(np.exp(t[1]))),
-        ),
-        Candidate(
-            "zipf_mandelbrot",
-            "Zipf-Mandelbrot",
-            zipf_mandelbrot,
-            ("a", "q"),
-            lambda t: (float(t[0]), float(np.exp(t[1]))),
-        ),
-        Candidate("weibull", "Weibull", weibull, ("c", "d"), lambda t: (float(np.exp(t[0])), float(np.exp(t[1])))),
-        Candidate(
-            "negative_binomial",
-            "negative binomial",
-            negative_binomial,
-            ("r", "p"),
-            lambda t: (float(np.exp(t[0])), float(special.expit(t[1]))),
-        ),
-        Candidate(
-            "point_mass_lognormal",
-            "point mass + lognormal",
-            point_mass_lognormal,
-            ("pi", "beta", "gamma"),
-            lambda t: (float(t[0]), float(t[1]), float(t[2])),
-        ),
-        Candidate(
-            "two_lognormals",
-            "two lognormals",
-            two_lognormals,
-            ("w", "beta_1", "gamma_1", "beta_2", "gamma_2"),
-            _mixture,
-        ),
-        Candidate(
-            "shifted_cutoff",
-            "shifted power law with cutoff",
-            shifted_cutoff,
-            ("a", "q", "b"),
-            lambda t: (float(t[0]), float(np.exp(t[1])), float(np.exp(t[2]))),
-        ),
-    )
-}
+def _each(*turned: Callable[[float], float]) -> Callable[[FloatArray], tuple[float, ...]]:
+    """Parameters as reported, each from its own entry of theta."""
+    return lambda theta: tuple(float(turn(one)) for turn, one in zip(turned, theta, strict=True))
+
+
+_EVERY = (
+    Candidate("zipf", "Zipf", zipf, ("beta",), _each(float)),
+    Candidate("lognormal", "lognormal", lognormal, ("beta", "gamma"), _each(float, float)),
+    Candidate(
+        "lognormal_cdfdiff", "lognormal (cdf differences)", lognormal_cdfdiff, ("beta", "gamma"), _each(float, np.exp)
+    ),
+    Candidate("zipf_mandelbrot", "Zipf-Mandelbrot", zipf_mandelbrot, ("a", "q"), _each(float, np.exp)),
+    Candidate("weibull", "Weibull", weibull, ("c", "d"), _each(np.exp, np.exp)),
+    Candidate("negative_binomial", "negative binomial", negative_binomial, ("r", "p"), _each(np.exp, special.expit)),
+    Candidate(
+        "point_mass_lognormal",
+        "point mass + lognormal",
+        point_mass_lognormal,
+        ("pi", "beta", "gamma"),
+        _each(float, float, float),
+    ),
+    Candidate(
+        "two_lognormals", "two lognormals", two_lognormals, ("w", "beta_1", "gamma_1", "beta_2", "gamma_2"), _mixture
+    ),
+    Candidate(
+        "shifted_cutoff", "shifted power law with cutoff", shifted_cutoff, ("a", "q", "b"), _each(float, np.exp, np.exp)
+    ),
+)
+CANDIDATES: Mapping[str, Candidate] = {one.name: one for one in _EVERY}
 """Every candidate by name, in the order of their count of parameters and then of STATISTICS."""

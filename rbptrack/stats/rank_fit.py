@@ -117,18 +117,11 @@ def sampling_kl(fit: RankFit, *, tokens: int, seed: int = 20251020) -> float:
 
 
 def vuong(first: RankFit, second: RankFit, documents: FloatArray, support: Support) -> float:
-    """Vuong's z, positive where the first candidate is better, clustered by document.
+    """Vuong's z of two fits, above 0 where the first is better; documents' weights of the points, (documents, points).
 
     z = sum_d l_d / sqrt(sum_d (l_d - mean)^2), l_d the document's log-likelihood ratio.
 
     Source: Vuong, Econometrica 57, 1989.
-
-    Args:
-        first: one fit.
-        second: another, of the same histogram.
-        documents: each document's tokens as weights of the support's points, (documents, points).
-        support: the points.
-
     """
     ratio = first.candidate.log_pmf(first.theta, support) - second.candidate.log_pmf(second.theta, support)
     per_document = documents @ ratio

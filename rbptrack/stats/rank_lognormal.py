@@ -18,26 +18,17 @@ from rbptrack.stats.rank_distributions import Support
 def log_sums(data: FloatArray, support: Support) -> FloatArray:
     """Tokens, and their sums of ln k and ln^2 k: all that (beta, gamma) depend on, (..., 3).
 
+    From weights of the support's points, (..., points).
+
     Source: the sufficient statistics of arXiv 2510.20387, eq. 9, in natural parameters.
-
-    Args:
-        data: weights of the support's points, (..., points): of all tokens, or of each document's.
-        support: the points.
-
     """
     return np.asarray(data @ np.column_stack([np.ones(len(support.log)), support.log, support.log**2]))
 
 
 def fit_lognormal(sums: FloatArray, support: Support, *, start: FloatArray | None = None) -> FloatArray:
-    """(beta, gamma) of maximum likelihood, gamma free to be negative, by Newton's method: (..., 2).
+    """(beta, gamma) of maximum likelihood, (..., 2), gamma free to be negative, of `log_sums`, (..., 3).
 
     Source: the likelihood of arXiv 2510.20387, eq. 9, in natural parameters.
-
-    Args:
-        sums: `log_sums` of one sample or of many (bootstrap replicates), (..., 3).
-        support: the points.
-        start: where to begin, (2,).
-
     """
     return maximum_likelihood(log_features(support), -sums[..., 1:] / sums[..., :1], support.weight, start=start)
 

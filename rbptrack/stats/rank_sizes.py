@@ -180,13 +180,7 @@ def lognormal_trend(s: FloatArray, theta: FloatArray, draws: FloatArray, *, leve
 
 
 def _change(middle: FloatArray, slope: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """d(mu/sigma)/d ln S at the middle of lines, and its derivatives by the lines' slopes and by their middles.
-
-    Args:
-        middle: (beta, gamma), (2,).
-        slope: of each in ln S, (2,).
-
-    """
+    """d(mu/sigma)/d ln S at the middle of lines, and its derivatives by the lines' slopes and by their middles."""
     (beta, gamma), (beta_slope, gamma_slope) = middle, slope
     root = np.sqrt(2 * gamma)
     by_slope = np.array([-1 / root, -(1 - beta) / root**3])

@@ -156,14 +156,7 @@ def bin_of(position: IntArray, edges: IntArray) -> IntArray:
 
 
 def _tokens_inside(windows: IntArray, n: int, edges: IntArray) -> FloatArray:
-    """Tokens in each bin of a window of N that starts in a bin, the mean over windows, (bins, bins).
-
-    Args:
-        windows: how many start at each position, (positions,).
-        n: tokens of a window.
-        edges: the first position of each bin, (bins,).
-
-    """
+    """Tokens in each bin of a window of N that starts in a bin, the mean over windows, (bins, bins)."""
     start = np.arange(len(windows))
     last, begin = np.append(edges[1:], np.iinfo(np.int64).max), np.minimum(edges, len(start) - 1)
     overlap = np.minimum(start[:, None] + n, last) - np.maximum(start[:, None], edges)

@@ -21,28 +21,18 @@ def positive(values: npt.ArrayLike, axis: int | tuple[int, ...] | None = None) -
     """Whether numbers are finite and positive, so that a law, a line through their logarithms, can be fitted to them.
 
     Source: the domain of the logarithm in ln y = ln A - alpha ln S (arXiv 2510.20387).
-
-    Args:
-        values: numbers of any shape.
-        axis: the axes to judge together; None: all of them.
-
     """
     found = np.asarray(values, dtype=np.float64)
     return np.asarray((np.isfinite(found) & (found > 0)).all(axis=axis))
 
 
 def fit_law(s: npt.ArrayLike, y: FloatArray, draws: FloatArray, *, level: float = 0.95) -> PowerLawFit | None:
-    """`fit_power_law` with the sampling covariance of bootstrap replicates; None unless all numbers are `positive`.
+    """`fit_power_law` of y, (m,), with the sampling covariance of its joint bootstrap replicates, (m, replicates).
+
+    None unless all numbers are `positive`.
 
     Source: `fit_power_law`, with Cov(ln y) estimated by the bootstrap over documents (Efron and Tibshirani, An
     Introduction to the Bootstrap, 1993, chapter 6).
-
-    Args:
-        s: sizes S, (m,).
-        y: values, (m,).
-        draws: bootstrap replicates of them, drawn jointly for all sizes, (m, replicates).
-        level: nominal coverage of the interval.
-
     """
     if not (positive(y) and positive(draws)):
         return None
@@ -82,14 +72,9 @@ class LawValues:
 
 
 def law_values(counts: Sequence[DocumentCounts], *, replicates: int = BOOTSTRAP_REPLICATES) -> LawValues:
-    """CE and -ln RBP_k of every size, measured and in bootstrap replicates.
+    """CE and -ln RBP_k of every size, measured and in bootstrap replicates, which draw the same documents for all.
 
     Source: the two sides of arXiv 2510.20387's law; replicates as in `document_weights`.
-
-    Args:
-        counts: of each size, over the same documents.
-        replicates: document bootstraps; every size draws the same documents, because all read the same text.
-
     """
     weights = document_weights(len(counts[0].document), replicates=replicates)
     once = np.ones((1, len(counts[0].document)))

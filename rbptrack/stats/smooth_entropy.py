@@ -54,9 +54,6 @@ class BinnedRanks(DocumentSums):
 def smooth_parts(ranks: BinnedRanks) -> tuple[FloatArray, FloatArray]:
     """CE, H(P), KL(P || Q^) and -ln Z_Q of a model on unlimited text like this, nats, and documents' influences.
 
-    Args:
-        ranks: tokens and nats, in the bins of `rank_bins`.
-
     Returns:
         The parts, (4,), with the jackknife's correction of bias (Quenouille 1956), the first the sum of the others;
         and each document's influence on them to first order, (documents, 4). NaN where ranks fall in fewer than 8

@@ -117,13 +117,6 @@ def count_windows(
     """`count_runs` for each k, and what the nulls of `ladder` need.
 
     Source: arXiv 2510.20387, eqs. 6 to 8.
-
-    Args:
-        table: a rank table or a piece of whole documents, rows in text order.
-        positions: of the whole text.
-        ks: the k.
-        lengths: the N of windows.
-
     """
     segments = Segments.of(table)
     document, size = segments.document, segments.documents

@@ -120,14 +120,7 @@ class Surface:
         return min(self.fit, key=lambda rule: self.fit[rule])
 
     def floor_seen(self, s: npt.ArrayLike, *, cases: int = 1, power: float = 0.8) -> float:
-        """Smallest floor, as a share of y at the largest size at every k, that the test would find; NaN: none would.
-
-        Args:
-            s: sizes S, (m,).
-            cases: how many tests it is corrected for.
-            power: how often it has to find it.
-
-        """
+        """Smallest floor, as a share of y at the largest size at every k, that the test would find; NaN: none would."""
         critical = float(np.quantile(self._largest[1], 1 - (1 - self.level) / cases))
         about = {"critical": critical, "freedom": self.freedom[1], "power": power}
         return smallest_floor(np.log(np.asarray(s, dtype=np.float64)), self.alpha, self.bend_se, **about)
@@ -139,11 +132,18 @@ class Surface:
         shown = np.maximum(np.abs(low), np.abs(high)) <= margin
         beyond = (low > margin) | (high < -margin)
 
-        def until(held: npt.NDArray[np.bool_]) -> int:
-            first = int(np.argmin(held)) if not held.all() else len(held)
-            return int(self.ks[first - 1]) if first else 0
+        k, certain = (largest_k_without_gap(self.ks, held) for held in (within, shown))
+        return Limit(margin, k, certain, int(self.ks[np.argmax(beyond)]) if beyond.any() else 0)
 
-        return Limit(margin, until(within), until(shown), int(self.ks[np.argmax(beyond)]) if beyond.any() else 0)
+
+def largest_k_without_gap(ks: npt.ArrayLike, visible: npt.ArrayLike) -> int:
+    """The largest k at which, and at every smaller k, a law is visible; 0 where it is not visible at the smallest.
+
+    Source: arXiv 2510.20387, section 4.3, asks up to which k the law holds.
+    """
+    seen = np.append(np.asarray(visible, dtype=bool), False)
+    length = int(np.argmin(seen))
+    return int(np.asarray(ks)[length - 1]) if length else 0
 
 
 def fit_surface(

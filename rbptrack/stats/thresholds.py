@@ -21,6 +21,7 @@ FARTHEST = 10.0
 LEAST_DOCUMENTS = 100
 """From fewer no size beyond the largest is given: where their difficulty is skewed, it is wrong as often as not."""
 
+_TOO_FAR = f"beyond {FARTHEST:g} times the largest size"
 _DECADES = np.log10(np.log(10) / np.log(1 / 0.9))  # of y from p = 10% to p = 90%
 
 
@@ -48,12 +49,6 @@ def threshold(law: PowerLawFit, share: float, *, documents: float = np.inf) -> T
     Within the sizes it is the set of S at which the law's interval holds -ln share (Fieller 1954). Beyond the largest
     it is a forecast: the sizes at which the interval of `Backtests.forecast`, widened by the law's own error, does;
     refused where that is refused.
-
-    Args:
-        law: of y = -ln p in S.
-        share: between 0 and 1.
-        documents: how many were read.
-
     """
     y = float(-np.log(share))
     nothing, read_off = Interval(np.nan), _read_off(law.s, law.y, y)
@@ -61,13 +56,11 @@ def threshold(law: PowerLawFit, share: float, *, documents: float = np.inf) -> T
         return Threshold(nothing, read_off, refused="success is not shown to rise with size")
     with np.errstate(over="ignore"):  # of an exponent of all but 0
         size = float(np.exp((law.log_a - np.log(y)) / law.alpha))
-    if size > FARTHEST * law.s.max():
-        text = f"beyond {FARTHEST:g} times the largest size"
-        return Threshold(nothing, read_off, forecast=True, refused=text)
-    if size > law.s.max() and documents < LEAST_DOCUMENTS:
-        text = f"beyond the largest size it needs {LEAST_DOCUMENTS} documents"
-        return Threshold(nothing, read_off, forecast=True, refused=text)
     if size > law.s.max():
+        few = documents < LEAST_DOCUMENTS and size <= FARTHEST * law.s.max()
+        text = f"beyond the largest size it needs {LEAST_DOCUMENTS} documents" if few else _TOO_FAR
+        if few or size > FARTHEST * law.s.max():
+            return Threshold(nothing, read_off, forecast=True, refused=text)
         return _forecast(law, y, read_off)
     if size < law.s.min() / FARTHEST:
         return Threshold(nothing, read_off, refused=f"below a {FARTHEST:g}th of the smallest size")
@@ -125,7 +118,7 @@ def _forecast(law: PowerLawFit, y: float, read_off: float) -> Threshold:
 
     size = reached(0)
     if not np.isfinite(size):
-        text = next((f.refused for f in told if f.refused), f"beyond {FARTHEST:g} times the largest size")
+        text = next((f.refused for f in told if f.refused), _TOO_FAR)
         return Threshold(Interval(np.nan), read_off, forecast=True, refused=text)
     low = reached(-1)
     if low <= law.s.max():  # the interval reaches into the sizes measured, where the law's own holds

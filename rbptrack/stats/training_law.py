@@ -46,7 +46,6 @@ class TrainingLaw:
         agreed: whether the starts that came near the optimum ended at the same exponents.
         parameters: log_e, log_a, alpha, log_b, beta for S and D over their geometric means, (5,).
         centre: ln of those geometric means, (2,).
-        variance: covariance of the parameters, (5, 5).
 
     """
 
@@ -62,7 +61,6 @@ class TrainingLaw:
     agreed: bool
     parameters: FloatArray
     centre: FloatArray
-    variance: FloatArray
 
     def predict(self, s: npt.ArrayLike, d: npt.ArrayLike) -> FloatArray:
         """The law's y at sizes s and tokens d."""
@@ -85,11 +83,6 @@ def design_condition(s: npt.ArrayLike, d: npt.ArrayLike) -> float:
     error of .02 at 6, .08 at 22 and .15 at 93; on the ray its interval is narrow and wrong.
 
     Source: arXiv 2605.08541.
-
-    Args:
-        s: size S of each checkpoint, (n,).
-        d: training tokens D of each, (n,).
-
     """
     logs = np.log(np.column_stack([s, d]).astype(np.float64))
     largest, smallest = np.linalg.svd(logs - logs.mean(axis=0), compute_uv=False)
@@ -164,7 +157,6 @@ def fit_training_law(s: npt.ArrayLike, d: npt.ArrayLike, y: npt.ArrayLike, *, le
         agreed=len(near) >= 2 and bool(np.ptp(np.array(near)[:, [2, 4]], axis=0).max() < 0.02),
         parameters=best.x,
         centre=centre,
-        variance=variance,
     )
 
 
