@@ -172,6 +172,7 @@ class Agreement(Analyzer):
         self._add_references(report, runs)
         pairs = list(self._pairs(without_twins(runs.frame, keep="last")))
         if not pairs and report.findings:
+            report.summary = "references"
             return report
         if not pairs:
             raise report.nothing_found(
@@ -188,6 +189,7 @@ class Agreement(Analyzer):
                 report.notes.append(Remark(f"{a[1]} and {b[1]} on {dataset} are left out: {error}.", reason))
             runs.was_read()
         if not every and report.findings:
+            report.summary = "references"
             return report
         if not every:
             raise report.nothing_found("no two measurements of the same tokens can be read")

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis import Runs
-from rbptrack.ranks import RankTable, rbp_name, se_name
+from rbptrack.ranks import SCHEMA, RankTable, rbp_name, se_name
 from rbptrack.tracking.frame import LoggedRun, row
 from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.schema import MeasurementTags, Metric
@@ -115,6 +115,16 @@ def runs_of_tables(
         run = LoggedRun(run_id, about.title, 0, params.params(), metrics, about.tags())
         rows.append(row(run) | changes)
     return Runs(pd.DataFrame(rows), histogram=lambda r: tables[r].histogram(), ranks=lambda r: tables[r])
+
+
+def with_reference(table: RankTable, *, accept: Any, reference_rank: Any) -> RankTable:
+    """A table with the columns of a measurement beside a reference; the model ranks 1 first, the reference 1 or 2."""
+    rank = np.asarray(reference_rank)
+    first, other = np.ones(len(rank)), np.where(rank == 1, 1, 2)
+    added = {"entropy": first, "top": first, "top_logprob": -first, "kl": first / 10, "accept": accept}
+    columns = {name: table.column(name) for name in SCHEMA.names} | added
+    columns |= {"reference_top": other, "reference_rank": rank}
+    return RankTable.from_arrays(vocab_size=table.vocab_size, **columns)
 
 
 def together(*runs: Runs) -> Runs:

@@ -20,7 +20,8 @@ ELSEWHERE = {
     "proxies",
     "agreement",
     "domains",
-}  # of checkpoints, scores of tasks, two precisions, sources: tests/test_<name>.py
+    "draft",
+}  # of checkpoints, scores of tasks, two precisions, sources, a reference: tests/test_<name>.py
 BUILTIN = [
     cls
     for name, cls in FOUND.analyzers.items()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -19,6 +20,7 @@ from rbptrack.reporting.discovery import discover
 from tests.conftest import Program
 from tests.example_package.rbptrack_example.ranking import Ranking
 from tests.patience import PATIENCE
+from tests.synthetic import with_reference
 from tests.test_training import checkpoints
 
 PACKAGE = Path(__file__).parent / "example_package"
@@ -75,6 +77,21 @@ class OnSources(AnalyzerContract):
         return Runs(frame, histogram=whole.histogram, ranks=whole.ranks, groups=lambda _: sources)
 
 
+class BesideAReference(AnalyzerContract):
+    """For analyzers of measurements with a reference: one that always ranks the right token first."""
+
+    def runs(self) -> Runs:
+        whole = example_runs()
+
+        def ranks(run_id: str) -> RankTable:
+            table = whole.ranks(run_id)
+            accept = np.clip(1.2 - np.log10(table.rank) / 2, 0, 1)
+            return with_reference(table, accept=accept, reference_rank=table.rank)
+
+        frame = whole.frame.assign(reference="large", reference_commit="c", reference_params=10**9)
+        return Runs(frame, histogram=whole.histogram, ranks=ranks)
+
+
 class OnPrecisions(AnalyzerContract):
     """For analyzers of pairs of measurements: the sizes of one family in two precisions."""
 
@@ -97,6 +114,7 @@ SPECIAL = {
     "agreement": OnPrecisions,
     "training": OnCheckpoints,
     "domains": OnSources,
+    "draft": BesideAReference,
 }
 
 for _name, _class in BUILT_IN.items():  # every analyzer that ships with rbptrack
