@@ -168,7 +168,7 @@ class Agreement(Analyzer):
 
     def analyze(self, runs: Runs) -> Report:
         """Pair measurements of the same tokens, and count both."""
-        report, every = Report(summary="summary"), list[Compared]()
+        report, every = Report(summary="references"), list[Compared]()
         self._add_references(report, runs)
         pairs = list(self._pairs(without_twins(runs.frame, keep="last")))
         if not pairs and report.findings:
@@ -289,6 +289,7 @@ class Agreement(Analyzer):
             row.p_flips = flip.p_corrected
         report.findings += flips
         report.add_rows("summary", rows)
+        report.summary = "summary"
         report.add_metrics("same_top/{dataset}/{A}/{B}", map(vars, rows), "same_top")
 
     def _add_changes(self, report: Report, every: list[Compared]) -> None:

@@ -173,6 +173,7 @@ def test_a_reference_says_how_far_and_what_it_would_choose() -> None:
     back = beside(0.2, np.tile([1, 8, 9, 10], 40), of="teacher", reference="pupil")
     runs = together(beside(0.01, rank, of="pupil", reference="teacher"), back)
     report = Agreement().analyze(runs)
+    assert report.summary in report.tables
     row = report.tables["references"].frame.set_index("reference").loc["teacher"]
     assert row[["tokens", "kl", "kl_documents", "same_top"]].tolist() == pytest.approx([160, 0.025, 0.025, 0.5])
     assert row[["choice_in_model", "choice_in_reference"]].tolist() == pytest.approx([0.5, 1.0])
