@@ -22,10 +22,10 @@ from typing import Any
 import pytest
 
 from rbptrack.base.errors import BadInput
-from rbptrack.commands.ui import has_display, link, wait_for_end
+from rbptrack.commands.ui import has_display, wait_for_end
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.tracking.store import Store
-from rbptrack.tracking.view import OLDEST, Shown, by_id, chosen_runs, knows_view, preset, search_filter, spread
+from rbptrack.tracking.view import OLDEST, Shown, by_id, chosen_runs, knows_view, link, preset, search_filter, spread
 from tests.conftest import ROOT, Program
 from tests.patience import PATIENCE
 from tests.server import free_port

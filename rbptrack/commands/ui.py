@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from urllib.parse import quote
 
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.commands.options import OptionsCommand
@@ -25,7 +24,7 @@ from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.outbox import repair_and_deliver
 from rbptrack.tracking.schema import Kind, Tag
 from rbptrack.tracking.store import Store
-from rbptrack.tracking.view import PAGE, Shown, by_id, chosen_runs, knows_view, search_filter, spread
+from rbptrack.tracking.view import PAGE, Shown, by_id, chosen_runs, knows_view, link, search_filter, spread
 
 _START_SECONDS = 180.0  # it takes some ten, and minutes on a machine under load
 _LOOK_SECONDS = 0.5  # between two looks whether the server has ended
@@ -107,21 +106,6 @@ def _mlflow_version(remote: str) -> str:
             return str(answer.read(100).decode("ascii", "replace")).strip()
     except OSError:
         return ""
-
-
-def link(experiment: str, view: str, wanted: str) -> str:
-    """The address, below a server's, of the measurements' charts: the preset view, or the plain page's charts.
-
-    Args:
-        experiment: MLflow's id.
-        view: the key of the preset view; empty for the plain page.
-        wanted: which runs the plain page shows, in MLflow's search syntax.
-
-    """
-    page = f"#/experiments/{experiment}/runs?compareRunsMode=CHART&workflowType=machine_learning"
-    if view:  # the view brings its own filter; one in the address would make MLflow ignore the view
-        return f"{page}&viewStateShareKey={view}"
-    return f"{page}&searchFilter={quote(wanted, safe='')}&orderByKey=attributes.start_time&orderByAsc=false"
 
 
 def _serve(store: Store, config: UiConfig, port: int, pages: Mapping[str, str]) -> int:

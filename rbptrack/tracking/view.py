@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
+from urllib.parse import quote
 
 from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.base.errors import BadInput
@@ -33,6 +34,21 @@ _CURVES, _RUNS = "rbptrack-curves", "rbptrack-runs"
 _NO_ANALYSES = f"tags.`{Tag.KIND}` != '{Kind.ANALYSIS}'"  # their hundreds of metrics would be columns of the page
 PAGE = 100  # runs that MLflow's page loads at a time
 _MOST_SECTIONS = 8  # datasets with a section of their own
+
+
+def link(experiment: str, view: str, wanted: str) -> str:
+    """The address, below a server's, of the measurements' charts: the preset view, or the plain page's charts.
+
+    Args:
+        experiment: MLflow's id.
+        view: the key of the preset view; empty for the plain page.
+        wanted: which runs the plain page shows, in MLflow's search syntax.
+
+    """
+    page = f"#/experiments/{experiment}/runs?compareRunsMode=CHART&workflowType=machine_learning"
+    if view:  # the view brings its own filter; one in the address would make MLflow ignore the view
+        return f"{page}&viewStateShareKey={view}"
+    return f"{page}&searchFilter={quote(wanted, safe='')}&orderByKey=attributes.start_time&orderByAsc=false"
 
 
 def knows_view(version: str) -> bool:
