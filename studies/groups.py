@@ -31,17 +31,17 @@ def groups(rng: np.random.Generator, design: Design) -> Outcome:
     s, source = sizes(design.m), rng.integers(0, int(design["groups"]), design.documents)
     tokens, relative = _documents(rng, design, source)
     truth = s**-0.1 * scatter(rng, design)[:, 0]
-    found = {}
+    groups_by_case = {}
     for claim, units in ((_ALPHA, source), (_BLIND, np.arange(design.documents))):
         n, nats = sum_by(units, tokens), sum_by(units, tokens[:, None] * relative)
         weights = document_weights(len(n), replicates=BOOTSTRAPS)
         y, draws = truth * nats.sum(axis=0) / n.sum(), truth * (weights @ nats) / (weights @ n)[:, None]
         law = fit_law(s, y, draws.T)
-        found[claim] = law is not None and covers(law.low, 0.1, law.high)
+        groups_by_case[claim] = law is not None and covers(law.low, 0.1, law.high)
         if claim == _ALPHA:
             half = stats.norm.ppf(0.975) * float(draws[:, 0].std(ddof=1)) * widening(worth(n), 0.95)
-            found[_VALUE] = abs(y[0] - truth[0]) <= half
-    return found
+            groups_by_case[_VALUE] = abs(y[0] - truth[0]) <= half
+    return groups_by_case
 
 
 def _documents(rng: np.random.Generator, design: Design, source: Array) -> tuple[Array, Array]:

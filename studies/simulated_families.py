@@ -45,8 +45,8 @@ def pooled(rng: np.random.Generator, design: Design) -> Outcome:
     measured = families(rng, alphas, design)
     laws = [fit_law(s, *values.of("ce")) for s, values in measured]
     shared = np.cov([line_draws(s, values.of("ce")[1], at=float(s[0]))[1] for s, values in measured])
-    found = pool([law.alpha for law in laws if law], [law.se for law in laws if law], shared=shared)
-    return {"95 % interval of the mean covers": covers(found.mean.low, 0.1, found.mean.high)}
+    pool_of_laws = pool([law.alpha for law in laws if law], [law.se for law in laws if law], shared=shared)
+    return {"95 % interval of the mean covers": covers(pool_of_laws.mean.low, 0.1, pool_of_laws.mean.high)}
 
 
 @experiment(
@@ -58,12 +58,12 @@ def pooled(rng: np.random.Generator, design: Design) -> Outcome:
 def laws(rng: np.random.Generator, design: Design) -> Outcome:
     """Families and exponents told apart (compare)."""
     one, other = families(rng, np.array([0.1, 0.1]), design)
-    found = laws_apart(one, other, "ce", same_texts=True)
-    if found is None:
+    contrast = laws_apart(one, other, "ce", same_texts=True)
+    if contrast is None:
         return {}
     return {
-        "the families differ (false positive)": found.level_spread.p(found.level) < 0.05,
-        "the exponents differ (false positive)": found.alpha_spread.p(found.alpha) < 0.05,
+        "the families differ (false positive)": contrast.level_spread.p(contrast.level) < 0.05,
+        "the exponents differ (false positive)": contrast.alpha_spread.p(contrast.alpha) < 0.05,
     }
 
 
@@ -84,10 +84,10 @@ def at_equal_ce(rng: np.random.Generator, design: Design) -> Outcome:
     y[order], draws[order] = texts(rng, truth[order], every)
     parts = (slice(design.m), slice(design.m, None))
     one, other = (at_equal(LawValues(("ce", "rbp_1"), y[part], draws[part]), "ce") for part in parts)
-    found = laws_apart(one, other, "rbp_1", same_texts=True)
-    if found is None:
+    contrast = laws_apart(one, other, "rbp_1", same_texts=True)
+    if contrast is None:
         return {}
-    return {"the families differ at equal CE (false positive)": found.level_spread.p(found.level) < 0.05}
+    return {"the families differ at equal CE (false positive)": contrast.level_spread.p(contrast.level) < 0.05}
 
 
 @experiment(
@@ -126,7 +126,7 @@ def thresholds(rng: np.random.Generator, design: Design) -> Outcome:
     truth = np.log(2) * (s / middle) ** -0.2
     y, draws = texts(rng, truth[:, None] * scatter(rng, design), design)
     law = fit_law(s, y[:, 0], draws[..., 0])
-    found = threshold(law, 0.5, documents=design.documents) if law else None
-    if found is None or found.refused:
+    size_at_half = threshold(law, 0.5, documents=design.documents) if law else None
+    if size_at_half is None or size_at_half.refused:
         return {"95 % interval of S_50 covers, where given": None}
-    return {"95 % interval of S_50 covers, where given": covers(found.size.low, middle, found.size.high)}
+    return {"95 % interval of S_50 covers, where given": covers(size_at_half.size.low, middle, size_at_half.size.high)}

@@ -171,8 +171,12 @@ def _forecast(rng: np.random.Generator, design: Design, law: Callable[[Array], A
     one_more = Design(design.m + 1, design.documents, design.tails, design.tau)
     y, draws = texts(rng, law(np.log(every / s.max()))[:, None] * scatter(rng, one_more), one_more)
     fitted = fit_power_law(s, y[:-1, 0], covariance=paired_covariance(list(np.log(draws[:-1, :, 0]))))
-    found = backtest([fitted]).forecast(0, every[-1])
-    return {"95 % interval covers, where given": None if found.refused else covers(found.y.low, y[-1, 0], found.y.high)}
+    forecast = backtest([fitted]).forecast(0, every[-1])
+    return {
+        "95 % interval covers, where given": None
+        if forecast.refused
+        else covers(forecast.y.low, y[-1, 0], forecast.y.high)
+    }
 
 
 _KS = np.unique(np.rint(np.geomspace(1, 3000, 20)).astype(int))
@@ -199,15 +203,15 @@ def surfaces(rng: np.random.Generator, design: Design) -> Outcome:
     x = np.log(s / s.mean())
     ahead = design.tau * rng.standard_normal((design.m, 1))
     y, draws = texts(rng, np.exp(-_ALPHAS * (x[:, None] + ahead)), design)
-    found = fit_surface(s, _KS, y, draws, documents=counted(design))
-    low, high = found.band
+    surface = fit_surface(s, _KS, y, draws, documents=counted(design))
+    low, high = surface.band
     curve = (x - x.mean()) ** 2
     curve = curve - np.polyval(np.polyfit(x, curve, 1), x)
     bent = np.exp(0.06 * (curve / np.abs(curve).max())[:, None] * (_KS >= 1000))
     limit = fit_surface(s, _KS, y * bent, draws * bent[:, None, :], documents=counted(design)).limit(0.05)
     last = int(_KS[_KS < 1000][-1])
     return {
-        "lack of fit (false positive)": found.p < 0.05,
+        "lack of fit (false positive)": surface.p < 0.05,
         "95 % band of alpha(k) covers everywhere": bool(((low <= _ALPHAS) & (high >= _ALPHAS)).all()),
         "k*'s certain ends hold": limit.shown <= last and (limit.exceeded == 0 or limit.exceeded > last),
     }
@@ -231,10 +235,10 @@ def seeds(rng: np.random.Generator, design: Design) -> Outcome:
     truth = s**-0.1 * recipe * np.exp(0.01 * rng.standard_normal(len(s)))
     y, draws = texts(rng, truth[:, None], runs)
     covariance = paired_covariance(list(np.log(draws[..., 0])))
-    found = fit_nested(s, y[:, 0], covariance)
+    nested = fit_nested(s, y[:, 0], covariance)
     lack = pure_error(s, y[:, 0], covariance)[1] < 0.05 if design.tau == 0 else None
     return {
-        "95 % interval of alpha covers": covers(found.exponent.low, 0.1, found.exponent.high),
+        "95 % interval of alpha covers": covers(nested.exponent.low, 0.1, nested.exponent.high),
         "lack of fit by pure error (false positive)": lack,
     }
 
@@ -255,7 +259,7 @@ def training(rng: np.random.Generator, design: Design) -> Outcome:
     s, d = np.repeat(np.geomspace(5e3, 5e5, design.m), 6), np.tile(np.geomspace(1e5, 4e6, 6), design.m)
     models = np.repeat(np.exp(design.tau * rng.standard_normal(design.m)), 6)
     y = (1 + 30 * s**-0.35 + 200 * d**-0.4) * models * np.exp(0.005 * rng.standard_normal(len(s)))
-    found = fit_training_law(s, d, y)
-    truths = zip((found.alpha, found.beta, found.optimal), (0.35, 0.4, 0.4 / 0.75), strict=True)
+    law = fit_training_law(s, d, y)
+    truths = zip((law.alpha, law.beta, law.optimal), (0.35, 0.4, 0.4 / 0.75), strict=True)
     told = (covers(one.low, true, one.high) for one, true in truths)
     return dict(zip(EXPERIMENTS["training"].claims, told, strict=True))

@@ -66,8 +66,8 @@ def beta(rng: np.random.Generator, design: Design) -> Outcome:
     shares = np.diff(p, axis=1, prepend=0, append=1)
     hits = np.cumsum(rng.multinomial(tokens, shares)[:, :-1], axis=1)
     counts = DocumentCounts(tuple(KS.tolist()), np.arange(len(tokens)), tokens, tokens.astype(float), hits)
-    found = beta_interval(counts, replicates=BOOTSTRAPS, level=0.95)
-    return {"95 % interval of beta covers": covers(found.low, true_beta(design.tails), found.high)}
+    interval = beta_interval(counts, replicates=BOOTSTRAPS, level=0.95)
+    return {"95 % interval of beta covers": covers(interval.low, true_beta(design.tails), interval.high)}
 
 
 def ranks_table(document: Array, position: Array, rank: Array, logprob: Array) -> RankTable:
@@ -93,9 +93,9 @@ def verdicts(rng: np.random.Generator, design: Design) -> Outcome:
     table = ranks_table(document, position, rank, np.full(len(rank), -1.0))
     (counts,) = count_windows(table, PositionBins.of(lambda: [table], LENGTHS), ks=[1], lengths=LENGTHS)
     weights = document_weights(len(tokens), replicates=2 * BOOTSTRAPS)
-    found = success_by_length(counts, weights, least_runs=10, least_documents=5, level=0.95)
+    success = success_by_length(counts, weights, least_runs=10, least_documents=5, level=0.95)
     null = "position" if design["drift"] else "independent"
-    tested = [null in found.consistent(j) for j in range(len(LENGTHS)) if found.tested(j)]
+    tested = [null in success.consistent(j) for j in range(len(LENGTHS)) if success.tested(j)]
     return {"not what is true, at some N (false positive)": not all(tested) if tested else None}
 
 
@@ -149,9 +149,9 @@ def parts(rng: np.random.Generator, design: Design) -> Outcome:
     logprob = mean[np.repeat(level, tokens), rank - 1] + 0.5 * rng.standard_normal(len(rank))
     document = np.repeat(np.arange(len(tokens)), tokens)
     table = ranks_table(document, np.arange(len(rank)), rank, logprob)
-    found, influence = smooth_parts(BinnedRanks.of(table, rank_bins(table.histogram())))
+    entropies, influence = smooth_parts(BinnedRanks.of(table, rank_bins(table.histogram())))
     half = 1.96 * part_errors(influence[None])[0]
-    inside = np.abs(found - true_parts(design.tails)) <= half
+    inside = np.abs(entropies - true_parts(design.tails)) <= half
     return dict(zip(("2 standard errors of H(P) cover", "of KL", "of -ln Z"), map(bool, inside[1:]), strict=True))
 
 
@@ -174,10 +174,10 @@ def trends(rng: np.random.Generator, design: Design) -> Outcome:
         return np.asarray((0.8 * shared + 0.6 * own) @ root.T)
 
     estimate = truth + design.tau * rng.standard_normal(truth.shape) * [0.02, 0.004] + errors(1)[0]
-    found = lognormal_trend(s, estimate, estimate[:, None] + np.moveaxis(errors(BOOTSTRAPS), 0, 1), level=0.95)
+    trend = lognormal_trend(s, estimate, estimate[:, None] + np.moveaxis(errors(BOOTSTRAPS), 0, 1), level=0.95)
     change = -0.03 / np.sqrt(0.12) - 0.2 * 0.004 / 0.12**1.5
-    ratio = found.mu_over_sigma
+    ratio = trend.mu_over_sigma
     return {
-        "95 % interval of gamma's change covers": covers(found.gamma.low, 0.004, found.gamma.high),
+        "95 % interval of gamma's change covers": covers(trend.gamma.low, 0.004, trend.gamma.high),
         "of mu/sigma's change": covers(ratio.low, change, ratio.high) if ratio else None,
     }

@@ -64,14 +64,14 @@ def rows(patterns: Sequence[str] = ()) -> Iterator[tuple[str, Experiment, Design
 
 def simulate(name: str, one: Experiment, design: Design, first: int, last: int) -> dict[str, list[int]]:
     """Claim -> [how often it was true, how often it was made] over the replicates first..last - 1 of a row."""
-    found = {claim: [0, 0] for claim in one.claims}
+    counts = {claim: [0, 0] for claim in one.claims}
     for i in range(first, last):
         outcome = one.draw(np.random.default_rng([zlib.crc32(name.encode()), i]), design)
         for claim, true in outcome.items():
             if true is not None:
-                found[claim][0] += int(true)
-                found[claim][1] += 1
-    return found
+                counts[claim][0] += int(true)
+                counts[claim][1] += 1
+    return counts
 
 
 def run(results: Path, patterns: Sequence[str], replicates: int) -> None:

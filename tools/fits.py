@@ -24,12 +24,12 @@ LAWS, TOKENS, VOCABULARY = 300, 500_000, 50_304
 def made_laws() -> list[PowerLawFit]:
     """Laws whose models scatter by 2% and whose documents are the same."""
     rng, s = np.random.default_rng(0), 1e6 * 3.0 ** np.arange(10)
-    found = []
+    laws = []
     for _ in range(LAWS):
         y = s**-0.1 * np.exp(0.02 * rng.standard_normal(len(s)))
         draws = 0.01 * rng.standard_normal((1, 400)) + 0.005 * rng.standard_normal((len(s), 400))
-        found.append(fit_power_law(s, y, covariance=np.cov(draws)))
-    return found
+        laws.append(fit_power_law(s, y, covariance=np.cov(draws)))
+    return laws
 
 
 def made_histogram(seed: int) -> RankHistogram:

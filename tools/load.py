@@ -180,9 +180,9 @@ def check(uri: str, measurements: int) -> dict[str, Any]:
         run_id = by_print[print_][0].run_id
         names = {n for n in reader.artifact_names(run_id) if not n.startswith("images/")}
         artifacts.add(tuple(sorted(names)))
-        found = reader.ranks(run_id)
+        table = reader.ranks(run_id)
         rng = np.random.default_rng(int(print_, 16))
-        if hashlib.sha256(found.column("token").tobytes()).digest() != _tokens(rng):
+        if hashlib.sha256(table.column("token").tobytes()).digest() != _tokens(rng):
             wrong.append(f"ranks of {print_}")
     return {
         "runs": len(runs),
@@ -221,9 +221,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="rbptrack-load-") as name:
         work = Path(name)
         with services(work) as uri:
-            found = run(uri, work, options)
-    options.results.write_text(json.dumps(found, indent=1))
-    print(json.dumps(found, indent=1))
+            numbers = run(uri, work, options)
+    options.results.write_text(json.dumps(numbers, indent=1))
+    print(json.dumps(numbers, indent=1))
 
 
 def run(uri: str, work: Path, options: argparse.Namespace) -> dict[str, Any]:

@@ -90,9 +90,9 @@ def on_postgres(seed: Path, server: Any, n: int, *, artifacts: Path) -> str:
     Store(TrackingConfig(uri=uri, artifacts=str(artifacts))).open()
     with psycopg.connect(uri) as store:
         store.execute("set session_replication_role = replica")  # no foreign key is looked up: all are made here
-        found = store.execute("select experiment_id from experiments where name='rbptrack'").fetchone()
-        assert found
-        columns, parts = copies(seed, n, found[0])
+        experiment = store.execute("select experiment_id from experiments where name='rbptrack'").fetchone()
+        assert experiment
+        columns, parts = copies(seed, n, experiment[0])
         flags = {table: columns[table].index("is_nan") for table in TABLES if "is_nan" in columns[table]}
         for rows in parts:
             for table in TABLES:
@@ -111,15 +111,15 @@ def on_postgres(seed: Path, server: Any, n: int, *, artifacts: Path) -> str:
 
 def copies(seed: Path, n: int, experiment: int) -> tuple[dict[str, list[str]], Iterator[Rows]]:
     """The columns of each table, and the rows of n measurements, some hundreds of measurements at a time."""
-    with closing(sqlite3.connect(seed / DATABASE)) as found:
+    with closing(sqlite3.connect(seed / DATABASE)) as database:
         by_size = (
             "select run_uuid from params where key='model.non_embedding_params' and run_uuid in "
             "(select run_uuid from tags where key='rbptrack.kind' and value='measurement') order by cast(value as integer)"
         )
-        real = [run for (run,) in found.execute(by_size)]
+        real = [run for (run,) in database.execute(by_size)]
 
         def rows(table: str, run: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-            cursor = found.execute(f"select * from {table} where run_uuid = ?", (run,))
+            cursor = database.execute(f"select * from {table} where run_uuid = ?", (run,))
             return [c[0] for c in cursor.description], cursor.fetchall()
 
         models = [{t: rows(t, run) for t in TABLES} for run in real]

@@ -57,9 +57,9 @@ def ranks(hardness: np.ndarray, s: float, scatter: float, *, family: int, datase
     grid = log_grid(VOCABULARY, per_decade=24)
     share = np.exp(-neg_log_rbp(grid, s, family=family, dataset=dataset) * scatter)
     share = np.maximum.accumulate(share)
-    found = np.interp(hardness, share, np.log(grid), left=0.0)
+    interpolated = np.interp(hardness, share, np.log(grid), left=0.0)
     below = np.searchsorted(share, hardness)  # ranks on the grid where it is dense, spread between its points elsewhere
-    return np.where(below < 12, grid[np.minimum(below, len(grid) - 1)], np.ceil(np.exp(found))).astype(np.int64)
+    return np.where(below < 12, grid[np.minimum(below, len(grid) - 1)], np.ceil(np.exp(interpolated))).astype(np.int64)
 
 
 def table(

@@ -115,8 +115,8 @@ def docstrings(text: str) -> str:
         for n in ast.walk(ast.parse(text))
         if isinstance(n, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
     )
-    found = [ast.get_docstring(node) for node in nodes]
-    return "\n\n".join(s for s in found if s and len(s) >= 80)
+    texts = [ast.get_docstring(node) for node in nodes]
+    return "\n\n".join(s for s in texts if s and len(s) >= 80)
 
 
 def shingles(text: str) -> set[int]:
