@@ -169,12 +169,10 @@ class Emergence(Analyzer):
             if str(family) not in bins:
                 bins[str(family)] = PositionBins.of(lambda: runs.rank_pieces(run_id), lengths)
             at, ks = bins[str(family)], self._ks(family)
-            truncated = str(family.rows.iloc[0]["sequence"]) == "truncate"  # an import may not say
-            cut = int(family.rows.iloc[0]["seq_len"]) if truncated else None
             windows, answers = list[list[WindowCounts]](), list[Answers]()
             for piece in runs.rank_pieces(run_id):
                 windows.append(count_windows(piece, at, ks=ks, lengths=lengths))
-                answers.append(read_answers(piece, ks, cut_at=cut))
+                answers.append(read_answers(piece, ks, cut_at=family.cut_at))
             joined = map(WindowCounts.concatenate, zip(*windows, strict=True))
             return Loaded(dict(zip(ks, joined, strict=True)), Answers.concatenate(answers))
 
@@ -246,7 +244,7 @@ class Emergence(Analyzer):
         """Ask at what size half of the windows, or of the whole answers, succeed."""
         rows, told = list[HalfRow](), list[tuple[Studied, str, PowerLawFit, Threshold]]()
         for one in every:
-            measured = dict(zip(one.sizes[-1].lengths, np.exp(one.sizes[-1].point.measured[0]), strict=True))
+            measured = dict(zip(one.sizes[-1].lengths, np.exp(one.sizes[-1].point["measured"][0]), strict=True))
             laws = [(str(law.length), law.law, float(measured[law.length])) for law in one.laws]
             for n, law, share in [*laws, *self._law_of_answers(one)]:
                 half, width = threshold(law, 0.5, documents=one.documents), width_in_decades(law)

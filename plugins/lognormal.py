@@ -29,7 +29,7 @@ from rbptrack.ranks import FloatArray, sum_by
 from rbptrack.stats.intervals import Interval
 from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.rank_distributions import CANDIDATES, Support
-from rbptrack.stats.rank_fit import RankFit, fit_all
+from rbptrack.stats.rank_fit import fit_all
 from rbptrack.stats.rank_lognormal import integral_approximation
 from rbptrack.stats.rank_sizes import RanksOfSize, fit_size, lognormal_trend
 
@@ -185,40 +185,24 @@ class Lognormal(Analyzer):
             fitted: list[float] = []
             every = fit_all([one.histogram for one in loaded])
             for one, fits, params, label in zip(loaded, every, family.s, family.labels, strict=True):
+                effect = _design_effect(family.rows[family.rows["non_embedding_params"] == params])
+                about: Any = {"effect": effect, "seed": int(params)}  # sizes apart: not paired
+                about |= {"level": self.level, "replicates": self.replicates}
                 try:
-                    sizes.append(self._size(one, fits, family.rows[family.rows["non_embedding_params"] == params]))
+                    sizes.append(fit_size(one.histogram, one.documents, fits, **about))
                     fitted.append(params)
                 except RbptrackError as error:
                     notes.append(f"{family}, {label}: {error}.")
             if sizes:
                 yield _only(family, fitted), sizes
 
-    def _size(self, loaded: Loaded, fits: dict[str, RankFit], rows: pd.DataFrame) -> RanksOfSize:
-        return fit_size(
-            loaded.histogram,
-            loaded.documents,
-            fits,
-            effect=_design_effect(rows),
-            seed=int(rows["non_embedding_params"].iloc[0]),  # sizes apart: not paired
-            level=self.level,
-            replicates=self.replicates,
-        )
-
     def _candidate_rows(self, family: Family, sizes: list[RanksOfSize]) -> Iterator[CandidateRow]:
         for keys, size in zip(family.size_keys, sizes, strict=True):
             for name, fit in size.fits.items():
-                yield CandidateRow(
-                    **keys,
-                    candidate=name,
-                    parameters=len(fit.parameters),
-                    kl=fit.kl,
-                    ks=fit.ks,
-                    ks_at=fit.ks_at,
-                    aic_above_best=fit.aic - size.best.aic,
-                    vuong_z=size.vuong.get(name, NAN),
-                    nested=name in NESTED,
-                    values=", ".join(f"{key} = {value:.6g}" for key, value in fit.parameters.items()),
-                )
+                cells: Any = {"kl": fit.kl, "ks": fit.ks, "ks_at": fit.ks_at, "nested": name in NESTED}
+                cells |= {"aic_above_best": fit.aic - size.best.aic, "vuong_z": size.vuong.get(name, NAN)}
+                values = ", ".join(f"{key} = {value:.6g}" for key, value in fit.parameters.items())
+                yield CandidateRow(**keys, candidate=name, parameters=len(fit.parameters), **cells, values=values)
 
     def _trends(self, family: Family, sizes: list[RanksOfSize], rows: list[LognormalRow]) -> Iterator[TrendRow]:
         """Beta, gamma and mu/sigma against ln S, and the exponents of the measured and the implied curves."""

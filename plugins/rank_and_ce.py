@@ -159,13 +159,11 @@ class RankAndCe(Analyzer):
         report = Report()
 
         def load(family: Family, run_id: str) -> Counts:
-            truncated = str(family.rows.iloc[0]["sequence"]) == "truncate"
-            cut = int(family.rows.iloc[0]["seq_len"]) if truncated else None
             joint, answers = list[RankAndProbability](), list[Answers]()
             lengths, ks = sorted({*self.lengths, self.predicted}), sorted({1, *self.ks})
             for piece in runs.rank_pieces(run_id):
                 joint.append(RankAndProbability.of(piece, lengths=lengths, ks=ks))
-                answers.append(read_answers(piece, self.ks, cut_at=cut))
+                answers.append(read_answers(piece, self.ks, cut_at=family.cut_at))
             return Counts(RankAndProbability.concatenate(joint), Answers.concatenate(answers))
 
         everything = list(read_families(runs, load, report.notes))

@@ -72,10 +72,10 @@ def test_shuffled_hits_are_the_mean_over_permutations() -> None:
 def test_nulls_by_hand() -> None:
     c = counted(table([[1, 1, 0, 1, 1, 1]]), [1, 2, 3])
     steps = ladder(c, np.ones((1, 1)))
-    np.testing.assert_allclose(np.exp(steps.measured[0]), [5 / 6, 3 / 5, 1 / 4])
-    np.testing.assert_allclose(np.exp(steps.independent[0]), [5 / 6, 25 / 36, 125 / 216])
-    np.testing.assert_allclose(np.exp(steps.markov[0]), [5 / 6, 5 / 6 * 3 / 4, 5 / 6 * 9 / 16])
-    np.testing.assert_allclose(np.exp(steps.documents[0]), [5 / 6, 20 / 30, 60 / 120])
+    np.testing.assert_allclose(np.exp(steps["measured"][0]), [5 / 6, 3 / 5, 1 / 4])
+    np.testing.assert_allclose(np.exp(steps["independent"][0]), [5 / 6, 25 / 36, 125 / 216])
+    np.testing.assert_allclose(np.exp(steps["markov"][0]), [5 / 6, 5 / 6 * 3 / 4, 5 / 6 * 9 / 16])
+    np.testing.assert_allclose(np.exp(steps["documents"][0]), [5 / 6, 20 / 30, 60 / 120])
 
 
 def test_counts_of_two_runs_pool() -> None:
@@ -89,5 +89,5 @@ def test_a_share_that_drifts_with_position_by_hand() -> None:
     hits = rng.random((200, 4)) < [0.9, 0.5, 0.8, 0.4]  # four positions, each a bin of its own
     c = counted(table([list(row) for row in hits]), [1, 2])
     share = hits.mean(axis=0)
-    found = np.exp(ladder(c, np.ones((1, 200))).position[0])
+    found = np.exp(ladder(c, np.ones((1, 200)))["position"][0])
     assert found == pytest.approx([hits.mean(), (share[:-1] * share[1:]).mean()])

@@ -133,6 +133,12 @@ class Family:
         smallest = self.rows["vocab_size"].min()
         return 0 if pd.isna(smallest) else int(smallest)
 
+    @property
+    def cut_at(self) -> int | None:
+        """After how many tokens sequences were cut; None where they were not, or an import does not say."""
+        first = self.rows.iloc[0]
+        return int(first["seq_len"]) if str(first["sequence"]) == "truncate" else None
+
     def shares_texts(self, other: Family) -> bool:
         """Whether both are known to read the same texts, so that their errors are correlated."""
         hashes = {*self.rows["documents_hash"], *other.rows["documents_hash"]}

@@ -5,7 +5,7 @@ For independent tokens p_{N,k} = RBP_k^N, so that -ln p = N A S^-alpha (arXiv 25
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,10 +17,10 @@ from rbptrack.ranks import FloatArray
 from rbptrack.stats.bootstrap import Weights, paired_covariance
 from rbptrack.stats.intervals import Interval, percentiles, simultaneous, widening, worth
 from rbptrack.stats.power_law import PowerLawFit, fit_power_law
-from rbptrack.stats.success_runs import NullLadder, WindowCounts, ladder
+from rbptrack.stats.success_runs import WindowCounts, ladder
 
 NULLS = ("independent", "position", "documents", "markov")
-"""The nulls of `NullLadder`, the simplest first."""
+"""The nulls of `ladder`, the simplest first."""
 
 _WORDS = {"position": "position", "documents": "documents", "markov": "neighbours"}
 
@@ -45,37 +45,37 @@ class SuccessByLength:
     runs: FloatArray
     documents: FloatArray
     enough: FloatArray
-    point: NullLadder
-    draws: NullLadder
+    point: Mapping[str, FloatArray]
+    draws: Mapping[str, FloatArray]
     level: float
     widening: float = 1.0
 
     @property
     def log_p(self) -> FloatArray:
         """Measured ln p_N, NaN where refused, (lengths,)."""
-        return np.where(self.enough, self.point.measured[0], np.nan)
+        return np.where(self.enough, self.point["measured"][0], np.nan)
 
     def probability(self, j: int) -> Interval:
         """p_N of the j-th length, the share of windows that succeed."""
-        return self._exp(self.point.measured[0, j], self.draws.measured[:, j])
+        return self._exp(self.point["measured"][0, j], self.draws["measured"][:, j])
 
     def ratio(self, j: int) -> Interval:
         """rho_N = p_N / RBP_k^N: 1 where tokens are independent."""
         point, draws = self.point, self.draws
-        excess = point.measured[0, j] - point.independent[0, j]
-        return self._exp(excess, draws.measured[:, j] - draws.independent[:, j])
+        excess = point["measured"][0, j] - point["independent"][0, j]
+        return self._exp(excess, draws["measured"][:, j] - draws["independent"][:, j])
 
     def effective_length(self, j: int) -> Interval:
         """N_eff = ln p_N / ln RBP_k: how many independent tokens a window counts as; NaN where every token succeeds."""
-        one = self.point.measured[0, 0]
+        one = self.point["measured"][0, 0]
         if not one < 0:
             return Interval(np.nan)
-        low, high = percentiles(self.draws.measured[:, j] / self.draws.measured[:, 0], level=self.level)
-        return Interval(self.point.measured[0, j] / one, low, high)
+        low, high = percentiles(self.draws["measured"][:, j] / self.draws["measured"][:, 0], level=self.level)
+        return Interval(self.point["measured"][0, j] / one, low, high)
 
     def eta(self, j: int) -> float:
         """D ln(-ln p_N) / d ln N between the length before and the j-th: 1 where tokens are independent."""
-        measured = self.point.measured[0]
+        measured = self.point["measured"][0]
         if not measured[0] < 0 or j == 0 or not self.enough[j - 1]:
             return float("nan")
         return float(np.log(measured[j] / measured[j - 1]) / np.log(self.lengths[j] / self.lengths[j - 1]))
@@ -83,17 +83,26 @@ class SuccessByLength:
     def explained(self, j: int, null: str) -> float:
         """The share of ln p_N - N ln RBP_k that a null gives; NaN where that is 0."""
         point = self.point
-        excess = point.measured[0, j] - point.independent[0, j]
+        excess = point["measured"][0, j] - point["independent"][0, j]
         if self.lengths[j] == 1 or excess == 0:
             return float("nan")
-        return float((getattr(point, null)[0, j] - point.independent[0, j]) / excess)
+        return float((point[null][0, j] - point["independent"][0, j]) / excess)
 
     def tested(self, j: int) -> bool:
         """Whether nulls are tested at the j-th length: not where it is refused or every token succeeds.
 
         Nor for N <= 2: a first-order chain is fitted to pairs and says nothing of them.
         """
-        return bool(self.enough[j]) and self.lengths[j] > 2 and bool(self.point.measured[0, 0] < 0)
+        return bool(self.enough[j]) and self.lengths[j] > 2 and bool(self.point["measured"][0, 0] < 0)
+
+    @property
+    def _tested(self) -> list[int]:
+        return [j for j in range(len(self.lengths)) if self.tested(j)]
+
+    def _apart(self, null: str) -> tuple[FloatArray, FloatArray]:
+        """Ln p_N less a null's at each length that is tested, (tested,), and its replicates."""
+        point, draws = (each["measured"] - each[null] for each in (self.point, self.draws))
+        return point[0, self._tested], draws[:, self._tested]
 
     @cached_property
     def _zero_inside(self) -> dict[str, FloatArray]:
@@ -102,11 +111,9 @@ class SuccessByLength:
         The intervals hold at all tested lengths at once, so that looking at many N rejects no more often; they are
         widened for few documents, by t over the normal quantile with as many as their unequal lengths are worth.
         """
-        tested = [j for j in range(len(self.lengths)) if self.tested(j)]
         found = {}
-        for null in NULLS if tested else ():
-            value = (self.point.measured - getattr(self.point, null))[0, tested]
-            draws = (self.draws.measured - getattr(self.draws, null))[:, tested]
+        for null in NULLS if (tested := self._tested) else ():
+            value, draws = self._apart(null)
             half = self.widening * simultaneous(value, draws, level=self.level)
             inside = np.zeros(len(self.lengths), dtype=bool)
             inside[tested] = np.abs(value) <= half
@@ -120,11 +127,9 @@ class SuccessByLength:
         Source: Bonferroni over N of the normal tail, its distances widened for few documents as the verdicts' are; a
         bootstrap of so many replicates knows no p small enough to be corrected over many models.
         """
-        tested = [j for j in range(len(self.lengths)) if self.tested(j)]
-        if not tested:
+        if not (tested := self._tested):
             return float("nan")
-        value = (self.point.measured - self.point.independent)[0, tested]
-        draws = (self.draws.measured - self.draws.independent)[:, tested]
+        value, draws = self._apart("independent")
         half = self.widening * middle_spread(draws)
         with np.errstate(divide="ignore", invalid="ignore"):
             z = np.where(half > 0, np.abs(value) / half, np.where(value == 0, 0.0, np.inf))
@@ -148,7 +153,7 @@ class SuccessByLength:
     def columns(self, j: int) -> dict[str, Any]:
         """What is known of the j-th length as columns of a table; where it is refused, only counts and nulls."""
         row = {"N": self.lengths[j], "runs": self.runs[j], "documents": self.documents[j], "verdict": self.verdict(j)}
-        row |= {f"p_{null}": np.exp(getattr(self.point, null)[0, j]) for null in NULLS}
+        row |= {f"p_{null}": np.exp(self.point[null][0, j]) for null in NULLS}
         if not self.enough[j]:
             return row
         row |= {"p": self.probability(j), "rho": self.ratio(j), "n_eff": self.effective_length(j), "eta": self.eta(j)}
@@ -233,7 +238,7 @@ def fit_length_laws(s: FloatArray, sizes: Sequence[SuccessByLength], *, level: f
     Source: arXiv 2510.20387, eqs. 6 to 8, with the exponent of every N free.
     """
     y = -np.stack([one.log_p for one in sizes])  # (m, lengths)
-    draws = -np.stack([one.draws.measured for one in sizes])  # (m, replicates, lengths)
+    draws = -np.stack([one.draws["measured"] for one in sizes])  # (m, replicates, lengths)
     usable = np.isfinite(y) & (y > 0) & (np.isfinite(draws) & (draws > 0)).all(axis=1)
     first = (y[:, 0] > 0) & (draws[:, :, 0] > 0).all(axis=1)
     laws = []

@@ -75,8 +75,8 @@ class RankAndProbability(DocumentSums):
             tokens=tokens,
             nats=np.bincount(cells // shape[2], weights=nats, minlength=shape[0] * shape[1]).reshape(shape[:2]),
             lengths=tuple(lengths),
-            windows=runs[0].windows.astype(np.int64),
-            successes=np.stack([one.successes for one in runs], axis=2).astype(np.int64),
+            windows=runs[0]["windows"].astype(np.int64),
+            successes=np.stack([one["successes"] for one in runs], axis=2).astype(np.int64),
             likelihood=np.stack(likelihood, axis=1),
             ks=tuple(ks),
         )

@@ -69,26 +69,8 @@ class WindowCounts(DocumentSums):
         return np.asarray(np.where(possible, np.exp(log_share), 0.0) * self.windows)
 
 
-@dataclass(frozen=True)
-class RunCounts:
-    """Runs of hits of one k, and the windows inside them.
-
-    Attributes:
-        windows: windows of each N, (documents, lengths).
-        successes: windows whose tokens all have R <= k, (documents, lengths).
-        runs: distinct runs of hits of length >= N, (documents, lengths).
-        both: hits that another hit follows, (documents,).
-
-    """
-
-    windows: IntArray
-    successes: IntArray
-    runs: IntArray
-    both: IntArray
-
-
-def count_runs(table: RankTable, segments: Segments, *, k: int, lengths: Sequence[int]) -> RunCounts:
-    """Count windows of each N in `lengths` per document, from run lengths L: sum of max(L - N + 1, 0).
+def count_runs(table: RankTable, segments: Segments, *, k: int, lengths: Sequence[int]) -> dict[str, IntArray]:
+    """The `windows`, `successes`, `runs` and `both` of `WindowCounts`, from run lengths L: sum of max(L - N + 1, 0).
 
     Source: arXiv 2510.20387, eqs. 6 to 8.
     """
@@ -103,12 +85,9 @@ def count_runs(table: RankTable, segments: Segments, *, k: int, lengths: Sequenc
     segment_length = np.diff(segment_start, append=len(hit))
     run_document = document[start[of_hits]]
     successes, runs = _per_document(run_document, run_length, lengths, size)
-    return RunCounts(
-        windows=_per_document(document[segment_start], segment_length, lengths, size)[0],
-        successes=successes,
-        runs=runs,
-        both=np.bincount(run_document, weights=run_length - 1, minlength=size),
-    )
+    windows = _per_document(document[segment_start], segment_length, lengths, size)[0]
+    both = np.bincount(run_document, weights=run_length - 1, minlength=size)
+    return {"windows": windows, "successes": successes, "runs": runs, "both": both}
 
 
 def count_windows(
@@ -127,19 +106,16 @@ def count_windows(
     position_tokens = np.bincount(cell, minlength=size * shape[1]).reshape(shape)
     found = []
     for k in ks:
-        hit, counted = table.rank <= k, count_runs(table, segments, k=k, lengths=lengths)
+        hit = table.rank <= k
         position_hits = np.bincount(cell[hit], minlength=size * shape[1]).reshape(shape).astype(np.float64)
         hits = position_hits.sum(axis=1)
         found.append(
             WindowCounts(
                 lengths=tuple(lengths),
-                windows=counted.windows,
-                successes=counted.successes,
+                **count_runs(table, segments, k=k, lengths=lengths),
                 tokens=tokens,
                 hits=hits,
                 followed=hits - np.bincount(document[last[hit[last]]], minlength=size),
-                both=counted.both,
-                runs=counted.runs,
                 position_hits=position_hits,
                 position_tokens=position_tokens,
                 positions=positions,
@@ -148,31 +124,14 @@ def count_windows(
     return found
 
 
-@dataclass(frozen=True)
-class NullLadder:
-    """ln p_N, measured and by each null, for each bootstrap replicate (or once): arrays (replicates, len(lengths)).
+def ladder(counts: WindowCounts, weights: Weights) -> dict[str, FloatArray]:
+    """Ln p_N, `measured` and by each null, for each bootstrap replicate or once: arrays (replicates, lengths).
 
-    Attributes:
-        measured: share of windows that succeed.
-        independent: RBP_k^N.
-        position: independent hits whose share drifts with the position in the document.
-        documents: hits anywhere in their document: a mixture over documents.
-        markov: RBP_k q^(N-1), q the share of hits among tokens that follow a hit: a first-order chain.
+    `independent`: RBP_k^N; `position`: independent hits whose share drifts with the position in the document;
+    `documents`: hits anywhere in their document, a mixture over documents; `markov`: RBP_k q^(N-1), q the share of hits
+    among tokens that follow a hit, a first-order chain.
 
-    """
-
-    measured: FloatArray
-    independent: FloatArray
-    position: FloatArray
-    documents: FloatArray
-    markov: FloatArray
-
-
-def ladder(counts: WindowCounts, weights: Weights) -> NullLadder:
-    """Success probabilities of the documents as weighted, (replicates, documents): ones for the measurement itself.
-
-    Source: arXiv 2510.20387, eq. 6, for independent tokens; hits within documents and a first-order Markov chain
-    are this project's further nulls.
+    Source: arXiv 2510.20387, eq. 6, for independent tokens; the other nulls are this project's.
     """
     width = len(counts.lengths)
     columns = np.column_stack(
@@ -185,13 +144,13 @@ def ladder(counts: WindowCounts, weights: Weights) -> NullLadder:
     with np.errstate(divide="ignore", invalid="ignore"):
         log_p = np.log(hits / tokens)[:, None]
         log_q = np.log(both / followed)[:, None]
-        return NullLadder(
-            measured=np.log(successes / windows),
-            independent=n * log_p,
-            position=counts.positions.log_shares(weights, counts.position_hits, counts.position_tokens),
-            documents=np.log(shuffled / windows),
-            markov=log_p + np.where(n > 1, (n - 1) * log_q, 0.0),
-        )
+        return {
+            "measured": np.log(successes / windows),
+            "independent": n * log_p,
+            "position": counts.positions.log_shares(weights, counts.position_hits, counts.position_tokens),
+            "documents": np.log(shuffled / windows),
+            "markov": log_p + np.where(n > 1, (n - 1) * log_q, 0.0),
+        }
 
 
 def _per_document(
