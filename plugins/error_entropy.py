@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy import stats
+from scipy import special
 
 from rbptrack.analysis import Analyzer, Drawing, RbptrackError, Report, Runs, Unreadable
 from rbptrack.analysis.families import KEYS, Family, read_families
@@ -26,6 +26,7 @@ from rbptrack.ranks import FloatArray
 from rbptrack.stats.contrasts import Contrast, contrast, verdict_of
 from rbptrack.stats.error_entropy import Decomposition, decompose_pieces, part_covariance, part_errors, shares_of_fall
 from rbptrack.stats.intervals import Interval
+from rbptrack.stats.linear import straight_line
 from rbptrack.stats.power_law import PowerLawFit, fit_power_law
 from rbptrack.stats.size_laws import positive
 
@@ -223,10 +224,10 @@ class ErrorEntropy(Analyzer):
         m = len(parts.family.s)
         if m < 3:
             return
-        quantile = float(stats.t.ppf(0.5 + self.level / 2, m - 2))
+        quantile = float(special.stdtrit(m - 2, 0.5 + self.level / 2))
         for part, y in parts.values.items():
-            line, law = stats.linregress(np.log10(parts.family.s), y), parts.laws.get(part)
-            half = quantile * line.stderr
+            line, law = straight_line(np.log10(parts.family.s), y), parts.laws.get(part)
+            half = quantile * line.error
             yield PartLawRow(
                 **parts.family.keys, part=part, alpha=exponent(law), r2=law.r2 if law else np.nan,
                 nats_per_factor_10=Interval.around(line.slope, half),

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from scipy import stats
+from scipy import special
 
 from rbptrack.analysis import Analyzer, Drawing, Report, Runs
 from rbptrack.analysis.families import Family, read_families
@@ -24,6 +24,7 @@ from rbptrack.analysis.rows import Column, Exponent, OfFamily, OfSize
 from rbptrack.ranks import DocumentCounts, log_grid
 from rbptrack.stats.intervals import Interval
 from rbptrack.stats.k_law import KCurves, k_curves, worth_of_doubling
+from rbptrack.stats.linear import straight_line
 
 NAN = float("nan")
 _DOTTED = (0, (1, 1.5))
@@ -160,8 +161,8 @@ class KLaw(Analyzer):
         about: dict[str, Any] = {"beta": fit.beta, "sizes": family.labels, "largest_k": largest, "r2": fit.r2.min()}
         about |= {"local": (fit.local_beta(1).mean(), fit.local_beta(float(largest)).mean()), "margin": self.margin}
         if len(fit.beta) >= 3:
-            trend = stats.linregress(np.log10(family.s), fit.beta)
-            half = float(stats.t.ppf(0.5 + self.level / 2, len(fit.beta) - 2) * trend.stderr)
+            trend = straight_line(np.log10(family.s), fit.beta)
+            half = float(special.stdtrit(len(fit.beta) - 2, 0.5 + self.level / 2) * trend.error)
             about["trend"] = (trend.slope, trend.slope - half, trend.slope + half)
         verdict = Verdict.YES if off.max() <= self.margin else Verdict.NO
         about |= {"within": int((off <= self.margin).sum())}
@@ -208,8 +209,8 @@ def _slope_rows(family: Family, curves: KCurves, counts: Sequence[DocumentCounts
         if family.vocab_size:
             every = np.arange(1, largest + 1)
             rbp = one.select(every.tolist()).hits.sum(axis=0) / one.tokens.sum()
-            line = stats.linregress(np.log(every), np.log(-np.log(rbp)))
-            cells |= {"beta_every_k": -line.slope, "r2_every_k": line.rvalue**2}
+            line = straight_line(np.log(every), np.log(-np.log(rbp)))
+            cells |= {"beta_every_k": -line.slope, "r2_every_k": line.r2}
         yield SlopeRow(**keys, **cells, beta=curves.beta[i], largest_k=largest)
 
 

@@ -12,7 +12,6 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from rbptrack.analysis import Analyzer, Drawing, RankHistogram, RbptrackError, Report, Runs, Unreadable
 from rbptrack.analysis.families import Family, Pooled, read_families
@@ -27,6 +26,7 @@ from rbptrack.analysis.rank_figures import (
 from rbptrack.analysis.rows import UNKNOWN, Column, OfFamily, OfSize, cells_of
 from rbptrack.ranks import FloatArray, sum_by
 from rbptrack.stats.intervals import Interval
+from rbptrack.stats.linear import straight_line
 from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.rank_distributions import CANDIDATES, Support
 from rbptrack.stats.rank_fit import fit_all
@@ -348,7 +348,7 @@ def _r2(table: pd.DataFrame, quantity: str) -> tuple[float, float]:
     if len(known) < 3:
         return np.nan, np.nan
     s, y = known["S"].to_numpy(float), known[quantity].to_numpy(float)
-    return tuple(float(stats.linregress(x, y).rvalue ** 2) for x in (np.log(s), s))  # type: ignore[return-value]
+    return tuple(float(straight_line(x, y).r2) for x in (np.log(s), s))  # type: ignore[return-value]
 
 
 def _design_effect(rows: pd.DataFrame) -> float:

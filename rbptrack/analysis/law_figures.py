@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
-from scipy import stats
 
 from rbptrack.analysis.bar_figures import Bar, bar_panels
 from rbptrack.analysis.family_figures import (
@@ -26,6 +25,7 @@ from rbptrack.analysis.laws import FamilyLaw, by_family
 from rbptrack.analysis.published import published_alpha
 from rbptrack.analysis.rows import exponent
 from rbptrack.ranks import CE, parse_rbp_name, rbp_ks, rbp_name
+from rbptrack.stats.linear import straight_line
 from rbptrack.stats.power_law import PowerLawFit
 
 _WIDE, _FINE = 2.5, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)  # ticks where a panel spans less than that squared
@@ -170,8 +170,8 @@ def draw_ce_against_rbp(laws: Sequence[FamilyLaw], k: int) -> tuple[Figure, dict
         x, y = pair[rbp_name(k)].y, pair[CE].y
         label, look = name, {"marker": ""}
         if np.ptp(x) > 0:  # else no line is defined: imported shares of few digits may all be equal
-            line = stats.linregress(x, y)
-            r2[dataset, name] = float(line.rvalue**2)
+            line = straight_line(x, y)
+            r2[dataset, name] = float(line.r2)
             ends = np.array([x.min(), x.max()])
             curves.append(Curve(dataset, name, "", ends, line.intercept + line.slope * ends, options=look))
             label = f"{name}: R² = {r2[dataset, name]:.4f}"

@@ -97,11 +97,13 @@ def check_quantisation(name: str, config: Any) -> None:
 
     transformers would leave an unknown one out, unsaid.
     """
+    method = method_of(config)
+    if not method:
+        return
     quiet()
     from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING as KNOWN
 
-    method = method_of(config)
-    if method and method not in {*KNOWN, "bitsandbytes"}:
+    if method not in {*KNOWN, "bitsandbytes"}:
         raise BadInput(
             f"{name}: config.json asks for the quantisation {method!r}, which transformers does not know. "
             f"Known: {', '.join(sorted(KNOWN))}"

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import CE, DocumentSums, FloatArray, IntArray, RankTable, rbp_name
@@ -194,7 +194,7 @@ class AgreementSums(DocumentSums):
         net = self.gained - self.lost
         if len(net) < LEAST_DOCUMENTS or not net.any():
             return float("nan")
-        return float(2 * stats.t.sf(abs(net.sum()) / np.sqrt((net**2).sum()), len(net) - 1))
+        return float(2 * special.stdtr(len(net) - 1, -abs(net.sum()) / np.sqrt((net**2).sum())))
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class Share:
 
         Source: (t + z) standard errors, the sample size formula turned round (Cohen, Statistical Power Analysis, 1988).
         """
-        return self.spread.half(level) + float(stats.norm.ppf(_POWER)) * self.spread.se if self.spread else np.nan
+        return self.spread.half(level) + float(special.ndtri(_POWER)) * self.spread.se if self.spread else np.nan
 
 
 @dataclass(frozen=True)

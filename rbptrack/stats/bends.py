@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, stats
+from scipy import optimize, special
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import FloatArray
@@ -70,7 +70,7 @@ def bend_of(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray) -> Bend:
     at, design = np.array([0.0, 0.0, 1.0]), curved(x)
     spread = linear.estimate_error(at, design, values, covariance)
     # Of few residuals the mean square is too small in most draws; raised by f / (median of chi^2_f) it is so in half.
-    raised = spread.residual * spread.freedom / float(stats.chi2.median(spread.freedom))
+    raised = spread.residual * spread.freedom / float(special.chdtri(spread.freedom, 0.5))
     return Bend(float(at @ linear.least_squares(design, values)[0]), replace(spread, residual=raised))
 
 
@@ -121,7 +121,7 @@ def smallest_floor(
     falls = exponents > 0
     if not falls.any():
         return float("nan")
-    needed = optimize.brentq(lambda away: stats.nct.sf(critical, freedom, away) - power, 0.0, 3 * critical + 10)
+    needed = optimize.brentq(lambda away: 1 - special.nctdtr(freedom, away, critical) - power, 0.0, 3 * critical + 10)
     bends = floor_bends(x, exponents[falls], _SHARES) / errors[falls]
     seen = (bends >= needed).any(axis=1)
     return float(_SHARES[np.argmax(seen)]) if seen.any() else float("nan")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from rbptrack.ranks import FloatArray, IntArray
 from rbptrack.stats.linear import least_squares
@@ -58,8 +58,10 @@ def collapse(ce: FloatArray, y: FloatArray, series: IntArray, *, level: float = 
     if several > 1 and freedom > 0:
         square = float(rest @ rest) / freedom
         inverse = np.linalg.pinv(design.T @ design)[curve.shape[1] :, curve.shape[1] :]
-        half = stats.t.ppf(0.5 + level / 2, freedom) * np.sqrt(square * np.einsum("ij,jk,ik->i", code, inverse, code))
-        p = float(stats.f.sf((left @ left - rest @ rest) / (several - 1) / square, several - 1, freedom))
+        half = special.stdtrit(freedom, 0.5 + level / 2) * np.sqrt(
+            square * np.einsum("ij,jk,ik->i", code, inverse, code)
+        )
+        p = float(special.fdtrc(several - 1, freedom, (left @ left - rest @ rest) / (several - 1) / square))
     return Collapse(len(y), explained, float(np.sqrt(np.mean(left**2))), apart, half, p)
 
 
@@ -130,7 +132,7 @@ class Leaning:
         left = (rest - lean * gap) / np.maximum(1 - hat - gap**2 / max(square, _TINY), 0.02)
         error = float(np.sqrt(np.sum((gap * left) ** 2))) / max(square, _TINY)
         freedom = len(gap) - 2 * len(parts) - 1
-        return cls(lean, float(2 * stats.t.sf(abs(lean) / error, freedom)) if error > 0 else 1.0)
+        return cls(lean, float(2 * special.stdtr(freedom, -abs(lean) / error)) if error > 0 else 1.0)
 
 
 _TINY = float(np.finfo(np.float64).tiny)

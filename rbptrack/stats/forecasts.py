@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize, special
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.intervals import Interval
@@ -104,7 +104,7 @@ class Backtests:
         _, noise, bend = _line(np.log(fit.s), np.log(at))
         variance = max(c * noise**2 + _STEEPER * b * bend**2 for c, b in (self._pooled, self._parts(mine)))
         alone = len({one.law for one in self.made}) == 1  # c and b are then of the few errors that they are to cover
-        quantile = float(stats.t.ppf(0.5 + level / 2, max(self.models - alone, 1)))
+        quantile = float(special.stdtrit(max(self.models - alone, 1), 0.5 + level / 2))
         half = quantile * abs(fit.alpha) * float(np.sqrt(variance))
         if 2 * half > np.log(WIDEST):
             with np.errstate(over="ignore"):

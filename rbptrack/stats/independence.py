@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.bootstrap import Weights, paired_covariance
@@ -133,7 +133,7 @@ class SuccessByLength:
         half = self.widening * middle_spread(draws)
         with np.errstate(divide="ignore", invalid="ignore"):
             z = np.where(half > 0, np.abs(value) / half, np.where(value == 0, 0.0, np.inf))
-        return float(min(1.0, len(tested) * 2 * stats.norm.sf(np.nanmax(z))))
+        return float(min(1.0, len(tested) * 2 * special.ndtr(-np.nanmax(z))))
 
     def consistent(self, j: int) -> list[str]:
         """The nulls from which ln p_N cannot be told, in the order of `NULLS`."""

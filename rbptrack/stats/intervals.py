@@ -93,9 +93,7 @@ def widening(documents: float, level: float) -> float:
 
     """
     n, quantile = max(documents, 2.0), 0.5 + level / 2
-    from scipy import stats  # not for everyone who needs `Interval`
-
-    return float(stats.t.ppf(quantile, n - 1) / stats.norm.ppf(quantile) * np.sqrt(n / (n - 1)))
+    return float(special.stdtrit(n - 1, quantile) / special.ndtri(quantile) * np.sqrt(n / (n - 1)))
 
 
 def studentized(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from rbptrack.ranks import DocumentCounts, FloatArray
 from rbptrack.stats import linear
@@ -218,7 +218,7 @@ def worth_of_doubling(s: FloatArray, curves: KCurves, k: int, *, level: float) -
     law = fit_power_law(s, y, covariance=paired_covariance(list(np.log(curves.draws[:, :, here]))), level=level)
     betas = np.log(y / doubled) / np.log(2)
     beta, beta_se = float(betas.mean()), float(betas.std(ddof=1) / np.sqrt(len(betas)))
-    quantile = law.spread.half(level) / law.se if law.se > 0 else float(stats.norm.ppf(0.5 + level / 2))
+    quantile = law.spread.half(level) / law.se if law.se > 0 else float(special.ndtri(0.5 + level / 2))
     low, high = fieller(beta, law.alpha, beta_se, law.se, quantile=quantile)
     measured, sizes = size_factor_read_off(s, y, doubled)
     ratio = beta / law.alpha if law.alpha else np.inf

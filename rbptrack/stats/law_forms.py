@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+from scipy import special
 
 from rbptrack.ranks import FloatArray, IntArray
 from rbptrack.stats import linear
@@ -207,7 +207,7 @@ def _floor(points: Points) -> tuple[float, float, float, float, float]:
     """The likeliest floor's share on a grid, its interval, and y at the largest size and the exponent there."""
     shares, m = SHARES, len(points.x)
     over, tops, alpha = points.profile(shares)
-    critical = m * float(np.log1p(stats.t.ppf(0.975, m - 3) ** 2 / (m - 3)))
+    critical = m * float(np.log1p(special.stdtrit(m - 3, 0.975) ** 2 / (m - 3)))
     inside = np.flatnonzero(over <= over.min() + critical)
     if inside[-1] - inside[0] < _FEW:  # too coarse for so short an interval
         shares = np.linspace(shares[max(inside[0] - 1, 0)], shares[min(inside[-1] + 1, len(shares) - 1)], len(shares))

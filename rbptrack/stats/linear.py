@@ -6,8 +6,10 @@ Estimates are least squares (what arXiv 2510.20387 reports); their errors come f
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy import optimize
 
 from rbptrack.ranks import FloatArray
@@ -188,6 +190,27 @@ def without_each(design: FloatArray, values: FloatArray) -> FloatArray:
     (found, residual), solved = least_squares(design, values), inverse(design)
     leverage = np.einsum("mp,pm->m", design, solved)
     return np.asarray(found - (solved * (residual / (1 - leverage))).T)
+
+
+class Straight(NamedTuple):
+    """A line through points: its slope and level at x = 0, R^2, and the standard error of the slope."""
+
+    slope: float
+    intercept: float
+    r2: float
+    error: float
+
+
+def straight_line(x: npt.ArrayLike, y: npt.ArrayLike) -> Straight:
+    """The line through points, (m,) each, m >= 2 and not all x the same; `scipy.stats.linregress` without its import.
+
+    Source: least squares, with the textbook error of m - 2 residuals.
+    """
+    (xx, xy), (_, yy) = np.cov(x, y, bias=True)
+    r2 = float(np.clip(xy**2 / (xx * yy), 0, 1)) if yy > 0 else 0.0
+    slope, m = float(xy / xx), np.size(x)
+    error = float(np.sqrt((1 - r2) * yy / xx / (m - 2))) if m > 2 else 0.0
+    return Straight(slope, float(np.mean(y) - slope * np.mean(x)), r2, error)
 
 
 def lines(x: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import FloatArray
@@ -88,7 +88,7 @@ def fit_nested(
     residual = logs - design @ beta
     scale = max(1.0, float(residual @ inverse @ residual) / (n - 2))
     se = float(np.sqrt(scale * variance[1, 1]))
-    half = float(stats.t.ppf(0.5 + level / 2, m - 2)) * se
+    half = float(special.stdtrit(m - 2, 0.5 + level / 2)) * se
     lack, p = pure_error(s, y, covariance)
     alpha = -float(beta[1])
     return NestedFit(
@@ -140,4 +140,4 @@ def pure_error(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray | None
     if inside <= 0:
         return (float("inf"), 0.0) if between > 0 else (float("nan"), float("nan"))
     lack = between / (inside + max(0.0, noise_between - noise_inside))
-    return lack, float(stats.f.sf(lack, m - 2, n - m))
+    return lack, float(special.fdtrc(m - 2, n - m, lack))

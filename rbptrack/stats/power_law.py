@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import FloatArray
@@ -261,6 +261,6 @@ def pool(
     deviation = np.eye(n) - weight  # found - mean = deviation @ found
     expected = float(np.sum(weight * np.diag(deviation @ whole @ deviation.T)))
     scale = max(1.0, float(weight @ (found - mean) ** 2) / expected) if expected > 0 else 1.0
-    half = float(stats.t.ppf(0.5 + level / 2, n - 1)) * float(np.sqrt(scale * (weight @ whole @ weight)))
+    half = float(special.stdtrit(n - 1, 0.5 + level / 2)) * float(np.sqrt(scale * (weight @ whole @ weight)))
     shrunk = mean + between2 * np.linalg.pinv(whole) @ (found - mean)  # best linear unbiased prediction
     return Pooled(Interval.around(mean, half), float(np.sqrt(between2)), shrunk)

@@ -12,7 +12,7 @@ from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 from rbptrack.ranks import FloatArray, IntArray, RankTable, rbp_name
 
@@ -150,6 +150,8 @@ def associated(values: FloatArray, scores: FloatArray, *, level: float, replicat
     unknown = float("nan")
     if not np.isfinite(values).all() or np.ptp(values) == 0 or np.ptp(scores) == 0:
         return Association(unknown, unknown, unknown, unknown, unknown)
+    from scipy import stats  # takes half a second: only where there are scores
+
     tau = stats.kendalltau(values, scores)
     low = high = unknown
     if len(values) >= 10:
@@ -272,7 +274,7 @@ def detectable_spearman(models: int, *, level: float = 0.95, power: float = 0.8)
     """
     if models < 5:
         return float("nan")
-    z = stats.norm.ppf(0.5 + level / 2) + stats.norm.ppf(power)
+    z = special.ndtri(0.5 + level / 2) + special.ndtri(power)
     return float(np.tanh(z * np.sqrt(1.06 / (models - 3))))
 
 

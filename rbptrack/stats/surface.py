@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import FloatArray
@@ -258,7 +258,7 @@ def _scatter(
     freedom = linear.freedom_of(form, np.eye(len(form)))
     own = np.einsum("fk,fg,gk->k", rest, form, rest)
     shared = np.einsum("fbk,fg,gbk->k", sampling, form, sampling, optimize=True)
-    unbiased = own * freedom / stats.chi2.median(freedom)
+    unbiased = own * freedom / special.chdtri(freedom, 0.5)
     return own, freedom, np.sqrt(_common(unbiased, shared, size)) * size
 
 

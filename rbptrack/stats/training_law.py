@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, stats
+from scipy import optimize, special
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import FloatArray
@@ -134,7 +134,7 @@ def fit_training_law(s: npt.ArrayLike, d: npt.ArrayLike, y: npt.ArrayLike, *, le
     same = (member[:, None] == member[None, :]).astype(np.float64)
     variance = bread @ jacobian.T @ (between2 * same + within2 * np.eye(len(logs))) @ jacobian @ bread
     models = int(member.max()) + 1
-    quantile = float(stats.t.ppf(0.5 + level / 2, max(1, models - 3)))
+    quantile = float(special.stdtrit(max(1, models - 3), 0.5 + level / 2))
     _, _, alpha, _, beta = best.x
     gradient = np.zeros((3, 5))
     gradient[0, 2] = gradient[1, 4] = 1.0
