@@ -206,11 +206,12 @@ def straight_line(x: npt.ArrayLike, y: npt.ArrayLike) -> Straight:
 
     Source: least squares, with the textbook error of m - 2 residuals.
     """
-    (xx, xy), (_, yy) = np.cov(x, y, bias=True)
+    at, values = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    (xx, xy), (_, yy) = np.cov(at, values, bias=True)
     r2 = float(np.clip(xy**2 / (xx * yy), 0, 1)) if yy > 0 else 0.0
-    slope, m = float(xy / xx), np.size(x)
+    slope, m = float(xy / xx), len(at)
     error = float(np.sqrt((1 - r2) * yy / xx / (m - 2))) if m > 2 else 0.0
-    return Straight(slope, float(np.mean(y) - slope * np.mean(x)), r2, error)
+    return Straight(slope, float(values.mean() - slope * at.mean()), r2, error)
 
 
 def lines(x: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
