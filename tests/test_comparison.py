@@ -22,6 +22,8 @@ from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.scoring.comparison import PairScorer
 from rbptrack.scoring.scorer import Head, Scorer
 from rbptrack.scoring.scores import Scores
+from rbptrack.sweep.identity import identities
+from rbptrack.sweep.plan import Size, memory_and_gpus, operations
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.tracking.store import Store
 from tests.conftest import EMBEDDED, Program
@@ -156,6 +158,8 @@ def test_the_program_compares_two_models(compared: tuple[Path, str]) -> None:
     row = both.iloc[1]
     assert (row["reference"], frame["reference"].notna().sum()) == ("nano-115k", 2)
     assert row["kl"] == pytest.approx(float(beside.column("kl").astype(float).mean()))
+    stored = Store(TrackingConfig(uri=f"sqlite:///{folder / 'mlruns/mlflow.db'}")).reader.run(str(both.index[1]))
+    assert row["fingerprint"] in (identities(stored.params) or ())  # as `verify` holds it against the params
     assert row["same_top"] == pytest.approx(float((beside.column("top") == beside.column("reference_top")).mean()))
     cell = Resolver().resolve(sweep_of(measuring(["model=nano/6k", *ASKED]))[1][0])
     tokens = torch.tensor(cell.load_corpus().inputs(0)[None, :201].astype(int))  # the first is not scored
@@ -224,6 +228,7 @@ def lower(said: dict[str, Any]) -> None:
         (None, ("reference=nano/2m", "model.device_map=auto"), "needs both models whole on one device"),
         (None, ("reference=nano/2m", "engine.kernel=fused"), "needs logits, which engine.kernel=fused does without"),
         (None, ("reference=nano/2m", "engine.columns=false"), "give one of them"),
+        (None, ("reference=nano/2m", "reference.device=cuda"), "the reference runs where the model does"),
         (None, ("reference.dtype=bfloat16",), "which reference? Give reference=MODEL, too"),
     ],
 )
@@ -246,3 +251,16 @@ def test_a_reference_is_part_of_what_is_measured() -> None:
     every = [found(), found("reference=nano/15k"), found("reference=nano/15k", "reference.dtype=bfloat16")]
     assert len(set(every)) == 3
     assert found(f"reference={EMBEDDED / 'models/15k'}") == every[1]
+
+
+def test_what_it_costs_counts_both() -> None:
+    """A plan, and the GPUs of a job, hold both models."""
+    resolver, sizes = Resolver(), Size(1, 1000, 1000, estimated=False)
+    alone, other, both = (
+        resolver.resolve(sweep_of(measuring([*ASKED, *words]))[1][0])
+        for words in (("model=nano/6k",), ("model=nano/115k",), ("model=nano/6k", "reference=nano/115k"))
+    )
+    assert operations(both, sizes) == (operations(alone, sizes) or 0) + (operations(other, sizes) or 0)
+    weights = 4 * (alone.count_parameters().total)
+    assert memory_and_gpus(both, 1e12, most=8)[0] == memory_and_gpus(other, 1e12, most=8)[0] + weights
+    assert memory_and_gpus(both, 1e5, most=8)[1] is None  # neither is split

@@ -140,6 +140,10 @@ def _check_reference(config: CellConfig) -> None:
         raise BadInput(f"reference: {error}") from error
     if any(m.device_map or m.parallel is not Parallel.none or m.processes for m in (config.model, config.reference)):
         raise BadInput("reference= needs both models whole on one device: without model.device_map, model.parallel")
+    if config.reference.device not in ("auto", config.model.device):
+        raise BadInput(
+            f"reference.device={config.reference.device}: the reference runs where the model does; model.device="
+        )
     if config.engine.kernel is Kernel.fused:
         raise BadInput("reference= needs logits, which engine.kernel=fused does without: leave engine.kernel=auto")
     if not config.engine.columns:

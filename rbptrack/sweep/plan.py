@@ -115,19 +115,22 @@ def plan(config: CellConfig, resolver: Resolver, reader: Reader, device: Device,
 
 def operations(cell: Resolved, size: Size) -> float | None:
     """(2 S + 2 d |V|) for each token that the model reads; None where their number is not known."""
-    counts = cell.count_parameters()
-    return None if size.read is None else 2.0 * (counts.non_embedding + counts.head) * size.read
+    counts = [part.count_parameters() for part in cell.parts]
+    return None if size.read is None else 2.0 * sum(one.non_embedding + one.head for one in counts) * size.read
 
 
 def memory_and_gpus(cell: Resolved, memory_bytes: float, *, most: int) -> tuple[float, int | None]:
     """Bytes that a cell needs, and how many GPUs of so much memory hold that together; None where `most` do not."""
     from rbptrack.models.split_plan import fewest
 
-    weights, beside = _needed(cell, cell.count_parameters())
+    each = [_needed(part, part.count_parameters()) for part in cell.parts]
+    weights, beside = sum(one for one, _ in each), max(more for _, more in each)
     needed = weights + beside
     if needed <= memory_bytes:
         return needed, 1
-    return needed, fewest(cell.model, cell.architecture, memory_bytes, most=most, beside=beside)
+    return needed, None if cell.reference else fewest(
+        cell.model, cell.architecture, memory_bytes, most=most, beside=beside
+    )
 
 
 def _needed(cell: Resolved, counts: Parameters) -> tuple[float, float]:

@@ -37,6 +37,7 @@ class ResolvedReference:
     Attributes:
         model: its name and how its weights are loaded.
         weights: its pinned weights.
+        architecture: its transformers config.
         candidates: how many rows of its head are there.
         entries: how many of both heads' first rows are compared.
 
@@ -44,6 +45,7 @@ class ResolvedReference:
 
     model: ModelConfig
     weights: Source
+    architecture: Any
     candidates: int
     entries: int
 
@@ -106,6 +108,15 @@ class Resolved:
     def load_model(self) -> CausalModel:
         """The model on its device; the cell before may have loaded it already."""
         return self._resolver.loaded(self)
+
+    @property
+    def parts(self) -> list[Resolved]:
+        """The cell, and with a reference the cell that measures that: what both cost together."""
+        if self.reference is None:
+            return [self]
+        other = self.reference
+        own = replace(self, reference=None)
+        return [own, replace(own, model=other.model, weights=other.weights, architecture=other.architecture)]
 
     def count_parameters(self) -> Parameters:
         """The model's parameters, counted from the architecture without weights."""
@@ -226,7 +237,7 @@ class Resolver:
             check_same_tokenizer(model.name, tokenizer, own)
             named = (candidates(each, tokenizer, Candidates.tokenizer)[0] for each in (architecture, other))
             rows = candidates(other, tokenizer, config.candidates)[0]
-            self._references[key] = ResolvedReference(model, weights, rows, min(named))
+            self._references[key] = ResolvedReference(model, weights, other, rows, min(named))
         return self._references[key]
 
 
