@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from pathlib import Path
-
-from omegaconf import MISSING
 
 from rbptrack.base.errors import BadInput, said_of_the_disk, unknown
 from rbptrack.base.words import compact_bytes, counted
 from rbptrack.commands.options import OptionsCommand
+from rbptrack.commands.pages import PAGES
+from rbptrack.config.paths import builtin_folder
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
-from rbptrack.console.sentences import say
-from rbptrack.exchange import bundle, tables
+from rbptrack.console.sentences import program, say
+from rbptrack.exchange import bundle, hub_folder, tables
+from rbptrack.reporting.discovery import load_file
 from rbptrack.tracking.store import Store
 
 _TABLES = ("csv", "parquet")
+EXPORTERS = "rbptrack.exporters"
+"""The entry point group of exporters: functions as `plugins/exporters/wandb.py` has one."""
 
 
 @dataclass
 class ExportConfig:
     """Options of the command."""
 
-    out: str = MISSING
+    out: str = ""
+    hub: str = ""
+    to: str = ""
+    project: str = "rbptrack"
+    offline: bool = False
     tokens: bool = False
     ranks: str = ""
     documents: bool = False
@@ -36,13 +44,18 @@ def _export(config: ExportConfig) -> int:
         raise unknown("kind of table", config.ranks, _TABLES)
     if config.documents and not config.ranks:
         raise BadInput(f"documents=true says what a row of a table is: give ranks={' or ranks='.join(_TABLES)}, too")
+    if sum(map(bool, (config.hub, config.to, config.ranks))) > 1:
+        raise BadInput("one export at a time: hub=FOLDER, to=NAME or ranks=KIND")
+    if config.to:
+        return _export_to(config)
+    if config.hub:
+        return _export_for_hub(config)
+    if not config.out:
+        raise BadInput(f"where to? {program()} {PAGES['export'].synopsis}")
     out, ending = Path(config.out).expanduser(), f".{config.ranks or 'zip'}"
     if out.suffix != ending:
         raise BadInput(f"out={config.out}: the file's name must end in {ending}")
-    if os.path.lexists(out):
-        raise BadInput(f"{out} exists already; choose another name, or remove it")
-    if not out.absolute().parent.is_dir():
-        raise BadInput(f"out={config.out}: no folder {out.parent}")
+    _check_new(out)
     reader = Store(config.tracking).reader
     runs = reader.runs(config.filter).frame
     with said_of_the_disk(out.absolute().parent):
@@ -53,6 +66,40 @@ def _export(config: ExportConfig) -> int:
     without = "" if config.tokens or config.documents else ", without token ids"
     say(f"{counted(written, 'measurement')}{without}: {out} ({compact_bytes(out.stat().st_size)})")
     return 0 if written == len(runs) else 1
+
+
+def _check_new(out: Path) -> None:
+    if os.path.lexists(out):
+        raise BadInput(f"{out} exists already; choose another name, or remove it")
+    if not out.absolute().parent.is_dir():
+        raise BadInput(f"{out}: no folder {out.parent}")
+
+
+def _export_to(config: ExportConfig) -> int:
+    """By an exporter: a file of `exporters/` in the project's or the working folder's plugins, or an installed one."""
+    folders = (builtin_folder(), Path.cwd() / "plugins")
+    files = {path.stem: path for folder in folders for path in (folder / "exporters").glob("[!_]*.py")}
+    points = {point.name: point for point in entry_points(group=EXPORTERS)}
+    if config.to not in {**files, **points}:
+        raise unknown("exporter", config.to, sorted({**files, **points}))
+    out = Path(config.out or ".").expanduser()
+    if not out.is_dir():
+        raise BadInput(f"out={config.out}: no such folder")
+    export = load_file(files[config.to]).export if config.to in files else points[config.to].load()
+    runs = Store(config.tracking).reader.runs(config.filter)
+    say(export(runs, out=out, project=config.project, offline=config.offline))
+    return 0
+
+
+def _export_for_hub(config: ExportConfig) -> int:
+    out = Path(config.hub).expanduser()
+    _check_new(out)
+    reader = Store(config.tracking).reader
+    runs = reader.runs(config.filter).frame
+    with said_of_the_disk(out.absolute().parent):
+        written = hub_folder.write(reader, runs, out)
+    say(f"{counted(len(runs), 'measurement')}: {out} (README.md, {hub_folder.DATA}; .eval_results of {written})")
+    return 0
 
 
 main = OptionsCommand("export", ExportConfig, _export, lists=FILTERS)

@@ -169,15 +169,21 @@ PAGES: Mapping[str, Help] = {
         {"plugins.path=FOLDER,...": "more folders of analyzers", "format=json": AS_JSON},
     ),
     "export": Help(
-        "export out=bundle.zip | ranks=csv|parquet out=FILE [FILTERS]",
+        "export out=bundle.zip | ranks=csv|parquet out=FILE | hub=FOLDER | to=wandb [FILTERS]",
         """Writes measurements into one file that `rbptrack import` reads into any other store, with the same
         fingerprints and numbers: whoever gets it can analyse them without a model. What is damaged is named and left
         out; the command then ends with 1. With ranks= it writes one table instead, a row per scored token (rank, ln p,
         entropy, document and its id and group) or, with documents=true, per document (tokens, bytes, CE, bits per byte,
-        RBP_k).""",
+        RBP_k).
+
+        hub=FOLDER writes a folder for the Hugging Face hub: a dataset card (README.md), the measurements as a table,
+        and .eval_results for the repositories of models. to=wandb makes a run of Weights & Biases of each measurement;
+        other exporters are files in plugins/exporters/.""",
         {
             "out=FILE": "the file to write, .zip, .csv or .parquet; it must not exist yet",
             "ranks=csv": "or parquet: ranks as a table, to join with your own by dataset and id",
+            "hub=FOLDER": "a folder to upload; it must not exist yet",
+            "to=wandb": "runs of Weights & Biases: project=NAME, offline=true (files only), out=FOLDER (of the files)",
             "documents=true": "a row per document instead of a row per token",
             "tokens=true": "keep the ids of the tokens, from which the text can be read; they are left out otherwise",
             **FILTER_OPTIONS,
@@ -185,6 +191,7 @@ PAGES: Mapping[str, Help] = {
         },
         {
             "export out=nano.zip family=nano": "all measurements of one family",
+            "export to=wandb project=ranks family=nano": "a run of Weights & Biases each",
             "export ranks=csv documents=true out=documents.csv dataset=stdlib": "CE and RBP_k of every document",
         },
     ),

@@ -14,6 +14,7 @@ import yaml
 
 from rbptrack.analysis.runs import SCORES
 from rbptrack.base.errors import BadInput, first_line
+from rbptrack.exchange import eval_results
 from rbptrack.tracking import limits
 
 _METRICS = ("acc_norm", "acc", "accuracy", "exact_match", "pass@1", "pass_at_1", "mean", "f1", "value")
@@ -169,15 +170,7 @@ def _inspect_archive(path: Path, metric: str) -> Iterator[Row]:
 
 
 def _hub(path: Path, _: str) -> Iterator[Row]:
-    """Of a model repository on the hub: <model>/.eval_results/<benchmark>.yaml; values above 1 are percentages."""
-    repository = path.parent.parent if path.parent.name == ".eval_results" else path.parent
-    for entry in yaml.safe_load(path.read_text(encoding="utf-8")):
-        dataset, value = entry["dataset"], float(entry["value"])
-        task = str(dataset["id"]).rpartition("/")[2]
-        part = dataset.get("task_id")
-        named = f"{task}/{part}" if part not in (None, "", "default") else task
-        share = value / 100 if value > 1 else value
-        yield {"model": repository.resolve().name, "revision": "", "task": named, "score": share, "n": None}
+    return eval_results.read(path)
 
 
 def _chosen(numbers: Mapping[str, float], metric: str) -> float | None:

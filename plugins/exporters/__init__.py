@@ -1,0 +1,1 @@
+"""What `export to=NAME` finds by NAME; working folders may have `plugins/exporters/`, too."""
