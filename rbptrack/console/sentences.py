@@ -68,17 +68,19 @@ def console(*, stderr: bool = False) -> Console:
     return Console(highlight=False, soft_wrap=False, stderr=stderr)
 
 
-def say(text: str, *, whole: bool = False) -> None:
+def say(text: str, *, whole: bool = False, style: str | None = None) -> None:
     """Print lines on standard output; a line that is wider than the terminal is wrapped between words.
 
     Args:
         text: one or several lines.
         whole: never wrap, as a command that is to be copied.
+        style: a colour of rich's, on a terminal.
 
     """
     if not quiet():
         shown = printable(text)
-        console().print(shown if whole else _fitted(shown, columns()), markup=False, emoji=False, soft_wrap=True)
+        fitted = shown if whole else _fitted(shown, columns())
+        console().print(fitted, markup=False, emoji=False, soft_wrap=True, style=style)
 
 
 def say_wrapped(text: str, *, lines: int | None = None) -> None:

@@ -78,7 +78,7 @@ def announce(outcome: Outcome, progress_label: str) -> None:
         say(f"{progress_label} {outcome.title}  measured; the last shard to end delivers the cell".strip())
         return
     if outcome.status == "failed":
-        say(f"{progress_label} {outcome.title}  failed: {outcome.message}".strip())
+        say(f"{progress_label} {outcome.title}  failed: {outcome.message}".strip(), style="red")
         return
     status = f"{outcome.status}, waits" if outcome.waits else outcome.status
     fresh = outcome.status == "measured" and Metric.TOKENS_PER_SECOND in numbers
@@ -90,7 +90,7 @@ def announce(outcome: Outcome, progress_label: str) -> None:
     )
     if width is not None and len(line) > width:
         line = f"{progress_label} {outcome.title}  {status}  {tokens}{ce}".strip()
-    say(line)
+    say(line, style="yellow" if outcome.waits else None)
 
 
 def summarise(outcomes: Sequence[Outcome], *, total: int, ks: Sequence[int]) -> None:
