@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
 from rbptrack.ranks import FloatArray
 
@@ -139,6 +138,8 @@ def fieller(a: float, b: float, a_se: float, b_se: float, *, quantile: float) ->
 
 def share_interval(share: float, n: float, *, level: float) -> Interval:
     """Wilson's interval (1927) of a share of n independent trials, or of trials that count as n (`worth_of_share`)."""
+    from scipy import special  # not for everyone who needs `Interval`
+
     z2 = float(special.ndtri(0.5 + level / 2)) ** 2
     centre = (2 * n * share + z2) / (2 * (n + z2))
     half = float(np.sqrt(z2 * (4 * n * share * (1 - share) + z2))) / (2 * (n + z2))
