@@ -91,6 +91,8 @@ def widening(documents: float, level: float) -> float:
         level: nominal coverage of the interval.
 
     """
+    from scipy import special  # not for everyone who needs `Interval`
+
     n, quantile = max(documents, 2.0), 0.5 + level / 2
     return float(special.stdtrit(n - 1, quantile) / special.ndtri(quantile) * np.sqrt(n / (n - 1)))
 
@@ -138,7 +140,7 @@ def fieller(a: float, b: float, a_se: float, b_se: float, *, quantile: float) ->
 
 def share_interval(share: float, n: float, *, level: float) -> Interval:
     """Wilson's interval (1927) of a share of n independent trials, or of trials that count as n (`worth_of_share`)."""
-    from scipy import special  # not for everyone who needs `Interval`
+    from scipy import special
 
     z2 = float(special.ndtri(0.5 + level / 2)) ** 2
     centre = (2 * n * share + z2) / (2 * (n + z2))
