@@ -18,10 +18,10 @@ from rbptrack.analysis.bar_figures import Bar, bar_panels
 from rbptrack.analysis.families import Family, read_families
 from rbptrack.analysis.findings import Finding, corrected, sure
 from rbptrack.analysis.rows import R2, UNKNOWN, Column, Corrected, Exponent, NonEmbedding, OfFamily, P, exponent
-from rbptrack.ranks import CE, DocumentCounts, metric_label
+from rbptrack.ranks import CE, DocumentCounts, FloatArray, metric_label
+from rbptrack.stats.agreement import share_of
 from rbptrack.stats.contrasts import laws_apart
-from rbptrack.stats.differences import metric_errors
-from rbptrack.stats.intervals import LEAST_DOCUMENTS, Interval
+from rbptrack.stats.intervals import LEAST_DOCUMENTS, Interval, worth
 from rbptrack.stats.power_law import PowerLawFit
 from rbptrack.stats.size_laws import LawValues, law_values
 from rbptrack.stats.spread import Spread
@@ -131,11 +131,9 @@ class Domain:
 
     @cached_property
     def errors(self) -> list[dict[str, tuple[float, Spread]]]:
-        """Every metric's value and error over documents, of each size."""
-        freedom = max(self.documents - 1, 1)
+        """Every metric's value and error over documents, of each size: t with as many as decide (`worth`), less one."""
         return [
-            {metric: (value, Spread.estimated(se, freedom)) for metric, (value, se) in metric_errors(one).items()}
-            for one in self.counts
+            {metric: _error(values, one.tokens) for metric, values in _by_document(one).items()} for one in self.counts
         ]
 
     def value(self, i: int, metric: str, level: float) -> Interval:
@@ -280,6 +278,17 @@ class Domains(Analyzer):
                 bars = [Bar(one.family.dataset, one.source, one.family.name, number) for one, number in numbers]
                 caption = f"{label} in each source, with {self.level:z.0%} intervals over its documents."
                 report.drawings[name] = Drawing(bar_panels(bars, xlabel=label, ylabel="source"), caption)
+
+
+def _by_document(counts: DocumentCounts) -> dict[str, FloatArray]:
+    """Sums by document, of which a metric is the total per token: nats of CE, hits of RBP_k."""
+    return {CE: counts.nats} | {rbp_name(k): counts.hits[:, i] for i, k in enumerate(counts.ks)}
+
+
+def _error(values: FloatArray, tokens: FloatArray) -> tuple[float, Spread]:
+    share, weight = share_of(values, tokens), values - values.sum() / tokens.sum() * tokens
+    se = share.spread.se if share.spread else np.nan
+    return share.value, Spread.estimated(se, max(worth(weight) - 1, 1))
 
 
 def _few(domains: Sequence[Domain], sources: int) -> Iterator[str]:

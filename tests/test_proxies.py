@@ -130,6 +130,24 @@ def test_statistics_of_a_solution_by_hand() -> None:
     assert not one.first[0]
 
 
+def test_answers_that_were_likely_trained_on_are_flagged(population: Runs) -> None:
+    """One model ranks 2 of 30 whole solutions of 25 tokens first throughout: above 5%."""
+
+    def ranks(run_id: str) -> RankTable:
+        table = population.ranks(run_id)
+        columns = {name: table.column(name) for name in table.table.column_names}
+        if run_id == "a0":
+            columns["greater"] = np.where(columns["document"] < 2, 0, columns["greater"])
+        return RankTable.from_arrays(vocab_size=V, **columns)
+
+    runs = Runs(population.frame, histogram=population.histogram, ranks=ranks, scores=population.scores)
+    notes = [note for note in Proxies(seen=["maths"]).analyze(runs).notes if note.startswith("maths: ")]
+    name = population.frame.set_index("run_id").loc["a0", "model"]
+    assert notes[0].startswith("maths: the models may have been trained on it (analyzer.seen)")
+    assert notes[1].startswith(f"maths: {name} rank every token of 7% of the solutions of 20 tokens or more first")
+    assert len(notes) == 2
+
+
 def test_scores_are_joined_by_name_checkpoint_and_commit() -> None:
     """lm-evaluation-harness says EleutherAI/pythia-70m and step1000; the store says pythia-70m@step1000 (issue 21)."""
     rows = pd.DataFrame(
