@@ -243,10 +243,13 @@ def _row(one: Finding, row: dict[str, Any]) -> SizeRow | KRow:
 def _counted(table: int, rows: list[Any]) -> Iterator[VerdictRow]:
     for dataset, family in sorted({(row.dataset, row.family) for row in rows}):
         mine = [row for row in rows if (row.dataset, row.family) == (dataset, family)]
-        worst = max(mine, key=lambda row: abs(row.difference.value / row.published))
+        shares = {i: row.difference.value / row.published for i, row in enumerate(mine) if row.published}  # one is 0
         counts = {verdict: sum(row.verdict == verdict for row in mine) for verdict in _WORDS.values()}
-        cell = worst.metric if isinstance(worst, SizeRow) else worst.size
-        text = f"{worst.difference.value / worst.published:+z.0%} ({cell})"
+        text = ""
+        if shares:
+            most = max(shares, key=lambda i: abs(shares[i]))
+            worst = mine[most]
+            text = f"{shares[most]:+z.0%} ({worst.metric if isinstance(worst, SizeRow) else worst.size})"
         yield VerdictRow(table=table, dataset=dataset, family=family, **counts, largest_difference=text)
 
 

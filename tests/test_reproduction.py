@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from plugins.reproduction import AGREES, DIFFERS, UNSURE, Reproduction
+from plugins.reproduction import AGREES, DIFFERS, UNSURE, Reproduction, SizeRow, _counted
 from rbptrack.analysis import Runs
 from rbptrack.analysis.published import published_in_k, published_in_size
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import log_grid
 from rbptrack.reporting.telling import told
+from rbptrack.stats.intervals import Interval
 from rbptrack.stats.power_law import fit_power_law, point_diagnostics
 from tests.synthetic import family_runs, together
 
@@ -37,6 +40,22 @@ def test_equal_exponents_agree_and_others_differ() -> None:
     assert other.loc["ce", "low"] > 0
     assert other.loc["ce", "difference"] == pytest.approx(0.034, abs=1e-4)
     assert set(same.index) == {"ce", "rbp_1", "rbp_10"}, "other k exceed |V| = 64"
+
+
+def test_no_share_of_a_published_exponent_of_zero_is_taken() -> None:
+    """Qwen2.5's RBP_10000 on humaneval is printed as 0.000."""
+    alphas = {"rbp_1000": 0.1, "rbp_10000": 0.0}
+    names = ("published_se", "published_r2", "se", "r2", "p_corrected", "published_sizes", "sizes")
+    others: dict[str, Any] = dict.fromkeys(names, 0)
+    rows = [
+        SizeRow(
+            dataset="humaneval", family="qwen2.5", metric=metric, yours=alpha + 0.01, published=alpha,
+            difference=Interval(0.01), verdict=AGREES, **others,
+        )
+        for metric, alpha in alphas.items()
+    ]  # fmt: skip
+    assert [row.largest_difference for row in _counted(2, rows)] == ["+10% (rbp_1000)"]
+    assert [row.largest_difference for row in _counted(2, rows[1:])] == [""]
 
 
 def test_the_published_uncertainty_is_what_r2_implies() -> None:
