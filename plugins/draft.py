@@ -38,7 +38,6 @@ class SummaryRow(OfSize):
     accepted: Annotated[
         Interval, Column("accepted tokens of a draft of analyzer.length, from probabilities in a row", form=".2f")
     ]
-    independent: Annotated[float, Column("the same if tokens were accepted independently", form=".2f")]
     cost: Cost
     best: Annotated[int, Column("length of draft at which the speed-up is largest", "best length")]
     faster: Annotated[
@@ -221,8 +220,7 @@ class Draft(Analyzer):
         rate = one.rate(i, 0)
         return SummaryRow(
             **one.keys(i), acceptance=rate,
-            accepted=one.accepted(i, 0, self.length), independent=independent_run(rate.value, self.length),
-            cost=one.costs[i], best=best, faster=one.faster(i, best),
+            accepted=one.accepted(i, 0, self.length), cost=one.costs[i], best=best, faster=one.faster(i, best),
         )  # fmt: skip
 
     def _branches(self, one: Drafts) -> Iterator[BranchRow]:
@@ -241,8 +239,8 @@ class Draft(Analyzer):
 
     def _finding(self, row: SummaryRow) -> Finding:
         case = {name: getattr(row, name) for name in ("dataset", "family", "size", "reference")}
-        extras = {"accepted": row.accepted.value, "length": self.length, "independent": row.independent,
-                  "best": row.best, "faster": row.faster, "cost": row.cost}  # fmt: skip
+        extras = {"accepted": row.accepted.value, "length": self.length, "best": row.best, "faster": row.faster}
+        extras |= {"independent": independent_run(row.acceptance.value, self.length), "cost": row.cost}
         return Finding(question=DRAFT, case=case, **around(row.acceptance), extras=extras)
 
     def _draw(self, report: Report) -> None:

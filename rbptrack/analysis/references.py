@@ -34,12 +34,11 @@ class OfReference:
 class ReferenceRow(OfReference):
     """How far a model is from its reference."""
 
-    tokens: Annotated[int, Column("scored tokens", form=",.0f")]
-    kl: Annotated[Interval, Column("KL(reference || model), nats per token", title="KL", form=".5f")]
+    kl: Annotated[Interval, Column("KL(reference || model), nats per token", title="KL", form=".3g")]
     kl_documents: Annotated[
-        Interval, Column("its mean over documents, each with the same weight", title="KL by document", form=".5f")
+        Interval, Column("its mean over documents, each with the same weight", title="KL by document", form=".3g")
     ]
-    worst: Annotated[float, Column("of nine documents in ten it is at most", "9 in 10 below", form=".5f")]
+    worst: Annotated[float, Column("of nine documents in ten it is at most", "9 in 10 below", form=".3g")]
     same_top: Annotated[
         Interval, Column("share of tokens at which both rank the same first", title="same top token", form=".2%")
     ]
@@ -57,7 +56,7 @@ class FarRow(OfReference):
 
     document: Annotated[int, Column("its number in the selection (documents.parquet has its id)")]
     tokens: Annotated[int, Column("its scored tokens", form=",.0f")]
-    kl: Annotated[float, Column("its KL(reference || model), nats per token", title="KL", form=".5f")]
+    kl: Annotated[float, Column("its KL(reference || model), nats per token", title="KL", form=".3g")]
     same_top: Annotated[
         float, Column("share of its tokens at which both rank the same first", "same top token", form=".1%")
     ]
@@ -89,7 +88,6 @@ class Beside:
         other = next((one for one in every if self._turned(one)), None)
         return ReferenceRow(
             **self.keys,
-            tokens=int(sums.tokens.sum()),
             kl=_interval(sums.kl, sums.tokens, level),
             kl_documents=_interval(by_document, np.ones(len(by_document)), level),
             worst=float(np.quantile(by_document, 0.9)),

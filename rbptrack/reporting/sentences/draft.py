@@ -42,7 +42,8 @@ def draft(findings: Sequence[Finding]) -> Iterator[str]:
 def law(findings: Sequence[Finding]) -> Iterator[str]:
     """How acceptance rises with the size of the draft."""
     for one in findings:
-        yield f"{where(one)}: -ln of acceptance by {one.case['reference']} falls as S^-{estimate(one)}."
+        accepted = f"-ln of acceptance by {one.case['reference']}"
+        yield f"{where(one)}: {accepted} falls with S by an exponent of {estimate(one)}."
 
 
 SENTENCES = {"draft": draft, "acceptance in size": law}
