@@ -51,7 +51,7 @@ def _export(config: ExportConfig) -> int:
     if config.hub:
         return _export_for_hub(config)
     if not config.out:
-        raise BadInput(f"where to? {program()} {PAGES['export'].synopsis}")
+        raise BadInput(f"out=... is missing: {program()} {PAGES['export'].synopsis}")
     out, ending = Path(config.out).expanduser(), f".{config.ranks or 'zip'}"
     if out.suffix != ending:
         raise BadInput(f"out={config.out}: the file's name must end in {ending}")

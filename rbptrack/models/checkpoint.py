@@ -98,9 +98,9 @@ def check_quantisation(name: str, config: Any) -> None:
     transformers would leave an unknown one out, unsaid.
     """
     method = method_of(config)
+    quiet()
     if not method:
         return
-    quiet()
     from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING as KNOWN
 
     if method not in {*KNOWN, "bitsandbytes"}:
