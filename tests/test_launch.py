@@ -25,13 +25,12 @@ from rbptrack.config.schema import (
     LaunchConfig,
     ModelConfig,
     Parallel,
-    PerJob,
     TrackingConfig,
     Where,
 )
 from rbptrack.ranks.measurement import Shard
 from rbptrack.sweep import drive as drive_module
-from rbptrack.sweep import jobs, launch, presets, ray_cluster
+from rbptrack.sweep import launch, presets, ray_cluster
 from rbptrack.sweep import slurm as slurm_preset
 from rbptrack.sweep.channel import Inbox, Teller, run
 from rbptrack.sweep.drive import Drive
@@ -88,18 +87,6 @@ def local(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Measure
     done = program(*QUICK, *CELLS, cwd=folder)
     assert done.returncode == 0, done.stderr
     return finished(folder)
-
-
-def test_a_job_is_a_model() -> None:
-    request = measuring(["model=nano/6k,nano/15k", "dataset=stdlib,pydocs", "model.revision=main"])
-    cells = sweep_of(request)[1]
-
-    def numbers(cells: list[Config], group: PerJob) -> list[list[int]]:
-        return [[task.number for task in job] for job in jobs.grouped(cells, group)]
-
-    assert numbers(cells, PerJob.model) == [[0, 1], [2, 3]]
-    assert numbers(cells, PerJob.cell) == [[0], [1], [2], [3]]
-    assert numbers([cells[0], cells[2], cells[1]], PerJob.model) == [[0, 2], [1]]
 
 
 def test_presets_fill_in_what_was_found_necessary() -> None:
@@ -436,17 +423,6 @@ def test_a_job_that_gives_up_says_why_and_does_not_begin_again(tmp_path: Path, m
     assert {o.message for o in drive.results.collect(configs)} == {"over launch.time=5 (minutes) 3 times"}
 
 
-def test_limits_of_slurm_are_read() -> None:
-    assert [slurm_preset.gpus_of(g) for g in ("gpu:2", "gpu:a100:4(S:0-1)", "(null)", "gpu:2,gpu:mig:3")] == [
-        2,
-        4,
-        0,
-        5,
-    ]
-    assert [slurm_preset.minutes(t) for t in ("30:00", "2:00:00", "1-12:00:00")] == [30, 120, 2160]
-    assert slurm_preset.minutes("infinite") == float("inf")
-
-
 def test_a_job_that_slurm_no_longer_lists_has_ended() -> None:
     """So that a job that was killed is not waited for: where no accounts are kept, nothing else tells of it."""
     listed = ["5_0|RUNNING|None", "5_1|FAILED|NonZeroExitCode", "5_2|PENDING|Priority", "7|COMPLETING|None"]
@@ -553,18 +529,3 @@ def test_a_ray_of_another_version_is_said(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(ray, "init", connects)
     with pytest.raises(BadInput, match=r"cluster was started with: Ray: 2\.1\.0 Python: 3\.9\.1 This .*same versions"):
         ray_cluster.connect("auto")
-
-
-class LocalRayletDiedError(Exception):
-    """As Ray raises it."""
-
-
-def test_of_a_dead_raylet_it_is_told_where_its_log_is() -> None:
-    line = ray_cluster.lost(LocalRayletDiedError("The task's local raylet died.\nx"))
-    assert line.startswith("Ray's process on this machine (raylet) has ended: it was killed")
-    assert "\n" not in line
-
-
-def test_of_a_worker_s_traceback_the_error_is_told() -> None:
-    said = "ray::run()\n  File x\nModuleNotFoundError: No module named 'rbptrack'\nsee the log"
-    assert ray_cluster.lost(RuntimeError(said)) == "ModuleNotFoundError: No module named 'rbptrack'"

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
-import pandas as pd
 import pytest
 
 from plugins.lognormal import Lognormal
@@ -66,10 +63,6 @@ def test_mu_over_sigma_is_a_line_in_ln_s(planted: Report) -> None:
     assert trend["r2"] > 0.98 > trend["r2_in_s"]
 
 
-def test_the_tables(planted: Report) -> None:
-    assert set(planted.tables) == {"summary", "lognormal", "candidates", "trends"}
-
-
 def test_a_truncated_zipf_law_is_the_power_law_limit_and_never_a_huge_mu() -> None:
     report = Lognormal(replicates=100).analyze(runs_of(SIZES, [pmf("zipf", [1.3])] * 4, documents=50, tokens=2000))
     table = report.tables["lognormal"].frame
@@ -92,18 +85,6 @@ def test_gamma_below_0_excludes_zipfs_law_too() -> None:
     assert row["shape"] == "convex: neither lognormal nor Zipf"
     assert "1 of 1 gamma lies below 0, which excludes both" in told(report.findings)[0]
     assert "cannot be told from Zipf" not in " ".join(told(report.findings))
-
-
-def test_below_ten_documents_there_is_no_interval() -> None:
-    runs = runs_of(SIZES[:3], [pmf("lognormal", [0.8, 0.06])] * 3, documents=9, tokens=2000)
-    report = Lognormal(replicates=50).analyze(runs)
-    assert (
-        report.tables["lognormal"]
-        .frame[["gamma_low", "gamma_high", "beta_low", "mu_over_sigma_low"]]
-        .isna()
-        .all(axis=None)
-    )
-    assert report.tables["lognormal"].frame["gamma"].notna().all()
 
 
 def test_without_stored_ranks_the_interval_comes_from_the_likelihood_and_says_so() -> None:
@@ -145,12 +126,3 @@ def test_a_size_with_too_few_ranks_is_left_out_and_named() -> None:
     assert any("only 2 different ranks occur" in note for note in report.notes)
     with pytest.raises(RbptrackError, match="only 2 different ranks"):
         Lognormal().analyze(runs_of(SIZES[:1], [few], documents=20, tokens=500))
-
-
-def test_the_same_input_gives_the_same_output() -> None:
-    runs = runs_of(SIZES[:1], [pmf("zipf", [1.3])], documents=20, tokens=500)
-    first, second = (Lognormal(replicates=50).analyze(runs) for _ in range(2))
-    assert first.metrics == second.metrics
-    for name, table in first.tables.items():
-        pd.testing.assert_frame_equal(table.frame, second.tables[name].frame)
-    assert dataclasses.fields(Lognormal)

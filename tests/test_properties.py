@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from itertools import pairwise
 from pathlib import Path
@@ -209,17 +208,3 @@ def test_a_list_of_patterns_is_the_union_in_order_or_refused(
     else:
         with pytest.raises(BadInput, match="no model matches"):
             expanded()
-
-
-@given(st.lists(st.tuples(st.integers(1, 999), st.sampled_from(["", "k", "m", "b"])), min_size=2, max_size=8))
-def test_sizes_sort_by_their_number(sizes: list[tuple[int, str]]) -> None:
-    worth = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9}
-    ordered = sorted((f"{number}{unit}" for number, unit in sizes), key=size_key)
-    numbers = [int(found[1]) * worth[found[2]] for found in map(_parsed, ordered)]
-    assert numbers == sorted(numbers)
-
-
-def _parsed(size: str) -> re.Match[str]:
-    found = re.fullmatch(r"(\d+)([kmb]?)", size)
-    assert found
-    return found

@@ -120,20 +120,6 @@ def test_histogram_and_document_counts_agree_with_the_table(data: list[tuple[int
     np.testing.assert_allclose(counts.nats.sum() / len(t), t.ce)
 
 
-@given(rows, rows)
-@settings(max_examples=40, deadline=None)
-def test_parts_add_up_to_the_whole(a: list[tuple[int, int, int]], b: list[tuple[int, int, int]]) -> None:
-    first, second = table([r[0] for r in a]), table([r[0] for r in b], document=[5] * len(b))
-    whole = RankTable.concatenate([first, second])
-    joined = first.histogram() + second.histogram()
-    assert joined.rank.tolist() == whole.histogram().rank.tolist()
-    assert joined.count.tolist() == whole.histogram().count.tolist()
-    np.testing.assert_allclose(joined.logprob, whole.histogram().logprob)
-    summed, direct = first.document_counts([3]) + second.document_counts([3]), whole.document_counts([3])
-    assert summed.document.tolist() == direct.document.tolist()
-    assert summed.hits.tolist() == direct.hits.tolist()
-
-
 def test_files_keep_everything(tmp_path: Path) -> None:
     t = table([0, 3, 3], ties=[1, 0, 2])
     t.write(tmp_path / "ranks.parquet")

@@ -18,7 +18,6 @@ from rbptrack.analysis import Drawing, Report, Table
 from rbptrack.analysis.figures import draw, grid, log_axis, svg
 from rbptrack.analysis.findings import Finding, Remark, Verdict
 from rbptrack.base.errors import RbptrackError
-from rbptrack.commands.report import _read
 from rbptrack.reporting import terminal
 from rbptrack.reporting.files import InlineFigure, inline, read_report, write_report
 from rbptrack.reporting.lead import lead_of
@@ -280,11 +279,6 @@ def test_the_page_is_where_a_person_finds_it(server: str, page: str) -> None:
         connection=SimpleNamespace(run_page=server), artifact_uri=lambda _: "/store/artifacts"
     )
     assert Reader.report_page(reader, "r7") == page
-
-
-def test_open_is_an_option_of_the_command() -> None:
-    request = _read(["--open", "dataset=wiki"])
-    assert request.composer.compose_typed(request.overrides).open
 
 
 def test_analyzers_without_a_result_for_one_reason_are_one_line() -> None:

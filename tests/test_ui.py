@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import re
 import shutil
@@ -13,7 +11,6 @@ import sys
 import threading
 import time
 import urllib.request
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +22,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.commands.ui import has_display, wait_for_end
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.tracking.store import Store
-from rbptrack.tracking.view import OLDEST, Shown, by_id, chosen_runs, knows_view, link, preset, search_filter, spread
+from rbptrack.tracking.view import OLDEST, by_id, chosen_runs, knows_view, link, search_filter, spread
 from tests.conftest import ROOT, Program
 from tests.patience import PATIENCE
 from tests.server import free_port
@@ -222,14 +219,6 @@ def test_a_browser_is_opened_where_it_is_seen(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert has_display() is seen
-
-
-def test_mlflow_adds_no_chart_of_its_own() -> None:
-    """It takes every metric for charted that has one of its own, also a removed one."""
-    _, value = preset(Shown("", ["wiki"], metrics=["ce", "rbp_curve", "progress/ce"]))
-    state = json.loads(zlib.decompress(base64.b64decode(value.removeprefix("deflate;"))))
-    removed = {c["metricKey"]: c["isGenerated"] for c in state["compareRunCharts"] if c.get("deleted")}
-    assert removed == {"ce": True, "progress/ce": True}
 
 
 @pytest.mark.parametrize(
