@@ -14,6 +14,7 @@ from plugins.emergence import Emergence
 from plugins.rank_and_ce import RankAndCe
 from plugins.tokens import Tokens
 from rbptrack.analysis import Analyzer, Runs
+from rbptrack.analysis.display import INTERVAL
 from rbptrack.analysis.families import read_families
 from rbptrack.analysis.sources import resampled_in_words
 from rbptrack.ranks import DocumentCounts
@@ -121,6 +122,10 @@ def test_from_few_sources_no_interval_is_given(analyzer: Analyzer) -> None:
         given = any(np.isfinite(end).any() for end in ends)
         assert given == (number == 20)
         assert any(np.isfinite(one.low) for one in report.findings) == (number == 20)
+        panels = [ax for drawing in report.drawings.values() for ax in drawing.figure.axes]
+        drawn = [one for ax in panels for one in (*ax.lines, *ax.collections) if one.get_label() == INTERVAL]
+        assert {one.get_visible() for one in drawn} <= {number == 20}
+        assert drawn or isinstance(analyzer, RankAndCe)
 
 
 def test_whole_answers_of_sources_stay_shares() -> None:

@@ -11,6 +11,9 @@ import pandas as pd
 from rbptrack.base.words import compact, for_spreadsheets
 from rbptrack.ranks import is_rbp_column, parse_rbp_name, rbp_ks, rbp_name
 
+INTERVAL = "_interval"
+"""The label of bars and bands in figures, which no legend shows: what is drawn of an interval."""
+
 HEADLINE_KS = (1, 10, 100)
 """The k that summaries show."""
 

@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from rbptrack.analysis.display import INTERVAL
 from rbptrack.analysis.figures import (
     COLOURS,
     LINES,
@@ -138,7 +139,7 @@ class Curve:
             return
         ax.plot(self.x, self.y, **{"markevery": max(1, len(np.atleast_1d(self.x)) // 8), **drawn})
         if self.low is not None and self.high is not None:
-            ax.fill_between(self.x, self.low, self.high, color=drawn["color"], alpha=0.15, lw=0)
+            ax.fill_between(self.x, self.low, self.high, color=drawn["color"], alpha=0.15, lw=0, label=INTERVAL)
 
 
 def curves_of(

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from rbptrack.analysis.display import INTERVAL
 from rbptrack.base.words import short_number
 
 # Okabe and Ito's colours, in an order of falling contrast to white.
@@ -281,6 +282,6 @@ def error_bars(
     bars[:, :2] = np.where(np.isnan(bars[:, :2]), middle[:, None], bars[:, :2])
     along, across = bars.ravel(), np.repeat(fixed, 3)
     look = {"color": options["color"], "lw": options.get("lw", mpl.rcParams["lines.linewidth"])}
-    look["solid_capstyle"] = "butt"  # else half its width longer at each end
+    look |= {"solid_capstyle": "butt", "label": INTERVAL}  # else half its width longer at each end
     ax.plot(*((along, across) if level else (across, along)), **look)
     ax.plot(x, y, **options)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis.contract import Report
+from rbptrack.analysis.display import INTERVAL
 from rbptrack.analysis.findings import Verdict
 
 LEAST = 10
@@ -54,7 +55,7 @@ def resampled_in_words(frame: pd.DataFrame) -> str:
 
 
 def without_few(report: Report, frame: pd.DataFrame) -> None:
-    """Take intervals and p over fewer than `LEAST` sources or documents out of a report's tables and findings.
+    """Take intervals and p over fewer than `LEAST` sources or documents out of tables, findings and figures.
 
     Verdicts that rest on them are undecided. Imports that do not say how many documents they have stay as they are, and
     so does what is said of one source (a column or case `source`): there its own documents were resampled.
@@ -73,6 +74,11 @@ def without_few(report: Report, frame: pd.DataFrame) -> None:
         words = {c: table.frame[c].mask(blank, "") for c in table.frame.columns if c == "interval"}
         kept = table.frame.assign(**words).assign(**{c: table.frame[c].astype(np.float64).mask(blank) for c in numbers})
         report.tables[name] = replace(table, frame=kept)
+    few_names, every = {dataset for _, dataset, _ in few}, set(map(str, frame["dataset"]))
+    for ax in (ax for drawing in report.drawings.values() for ax in drawing.figure.axes):
+        panel = {name for name in every if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", ax.get_title())} or every
+        for drawn in (*ax.lines, *ax.collections) if panel & few_names else ():
+            drawn.set_visible(drawn.get_visible() and drawn.get_label() != INTERVAL)
     nothing: Any = dict.fromkeys(("low", "high", "p", "p_corrected"), np.nan) | {"verdict": Verdict.UNTOLD}
     report.findings[:] = [
         replace(one, **nothing)
