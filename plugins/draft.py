@@ -35,14 +35,14 @@ class SummaryRow(OfSize):
 
     reference: Reference
     acceptance: Annotated[Interval, Column("share of drafted tokens that are accepted, sum of min(p, q)", form=".3f")]
+    faster: Annotated[
+        Interval, Column("tokens per time with drafts of the best length, to none", title="speed-up", form=".2f")
+    ]
+    best: Annotated[int, Column("length of draft at which the speed-up is largest", "best length")]
     accepted: Annotated[
         Interval, Column("accepted tokens of a draft of analyzer.length, from probabilities in a row", form=".2f")
     ]
     cost: Cost
-    best: Annotated[int, Column("length of draft at which the speed-up is largest", "best length")]
-    faster: Annotated[
-        Interval, Column("tokens per time at that length, relative to no draft", title="speed-up", form=".2f")
-    ]
 
 
 @dataclass(kw_only=True)
