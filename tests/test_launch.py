@@ -34,7 +34,7 @@ from rbptrack.sweep import launch, presets, ray_cluster
 from rbptrack.sweep import slurm as slurm_preset
 from rbptrack.sweep.channel import Inbox, Teller, run
 from rbptrack.sweep.drive import Drive
-from rbptrack.sweep.executors import Phase, State
+from rbptrack.sweep.executors import Executor, Phase, State
 from rbptrack.sweep.jobs import Job, Task
 from rbptrack.sweep.outcome import Outcome
 from rbptrack.sweep.ray_cluster import Ray
@@ -329,7 +329,7 @@ def test_an_array_holds_jobs_with_as_many_gpus_as_the_cluster_allows(
     assert handles == {0: "1_0", 2: "1_1", 3: "2", 1: "3_0", 4: "3_1"}
 
 
-class Fake:
+class Fake(Executor):
     """An executor whose jobs do what a function does with them; each is gone thereafter."""
 
     elsewhere, outlives = True, "the jobs go on"

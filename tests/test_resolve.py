@@ -14,7 +14,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.config.request import measuring, sweep_of
 from rbptrack.models import architecture, loading
 from rbptrack.ranks.measurement import Shard
-from rbptrack.sweep import cell, preflight, resolve
+from rbptrack.sweep import cell, resolve
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.tracking.store import Store
@@ -52,7 +52,8 @@ def test_each_model_and_dataset_is_pinned_and_loaded_once(
     monkeypatch.chdir(with_store)
     settings, cells = sweep_of(measuring(TWO_BY_TWO))
     resolver = Resolver()
-    every = preflight.check(settings, cells, resolver, ks_were_typed=True)
+    Store(settings.tracking).check_writable()
+    every = [resolver.resolve(each) for each in cells]
     assert "load_model" not in loads  # no weights before the first cell
     for config, resolved in zip(cells, every, strict=True):
         ended = cell.run(resolved, Delivery.of(config, resolved), Shard())

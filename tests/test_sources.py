@@ -21,11 +21,12 @@ from sqlalchemy import create_engine
 from rbptrack.base.errors import RbptrackError
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.tracking.client import Client, tags_like
-from rbptrack.tracking.frame import LoggedRun, Source
+from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.schema import CURVES, Kind, MeasurementTags, Tag
 from rbptrack.tracking.store import Store
 from rbptrack.tracking.tables import REVISIONS, Tables
 
+Source = Tables | Client
 SOURCES: dict[str, Callable[[str], Source]] = {"tables": Tables, "client": lambda uri: Client(MlflowClient(uri))}
 KEPT = ("experiments", "runs", "params", "tags", "metrics", "latest_metrics", "inputs", "datasets")
 

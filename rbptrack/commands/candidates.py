@@ -44,12 +44,7 @@ _VALUES: dict[str, tuple[str, ...]] = {
 
 
 def candidates(line: str) -> list[str]:
-    """The words that may stand in place of the line's last one, in the order in which they are shown.
-
-    Args:
-        line: the command line up to the cursor, the program's name included.
-
-    """
+    """The words that may stand in place of the last one of a line up to the cursor, in the order of showing."""
     words, partial = _split(line)
     if not words and "=" not in partial and not partial.startswith("-"):
         return _starting([*COMMANDS, *_FIRST], partial)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from rbptrack.analysis.display import HEADLINE_KS
+from rbptrack.base.errors import BadInput
 from rbptrack.commands.runner import HydraCommand, load_plugins
 from rbptrack.config.request import Request, measuring, sweep_of
 from rbptrack.console.progress import spinner
 from rbptrack.reporting.runner import choose
-from rbptrack.sweep import preflight
 from rbptrack.sweep.launch import Sweep
 from rbptrack.sweep.resolve import Resolver
+from rbptrack.tracking.store import Store
 
 
 def _measure(request: Request) -> int:
@@ -21,7 +22,15 @@ def _measure(request: Request) -> int:
     analyzers = choose(plugins, settings.analyzers, ks=ks)  # a wrong name is said also where none will run
     analyzers = analyzers if request.multirun else []
     with spinner("looking for models and datasets"):
-        resolved = preflight.check(settings, cells, Resolver(), ks_were_typed=typed)
+        Store(settings.tracking).check_writable()
+        resolver = Resolver()
+        resolved = [resolver.resolve(cell) for cell in cells]
+    largest = max(cell.candidates for cell in resolved)
+    if too_large := [k for k in ks if k > largest]:  # of the default list, such k are left out later, with a note
+        raise BadInput(
+            f"k must be between 1 and {largest}, the largest vocabulary of the models asked for; "
+            f"got {', '.join(map(str, too_large))}"
+        )
     return Sweep(request, settings, cells, resolved, analyzers, ks or HEADLINE_KS).run()
 
 

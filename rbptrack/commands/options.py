@@ -21,22 +21,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class OptionsCommand(Generic[T]):
-    """A command with `key=value` options, such as `export`; call it with its arguments for its exit code.
-
-    Attributes:
-        name: what users type.
-        schema: the dataclass of the options.
-        action: does the work and returns the exit code.
-        lists: options that take a list (`family=nano,pythia`), and the key of each in the schema.
-        bare_word: the option that a word without `=` gives; empty: there is none.
-
-    """
+    """A command with `key=value` options, such as `export`; call it with its arguments for its exit code."""
 
     name: str
     schema: type[T]
     action: Callable[[T], int]
-    lists: Mapping[str, str] = field(default_factory=dict)
-    bare_word: str = ""
+    lists: Mapping[str, str] = field(default_factory=dict)  # options that take a list, and their keys
+    bare_word: str = ""  # the option that a word without `=` gives; empty: there is none
 
     def __call__(self, arguments: Sequence[str]) -> int:
         """Run the command; returns the exit code; raises BadInput for a wrong option."""

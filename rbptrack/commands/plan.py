@@ -125,12 +125,7 @@ def _shards(p: Plan) -> int:
 def _show_jobs(plans: Sequence[Plan], cells: Sequence[Config], launch: LaunchConfig, *, guessed: bool) -> None:
     """How many jobs a launcher would get, and how long the longest takes.
 
-    Args:
-        plans: of the cells.
-        cells: all of them.
-        launch: the preset.
-        guessed: whether time was estimated for another kind of device than the jobs have.
-
+    `guessed`: time was estimated for another kind of device than the jobs have.
     """
     ahead = [number for number, p in enumerate(plans) if p.status == "to measure"]
     todo = [[ahead[task.number] for task in job] for job in grouped([cells[n] for n in ahead], launch.group)]

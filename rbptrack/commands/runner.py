@@ -14,13 +14,7 @@ from rbptrack.reporting.discovery import Plugins, discover
 
 @dataclass(frozen=True)
 class HydraCommand:
-    """A command whose options Hydra composes, such as `analyze`; call it with its arguments for its exit code.
-
-    Attributes:
-        read: understands the arguments.
-        action: does the work and returns the exit code.
-
-    """
+    """A command whose options Hydra composes, such as `analyze`; call it with its arguments for its exit code."""
 
     read: Callable[[Sequence[str]], Request]
     action: Callable[[Request], int]

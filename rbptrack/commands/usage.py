@@ -37,20 +37,12 @@ _NARROWEST = 20  # columns of a text beside a word
 
 @dataclass(frozen=True)
 class Help:
-    """The help of a command.
+    """The help of a command."""
 
-    Attributes:
-        synopsis: `export out=FILE.zip [FILTERS]`.
-        about: what it does: paragraphs, with an empty line between them.
-        options: each as it is typed, and what it means.
-        examples: commands without the program's name, and what each does.
-
-    """
-
-    synopsis: str
-    about: str
-    options: Mapping[str, str] = field(default_factory=dict)
-    examples: Mapping[str, str] = field(default_factory=dict)
+    synopsis: str  # `export out=FILE.zip [FILTERS]`
+    about: str  # what it does: paragraphs, with an empty line between them
+    options: Mapping[str, str] = field(default_factory=dict)  # each as it is typed, and what it means
+    examples: Mapping[str, str] = field(default_factory=dict)  # commands without the program's name, and what each does
 
     def show(self) -> None:
         """Print the page."""
@@ -82,12 +74,7 @@ def write(text: str, *, style: str = "", indent: int = 0) -> None:
 def entries(title: str, rows: Mapping[str, str], *, stacked: bool = False, word_width: int = 0) -> None:
     """Print a titled list of words and their meanings.
 
-    Args:
-        title: above the list.
-        rows: word -> meaning.
-        stacked: the meaning stands below its word, because the words are long.
-        word_width: columns of the words, where several lists are to stand below each other.
-
+    `stacked`: the meaning stands below its word. `word_width`: columns of the words, where several lists follow.
     """
     if not rows:
         return

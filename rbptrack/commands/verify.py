@@ -39,8 +39,11 @@ def _verify(config: VerifyConfig) -> int:
     as_json = config.format is Format.json
     for line in broken if not as_json else ():
         complain(f"the database {store.shown}: {line}")
-    if broken and not as_json:
-        complain(_of_database(store))
+    if broken and store.database and not as_json:
+        complain(
+            f"restore the database from a copy; or make a new one of what can be read: sqlite3 {store.database} "
+            f".recover | sqlite3 {store.database.with_name('recovered.db')}"
+        )
     store.open()  # a table that is missing, and the like
     if not as_json and (text := unlooked(store)):
         say(text)
@@ -56,16 +59,6 @@ def _verify(config: VerifyConfig) -> int:
     else:
         _summarise(done, config)
     return 1 if broken or done.faults else 0
-
-
-def _of_database(store: Store) -> str:
-    if store.database is None:
-        return "restore it from a backup, or have its keeper rebuild the indexes: reindexdb"
-    path = store.database
-    return (
-        f"restore the database from a copy; or make a new one of what can be read: "
-        f"sqlite3 {path} .recover | sqlite3 {path.with_name('recovered.db')}"
-    )
 
 
 def _summarise(done: Verified, config: VerifyConfig) -> None:

@@ -50,9 +50,6 @@ class Bundle:
     Nothing of it is trusted: entries have the names that bundles have and no others, no links, no encryption; sizes
     are bounded before anything is unpacked.
 
-    Args:
-        path: the file.
-
     Raises:
         BadInput: it is no bundle, of a newer format, or holds what no bundle does.
 
@@ -84,10 +81,6 @@ class Bundle:
 
     def check(self, folder: Path, rules: type[MeasurementRow]) -> None:
         """Read every measurement and check all of it.
-
-        Args:
-            folder: an empty folder, in which one measurement after the other is unpacked.
-            rules: that each must satisfy.
 
         Raises:
             BadInput: something is wrong; names measurements and what is wrong with them.

@@ -39,13 +39,7 @@ def read(
 ) -> list[tuple[Record, Path]]:
     """Read one record per dataset and model, all of them checked, each with the folder of its artifacts.
 
-    Args:
-        root: the folder.
-        models: give families and sizes of hub ids.
-        sizes: non-embedding parameters by hub id, which the authors' files do not hold.
-        rules: that each measurement must satisfy.
-        vocab_size: |V|, without which no rank table can be made of ranks.json; 0: not known.
-        folder: an empty folder, in which the artifacts are laid.
+    Without `vocab_size` (0), no rank table can be made of ranks.json. `sizes` are S by hub id, which the files lack.
 
     Raises:
         BadInput: files are not what they should be; names them.
@@ -104,21 +98,12 @@ def read_sizes(path: Path) -> dict[str, int]:
 
 @dataclass
 class _Group:
-    """The files of one model on one dataset.
-
-    Attributes:
-        root: the imported folder.
-        dataset: the dataset.
-        model: the model's hub id.
-        paths: its metrics.json, one per k.
-        found: gets every fault.
-
-    """
+    """The files of one model on one dataset."""
 
     root: Path
     dataset: str
-    model: str
-    paths: Sequence[Path]
+    model: str  # the model's hub id
+    paths: Sequence[Path]  # its metrics.json, one per k
     found: Faults
 
     def __post_init__(self) -> None:

@@ -91,15 +91,7 @@ class _RecordFile(BaseModel):
 
 
 def check(folder: Path, fingerprint: str, rules: type[MeasurementRow], found: Faults) -> None:
-    """Note everything that is wrong with an unpacked measurement.
-
-    Args:
-        folder: of its files.
-        fingerprint: that the bundle gives it.
-        rules: that its numbers must satisfy.
-        found: gets the faults.
-
-    """
+    """Note everything that is wrong with an unpacked measurement."""
     where = f"measurement {fingerprint[:12]}"
     path = folder / FILE
     if not path.exists():

@@ -25,20 +25,12 @@ Source = Iterator[AbstractContextManager[tuple[Record, Path]]]
 
 @dataclass
 class Imported:
-    """What came of an import.
-
-    Attributes:
-        imported: how many measurements are new in the store.
-        skipped: how many it had before.
-        without_ranks: how many of the new ones came without ranks.
-        without_size: the new ones without S, by name.
-
-    """
+    """What came of an import."""
 
     imported: int = 0
-    skipped: int = 0
-    without_ranks: int = 0
-    without_size: list[str] = field(default_factory=list)
+    skipped: int = 0  # in the store before
+    without_ranks: int = 0  # how many of the new ones came without ranks
+    without_size: list[str] = field(default_factory=list)  # names
 
 
 def deliver(store: Store, source: Source, *, tell: Callable[[str], None]) -> Imported:
@@ -46,11 +38,6 @@ def deliver(store: Store, source: Source, *, tell: Callable[[str], None]) -> Imp
 
     Where the store refuses or the user interrupts, what was written is taken back. Where it does not answer, it is
     asked again for a while.
-
-    Args:
-        store: where they go.
-        source: the measurements.
-        tell: shows a line while the store does not answer.
 
     Raises:
         RbptrackError: the store could not take everything; says what is there now.

@@ -11,12 +11,7 @@ _MOST = 1000  # faults that are looked for: whoever reads ten and a count need n
 
 
 class Faults:
-    """Collects the faults of a source.
-
-    Args:
-        source: the file or folder, as the user gave it.
-
-    """
+    """Collects the faults of a source."""
 
     def __init__(self, source: object) -> None:
         self._source, self._found = source, list[tuple[str, str]]()

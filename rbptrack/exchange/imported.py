@@ -79,14 +79,7 @@ def record_of(
 
     The same content gives the same record: an import that was cut off is completed by the same import.
 
-    Args:
-        row: what the source says, checked.
-        kind: of source: `table` or `authors`.
-        source: the file or folder that was imported.
-        repo: the model's id on the hub.
-        more: metrics beside the row's.
-        ranked: whether the source has ranks.
-
+    `more`: metrics beside the row's; `ranked`: the source has ranks.
     """
     columns = {name: value for name, value in row.columns().items() if value is not None}
     known = {f.name: columns[f.name] for f in fields(MeasurementParams) if f.name in columns}

@@ -37,11 +37,6 @@ def read(path: Path, models: KnownModels, rules: type[MeasurementRow]) -> list[R
     num_tokens, vocab_size, seq_len, context, num_documents, total_params, training_tokens, bits_per_byte, tie_rate,
     dtype, sequence and standard errors (`<metric>_se`) are taken where present. An empty cell is missing.
 
-    Args:
-        path: the table.
-        models: give family and size where the table does not.
-        rules: that each row must satisfy.
-
     Raises:
         BadInput: the file is no such table, or values cannot be; names rows and columns.
 

@@ -32,20 +32,7 @@ def analyze_sweep(
     overrides: Sequence[str],
     began: float,
 ) -> int:
-    """Analyse what a sweep measured and found measured, and log all of it as the sweep's run.
-
-    Args:
-        settings: of the sweep.
-        name: of the sweep.
-        outcomes: of its cells.
-        analyzers: what runs, each with its options.
-        overrides: of its command line.
-        began: seconds since 1970.
-
-    Returns:
-        How many analyzers failed.
-
-    """
+    """Analyse what a sweep measured and found measured, and log it as the sweep's run; returns how many failed."""
     command = shlex.join(["python", "-m", "rbptrack", "-m", *overrides])
     store = Store(settings.tracking)
     reader, writer = store.reader, store.writer

@@ -36,11 +36,6 @@ if TYPE_CHECKING:  # torch, transformers and datasets load only where a model ru
 def run(cell: Resolved, delivery: Delivery, shard: Shard = WHOLE) -> Outcome | None:
     """Measure and log one cell, or find that it was measured before.
 
-    Args:
-        cell: what is measured.
-        delivery: where it goes.
-        shard: which share of the cell is this job's.
-
     Returns:
         How the cell ended; None for a shard whose cell another one will deliver.
 

@@ -13,7 +13,9 @@ from collections.abc import Iterable
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
+
+from pydantic import TypeAdapter
 
 from rbptrack.base.files import temporary_files, write_whole
 from rbptrack.base.process import install_signals
@@ -46,25 +48,13 @@ class Report:
     def read(cls, path: Path) -> Self | None:
         """Read a job's file; None where it is not there, cannot be read now, or is damaged."""
         try:
-            said: Any = json.loads(path.read_text(encoding="utf-8"))
-            at_work = said["at_work"]
-            return cls(
-                [(cell, shard, whole, Outcome(**how)) for cell, shard, whole, how in said["ended"]],
-                (at_work[0], CellState(**at_work[1])) if at_work else None,
-                said["gave_up"],
-                said["done"],
-            )
-        except (OSError, ValueError, TypeError, KeyError, IndexError):
+            return TypeAdapter(cls).validate_json(path.read_bytes())
+        except (OSError, ValueError):
             return None
 
 
 class Teller:
-    """The job's end of the channel.
-
-    Args:
-        job: whose; what an earlier life of it has told stays told.
-
-    """
+    """The job's end of the channel; what an earlier life of the job has told stays told."""
 
     def __init__(self, job: Job) -> None:
         self._path = job.file
@@ -108,10 +98,7 @@ class Teller:
 def run(job: Job, *, over: str = "") -> None:
     """Do a job, in a process of its own on whatever machine; what is printed goes into its log.
 
-    Args:
-        job: what is done.
-        over: instead of doing it, tell that this is why it does no more.
-
+    Where it is `over`, tell instead of doing it that this is why it does no more.
     """
     os.chdir(job.folder)  # Ray's workers begin elsewhere
     install_signals()
@@ -146,14 +133,7 @@ def _share_gpu(share: float) -> None:
 class Inbox:
     """The sweep's end of the channel.
 
-    Args:
-        results: what the jobs tell goes there.
-        total: cells of the sweep.
-        aloud: whether a line is printed for each cell that ends.
-
-    Attributes:
-        reports: the last of each job that has begun, by its number.
-
+    `reports` holds the last of each job that has begun, by its number; `aloud` prints a line for each cell that ends.
     """
 
     def __init__(self, results: Results, *, total: int, aloud: bool) -> None:

@@ -23,24 +23,14 @@ from rbptrack.tracking.store import Store
 
 @dataclass(frozen=True)
 class Delivery:
-    """What of a cell's config is not about its numbers: the store, and what is kept there beside the measurement.
-
-    Attributes:
-        store: tracking store.
-        config: of the cell.
-        fingerprint: of the measurement.
-        progress_label: `[3/14]`, or nothing for a single cell.
-        tell: told how far the measurement is, for others.
-        force: measure again what was measured before.
-
-    """
+    """What of a cell's config is not about its numbers: the store, and what is kept there beside the measurement."""
 
     store: Store
     config: Config
     fingerprint: str
-    progress_label: str
-    tell: Callable[[CellState], None] | None
-    force: bool
+    progress_label: str  # `[3/14]`, or nothing for a single cell
+    tell: Callable[[CellState], None] | None  # told how far the measurement is, for others
+    force: bool  # measure again what was measured before
 
     @property
     def about(self) -> MeasurementTags:

@@ -15,22 +15,13 @@ MEASURED_SHARE = 0.6  # of the rate of a matrix product, on CPUs: docs/benchmark
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU, or a machine's CPU.
+    """One GPU, or a machine's CPU."""
 
-    Attributes:
-        name: as it is asked for.
-        memory_bytes: its own.
-        rates: operations per second of a dense matrix product, by precision: float32, tf32, half.
-        share: how much of the rate a measurement is assumed to reach.
-        source: where the rates are from, for people.
-
-    """
-
-    name: str
+    name: str  # as it is asked for
     memory_bytes: float
-    rates: Mapping[str, float]
-    share: float
-    source: str
+    rates: Mapping[str, float]  # operations per second of a dense matrix product, by precision: float32, tf32, half
+    share: float  # how much of the rate a measurement is assumed to reach
+    source: str  # where the rates are from, for people
 
     def seconds(self, flops: float, model: ModelConfig) -> float:
         """How long one device takes for a model's operations."""

@@ -25,35 +25,19 @@ _LATE_SECONDS = 10.0  # by which a file may be seen here after its job has ended
 
 @dataclass
 class Drive:
-    """Jobs under way.
-
-    Attributes:
-        executor: runs them.
-        jobs: all of them.
-        results: what becomes of their tasks.
-        inbox: through which those elsewhere tell it.
-        retries: how often a job that was lost begins again.
-        tell: is told what a user should know.
-
-    """
+    """Jobs under way."""
 
     executor: Executor
     jobs: Sequence[Job]
     results: Results
     inbox: Inbox
-    retries: int
+    retries: int  # how often a job that was lost begins again
     tell: Callable[[str], None]
     _begun_again: Counter[int] = field(default_factory=Counter)
     _gone: dict[int, float] = field(default_factory=dict)  # since when each job has been seen to have gone
 
     def run(self, *, total: int) -> int:
-        """Submit the jobs and wait until all have ended.
-
-        Args:
-            total: cells of the sweep.
-
-        Returns:
-            0, or the exit code of an interrupt.
+        """Submit the jobs and wait until all have ended; returns 0, or the exit code of an interrupt.
 
         Raises:
             BadInput: the jobs were not taken.

@@ -1,4 +1,4 @@
-"""Where the jobs of a sweep run: in this process, on Ray or under SLURM, behind one small protocol.
+"""Where the jobs of a sweep run: in this process, on Ray or under SLURM, behind one small class.
 
 Where somebody has chosen a launcher, a sweeper or callbacks of Hydra, those run the cells.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
 
 from rbptrack.base.process import leave_out_what_is_loaded
 from rbptrack.console.progress import SweepProgress
@@ -35,18 +34,13 @@ class State:
     why: str = ""
 
 
-class Executor(Protocol):
-    """Runs jobs.
+class Executor:
+    """Runs jobs; as it stands, those that have ended when they are submitted, because this process does them."""
 
-    Attributes:
-        elsewhere: whether in other processes, which tell through files what they do while this one waits.
-        outlives: what is said of the jobs where this process is ended, and nobody asked for their end; empty where they
-            end with it.
-
-    """
-
-    elsewhere: bool
-    outlives: str
+    elsewhere: bool = False
+    """Whether in other processes, which tell through files what they do while this one waits."""
+    outlives: str = ""
+    """What is said of the jobs where this process is ended, and nobody asked for their end."""
 
     def check(self, jobs: Sequence[Job]) -> str:
         """Check that the jobs can be had, before any is submitted; returns a line that says what was found.
@@ -55,54 +49,26 @@ class Executor(Protocol):
             BadInput: what they need is not there, or never will be.
 
         """
+        return ""
 
     def gpus(self) -> list[str]:
         """What the GPUs there are called, as far as that is known."""
+        return []
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Let jobs run, for the first time or, those that were lost, again.
-
-        Raises:
-            BadInput: they are not taken.
-
-        """
+        """Let jobs run, for the first time or, those that were lost, again; BadInput where they are not taken."""
+        raise NotImplementedError
 
     def states(self) -> Mapping[int, State]:
         """What is known of each job that was submitted, by its number."""
+        return {}
 
     def cancel(self) -> None:
         """End all jobs."""
 
 
-class InProcess:
-    """An executor whose jobs have ended when they are submitted, because this process does them."""
-
-    elsewhere, outlives = False, ""
-
-    def check(self, jobs: Sequence[Job]) -> str:
-        """Nothing to find."""
-        return ""
-
-    def gpus(self) -> list[str]:
-        """None that is given to jobs."""
-        return []
-
-    def states(self) -> Mapping[int, State]:
-        """Nothing is under way."""
-        return {}
-
-    def cancel(self) -> None:
-        """Nothing is under way."""
-
-
-class Here(InProcess):
-    """Jobs run one after the other.
-
-    Args:
-        results: is told of every task.
-        resolved: what each cell resolves to, in the order of the sweep.
-
-    """
+class Here(Executor):
+    """Jobs run one after the other."""
 
     def __init__(self, results: Results, resolved: Sequence[Resolved]) -> None:
         self._results, self._resolved = results, resolved

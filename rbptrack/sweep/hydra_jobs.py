@@ -16,7 +16,7 @@ from rbptrack.base.secrets import guard
 from rbptrack.config.check import typed
 from rbptrack.config.request import Request
 from rbptrack.sweep.channel import Inbox, Teller
-from rbptrack.sweep.executors import InProcess
+from rbptrack.sweep.executors import Executor
 from rbptrack.sweep.jobs import Job, Task, shards, work
 from rbptrack.sweep.resolve import Resolver
 
@@ -42,15 +42,8 @@ def _own(request: Request) -> list[str]:
     return [word for word in request.overrides if not word.startswith(("hydra.searchpath=", "hydra.mode="))]
 
 
-class HydraJobs(InProcess):
-    """Hydra runs the jobs while they are submitted, one for each cell.
-
-    Args:
-        request: the command line.
-        inbox: to which the jobs tell what becomes of their cells.
-        extra: overrides beside the command line's.
-
-    """
+class HydraJobs(Executor):
+    """Hydra runs the jobs while they are submitted, one for each cell."""
 
     def __init__(self, request: Request, inbox: Inbox, extra: Sequence[str]) -> None:
         self._request, self._inbox, self._extra = request, inbox, extra

@@ -64,38 +64,12 @@ def _precision(model: ModelConfig) -> dict[str, str]:
     return {"dtype": model.dtype.value, "matmul": "tf32" if model.tf32 else "float32"}
 
 
-class Identities(Sequence[str]):
-    """The fingerprints that a run's params may have.
-
-    More than one only where its windows may have had a prefix, or where its tokenizer may have had holes.
-    """
-
-    def __init__(self, config: CellConfig, params: Mapping[str, str]) -> None:
-        self._config, self._weights = config, params["model.commit"]
-        self._reference = params.get("reference.commit", "")
-        self._texts = Source("", None, params["dataset.commit"])
-        slides = config.dataset.sequence is SequenceRule.slide
-        about = MeasurementParams.read(params)
-        added = [ast.literal_eval(about.prefix)] if about.prefix else [[i] for i in range(about.vocab_size or 0)]
-        self._prefixes: list[list[int] | None] = [None, [], *added] if slides else [None]
-        self._most = len(self._prefixes) * (1 if config.candidates is Candidates.vocabulary else 2)
-
-    def __len__(self) -> int:
-        return self._most
-
-    def __getitem__(self, number: int) -> str:  # type: ignore[override]
-        if not 0 <= number < self._most:
-            raise IndexError(number)
-        holes, place = divmod(number, len(self._prefixes))
-        prefix, reference = self._prefixes[place], self._reference
-        return identity(self._config, self._weights, self._texts, "", prefix, holes=bool(holes), reference=reference)
-
-
-def identities(params: Mapping[str, str]) -> Sequence[str] | None:
+def identities(params: Mapping[str, str]) -> Iterator[str] | None:
     """The fingerprints that a run's params may have; None where the params do not suffice.
 
-    They do not for what others computed or the Python API measured, with a tokenizer of its own, or by another version
-    of the scoring.
+    They are several only where its windows may have had a prefix, or where its tokenizer may have had holes. The params
+    do not suffice for what others computed or the Python API measured, with a tokenizer of its own, or by another
+    version of the scoring.
     """
     needed = ("model.commit", "dataset.commit", "dataset.sampling", "dataset.sequence", "dataset.seq_len")
     if any(not params.get(key) for key in needed) or params.get("model.tokenizer"):
@@ -103,9 +77,19 @@ def identities(params: Mapping[str, str]) -> Sequence[str] | None:
     if params.get(f"{VERSIONS}scoring", "") != str(SCORING_VERSION):
         return None
     try:
-        return Identities(_config(params), params)
+        config, about = _config(params), MeasurementParams.read(params)
+        prefix = ast.literal_eval(about.prefix) if about.prefix else None
     except (OmegaConfBaseException, ValueError, SyntaxError):
-        return ()  # no config can say this
+        return iter(())  # no config can say this
+    prefixes: list[list[int] | None] = [None]
+    if config.dataset.sequence is SequenceRule.slide:
+        prefixes += [[], *([prefix] if prefix else [[i] for i in range(about.vocab_size or 0)])]
+    texts, reference = Source("", None, params["dataset.commit"]), params.get("reference.commit", "")
+    return (
+        identity(config, params["model.commit"], texts, "", before, holes=holes, reference=reference)
+        for holes in ([False] if config.candidates is not Candidates.vocabulary else [False, True])
+        for before in prefixes
+    )
 
 
 def _config(params: Mapping[str, str]) -> CellConfig:

@@ -16,15 +16,7 @@ _MOST = 2  # lines about single cells: five in all
 
 
 def tell_what_is_kept(cells: Sequence[Config], resolved: Sequence[Resolved], results: Results, command: str) -> None:
-    """Print what was measured, what is saved of the rest, and the command that continues.
-
-    Args:
-        cells: all of the sweep.
-        resolved: what each resolves to.
-        results: how those ended that did.
-        command: the command line that was interrupted.
-
-    """
+    """Print what was measured, what is saved of the rest, and the command that continues."""
     from rbptrack.engine.parts import saved_tokens
 
     outcomes = results.collect(cells)

@@ -30,16 +30,9 @@ _LOG_FORMAT = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
 
 @dataclass(frozen=True)
 class Task:
-    """What a job does at a time: a cell, or one shard of it.
+    """What a job does at a time: a cell, or one shard of it."""
 
-    Attributes:
-        number: of the cell in its sweep.
-        shard: which share of the cell.
-        config: of the cell.
-
-    """
-
-    number: int
+    number: int  # of the cell in its sweep
     shard: Shard
     config: Config
 
@@ -51,24 +44,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Job:
-    """Tasks that one process does, one after the other.
+    """Tasks that one process does, one after the other."""
 
-    Attributes:
-        number: in its sweep.
-        tasks: what it does.
-        gpus: how many it has, or which share of one.
-        total: cells of the sweep.
-        file: through which it tells what has become of them (see `channel`); what it prints goes beside it.
-        folder: in which it works, as the sweep does.
-
-    """
-
-    number: int
+    number: int  # in its sweep
     tasks: tuple[Task, ...]
-    gpus: float
-    total: int
-    file: Path
-    folder: Path
+    gpus: float  # how many it has, or which share of one
+    total: int  # cells of the sweep
+    file: Path  # through which it tells what became of them (see `channel`)
+    folder: Path  # in which it works, as the sweep does
 
     @property
     def log(self) -> Path:
@@ -111,15 +94,7 @@ def grouped(cells: Sequence[Config], group: PerJob) -> list[list[Task]]:
 
 
 def work(tasks: Iterable[Task], listener: Listener, resolve: Callable[[Task], Resolved], *, total: int) -> None:
-    """Do tasks of which it is not known how they ended; a failure never stops the next.
-
-    Args:
-        tasks: in their order.
-        listener: is told what becomes of each.
-        resolve: what a task's cell resolves to.
-        total: cells of the sweep.
-
-    """
+    """Do tasks of which it is not known how they ended; a failure never stops the next."""
     store = None  # which all share
     for task in tasks:
         store = store or Store(task.config.tracking)

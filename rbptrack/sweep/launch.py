@@ -41,29 +41,16 @@ from rbptrack.tracking.uri import resolve_uri
 
 @dataclass
 class Sweep:
-    """A sweep that is about to run; a single cell is one without analyses.
-
-    Attributes:
-        request: the command line.
-        settings: what holds for every cell.
-        cells: the config of each.
-        resolved: what each resolves to.
-        analyzers: what runs over the measurements at the end.
-        ks: the k that the terminal shows.
-        id: made of date and time; the sweep's name, unless the settings give one.
-        began: seconds since 1970.
-        results: how the cells ended.
-
-    """
+    """A sweep that is about to run; a single cell is one without analyses."""
 
     request: Request
     settings: SweepConfig
     cells: Sequence[Config]
     resolved: Sequence[Resolved]
-    analyzers: Sequence[Analyzer]
-    ks: Sequence[int]
+    analyzers: Sequence[Analyzer]  # run over the measurements at the end
+    ks: Sequence[int]  # the k that the terminal shows
     id: str = field(default_factory=lambda: f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
-    began: float = field(default_factory=time.time)
+    began: float = field(default_factory=time.time)  # seconds since 1970
     results: Results = field(default_factory=Results)
 
     @property

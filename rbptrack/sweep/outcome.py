@@ -20,38 +20,21 @@ from rbptrack.tracking.schema import Metric
 
 @dataclass
 class Outcome:
-    """How a cell ended.
+    """How a cell ended."""
 
-    Attributes:
-        title: `pythia-70m / wiki`.
-        model: the model's name.
-        dataset: the dataset's name.
-        status: measured, skipped (measured before) or failed.
-        run_id: of its MLflow run; empty if none began.
-        fingerprint: of the measurement; empty where the cell failed.
-        message: why it failed.
-        bad_input: whether the failure is the user's to set right.
-        waits: why the measurement waits on disk and is not in the tracking store yet.
-        numbers: S, num_tokens, ce, rbp_<k>, tokens_per_second for the summary.
-        notes: what the user should know.
-        added_ks: the k that a finished measurement lacked and was given from its ranks.
-        swept: what distinguishes the cell besides model and dataset.
-
-    """
-
-    title: str
+    title: str  # `pythia-70m / wiki`
     model: str
     dataset: str
-    status: str
-    run_id: str = ""
-    fingerprint: str = ""
+    status: str  # measured, skipped (measured before) or failed
+    run_id: str = ""  # of its MLflow run; empty if none began
+    fingerprint: str = ""  # of the measurement; empty where the cell failed
     message: str = ""
-    bad_input: bool = False
-    waits: str = ""
-    numbers: dict[str, float] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    added_ks: list[int] = field(default_factory=list)
-    swept: str = ""
+    bad_input: bool = False  # whether the failure is the user's to set right
+    waits: str = ""  # why the measurement waits on disk and is not in the tracking store yet
+    numbers: dict[str, float] = field(default_factory=dict)  # S, num_tokens, ce, rbp_<k>, tokens_per_second
+    notes: list[str] = field(default_factory=list)  # what the user should know
+    added_ks: list[int] = field(default_factory=list)  # k that a finished measurement lacked and was given
+    swept: str = ""  # what distinguishes the cell besides model and dataset
 
     @classmethod
     def of(cls, config: CellConfig, status: str) -> Self:
@@ -94,14 +77,7 @@ def announce(outcome: Outcome, progress_label: str) -> None:
 
 
 def summarise(outcomes: Sequence[Outcome], *, total: int, ks: Sequence[int]) -> None:
-    """Print the table of a sweep's results, how many cells ended how, and what the user should know.
-
-    Args:
-        outcomes: of the cells that ended.
-        total: how many cells the sweep has.
-        ks: the k to show.
-
-    """
+    """Print the table of a sweep's results, how many cells ended how, and what the user should know."""
     say("")
     _show_results([outcome for outcome in outcomes if outcome.numbers], ks)
     counts = {status: sum(o.status == status for o in outcomes) for status in ("measured", "skipped", "failed")}

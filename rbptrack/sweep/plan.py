@@ -26,40 +26,22 @@ _SCORING_BYTES = 150e6  # what ranking takes beyond weights, at most
 
 @dataclass(frozen=True)
 class Plan:
-    """The cost of one cell. None: not known without asking a hub that cannot be reached.
-
-    Attributes:
-        model: `pythia-70m`.
-        dataset: its name.
-        non_embedding_params: S.
-        total_params: all parameters.
-        documents: how many will be read.
-        tokens: scored tokens.
-        estimated: whether documents and tokens are estimates, because the texts were not tokenised yet.
-        flops: (2 S + 2 d |V|) per token that a model reads.
-        memory_bytes: weights, activations of a batch, and scoring.
-        device_bytes: memory of the device that has it free.
-        download_bytes: weights that are not cached yet.
-        gpus: how many GPUs of the device's kind hold the weights together; None where no number up to 8 does.
-        seconds: device time, of all GPUs together.
-        status: `to measure`, `measured`, `too large`, or why it cannot be measured (gated, no such repository, ...).
-
-    """
+    """The cost of one cell. None: not known without asking a hub that cannot be reached."""
 
     model: str
     dataset: str
-    non_embedding_params: int | None = None
+    non_embedding_params: int | None = None  # S
     total_params: int | None = None
     documents: int | None = None
-    tokens: int | None = None
-    estimated: bool = True
-    flops: float | None = None
-    memory_bytes: float | None = None
-    device_bytes: int | None = None
-    download_bytes: int | None = None
-    gpus: int | None = None
-    seconds: float | None = None
-    status: str = ""
+    tokens: int | None = None  # scored tokens
+    estimated: bool = True  # of documents and tokens: the texts were not tokenised yet
+    flops: float | None = None  # (2 S + 2 d |V|) per token that a model reads
+    memory_bytes: float | None = None  # weights, activations of a batch, and scoring
+    device_bytes: int | None = None  # memory of the device that has it free
+    download_bytes: int | None = None  # weights that are not cached yet
+    gpus: int | None = None  # of the device's kind that hold the weights together; None: no number up to 8 does
+    seconds: float | None = None  # device time, of all GPUs together
+    status: str = ""  # `to measure`, `measured`, `too large`, or why it cannot be measured
 
 
 COLUMNS = tuple(f.name for f in fields(Plan))
@@ -68,13 +50,7 @@ COLUMNS = tuple(f.name for f in fields(Plan))
 def plan(config: CellConfig, resolver: Resolver, reader: Reader, device: Device, *, elsewhere: bool) -> Plan:
     """What measuring one cell costs, and whether it can and need be measured.
 
-    Args:
-        config: of the cell.
-        resolver: of the plan.
-        reader: of the store.
-        device: for which time and memory are estimated.
-        elsewhere: whether that device is not this machine's own, so that what is free here says nothing.
-
+    `elsewhere`: the device is not this machine's own, so that what is free here says nothing.
     """
     try:
         cell = resolver.resolve(config)

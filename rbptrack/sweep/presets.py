@@ -23,12 +23,6 @@ def executor(
 ) -> Executor:
     """The executor of a preset.
 
-    Args:
-        launch: the preset.
-        models: what is measured.
-        name: of the jobs, in a cluster's queue.
-        tell: is told what a user should know of it while jobs run.
-
     Raises:
         BadInput: an extra is missing, or a job has too few GPUs for its model.
 

@@ -21,7 +21,7 @@ from rbptrack.base.process import cores
 from rbptrack.base.words import counted
 from rbptrack.config.schema import LaunchConfig, Where
 from rbptrack.sweep.channel import run
-from rbptrack.sweep.executors import Phase, State
+from rbptrack.sweep.executors import Executor, Phase, State
 from rbptrack.sweep.jobs import Job, login_of
 
 _CONNECT_SECONDS = 5.0
@@ -46,7 +46,7 @@ class Node:
         return min([self.cpus // cpus, *([int(self.gpus / gpus + 1e-9)] if gpus else [])])
 
 
-class Ray:
+class Ray(Executor):
     """Tasks of Ray: on a cluster that runs already, or on this machine alone (`launch=gpus`)."""
 
     elsewhere, outlives = True, ""

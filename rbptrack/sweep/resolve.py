@@ -32,22 +32,13 @@ if TYPE_CHECKING:  # torch, transformers and datasets load only where a model ru
 
 @dataclass(frozen=True)
 class ResolvedReference:
-    """A cell's reference, pinned and checked.
-
-    Attributes:
-        model: its name and how its weights are loaded.
-        weights: its pinned weights.
-        architecture: its transformers config.
-        candidates: how many rows of its head are there.
-        entries: how many of both heads' first rows are compared.
-
-    """
+    """A cell's reference, pinned and checked."""
 
     model: ModelConfig
     weights: Source
     architecture: Any
-    candidates: int
-    entries: int
+    candidates: int  # how many rows of its head are there
+    entries: int  # how many of both heads' first rows are compared
 
     @property
     def title(self) -> str:
@@ -57,37 +48,20 @@ class ResolvedReference:
 
 @dataclass(frozen=True, eq=False)
 class Resolved:
-    """What one cell measures, pinned and checked.
-
-    Attributes:
-        model: the model's name and how its weights are loaded.
-        weights: the model's pinned weights.
-        dataset: the dataset's name, how its texts are selected and how they become sequences.
-        texts: the pinned dataset.
-        architecture: the model's transformers config.
-        tokenizer: the model's own, or the one that `model.tokenizer` names.
-        candidates: how many rows of the head a target is ranked among.
-        without: rows among them that are left out, because the tokenizer cannot name them.
-        ks: the k that were asked for; those above |V| are left out later.
-        strict: whether metrics count strict ranks.
-        engine: batch and chunk sizes; they change no number beyond float32 rounding.
-        fingerprint: hash of everything that determines the measurement's numbers.
-        reference: the model that it is compared to, if there is one.
-
-    """
+    """What one cell measures, pinned and checked."""
 
     model: ModelConfig
     weights: Source
     dataset: DatasetConfig
     texts: Source
-    architecture: Any
-    tokenizer: PreTrainedTokenizerBase
-    candidates: int
-    without: tuple[int, ...]
-    ks: tuple[int, ...]
-    strict: bool
-    engine: EngineConfig
-    fingerprint: str
+    architecture: Any  # the model's transformers config
+    tokenizer: PreTrainedTokenizerBase  # the model's own, or the one that `model.tokenizer` names
+    candidates: int  # how many rows of the head a target is ranked among
+    without: tuple[int, ...]  # rows among them that are left out, because the tokenizer cannot name them
+    ks: tuple[int, ...]  # the k that were asked for; those above |V| are left out later
+    strict: bool  # whether metrics count strict ranks
+    engine: EngineConfig  # batch and chunk sizes; they change no number beyond float32 rounding
+    fingerprint: str  # hash of everything that determines the measurement's numbers
     reference: ResolvedReference | None
     _resolver: Resolver = field(repr=False)
 

@@ -20,15 +20,7 @@ _ROOM = 2.0  # times what one sequence needs: batches are the faster the larger 
 
 
 class Resources:
-    """GPUs and costs of the cells of one sweep.
-
-    Args:
-        launch: the preset.
-        names: of the GPUs, as the executor knows them.
-        cells: the config of each.
-        resolved: what each resolves to.
-
-    """
+    """GPUs and costs of the cells of one sweep."""
 
     def __init__(
         self, launch: LaunchConfig, names: Sequence[str], cells: Sequence[Config], resolved: Sequence[Resolved]

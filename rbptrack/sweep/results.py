@@ -11,12 +11,7 @@ from rbptrack.sweep.outcome import CONTINUES, Outcome
 
 
 class Results:
-    """What jobs tell: this process's own, or those elsewhere through their files.
-
-    Attributes:
-        cells: how each cell ended, by its number.
-
-    """
+    """What jobs tell: this process's own, or those elsewhere through their files."""
 
     def __init__(self) -> None:
         self.cells: dict[int, Outcome] = {}

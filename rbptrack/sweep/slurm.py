@@ -21,7 +21,7 @@ from rbptrack.base.process import install_signals, stop_code
 from rbptrack.base.words import counted
 from rbptrack.config.schema import LaunchConfig
 from rbptrack.sweep.channel import run
-from rbptrack.sweep.executors import Phase, State
+from rbptrack.sweep.executors import Executor, Phase, State
 from rbptrack.sweep.jobs import Job, login_of
 from rbptrack.sweep.outcome import CONTINUES
 
@@ -34,15 +34,8 @@ _GONE = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL
 _MAX_ARRAY = 1001  # SLURM's own, where the cluster does not say
 
 
-class Slurm:
-    """SLURM's queue: one array of jobs for each kind of job.
-
-    Args:
-        launch: the preset.
-        name: of the jobs in the queue.
-        tell: is told what a user should know while jobs run.
-
-    """
+class Slurm(Executor):
+    """SLURM's queue: one array of jobs for each kind of job."""
 
     elsewhere = True
     outlives = "the jobs go on in SLURM's queue, and the same command finds what they measure; scancel ends them"

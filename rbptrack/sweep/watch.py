@@ -34,13 +34,6 @@ class Watch:
     """Shows the cells that are being measured; a context manager.
 
     In a terminal a table that stays below the lines; without one, a plain line on standard error now and then.
-
-    Args:
-        results: how cells ended.
-        inbox: what jobs have told.
-        jobs: all of them.
-        total: how many cells there are.
-
     """
 
     def __init__(self, results: Results, inbox: Inbox, jobs: Sequence[Job], *, total: int) -> None:

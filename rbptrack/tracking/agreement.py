@@ -29,14 +29,7 @@ _ROUNDED = 0.02  # where the authors' files gave the numbers
 
 
 def file_faults(record: Record, folder: Path, *, bounded: bool) -> Iterator[tuple[str, str]]:
-    """File and sentence of every fault in a measurement's files.
-
-    Args:
-        record: of the measurement.
-        folder: of its artifacts.
-        bounded: whether the limits of what others hand on hold.
-
-    """
+    """Every fault in a measurement's files, as file and sentence; `bounded` by limits of what others hand on."""
     for figure in sorted(folder.glob("figures/*")):
         if text := _figure(figure):
             yield f"figures/{figure.name}", text

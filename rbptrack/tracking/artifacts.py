@@ -27,10 +27,6 @@ class Artifacts:
     """Reads the artifacts of one experiment's runs.
 
     Every method raises StoreAway where the store does not answer, and BadInput where it refuses.
-
-    Args:
-        connection: to the store.
-
     """
 
     def __init__(self, connection: Connection) -> None:

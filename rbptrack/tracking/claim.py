@@ -29,12 +29,6 @@ def claim(connection: Connection, record: Record, folder: Path, *, tell: Callabl
     for others. A process whose claim is held wins; of two pending ones, the one with the smaller run id wins. One that
     finds the measurement finished gives up its own run.
 
-    Args:
-        connection: to the store.
-        record: of the measurement; its tags become the run's.
-        folder: of the measurement; remembers the run.
-        tell: shows a line while another process's measurement is waited for.
-
     Returns:
         The run's id, and whether the measurement is finished there already.
 

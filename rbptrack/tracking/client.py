@@ -23,12 +23,7 @@ _PLAIN = re.compile(r"[\w .:/+*?-]+")  # characters that mean nothing else in SQ
 
 
 class Client:
-    """Reads what a server's store holds.
-
-    Args:
-        client: MLflow's.
-
-    """
+    """Reads what a server's store holds."""
 
     def __init__(self, client: MlflowClient) -> None:
         self._client = client

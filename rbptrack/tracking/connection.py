@@ -19,13 +19,14 @@ from rbptrack.base.files import TemporaryFolder
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.tracking import local, moved, new_store
 from rbptrack.tracking.explained import explained
-from rbptrack.tracking.frame import Source
 from rbptrack.tracking.reach import SILENT, reach, say_slow
 from rbptrack.tracking.tables import Tables, index_fingerprints
 from rbptrack.tracking.uri import is_server, resolve_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+
+    from rbptrack.tracking.client import Client
 
 os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # else two lines for each run of a server
 
@@ -68,7 +69,7 @@ class Connection:
         self.tables = self.database
         self._config, self._create_missing = config, create
         self._client: MlflowClient | None = None
-        self._source: Source | None = None
+        self._source: Tables | None = None
         self._analyses: Self | None = None
         self._experiment_id = ""
         self._stood_in: Path | None = None
@@ -153,27 +154,23 @@ class Connection:
         return self._client
 
     @property
-    def source(self) -> Source:
+    def source(self) -> Tables | Client:
         """What answers questions about runs; opens the store, a local one without MLflow where nothing is to be made.
 
         Raises:
             StoreAway, BadInput: as `open`.
 
         """
-        if isinstance(self._source, Tables):
+        if self._source:
             return self._source
-        if self._opened_to_read():
-            return self._tables()
-        client = self.open()  # asked each time: a server may be away
-        if scheme(self.uri) in DATABASES and self._tables().are_known():
-            return self._tables()
+        client = None if self._opened_to_read() else self.open()  # asked each time: a server may be away
+        tables = Tables(self.uri)
+        if client is None or (scheme(self.uri) in DATABASES and tables.are_known()):
+            self._source = tables
+            return tables
         from rbptrack.tracking.client import Client
 
         return Client(client)
-
-    def _tables(self) -> Tables:
-        self._source = Tables(self.uri)
-        return self._source
 
     def _opened_to_read(self) -> bool:
         """Open a local store that is made, ours, of a known MLflow and at its place; False where `open` has to."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -19,8 +19,6 @@ from rbptrack.tracking.record import Record
 from rbptrack.tracking.rules import MeasurementRow, faults
 from rbptrack.tracking.schema import CURVES, OF_THE_PROCESS, SEQUENCE_SUCCESS, WHILE_MEASURED, WITHOUT, Metric, Tag
 
-T = TypeVar("T")
-
 DATASET_INPUT = ("name", "digest", "source", "profile")
 """What a record keeps of MLflow's dataset input."""
 
@@ -31,48 +29,27 @@ class Unusable(RbptrackError):
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment of MLflow.
-
-    Attributes:
-        id: MLflow's.
-        artifacts: the address of its runs' artifacts.
-        stage: `active` or `deleted`.
-
-    """
+    """An experiment of MLflow."""
 
     id: str
-    artifacts: str
-    stage: str
+    artifacts: str  # the address of its runs' artifacts
+    stage: str  # `active` or `deleted`
 
 
 @dataclass
 class LoggedRun:
-    """What a run of the store holds, as it was read.
-
-    Attributes:
-        run_id: MLflow's id.
-        name: the run's name.
-        started: milliseconds since 1970.
-        params: by name.
-        metrics: the last value of each that is a number, by name.
-        tags: by name.
-        ended: milliseconds since 1970, if it has ended.
-        artifacts: the address of its artifacts.
-        curves: the values of some metrics by step, by name, where it was read whole.
-        dataset: name, digest, source and profile of MLflow's dataset input, where it was read whole and there is one.
-
-    """
+    """What a run of the store holds, as it was read."""
 
     run_id: str
     name: str
-    started: int
+    started: int  # milliseconds since 1970
     params: dict[str, str] = field(default_factory=dict)
-    metrics: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)  # the last value of each that is a number, by name
     tags: dict[str, str] = field(default_factory=dict)
-    ended: int | None = None
-    artifacts: str = ""
-    curves: dict[str, dict[int, float]] = field(default_factory=dict)
-    dataset: dict[str, str] = field(default_factory=dict)
+    ended: int | None = None  # milliseconds since 1970, if it has ended
+    artifacts: str = ""  # the address of its artifacts
+    curves: dict[str, dict[int, float]] = field(default_factory=dict)  # by step, where it was read whole
+    dataset: dict[str, str] = field(default_factory=dict)  # of MLflow's dataset input, likewise
 
     def record(self) -> Record:
         """The measurement of a run that was read whole, without what belongs to the store or to the process."""
@@ -80,41 +57,6 @@ class LoggedRun:
         metrics = {k: v for k, v in self.metrics.items() if k not in CURVES and not k.startswith(WHILE_MEASURED)}
         started, ended = (self.started or 0) / 1000, (self.ended or self.started or 0) / 1000
         return Record(self.name, tags, dict(self.params), metrics, self.curves, self.dataset, started, ended)
-
-
-class Source(Protocol):
-    """What answers questions about a store's runs: the tables of its database, or MLflow's client."""
-
-    def experiment(self, name: str) -> Experiment | None:
-        """The experiment of a name, deleted or not, if there is one."""
-
-    def run(self, run_id: str) -> LoggedRun:
-        """One run; raises if there is none of this id."""
-
-    def search(
-        self,
-        experiments: Sequence[str],
-        tags: Mapping[str, str],
-        *,
-        status: str = "",
-        run_id: str = "",
-        limit: int | None = None,
-    ) -> list[LoggedRun]:
-        """The runs of some experiments, by their ids, that have these tags and this status, newest first."""
-
-    def finished(
-        self, experiment: str, chosen: FilterConfig, run_ids: Sequence[str], each: Callable[[LoggedRun], T]
-    ) -> list[T]:
-        """What is kept of finished measurements: at least of run_ids, or of those that may pass the filters.
-
-        A measurement that may pass comes with every other one of its fingerprint, of which one may be newer.
-        """
-
-    def whole(self, run_ids: Sequence[str]) -> list[LoggedRun]:
-        """Some runs with their curves and datasets."""
-
-    def metric_faults(self, run_ids: Sequence[str]) -> dict[str, list[str]]:
-        """By run id: metrics whose last value and whose history differ."""
 
 
 def row(run: LoggedRun) -> dict[str, Any]:
@@ -211,10 +153,7 @@ def newest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def passing(rows: list[dict[str, Any]], chosen: FilterConfig, sweeps: Mapping[str, set[str]]) -> list[dict[str, Any]]:
     """Keep the rows that pass every filter.
 
-    Args:
-        rows: of `row`.
-        chosen: the filters.
-        sweeps: run ids that each sweep asked for covers, whatever sweep they were measured in.
+    `sweeps`: run ids that each sweep asked for covers, whatever sweep they were measured in.
 
     Raises:
         BadInput: no row fits the filters; the message lists what the store has.

@@ -21,20 +21,12 @@ DOCUMENTS = "documents.parquet"
 
 @dataclass(frozen=True)
 class DocumentGroups:
-    """The source of every document of a selection of texts.
+    """The source of every document of a selection of texts."""
 
-    Attributes:
-        field: of the dataset, that names it.
-        ids: of the documents in the dataset, in order.
-        groups: the source of each.
-        texts_hash: SHA-256 over the texts.
-
-    """
-
-    field: str
-    ids: tuple[str, ...]
-    groups: tuple[str, ...]
-    texts_hash: str
+    field: str  # of the dataset, that names it
+    ids: tuple[str, ...]  # of the documents in the dataset, in order
+    groups: tuple[str, ...]  # the source of each
+    texts_hash: str  # SHA-256
 
     @property
     def tag(self) -> str:

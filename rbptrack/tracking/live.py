@@ -31,14 +31,7 @@ class Heartbeat:
     It does so from a thread and over a connection of its own, so that neither holds up the other. A store that does not
     answer, for a moment or for hours, is asked again, less and less often, for as long as the process works.
 
-    Args:
-        writer: of the store where the run is.
-        run_id: the run; empty where the store was away when it should have begun: nothing is reported then.
-        every: seconds between two reports.
-
-    Attributes:
-        away: why the last report did not arrive; empty if it did.
-
+    `run_id` is empty where the store was away when the run should have begun: nothing is reported then.
     """
 
     def __init__(self, writer: Writer, run_id: str, *, every: float = EVERY_SECONDS) -> None:
@@ -94,12 +87,6 @@ class Live(Heartbeat):
 
     It logs `progress/tokens`, and with scored tokens as step `progress/ce` and `progress/rbp_1`, both over what was
     measured so far; and MLflow's system metrics (`system/...`).
-
-    Args:
-        writer: of the store where the run is.
-        run_id: the run; empty if there is none.
-        every: seconds between two reports.
-
     """
 
     def __init__(self, writer: Writer, run_id: str, *, every: float) -> None:

@@ -16,12 +16,7 @@ from rbptrack.tracking.local import artifact_folder, reading
 def stood_in(database: Path, artifacts: str, experiment: str, *, surely: bool = False) -> Path | None:
     """The folder in which a store stood when its artifact addresses were written; None if it stands there still.
 
-    Args:
-        database: of the store.
-        artifacts: the address of an experiment's artifacts.
-        experiment: its name.
-        surely: whether it is known to have moved, so that the artifacts need not have come along.
-
+    `surely`: it is known to have moved, so that the artifacts need not have come along.
     """
     there, beside = _path(artifacts), artifact_folder(database, experiment)
     if there is None or there.resolve() == beside.resolve():
@@ -57,11 +52,7 @@ def _holds(database: Path, artifacts: str) -> bool:
 def check_files(database: Path, old: Path, tables: Path) -> None:
     """BadInput if a copied store lacks artifacts that are still where it was copied from.
 
-    Args:
-        database: of the store.
-        old: the folder where it stood.
-        tables: the database that is read: itself, or its copy where it cannot be written.
-
+    `tables` is the database that is read: itself, or its copy where it cannot be written.
     """
     with closing(reading(tables)) as connection:
         addresses = [row[0] for row in connection.execute("select artifact_uri from runs where artifact_uri != ''")]

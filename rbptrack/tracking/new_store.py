@@ -28,12 +28,6 @@ def make(database: Path, experiment: str, fill: Callable[[str], object]) -> None
     """Make a store under another name and rename it into place: an interrupt leaves none, or a whole one.
 
     The caller holds the store's lock, so that what stands under the other name was left by a dead process.
-
-    Args:
-        database: the file; its folder exists.
-        experiment: the experiment that it begins with.
-        fill: makes tables and experiment in the database at a tracking URI.
-
     """
     unfinished = database.with_name(f"{database.name}.unfinished")
     for suffix in ("", "-wal", "-shm", "-journal"):
@@ -60,12 +54,7 @@ def make(database: Path, experiment: str, fill: Callable[[str], object]) -> None
 def make_experiment(client: MlflowClient, name: str, uri: str, artifacts: str) -> Experiment:
     """Make an experiment, or return the one that another process was faster to make.
 
-    Args:
-        client: of the store.
-        name: the experiment's.
-        uri: the store's address; where no server stands between, the client says where the artifacts go.
-        artifacts: the folder or bucket that the user names; may be empty.
-
+    Where no server stands between, the client says where artifacts go: below `artifacts`, a folder or bucket, if given.
     """
     from mlflow.exceptions import MlflowException
 

@@ -80,16 +80,10 @@ def _folder_of(connection: Connection) -> Path:
 
 @dataclass(frozen=True)
 class Sent:
-    """What became of a measurement.
+    """What became of a measurement."""
 
-    Attributes:
-        run_id: of its run; empty where none could begin.
-        waits: why it waits in the outbox; empty where it was delivered.
-
-    """
-
-    run_id: str
-    waits: str
+    run_id: str  # of its run; empty where none could begin
+    waits: str  # why it waits in the outbox; empty where it was delivered
 
 
 def send(connection: Connection, record: Record, measured: Path, run_id: str, *, made_from: Path, tell: Tell) -> Sent:
@@ -144,18 +138,11 @@ def _deliver(connection: Connection, record: Record, path: Path, *, tell: Tell) 
 
 @dataclass
 class Delivered:
-    """What a delivery did.
+    """What a delivery did."""
 
-    Attributes:
-        runs: fingerprint -> run id of what was delivered.
-        waits: reason -> the folders of measurements that still wait for it, whatever their store.
-        away: why the store of the call could not be reached; empty where it was.
-
-    """
-
-    runs: dict[str, str] = field(default_factory=dict)
-    waits: dict[str, list[Path]] = field(default_factory=dict)
-    away: str = ""
+    runs: dict[str, str] = field(default_factory=dict)  # fingerprint -> run id of what was delivered
+    waits: dict[str, list[Path]] = field(default_factory=dict)  # reason -> folders of those that wait, for any store
+    away: str = ""  # why the store of the call could not be reached; empty where it was
 
     @property
     def left(self) -> int:

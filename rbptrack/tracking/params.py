@@ -15,38 +15,21 @@ from rbptrack.sources.fingerprint import SCORING_VERSION
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedParams:
-    """Params that are known once model and texts have been read. None: not known, as of an imported measurement.
+    """Params that are known once model and texts have been read. None: not known, as of an imported measurement."""
 
-    Attributes:
-        commit: of the model: `id@commit`, or a hash of its files.
-        non_embedding_params: S.
-        total_params: every parameter, tied ones once.
-        vocab_size: |V|.
-        device: where the model was.
-        split_difference: how far logits of a model that several GPUs share are from those of the whole model.
-        dataset_commit: of the dataset: `id@commit`, or a hash of its files.
-        texts_hash: SHA-256 over the texts.
-        num_documents: how many texts were read.
-        prefix: ids that stand before every window, where they are several.
-        reference: the model that it was compared to, with its precision where that is not float32.
-        reference_commit: `id@commit`, or a hash of its files.
-        reference_params: every parameter of it, tied ones once.
-
-    """
-
-    commit: Annotated[str | None, "model.commit"]
-    non_embedding_params: Annotated[int | None, "model.non_embedding_params"]
-    total_params: Annotated[int | None, "model.total_params"]
+    commit: Annotated[str | None, "model.commit"]  # `id@commit`, or a hash of its files
+    non_embedding_params: Annotated[int | None, "model.non_embedding_params"]  # S
+    total_params: Annotated[int | None, "model.total_params"]  # every parameter, tied ones once
     vocab_size: Annotated[int | None, "model.vocab_size"]
     device: Annotated[str | None, "model.device_used"]
-    split_difference: Annotated[str | None, "model.split_difference"]
-    dataset_commit: Annotated[str | None, "dataset.commit"]
-    texts_hash: Annotated[str | None, "dataset.texts_hash"]
+    split_difference: Annotated[str | None, "model.split_difference"]  # of logits, where a model was split over GPUs
+    dataset_commit: Annotated[str | None, "dataset.commit"]  # likewise
+    texts_hash: Annotated[str | None, "dataset.texts_hash"]  # SHA-256
     num_documents: Annotated[int | None, "dataset.num_documents"]
-    prefix: Annotated[str | None, "dataset.prefix"]
-    reference: Annotated[str | None, "reference.name"] = None
-    reference_commit: Annotated[str | None, "reference.commit"] = None
-    reference_params: Annotated[int | None, "reference.total_params"] = None
+    prefix: Annotated[str | None, "dataset.prefix"]  # ids that stand before every window, where they are several
+    reference: Annotated[str | None, "reference.name"] = None  # with its precision where that is not float32
+    reference_commit: Annotated[str | None, "reference.commit"] = None  # likewise
+    reference_params: Annotated[int | None, "reference.total_params"] = None  # tied ones once
 
     def params(self) -> dict[str, str]:
         """What is known, by the names of params."""
@@ -71,32 +54,17 @@ class ResolvedParams:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasurementParams(ResolvedParams):
-    """All params that say which measurements may be compared; those beside `ResolvedParams` stand in a cell's config.
-
-    Attributes:
-        repo: the model's repository on the hub.
-        revision: the model's revision as it was asked for; sets a training's checkpoints apart.
-        training_tokens: tokens that the weights were trained on; 0 where it is not known.
-        dtype: precision of the weights.
-        tf32: whether float32 products round their factors to TF32.
-        dataset_repo: the dataset's repository on the hub.
-        sequence: the rule by which documents become sequences.
-        seq_len: tokens that the model sees together.
-        context: with `slide`, the tokens that each window repeats of the one before.
-        candidates: against which entries a target is ranked.
-        rank: which rank the metrics count.
-
-    """
+    """All params that say which measurements may be compared; beside `ResolvedParams` those of a cell's config."""
 
     repo: Annotated[str | None, "model.repo"]
-    revision: Annotated[str | None, "model.revision"]
-    training_tokens: Annotated[float | None, "model.training_tokens"]
+    revision: Annotated[str | None, "model.revision"]  # as it was asked for; sets a training's checkpoints apart
+    training_tokens: Annotated[float | None, "model.training_tokens"]  # 0 where it is not known
     dtype: Annotated[str | None, "model.dtype"]
-    tf32: Annotated[bool | None, "model.tf32"]
+    tf32: Annotated[bool | None, "model.tf32"]  # whether float32 products round their factors to TF32
     dataset_repo: Annotated[str | None, "dataset.repo"]
     sequence: Annotated[str | None, "dataset.sequence"]
     seq_len: Annotated[int | None, "dataset.seq_len"]
-    context: Annotated[int | None, "dataset.context"]
+    context: Annotated[int | None, "dataset.context"]  # with `slide`, the tokens that each window repeats
     candidates: Annotated[str | None, "candidates"]
     rank: Annotated[str | None, "rank"]
 

@@ -16,9 +16,8 @@ from rbptrack.console.sentences import complain
 from rbptrack.tracking.artifacts import Artifacts
 from rbptrack.tracking.frame import LoggedRun, Unusable, came_without_ranks, newest, passing, row
 from rbptrack.tracking.params import MeasurementParams
-from rbptrack.tracking.record import RANKS, Record
+from rbptrack.tracking.record import RANKS, SCORES_FILE, Record
 from rbptrack.tracking.schema import FILTERED, Kind, Tag
-from rbptrack.tracking.scores import SCORES_FILE, read_scores
 from rbptrack.tracking.tables import Tables
 
 T = TypeVar("T")
@@ -30,10 +29,6 @@ class Reader(Artifacts):
     """Reads one experiment.
 
     Every method raises StoreAway where the store does not answer, and BadInput where it refuses.
-
-    Args:
-        connection: to the store.
-
     """
 
     def find(self, fingerprint: str) -> str | None:
@@ -90,16 +85,7 @@ class Reader(Artifacts):
         limit: int | None = None,
         analyses: bool = False,
     ) -> list[LoggedRun]:
-        """Find runs of the experiment, newest first.
-
-        Args:
-            tags: that they have, with these values.
-            status: that they have; empty for any.
-            run_id: of the only one that is looked for.
-            limit: how many runs at most.
-            analyses: whether runs in the experiment of its analyses are found, too.
-
-        """
+        """Find runs of the experiment, and with `analyses` of the one of its analyses, newest first."""
         source = self.connection.source
         experiments = self.connection.experiment_ids if analyses else [self.connection.experiment_id]
         with self.connection.explained():
@@ -147,8 +133,11 @@ class Reader(Artifacts):
     def scores(self) -> pd.DataFrame:
         """The scores of tasks that were imported; of one model's scores in one task the newest."""
         kept = self.search({Tag.KIND: Kind.SCORES}, status="FINISHED")
-        tables = [read_scores(self.artifact(run.run_id, SCORES_FILE)) for run in kept]
+        texts = {"model": str, "revision": str, "task": str}
+        files = (self.artifact(run.run_id, SCORES_FILE) for run in kept)
+        tables = [pd.read_csv(path, dtype=texts, keep_default_na=False) for path in files]
         every = pd.concat([pd.DataFrame(columns=list(SCORES)), *tables], ignore_index=True)
+        every["n"] = pd.to_numeric(every["n"], errors="coerce")
         return every.drop_duplicates(["model", "revision", "task"])
 
     def finished(self, chosen: FilterConfig) -> list[LoggedRun]:

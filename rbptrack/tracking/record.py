@@ -31,33 +31,22 @@ RECORD_FILE = "record_id"  # beside it: the tag by which that run is found where
 RANKS = "ranks.parquet"
 HISTOGRAM = "histogram.parquet"
 FIGURE = "figures/rank_distribution.png"
+SCORES_FILE = "scores.csv"  # of a run of imported scores, its only artifact
 TOKENS = "tokens.json"  # the texts of the tokens that occur; in bundles where their tables keep the ids
 
 
 @dataclass
 class Record:
-    """One measurement, apart from its artifacts.
+    """One measurement, apart from its artifacts."""
 
-    Attributes:
-        name: the run's name, `pythia-70m / wiki`.
-        tags: with the prefix `rbptrack.`; `rbptrack.record` is this record's own id, by which it is delivered once.
-        params: flat, grouped by prefix (`model.dtype`).
-        metrics: single numbers.
-        curves: numbers by step; of `rbp_curve` the step is k.
-        dataset: name, digest, source and profile of MLflow's dataset input; empty where unknown.
-        started: seconds since 1970.
-        ended: seconds since 1970; also the time of every metric, so that logging them again changes nothing.
-
-    """
-
-    name: str
-    tags: dict[str, str]
-    params: dict[str, str]
+    name: str  # the run's name, `pythia-70m / wiki`
+    tags: dict[str, str]  # `rbptrack.record` is this record's own id, by which it is delivered once
+    params: dict[str, str]  # flat, grouped by prefix (`model.dtype`)
     metrics: dict[str, float] = field(default_factory=dict)
-    curves: dict[str, dict[int, float]] = field(default_factory=dict)
-    dataset: dict[str, str] = field(default_factory=dict)
-    started: float = field(default_factory=time.time)
-    ended: float = 0.0
+    curves: dict[str, dict[int, float]] = field(default_factory=dict)  # numbers by step; of `rbp_curve` the step is k
+    dataset: dict[str, str] = field(default_factory=dict)  # name, digest, source and profile of MLflow's dataset input
+    started: float = field(default_factory=time.time)  # seconds since 1970
+    ended: float = 0.0  # seconds since 1970; of every metric too, so that logging again changes nothing
 
     def __post_init__(self) -> None:
         self.tags.setdefault(Tag.RECORD, uuid.uuid4().hex)
@@ -72,11 +61,7 @@ class Record:
     ) -> None:
         """Take over the metrics and curves of what was measured, which ended now.
 
-        Args:
-            measurement: of the engine.
-            non_embedding_params: S.
-            counts: per-document sums of the k that become metrics; those of the measurement, if not given.
-
+        `counts` are per-document sums of the k that become metrics; by default the measurement's.
         """
         self.ended = time.time()
         self.metrics |= k_metrics(measurement.histogram, counts or measurement.counts)

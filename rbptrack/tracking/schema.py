@@ -75,26 +75,15 @@ FILTERED = {"family": Tag.FAMILY, "size": Tag.SIZE, "dataset": Tag.DATASET}
 
 @dataclass(frozen=True)
 class MeasurementTags:
-    """What identifies a measurement in the store.
+    """What identifies a measurement in the store."""
 
-    Attributes:
-        fingerprint: hash of everything that determines its numbers.
-        family: the model's family.
-        size: the size label as published.
-        model: family and size joined.
-        dataset: the dataset's name.
-        sweep: the sweep that measured it; empty if none did.
-        swept: what distinguishes it there, besides model and dataset: `seed=3`.
-
-    """
-
-    fingerprint: str
+    fingerprint: str  # hash of everything that determines its numbers
     family: str
-    size: str
-    model: str
+    size: str  # as published
+    model: str  # family and size joined
     dataset: str
-    sweep: str
-    swept: str = ""
+    sweep: str  # the sweep that measured it; empty if none did
+    swept: str = ""  # what distinguishes it there: `seed=3`
 
     @property
     def title(self) -> str:
@@ -159,7 +148,6 @@ class Metric:
     KL = "kl"  # with a reference: KL(reference || model), nats
     ACCEPTANCE = "acceptance"  # mean of sum over v of min(p, q)
     SAME_TOP = "same_top"  # share of tokens at which both rank the same first
-    PADDING_MASS = "padding_mass"  # the most that rows held which the tokenizer cannot name
     OUT_OF_MEMORY_RECOVERIES = "out_of_memory_recoveries"
     RBP_CURVE = "rbp_curve"  # its step is k
     NEG_LOG_RBP_CURVE = "neg_log_rbp_curve"

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory
 
-import sqlalchemy as sa
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from rbptrack.base import parquet
-from rbptrack.base.addresses import DATABASES, scheme
 from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, first_line
 from rbptrack.config.keys import flattened
 from rbptrack.config.schema import FilterConfig
@@ -36,41 +34,26 @@ _AT_ONCE = 200  # measurements whose records are read together
 _OF_NUMBERS = ("model.", "dataset.", "k.", "candidates", "rank")  # params that a config's file holds too
 _CUT = 500  # characters of a param that MLflow may have cut
 
-Identify = Callable[[Mapping[str, str]], Sequence[str] | None]
+Identify = Callable[[Mapping[str, str]], Iterator[str] | None]
 """The fingerprints that params may have; None where they do not suffice."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong.
-
-    Attributes:
-        text: what.
-        name: of the measurement; empty for the store itself.
-        run_id: of its run.
-
-    """
+    """One thing that is wrong."""
 
     text: str
-    name: str = ""
+    name: str = ""  # of the measurement; empty for the store itself
     run_id: str = ""
 
 
 @dataclass
 class Verified:
-    """What was looked at, and what is wrong.
+    """What was looked at, and what is wrong."""
 
-    Attributes:
-        measurements: how many were looked at.
-        unidentified: those whose params do not suffice to make their fingerprint again.
-        split: of models that were split in half precision, which moved some of their ranks.
-        faults: what is wrong.
-
-    """
-
-    measurements: int = 0
-    unidentified: int = 0
-    split: int = 0
+    measurements: int = 0  # how many were looked at
+    unidentified: int = 0  # those whose params do not suffice to make their fingerprint again
+    split: int = 0  # of models that were split in half precision, which moved some of their ranks
     faults: list[Fault] = field(default_factory=list)
 
     @property
@@ -89,12 +72,8 @@ def verify(
 ) -> Verified:
     """Look at finished measurements.
 
-    Args:
-        reader: of the store.
-        chosen: which.
-        read_data: also read every file, and compute its numbers again.
-        identify: makes the fingerprints that params may have.
-        since: seconds since 1970; only what began to be measured after, or ended after.
+    With `read_data`, every file is read, and its numbers are computed again. `since`: seconds since 1970; only what
+    began to be measured after, or ended after.
 
     Raises:
         BadInput: none passes the filters.
@@ -204,17 +183,11 @@ def database_faults(connection: Connection) -> Iterator[str]:
     """What the database says of itself; nothing for a server, which alone reads its own."""
     if connection.database is not None:
         yield from _sqlite(connection.tables or connection.database)
-    elif scheme(connection.uri) == "postgresql":
-        yield from _postgresql(connection.uri)
 
 
 def unlooked(connection: Connection) -> str:
     """What `database_faults` cannot look at; empty where there is nothing."""
-    if scheme(connection.uri) not in DATABASES:
-        return "the server's own database is not looked at: its keeper can"
-    if scheme(connection.uri) == "postgresql" and not _has_amcheck(connection.uri):
-        return "PostgreSQL's indexes are not looked at: create extension amcheck lets them be"
-    return ""
+    return "" if connection.database else "the server's own database is not looked at: its keeper can"
 
 
 def _sqlite(database: Path) -> Iterator[str]:
@@ -226,32 +199,3 @@ def _sqlite(database: Path) -> Iterator[str]:
                 yield f"row {number} of the table {table} names none of {parent}"
     except sqlite3.DatabaseError as error:
         yield f"it cannot be read: {error}"
-
-
-def _postgresql(uri: str) -> Iterator[str]:
-    if not _has_amcheck(uri):
-        return
-    indexes = (
-        "select c.oid, c.relname from pg_index i join pg_class c on c.oid = i.indexrelid "
-        "join pg_am a on a.oid = c.relam where a.amname = 'btree' and c.relnamespace = current_schema()::regnamespace"
-    )
-    engine = sa.create_engine(uri, isolation_level="AUTOCOMMIT")
-    try:
-        with engine.connect() as opened:
-            for number, name in opened.execute(sa.text(indexes)).all():
-                try:
-                    opened.execute(sa.text("select bt_index_check(index => :i, heapallindexed => true)"), {"i": number})
-                except sa.exc.SQLAlchemyError as error:
-                    yield f"index {name}: {first_line(error)}"
-    finally:
-        engine.dispose()
-
-
-def _has_amcheck(uri: str) -> bool:
-    engine = sa.create_engine(uri)
-    try:
-        with suppress(sa.exc.SQLAlchemyError), engine.connect() as opened:
-            return opened.execute(sa.text("select 1 from pg_extension where extname = 'amcheck'")).scalar() == 1
-    finally:
-        engine.dispose()
-    return False

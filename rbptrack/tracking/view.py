@@ -105,18 +105,11 @@ def by_id(runs: Sequence[LoggedRun]) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """What the view shows.
+    """What the view shows."""
 
-    Attributes:
-        wanted: the runs, of `search_filter`.
-        datasets: those of the runs; each has a section of its own, in which families differ in colour.
-        metrics: names of all metrics of the runs; those without a chart here get none of MLflow's own either.
-
-    """
-
-    wanted: str
-    datasets: Sequence[str] = ()
-    metrics: Sequence[str] = ()
+    wanted: str  # the runs, of `search_filter`
+    datasets: Sequence[str] = ()  # those of the runs; each has a section of its own, in which families differ in colour
+    metrics: Sequence[str] = ()  # of the runs; those without a chart here get none of MLflow's own either
 
 
 def preset(shown: Shown) -> tuple[str, str]:

@@ -25,9 +25,8 @@ from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.context import source_tags
 from rbptrack.tracking.process import marks
 from rbptrack.tracking.reader import Reader
-from rbptrack.tracking.record import FIGURE, RANKS, Record, artifacts, color, describe, for_charts
+from rbptrack.tracking.record import FIGURE, RANKS, SCORES_FILE, Record, artifacts, color, describe, for_charts
 from rbptrack.tracking.schema import Tag, scores_tags
-from rbptrack.tracking.scores import SCORES_FILE, write_scores
 from rbptrack.tracking.view import TAG as VIEW_TAG
 from rbptrack.tracking.view import Shown, preset
 
@@ -39,10 +38,6 @@ class Writer:
     """Writes to one experiment.
 
     Every method raises StoreAway where the store does not answer, and BadInput where it refuses.
-
-    Args:
-        connection: to the store.
-
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -156,15 +151,7 @@ class Writer:
         time change nothing. A param keeps its first value, as MLflow demands: where a continued measurement has
         another (of the engine, or of the device), it is logged as tag `rbptrack.later/<param>`.
 
-        Args:
-            run_id: of a run that has begun.
-            params: by name.
-            metrics: by name, all at one step.
-            curves: step -> number, by name.
-            tags: by name.
-            at: seconds since 1970; now, if not given.
-            step: of the metrics.
-
+        Curves are numbers by step; `step` is the metrics'. `at` is in seconds since 1970, by default now.
         """
         refuse_known({**(params or {}), **(tags or {})})
         now = int((at or time.time()) * 1000)
@@ -208,12 +195,6 @@ class Writer:
 
         May be called again after a failure at any point: what is there already stays as it is, and a record that was
         delivered is not delivered twice.
-
-        Args:
-            record: of the measurement.
-            folder: holds its artifacts.
-            run_id: the run that the measurement began; empty if it began none.
-
         """
         reader = Reader(self.connection)
         same = {Tag.RECORD: record.tags[Tag.RECORD]}
@@ -244,7 +225,7 @@ class Writer:
         """Keep scores of tasks as a run of their own; False where the very same are kept already."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / SCORES_FILE
-            write_scores(table, path)
+            table.to_csv(path, index=False)
             content = hashlib.sha256(path.read_bytes()).hexdigest()
             if Reader(self.connection).search({Tag.RECORD: content}, status="FINISHED", limit=1):
                 return False
@@ -254,12 +235,7 @@ class Writer:
         return True
 
     def save_view(self, shown: Shown) -> str:
-        """Keep the preset view of some runs in the experiment.
-
-        Returns:
-            The key that opens it; empty where writing is not allowed.
-
-        """
+        """Keep the preset view of some runs; returns the key that opens it, empty where writing is not allowed."""
         client, (key, value) = self.connection.open(), preset(shown)
         experiment_id = self.connection.experiment_id
         try:
