@@ -119,6 +119,18 @@ def put(unfinished: Path, path: Path, *, durable: bool) -> None:
         sync([path.parent])
 
 
+@contextmanager
+def unfinished(path: Path, *, durable: bool = False) -> Iterator[Path]:
+    """A file to be written in the same folder, which becomes `path` when the block ends, and goes where it raises."""
+    # Not the process's number: two machines that share a folder, or two containers, give the same one.
+    other = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield other
+        put(other, path, durable=durable)
+    finally:
+        other.unlink(missing_ok=True)
+
+
 def write_whole(path: Path, text: str, *, durable: bool = False) -> None:
     """Write a file in place of what was there; several processes may do so at once, and one of them is the last.
 
@@ -131,13 +143,8 @@ def write_whole(path: Path, text: str, *, durable: bool = False) -> None:
         OSError: the folder is not there, or the disk is full; what was there before still is.
 
     """
-    # Not the process's number: two machines that share a folder, or two containers, give the same one.
-    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        unfinished.write_text(text, encoding="utf-8")
-        put(unfinished, path, durable=durable)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with unfinished(path, durable=durable) as other:
+        other.write_text(text, encoding="utf-8")
 
 
 class TemporaryFolder:

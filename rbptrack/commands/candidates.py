@@ -134,7 +134,6 @@ def _of_type(schema: Any, key: str) -> list[str]:
 
 
 def _configs(group: str) -> list[str]:
-    """Every name of a config group, in the order of size."""
     configs = set(names()) if group == "model" else set[str]()
     for folder in (conf_folder(), working_conf()):
         if folder:

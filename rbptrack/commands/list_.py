@@ -63,7 +63,6 @@ def _list(config: ListConfig) -> int:
 
 
 def _columns(runs: Runs, config: ListConfig) -> list[str]:
-    """The frame's columns to show."""
     if config.columns == ["all"]:
         return list(runs.frame.columns)
     if config.columns:

@@ -43,7 +43,6 @@ class UiConfig:
 
 
 def _ui(config: UiConfig) -> int:
-    """Serve until interrupted."""
     store = Store(config.tracking, create=False)
     if not store.exists:
         raise BadInput(f"there is no tracking store at {store.database}: measure something first")

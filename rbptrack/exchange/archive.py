@@ -35,8 +35,6 @@ _LINK = 0o120000
 
 
 class _Manifest(BaseModel):
-    """What bundle.json says."""
-
     model_config = ConfigDict(extra="ignore")
 
     format: OrNone

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ import pyarrow as pa
 
 from rbptrack.base import __version__
 from rbptrack.base.errors import DISK_FULL, BadInput, MissingArtifact, RbptrackError
-from rbptrack.base.files import put
+from rbptrack.base.files import unfinished
 from rbptrack.console.sentences import complain
 from rbptrack.exchange.archive import FORMAT, MANIFEST, NAMES
 from rbptrack.exchange.contents import check
@@ -52,39 +51,34 @@ def write(reader: Reader, run_ids: Sequence[str], out: Path, *, tokens: bool) ->
     full = f"a bundle holds at most {limits.ENTRIES:,} files"
     if len(run_ids) >= limits.ENTRIES:
         raise BadInput(f"{full}, and each of these {len(run_ids):,} measurements needs one at least: {_FEWER}")
-    unfinished, written = out.with_name(f"{out.name}.{secrets.token_hex(4)}.tmp"), 0
-    try:
-        with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_STORED) as bundle:  # Parquet is compressed already
-            for run_id, known in _records(reader, run_ids):
-                with tempfile.TemporaryDirectory() as name:
-                    try:
-                        record = _collect(reader, run_id, known, Path(name), tokens=tokens)
-                    except (RbptrackError, OSError) as error:
-                        if getattr(error, "errno", None) in DISK_FULL:
-                            raise
-                        complain(f"run {run_id} is left out: {str(error).replace(f'{name}/', '')}")
-                        continue
-                    files = [Path(name, FILE), *artifacts(Path(name))]
-                    if len(bundle.filelist) + len(files) >= limits.ENTRIES:
-                        raise BadInput(
-                            f"{full}, which {written:,} of these {len(run_ids):,} measurements fill: {_FEWER}"
-                        )
-                    for path in files:
-                        bundle.write(path, f"{record.fingerprint}/{path.relative_to(name).as_posix()}")
-                    written += 1
-            if not written:
-                raise RbptrackError("none of these measurements can be read: no bundle was written")
-            about = {
-                "format": FORMAT if tokens else 1,
-                "rbptrack": __version__,
-                "measurements": written,
-                "tokens": tokens,
-            }
-            bundle.writestr(MANIFEST, json.dumps(about, indent=1))
-        put(unfinished, out, durable=True)
-        return written
-    finally:
-        unfinished.unlink(missing_ok=True)
+    written = 0
+    stored = zipfile.ZIP_STORED  # Parquet is compressed already
+    with unfinished(out, durable=True) as place, zipfile.ZipFile(place, "w", stored) as bundle:
+        for run_id, known in _records(reader, run_ids):
+            with tempfile.TemporaryDirectory() as name:
+                try:
+                    record = _collect(reader, run_id, known, Path(name), tokens=tokens)
+                except (RbptrackError, OSError) as error:
+                    if getattr(error, "errno", None) in DISK_FULL:
+                        raise
+                    complain(f"run {run_id} is left out: {str(error).replace(f'{name}/', '')}")
+                    continue
+                files = [Path(name, FILE), *artifacts(Path(name))]
+                if len(bundle.filelist) + len(files) >= limits.ENTRIES:
+                    raise BadInput(f"{full}, which {written:,} of these {len(run_ids):,} measurements fill: {_FEWER}")
+                for path in files:
+                    bundle.write(path, f"{record.fingerprint}/{path.relative_to(name).as_posix()}")
+                written += 1
+        if not written:
+            raise RbptrackError("none of these measurements can be read: no bundle was written")
+        about = {
+            "format": FORMAT if tokens else 1,
+            "rbptrack": __version__,
+            "measurements": written,
+            "tokens": tokens,
+        }
+        bundle.writestr(MANIFEST, json.dumps(about, indent=1))
+    return written
 
 
 def _records(reader: Reader, run_ids: Sequence[str]) -> Iterator[tuple[str, Record | None]]:

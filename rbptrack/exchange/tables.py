@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from rbptrack.base.errors import DISK_FULL, MissingArtifact, RbptrackError
-from rbptrack.base.files import put
+from rbptrack.base.files import unfinished
 from rbptrack.base.words import for_spreadsheets
 from rbptrack.console.sentences import complain
 from rbptrack.ranks import ADDED, COMPARED, IDS, SCHEMA, RankTable, rbp_ks, rbp_name
@@ -41,12 +40,12 @@ def write(reader: Reader, runs: pd.DataFrame, out: Path, *, documents: bool, tok
         RbptrackError: none can be read.
 
     """
-    unfinished, written, ks = out.with_name(f"{out.name}.{secrets.token_hex(4)}.tmp"), 0, rbp_ks(runs.columns)
+    written, ks = 0, rbp_ks(runs.columns)
     schema = _schema(ks, documents=documents, tokens=tokens, compared=bool(runs["reference"].notna().any()))
     opened: Any = pyarrow.csv.CSVWriter if out.suffix == ".csv" else pq.ParquetWriter
     quoted = for_spreadsheets if out.suffix == ".csv" else str
-    try:
-        with opened(unfinished, schema) as file:
+    with unfinished(out, durable=True) as place:
+        with opened(place, schema) as file:
             for names in zip(*(runs[column] for column in _OF_RUN), strict=True):
                 run: dict[str, Any] = dict(zip(_OF_RUN, names, strict=True))
                 try:
@@ -66,10 +65,7 @@ def write(reader: Reader, runs: pd.DataFrame, out: Path, *, documents: bool, tok
                 written += 1
         if not written:
             raise RbptrackError("none of these measurements can be read: no table was written")
-        put(unfinished, out, durable=True)
-        return written
-    finally:
-        unfinished.unlink(missing_ok=True)
+    return written
 
 
 def _schema(ks: list[int], *, documents: bool, tokens: bool, compared: bool) -> pa.Schema:

@@ -180,7 +180,6 @@ def _begin(record: Record, delivery: Delivery) -> tuple[str, bool]:
 
 
 def _record(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Delivery) -> Record:
-    """What is known of the measurement before it begins."""
     about = delivery.about
     record = Record(about.title, about.tags(), delivery.params() | _resolved(cell, corpus, model))
     record.tags |= {Tag.FORCED: "yes"} if delivery.force else {}

@@ -128,6 +128,5 @@ class Drive:
 
 
 def _reason(states: Mapping[int, State]) -> str:
-    """Why most of the jobs wait that do."""
     reasons = Counter(state.why for state in states.values() if state.phase is Phase.waiting and state.why)
     return next((why for why, _ in reasons.most_common(1)), "")

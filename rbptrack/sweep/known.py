@@ -80,7 +80,6 @@ def known(cell: Resolved, delivery: Delivery) -> Outcome | None:
 
 
 def _waiting(delivery: Delivery) -> Outcome | None:
-    """A cell that was measured and waits for its store."""
     record = outbox.find(delivery.store, delivery.about.fingerprint)
     if record is None:
         return None

@@ -108,7 +108,6 @@ class Sweep:
 
     @property
     def _command(self) -> str:
-        """The command line as it was given, for a shell."""
         return f"{program()} {shlex.join(self.request.typed)}".strip()
 
     def _deliver_waiting(self, outcomes: Sequence[Outcome]) -> None:
@@ -174,7 +173,6 @@ class Sweep:
         return code
 
     def _skip_known(self) -> None:
-        """Find what was measured before."""
         store, total = Store(self.settings.tracking), len(self.cells)
         cells = [(r, Delivery.of(c, r, store)) for c, r in zip(self._own_cells, self.resolved, strict=True)]
         with spinner("looking for what was measured before"):
@@ -199,13 +197,11 @@ class Sweep:
         return self._numbered([(resources.gpus(tasks), tasks) for tasks in todo])
 
     def _todo(self) -> list[list[Task]]:
-        """The tasks of each job, without those of which it is known how they ended."""
         todo = grouped(self.cells, self.settings.launch.group)
         left = [[task for task in tasks if not self.results.known(task)] for tasks in todo]
         return [tasks for tasks in left if tasks]
 
     def _numbered(self, todo: Sequence[tuple[float, Sequence[Task]]]) -> list[Job]:
-        """The jobs, of the GPUs and the tasks of each."""
         folder, total = self.folder.absolute(), len(self.cells)
         return [
             Job(number, tuple(tasks), gpus, total, folder / f"job-{number}.json", Path.cwd())
@@ -213,7 +209,6 @@ class Sweep:
         ]
 
     def _executor(self, inbox: Inbox) -> Executor:
-        """What runs the jobs."""
         if self.settings.launch.where is not Where.local:
             models = [cell.model for cell in self.cells]
             return presets.executor(self.settings.launch, models, name=f"rbptrack-{self.id}", tell=self._complain)

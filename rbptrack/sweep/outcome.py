@@ -97,7 +97,6 @@ def summarise(outcomes: Sequence[Outcome], *, total: int, ks: Sequence[int]) -> 
 
 
 def _show_results(outcomes: Sequence[Outcome], ks: Sequence[int]) -> None:
-    """The table of results, by dataset and size."""
     shown = [k for k in ks if any(rbp_name(k) in outcome.numbers for outcome in outcomes)]
     rows = []
     for outcome in sorted(outcomes, key=_by_dataset_and_size):

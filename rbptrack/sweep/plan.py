@@ -179,7 +179,6 @@ def _extent(config: DatasetConfig, source: Source) -> tuple[int | None, float | 
 
 @lru_cache(maxsize=64)
 def _described(location: str, revision: str | None, name: str, split: str) -> tuple[int | None, float | None]:
-    """Rows and bytes of a split as its dataset card gives them."""
     if revision is None or not hub.online():
         return None, None
     import datasets

@@ -91,7 +91,6 @@ def _check_length(path: Path, record: Record, *, bounded: bool) -> None:
 
 
 def _ranks(table: RankTable) -> Iterator[str]:
-    """A sentence for every column that holds what no rank table can."""
     if not len(table):
         yield "holds no ranks"
         return

@@ -125,7 +125,6 @@ class Artifacts:
             return place / path
 
     def _download(self, run_id: str, path: str, place: Path) -> Path:
-        """Download an artifact into a folder."""
         import mlflow.artifacts
         from mlflow.exceptions import MlflowException
 

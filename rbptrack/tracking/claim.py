@@ -78,7 +78,6 @@ def begun(folder: Path) -> str:
 
 
 def _begin(reader: Reader, writer: Writer, record: Record, folder: Path) -> str:
-    """The id of the folder's run, resumed, or of a new one."""
     before, pending = begun(folder) or _unnoted(reader, folder), record.tags | {Tag.CLAIM: _PENDING}
     if before and writer.resume(before, tags=pending):
         _note(folder, RUN_FILE, before)
@@ -99,13 +98,11 @@ def _unnoted(reader: Reader, folder: Path) -> str:
 
 
 def _note(folder: Path, name: str, text: str) -> None:
-    """Write a file of the folder, whole or not at all."""
     make_folder(folder)
     write_whole(folder / name, text)
 
 
 def _give_up(reader: Reader, writer: Writer, folder: Path) -> None:
-    """Delete the folder's unfinished run, which another made superfluous."""
     if mine := begun(folder) or _unnoted(reader, folder):
         writer.withdraw(mine)
     for name in (RUN_FILE, RECORD_FILE):

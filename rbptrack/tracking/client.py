@@ -52,7 +52,6 @@ class Client:
         return self._search(experiments, " and ".join(parts), limit=limit)
 
     def _search(self, experiments: Sequence[str], wanted: str, *, limit: int | None = None) -> list[LoggedRun]:
-        """The runs that pass a filter in MLflow's search syntax."""
         runs, token = list[LoggedRun](), None
         while True:
             page = self._client.search_runs(

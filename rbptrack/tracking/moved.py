@@ -31,7 +31,6 @@ def stood_in(database: Path, artifacts: str, experiment: str, *, surely: bool = 
 
 
 def _path(address: str) -> Path | None:
-    """The path of an artifact address; None if it is no local one."""
     if not address.startswith(("file:", "/")):
         return None
     return Path(unquote(urlsplit(address).path) if address.startswith("file:") else address)

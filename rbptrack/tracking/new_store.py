@@ -92,7 +92,6 @@ def _loggers_kept() -> Iterator[None]:
 
 @contextmanager
 def _environment(**variables: str) -> Iterator[None]:
-    """Set environment variables for a while."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -73,7 +73,6 @@ def _address(connection: Connection) -> str:
 
 
 def _folder_of(connection: Connection) -> Path:
-    """Where the records of a store wait."""
     name = f"{_address(connection)}\n{connection.experiment}"
     return folder() / hashlib.sha256(name.encode()).hexdigest()[:16]
 
@@ -224,7 +223,6 @@ def _name(path: Path) -> str:
 
 
 def _connection(address: str, experiment: str, record: Record, tracking: TrackingConfig) -> Connection:
-    """The connection to the store that a record was measured for."""
     artifacts = record.params.get("tracking.artifacts", "")
     return Connection(replace(tracking, uri=_without_stars(address), experiment=experiment, artifacts=artifacts))
 

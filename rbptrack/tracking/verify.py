@@ -106,7 +106,6 @@ def _ended(reader: Reader, run: LoggedRun) -> float:
 
 
 def _measurement(reader: Reader, run: LoggedRun, known: Record | None, read_data: bool) -> Iterator[str]:
-    """A sentence for everything that is wrong with a measurement."""
     lacking = [tag for tag in (Tag.FINGERPRINT, Tag.RECORD, Tag.MODEL) if not run.tags.get(tag)]
     yield from (f"it lacks its tag {tag}" for tag in lacking)
     try:
@@ -133,7 +132,6 @@ def _measurement(reader: Reader, run: LoggedRun, known: Record | None, read_data
 
 
 def _missing_numbers(run: LoggedRun) -> Iterator[str]:
-    """Numbers that every measurement with ranks has."""
     wanted = [Metric.CE, Metric.NUM_TOKENS]
     size = MeasurementParams.read(run.params).vocab_size or 0
     asked = run.params.get("k.values", "").strip("[]").split(",")
@@ -144,7 +142,6 @@ def _missing_numbers(run: LoggedRun) -> Iterator[str]:
 
 
 def _contents(reader: Reader, run: LoggedRun, record: Record) -> Iterator[str]:
-    """What is wrong with the files of a measurement when they are read."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         for file in (name for name in reader.artifact_names(run.run_id) if not name.startswith(_IMAGES)):
