@@ -31,12 +31,7 @@ class HydraCommand:
 
 
 def taken(arguments: Sequence[str], key: str, choices: Sequence[str]) -> tuple[str, list[str]]:
-    """The value of an option that no config has, the first choice if it is not given; and the other words.
-
-    Raises:
-        BadInput: it is none of the choices.
-
-    """
+    """The value of an option that no config has, by default the first choice, else BadInput; and the other words."""
     value = next((word.partition("=")[2] for word in arguments if word.startswith(f"{key}=")), choices[0])
     if value not in choices:
         raise BadInput(f"{key}={value}: expected {', '.join(choices[:-1])} or {choices[-1]}")

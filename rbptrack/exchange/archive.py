@@ -78,12 +78,7 @@ class Bundle:
         return list(dict.fromkeys(name.partition("/")[0] for name in self._entries if name != MANIFEST))
 
     def check(self, folder: Path, rules: type[MeasurementRow]) -> None:
-        """Read every measurement and check all of it.
-
-        Raises:
-            BadInput: something is wrong; names measurements and what is wrong with them.
-
-        """
+        """Unpack and check one measurement after the other; BadInput names those that are wrong, and how."""
         faults = Faults(self.path)
         for fingerprint in self.fingerprints:
             try:
@@ -95,12 +90,7 @@ class Bundle:
 
     @contextmanager
     def unpacked(self, fingerprint: str, folder: Path) -> Iterator[Path]:
-        """Unpack a measurement into a folder of its own, which goes when the block ends.
-
-        Raises:
-            BadInput: an entry is damaged.
-
-        """
+        """Unpack a measurement into its own folder, for as long as the block; BadInput where an entry is damaged."""
         own = folder / fingerprint
         try:
             for name, entry in self._entries.items():

@@ -37,12 +37,7 @@ class Drive:
     _gone: dict[int, float] = field(default_factory=dict)  # since when each job has been seen to have gone
 
     def run(self, *, total: int) -> int:
-        """Submit the jobs and wait until all have ended; returns 0, or the exit code of an interrupt.
-
-        Raises:
-            BadInput: the jobs were not taken.
-
-        """
+        """Submit the jobs, else BadInput, and wait for their end; returns 0, or an interrupt's exit code."""
         code = 0
         try:
             self.executor.submit(self.jobs)

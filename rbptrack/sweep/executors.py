@@ -43,12 +43,7 @@ class Executor:
     """What is said of the jobs where this process is ended, and nobody asked for their end."""
 
     def check(self, jobs: Sequence[Job]) -> str:
-        """Check that the jobs can be had, before any is submitted; returns a line that says what was found.
-
-        Raises:
-            BadInput: what they need is not there, or never will be.
-
-        """
+        """Check that the jobs can be had, now or ever, else BadInput; returns a line that says what was found."""
         return ""
 
     def gpus(self) -> list[str]:

@@ -112,12 +112,7 @@ def skipped(cell: Resolved, delivery: Delivery, logged: LoggedRun) -> Outcome:
 
 
 def _missing_groups(cell: Resolved, tags: Mapping[str, str], texts_hash: str | None) -> DocumentGroups | None:
-    """The sources of the documents, where the cell names them and the measurement has them otherwise or not at all.
-
-    Raises:
-        BadInput: the texts are no longer those that were measured.
-
-    """
+    """The sources of documents that a measurement lacks or has otherwise; BadInput where its texts have changed."""
     groups = cell.load_groups()
     if groups is None or tags.get(Tag.GROUPS) == groups.tag:
         return None

@@ -21,12 +21,7 @@ _EXTRAS = {  # of rbptrack, and the module that shows that it is installed
 def executor(
     launch: LaunchConfig, models: Sequence[ModelConfig], *, name: str, tell: Callable[[str], None]
 ) -> Executor:
-    """The executor of a preset.
-
-    Raises:
-        BadInput: an extra is missing, or a job has too few GPUs for its model.
-
-    """
+    """The executor of a preset; BadInput where an extra is missing, or a job has too few GPUs for its model."""
     extra, module = _EXTRAS[launch.where]
     if find_spec(module) is None:
         raise BadInput(f"launch={launch.where.value} needs the extra {extra}: pip install 'rbptrack[{extra}]'")

@@ -199,12 +199,7 @@ def _unset(names: list[str]) -> list[str]:
 
 
 def connect(address: str) -> None:
-    """Join a cluster.
-
-    Raises:
-        BadInput: none answers, or it does not let this machine in.
-
-    """
+    """Join a cluster; BadInput where none answers, or it does not let this machine in."""
     _check_address(address)
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", str(_TRIES))  # read when Ray is imported

@@ -210,12 +210,7 @@ def _refusal(error: Exception) -> str:
 
 
 def nodes(launch: LaunchConfig) -> list[list[str]]:
-    """The nodes that jobs may be on, as sinfo lists them: name, GPUs, CPUs, time limit, MB of memory, partition.
-
-    Raises:
-        BadInput: no cluster answers, or it has no such partition.
-
-    """
+    """Nodes for jobs, by sinfo: name, GPUs, CPUs, time limit, MB of memory, partition; BadInput where there is none."""
     if shutil.which("sbatch") is None or shutil.which("sinfo") is None:
         raise BadInput("launch=slurm: there is no sbatch here; run it on a login node of the cluster")
     named = [f"--partition={launch.partition}"] if launch.partition else []
@@ -237,12 +232,7 @@ def nodes(launch: LaunchConfig) -> list[list[str]]:
 
 
 def check(launch: LaunchConfig, gpus: float, nodes: Sequence[Sequence[str]]) -> str:
-    """Check that nodes have what each job asks for; returns a line that says what was found.
-
-    Raises:
-        BadInput: no node could ever run such a job.
-
-    """
+    """A line about the nodes that were found; BadInput where none could ever run a job that asks for so much."""
     where = f"partition {launch.partition}" if launch.partition else "the cluster"
     if not launch.partition and nodes[0][-1].endswith("*"):
         where = f"the default partition {nodes[0][-1].rstrip('*')}"

@@ -118,13 +118,7 @@ class Connection:
         return f"{self.shown.rstrip('/')}/#/experiments/{self.experiment_id}/runs/" if is_server(self.uri) else ""
 
     def check_writable(self) -> None:
-        """Find out early whether the store can be written; a local one is not made for it.
-
-        Raises:
-            BadInput: it cannot be written.
-            StoreAway: nothing answers there now.
-
-        """
+        """BadInput or StoreAway unless the store can be written, found out early; a local one is not made for it."""
         if self.database is None:
             self.open()
         else:
@@ -155,12 +149,7 @@ class Connection:
 
     @property
     def source(self) -> Tables | Client:
-        """What answers questions about runs; opens the store, a local one without MLflow where nothing is to be made.
-
-        Raises:
-            StoreAway, BadInput: as `open`.
-
-        """
+        """What answers questions about runs; opens the store, without MLflow where it is local and made."""
         if self._source:
             return self._source
         client = None if self._opened_to_read() else self.open()  # asked each time: a server may be away
@@ -200,12 +189,7 @@ class Connection:
         self.uri, self._create_missing = f"sqlite:///{self.tables}", False
 
     def repair_moved(self) -> int:
-        """Relocate a local store that was moved, even if artifacts did not come along; returns how many addresses.
-
-        Raises:
-            BadInput: the store is none that can be moved, or has no such experiment.
-
-        """
+        """Relocate a local store that was moved, even without artifacts, else BadInput; returns how many addresses."""
         if self.database is None or not self.exists:
             raise BadInput(f"moved=true repairs a local database; {self.shown} is none")
         with self.explained(), local.alone(self.database):

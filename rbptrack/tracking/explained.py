@@ -25,13 +25,7 @@ _REFUSED = re.compile(r'password authentication failed|(role|database) "[^"]*" d
 
 @contextmanager
 def explained(uri: str) -> Iterator[None]:
-    """Turn the errors of MLflow and of the database at a URI into one line.
-
-    Raises:
-        StoreAway: nothing answers there now.
-        BadInput: any other refusal.
-
-    """
+    """Turn errors of MLflow and of a URI's database into a line: StoreAway where nothing answers now, else BadInput."""
     try:
         yield
     except RbptrackError:

@@ -60,12 +60,7 @@ class LoggedRun:
 
 
 def row(run: LoggedRun) -> dict[str, Any]:
-    """Make one row of `Runs.frame`; what the run lacks is missing there.
-
-    Raises:
-        Unusable: the run does not hold a measurement: somebody else wrote it, or an older version let it in.
-
-    """
+    """Make one row of `Runs.frame`, without what the run lacks; Unusable where it does not hold a measurement."""
     try:
         params = MeasurementParams.read(run.params)
         checked = MeasurementRow.of(columns_of(run, params)).columns()

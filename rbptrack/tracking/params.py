@@ -43,12 +43,7 @@ class ResolvedParams:
 
     @classmethod
     def read(cls, params: Mapping[str, str]) -> Self:
-        """Read what `params` wrote; None where a param is missing or empty.
-
-        Raises:
-            BadInput: a param is not what its name says; names it.
-
-        """
+        """Read what `params` wrote, None where one is missing or empty; BadInput names one that is not what it says."""
         return cls(**{a: _read(name, params.get(name, ""), kind) for a, (name, kind) in _DECLARED[cls].items()})
 
 
