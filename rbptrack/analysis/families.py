@@ -41,8 +41,7 @@ COMPARABLE = {
 """Columns in which the runs of one law must agree, and the word that marks a part in which they do."""
 
 
-_SAME_RANKS = ("model", "commit", "revision", "vocab_size", "dataset", *COMPARABLE)
-
+_SAME_RANKS = ["model", "commit", "revision", "vocab_size", "dataset", *COMPARABLE]
 MEAN_USED = "the mean over the runs of a size is used"
 
 KEYS = {
@@ -253,17 +252,12 @@ def families(runs: Runs, notes: list[str], *, least: int = 1, several: str = MEA
 
 
 def without_twins(frame: pd.DataFrame, *, keep: Literal["first", "last"] = "first") -> pd.DataFrame:
-    """The rows without those that differ from another by their reference only: its ranks are the same, counted twice.
-
-    Args:
-        frame: `Runs.frame`.
-        keep: of each, the measurement without a reference where there is one (`first`), or one with (`last`).
-
-    """
+    """The rows; of those that differ in the reference only one, that without a reference (`first`) or with (`last`)."""
+    if not frame["reference"].notna().any():
+        return frame
     rows = frame.sort_values("reference", na_position=keep, kind="stable")
-    compared = rows.groupby([*_SAME_RANKS], dropna=False)["reference"].transform("count") > 0
-    twins = rows.duplicated([*_SAME_RANKS]) & compared  # others are runs of one size, made again or imported
-    return frame[~twins.sort_index()]
+    compared = rows.groupby(_SAME_RANKS, dropna=False)["reference"].transform("count") > 0
+    return frame[~(rows.duplicated(_SAME_RANKS) & compared).sort_index()]  # other equals: runs of one size, imports
 
 
 def few_sizes(family: Family, least: int = 3) -> Remark:
