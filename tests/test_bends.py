@@ -38,7 +38,7 @@ def test_a_plain_law_with_little_scatter_has_no_large_floor():
     assert fit_forms([(S, law(0.3, tau=0.08, seed=1), NOISE)])[0].fits[1].share.high > 0.5
 
 
-@pytest.mark.parametrize("m", [6, 8, 12, 16])
+@pytest.mark.parametrize("m", [6, 16])
 def test_a_true_law_is_rarely_found_to_have_a_floor(m):
     """t3 scatter, sizes unevenly spaced, the smallest model 10% off: a likelihood ratio said so in 7 to 21%."""
     rng, said = np.random.default_rng(m), 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,7 @@ def run(command: str, *arguments: str) -> int:
     return int(module_of(command).main(list(arguments)))
 
 
-@pytest.mark.parametrize("flag", ["-h", "--help"])
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(("command", "flag"), [*zip(COMMANDS, itertools.cycle(["-h", "--help"]), strict=False)])
 def test_help(command: str, flag: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Also beside other words, and without doing anything; sentences as wide as the terminal."""
     monkeypatch.setenv("COLUMNS", "60")

@@ -105,7 +105,6 @@ def in_shell(shell: str, script: str, command: Path) -> list[str]:
     [
         ("rbptrack model=nano/1", ["nano/15k", "nano/115k"]),  # bash replaces what follows the =
         ("rbptrack 'model=nano/1", ["model=nano/15k", "model=nano/115k"]),  # within quotes it does not split at =
-        ("rbptrack repo", ["report"]),
     ],
 )
 def test_bash(line: str, found: list[str], command: Path) -> None:

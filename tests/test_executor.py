@@ -88,19 +88,7 @@ SMALL = {
 }
 ARCHITECTURES = {
     "gpt_neox": SMALL,
-    "gpt2": {"vocab_size": 300, "n_embd": 32, "n_layer": 2, "n_head": 2},
-    "opt": {**SMALL, "ffn_dim": 48, "word_embed_proj_dim": 16},
-    "gpt_neo": {
-        "vocab_size": 300,
-        "hidden_size": 32,
-        "num_layers": 2,
-        "num_heads": 2,
-        "attention_types": [[["global", "local"], 1]],
-    },
-    "qwen2": {**SMALL, "num_key_value_heads": 1},
     "llama": SMALL,
-    "olmo2": SMALL,
-    "qwen3": {**SMALL, "head_dim": 16, "num_key_value_heads": 1},
     "gemma2": {**SMALL, "head_dim": 16, "num_key_value_heads": 1, "sliding_window": 16},
     "mamba": {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4},
 }
@@ -288,7 +276,7 @@ def variants(model: CausalModel, corpus: Corpus, plain: torch.nn.Module) -> Iter
         yield "padded on the left", ranks(iter([left(batch_of(corpus, every))]))
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", SIZES[::3])
 def test_ranks_differ_only_where_logits_differ_by_less_than_rounding(size: str, corpus: Corpus) -> None:
     """Against float64: a rank may be any between those of targets a rounding error higher and lower, and rarely is."""
     model = load_model(config(size), source(size))

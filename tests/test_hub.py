@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -22,7 +22,7 @@ from tests.prepared import Prepared
 from tests.server import Door, free_port
 
 TOKEN = "hf_ThisIsNotForAnybodysEyes"
-Runs = Callable[[Path], list[Run]]
+SIZES = {size for size in PYTHIA if len(size) == 3 and size.endswith("m")}
 
 
 @pytest.fixture(scope="session")
@@ -87,20 +87,20 @@ def measurements(folder: Path) -> list[Run]:
 
 @pytest.fixture(scope="session")
 def paper(asking: Program, cache_of_paper: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, str]:
-    """The README's first command, with one analyzer: a folder, its caches, and what was printed."""
+    """The README's first command, of fewer sizes and with one analyzer: a folder, its caches, and what was printed."""
     folder = tmp_path_factory.mktemp("paper")
-    done = asking("-m", "model=pythia/*", "dataset=wiki,humaneval", "analyzers=power_law", cwd=folder)
+    done = asking("-m", "model=pythia/??m", "dataset=wiki,humaneval", "analyzers=power_law", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder, cache_of_paper, done.stdout + done.stderr
 
 
 def test_the_papers_sweep(paper: tuple[Path, Path, str]) -> None:
     folder, cache, said = paper
-    assert "measuring 20 cells: 10 models x 2 datasets" in said
-    assert "20 measured" in said
+    assert f"measuring {2 * len(SIZES)} cells: {len(SIZES)} models x 2 datasets" in said
+    assert f"{2 * len(SIZES)} measured" in said
     assert re.search(r"wiki +RBP_10 ", said)
     runs = measurements(folder)
-    assert {r.data.tags["rbptrack.size"] for r in runs} == set(PYTHIA)
+    assert {r.data.tags["rbptrack.size"] for r in runs} == SIZES
     for name, documents in (("wiki", 60), ("humaneval", 20)):
         of_dataset = [r for r in runs if r.data.tags["rbptrack.dataset"] == name]
         assert len({r.data.params["dataset.texts_hash"] for r in of_dataset}) == 1
@@ -148,9 +148,9 @@ def test_cached_but_unreachable_runs_at_once(
 ) -> None:
     """Though the hub accepts connections: it is asked twice in all, not some times for each file."""
     door.open(held=True)
-    done = asking("model=pythia/14m,pythia/31m", "dataset=wiki,humaneval", "analyzers=[]", cwd=tmp_path)
+    done = asking("model=pythia/14m", "dataset=wiki,humaneval", "analyzers=[]", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 measured" in done.stdout
+    assert "2 measured" in done.stdout
     assert door.met <= 2
     ours = {r.info.run_name: r.data.metrics["ce"] for r in measurements(tmp_path)}
     first = {r.info.run_name: r.data.metrics["ce"] for r in measurements(paper[0])}
@@ -227,8 +227,7 @@ FAULTS: dict[str, tuple[dict[str, list[tuple[str, int]]], str, str]] = {
         r"BadInput: .*is gated: ask for access at http\S+/openai-community/gpt2, then `hf auth login`",
     ),
     "no access": ({"api/models/Qwen": [("401", 99)]}, "weights('Qwen/Qwen2.5-0.5B')", r"BadInput: .*401.*HF_TOKEN"),
-    "busy twice": ({"pythia-70m": [("503", 2)]}, "weights('EleutherAI/pythia-70m')", r"\d+"),
-    "too many requests": ({"model.safetensors": [("429", 2)]}, "weights('EleutherAI/pythia-160m')", r"\d+"),
+    "busy twice": ({"pythia-70m": [("503", 1), ("429", 1)]}, "weights('EleutherAI/pythia-70m')", r"\d+"),
     "cut off": ({"model.safetensors": [("cut", 1)]}, "weights('EleutherAI/pythia-410m-deduped')", r"\d+"),
     "busy for ever": (
         {"api/models/EleutherAI/pythia-1b": [("503", 999)]},
@@ -238,8 +237,7 @@ FAULTS: dict[str, tuple[dict[str, list[tuple[str, int]]], str, str]] = {
     "only pickles": ({}, "weights('facebook/opt-125m')", r"BadInput: .*only pickled weights.*model\.pickles=true"),
     "pickles by name": ({}, "weights('facebook/opt-125m', pickles=True)", r"\d+"),
     "a training checkpoint": ({}, "weights('EleutherAI/pythia-14m', revision='step1000')", r"\d+"),
-    "dataset cut off": ({"train-00000": [("cut", 1)]}, "texts('wiki')", "60"),
-    "dataset busy twice": ({"train-00001": [("503", 2)]}, "texts('wiki')", "60"),
+    "dataset cut off": ({"train-00000": [("cut", 1)], "train-00001": [("503", 2)]}, "texts('wiki')", "60"),
     "dataset gated": ({"datasets/wikimedia": [("gated", 99)]}, "texts('wiki')", "BadInput: dataset .*is gated"),
     "no such dataset": ({}, "texts('hf', 'dataset.repo=x/y')", r"BadInput: dataset x/y is not on the hub"),
     "no such field": (
@@ -251,7 +249,8 @@ FAULTS: dict[str, tuple[dict[str, list[tuple[str, int]]], str, str]] = {
     **{name: ({}, f"texts({name!r})", str(count)) for name, (count, _) in DATASETS.items()},
     **{
         f"{name}, as the paper selects": ({}, f"texts({name!r}, 'protocol=paper')", str(count))
-        for name, (count, _) in DATASETS.items()
+        for name, (count, how) in DATASETS.items()
+        if how
     },
 }
 

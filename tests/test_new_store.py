@@ -80,7 +80,7 @@ def temporaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(64, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [2, pytest.param(64, marks=pytest.mark.long)])
 def test_a_process_stopped_while_it_makes_a_store_leaves_none_or_a_whole_one(
     kills: int, tmp_path: Path, temporaries: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,7 +108,9 @@ def test_a_process_stopped_while_it_makes_a_store_leaves_none_or_a_whole_one(
     note("making a store", times=kills)
 
 
-def test_a_full_disk_leaves_no_store(tmp_path: Path, temporaries: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_leaves_no_store(
+    tmp_path: Path, temporaries: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A limit on the size of files fails writes as a full disk does."""
 
     def on_a_full_disk() -> None:
@@ -122,14 +124,15 @@ def test_a_full_disk_leaves_no_store(tmp_path: Path, temporaries: Path, capfd: p
     assert os.waitpid(forked(on_a_full_disk, tmp_path), 0)[1] == 0
     assert "the tracking store sqlite:///" in capfd.readouterr().out
     assert not (tmp_path / "mlruns/mlflow.db").exists()
-    assert os.waitpid(forked(make, tmp_path), 0)[1] == 0
+    monkeypatch.chdir(tmp_path)
+    make()
     assert whole(tmp_path / "mlruns/mlflow.db")
     assert list(temporaries.iterdir()) == []
 
 
 def test_several_processes_make_one_store(tmp_path: Path, temporaries: Path) -> None:
-    pids = [forked(make, tmp_path) for _ in range(3)]
-    assert [os.waitpid(pid, 0)[1] for pid in pids] == [0, 0, 0]
+    pids = [forked(make, tmp_path) for _ in range(2)]
+    assert [os.waitpid(pid, 0)[1] for pid in pids] == [0, 0]
     assert whole(tmp_path / "mlruns/mlflow.db")
 
 

@@ -37,7 +37,7 @@ from tests.patience import lives, until, until_they_end
 from tests.shares import CASES, case, score_share
 
 
-@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_a_split_head_ranks_as_a_whole_one(processes: int, tmp_path: Path) -> None:
     """Byte-equal counts, in every process; log-probabilities to float32 rounding."""
     multiprocessing.set_forkserver_preload(["tests.shares"])  # imported once, for all of them
@@ -55,7 +55,7 @@ def test_a_split_head_ranks_as_a_whole_one(processes: int, tmp_path: Path) -> No
     assert not torch.isfinite(want.logprob).all() or number > 0
 
 
-MORE = (("qwen3", 2), ("pythia", 4))
+MORE = (("qwen3", 2), ("pythia", 2), ("pythia", 4))  # pythia in half precision below
 CORPUS = random_corpus(tokens=3000, seq_len=128, vocab_size=500)
 
 
@@ -71,7 +71,7 @@ def load(folder: Path, processes: int = 1, **options: object) -> CausalModel:
 
 
 @pytest.mark.parametrize(
-    ("name", "processes"), [("llama3", 2), ("pythia", 2), *(pytest.param(*p, marks=pytest.mark.long) for p in MORE)]
+    ("name", "processes"), [("llama3", 2), *(pytest.param(*p, marks=pytest.mark.long) for p in MORE)]
 )
 def test_a_split_model_measures_what_a_whole_one_does(name: str, processes: int, tmp_path: Path) -> None:
     # Also a head that is the embedding, as in the embedded family: GPT-NeoX's plan leaves such a head whole.

@@ -42,7 +42,7 @@ def test_the_estimate_is_ordinary_least_squares(m: int) -> None:
         assert (fit.low, fit.high) == pytest.approx((-ols.slope - half, -ols.slope + half), rel=1e-8)
 
 
-@pytest.mark.parametrize("m", [4, 6, 10])
+@pytest.mark.parametrize("m", [4, 10])
 @pytest.mark.parametrize("ends", [1.0, 3.6])
 @pytest.mark.parametrize("scatter", [0.01, 0.03])
 def test_nominal_95_percent_intervals_cover(m: int, scatter: float, ends: float) -> None:
@@ -139,8 +139,7 @@ def test_weights_of_many_documents_take_a_byte_each() -> None:
 
 
 @pytest.mark.usefixtures("many")
-@pytest.mark.parametrize("shape", [(300,), (300, 5), (300, 4, 3)])
-@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float64])
+@pytest.mark.parametrize(("shape", "dtype"), [((300,), np.int32), ((300, 5), np.int64), ((300, 4, 3), np.float64)])
 def test_sums_over_drawn_documents_need_no_copy_as_floats(shape: tuple[int, ...], dtype: type) -> None:
     values = (np.random.default_rng(4).random(shape) * 1e5).astype(dtype)
     weights = document_weights(300)

@@ -55,18 +55,26 @@ def measurements(server: Server, experiment: str) -> list[object]:
     return list(client.search_runs([found.experiment_id], "tags.`rbptrack.kind` = 'measurement'"))
 
 
-def test_four_sweeps_at_once_measure_everything_once(server: Server, user: Path, start: Start) -> None:
-    """Two pairs of users who ask for the same: every cell is measured by one, and all four have it."""
+@pytest.fixture(scope="module")
+def four(server: Server, start: Start, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """Two pairs of users who ask for the same, at once: their folders, and what each of their sweeps printed."""
+    place = tmp_path_factory.mktemp("four")
     words = ["-m", "model=nano/6k,nano/15k", "dataset.documents=3", "analyzers=[]", "tracking.experiment=four"]
     processes = []
     for i in range(4):
-        folder = user / f"user{i}"
+        folder = place / f"user{i}"
         folder.mkdir()
         dataset = f"dataset={('pydocs', 'stdlib')[i % 2]}"
         processes.append(start(*words, dataset, cwd=folder, MLFLOW_TRACKING_URI=server.with_password()))
     codes = [p.wait(PATIENCE) for p in processes]
     out = ["".join(p.said) for p in processes]
     assert codes == [0] * 4, "\n".join(out)
+    return place, out
+
+
+def test_four_sweeps_at_once_measure_everything_once(server: Server, four: tuple[Path, list[str]], user: Path) -> None:
+    """Every cell is measured by one, and all four have it."""
+    place, out = four
     runs = measurements(server, "four")
     assert sorted(r.info.run_name for r in runs) == [  # type: ignore[attr-defined]
         f"nano-{s} / {d}" for s in ("15k", "6k") for d in ("pydocs", "stdlib")
@@ -74,7 +82,7 @@ def test_four_sweeps_at_once_measure_everything_once(server: Server, user: Path,
     assert {r.info.status for r in runs} == {"FINISHED"}  # type: ignore[attr-defined]
     assert sum(text.count("  measured ") for text in out) >= 4
     assert "hunter2" not in "".join(out)
-    assert not [p for p in user.rglob("*") if p.is_file() and b"hunter2" in p.read_bytes()]
+    assert not [p for p in place.rglob("*") if p.is_file() and b"hunter2" in p.read_bytes()]
     found = rbptrack.runs(tracking_uri=server.uri, experiment="four")
     run_id = found.frame["run_id"][0]
     assert np.isclose(found.ranks(run_id).ce, found.frame["ce"][0])  # through the server's artifact proxy
@@ -131,12 +139,11 @@ def test_what_is_measured_while_the_server_is_away_is_delivered_once(
 
 
 def test_remote_artifacts_are_downloaded_once(
-    server: Server, user: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    server: Server, four: tuple[Path, list[str]], user: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """By all readers together; nothing is left in temporary folders, and a damaged copy is downloaded again."""
     monkeypatch.setenv("RBPTRACK_CACHE", str(tmp_path / "cache"))
     uri, names = server.uri, list[str]()
-    assert not run(f"tracking.uri={uri}", "tracking.experiment=once").waits
     download = mlflow.artifacts.download_artifacts
 
     def counted(*, artifact_path: str, **options: str) -> str:
@@ -147,7 +154,7 @@ def test_remote_artifacts_are_downloaded_once(
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     for _ in range(2):
-        runs = rbptrack.runs(tracking_uri=uri, experiment="once")
+        runs = rbptrack.runs(tracking_uri=uri, experiment="four", size="6k", dataset="pydocs")
         (run_id,) = runs.frame["run_id"]
         for _ in range(2):
             assert np.isclose(runs.ranks(run_id).ce, runs.histogram(run_id).ce)
@@ -157,7 +164,7 @@ def test_remote_artifacts_are_downloaded_once(
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
-    runs = rbptrack.runs(tracking_uri=uri, experiment="once")
+    runs = rbptrack.runs(tracking_uri=uri, experiment="four", size="6k", dataset="pydocs")
     assert np.isclose(runs.ranks(run_id).ce, runs.frame["ce"][0])
     assert names.count("ranks.parquet") == 2
 

@@ -197,7 +197,7 @@ def test_the_tables_of_the_oldest_mlflow_are_read(many: str, tmp_path: Path) -> 
     assert not Tables(old).are_known()
 
 
-@pytest.mark.parametrize("words", [["list"], ["list", "format=json"], ["show", "f5-1m"], ["help", "measure"]])
+@pytest.mark.parametrize("words", [["list", "format=json"], ["show", "f5-1m"]])
 def test_a_local_store_is_read_without_mlflow(many: str, words: list[str], tmp_path: Path) -> None:
     """Importing it takes three times as long as everything else that such a command does."""
     store = [f"tracking.uri={many}"] * (words[0] != "help")

@@ -230,4 +230,8 @@ def test_a_process_is_known_from_another_of_its_number() -> None:
     assert alive(tags(heartbeat=0, namespace="pid:[1]"))
     if mine["machine"]:
         assert not alive(tags(heartbeat=0, booted=mine["booted"] - 1e4, boot=""))
+        assert alive(tags(heartbeat=0, booted=mine["booted"] - 9, boot=""))
+    if mine["boot"]:  # a clock that is set kills no run
+        assert alive(tags(heartbeat=0, booted=mine["booted"] - 90))
+        assert not alive(tags(heartbeat=0, boot="another"))
     assert not alive({})
