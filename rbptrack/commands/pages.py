@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rbptrack.commands.usage import DRAWN_OPTIONS, FILTER_OPTIONS, FILTERS_IN_WORDS, STORE_OPTIONS, Help
-
-AS_JSON = "one JSON document, for programs"
+from rbptrack.commands.housekeeping_pages import HOUSEKEEPING
+from rbptrack.commands.usage import AS_JSON, DRAWN_OPTIONS, FILTER_OPTIONS, FILTERS_IN_WORDS, STORE_OPTIONS, Help
 
 PAGES: Mapping[str, Help] = {
     "demo": Help(
@@ -231,81 +230,5 @@ PAGES: Mapping[str, Help] = {
             "import scores=results/": "read scores of tasks",
         },
     ),
-    "verify": Help(
-        "verify [FILTERS] [read_data=true] [repair=true]",
-        f"""Checks the tracking store: its database, and of every finished measurement that its files are there, that
-        its numbers are, and that its fingerprint is the one that its params give. {FILTERS_IN_WORDS}
-
-        Prints a line for everything that is wrong, and ends with 1 if anything is.""",
-        {
-            "read_data=true": "also read every file: checksums, and whether the ranks give CE, RBP_k and histogram",
-            "repair=true": "mark damaged measurements, so that the next sweep measures them again; nothing else",
-            "format=json": AS_JSON,
-            **FILTER_OPTIONS,
-            **STORE_OPTIONS,
-        },
-        {"verify": "after a crash", "verify read_data=true": "a backup, before you rely on it"},
-    ),
-    "sync": Help(
-        "sync [moved=true]",
-        """Delivers the measurements that wait in mlruns/spool because their tracking store was away, each once, and
-        closes the runs that a killed process left RUNNING. Every sweep does the same when it starts.""",
-        {
-            "moved=true": "repair a local store whose folder was moved or renamed: its runs find their artifacts",
-            **STORE_OPTIONS,
-        },
-    ),
-    "cache": Help(
-        "cache [clear]",
-        """Shows where the cache is and how large; clear removes what rbptrack has put there, and nothing else.
-
-        It holds selected texts of hub datasets (documents), tokenised corpora (tokens), the commits that revisions
-        stood for, and what was read from tracking servers (artifacts; at most RBPTRACK_CACHE_BYTES, or else 5 GB), in
-        the folder RBPTRACK_CACHE, or else in the system's place for caches. Everything in it is made again when it is
-        needed. Weights are in the hub's own cache: hf cache ls, hf cache rm.""",
-        examples={"cache": "where it is, and how large", "cache clear": "remove it"},
-    ),
-    "bench": Help(
-        "bench [precision] [model=...] [OPTIONS]",
-        """Times, in one process and in turn, the bare forward pass (model(x).logits), the plain way (full logits,
-        log_softmax, compare) and ours, on the same batches: medians over rounds, after one that does not count.
-
-        A model with a slash is a configured one and needs a dataset. Any other is a published shape with random
-        weights, on random documents of 16 to seq_len tokens, without a network; model=? lists the shapes.
-
-        bench precision: how far ranks, RBP_k, CE and ties move for weights in half precision, bfloat16
-        logits and TF32.""",
-        {
-            "model=NAME,...": "pythia-14m,pythia-70m; of precision: 'nano/*'",
-            "dataset=NAME": "what a configured model reads",
-            "tokens=16384": "how many tokens",
-            "seq_len=512": "tokens that the model sees together",
-            "vocabulary=N": "another vocabulary than the shape's",
-            "rounds=3": "how often each way is timed",
-            "ways=bare,plain,ours": "which ways",
-            "dtype=float32": "or bfloat16, float16",
-            "tf32=false": "round the factors of products, on CUDA",
-            "device=auto": "or cpu, cuda:1",
-            "engine.threads=0": "and the other options of engine: 0 is the engine's own choice",
-            "out=FILE.json": "write the figures, too",
-        },
-        {
-            "bench": "two published shapes",
-            "bench model=nano/2m dataset=stdlib": "a configured model on a dataset",
-            "bench precision 'model=nano/*'": "what precision changes",
-        },
-    ),
-    "completion": Help(
-        "completion bash|zsh",
-        """Prints the script with which bash or zsh completes commands, models, datasets, options and their values when
-        Tab is pressed. The shell's start-up file loads it, by the line that the examples show. It completes the command
-        rbptrack, not python -m rbptrack.""",
-        examples={
-            "completion bash": 'in ~/.bashrc: eval "$(rbptrack completion bash)"',
-            "completion zsh": 'in ~/.zshrc: eval "$(rbptrack completion zsh)"',
-        },
-    ),
-    "help": Help(
-        "help [COMMAND]", "Shows every command in a line each, or what a command does, its options and examples."
-    ),
+    **HOUSEKEEPING,
 }

@@ -19,6 +19,8 @@ FILTER_OPTIONS: Mapping[str, str] = {
 
 FILTERS_IN_WORDS = "Filters take lists and wildcards ('family=pythia*'); a run must match all of them."
 
+AS_JSON = "one JSON document, for programs"
+
 DRAWN_OPTIONS: Mapping[str, str] = {
     "figures=svg,png,pdf": "how figures are drawn; svg alone by default",
     "again=yes": "compute anew what is there already, of the same measurements, options and code",
