@@ -20,6 +20,7 @@ from rbptrack.tracking.client import Client
 from rbptrack.tracking.store import Store
 from rbptrack.tracking.tables import Tables
 from rbptrack.tracking.uri import resolve_uri
+from rbptrack.tracking.verify import database_faults, unlooked
 from tests.cells import run
 from tests.conftest import Start
 from tests.patience import PATIENCE, at_first_part
@@ -192,6 +193,12 @@ def test_a_database_without_a_server(server: Server, user: Path, monkeypatch: py
         database.execute("set enable_seqscan = off")
         query = "explain select run_uuid from tags where key = 'rbptrack.fingerprint' and value = 'x'"
         assert any("rbptrack_fingerprints" in line for (line,) in database.execute(query))
+        assert "create extension amcheck" in unlooked(connection)
+        if database.execute("select 1 from pg_available_extensions where name = 'amcheck'").fetchone():
+            database.execute("create extension amcheck")
+            database.commit()
+            assert unlooked(connection) == ""
+            assert list(database_faults(connection)) == []
     assert not [p for p in user.rglob("*") if p.is_file() and b"hunter2" in p.read_bytes()]
     for wrong, kind, words in (
         (server.database("hunter3"), BadInput, "refuses: password authentication failed"),

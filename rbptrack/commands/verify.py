@@ -39,11 +39,14 @@ def _verify(config: VerifyConfig) -> int:
     as_json = config.format is Format.json
     for line in broken if not as_json else ():
         complain(f"the database {store.shown}: {line}")
-    if broken and store.database and not as_json:
-        complain(
-            f"restore the database from a copy; or make a new one of what can be read: sqlite3 {store.database} "
-            f".recover | sqlite3 {store.database.with_name('recovered.db')}"
-        )
+    if broken and not as_json:
+        remedy = "restore it from a backup, or have its keeper rebuild the indexes: reindexdb"
+        if store.database:
+            remedy = (
+                f"restore the database from a copy; or make a new one of what can be read: sqlite3 {store.database} "
+                f".recover | sqlite3 {store.database.with_name('recovered.db')}"
+            )
+        complain(remedy)
     store.open()  # a table that is missing, and the like
     if not as_json and (text := unlooked(store)):
         say(text)

@@ -10,11 +10,13 @@ from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory
 
+import sqlalchemy as sa
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from rbptrack.base import parquet
+from rbptrack.base.addresses import DATABASES, scheme
 from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, first_line
 from rbptrack.config.keys import flattened
 from rbptrack.config.schema import FilterConfig
@@ -180,11 +182,17 @@ def database_faults(connection: Connection) -> Iterator[str]:
     """What the database says of itself; nothing for a server, which alone reads its own."""
     if connection.database is not None:
         yield from _sqlite(connection.tables or connection.database)
+    elif scheme(connection.uri) == "postgresql":
+        yield from _postgresql(connection.uri)
 
 
 def unlooked(connection: Connection) -> str:
     """What `database_faults` cannot look at; empty where there is nothing."""
-    return "" if connection.database else "the server's own database is not looked at: its keeper can"
+    if scheme(connection.uri) not in DATABASES:
+        return "the server's own database is not looked at: its keeper can"
+    if scheme(connection.uri) == "postgresql" and not _has_amcheck(connection.uri):
+        return "PostgreSQL's indexes are not looked at: create extension amcheck lets them be"
+    return ""
 
 
 def _sqlite(database: Path) -> Iterator[str]:
@@ -196,3 +204,32 @@ def _sqlite(database: Path) -> Iterator[str]:
                 yield f"row {number} of the table {table} names none of {parent}"
     except sqlite3.DatabaseError as error:
         yield f"it cannot be read: {error}"
+
+
+def _postgresql(uri: str) -> Iterator[str]:
+    if not _has_amcheck(uri):
+        return
+    indexes = (
+        "select c.oid, c.relname from pg_index i join pg_class c on c.oid = i.indexrelid "
+        "join pg_am a on a.oid = c.relam where a.amname = 'btree' and c.relnamespace = current_schema()::regnamespace"
+    )
+    engine = sa.create_engine(uri, isolation_level="AUTOCOMMIT")
+    try:
+        with engine.connect() as opened:
+            for number, name in opened.execute(sa.text(indexes)).all():
+                try:
+                    opened.execute(sa.text("select bt_index_check(index => :i, heapallindexed => true)"), {"i": number})
+                except sa.exc.SQLAlchemyError as error:
+                    yield f"index {name}: {first_line(error)}"
+    finally:
+        engine.dispose()
+
+
+def _has_amcheck(uri: str) -> bool:
+    engine = sa.create_engine(uri)
+    try:
+        with suppress(sa.exc.SQLAlchemyError), engine.connect() as opened:
+            return opened.execute(sa.text("select 1 from pg_extension where extname = 'amcheck'")).scalar() == 1
+    finally:
+        engine.dispose()
+    return False
