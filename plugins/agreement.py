@@ -304,10 +304,10 @@ class Agreement(Analyzer):
         rows = [
             ChangeRow(
                 **one.keys, metric=_LABELS.get(metric) or metric_label(metric), value_A=change.a,
-                value_B=change.b, difference=found.estimate, low=found.low, high=found.high, p=found.p,
-                p_corrected=found.p_corrected, detectable=found.extras["detectable"], verdict=found.verdict,
+                value_B=change.b, difference=finding.estimate, low=finding.low, high=finding.high, p=finding.p,
+                p_corrected=finding.p_corrected, detectable=finding.extras["detectable"], verdict=finding.verdict,
             )
-            for (one, metric, change), found in zip(changes, findings, strict=True)
+            for (one, metric, change), finding in zip(changes, findings, strict=True)
         ]  # fmt: skip
         report.findings += findings
         report.add_rows("changes", rows)

@@ -197,8 +197,8 @@ class ErrorEntropy(Analyzer):
             covariance |= {name: c for name, c in zip(several, sampling, strict=True) if name not in covariance}
             wide = part_errors(influence, level=self.level)
             errors |= {name: se for name, se in zip(several, wide.T, strict=True) if name not in errors}
-            found = shares_of_fall(nats, influence, level=self.level) if len(loaded) >= 3 else None
-            shares |= dict(zip(several[1:], found or [], strict=False))
+            parts_of_fall = shares_of_fall(nats, influence, level=self.level) if len(loaded) >= 3 else None
+            shares |= dict(zip(several[1:], parts_of_fall or [], strict=False))
         influences = {name: of_text[1][:, :, i] for i, name in enumerate([names[0], *names[4:]])}
         influences |= {name: of_tokens[1][:, :, i] for i, name in enumerate(names[:4])}
         laws, against_ce = dict[str, PowerLawFit](), dict[str, Contrast]()

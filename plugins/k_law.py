@@ -102,7 +102,7 @@ class KLaw(Analyzer):
 
     def analyze(self, runs: Runs) -> Report:
         """Fit every model's curve; the trade-off needs at least 3 sizes."""
-        report, found = Report(summary="slopes"), list[Curves]()
+        report, curves_of_families = Report(summary="slopes"), list[Curves]()
         slopes, worth = list[SlopeRow](), list[WorthRow]()
         laws, trades = list[Finding](), list[Finding]()
 
@@ -116,13 +116,13 @@ class KLaw(Analyzer):
                     f"{family}: RBP_k is 0, 1 or unknown at nearly every k up to {self.largest}, so nothing is fitted."
                 )
                 continue
-            found.append((family, curves))
+            curves_of_families.append((family, curves))
             slopes += _slope_rows(family, curves, counts)
             here = list(self._worth_rows(family, curves))
             worth += here
             laws.append(self._law(family, curves))
             trades.append(self._trade(family, here))
-        if not found:
+        if not curves_of_families:
             raise report.nothing_found("no measurement to fit")
         report.findings = laws + trades
         report.add_rows("slopes", slopes)
@@ -130,8 +130,8 @@ class KLaw(Analyzer):
         for quantity in ("beta", "r2"):
             report.add_metrics(f"k_law_{quantity}/{{family}}/{{dataset}}/{{size}}", slopes, quantity)
         report.add_metrics("worth_of_double_k/{family}/{dataset}/rbp_{k}", worth, "factor_in_s")
-        for name in sorted({family.name for family, _ in found}):
-            figure = _draw_against_k([one for one in found if one[0].name == name])
+        for name in sorted({family.name for family, _ in curves_of_families}):
+            figure = _draw_against_k([one for one in curves_of_families if one[0].name == name])
             report.drawings[f"against_k_{name}"] = Drawing(figure, _AGAINST_K)
         figure = self._draw_beta(slopes, report.tables["slopes"].frame)
         report.drawings["beta_against_size"] = Drawing(figure, _BETA.format(self.level))

@@ -270,12 +270,12 @@ class Proxies(Analyzer):
         findings = corrected(asked, lambda one: Verdict.YES if one.p_corrected < 1 - self.level else Verdict.UNTOLD)
         rows = [
             ProxyRow(
-                **task.case, proxy=found.case["proxy"], models=int(task.last.sum()), spearman=one.spearman,
+                **task.case, proxy=finding.case["proxy"], models=int(task.last.sum()), spearman=one.spearman,
                 spearman_low=one.low, spearman_high=one.high, kendall=one.kendall, p=one.p,
-                p_corrected=found.p_corrected, left_out=task.left_out.fixed[i] if task.left_out else np.nan,
-                verdict=found.verdict,
+                p_corrected=finding.p_corrected, left_out=task.left_out.fixed[i] if task.left_out else np.nan,
+                verdict=finding.verdict,
             )
-            for (task, i, one), found in zip(
+            for (task, i, one), finding in zip(
                 ((task, i, one) for task in tasks for i, one in enumerate(task.associations)), findings, strict=True
             )
         ]  # fmt: skip
@@ -317,12 +317,12 @@ class Proxies(Analyzer):
             early = tokens <= tokens.max() / 2
             fits = [_correlation(one[early], scores[early]) for one in values.T]
             best = int(np.nanargmax(fits)) if np.isfinite(fits).any() else _CE
-            found: Extrapolated | None = extrapolate(tokens, values[:, best], scores)
-            if found:
+            extrapolated: Extrapolated | None = extrapolate(tokens, values[:, best], scores)
+            if extrapolated:
                 yield TrainingRow(
                     **task.case, family=str(family), size=str(size), proxy=label(PROXIES[best], self.k),
-                    fitted=found.checkpoints[0], forecast=found.checkpoints[1], error=found.error,
-                    constant=found.constant,
+                    fitted=extrapolated.checkpoints[0], forecast=extrapolated.checkpoints[1], error=extrapolated.error,
+                    constant=extrapolated.constant,
                 )  # fmt: skip
 
     def _flags(self, answered: Sequence[Answered]) -> Iterator[str]:

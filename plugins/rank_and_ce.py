@@ -174,8 +174,8 @@ class RankAndCe(Analyzer):
         self._ask_equal_p(report, everything)
         self._ask_predictions(report, points)
         report.summary = next(iter(report.tables))
-        for name, (of, columns) in PER_SIZE.items():
-            report.add_table(name, _per_size(everything, of), {**columns_of(OfSize), **columns})
+        for name, (quantity, columns) in PER_SIZE.items():
+            report.add_table(name, _per_size(everything, quantity), {**columns_of(OfSize), **columns})
         report.drawings["equal_loss"] = Drawing(
             self._draw_equal_loss(points),
             f"-ln RBP_{self.shown} against CE, a point per model. If the law of RBP were only that of CE, all "

@@ -206,8 +206,8 @@ class Tokens(Analyzer):
                 report.notes.append(few_sizes(family))
                 continue
             for by in (by for by in loaded[0].by if all(by in one.by for one in loaded)):
-                found = self._of_classes(family, by, [one.by[by] for one in loaded])
-                laws, exponents, pairs = laws + found[0], exponents + found[1], pairs + found[2]
+                classes = self._of_classes(family, by, [one.by[by] for one in loaded])
+                laws, exponents, pairs = laws + classes[0], exponents + classes[1], pairs + classes[2]
         drawn = [row for row in laws if row["metric"] == self._label]
         groups = dict.fromkeys((row["dataset"], row["family"], row["by"]) for row in drawn)
         report.findings += corrected((self._summary(key, drawn, exponents, pairs) for key in groups), sure(self.level))
@@ -298,19 +298,19 @@ class Tokens(Analyzer):
 
     def _ask_positions(self, report: Report, everything: Sequence[tuple[Family, list[Classed]]]) -> None:
         """Ask whether the exponent differs between early and late positions."""
-        found = list[tuple[Family, PositionCurves]]()
+        positions = list[tuple[Family, PositionCurves]]()
         for family, loaded in everything:
             sums = [one.positions for one in loaded]
             curves = position_curves(sums, self.ks, share=self.share, replicates=self.replicates)
             if curves is None:
                 report.notes.append(f"{family}: fewer than 5 documents reach a second bin of positions.")
             else:
-                found.append((family, curves))
-        if not found:
+                positions.append((family, curves))
+        if not positions:
             return
-        enough = [(family, curves) for family, curves in found if len(family.s) >= 3]
+        enough = [(family, curves) for family, curves in positions if len(family.s) >= 3]
         rows = [row for family, curves in enough for row in self._early_and_late(family, curves)]
-        read = {str(family): (curves.documents, curves.every_document) for family, curves in found}
+        read = {str(family): (curves.documents, curves.every_document) for family, curves in positions}
         asked = corrected((_late(row, read) for row in rows), sure(self.level))
         for row, one in zip(rows, asked, strict=True):
             row.p_corrected = one.p_corrected
@@ -318,7 +318,7 @@ class Tokens(Analyzer):
         laws = [row for family, curves in enough for row in self._bin_laws(family, curves)]
         report.add_rows("early_and_late", rows)
         report.add_rows("position_laws", laws)
-        report.add_rows("position_curves", (row for one in found for row in _curve_rows(*one)))
+        report.add_rows("position_curves", (row for one in positions for row in _curve_rows(*one)))
         named = [replace(row, metric=row.metric.lower()) for row in rows]
         report.add_metrics("alpha_late_minus_early/{family}/{dataset}/{metric}", named, "difference")
         for metric in (rbp_name(self.shown), CE):
@@ -326,7 +326,7 @@ class Tokens(Analyzer):
                 f"{metric_label(metric)} of the largest (thick) and the smallest model. Bands: two standard errors. "
                 "Every bin reads the same documents. Beyond the sequence length a token has less context."
             )
-            report.drawings[f"{metric}_by_position"] = Drawing(draw_positions(found, metric), caption)
+            report.drawings[f"{metric}_by_position"] = Drawing(draw_positions(positions, metric), caption)
         if laws:
             caption = "Exponent of the law in size over the tokens of each bin of positions, with its interval."
             report.drawings["alpha_by_position"] = Drawing(draw_alpha_by_position(laws, self._label), caption)

@@ -224,7 +224,7 @@ def families(runs: Runs, notes: list[str], *, least: int = 1, several: str = MEA
     Runs that differ in precision, sequence rule, sequence length, texts or tokens never come into one part, nor do
     several checkpoints of one size. Several runs of one size (seeds, say) stay together and are averaged. Notes say so.
     """
-    found: list[Family] = []
+    every_family: list[Family] = []
     for (family, dataset), every in without_twins(runs.frame).groupby(["family", "dataset"], sort=True):
         where = f"{family} on {dataset}"
         rows = every[every["non_embedding_params"].notna()]
@@ -247,8 +247,8 @@ def families(runs: Runs, notes: list[str], *, least: int = 1, several: str = MEA
                 runs_of = zip(one.run_ids, one.labels, strict=True)
                 more = ", ".join(f"{len(i)} runs of {name}" for i, name in runs_of if len(i) > 1)
                 notes.append(Remark(f"{one}: {more}; {several}.", Reason.SEVERAL_RUNS))
-            found.append(one)
-    return found
+            every_family.append(one)
+    return every_family
 
 
 def without_twins(frame: pd.DataFrame, *, keep: Literal["first", "last"] = "first") -> pd.DataFrame:

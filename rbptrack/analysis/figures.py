@@ -186,9 +186,9 @@ def grow(figure: Figure, *, above: float = 0.0, below: float = 0.0) -> None:
     def moved(y: float) -> float:
         return float((y * down + below) / grown)
 
-    found = figure.subplotpars
+    margins = figure.subplotpars
     figure.set_size_inches(across, grown)
-    figure.subplots_adjust(bottom=moved(found.bottom), top=moved(found.top))
+    figure.subplots_adjust(bottom=moved(margins.bottom), top=moved(margins.top))
     for text in figure.texts:
         x, y = text.get_position()
         text.set_position((x, moved(y)))
@@ -196,16 +196,18 @@ def grow(figure: Figure, *, above: float = 0.0, below: float = 0.0) -> None:
 
 def legend_of_all(figure: Figure, *, legend: float) -> None:
     """Every label of all panels once, in the `legend` inches that `grid` kept free at the right."""
-    found: dict[str, Any] = {}
+    handles_by_label: dict[str, Any] = {}
     for ax in figure.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    lacking = _LEGEND_ROW * len(found) + 0.4 - figure.get_size_inches()[1]
+            handles_by_label.setdefault(label, handle)
+    lacking = _LEGEND_ROW * len(handles_by_label) + 0.4 - figure.get_size_inches()[1]
     if lacking > 0:
         grow(figure, below=lacking)
     across, down = figure.get_size_inches()
     corner = (1 - legend / across, 1 - 0.15 / down)
-    figure.legend(list(found.values()), list(found), loc="upper left", bbox_to_anchor=corner, fontsize=8.5)
+    figure.legend(
+        list(handles_by_label.values()), list(handles_by_label), loc="upper left", bbox_to_anchor=corner, fontsize=8.5
+    )
 
 
 def colour_and_marker(number: int) -> tuple[str, str]:

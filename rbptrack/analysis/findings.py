@@ -96,10 +96,10 @@ def sure(level: float, verdict: Verdict = Verdict.DIFFERENT) -> Callable[[Findin
 
 def by_question(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
     """The findings of each question, in the order in which they come."""
-    found: dict[str, list[Finding]] = {}
+    grouped: dict[str, list[Finding]] = {}
     for one in findings:
-        found.setdefault(one.question, []).append(one)
-    return found
+        grouped.setdefault(one.question, []).append(one)
+    return grouped
 
 
 class Reason(StrEnum):

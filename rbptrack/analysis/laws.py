@@ -96,17 +96,17 @@ class LawReader:
             family.require_ranks()  # else its logged metrics and their standard errors are fitted
             return [runs.document_counts(run_id, self._ks(family))]  # lists add to the runs of a size
 
-        found: list[FamilyLaw] = []
+        laws: list[FamilyLaw] = []
         said: list[str] = []
         for family, counts in read_families(runs, load, said, least=3, several="their scatter is fitted"):
-            found += self._of_counts(family, counts, notes)
+            laws += self._of_counts(family, counts, notes)
         unranked = [note for note in said if isinstance(note, Remark) and note.reason == Reason.NO_RANKS]
         notes += [note for note in said if note not in unranked]  # their logged metrics are fitted
-        fitted = {one.family.path for one in found}
+        fitted = {one.family.path for one in laws}
         for family in families(runs, [], least=3):
             if family.path not in fitted:
-                found += self._of_logged(family, notes)
-        return found
+                laws += self._of_logged(family, notes)
+        return laws
 
     def _ks(self, family: Family) -> list[int]:
         if not family.vocab_size:  # imported without ranks: what was logged is all there is
@@ -167,7 +167,7 @@ class LawReader:
         return None if metric == CE else ratio_law(sizes, y, ce, draws, of_ce, level=self.level)
 
     def _of_logged(self, family: Family, notes: list[str]) -> list[FamilyLaw]:
-        found, sizes = [], self.unit.of(family)
+        laws, sizes = [], self.unit.of(family)
         for metric in [CE, *map(rbp_name, family.logged_ks)]:
             logged, error = family.column(metric), np.nan_to_num(family.column(se_name(metric)))
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -178,21 +178,21 @@ class LawReader:
                 by_other = None
                 if (other := self._other(family)) is not None:
                     by_other = fit_power_law(other, y, covariance=law.covariance, level=self.level)
-                found.append(FamilyLaw(family, metric, law, logged=True, other=by_other))
-        if found:
+                laws.append(FamilyLaw(family, metric, law, logged=True, other=by_other))
+        if laws:
             notes.append(
                 f"{family}: imported without ranks, or none can be read; the logged metrics are fitted, and their "
                 "standard errors (where logged) taken as independent between sizes."
             )
-        return found
+        return laws
 
 
 def by_family(laws: Iterable[FamilyLaw]) -> dict[str, list[FamilyLaw]]:
     """The laws of each family on a dataset, by its path, in the order in which they come."""
-    found: dict[str, list[FamilyLaw]] = {}
+    grouped: dict[str, list[FamilyLaw]] = {}
     for one in laws:
-        found.setdefault(one.family.path, []).append(one)
-    return found
+        grouped.setdefault(one.family.path, []).append(one)
+    return grouped
 
 
 def equally_trained(

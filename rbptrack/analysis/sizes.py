@@ -63,8 +63,8 @@ class SizeUnit:
         """Training tokens of each size, (m,); NaN where no pattern fits the model's name."""
 
         def known(models: pd.Series) -> float:
-            found = [t for pattern, t in self.training_tokens.items() if fnmatchcase(str(models.iloc[0]), pattern)]
-            return found[0] if found else float("nan")
+            tokens = [t for pattern, t in self.training_tokens.items() if fnmatchcase(str(models.iloc[0]), pattern)]
+            return tokens[0] if tokens else float("nan")
 
         grouped = family.rows.groupby("non_embedding_params", sort=True)["model"]
         return np.asarray(grouped.agg(known).to_numpy(dtype=np.float64))

@@ -29,13 +29,13 @@ def sources_of(frame: pd.DataFrame) -> dict[str, tuple[int, str]]:
         frame: `Runs.frame`, whose column groups says `15 by site 3fa9c1d2`.
 
     """
-    found: dict[str, tuple[int, str]] = {}
+    sources: dict[str, tuple[int, str]] = {}
     for dataset, group in frame.loc[frame["groups"].notna(), ["dataset", "groups"]].itertuples(index=False):
         if not (said := _GROUPS.fullmatch(str(group))):
             continue  # a tag that somebody else wrote
         number, field = said["number"], said["field"]
-        found[str(dataset)] = min(found.get(str(dataset), (int(number), field)), (int(number), field))
-    return found
+        sources[str(dataset)] = min(sources.get(str(dataset), (int(number), field)), (int(number), field))
+    return sources
 
 
 def resampled_in_words(frame: pd.DataFrame) -> str:
@@ -91,12 +91,12 @@ def without_few(report: Report, frame: pd.DataFrame) -> None:
 def _few(frame: pd.DataFrame) -> set[tuple[str, str, str]]:
     """(family, dataset, texts) of too few sources, or documents where none is named; texts as families name them."""
     sources = sources_of(frame)
-    found, names = set(), frame[["family", "dataset", "documents_hash", "num_documents"]].astype(object)
+    few, names = set(), frame[["family", "dataset", "documents_hash", "num_documents"]].astype(object)
     for family, dataset, texts, documents in names.itertuples(index=False):
         units = sources[dataset][0] if dataset in sources else documents
         if pd.notna(units) and units < LEAST:
-            found.add((str(family), str(dataset), "" if pd.isna(texts) else str(texts)[:8]))
-    return found
+            few.add((str(family), str(dataset), "" if pd.isna(texts) else str(texts)[:8]))
+    return few
 
 
 def _is_few(family: object, dataset: object, few: set[tuple[str, str, str]]) -> bool:

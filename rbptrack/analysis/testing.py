@@ -221,12 +221,12 @@ class AnalyzerContract:
             frame, histogram=readable(whole.histogram), ranks=readable(whole.ranks), token_texts=whole.vocabulary
         )
         try:
-            found = self.analyzer.analyze(runs)
+            report = self.analyzer.analyze(runs)
         except RbptrackError as error:
             assert str(error).strip()
             return str(error)
-        assert isinstance(found, Report)
-        return found
+        assert isinstance(report, Report)
+        return report
 
 
 class NeedsRanks(AnalyzerContract):

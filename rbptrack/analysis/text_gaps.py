@@ -96,8 +96,8 @@ class Aligned:
 
     def segments(self) -> Iterator[SegmentRow]:
         """The worst in each direction."""
-        for better, found in ((self.a, self.gaps.worst), (self.b, self.gaps.best)):
-            for one in found:
+        for better, extremes in ((self.a, self.gaps.worst), (self.b, self.gaps.best)):
+            for one in extremes:
                 yield self._segment(better, one)
 
     def _segment(self, better: str, one: Segment) -> SegmentRow:

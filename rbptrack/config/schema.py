@@ -21,8 +21,7 @@ class SequenceRule(Enum):
     """How a document becomes the sequences that forward passes see.
 
     truncate: its first `seq_len` tokens. slide: sequences of `seq_len` tokens, each of which repeats the last `context`
-    tokens of the one before: every token is scored once, with at least `context` tokens before it (fewer only at the
-    document's start). pack: documents joined by the end-of-text token and cut every `seq_len` tokens.
+    tokens of the one before; every token is scored once. pack: documents joined by the end-of-text token and cut.
     """
 
     truncate = "truncate"
@@ -42,10 +41,9 @@ class Sampling(Enum):
 
 
 class Candidates(Enum):
-    """Against which entries a target is ranked.
+    """Against which entries a target is ranked: every row of the head, as in the paper; or those of the tokenizer.
 
-    vocabulary: every row of the head, as in the paper. tokenizer: only rows that the tokenizer can name; families whose
-    vocabulary is padded differently (Pythia, Qwen2.5) are then ranked among the same entries.
+    Families whose vocabulary is padded differently (Pythia, Qwen2.5) are then ranked among the same entries.
     """
 
     vocabulary = "vocabulary"

@@ -215,10 +215,10 @@ def _gather(wanted: list[Block], out: Path, ks: tuple[int, ...], *, version: int
             histogram, counts = table.histogram(), table.document_counts(ks)
             tied = int(np.count_nonzero(table.column("ties")))
             num_bytes = int(block.corpus.num_bytes[block.corpus.targets(*block.sequences)].sum())
-            found = _Sums(histogram, counts, num_bytes, tied, table.compared_sums())
+            gathered = _Sums(histogram, counts, num_bytes, tied, table.compared_sums())
             if sums is None:
-                sums = found
+                sums = gathered
             else:
-                sums = _Sums(**{f.name: getattr(sums, f.name) + getattr(found, f.name) for f in fields(_Sums)})
+                sums = _Sums(**{f.name: getattr(sums, f.name) + getattr(gathered, f.name) for f in fields(_Sums)})
     assert sums is not None  # noqa: S101  a corpus has at least one block
     return sums

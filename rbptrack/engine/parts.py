@@ -124,7 +124,7 @@ class Block:
 
         """
         target_index = torch.cat([index for index, _ in scored]).cpu().numpy()
-        scores = Scores.concatenate([found for _, found in scored])
+        scores = Scores.concatenate([part for _, part in scored])
         order = np.argsort(target_index)
         index = target_index[order]
         columns = {name: column.cpu().numpy()[order] for name, column in scores.columns.items()}

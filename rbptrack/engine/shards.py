@@ -76,13 +76,13 @@ class Division:
         file = folder / DIVISION
         with FileLock(folder / f"{DIVISION}.lock"):
             try:
-                found = cls.read(folder)
+                division = cls.read(folder)
             except (FileNotFoundError, ValueError, TypeError, KeyError):  # not there, or emptied by a crash
-                found = divide()
-                write_whole(file, json.dumps(asdict(found)), durable=True)
-        if found.sequences != len(corpus.lengths):
+                division = divide()
+                write_whole(file, json.dumps(asdict(division)), durable=True)
+        if division.sequences != len(corpus.lengths):
             raise MeasurementError(f"what {folder} keeps belongs to other documents; remove it and run again")
-        return found
+        return division
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -149,17 +149,17 @@ class Cost:
     @classmethod
     def take(cls, folder: Path) -> Cost:
         """The sum of what the processes left, which is then gone: it is counted once."""
-        found = []
+        taken = []
         for file in sorted(folder.glob("cost-*.json")):
             with suppress(ValueError, TypeError):  # a damaged one: the numbers do not depend on it
-                found.append(cls(**json.loads(file.read_text(encoding="utf-8"))))
+                taken.append(cls(**json.loads(file.read_text(encoding="utf-8"))))
             file.unlink()
         return cls(
-            seconds=sum(c.seconds for c in found),
-            tokens=sum(c.tokens for c in found),
-            peak_memory_bytes=max(c.peak_memory_bytes for c in found),
-            batch_tokens=max(c.batch_tokens for c in found),
-            chunk_tokens=min(c.chunk_tokens for c in found),
-            notes=tuple(dict.fromkeys(note for c in found for note in c.notes)),
-            padding_mass=max(c.padding_mass for c in found),
+            seconds=sum(c.seconds for c in taken),
+            tokens=sum(c.tokens for c in taken),
+            peak_memory_bytes=max(c.peak_memory_bytes for c in taken),
+            batch_tokens=max(c.batch_tokens for c in taken),
+            chunk_tokens=min(c.chunk_tokens for c in taken),
+            notes=tuple(dict.fromkeys(note for c in taken for note in c.notes)),
+            padding_mass=max(c.padding_mass for c in taken),
         )

@@ -108,8 +108,8 @@ def from_source(source: Source, load: Callable[..., Any], **options: Any) -> Any
 
 def text_config(config: Any) -> Any:
     """The part of a transformers config that describes the text decoder: of a text model, all of it."""
-    found = config.get_text_config(decoder=True)
-    return config if type(found) is type(config) else found
+    inner = config.get_text_config(decoder=True)
+    return config if type(inner) is type(config) else inner
 
 
 def vocab_size(config: Any) -> int:
@@ -129,9 +129,9 @@ def model_class(config: Any) -> Any:
     known = (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING, modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING)
     names = {name for mapping in known for name in mapping._model_mapping.values() if isinstance(name, str)}
     for name in config.architectures or []:
-        found = getattr(transformers, name, None) if name in names else None
-        if found is not None and found.config_class is type(config):
-            return found
+        cls = getattr(transformers, name, None) if name in names else None
+        if cls is not None and cls.config_class is type(config):
+            return cls
     if type(config) not in known[0] and type(config) in known[1]:
         return transformers.AutoModelForImageTextToText
     return transformers.AutoModelForCausalLM

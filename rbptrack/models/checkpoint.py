@@ -163,8 +163,8 @@ def file_of(source: Source, name: str) -> Path | None:
     if source.revision is None:
         path = Path(source.location) / name
         return path if path.is_file() else None
-    found = try_to_load_from_cache(source.location, name, revision=source.revision)
-    return Path(found) if isinstance(found, str) else None
+    cached_file = try_to_load_from_cache(source.location, name, revision=source.revision)
+    return Path(cached_file) if isinstance(cached_file, str) else None
 
 
 def _stored_types(source: Source) -> Iterator[tuple[str, str]]:

@@ -179,15 +179,15 @@ class ModelProcesses:
         """Wait for every process, and put their connections in order."""
         accepting = listener._listener._socket  # type: ignore[attr-defined]
         accepting.settimeout(_POLL_SECONDS)
-        found: dict[int, Connection] = {}
+        connections: dict[int, Connection] = {}
         deadline = time.monotonic() + _START_SECONDS
-        while len(found) < self._processes:
+        while len(connections) < self._processes:
             if self._agent.poll() is not None or time.monotonic() > deadline:
                 raise self._lost("did not start")
             with suppress(TimeoutError, EOFError, ConnectionError):  # of one that ends as it comes, torchrun tells
                 link = listener.accept()
-                found[link.recv()] = link
-        links += [found[i] for i in range(self._processes)]
+                connections[link.recv()] = link
+        links += [connections[i] for i in range(self._processes)]
 
     def _ask(self, message: object) -> list[object]:
         """Send a message to every process and return the answers, in order."""
@@ -228,10 +228,10 @@ class ModelProcesses:
             time.sleep(0.1)
         said = (self._folder / "log").read_text(encoding="utf-8", errors="replace")
         self.close()
-        found = re.search(r"exitcode:\s*(-?\d+).*?local_rank:\s*(\d+)", said)
-        code, process = (int(found[1]), int(found[2])) if found else (0, 0)
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}" if found else what
-        which = f"process {process + 1} of {self._processes}" if found else f"its {self._processes} processes"
+        exit_code = re.search(r"exitcode:\s*(-?\d+).*?local_rank:\s*(\d+)", said)
+        code, process = (int(exit_code[1]), int(exit_code[2])) if exit_code else (0, 0)
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}" if exit_code else what
+        which = f"process {process + 1} of {self._processes}" if exit_code else f"its {self._processes} processes"
         self._over = MeasurementError(
             f"model {self._name}: {which} {how}; what was measured is kept, and the same command continues there"
         )

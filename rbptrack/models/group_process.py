@@ -77,8 +77,8 @@ def _scored(model: CausalModel, scorer: ParallelScorer, work: Work) -> Done:
     hidden = model.backbone(token_ids).flatten(0, 1)  # (sequences * length, width)
     scores = scorer(hidden[state_index], target_ids)
     columns = {name: column.cpu().numpy() for name, column in scores.columns.items()}
-    found = columns if dist.get_rank() == 0 else None
-    return Done(found, _peak(model.device))
+    kept = columns if dist.get_rank() == 0 else None
+    return Done(kept, _peak(model.device))
 
 
 def _described(model: CausalModel, drift: float) -> Loaded:

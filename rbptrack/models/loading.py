@@ -111,7 +111,7 @@ def load_module(config: ModelConfig, source: Source, **placed: Any) -> Any:
         placed = {"device_map": {"": device_of(config.device)}}
     try:
         with _without_adapters():
-            module, found = from_source(
+            module, loading_info = from_source(
                 source,
                 model_class(architecture).from_pretrained,
                 config=architecture,
@@ -125,7 +125,7 @@ def load_module(config: ModelConfig, source: Source, **placed: Any) -> Any:
             )
     except Exception as error:
         raise explain(error, what, config=architecture, pickles=config.pickles) from error
-    check_loaded(found, what)
+    check_loaded(loading_info, what)
     check_stored(source, module, what)
     if quantised:
         compute_in(module, getattr(torch, config.dtype.value))

@@ -69,12 +69,12 @@ def check_states(name: str, backbone: Callable[[Tensor], Tensor], draws: Iterato
         draws: token ids (2, length) on the model's device; what differs in one draw only is rounding.
 
     """
-    found = ""
+    dependence = ""
     for tokens in draws:
-        found = _dependence(backbone, tokens)
-        if not found:
+        dependence = _dependence(backbone, tokens)
+        if not dependence:
             return
-    raise refused(name, found)
+    raise refused(name, dependence)
 
 
 def _dependence(backbone: Callable[[Tensor], Tensor], tokens: Tensor) -> str:

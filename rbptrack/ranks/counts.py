@@ -113,8 +113,8 @@ class DocumentCounts(DocumentSums):
 
     def in_groups(self, groups: Sequence[Any]) -> DocumentCounts:
         """The sums of each source, which are then what is resampled; groups: the source of each row, (documents,)."""
-        found = super().in_groups(groups)
-        return replace(found, document=np.arange(len(found.tokens)), grouped=True)
+        grouped = super().in_groups(groups)
+        return replace(grouped, document=np.arange(len(grouped.tokens)), grouped=True)
 
     def __add__(self, other: DocumentCounts) -> DocumentCounts:
         """Two runs, or two parts of a text that may have pieces of one document."""

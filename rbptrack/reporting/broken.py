@@ -86,14 +86,15 @@ def _words(error: BaseException, runs: Runs) -> str:
 def _missing(error: BaseException) -> str:
     """The column that a KeyError of pandas, or an AttributeError of a frame, is about."""
     if isinstance(error, AttributeError):
-        found = re.search(r"'DataFrame' object has no attribute '(\w+)'", str(error))
-        return found[1] if found else ""
+        column = re.search(r"'DataFrame' object has no attribute '(\w+)'", str(error))
+        return column[1] if column else ""
     by_pandas = any("pandas" in Path(frame.filename).parts for frame in traceback.extract_tb(error.__traceback__))
     if not isinstance(error, KeyError) or not error.args or not by_pandas:
         return ""
     text = str(error.args[0])
-    found = re.search(r"\['([^']+)'", text)  # "['a', 'b'] not in index", "None of [Index(['a'], dtype=...)] are in ..."
-    return found[1] if found else text
+    # "['a', 'b'] not in index", "None of [Index(['a'], dtype=...)] are in ..."
+    column = re.search(r"\['([^']+)'", text)
+    return column[1] if column else text
 
 
 def _broken_promise(report: object) -> str:

@@ -50,7 +50,7 @@ class Shown:
 def readable(table: Table) -> list[Shown]:
     """The columns as people read them; an interval's two ends, and a standard error, are joined to one column each."""
     frame, own, forms = table.frame, table.titles, table.forms
-    found: list[Shown] = []
+    shown: list[Shown] = []
     names = [str(name) for name in frame.columns]
     for name in names:
         base = next((name.removesuffix(end) for end in _OPTIONAL_ENDS if name.endswith(end)), "")
@@ -59,17 +59,17 @@ def readable(table: Table) -> list[Shown]:
         if name == "high" and "low" in names:
             continue
         if name == "low" and "high" in names:
-            found.append(_interval(frame, "low", "high", forms.get("low", "")))
+            shown.append(_interval(frame, "low", "high", forms.get("low", "")))
             continue
-        found.append(
+        shown.append(
             Shown(name, own.get(name) or title(name).replace("_", " "), *_cells(frame[name], name, forms.get(name, "")))
         )
         if f"{name}_se" in names:
             errors = [f"± {text}" if text else "" for text in _cells(frame[f"{name}_se"], name, forms.get(name, ""))[1]]
-            found.append(Shown(f"{name}_se", ERROR, True, errors))
+            shown.append(Shown(f"{name}_se", ERROR, True, errors))
         if f"{name}_low" in names and f"{name}_high" in names:
-            found.append(_interval(frame, f"{name}_low", f"{name}_high", forms.get(name, "")))
-    return found
+            shown.append(_interval(frame, f"{name}_low", f"{name}_high", forms.get(name, "")))
+    return shown
 
 
 def _interval(frame: pd.DataFrame, low: str, high: str, form: str) -> Shown:

@@ -108,34 +108,34 @@ def discover(extra: Sequence[str] = ()) -> Plugins:
         extra: folders named by plugins.path.
 
     """
-    found = Plugins()
+    plugins = Plugins()
     folders = [builtin_folder(), Path.cwd() / "plugins", *(Path(p).expanduser() for p in extra)]
     files: dict[Path, None] = {}  # in order, each once
     for folder in folders:
         if folder.is_dir():
             files |= dict.fromkeys(p.resolve() for p in sorted(folder.glob("*.py")) if not p.name.startswith("_"))
         elif folder in folders[2:]:
-            found.broken.append(f"plugins.path={folder}: no such folder")
+            plugins.broken.append(f"plugins.path={folder}: no such folder")
     own = [path for path in files if path.parent == (Path.cwd() / "plugins").resolve() != folders[0].resolve()]
     _say_first(own)
     for path in files:
         try:
             for cls in _analyzers(load_file(path)):
-                found.add(cls, str(path), __version__ if path.parent == folders[0].resolve() else "")
+                plugins.add(cls, str(path), __version__ if path.parent == folders[0].resolve() else "")
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a plugin may raise anything, also SystemExit; the others must not suffer
-            found.broken.append(f"{path}: {type(error).__name__}: {error}")
+            plugins.broken.append(f"{path}: {type(error).__name__}: {error}")
     for point in entry_points(group=ENTRY_POINTS):
         try:
             package = point.dist.name if point.dist else "package"
-            found.add(point.load(), f"{package}: {point.value}", point.dist.version if point.dist else "")
+            plugins.add(point.load(), f"{package}: {point.value}", point.dist.version if point.dist else "")
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            found.broken.append(f"entry point {point.name} ({point.value}): {type(error).__name__}: {error}")
-    found.broken += config_packages()[1]
-    return found
+            plugins.broken.append(f"entry point {point.name} ({point.value}): {type(error).__name__}: {error}")
+    plugins.broken += config_packages()[1]
+    return plugins
 
 
 def _say_first(files: Sequence[Path]) -> None:

@@ -60,8 +60,8 @@ def _texts(frame: pd.DataFrame) -> str:
         tokens, documents = rows["num_tokens"].dropna(), rows["num_documents"].dropna()
         largest = f"{tokens.max():,}" if len(tokens) else ""  # imports may lack it
         text = f"up to {largest}" if tokens.nunique() > 1 else largest
-        of = f" of {counted(int(documents.max()), 'document')}" if len(documents) else ""
-        parts.append(f"{dataset} ({text} scored tokens{of})" if text else str(dataset))
+        documents_said = f" of {counted(int(documents.max()), 'document')}" if len(documents) else ""
+        parts.append(f"{dataset} ({text} scored tokens{documents_said})" if text else str(dataset))
     if len(parts) <= _FEW:
         return listed(parts)
     tokens = frame["num_tokens"].dropna()
@@ -73,8 +73,8 @@ def _how(frame: pd.DataFrame) -> str:
     """Precision, vocabulary and sequences; what differs between measurements is listed."""
 
     def values(column: str) -> list[str]:
-        found = sorted(set(frame[column].dropna()))
-        return [str(value) if isinstance(value, str) else f"{value:,}" for value in found]
+        settings = sorted(set(frame[column].dropna()))
+        return [str(value) if isinstance(value, str) else f"{value:,}" for value in settings]
 
     said = []
     if precision := values("dtype"):

@@ -109,13 +109,13 @@ def render(
 
 def software() -> str:
     """The versions that an analysis depends on, as text."""
-    found = [f"rbptrack {__version__}", f"Python {python_version()}"]
+    versions = [f"rbptrack {__version__}", f"Python {python_version()}"]
     for name in _SOFTWARE:
         try:
-            found.append(f"{name} {version(name)}")
+            versions.append(f"{name} {version(name)}")
         except PackageNotFoundError:  # a slimmer distribution of it, such as mlflow-skinny
             continue
-    return ", ".join(found)
+    return ", ".join(versions)
 
 
 @cache
@@ -192,8 +192,8 @@ def _headline(section: Section) -> str:
 def _overview(
     section: Section, name: str, drawn: Mapping[tuple[str, str], _Figure], tables: str | None
 ) -> _Shown | _Figure:
-    found = drawn.get((section.name, name))
-    return found or _shown(name, section.report.tables[name], csv=_csv(section, name, tables))
+    figure = drawn.get((section.name, name))
+    return figure or _shown(name, section.report.tables[name], csv=_csv(section, name, tables))
 
 
 def _shown(name: str, table: Table, *, most: int = _MOST_ROWS, links: Sequence[str] = (), csv: str = "") -> _Shown:

@@ -30,10 +30,10 @@ def where(one: Finding) -> str:
 
 def by_where(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
     """The findings of each family on a dataset, in the order in which they come."""
-    found: dict[str, list[Finding]] = {}
+    grouped: dict[str, list[Finding]] = {}
     for one in findings:
-        found.setdefault(where(one), []).append(one)
-    return found
+        grouped.setdefault(where(one), []).append(one)
+    return grouped
 
 
 def metric_of(one: Finding) -> str:

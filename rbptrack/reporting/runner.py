@@ -136,27 +136,27 @@ def analyze_all(
     """Run several analyzers, each into folder/<its name>; prints the laws, and what others' analyzers say. A
     failure never stops the others. See `analyze`.
     """
-    found, analyses = Findings(), Analyses(reader, runs, formats)
+    findings, analyses = Findings(), Analyses(reader, runs, formats)
     spare_memory_work()
-    found.reused = [one.name for one in analyzers if not again and analyses.find(one, folder / one.name)]
-    left = [one for one in analyzers if one.name not in found.reused]
+    findings.reused = [one.name for one in analyzers if not again and analyses.find(one, folder / one.name)]
+    left = [one for one in analyzers if one.name not in findings.reused]
     with begun_elsewhere(left, runs, folder, formats) as begun:
         for one in analyzers:
             place = folder / one.name
-            with _caught(found, one):
-                if one.name in found.reused:
-                    found.sections.append(_section(one, place))
+            with _caught(findings, one):
+                if one.name in findings.reused:
+                    findings.sections.append(_section(one, place))
                     continue
                 if not is_made(begun.get(one.name)):
                     _make(one, runs, place, formats)
-                with _caught(found, one, logging=True):
-                    found.sections.append(_log(analyses, one, place, sweep)[0])
-    if lead := lead_of(finding for section in found.sections for finding in section.report.findings):
+                with _caught(findings, one, logging=True):
+                    findings.sections.append(_log(analyses, one, place, sweep)[0])
+    if lead := lead_of(finding for section in findings.sections for finding in section.report.findings):
         show_lead(lead)
-    show_others(found.sections, whole=not lead)
-    for reason, names in found.unsaid.items():
+    show_others(findings.sections, whole=not lead)
+    for reason, names in findings.unsaid.items():
         say_wrapped(f"skipped, {reason}: {', '.join(names)}", lines=3)
-    return found
+    return findings
 
 
 def _make(analyzer: Analyzer, runs: Runs, folder: Path, formats: Sequence[str]) -> None:

@@ -17,9 +17,9 @@ _MINUS = re.compile(r"(?<![\w)])-(?=ln\b|\d|α|β)")
 
 def typeset(text: str) -> Markup:
     """A sentence as HTML: Greek letters, subscripts, powers, signs; everything else escaped."""
-    found = str(escape(text))
-    found = _LETTER.sub(lambda m: _GREEK[m[1].lower()], found)
-    found = found.replace("&lt;=", "≤").replace("&gt;=", "≥").replace(" - ", " − ").replace("+-", "±")
-    found = _RAISED.sub(lambda m: f"<sup>{m[1].strip('()').replace('-', '−')}</sup>", found)
-    found = _LOWERED.sub(lambda m: f"{m[1]}<sub>{m[2].strip('{}')}</sub>", found)
-    return Markup(_MINUS.sub("−", found))  # noqa: S704 - escaped above
+    markup = str(escape(text))
+    markup = _LETTER.sub(lambda m: _GREEK[m[1].lower()], markup)
+    markup = markup.replace("&lt;=", "≤").replace("&gt;=", "≥").replace(" - ", " − ").replace("+-", "±")
+    markup = _RAISED.sub(lambda m: f"<sup>{m[1].strip('()').replace('-', '−')}</sup>", markup)
+    markup = _LOWERED.sub(lambda m: f"{m[1]}<sub>{m[2].strip('{}')}</sub>", markup)
+    return Markup(_MINUS.sub("−", markup))  # noqa: S704 - escaped above

@@ -242,19 +242,19 @@ class Scorer:
         scale = torch.exp2(-off)
         terms = torch.exp2(powers, out=hits)
         torch.mul(terms.sum(1), scale, out=total)
-        found = _row_products(terms, powers)
-        torch.sub(found * (scale / _LOG2_E), off / _LOG2_E * total, out=weighted)
+        logits = _row_products(terms, powers)
+        torch.sub(logits * (scale / _LOG2_E), off / _LOG2_E * total, out=weighted)
 
 
 def _row_products(terms: Tensor, powers: Tensor) -> Tensor:
     """The sum of terms * powers in each row, (rows,), where 0 times -inf is 0; `powers` may be overwritten."""
     if not terms.is_cuda:
         if terms.shape[0] <= _FEW_ROWS:  # of long rows: nothing is written
-            found = torch.stack([torch.dot(*row) for row in zip(terms.unbind(), powers.unbind(), strict=True)])
+            products = torch.stack([torch.dot(*row) for row in zip(terms.unbind(), powers.unbind(), strict=True)])
         else:
-            found = (terms * powers).sum(1)
-        if bool(torch.isfinite(found).all()):
-            return found
+            products = (terms * powers).sum(1)
+        if bool(torch.isfinite(products).all()):
+            return products
     return torch.mul(terms, powers, out=powers).nansum(1)  # logits of -inf, as a mask gives them
 
 

@@ -218,9 +218,9 @@ def holm(p: npt.ArrayLike) -> FloatArray:
 
     Source: Holm, Scandinavian Journal of Statistics 6, 1979.
     """
-    found = np.asarray(p, dtype=np.float64)
-    order = np.argsort(found, kind="stable")
-    corrected = np.empty(len(found))
-    raised = found[order] * np.arange(len(order), 0, -1)
+    values = np.asarray(p, dtype=np.float64)
+    order = np.argsort(values, kind="stable")
+    corrected = np.empty(len(values))
+    raised = values[order] * np.arange(len(order), 0, -1)
     corrected[order] = np.minimum(np.maximum.accumulate(raised), 1.0)
     return corrected

@@ -71,11 +71,11 @@ def paired_differences(
     Source: the studentized bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 12.5).
     """
     weights = document_weights(len(left.document), replicates=replicates, seed=seed)
-    found = {}
+    differences = {}
     for metric, one in _ratios(left).items():
         if metric in (other := _ratios(right)):
-            found[metric] = _difference(one, other[metric], weights, logs=metric == LOG_NATS)
-    return found
+            differences[metric] = _difference(one, other[metric], weights, logs=metric == LOG_NATS)
+    return differences
 
 
 def logged_difference(a: float, b: float, se_a: float, se_b: float, *, replicates: int, seed: int) -> Difference:
@@ -115,8 +115,8 @@ _Ratio = tuple[FloatArray, FloatArray]  # numerator and denominator of each docu
 def _ratios(counts: DocumentCounts) -> dict[str, _Ratio]:
     tokens = np.asarray(counts.tokens, dtype=np.float64)
     hits = {rbp_name(k): np.asarray(counts.hits[:, i], dtype=np.float64) for i, k in enumerate(counts.ks)}
-    found = {metric: (values, tokens) for metric, values in ({CE: counts.nats} | hits).items()}
-    return found | {LOG_NATS: (counts.nats, np.ones(len(tokens)))}
+    ratios = {metric: (values, tokens) for metric, values in ({CE: counts.nats} | hits).items()}
+    return ratios | {LOG_NATS: (counts.nats, np.ones(len(tokens)))}
 
 
 def _difference(one: _Ratio, other: _Ratio, weights: Weights, *, logs: bool) -> Difference:

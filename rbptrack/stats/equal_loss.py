@@ -48,13 +48,13 @@ def collapse(ce: FloatArray, y: FloatArray, series: IntArray, *, level: float = 
     # Each series' offset from the mean of all: the last is minus the sum of the others.
     code = np.vstack([np.eye(several - 1), -np.ones(several - 1)])
     design = np.column_stack([curve, code[series]])
-    (_, left), (found, rest) = (least_squares(part, y) for part in (curve, design))
+    (_, left), (slopes, rest) = (least_squares(part, y) for part in (curve, design))
     variation = float(np.sum((y - y.mean()) ** 2))
     explained = 1 - float(left @ left) / variation if variation > 0 else float("nan")
     apart, half, p = np.zeros(several), np.full(several, np.nan), float("nan")
     freedom = len(y) - int(np.linalg.matrix_rank(design))
     if several > 1:
-        apart = code @ found[curve.shape[1] :]
+        apart = code @ slopes[curve.shape[1] :]
     if several > 1 and freedom > 0:
         square = float(rest @ rest) / freedom
         inverse = np.linalg.pinv(design.T @ design)[curve.shape[1] :, curve.shape[1] :]
@@ -73,13 +73,13 @@ def held_out_errors(x: FloatArray, y: FloatArray, groups: IntArray) -> FloatArra
 
     Source: cross-validation (Stone, Journal of the Royal Statistical Society B 36, 1974).
     """
-    found = np.full(len(x), np.nan)
+    errors = np.full(len(x), np.nan)
     for group in np.unique(groups):
         kept = groups != group
         if kept.sum() >= 3 and np.ptp(x[kept]) > 0:
             slope, level = np.polyfit(x[kept], y[kept], 1)
-            found[~kept] = level + slope * x[~kept] - y[~kept]
-    return found
+            errors[~kept] = level + slope * x[~kept] - y[~kept]
+    return errors
 
 
 @dataclass(frozen=True)

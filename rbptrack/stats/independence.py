@@ -111,14 +111,14 @@ class SuccessByLength:
         The intervals hold at all tested lengths at once, so that looking at many N rejects no more often; they are
         widened for few documents, by t over the normal quantile with as many as their unequal lengths are worth.
         """
-        found = {}
+        zero_inside = {}
         for null in NULLS if (tested := self._tested) else ():
             value, draws = self._apart(null)
             half = self.widening * simultaneous(value, draws, level=self.level)
             inside = np.zeros(len(self.lengths), dtype=bool)
             inside[tested] = np.abs(value) <= half
-            found[null] = inside
-        return found
+            zero_inside[null] = inside
+        return zero_inside
 
     @property
     def p_independent(self) -> float:

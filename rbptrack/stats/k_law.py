@@ -131,8 +131,8 @@ class KCurves:
 
     def at(self, k: int) -> int | None:
         """Which column has k; None where none has."""
-        found = np.flatnonzero(self.ks == k)
-        return int(found[0]) if len(found) else None
+        place = np.flatnonzero(self.ks == k)
+        return int(place[0]) if len(place) else None
 
 
 def k_curves(
@@ -151,8 +151,8 @@ def k_curves(
     """
     if not counts[0].ks:
         return None
-    found = law_values(counts, replicates=replicates)
-    y, draws = found.values[:, 1:], found.draws[:, :, 1:]  # without CE
+    law = law_values(counts, replicates=replicates)
+    y, draws = law.values[:, 1:], law.draws[:, :, 1:]  # without CE
     usable = positive(y, axis=0) & positive(draws, axis=(0, 1))
     ks, y, draws = np.asarray(counts[0].ks)[usable], y[:, usable], draws[:, :, usable]
     inside = np.isin(ks, fitted)

@@ -170,11 +170,11 @@ def fit_forms(laws: Iterable[tuple[npt.ArrayLike, npt.ArrayLike, FloatArray]]) -
 
     """
     every = [Points.of(*law) for law in laws]
-    found: dict[int, Forms] = {}
+    forms: dict[int, Forms] = {}
     for m in {len(points.x) for points in every}:
         mine = [i for i, points in enumerate(every) if len(points.x) == m]
-        found |= dict(zip(mine, _fit_alike([every[i] for i in mine], m), strict=True))
-    return [found[i] for i in range(len(every))]
+        forms |= dict(zip(mine, _fit_alike([every[i] for i in mine], m), strict=True))
+    return [forms[i] for i in range(len(every))]
 
 
 def _fit_alike(every: Sequence[Points], m: int) -> list[Forms]:
@@ -183,10 +183,10 @@ def _fit_alike(every: Sequence[Points], m: int) -> list[Forms]:
         one.fit("M0", *ends[0])
         for one, ends in zip(every, _searched("M0", every, [[[-p.line[0]]] for p in every]), strict=True)
     ]
-    found = [Forms((fit,)) for fit in plain]
+    forms = [Forms((fit,)) for fit in plain]
     falling = [i for i, one in enumerate(every) if one.line[0] < 0 and m >= GATES["M1"]]
     if not falling:
-        return found
+        return forms
     bent = [every[i] for i in falling]
     floors = [_floor(one) for one in bent]
     ends = _searched("M1", bent, [[[share, alpha]] for share, *_, alpha in floors])
@@ -199,8 +199,8 @@ def _fit_alike(every: Sequence[Points], m: int) -> list[Forms]:
             best = min(broken, key=lambda end: end[0])
             same = [p[2] for deviance, p in broken if deviance < best[0] + 2 * _SAME_FIT]
             fits.append(one.fit("M2", *best, agreed=len(same) >= 2 and bool(np.ptp(same) < 0.02 * np.ptp(one.x))))
-        found[i] = Forms(tuple(fits))
-    return found
+        forms[i] = Forms(tuple(fits))
+    return forms
 
 
 def _floor(points: Points) -> tuple[float, float, float, float, float]:
@@ -236,12 +236,12 @@ def _searched(
         Of each start the deviance, and the parameters with tau^2 and the level behind them.
 
     """
-    of = np.repeat(np.arange(len(every)), [len(each) for each in starts])
+    law_of_start = np.repeat(np.arange(len(every)), [len(each) for each in starts])
     x, values, variances = (
-        np.stack([getattr(one, name) for one in every])[of] for name in ("x", "values", "variances")
+        np.stack([getattr(one, name) for one in every])[law_of_start] for name in ("x", "values", "variances")
     )
-    vectors = np.stack([one.vectors for one in every])[of]
-    square = np.array([one.line[1] for one in every])[of]
+    vectors = np.stack([one.vectors for one in every])[law_of_start]
+    square = np.array([one.line[1] for one in every])[law_of_start]
     floor = np.maximum(1e-12, 1e-9 * values.var(axis=1))
     top = 6 * np.maximum.reduce([square, variances.mean(axis=1), 2 * floor])
     inside = np.sort(x, axis=1)
@@ -251,7 +251,7 @@ def _searched(
         "M2": [(-50.0, 50.0), (-50.0, 50.0), (inside[:, 1], inside[:, -2])],
     }
     ends_of = zip(*limits[form], (np.log(floor), np.log(top)), strict=True)
-    low, high = (np.column_stack([end + np.zeros(len(of)) for end in each]) for each in ends_of)
+    low, high = (np.column_stack([end + np.zeros(len(law_of_start)) for end in each]) for each in ends_of)
 
     def deviance(p: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
         """Minus twice the log-likelihood at the best level, and that level, (starts, several)."""
@@ -261,10 +261,10 @@ def _searched(
         return (np.log(2 * np.pi * variance) + (off - level[..., None] * one) ** 2 / variance).sum(axis=-1), level
 
     begin = np.column_stack([[start for each in starts for start in each], np.log(np.maximum(square, 2 * floor))])
-    ends, found = minimise(lambda p, which: deviance(p, which)[0], begin, low=low, high=high, tolerance=1e-6)
-    levels = deviance(ends[:, None], np.arange(len(of)))[1]
+    ends, lowest = minimise(lambda p, which: deviance(p, which)[0], begin, low=low, high=high, tolerance=1e-6)
+    levels = deviance(ends[:, None], np.arange(len(law_of_start)))[1]
     whole = np.column_stack([ends[:, :-1], np.exp(ends[:, -1:]), levels])
-    return [[(float(found[j]), whole[j]) for j in np.flatnonzero(of == i)] for i in range(len(every))]
+    return [[(float(lowest[j]), whole[j]) for j in np.flatnonzero(law_of_start == i)] for i in range(len(every))]
 
 
 def _ends(grid: FloatArray, excess: FloatArray) -> tuple[float, float]:

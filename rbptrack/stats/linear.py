@@ -32,8 +32,8 @@ def least_squares(design: FloatArray, values: FloatArray) -> tuple[FloatArray, F
 
     Source: Gauss, Theoria combinationis, 1823.
     """
-    found = inverse(design) @ values
-    return found, values - design @ found
+    coefficients = inverse(design) @ values
+    return coefficients, values - design @ coefficients
 
 
 def inverse(design: FloatArray) -> FloatArray:
@@ -55,10 +55,10 @@ def free_of(design: FloatArray) -> FloatArray:
 @lru_cache(maxsize=256)  # every metric of a family has the same design
 def _taken_apart(shape: tuple[int, int], numbers: bytes) -> tuple[FloatArray, FloatArray]:
     design = np.frombuffer(numbers).reshape(shape)
-    found = np.linalg.pinv(design), np.ascontiguousarray(np.linalg.svd(design)[0][:, shape[1] :].T)
-    for array in found:
+    parts = np.linalg.pinv(design), np.ascontiguousarray(np.linalg.svd(design)[0][:, shape[1] :].T)
+    for array in parts:
         array.flags.writeable = False  # shared
-    return found
+    return parts
 
 
 def deciding(weights: FloatArray, contrasts: FloatArray) -> FloatArray:
@@ -187,9 +187,9 @@ def without_each(design: FloatArray, values: FloatArray) -> FloatArray:
 
     Source: deletion diagnostics of Belsley, Kuh and Welsch, Regression Diagnostics, 1980, chapter 2.
     """
-    (found, residual), solved = least_squares(design, values), inverse(design)
+    (coefficients, residual), solved = least_squares(design, values), inverse(design)
     leverage = np.einsum("mp,pm->m", design, solved)
-    return np.asarray(found - (solved * (residual / (1 - leverage))).T)
+    return np.asarray(coefficients - (solved * (residual / (1 - leverage))).T)
 
 
 class Straight(NamedTuple):

@@ -190,27 +190,27 @@ def huber_alpha(s: npt.ArrayLike, y: npt.ArrayLike) -> float:
     Source: Huber, Annals of Mathematical Statistics 35, 1964.
     """
     logs, design = np.log(np.asarray(y, dtype=np.float64)), linear.centred(np.log(np.asarray(s, dtype=np.float64)))
-    found, residual = linear.least_squares(design, logs)
+    solution, residual = linear.least_squares(design, logs)
     turn = 1.345 * 1.4826 * float(np.median(np.abs(residual - np.median(residual))))
     if turn <= 1e-12:
-        return -float(found[1])
+        return -float(solution[1])
 
     def loss(coefficients: FloatArray) -> float:
         off = np.abs(logs - design @ coefficients)
         return float(np.where(off > turn, turn * (off - turn / 2), off**2 / 2).sum())
 
     for _ in range(_MOST_STEPS):
-        residual = logs - design @ found
+        residual = logs - design @ solution
         side = np.sign(residual) * (np.abs(residual) > turn)  # of the points where the loss is a straight line
         near = design[side == 0]
         step = np.linalg.lstsq(near.T @ near, turn * design.T @ side + near.T @ logs[side == 0])[0]
-        if loss(step) >= loss(found):
+        if loss(step) >= loss(solution):
             weighted = design * np.minimum(1, turn / np.maximum(np.abs(residual), turn))[:, None]
             step = np.linalg.solve(weighted.T @ design, weighted.T @ logs)  # is never worse
-        if np.abs(step - found).max() <= 1e-13 * np.abs(found).max():
+        if np.abs(step - solution).max() <= 1e-13 * np.abs(solution).max():
             break
-        found = step
-    return -float(found[1])
+        solution = step
+    return -float(solution[1])
 
 
 @dataclass(frozen=True)
@@ -248,19 +248,19 @@ def pool(
         level: nominal coverage of the mean's interval.
 
     """
-    found, errors = np.asarray(estimates, dtype=np.float64), np.asarray(se, dtype=np.float64)
-    n = len(found)
+    values, errors = np.asarray(estimates, dtype=np.float64), np.asarray(se, dtype=np.float64)
+    n = len(values)
     if n < 3:
         raise RbptrackError(f"pooling needs at least 3 families; got {n}")
     covariance = np.diag(errors**2) if shared is None else np.where(np.eye(n, dtype=bool), errors**2, shared)
-    between2 = float(linear.reml(covariance, np.ones((n, 1)), found)[0])
+    between2 = float(linear.reml(covariance, np.ones((n, 1)), values)[0])
     whole = covariance + max(between2, 1e-300) * np.eye(n)
     weight = 1 / np.diag(whole)  # not the inverse of the whole: strongly correlated errors make its weights negative
     weight = weight / weight.sum()
-    mean = float(weight @ found)
+    mean = float(weight @ values)
     deviation = np.eye(n) - weight  # found - mean = deviation @ found
     expected = float(np.sum(weight * np.diag(deviation @ whole @ deviation.T)))
-    scale = max(1.0, float(weight @ (found - mean) ** 2) / expected) if expected > 0 else 1.0
+    scale = max(1.0, float(weight @ (values - mean) ** 2) / expected) if expected > 0 else 1.0
     half = float(special.stdtrit(n - 1, 0.5 + level / 2)) * float(np.sqrt(scale * (weight @ whole @ weight)))
-    shrunk = mean + between2 * np.linalg.pinv(whole) @ (found - mean)  # best linear unbiased prediction
+    shrunk = mean + between2 * np.linalg.pinv(whole) @ (values - mean)  # best linear unbiased prediction
     return Pooled(Interval.around(mean, half), float(np.sqrt(between2)), shrunk)

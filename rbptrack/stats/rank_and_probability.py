@@ -92,9 +92,9 @@ class RankAndProbability(DocumentSums):
 
     def success(self, n: int, k: int) -> float:
         """Share of windows of N tokens that all have R <= k (arXiv 2510.20387, eq. 6); NaN without windows."""
-        place, of = self.lengths.index(n), self.ks.index(k)
+        place, column = self.lengths.index(n), self.ks.index(k)
         windows = self.windows[:, place].sum()
-        return float(self.successes[:, place, of].sum() / windows) if windows else float("nan")
+        return float(self.successes[:, place, column].sum() / windows) if windows else float("nan")
 
     def at_equal_p(self) -> dict[str, FloatArray]:
         """Ranks in each bin of p that has tokens: its middle, tokens, largest possible rank, and 5, 50 and 95%.
@@ -199,10 +199,10 @@ def quantiles_by_bin(counts: FloatArray, values: FloatArray, levels: Sequence[fl
     total = counts.sum(axis=1, keepdims=True)
     with np.errstate(invalid="ignore"):
         passed = np.cumsum(counts, axis=1) / total
-    found = np.full((len(counts), len(levels)), np.nan)
+    quantiles = np.full((len(counts), len(levels)), np.nan)
     for i in np.flatnonzero(total[:, 0]):
-        found[i] = values[np.searchsorted(passed[i], np.asarray(levels) - 1e-12).clip(max=len(values) - 1)]
-    return found
+        quantiles[i] = values[np.searchsorted(passed[i], np.asarray(levels) - 1e-12).clip(max=len(values) - 1)]
+    return quantiles
 
 
 @dataclass(frozen=True)

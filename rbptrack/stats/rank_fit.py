@@ -172,9 +172,9 @@ def _estimate(name: str, data: FloatArray, support: Support) -> FloatArray:
 def _constrained(data: FloatArray, support: Support, weight: FloatArray) -> FloatArray:
     """(beta, gamma) with gamma >= 0: where the free optimum is outside, the best on the border is Zipf's law."""
     features = log_features(support)
-    found = maximum_likelihood(features, data @ features.T, weight)
+    fitted = maximum_likelihood(features, data @ features.T, weight)
     border = np.insert(_zipf(data, support, weight), 1, 0.0, axis=1)  # of all: to the last bit what Zipf's law is given
-    return np.where(found[:, 1:] < 0, border, found)
+    return np.where(fitted[:, 1:] < 0, border, fitted)
 
 
 def _zipf(data: FloatArray, support: Support, weight: FloatArray) -> FloatArray:

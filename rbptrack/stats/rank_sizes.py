@@ -159,13 +159,14 @@ def lognormal_trend(s: FloatArray, theta: FloatArray, draws: FloatArray, *, leve
     middle, slope = inverse(design) @ theta  # beta and gamma each
     sampling = np.cov(np.moveaxis(draws, 1, 0).reshape(draws.shape[1], -1).T).reshape(m, 2, m, 2)
 
-    def error(at: FloatArray, of: FloatArray) -> Spread:
+    def error(at: FloatArray, direction: FloatArray) -> Spread:
         """Of at @ (intercept, slope) of the line through the combination theta @ of."""
-        return line_error(at, x, theta @ of, np.einsum("iajb,a,b->ij", sampling, of, of))
+        return line_error(at, x, theta @ direction, np.einsum("iajb,a,b->ij", sampling, direction, direction))
 
     level_at, slope_at = np.array([1.0, 0.0]), np.array([0.0, 1.0])
     slopes = [
-        Interval.around(float(b), error(slope_at, of).half(level)) for b, of in zip(slope, np.eye(2), strict=True)
+        Interval.around(float(b), error(slope_at, direction).half(level))
+        for b, direction in zip(slope, np.eye(2), strict=True)
     ]
     ratio = None
     if middle[1] > 2 * error(level_at, np.eye(2)[1]).half(level):  # else it is too crooked for a straight line

@@ -113,10 +113,10 @@ class PositionBins:
         rate = np.log(
             np.maximum(drawn_sums(weights, hits), tiny) / np.maximum(drawn_sums(weights, tokens), tiny)
         )  # (replicates, bins)
-        found = []
+        shares = []
         for (windows, every), inside in zip(self._windows(weights), self.inside, strict=True):
-            found.append(np.log((windows * np.exp(rate @ inside.T)).sum(axis=1) / every))
-        return np.stack(found, axis=1)
+            shares.append(np.log((windows * np.exp(rate @ inside.T)).sum(axis=1) / every))
+        return np.stack(shares, axis=1)
 
     def _windows(self, weights: Weights) -> list[tuple[FloatArray, FloatArray]]:
         """Windows of each N by bin, (replicates, bins), and all of them, (replicates,); kept for the next k and model.
@@ -126,10 +126,10 @@ class PositionBins:
         if self._kept and self._kept[0][0] is weights:
             return self._kept[0][1]
         each = [drawn_sums(weights, starts) for starts in np.moveaxis(self.starts, 1, 0)]
-        found = [(windows, windows.sum(axis=1)) for windows in each]
+        sums = [(windows, windows.sum(axis=1)) for windows in each]
         if len(weights) > 1:
-            self._kept[:] = [(weights, found)]
-        return found
+            self._kept[:] = [(weights, sums)]
+        return sums
 
 
 def added(parts: Iterable[IntArray]) -> IntArray:

@@ -22,8 +22,8 @@ def positive(values: npt.ArrayLike, axis: int | tuple[int, ...] | None = None) -
 
     Source: the domain of the logarithm in ln y = ln A - alpha ln S (arXiv 2510.20387).
     """
-    found = np.asarray(values, dtype=np.float64)
-    return np.asarray((np.isfinite(found) & (found > 0)).all(axis=axis))
+    numbers = np.asarray(values, dtype=np.float64)
+    return np.asarray((np.isfinite(numbers) & (numbers > 0)).all(axis=axis))
 
 
 def fit_law(s: npt.ArrayLike, y: FloatArray, draws: FloatArray, *, level: float = 0.95) -> PowerLawFit | None:

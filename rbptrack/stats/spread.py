@@ -60,8 +60,8 @@ class Spread:
             return float(distance == 0)
         if self._half(_SMALLEST) <= abs(distance):
             return 0.0
-        found = optimize.brentq(lambda log_p: self._half(np.exp(log_p)) - abs(distance), np.log(_SMALLEST), 0.0)
-        return float(np.exp(found)) if distance else 1.0
+        log_p_value = optimize.brentq(lambda log_p: self._half(np.exp(log_p)) - abs(distance), np.log(_SMALLEST), 0.0)
+        return float(np.exp(log_p_value)) if distance else 1.0
 
     def p_beyond(self, distance: float) -> float:
         """One-sided p of a truth that lies at least `distance` above the estimate; the two-sided half of it."""

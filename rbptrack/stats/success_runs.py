@@ -55,9 +55,9 @@ class WindowCounts(DocumentSums):
 
     def in_groups(self, groups: Sequence[str]) -> WindowCounts:
         """The counts of each source; groups: that of each document, (documents,)."""
-        found = replace(super().in_groups(groups), positions=self.positions.in_groups(groups))
-        vars(found)["shuffled"] = sum_by(groups, self.shuffled)  # no function of a source's sums
-        return found
+        grouped = replace(super().in_groups(groups), positions=self.positions.in_groups(groups))
+        vars(grouped)["shuffled"] = sum_by(groups, self.shuffled)  # no function of a source's sums
+        return grouped
 
     @cached_property
     def shuffled(self) -> FloatArray:
@@ -104,12 +104,12 @@ def count_windows(
     shape = (size, len(positions.edges))
     cell = document * shape[1] + bin_of(table.column("position"), positions.edges)
     position_tokens = np.bincount(cell, minlength=size * shape[1]).reshape(shape)
-    found = []
+    counts = []
     for k in ks:
         hit = table.rank <= k
         position_hits = np.bincount(cell[hit], minlength=size * shape[1]).reshape(shape).astype(np.float64)
         hits = position_hits.sum(axis=1)
-        found.append(
+        counts.append(
             WindowCounts(
                 lengths=tuple(lengths),
                 **count_runs(table, segments, k=k, lengths=lengths),
@@ -121,7 +121,7 @@ def count_windows(
                 positions=positions,
             )
         )
-    return found
+    return counts
 
 
 def ladder(counts: WindowCounts, weights: Weights) -> dict[str, FloatArray]:

@@ -87,13 +87,13 @@ class Surface:
     def _largest(self) -> tuple[FloatArray, FloatArray]:
         """Draws of the largest |t| over k, of alpha and of bend, (draws,) each, sorted."""
         normal = _normal(len(self.ks))
-        found = []
+        largest = []
         for correlation, freedom in zip((self.alpha_correlation, self.bend_correlation), self.freedom, strict=True):
             scale = np.sqrt(np.random.default_rng(20251020).chisquare(freedom, _DRAWS) / freedom)
             values, vectors = np.linalg.eigh(correlation)
             root = vectors * np.sqrt(np.clip(values, 0, None))
-            found.append(np.sort(np.abs(normal @ root.T).max(axis=1) / scale))
-        return found[0], found[1]
+            largest.append(np.sort(np.abs(normal @ root.T).max(axis=1) / scale))
+        return largest[0], largest[1]
 
     @property
     def band(self) -> tuple[FloatArray, FloatArray]:

@@ -173,9 +173,9 @@ def text_gaps(
             each = (size, pair[0].nats, pair[1].nats)
             numbers.append(document)
             rows.append(np.stack([np.bincount(kind, weights=one, minlength=len(KINDS)) for one in each]))
-            found = list(_segments(document, *pair, size, words))
-            worst = sorted(chain(worst, found), key=lambda one: -one.gap)[:most]
-            best = sorted(chain(best, found), key=lambda one: one.gap)[:most]
+            gaps = list(_segments(document, *pair, size, words))
+            worst = sorted(chain(worst, gaps), key=lambda one: -one.gap)[:most]
+            best = sorted(chain(best, gaps), key=lambda one: one.gap)[:most]
     if not rows:
         return None
     sums = GapSums(np.array(numbers), *np.moveaxis(np.stack(rows), 1, 0))

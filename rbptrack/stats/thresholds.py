@@ -113,8 +113,8 @@ def _forecast(law: PowerLawFit, y: float, read_off: float) -> Threshold:
         values = (middle * np.exp(side * halves))[first:last]
         if values.size and values[0] <= y:
             return float(grid[first])
-        found = _read_off(grid[first:last], values, y)
-        return found if np.isfinite(found) else np.inf
+        size_there = _read_off(grid[first:last], values, y)
+        return size_there if np.isfinite(size_there) else np.inf
 
     size = reached(0)
     if not np.isfinite(size):

@@ -123,9 +123,9 @@ def fit_training_law(s: npt.ArrayLike, d: npt.ArrayLike, y: npt.ArrayLike, *, le
         )
     centre = np.array([np.log(size).mean(), np.log(tokens).mean()])
     x, t, logs = np.log(size) - centre[0], np.log(tokens) - centre[1], np.log(values)
-    found = [_from(start, x, t, logs) for start in _STARTS]
-    best = min(found, key=lambda f: float(f.cost))
-    near = [f.x for f in found if f.cost <= best.cost * 1.002 + 1e-12]
+    fits = [_from(start, x, t, logs) for start in _STARTS]
+    best = min(fits, key=lambda f: float(f.cost))
+    near = [f.x for f in fits if f.cost <= best.cost * 1.002 + 1e-12]
     residual = logs - _log_law(best.x, x, t)
     _, member = np.unique(size, return_inverse=True)
     between2, within2 = _clustered(residual, member, len(best.x))

@@ -93,8 +93,8 @@ def _unnoted(reader: Reader, folder: Path) -> str:
     file = folder / RECORD_FILE
     if not file.exists():
         return ""
-    found = reader.search({Tag.RECORD: file.read_text(encoding="utf-8").strip()}, limit=1)
-    return found[0].run_id if found else ""
+    runs = reader.search({Tag.RECORD: file.read_text(encoding="utf-8").strip()}, limit=1)
+    return runs[0].run_id if runs else ""
 
 
 def _note(folder: Path, name: str, text: str) -> None:

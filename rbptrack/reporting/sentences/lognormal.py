@@ -15,8 +15,8 @@ def shapes(findings: Sequence[Finding]) -> Iterator[str]:
     names = [one.extras["best"] for one in findings]
     nearest = max(dict.fromkeys(names), key=names.count)
     convex, both = with_verdict(findings, Verdict.NO), with_verdict(findings, Verdict.UNTOLD)
-    of = some_of(names.count(nearest), len(findings), "measurement")
-    text = f"Of {findings[0].extras['candidates']} candidates the best (by AIC) is {nearest} in {of}; the lognormal "
+    times = some_of(names.count(nearest), len(findings), "measurement")
+    text = f"Of {findings[0].extras['candidates']} candidates the best (by AIC) is {nearest} in {times}; the lognormal "
     text += f"misses RBP_k by up to {max(one.extras['ks'] for one in findings):.3f}"
     if zipf := [one for one in both if isfinite(one.low)]:
         text += f"; in {len(zipf)} of {len(findings)} it cannot be told from Zipf's law"
@@ -30,11 +30,9 @@ def distributions(findings: Sequence[Finding]) -> Iterator[str]:
     for one in findings:
         about, place = one.extras, where(one)
         kl = {name: spread([1e3 * v for v in values], ".1f", about["sizes"]) for name, values in about["kl"].items()}
-        of = some_of(about["times"], len(about["sizes"]), "size")
-        text = (
-            f"{place}: the best at {of} is {about['best']}. Beyond sampling noise, in 10^-3 nats per token, the ranks "
-        )
-        text += f"lie {kl[about['nearest']]} from it"
+        times = some_of(about["times"], len(about["sizes"]), "size")
+        text = f"{place}: the best at {times} is {about['best']}. Beyond sampling noise, in 10^-3 nats per token, the "
+        text += f"ranks lie {kl[about['nearest']]} from it"
         text += "" if about["nearest"] == "lognormal" else f", {kl['lognormal']} from the lognormal"
         yield f"{text} and {kl['zipf']} from Zipf's law. The lognormal misses RBP_k most at k = {about['ks'][1]:,}."
         if about["vuong"] > 2:

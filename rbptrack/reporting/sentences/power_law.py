@@ -52,16 +52,16 @@ def same_as_ce(findings: Sequence[Finding]) -> Iterator[str]:
         "slower than CE": slower,
         f"as fast as CE (within {size})": with_verdict(findings, Verdict.SAME, Verdict.CLOSE),
     }
-    found = [f"{verdict} in {len(mine)}" for verdict, mine in kinds.items() if mine]
+    counts = [f"{verdict} in {len(mine)}" for verdict, mine in kinds.items() if mine]
     if untold := with_verdict(findings, Verdict.UNTOLD):
-        found.append(f"undecided in {len(untold)}")
+        counts.append(f"undecided in {len(untold)}")
     if len(faster) == len(findings):
         gaps = [one.estimate for one in faster]
         by = interval(min(gaps), max(gaps)) if len(gaps) > 1 else number(gaps[0], ".3f")
         every, worst = some_of(len(gaps), len(gaps), "comparison"), p_in_words(max(one.p_corrected for one in faster))
         yield f"RBP_k improves faster with size than CE in {every}: its alpha is larger by {by} (corrected {worst})."
     else:
-        yield f"Of {counted(len(findings), 'comparison')} with CE, RBP_k improves {listed(found)}."
+        yield f"Of {counted(len(findings), 'comparison')} with CE, RBP_k improves {listed(counts)}."
 
 
 def at_largest(findings: Sequence[Finding]) -> Iterator[str]:
