@@ -163,7 +163,7 @@ class Agreement(Analyzer):
     b: str = ""
     ks: list[int] = field(default_factory=lambda: [1, 10, 100])
     worst: int = 10
-    most: int = 30
+    most: int = 100
     level: float = 0.95
 
     def analyze(self, runs: Runs) -> Report:

@@ -197,7 +197,9 @@ class Compare(Analyzer):
         return rbp_name(self.shown), CE
 
     def _models(self, pair: Pair) -> Iterator[tuple[ModelRow, Difference]]:
-        """Each model of A against the nearest of B, where their S count as equal."""
+        """Each model of A against the nearest of B, where their S count as equal; `agreement` has one model twice."""
+        if pair.same_family and pair.a.counts and pair.b.counts:
+            return
         for i, j in pair.equal_sizes(self.within):
             about: dict[str, Any] = {"model_A": pair.a.model(i), "model_B": pair.b.model(j)}
             about |= {"S_A": float(pair.a.family.s[i]), "S_B": float(pair.b.family.s[j])}

@@ -49,8 +49,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files in the order of how long they take, so that the workers (one file each at a time) end together."""
     longest = (
-        "launch", "program", "readme", "hub", "ui", "server", "faulty_server", "secrets", "survey", "kills", "parallel",
-        "full_disk", "api", "examples", "plugins", "poisoned_stores", "shards", "fuzz", "architectures",
+        "launch", "server", "hub", "readme", "program", "ui", "frozen_store", "kernels", "parallel", "faulty_server",
+        "new_store", "examples", "kills", "reuse", "api", "durable", "bench", "secrets", "workers", "verify",
+        "executor", "loading", "bundle", "quantised", "full_disk", "plugins", "poisoned_stores", "shards", "measure",
     )  # fmt: skip
 
     def rank(item: pytest.Item) -> int:

@@ -131,7 +131,7 @@ def test_two_datasets_of_a_family_are_compared_by_their_laws_only() -> None:
     assert exponents["low"] < 0 < exponents["high"]
 
 
-def test_checkpoints_are_compared() -> None:
+def test_checkpoints_are_compared_by_their_laws_and_model_by_model_by_agreement() -> None:
     runs = together(
         family_runs(SIZES, alpha=0.1, a=3.0, family="x", revision="step1"),
         family_runs(SIZES, alpha=0.1, a=2.5, family="y", revision="step2", seed=1),
@@ -140,7 +140,8 @@ def test_checkpoints_are_compared() -> None:
     summary = Compare(ks=[1], shown=1).analyze(runs).tables["summary"].frame
     assert set(summary["A"]) == {"toy step1"}
     assert set(summary["B"]) == {"toy step2"}
-    assert summary["B_better"].eq(4).all()
+    assert summary["pairs"].eq(0).all()
+    assert set(summary["families"]) == {"different"}
 
 
 def test_other_tokens_are_said_and_the_text_still_compares() -> None:

@@ -32,7 +32,7 @@ from tests.patience import PATIENCE
         ("rbptrack analyze analyzer=po", ["analyzer=power_law"]),
         ("rbptrack report fa", ["family="]),
         ("rbptrack list format=l", ["format=latex"]),
-        ("rbptrack export to", ["tokens="]),
+        ("rbptrack export to", ["to=", "tokens="]),
         ("rbptrack help pl", ["plan", "plugins"]),
         ("rbptrack completion ", ["bash", "zsh"]),
         ("rbptrack --mu", ["--multirun"]),

@@ -202,7 +202,7 @@ except Exception as error: print(type(error).__name__, error)
     assert "not logged: the tracking store sqlite:///" in said, done.stderr
     assert "exit codes 0 0 0 0" in said, done.stdout + done.stderr
     assert "BadInput the tracking store" in said
-    assert sorted(p.name for p in work.iterdir()) == ["b.zip", "rbptrack-report.html"]
+    assert sorted(p.name for p in work.iterdir()) == ["b.zip", "rbptrack-report-tables", "rbptrack-report.html"]
     assert all(before[path] == time for path, time in after.items() if path.is_file() and "-" not in path.name)
 
 

@@ -90,6 +90,12 @@ class Pair:
         """Whether two families are compared, not two datasets."""
         return self.a.family.dataset == self.b.family.dataset
 
+    @property
+    def same_family(self) -> bool:
+        """Whether the two are one family in two precisions, or at two checkpoints, on one dataset."""
+        names = [side.family.rows["family"].iloc[0] for side in (self.a, self.b)]
+        return self.same_dataset and names[0] == names[1]
+
     @cached_property
     def other_tokens(self) -> bool:
         """Whether the same texts were cut into other tokens."""
