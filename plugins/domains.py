@@ -127,7 +127,9 @@ class Domain:
     def alpha(self, metric: str, level: float) -> Interval:
         """Its exponent."""
         law = self.law(metric, level)
-        return exponent(law) if self.enough else Interval(law.alpha) if law else UNKNOWN
+        if self.enough:
+            return exponent(law)
+        return Interval(law.alpha) if law else UNKNOWN
 
     @cached_property
     def errors(self) -> list[dict[str, tuple[float, Spread]]]:

@@ -248,7 +248,9 @@ class Emergence(Analyzer):
             laws = [(str(law.length), law.law, float(measured[law.length])) for law in one.laws]
             for n, law, share in [*laws, *self._law_of_answers(one)]:
                 half, width = threshold(law, 0.5, documents=one.documents), width_in_decades(law)
-                what = f"refused: {half.refused}" if half.refused else "forecast" if half.forecast else "measured"
+                what = "forecast" if half.forecast else "measured"
+                if half.refused:
+                    what = f"refused: {half.refused}"
                 cells: dict[str, Any] = {"k": one.k, "N": n, "sizes": law.points, "largest": share, "what": what}
                 cells |= {"s_50": half.size, "read_off": half.read_off, "decades": width, "alpha": exponent(law)}
                 rows.append(HalfRow(**one.family.keys, **cells))
@@ -303,7 +305,9 @@ class Emergence(Analyzer):
 def _independence(keys: dict[str, Any], one: Studied, success: SuccessByLength, rows: Sequence[WindowRow]) -> Finding:
     """Of one size at one k: about the longest N > 2 that it allows."""
     seen = [row for row in rows if np.isfinite(row.n_eff.value) and row.N > 2]
-    reason = "" if seen else "never fails" if rows[0].p.value == 1 else "few runs"
+    reason = ""
+    if not seen:
+        reason = "never fails" if rows[0].p.value == 1 else "few runs"
     extras = {"row": cells_of(seen[-1]) if seen else {}, "largest": keys["size"] == one.family.labels[-1]}
     case = {"dataset": keys["dataset"], "family": keys["family"], "size": keys["size"], "metric": rbp_name(one.k)}
     number = around(seen[-1].n_eff if seen else UNKNOWN)

@@ -289,7 +289,9 @@ def _scaling(parts: Parts) -> Iterator[Finding]:
         if law is None:
             yield Finding(**about, verdict=Verdict.NO, reason="not positive")
             continue
-        reason = "grows" if law.high < 0 else "flat" if law.low <= 0 else "poor fit" if law.r2 < _FITS else ""
+        reason = "poor fit" if law.r2 < _FITS else ""
+        if law.low <= 0:
+            reason = "grows" if law.high < 0 else "flat"
         verdict = Verdict.NO if reason else Verdict.YES
         yield Finding(**about, **around(exponent(law)), extras={"r2": law.r2}, verdict=verdict, reason=reason)
 
@@ -299,7 +301,9 @@ def _shares(parts: Parts) -> Iterator[Finding]:
     ce, keys = parts.values["ce"], parts.family.keys
     if len(ce) < 3:
         return
-    reason = "CE does not fall" if ce[0] <= ce[-1] else "" if parts.is_corrected else "too few ranks"
+    reason = "" if parts.is_corrected else "too few ranks"
+    if ce[0] <= ce[-1]:
+        reason = "CE does not fall"
     if reason or not parts.shares:
         yield Finding(question="share of CE's fall", case=keys, reason=reason or "within sampling error")
         return

@@ -375,7 +375,9 @@ def _floor_rows(one: Metric, floors: Sequence[Finding]) -> Iterator[FloorRow]:
 
 def _form_rows(one: Metric, floors: Sequence[Finding]) -> Iterator[FormRow]:
     floor = any(f.verdict == Verdict.YES and f.case == one.case for f in floors)
-    best = "M2" if one.forms.broken else "M1" if floor else "M0"
+    best = "M1" if floor else "M0"
+    if one.forms.broken:
+        best = "M2"
     for fit in one.forms.fits:
         about: Any = {"form": fit.form, "preferred": fit.form == best, "aicc": fit.aicc, "alpha": fit.alpha}
         about |= {"E": fit.e}

@@ -15,7 +15,7 @@ import pandas as pd
 
 from rbptrack.analysis import Analyzer, Drawing, RankHistogram, RbptrackError, Report, Runs, Unreadable
 from rbptrack.analysis.families import Family, Pooled, read_families
-from rbptrack.analysis.findings import Finding, Verdict, around
+from rbptrack.analysis.findings import Finding, Verdict, around, by_sign
 from rbptrack.analysis.rank_figures import (
     draw_appendix_terms,
     draw_implied,
@@ -253,7 +253,7 @@ def _lognormal_row(keys: dict[str, Any], size: RanksOfSize) -> LognormalRow:
 def _shape(gamma: Interval) -> Shape:
     if np.isnan(gamma.low):
         return Shape.UNKNOWN
-    return Shape.CONVEX if gamma.high < 0 else Shape.CONCAVE if gamma.low > 0 else Shape.ZIPF
+    return {Verdict.NO: Shape.CONVEX, Verdict.YES: Shape.CONCAVE}.get(by_sign(gamma), Shape.ZIPF)
 
 
 def _summary_rows(family: Family, sizes: list[RanksOfSize], rows: list[LognormalRow]) -> Iterator[SummaryRow]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, parse_rbp_name, rbp_name
 from rbptrack.analysis.display import HEADLINE_KS
-from rbptrack.analysis.findings import Finding, Verdict, around, corrected, sure
+from rbptrack.analysis.findings import Finding, Verdict, around, by_sign, corrected, sure
 from rbptrack.analysis.law_figures import draw_against_k, draw_ce_against_rbp, draw_exponents, draw_laws
 from rbptrack.analysis.laws import FamilyLaw, LawReader, by_family, equally_trained, pooled_families
 from rbptrack.analysis.rows import R2, Alpha, Column, Corrected, Exponent, OfMetric, P, exponent
@@ -284,9 +284,8 @@ class PowerLaw(Analyzer):
         extras: Cells = {"sizes": law.points, "smallest": law.s.min(), "largest": law.s.max(), "level": self.level}
         by_other = (other.alpha, other.low, other.high) if other else None
         extras |= {"lead": lead, "size": self.size, "other": by_other}
-        verdict = Verdict.YES if law.low > 0 else Verdict.NO if law.high < 0 else Verdict.UNTOLD
-        number = around(exponent(law))
-        return Finding(question="law in size", case=_case(one), verdict=verdict, extras=extras, **number)
+        alpha = exponent(law)
+        return Finding(question="law in size", case=_case(one), verdict=by_sign(alpha), extras=extras, **around(alpha))
 
     def _drawings(self, report: Report, laws: list[FamilyLaw]) -> None:
         metrics = self._lead_metrics(laws)

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, parse_rbp_name, rbp_name
 from rbptrack.analysis.families import Family, Pooled, read_families
 from rbptrack.analysis.family_figures import curve_panels, curves_of
-from rbptrack.analysis.findings import Finding, Verdict, around, corrected
+from rbptrack.analysis.findings import Finding, Verdict, around, by_sign, corrected
 from rbptrack.analysis.rank_figures import draw_ranks_at_p, draw_whole_windows
 from rbptrack.analysis.rows import UNKNOWN, Column, Corrected, K, OfFamily, OfSize, P, columns_of
 from rbptrack.ranks import FloatArray, metric_label
@@ -238,11 +238,14 @@ class RankAndCe(Analyzer):
         extras: dict[str, Any] = {"series": len(names), "points": law.points, "explained": law.explained}
         extras |= {"left": law.left, "farthest": names[at] if several else "", "margin": self.margin}
         extras["largest"] = float(np.max(np.expm1(np.abs(law.apart) + law.half)))
+        reason = ""
+        if not np.isfinite(law.p):
+            reason = "few points" if several else "one series"
         return Finding(
             question="collapses on CE",
             case={"dataset": place, "metric": rbp_name(k)},
             p=law.p,
-            reason="" if np.isfinite(law.p) else "few points" if several else "one series",
+            reason=reason,
             extras=extras,
             **around(apart),
         )
@@ -285,13 +288,14 @@ class RankAndCe(Analyzer):
     def _finding(self, row: SummaryRow) -> Finding:
         share = row.within_share
         near = max(abs(share.low), abs(share.high)) <= self.margin
-        verdict = Verdict.YES if share.low > 0 else Verdict.NO if share.high < 0 else Verdict.UNTOLD
-        known = np.isfinite(share.value)
+        reason = ""
+        if not np.isfinite(share.value):
+            reason = "one size" if np.isnan(row.gain) else "no gain"
         return Finding(
             question="ranks at equal p",
             case=row.case(metric=rbp_name(self.shown)),
-            verdict=Verdict.SAME if near else verdict,
-            reason="" if known else "one size" if np.isnan(row.gain) else "no gain",
+            verdict=Verdict.SAME if near else by_sign(share),
+            reason=reason,
             extras={"gain": row.gain, "sizes": row.sizes, "told_by_p": row.told_by_p},
             **around(share),
         )

@@ -154,8 +154,8 @@ class Training(Analyzer):
 
     def _tokens(self, row: dict[Any, Any]) -> float:
         given = [t for pattern, t in self.training_tokens.items() if fnmatchcase(str(row["model"]), pattern)]
-        known = row["training_tokens"]
-        return float(given[0]) if given else 0.0 if pd.isna(known) else float(known)
+        known = given[0] if given else row["training_tokens"]
+        return 0.0 if pd.isna(known) else float(known)
 
     def _fit(self, keys: dict[str, str], rows: pd.DataFrame, notes: list[str]) -> Iterator[Fitted]:
         s, d = (rows[name].to_numpy(np.float64) for name in ("non_embedding_params", "D"))

@@ -221,15 +221,9 @@ def log_axis(axis: Any, *, low: float, high: float) -> None:
     decades = np.log10(high / low)
     box, inches = axis.axes.get_position(), axis.axes.figure.get_size_inches()
     room = box.width * inches[0] / 0.45 if axis.axis_name == "x" else box.height * inches[1] / 0.3  # for so many labels
-    subs = (
-        (1.0,)
-        if decades > 2.5
-        else (1.0, 3.0)
-        if decades > 1.2
-        else (1.0, 2.0, 5.0)
-        if decades > 0.5
-        else tuple(np.arange(1.0, 10, 0.5 if decades < 0.25 else 1.0))
-    )
+    labelled = {2.5: (1.0,), 1.2: (1.0, 3.0), 0.5: (1.0, 2.0, 5.0)}  # in each decade, where there are more than so many
+    fine = tuple(np.arange(1.0, 10, 0.5 if decades < 0.25 else 1.0))
+    subs = next((each for most, each in labelled.items() if decades > most), fine)
     if len(subs) < 4 and decades * len(subs) > room:
         subs = (1.0,) if decades >= 1 or len(subs) < 3 else (1.0, 3.0)
     base = 10.0 if decades <= room or decades < 3 else 100.0

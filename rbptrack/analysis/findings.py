@@ -71,6 +71,13 @@ def around(number: Interval) -> dict[str, Any]:
     return {"estimate": number.value, "low": number.low, "high": number.high}
 
 
+def by_sign(number: Interval) -> Verdict:
+    """Yes where its interval lies above 0, no where it lies below, else untold."""
+    if number.low > 0:
+        return Verdict.YES
+    return Verdict.NO if number.high < 0 else Verdict.UNTOLD
+
+
 def corrected(findings: Iterable[Finding], decide: Callable[[Finding], Verdict | str] | None = None) -> list[Finding]:
     """The findings with p corrected by Holm's method over all cases of each question, and verdicts decided after that.
 

@@ -171,7 +171,7 @@ def _show(plans: Sequence[Plan]) -> None:
             "?" if p.seconds is None else duration(p.seconds / (p.gpus or 1)),
             _bytes(p.memory_bytes),
             _bytes(p.download_bytes),
-            p.status if p.total_params is not None else "gated" if "gated" in p.status else "cannot",
+            _status(p),
         ]
         for p in plans
     ]
@@ -200,6 +200,12 @@ def _show(plans: Sequence[Plan]) -> None:
         models = list(dict.fromkeys(p.model for p in alike))
         said = f"{', '.join(models)}: {alike[0].status}"
         say(said + (f" ({models[0]}; the others likewise)" if len({p.status for p in alike}) > 1 else ""))
+
+
+def _status(p: Plan) -> str:
+    if p.total_params is not None:
+        return p.status
+    return "gated" if "gated" in p.status else "cannot"
 
 
 def _about(p: Plan) -> str:

@@ -104,7 +104,7 @@ class _Group:
     dataset: str
     model: str  # the model's hub id
     paths: Sequence[Path]  # its metrics.json, one per k
-    found: Faults
+    faults: Faults
 
     def __post_init__(self) -> None:
         self.columns: dict[str, Any] = {}
@@ -124,7 +124,7 @@ class _Group:
         """Read every metrics.json into columns."""
         for path in self.paths:
             where = str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
-            data = _json(path, where, self.found)
+            data = _json(path, where, self.faults)
             if data is not None:
                 self._take(data, int(path.parent.name.removeprefix("top")), where)
 
@@ -137,19 +137,19 @@ class _Group:
             taken += 1
             if column == CE and _differs(value, self.columns.get(CE)):
                 before = self.columns[CE]
-                self.found.add(f"{where}, {key}", f"is {shown(value)}, and {shown(before)} for another k of the model")
+                self.faults.add(f"{where}, {key}", f"is {shown(value)}, and {shown(before)} for another k of the model")
             if column == CE or parse_rbp_name(column):
                 self.columns[column], self._places[column] = value, f"{where}, key {key}"
             else:
                 self._success(column, value, f"{where}, key {key}")
         if not taken:
-            self.found.add(where, "holds none of mean_ce_loss, RBP_<k>, indicator, F_N=<n>")
+            self.faults.add(where, "holds none of mean_ce_loss, RBP_<k>, indicator, F_N=<n>")
 
     def _success(self, column: str, value: object, where: str) -> None:
         try:
             self.more[column] = TypeAdapter(Share).validate_python(value)
         except ValidationError as error:
-            self.found.extend(where, [("", text) for _, text in faults(error)])
+            self.faults.extend(where, [("", text) for _, text in faults(error)])
 
     def ranks(self, vocab_size: int) -> RankTable | None:
         """The rank table of the first ranks.json; None where there is none, or it has a fault."""
@@ -157,8 +157,8 @@ class _Group:
         if not vocab_size or path is None:
             return None
         where = str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
-        data = _json(path, where, self.found)
-        return None if data is None else _table(data, vocab_size, where, self.found)
+        data = _json(path, where, self.faults)
+        return None if data is None else _table(data, vocab_size, where, self.faults)
 
     def compare(self, ranks: RankTable) -> None:
         """Note metrics that the ranks contradict."""
@@ -168,7 +168,7 @@ class _Group:
             allowed = _BATCHED * ranks.ce if k is None else _ROUNDED
             if abs(float(value) - by_ranks) > allowed:
                 text = f"is {value}, but ranks.json beside it gives {by_ranks:.6g}; remove the one that is wrong"
-                self.found.add(self.place(column), text)
+                self.faults.add(self.place(column), text)
 
 
 def _column(key: str, k: int) -> str:

@@ -230,7 +230,9 @@ class ModelProcesses:
         self.close()
         exit_code = re.search(r"exitcode:\s*(-?\d+).*?local_rank:\s*(\d+)", said)
         code, process = (int(exit_code[1]), int(exit_code[2])) if exit_code else (0, 0)
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}" if exit_code else what
+        how = f"ended with exit code {code}" if exit_code else what
+        if code < 0:
+            how = f"was killed by signal {-code}"
         which = f"process {process + 1} of {self._processes}" if exit_code else f"its {self._processes} processes"
         self._over = MeasurementError(
             f"model {self._name}: {which} {how}; what was measured is kept, and the same command continues there"

@@ -86,7 +86,7 @@ def _interval(frame: pd.DataFrame, low: str, high: str, form: str) -> Shown:
 def _cells(values: pd.Series, name: str, form: str) -> tuple[bool, list[str]]:
     """Whether they are numbers, and their texts."""
     if values.dtype == bool or str(values.dtype) == "boolean":
-        return False, ["" if pd.isna(v) else "yes" if v else "no" for v in values]
+        return False, [{True: "yes", False: "no"}.get(v, "") for v in values]
     if pd.api.types.is_numeric_dtype(values):
         write = _writer(values, name, form)
         return True, [write(v) for v in values]
@@ -129,7 +129,9 @@ def _three_digits(value: float) -> str:
 def _or_empty(value: Any, write: Callable[[float], str]) -> str:
     if pd.isna(value):
         return ""
-    return write(float(value)) if np.isfinite(float(value)) else ("∞" if value > 0 else "−∞")
+    if np.isfinite(float(value)):
+        return write(float(value))
+    return "∞" if value > 0 else "−∞"
 
 
 def _minus(text: str) -> str:

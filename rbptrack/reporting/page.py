@@ -205,7 +205,8 @@ def _shown(name: str, table: Table, *, most: int = _MOST_ROWS, links: Sequence[s
 
 def _html(columns: Sequence[Shown], meanings: Mapping[str, str], links: Sequence[str]) -> Markup:
     """The table; numbers stand right, and the cells of `model` are links where there are any."""
-    kinds = [" class='n i'" if c.title in JOINED else " class=n" if c.number else "" for c in columns]
+    numbers = [" class=n" if column.number else "" for column in columns]
+    kinds = [" class='n i'" if c.title in JOINED else kind for c, kind in zip(columns, numbers, strict=True)]
     heads = [
         f"<th{kind}{_tip(meanings.get(column.name, ''))}>{typeset(column.title)}</th>"
         for kind, column in zip(kinds, columns, strict=True)

@@ -102,7 +102,8 @@ def simultaneous_differences(found: Sequence[Difference], *, level: float) -> tu
     if not known:
         return float("nan"), np.full(len(found), np.nan)
     largest = np.sort(np.max([np.abs(d.t) for d in known], axis=0))
-    size = np.array([abs(d.value) / d.se if d.se > 0 else (np.inf if d.value else 0.0) for d in known])
+    without_error = {True: np.inf, False: 0.0}
+    size = np.array([abs(d.value) / d.se if d.se > 0 else without_error[bool(d.value)] for d in known])
     p = (1 + len(largest) - np.searchsorted(largest, size, side="left")) / (1 + len(largest))
     corrected = np.full(len(found), np.nan)
     corrected[[np.isfinite(d.se) for d in found]] = p

@@ -223,5 +223,7 @@ def predict_left_out(
     error_ce, error_rbp = (float(np.sqrt(np.mean(error[made] ** 2))) for error in errors)
     leaning = (Leaning.within if sizes else Leaning.across)(*predictors, y, families)
     agrees = (leaning.lean < 0) == (error_rbp < error_ce)
-    better = "undecided" if not agrees else "RBP_k" if leaning.lean < 0 else "CE"
+    better = "undecided"
+    if agrees:
+        better = "RBP_k" if leaning.lean < 0 else "CE"
     return Prediction(int(made.sum()), len(each), error_ce, error_rbp, leaning.p, better)

@@ -171,7 +171,9 @@ def for_charts(metrics: Mapping[str, float], dataset: str) -> dict[str, float]:
     if Metric.LOG10_NON_EMBEDDING_PARAMS in metrics:
         charted[Metric.LAW_SIZE] = metrics[Metric.LOG10_NON_EMBEDDING_PARAMS]
     for metric in (name for name in LAW_METRICS if name in metrics):
-        value = metrics[metric] if metric == Metric.CE else -math.log(metrics[metric]) if metrics[metric] > 0 else 0.0
+        value = metrics[metric]
+        if metric != Metric.CE and value > 0:
+            value = -math.log(value)
         if value > 0:
             charted[law_name(dataset, metric)] = math.log10(value)
     return charted
