@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -114,17 +113,18 @@ def _width(headers: Sequence[str], rows: Sequence[Sequence[str]], column: int) -
 
 def print_json(document: Any) -> None:
     """Print one JSON document, also where the user asked for quiet; numbers that are none are null."""
-    sys.stdout.write(json.dumps(_plain(document), indent=1, ensure_ascii=False) + "\n")
+    finite = json.loads(json.dumps(plain(document)), parse_constant=lambda name: None)
+    sys.stdout.write(json.dumps(finite, indent=1, ensure_ascii=False) + "\n")
 
 
-def _plain(value: Any) -> Any:
-    """What JSON holds."""
+def plain(value: Any) -> Any:
+    """What JSON holds: texts, numbers, lists and names; anything else as its text."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if hasattr(value, "item"):  # a number of numpy's
-        value = value.item()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, str | bool | int) else str(value)
+        return [plain(one) for one in value]
+    if hasattr(value, "item") and not hasattr(value, "__len__"):  # a number of numpy's
+        return plain(value.item())
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which is not imported for it
+        return None
+    return value if isinstance(value, str | bool | int | float) else str(value)

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
-import numpy as np
 import pandas as pd
 
 from rbptrack.analysis.contract import Report, Table
 from rbptrack.analysis.display import as_csv
 from rbptrack.analysis.findings import Finding, Remark, Verdict
 from rbptrack.base.names import file_name
+from rbptrack.console.tables import plain
 
 _WHOLE = "report.json"
 
@@ -90,9 +90,9 @@ def _as_json(report: Report) -> dict[str, Any]:
         "tables": tables,
         "captions": {name: drawing.caption for name, drawing in report.drawings.items()},
         "metrics": {name: float(value) for name, value in report.metrics.items()},
-        "findings": [_plain(asdict(one)) for one in report.findings],
+        "findings": [plain(asdict(one)) for one in report.findings],
         "notes": [
-            [str(note), note.reason, _plain(note.values)] if isinstance(note, Remark) else note for note in report.notes
+            [str(note), note.reason, plain(note.values)] if isinstance(note, Remark) else note for note in report.notes
         ],
         "summary": report.summary,
         "headline": report.headline,
@@ -104,20 +104,7 @@ def _column(values: pd.Series) -> dict[str, Any]:
     """A column as the arguments of pd.Series; categories and the like become texts."""
     kind = str(values.dtype)
     kept = kind in ("bool", "boolean", "string", "str") or pd.api.types.is_numeric_dtype(values.dtype)
-    return {"data": [_plain(value) for value in values.tolist()], "dtype": kind if kept else "object"}
-
-
-def _plain(value: Any) -> Any:
-    """What JSON holds: texts, numbers, lists and names; anything else as its text."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    if value is None or value is pd.NA or value is pd.NaT:
-        return None
-    return value if isinstance(value, str | bool | int | float) else str(value)
+    return {"data": [plain(value) for value in values.tolist()], "dtype": kind if kept else "object"}
 
 
 def inline(text: str) -> str:
