@@ -48,6 +48,8 @@ ORDER = (
 )
 """What the first page needs, then the paper's order; analyzers that are not named follow by name."""
 
+_MOST_REASONS = 2  # why analyzers came to nothing, on the terminal
+
 
 @dataclass
 class Findings:
@@ -154,9 +156,18 @@ def analyze_all(
     if lead := lead_of(finding for section in findings.sections for finding in section.report.findings):
         show_lead(lead)
     show_others(findings.sections, whole=not lead)
-    for reason, names in findings.unsaid.items():
-        say_wrapped(f"skipped, {reason}: {', '.join(names)}", lines=3)
+    _say_unsaid(findings.unsaid)
     return findings
+
+
+def _say_unsaid(unsaid: dict[str, list[str]]) -> None:
+    """Say why there is no law, or why one or two analyzers came to nothing; of others the page has the reasons."""
+    every = [name for names in unsaid.values() for name in names]
+    told = {r: names for r, names in unsaid.items() if len(unsaid) <= _MOST_REASONS or ORDER[0] in names}
+    for reason, names in told.items():
+        say_wrapped(f"skipped, {reason}: {', '.join(names)}", lines=3)
+    if others := [name for name in every if not any(name in names for names in told.values())]:
+        say_wrapped(f"skipped, for reasons that the report gives: {', '.join(others)}")
 
 
 def _make(analyzer: Analyzer, runs: Runs, folder: Path, formats: Sequence[str]) -> None:

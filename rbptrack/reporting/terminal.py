@@ -7,6 +7,7 @@ from dataclasses import replace
 from html import unescape
 
 from rbptrack.analysis.contract import Report
+from rbptrack.analysis.findings import Remark
 from rbptrack.base.words import counted, listed
 from rbptrack.console.sentences import say, say_wrapped
 from rbptrack.console.tables import table
@@ -60,7 +61,7 @@ def show_others(sections: Sequence[Section], *, whole: bool) -> None:
             whole = False
         elif not report.findings:
             made = listed([counted(len(report.tables), "table"), counted(len(section.figures), "figure")])
-            said = report.headline or next(iter(report.notes), made)
+            said = report.headline or next((note for note in report.notes if not isinstance(note, Remark)), made)
             say_wrapped(f"{section.name}: {said}", lines=2)
 
 
