@@ -5,18 +5,34 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
 
-from rbptrack.analysis import Runs
-from rbptrack.ranks import SCHEMA, RankTable, rbp_name, se_name
+from rbptrack.analysis import Runs, Unreadable
+from rbptrack.ranks import RankTable, rbp_name, se_name
 from rbptrack.tracking.frame import LoggedRun, row
 from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.schema import MeasurementTags, Metric
 
 Law = Callable[[float], tuple[Sequence[float], float]]
+
+
+def ranked(rank: Any, *, documents: int = 1, vocab_size: int = 64, **columns: Any) -> RankTable:
+    """Tokens of these ranks in documents of one length, without ties, with ln p = -1; or as the columns say."""
+    rank = np.ravel(rank)
+    length = len(rank) // documents
+    plain = dict.fromkeys(("field", "token", "ties"), np.zeros(len(rank)))
+    plain |= {"document": np.repeat(np.arange(documents), length), "position": np.tile(np.arange(length), documents)}
+    plain |= {"greater": rank - 1, "logprob": np.full(len(rank), -1.0)}
+    return RankTable.from_arrays(vocab_size=vocab_size, **plain | columns)
+
+
+def with_columns(table: RankTable, **columns: Any) -> RankTable:
+    """A table with some columns replaced or added."""
+    kept = {name: table.column(name) for name in table.table.column_names}
+    return RankTable.from_arrays(vocab_size=table.vocab_size, strict=table.strict, **kept | columns)
 
 
 def rank_table(
@@ -25,16 +41,8 @@ def rank_table(
     """Tokens with ranks drawn from the pmf p over 1..len(p) and log-probabilities around -ce."""
     n = documents * tokens
     rank = rng.choice(len(p), size=n, p=np.asarray(p) / np.sum(p)) + 1
-    return RankTable.from_arrays(
-        vocab_size=vocab_size,
-        document=np.repeat(np.arange(documents), tokens),
-        position=np.tile(np.arange(1, tokens + 1), documents),
-        field=np.tile(np.arange(tokens) >= tokens - 3, documents),  # an answer of three tokens
-        token=np.zeros(n),
-        greater=rank - 1,
-        ties=np.zeros(n),
-        logprob=np.full(n, -ce),
-    )
+    answer = np.tile(np.arange(tokens) >= tokens - 3, documents)  # of three tokens
+    return ranked(rank, documents=documents, vocab_size=vocab_size, field=answer, logprob=np.full(n, -ce))
 
 
 def one_law(alpha: float, a: float) -> Law:
@@ -122,9 +130,18 @@ def with_reference(table: RankTable, *, accept: Any, reference_rank: Any) -> Ran
     rank = np.asarray(reference_rank)
     first, other = np.ones(len(rank)), np.where(rank == 1, 1, 2)
     added = {"entropy": first, "top": first, "top_logprob": -first, "kl": first / 10, "accept": accept}
-    columns = {name: table.column(name) for name in SCHEMA.names} | added
-    columns |= {"reference_top": other, "reference_rank": rank}
-    return RankTable.from_arrays(vocab_size=table.vocab_size, **columns)
+    return with_columns(table, **added, reference_top=other, reference_rank=rank)
+
+
+def changed(runs: Runs, frame: pd.DataFrame | None = None, **readers: Any) -> Runs:
+    """The same measurements with another table, or read in other ways."""
+    kept = {"histogram": runs.histogram, "ranks": runs.ranks, "token_texts": runs.vocabulary, "scores": runs.scores}
+    return Runs(runs.frame if frame is None else frame, **kept | readers)
+
+
+def unreadable(run_id: str) -> NoReturn:
+    """Of measurements that were imported without ranks."""
+    raise Unreadable(f"run {run_id} was imported without ranks")
 
 
 def together(*runs: Runs) -> Runs:
@@ -134,7 +151,12 @@ def together(*runs: Runs) -> Runs:
     def owner(run_id: str) -> Runs:
         return next(r for r in runs if run_id in set(r.frame["run_id"]))
 
-    return Runs(frame, histogram=lambda r: owner(r).histogram(r), ranks=lambda r: owner(r).ranks(r))
+    return Runs(
+        frame,
+        histogram=lambda r: owner(r).histogram(r),
+        ranks=lambda r: owner(r).ranks(r),
+        token_texts=lambda r: owner(r).vocabulary(r),
+    )
 
 
 def in_pieces(runs: Runs, *, documents: int = 15) -> Runs:
@@ -154,5 +176,4 @@ def in_pieces(runs: Runs, *, documents: int = 15) -> Runs:
     def whole_table(run_id: str) -> RankTable:
         raise AssertionError(f"the whole rank table of {run_id} was read")
 
-    texts = runs.vocabulary
-    return Runs(runs.frame, histogram=runs.histogram, ranks=whole_table, pieces=pieces, token_texts=texts)
+    return changed(runs, ranks=whole_table, pieces=pieces)

@@ -14,31 +14,21 @@ from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import told
 from rbptrack.stats.agreement import AgreementSums, OtherTokens, paired, share_of
-from tests.synthetic import in_pieces, runs_of_tables, together
-
-V = 1000
+from tests.synthetic import in_pieces, ranked, runs_of_tables, together
 
 
-def table(rank: Any, *, top: Any = None, logprob: Any = None, documents: int = 40, **changes: Any) -> RankTable:
-    """A table of version 2 in which what a model ranks first is the target where its rank is 1, else `top`."""
-    rank = np.asarray(rank)
-    n, token = len(rank), np.arange(len(rank)) % 50
-    first = np.where(rank == 1, token, np.full(n, 999) if top is None else top)
-    columns: dict[str, Any] = {
-        "document": np.repeat(np.arange(documents), n // documents),
-        "position": np.tile(np.arange(n // documents), documents),
-        "field": np.zeros(n), "token": token, "greater": rank - 1, "ties": np.zeros(n),
-        "logprob": np.full(n, -1.0) if logprob is None else logprob,
-        "entropy": np.full(n, 2.0), "top": first, "top_logprob": np.full(n, -0.5),
-    }  # fmt: skip
-    return RankTable.from_arrays(vocab_size=V, **columns | changes)
+def table(rank: Any, *, documents: int = 40, **changes: Any) -> RankTable:
+    """A table of version 2 in which what a model ranks first is the target where its rank is 1, else 999."""
+    token = np.arange(len(rank)) % 50
+    added = {"token": token, "top": np.where(np.asarray(rank) == 1, token, 999)}
+    added |= {"entropy": np.full(len(rank), 2.0), "top_logprob": np.full(len(rank), -0.5)}
+    return ranked(rank, documents=documents, vocab_size=1000, **added | changes)
 
 
-def precisions(base: RankTable, other: RankTable, **changes: object) -> Runs:
+def precisions(base: RankTable, other: RankTable) -> Runs:
     """One model in two precisions."""
     runs = [runs_of_tables([1e6], {dtype: one}, dtype=dtype) for dtype, one in (("float32", base), ("bfloat16", other))]
-    both = together(*runs)
-    return Runs(both.frame.assign(**changes), histogram=both.histogram, ranks=both.ranks)
+    return together(*runs)
 
 
 def test_what_is_planted_is_counted() -> None:

@@ -3,17 +3,16 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from plugins.compare import TEXT, Compare
 from rbptrack.analysis import Runs
 from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.ranks import DocumentCounts, RankTable
+from rbptrack.ranks import DocumentCounts
 from rbptrack.reporting.telling import told
 from rbptrack.stats.contrasts import holm
 from rbptrack.stats.differences import paired_differences, simultaneous_differences
-from tests.synthetic import family_runs, runs_of_tables, together
+from tests.synthetic import changed, family_runs, ranked, runs_of_tables, together, with_columns
 
 SIZES = np.geomspace(1e4, 1e7, 4)
 
@@ -68,17 +67,7 @@ def test_what_is_left_at_equal_cross_entropy() -> None:
     assert rows["ratio_low"].iloc[0] < 1 < rows["ratio_high"].iloc[0]
     better = family_runs(SIZES, alpha=0.1, a=2.7, family="better", tokens=4000, seed=2)
     tables = {run_id: better.ranks(run_id) for run_id in better.frame["run_id"]}
-    worse = {
-        i: RankTable(
-            t.table.set_column(
-                t.table.schema.get_field_index("logprob"),
-                "logprob",
-                pa.array(t.column("logprob") * np.float32(3 / 2.7)),
-            ),
-            64,
-        )
-        for i, t in tables.items()
-    }
+    worse = {i: with_columns(t, logprob=t.column("logprob") * np.float32(3 / 2.7)) for i, t in tables.items()}
     report = Compare(ks=[1], shown=1).analyze(together(one, runs_of_tables(SIZES, worse, family="better")))
     row = report.tables["at_equal_ce"].frame.iloc[0]
     assert (row["A"], row["verdict"]) == ("better", "different")
@@ -92,18 +81,8 @@ def shared(difficulty: bool, shift: float, seed: int) -> Runs:
     """One model of which documents differ a lot in difficulty, in the same way for every seed."""
     rng, base = np.random.default_rng(seed), family_runs([1e5], alpha=0.1, a=3.0, family=f"f{seed}")
     p = np.clip(np.random.default_rng(99).uniform(0.2, 0.8, 40) if difficulty else np.full(40, 0.5), 0, 1) + shift
-    document = np.repeat(np.arange(40), 500)
-    table = RankTable.from_arrays(
-        vocab_size=64,
-        document=document,
-        position=np.tile(np.arange(500), 40),
-        field=np.zeros(20000),
-        token=np.zeros(20000),
-        greater=np.where(rng.random(20000) < p[document], 0, 30),
-        ties=np.zeros(20000),
-        logprob=np.full(20000, -1.0),
-    )
-    return Runs(base.frame, histogram=lambda r: table.histogram(), ranks=lambda r: table)
+    table = ranked(np.where(rng.random(20000) < np.repeat(p, 500), 1, 31), documents=40)
+    return changed(base, histogram=lambda r: table.histogram(), ranks=lambda r: table)
 
 
 def test_difficulty_that_both_share_does_not_widen_a_paired_difference() -> None:

@@ -10,10 +10,9 @@ import pytest
 from plugins.domains import Domains
 from rbptrack.analysis import Runs
 from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.ranks import RankTable
 from rbptrack.reporting.broken import computed
 from rbptrack.reporting.telling import told
-from tests.synthetic import runs_of_tables
+from tests.synthetic import changed, ranked, runs_of_tables
 
 SIZES = np.geomspace(1e4, 1e7, 5)
 
@@ -29,17 +28,11 @@ def by_domain(
         rng = np.random.default_rng(100 * seed + i)
         y = 2 * (s / 1e4) ** -np.asarray(alphas)[np.repeat(source, tokens)]
         level = np.asarray(levels or [1.0] * len(alphas))[np.repeat(source, tokens)]
-        n = len(y)
-        tables[f"r{i}"] = RankTable.from_arrays(
-            vocab_size=64, document=np.repeat(np.arange(len(source)), tokens),
-            position=np.tile(np.arange(tokens), len(source)),
-            field=np.zeros(n), token=np.zeros(n), greater=np.where(rng.random(n) < np.exp(-y), 0, 30), ties=np.zeros(n),
-            logprob=-level * rng.uniform(0.5, 1.5, n),
-        )  # fmt: skip
-    plain = runs_of_tables(SIZES, tables)
-    frame = plain.frame.assign(groups=f"{len(alphas)} by site abc")
-    names = [f"site {i}" for i in source]
-    return Runs(frame, histogram=plain.histogram, ranks=plain.ranks, groups=lambda _: names)
+        rank = np.where(rng.random(len(y)) < np.exp(-y), 1, 31)
+        logprob = -level * rng.uniform(0.5, 1.5, len(y))
+        tables[f"r{i}"] = ranked(rank, documents=len(source), logprob=logprob)
+    runs = runs_of_tables(SIZES, tables, groups=f"{len(alphas)} by site abc")
+    return changed(runs, groups=lambda _: [f"site {i}" for i in source])
 
 
 def test_planted_exponents_and_levels_are_found() -> None:
@@ -70,7 +63,7 @@ def test_planted_exponents_and_levels_are_found() -> None:
 
 def test_equal_sources_are_rarely_called_different() -> None:
     wrong = [
-        (computed(Domains(ks=[1], shown=1), by_domain([0.2, 0.2], documents=[15, 15], seed=seed)).findings)
+        computed(Domains(ks=[1], shown=1), by_domain([0.2, 0.2], documents=[15, 15], seed=seed)).findings
         for seed in range(20)
     ]
     assert sum(any(one.verdict == "different" for one in findings) for findings in wrong) <= 3
@@ -89,7 +82,7 @@ def test_small_sources_and_a_rest_have_numbers_without_intervals() -> None:
 
 def test_one_model_is_enough_for_levels() -> None:
     runs = by_domain([0.1, 0.1], documents=[15, 15], levels=[1.0, 1.2])
-    one = Runs(runs.frame.iloc[-1:], histogram=runs.histogram, ranks=runs.ranks, groups=runs.groups)
+    one = changed(runs, runs.frame.iloc[-1:], groups=runs.groups)
     report = Domains(ks=[1], shown=1).analyze(one)
     assert set(report.tables["contrasts"].frame["quantity"]) == {"CE of 10000000", "RBP_1 of 10000000"}
     assert "laws" not in report.tables
@@ -98,6 +91,6 @@ def test_one_model_is_enough_for_levels() -> None:
 def test_without_sources_there_is_nothing_to_say() -> None:
     plain = by_domain([0.1, 0.1], documents=[3, 3])
     with pytest.raises(RbptrackError, match=r"dataset\.group"):
-        Domains().analyze(Runs(plain.frame, histogram=plain.histogram, ranks=plain.ranks))
+        Domains().analyze(changed(plain))
     with pytest.raises(BadInput, match=r"analyzer\.shown"):
         Domains(shown=7).analyze(plain)

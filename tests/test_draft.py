@@ -14,7 +14,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import told
 from rbptrack.stats.reference import ReferenceSums, independent_run, speed_up
-from tests.synthetic import runs_of_tables, with_reference
+from tests.synthetic import ranked, runs_of_tables, with_reference
 
 DOCUMENTS, LENGTH = 20, 60
 
@@ -22,18 +22,13 @@ DOCUMENTS, LENGTH = 20, 60
 def table(accept: Any, rank: Any, **changes: Any) -> RankTable:
     """A draft of 20 documents, each with the same acceptance and ranks of what the reference ranks first."""
     n = DOCUMENTS * LENGTH
-    columns: dict[str, Any] = {
-        "document": np.repeat(np.arange(DOCUMENTS), LENGTH), "position": np.tile(np.arange(LENGTH), DOCUMENTS),
-        **{name: np.zeros(n) for name in ("field", "token", "greater", "ties")}, "logprob": np.full(n, -1.0),
-    }  # fmt: skip
-    plain = RankTable.from_arrays(vocab_size=100, **columns | changes)
+    plain = ranked(np.ones(n), documents=DOCUMENTS, **changes)
     return with_reference(plain, accept=np.resize(accept, n), reference_rank=np.resize(rank, n))
 
 
 def measured(*tables: RankTable, sizes: tuple[float, ...] = (1e6,)) -> Runs:
-    runs = runs_of_tables(sizes, {f"r{i}": one for i, one in enumerate(tables)})
-    frame = runs.frame.assign(reference="large", reference_commit="c", reference_params=10**7 + 640)
-    return Runs(frame, histogram=runs.histogram, ranks=runs.ranks)
+    about = {"reference": "large", "reference_commit": "c", "reference_params": 10**7 + 640}
+    return runs_of_tables(sizes, {f"r{i}": one for i, one in enumerate(tables)}, **about)
 
 
 def test_equal_chances_are_the_formula() -> None:

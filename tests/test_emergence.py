@@ -11,7 +11,7 @@ from rbptrack.analysis import Report
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import told
-from tests.synthetic import runs_of_tables
+from tests.synthetic import ranked, runs_of_tables
 
 SIZES = np.geomspace(1e4, 1e7, 5)
 LENGTHS = [1, 2, 4, 8]
@@ -21,17 +21,9 @@ DOCUMENTS, TOKENS = 80, 400
 def table(hits: np.ndarray, *, field: np.ndarray | None = None) -> RankTable:
     """(documents, tokens) of hits as ranks 1 and 5."""
     documents, tokens = hits.shape
-    n = hits.size
-    return RankTable.from_arrays(
-        vocab_size=16,
-        document=np.repeat(np.arange(documents), tokens),
-        position=np.tile(np.arange(1, tokens + 1), documents),
-        field=np.zeros(n) if field is None else np.tile(field, documents),
-        token=np.zeros(n),
-        greater=np.where(hits.ravel(), 0, 4),
-        ties=np.zeros(n),
-        logprob=np.full(n, -1.0),
-    )
+    fields = np.tile(np.zeros(tokens) if field is None else field, documents)
+    position = np.tile(np.arange(1, tokens + 1), documents)
+    return ranked(np.where(hits, 1, 5), documents=documents, vocab_size=16, field=fields, position=position)
 
 
 def success(s: float) -> float:

@@ -6,27 +6,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plugins.error_entropy import ErrorEntropy
-from rbptrack.analysis import Runs
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.reporting.telling import told
 from rbptrack.stats.error_entropy import decompose, decompose_pieces, part_covariance, part_errors, shares_of_fall
-from tests.synthetic import family_runs, one_law, runs_from, runs_of
+from tests.synthetic import changed, family_runs, one_law, ranked, runs_from, runs_of
 
 
 def random_table(seed: int, *, tokens: int = 3000, documents: int = 30) -> RankTable:
     rng = np.random.default_rng(seed)
     rank = np.minimum(rng.zipf(1.5, size=tokens), 30)
-    return RankTable.from_arrays(
-        vocab_size=512,
-        document=np.sort(rng.integers(0, documents, size=tokens)),
-        position=np.arange(tokens),
-        field=np.zeros(tokens),
-        token=np.zeros(tokens),
-        greater=rank - 1,
-        ties=np.zeros(tokens),
-        logprob=-1.5 * np.log(rank) - rng.gamma(2.0, 0.4, size=tokens),
-    )
+    document = np.sort(rng.integers(0, documents, size=tokens))
+    logprob = -1.5 * np.log(rank) - rng.gamma(2.0, 0.4, size=tokens)
+    return ranked(rank, vocab_size=512, document=document, logprob=logprob)
 
 
 @settings(max_examples=50, deadline=None)
@@ -73,11 +65,7 @@ def test_ranks_and_histogram_that_disagree_are_refused() -> None:
 
 def test_a_run_whose_histogram_is_not_of_its_ranks_is_named_and_left_out() -> None:
     whole = family_runs(np.geomspace(1e4, 1e7, 5), alpha=0.1, a=3.0)
-    wrong = Runs(
-        whole.frame,
-        histogram=lambda r: whole.histogram("toy-text-1" if r == "toy-text-0" else r),
-        ranks=whole.ranks,
-    )
+    wrong = changed(whole, histogram=lambda r: whole.histogram("toy-text-1" if r == "toy-text-0" else r))
     report = ErrorEntropy().analyze(wrong)
     assert len(report.tables["parts"].frame) == 4
     assert any("toy-10000 on text is left out: run toy-text-0: CE is" in note for note in report.notes)

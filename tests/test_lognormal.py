@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from plugins.lognormal import Lognormal
-from rbptrack.analysis import Report, Runs, Unreadable
+from rbptrack.analysis import Report
 from rbptrack.base.errors import RbptrackError
 from rbptrack.reporting.telling import told
 from rbptrack.stats.rank_distributions import CANDIDATES, Support, lognormal
-from tests.synthetic import runs_of
+from tests.synthetic import changed, runs_of, unreadable, with_columns
 
 V = 2048
 SIZES = np.geomspace(1e4, 1e7, 4)
@@ -89,11 +89,7 @@ def test_gamma_below_0_excludes_zipfs_law_too() -> None:
 
 def test_without_stored_ranks_the_interval_comes_from_the_likelihood_and_says_so() -> None:
     whole = runs_of(SIZES[:1], [pmf("lognormal", [0.8, 0.06])], documents=50, tokens=2000, rbp_1_se=0.01)
-
-    def missing(run_id: str) -> object:
-        raise Unreadable(f"run {run_id} holds no ranks")
-
-    runs = Runs(whole.frame, histogram=whole.histogram, ranks=missing)  # type: ignore[arg-type]
+    runs = changed(whole, ranks=unreadable)
     effect = 0.01**2 * 100_000 / (whole.frame["rbp_1"].item() * (1 - whole.frame["rbp_1"].item()))
     row = Lognormal().analyze(runs).tables["lognormal"].frame.iloc[0]
     assert row["interval_from"] == f"likelihood, design effect {effect:.1f}"
@@ -108,10 +104,7 @@ def test_documents_that_differ_widen_the_interval() -> None:
     plain = runs_of(SIZES[:1], [pmf("lognormal", [0.8, 0.06])], documents=40, tokens=1000)
     table = plain.ranks("toy-text-0")
     order = np.argsort(table.rank, kind="stable")  # the same ranks, sorted into documents
-    columns = {name: table.column(name) for name in ("position", "field", "token", "ties", "logprob")}
-    columns |= {"document": table.column("document"), "greater": table.column("greater")[order]}
-    sorted_table = type(table).from_arrays(vocab_size=V, **columns)
-    mixed = Runs(plain.frame, histogram=plain.histogram, ranks=lambda _: sorted_table)
+    mixed = changed(plain, ranks=lambda _: with_columns(table, greater=table.column("greater")[order]))
     widths = [
         np.ptp(Lognormal(replicates=100).analyze(r).tables["lognormal"].frame[["gamma_low", "gamma_high"]].to_numpy())
         for r in (plain, mixed)

@@ -20,7 +20,7 @@ from rbptrack.reporting.discovery import discover
 from tests.conftest import Program
 from tests.example_package.rbptrack_example.ranking import Ranking
 from tests.patience import PATIENCE
-from tests.synthetic import with_reference
+from tests.synthetic import changed, with_columns, with_reference
 from tests.test_training import checkpoints
 
 PACKAGE = Path(__file__).parent / "example_package"
@@ -57,14 +57,12 @@ class OnAnswers(AnalyzerContract):
 
         def ranks(run_id: str) -> RankTable:
             table = whole.ranks(run_id)
-            columns = {name: table.column(name) for name in table.table.column_names}
-            columns["field"] = (columns["position"] > 180).astype(int)
-            return RankTable.from_arrays(vocab_size=table.vocab_size, **columns)
+            return with_columns(table, field=table.column("position") > 180)
 
         models = whole.frame[["model", "non_embedding_params"]].drop_duplicates()
         score = 1 - models["non_embedding_params"].astype(float) ** -0.1
         scores = pd.DataFrame({"model": models["model"], "revision": "", "task": "sums", "score": score, "n": 100})
-        return Runs(whole.frame, histogram=whole.histogram, ranks=ranks, scores=lambda: scores)
+        return changed(whole, ranks=ranks, scores=lambda: scores)
 
 
 class OnSources(AnalyzerContract):
@@ -73,8 +71,7 @@ class OnSources(AnalyzerContract):
     def runs(self) -> Runs:
         whole = example_runs()
         frame = whole.frame.assign(groups="3 by site abc")
-        sources = [f"s{i % 3}" for i in range(30)]
-        return Runs(frame, histogram=whole.histogram, ranks=whole.ranks, groups=lambda _: sources)
+        return changed(whole, frame, groups=lambda _: [f"s{i % 3}" for i in range(30)])
 
 
 class BesideAReference(AnalyzerContract):
@@ -89,7 +86,7 @@ class BesideAReference(AnalyzerContract):
             return with_reference(table, accept=accept, reference_rank=table.rank)
 
         frame = whole.frame.assign(reference="large", reference_commit="c", reference_params=10**9)
-        return Runs(frame, histogram=whole.histogram, ranks=ranks)
+        return changed(whole, frame, ranks=ranks)
 
 
 class OnPrecisions(AnalyzerContract):
@@ -100,9 +97,7 @@ class OnPrecisions(AnalyzerContract):
         other = whole.frame["family"] == "beta"
         model = whole.frame["model"].str.replace("beta", "alpha")
         dtype = whole.frame["dtype"].mask(other, "bfloat16")
-        return Runs(
-            whole.frame.assign(family="alpha", model=model, dtype=dtype), histogram=whole.histogram, ranks=whole.ranks
-        )
+        return changed(whole, whole.frame.assign(family="alpha", model=model, dtype=dtype))
 
 
 SPECIAL = {
@@ -166,17 +161,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder into which pip has installed the example package."""
     folder = tmp_path_factory.mktemp("package")
     shutil.copytree(PACKAGE, folder / "source")
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--no-build-isolation",
-    ]
-    subprocess.run([*pip, "--target", folder / "site", folder / "source"], check=True, timeout=PATIENCE)
+    quiet = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
+    command = [sys.executable, "-m", "pip", "install", *quiet, "--target", folder / "site", folder / "source"]
+    subprocess.run(command, check=True, timeout=PATIENCE)
     return folder / "site"
 
 

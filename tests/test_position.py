@@ -5,11 +5,9 @@ import pytest
 
 from plugins.tokens import Tokens
 from rbptrack.analysis import Runs
-from rbptrack.analysis.runs import COLUMNS
 from rbptrack.base.errors import BadInput
-from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import told
-from tests.synthetic import family_runs
+from tests.synthetic import family_runs, ranked, runs_of_tables
 
 SIZES = np.geomspace(1e4, 1e7, 6)
 
@@ -17,26 +15,14 @@ SIZES = np.geomspace(1e4, 1e7, 6)
 def improving(late_alpha: float, *, short: int = 0) -> Runs:
     """-ln RBP_1 is 2.5 S^-0.05 at positions below 64 and 2.5 S^-late_alpha after; 60 documents of 255 tokens."""
     rng = np.random.default_rng(0)
-    base = family_runs(SIZES, alpha=0.1, a=3.0)
     tables = {}
+    position, document = np.tile(np.arange(1, 256), 60), np.repeat(np.arange(60), 255)
+    kept = ~((document < short) & (position > 20))
     for i, s in enumerate(SIZES):
-        position = np.tile(np.arange(1, 256), 60)
-        document = np.repeat(np.arange(60), 255)
-        alpha = np.where(position < 64, 0.05, late_alpha)
-        hit = rng.random(len(position)) < np.exp(-2.5 * s**-alpha)
-        kept = ~((document < short) & (position > 20))
-        tables[f"toy-text-{i}"] = RankTable.from_arrays(
-            vocab_size=64,
-            document=document[kept],
-            position=position[kept],
-            field=np.zeros(kept.sum()),
-            token=np.zeros(kept.sum()),
-            greater=np.where(hit, 0, 20)[kept],
-            ties=np.zeros(kept.sum()),
-            logprob=np.full(kept.sum(), -1.0),
-        )
-    assert set(COLUMNS) <= set(base.frame.columns)
-    return Runs(base.frame, histogram=lambda r: tables[r].histogram(), ranks=lambda r: tables[r])
+        hit = rng.random(len(position)) < np.exp(-2.5 * s ** -np.where(position < 64, 0.05, late_alpha))
+        rank = np.where(hit, 1, 21)[kept]
+        tables[f"toy-text-{i}"] = ranked(rank, document=document[kept], position=position[kept])
+    return runs_of_tables(SIZES, tables)
 
 
 def test_a_law_that_differs_late_is_found() -> None:

@@ -24,6 +24,7 @@ from rbptrack.corpus.sequences import build_corpus
 from rbptrack.ranks import SCHEMA, RankHistogram, RankTable
 from rbptrack.stats.segments import PositionBins
 from rbptrack.stats.success_runs import count_windows
+from tests.synthetic import ranked
 from tests.test_sequences import byte_tokenizer
 
 V = 30
@@ -42,12 +43,9 @@ def table(documents: list[list[tuple[int, int, float, bool]]], *, first: int = 0
         for number, tokens in enumerate(documents)
         for position, values in zip(np.cumsum([1 + gap for *_, gap in tokens]), tokens, strict=True)
     ]
-    number, position, greater, ties, logprob = (list(column) for column in zip(*rows, strict=True))
-    zero = np.zeros(len(rows))
-    return RankTable.from_arrays(
-        vocab_size=V, strict=strict, document=number, position=position, field=zero, token=zero, greater=greater,
-        ties=ties, logprob=logprob,
-    )  # fmt: skip
+    number, position, greater, ties, logprob = map(np.array, zip(*rows, strict=True))
+    columns = {"document": number, "position": position, "ties": ties, "logprob": logprob}
+    return ranked(greater + 1, vocab_size=V, strict=strict, **columns)
 
 
 def same(a: RankHistogram, b: RankHistogram) -> None:

@@ -21,7 +21,7 @@ from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import told
 from rbptrack.stats.proxies import PROXIES, Solutions, label, leave_families_out, rarity
 from tests.conftest import Program
-from tests.synthetic import runs_of_tables
+from tests.synthetic import changed, ranked, runs_of_tables, together, with_columns
 
 V, DOCUMENTS, QUESTION, ANSWER = 200, 30, 5, 25
 
@@ -31,14 +31,12 @@ def answers(skill: float, confidence: float, rng: np.random.Generator) -> RankTa
     n = DOCUMENTS * (QUESTION + ANSWER)
     rank = 1 + np.minimum(np.floor(rng.exponential(1 / skill, n)), V - 1)
     top = -rng.exponential(1 / confidence, n)
-    return RankTable.from_arrays(
+    return ranked(
+        rank,
+        documents=DOCUMENTS,
         vocab_size=V,
-        document=np.repeat(np.arange(DOCUMENTS), QUESTION + ANSWER),
-        position=np.tile(np.arange(QUESTION + ANSWER), DOCUMENTS),
         field=np.tile(np.arange(QUESTION + ANSWER) >= QUESTION, DOCUMENTS),
         token=rng.integers(V, size=n),
-        greater=rank - 1,
-        ties=np.zeros(n),
         logprob=np.minimum(top, -np.log(rank) * confidence),
         entropy=rng.exponential(1 / confidence, n),
         top=np.zeros(n),
@@ -50,20 +48,16 @@ def answers(skill: float, confidence: float, rng: np.random.Generator) -> RankTa
 def population() -> Runs:
     """Five families of four models: the score follows the ranks; how sure of itself a family is hides it from CE."""
     rng = np.random.default_rng(0)
-    frames, tables, rows = [], dict[str, RankTable](), []
+    runs, rows = [], []
     for family, confidence in zip("abcde", (0.4, 0.8, 1.6, 3.2, 6.4), strict=True):
         skills = np.linspace(0.2, 1.4, 4) * rng.uniform(0.9, 1.1, 4)
         mine = {f"{family}{i}": answers(skill, confidence, rng) for i, skill in enumerate(skills)}
-        frames.append(runs_of_tables([1e6 * 4**i for i in range(4)], mine, family=family, dataset="maths").frame)
-        tables |= mine
-        names = frames[-1].set_index("run_id")["model"]
+        runs.append(runs_of_tables([1e6 * 4**i for i in range(4)], mine, family=family, dataset="maths"))
+        names = runs[-1].frame.set_index("run_id")["model"]
         for run_id, skill in zip(mine, skills, strict=True):
             score = 1 - np.exp(-skill)
             rows.append({"model": f"org/{names[run_id]}", "revision": "", "task": "sums", "score": score, "n": 100})
-    frame = pd.concat(frames, ignore_index=True)
-    return Runs(
-        frame, histogram=lambda r: tables[r].histogram(), ranks=lambda r: tables[r], scores=lambda: pd.DataFrame(rows)
-    )
+    return changed(together(*runs), scores=lambda: pd.DataFrame(rows))
 
 
 def test_the_known_best_proxy_is_found_also_by_families_left_out(population: Runs) -> None:
@@ -84,12 +78,7 @@ def test_the_known_best_proxy_is_found_also_by_families_left_out(population: Run
 
 def test_tables_of_version_1_have_the_rest(population: Runs) -> None:
     """Without entropy and top_logprob, what needs them is empty, and the command that adds them is named."""
-    old = Runs(
-        population.frame,
-        histogram=population.histogram,
-        ranks=lambda r: population.ranks(r).of_version(1),
-        scores=population.scores,
-    )
+    old = changed(population, ranks=lambda r: population.ranks(r).of_version(1))
     report = Proxies().analyze(old)
     proxies = report.tables["proxies"].frame.set_index("proxy")["spearman"]
     assert proxies["log_rank"] > 0.95
@@ -99,18 +88,16 @@ def test_tables_of_version_1_have_the_rest(population: Runs) -> None:
 
 def test_models_with_one_score_are_not_ordered(population: Runs) -> None:
     same = population.scores().assign(score=0.5)
-    runs = Runs(population.frame, histogram=population.histogram, ranks=population.ranks, scores=lambda: same)
+    runs = changed(population, scores=lambda: same)
     with pytest.raises(NothingToSay, match="all models on maths have the same score"):
         Proxies().analyze(runs)
 
 
 def test_statistics_of_a_solution_by_hand() -> None:
     """A question of one token and a solution of three: ranks 1, 2, 4 with p of 1/2, 1/4 and 1/8."""
-    table = RankTable.from_arrays(
-        vocab_size=8, document=np.zeros(4), position=np.arange(4), field=[0, 1, 1, 1], token=[0, 1, 1, 2],
-        greater=[7, 0, 1, 3], ties=np.zeros(4), logprob=-np.log([8, 2, 4, 8]), entropy=[9.0, 1.0, 2.0, 5.0],
-        top=np.zeros(4), top_logprob=-np.log([2, 2, 2, 4]),
-    )  # fmt: skip
+    columns = {"entropy": [9.0, 1.0, 2.0, 5.0], "top": np.zeros(4), "top_logprob": -np.log([2, 2, 2, 4])}
+    columns |= {"field": [0, 1, 1, 1], "token": [0, 1, 1, 2], "logprob": -np.log([8, 2, 4, 8])}
+    table = ranked([8, 1, 2, 4], vocab_size=8, **columns)
     rare = rarity(np.array([1, 2, 1, 0, 0, 0, 0, 0]))
     one = Solutions.of(table, 1, rare, k=2)
     by = {label(proxy, 2): value for proxy, value in zip(PROXIES, one.means, strict=True)}
@@ -135,12 +122,10 @@ def test_answers_that_were_likely_trained_on_are_flagged(population: Runs) -> No
 
     def ranks(run_id: str) -> RankTable:
         table = population.ranks(run_id)
-        columns = {name: table.column(name) for name in table.table.column_names}
-        if run_id == "a0":
-            columns["greater"] = np.where(columns["document"] < 2, 0, columns["greater"])
-        return RankTable.from_arrays(vocab_size=V, **columns)
+        seen = (table.column("document") < 2) & (run_id == "a0")
+        return with_columns(table, greater=np.where(seen, 0, table.column("greater")))
 
-    runs = Runs(population.frame, histogram=population.histogram, ranks=ranks, scores=population.scores)
+    runs = changed(population, ranks=ranks)
     notes = [note for note in Proxies(seen=["maths"]).analyze(runs).notes if note.startswith("maths: ")]
     name = population.frame.set_index("run_id").loc["a0", "model"]
     assert notes[0].startswith("maths: the models may have been trained on it (analyzer.seen)")

@@ -10,23 +10,13 @@ from rbptrack.ranks import FloatArray, RankTable
 from rbptrack.reporting.telling import told
 from rbptrack.stats.equal_loss import Leaning, collapse, families_needed, held_out_errors, sign_flip_p
 from rbptrack.stats.rank_and_probability import RankAndProbability, Rates, quantiles_by_bin, split_of_gain
-from tests.synthetic import family_runs, runs_of_tables, together
+from tests.synthetic import family_runs, ranked, runs_of_tables, together
 
 SIZES = np.geomspace(1e4, 1e7, 5)
 
 
-def table(rank: np.ndarray, nats: np.ndarray, *, documents: int = 1, field: int = 0) -> RankTable:
-    n = len(rank)
-    return RankTable.from_arrays(
-        vocab_size=4096,
-        document=np.repeat(np.arange(documents), n // documents),
-        position=np.tile(np.arange(n // documents), documents),
-        field=np.full(n, field),
-        token=np.zeros(n),
-        greater=np.asarray(rank) - 1,
-        ties=np.zeros(n),
-        logprob=-np.asarray(nats),
-    )
+def table(rank: np.ndarray, nats: np.ndarray, *, documents: int = 1) -> RankTable:
+    return ranked(rank, documents=documents, vocab_size=4096, logprob=-np.asarray(nats))
 
 
 def test_counts_by_hand() -> None:

@@ -20,22 +20,15 @@ from rbptrack.ranks import (
     rbp_name,
     se_name,
 )
+from tests.synthetic import ranked, with_columns
 
 
 def table(
     greater: list[int], *, ties: list[int] | None = None, document: list[int] | None = None, v: int = 50
 ) -> RankTable:
     n = len(greater)
-    return RankTable.from_arrays(
-        vocab_size=v,
-        document=document or [0] * n,
-        position=list(range(1, n + 1)),
-        field=[0] * n,
-        token=[7] * n,
-        greater=greater,
-        ties=ties or [0] * n,
-        logprob=[-0.5 * (i + 1) for i in range(n)],
-    )
+    columns = {"document": document or [0] * n, "ties": ties or [0] * n, "logprob": -0.5 * np.arange(1, n + 1)}
+    return ranked(np.array(greater) + 1, vocab_size=v, **columns)
 
 
 def test_the_two_ranks_and_every_metric_by_hand() -> None:
@@ -56,10 +49,7 @@ def test_names_of_rbp_go_there_and_back() -> None:
 
 
 def newer(t: RankTable) -> RankTable:
-    added = {"entropy": [1.5] * len(t), "top": [3] * len(t), "top_logprob": [-0.25] * len(t)}
-    return RankTable.from_arrays(
-        vocab_size=t.vocab_size, strict=t.strict, **{n: t.column(n) for n in t.table.column_names}, **added
-    )
+    return with_columns(t, entropy=[1.5] * len(t), top=[3] * len(t), top_logprob=[-0.25] * len(t))
 
 
 def test_a_table_may_grow(tmp_path: Path) -> None:
@@ -148,16 +138,10 @@ def test_log_grid() -> None:
 
 
 def test_documents_in_any_order() -> None:
-    def table(document: list[int]) -> RankTable:
-        n = len(document)
-        zero = np.zeros(n)
-        columns = {"position": np.arange(n), "field": zero, "token": zero, "greater": np.arange(n), "ties": zero}
-        return RankTable.from_arrays(vocab_size=9, document=document, logprob=-np.ones(n), **columns)
-
     for document in ([3, 3, 5, 9, 9], [5, 3, 9, 3, 9]):
-        present, place = table(document).documents
+        present, place = table([*range(5)], document=document).documents
         assert present.tolist() == [3, 5, 9]
         assert present[place].tolist() == document
-    counts = table([5, 3, 9, 3, 9]).document_counts([1, 4])
+    counts = table([*range(5)], document=[5, 3, 9, 3, 9]).document_counts([1, 4])
     assert counts.tokens.tolist() == [2, 1, 2]
     assert counts.hits.tolist() == [[0, 2], [1, 1], [0, 1]]

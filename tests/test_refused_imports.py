@@ -27,6 +27,7 @@ from rbptrack.tracking.record import Record
 from rbptrack.tracking.schema import Tag
 from rbptrack.tracking.store import Store
 from rbptrack.tracking.writer import Writer
+from tests.synthetic import ranked, with_columns
 
 START = "model,dataset,non_embedding_params,"
 DIGITS = "9" * 400
@@ -245,9 +246,7 @@ def ranks(**columns: list[float]) -> Callable[[Path], None]:
     """Replace columns of the rank table, and make the histogram fit it."""
 
     def change(folder: Path) -> None:
-        old = RankTable.read(folder / "ranks.parquet")
-        kept = {name: old.column(name) for name in old.table.column_names}
-        table = RankTable.from_arrays(vocab_size=old.vocab_size, **(kept | columns))
+        table = with_columns(RankTable.read(folder / "ranks.parquet"), **columns)
         table.write(folder / "ranks.parquet")
         table.histogram().write(folder / "histogram.parquet")
 
@@ -277,11 +276,9 @@ def foreign_table(folder: Path) -> None:
 
 
 def puffed(folder: Path) -> None:
-    """A rank table of ten million equal rows, which packs into a few kilobytes."""
-    n = 10_000_000
-    zeros = np.zeros(n, dtype=np.int32)
-    names = ("document", "position", "field", "token", "greater", "ties", "logprob")
-    table = RankTable.from_arrays(vocab_size=1000, **dict.fromkeys(names, zeros)).described()
+    """A rank table of three million equal rows, which packs into a few kilobytes."""
+    n = 3_000_000
+    table = ranked(np.ones(n), vocab_size=1000, position=np.zeros(n)).described()
     pq.write_table(table, folder / "ranks.parquet", row_group_size=n, data_page_size=n, compression="zstd")
     record(metrics={"num_tokens": n})(folder)
 

@@ -6,6 +6,7 @@ import pytest
 from rbptrack.ranks import FloatArray, RankTable
 from rbptrack.stats.error_entropy import decompose
 from rbptrack.stats.smooth_entropy import BinnedRanks, rank_bins, smooth_parts
+from tests.synthetic import ranked
 
 V = 4096
 RANKS = np.arange(1, V + 1)
@@ -24,16 +25,8 @@ def drawn(seed: int, *, documents: int, tokens: int = 300) -> RankTable:
     rng = np.random.default_rng(seed)
     p, log_q, _ = truth()
     rank = rng.choice(RANKS, size=documents * tokens, p=p)
-    return RankTable.from_arrays(
-        vocab_size=V,
-        document=np.repeat(np.arange(documents), tokens),
-        position=np.tile(np.arange(tokens), documents),
-        field=np.zeros(len(rank)),
-        token=np.zeros(len(rank)),
-        greater=rank - 1,
-        ties=np.zeros(len(rank)),
-        logprob=log_q[rank - 1] + rng.normal(0, 0.3, size=len(rank)),
-    )
+    logprob = log_q[rank - 1] + rng.normal(0, 0.3, size=len(rank))
+    return ranked(rank, documents=documents, vocab_size=V, logprob=logprob)
 
 
 def smoothed(table: RankTable) -> tuple[FloatArray, FloatArray]:

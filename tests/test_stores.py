@@ -22,12 +22,12 @@ import rbptrack
 from rbptrack.base.errors import BadInput, StoreAway, disk_trouble
 from rbptrack.commands import import_, sync
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.ranks import RankTable
 from rbptrack.tracking.explained import explained
 from rbptrack.tracking.process import alive, marks
 from rbptrack.tracking.schema import Tag
 from rbptrack.tracking.store import Store
 from tests.patience import until
+from tests.synthetic import ranked
 
 
 @pytest.fixture
@@ -189,12 +189,9 @@ def test_the_error_that_a_server_answers_with_is_said() -> None:
 
 def test_a_full_disk_is_said_in_words(tmp_path: Path) -> None:
     """/dev/full fails as a full disk does."""
-    table = RankTable.from_arrays(
-        vocab_size=4, document=[0], position=[1], field=[0], token=[1], greater=[0], ties=[0], logprob=[-1.0]
-    )
     (tmp_path / "part.parquet.tmp").symlink_to("/dev/full")
     with pytest.raises(OSError, match="space") as caught:
-        table.write(tmp_path / "part.parquet")
+        ranked([1]).write(tmp_path / "part.parquet")
     said = disk_trouble(caught.value, tmp_path)
     assert said is not None
     assert "the disk is full at" in str(said)

@@ -6,6 +6,7 @@ import pytest
 from rbptrack.ranks import RankTable
 from rbptrack.stats.segments import PositionBins
 from rbptrack.stats.success_runs import count_windows, ladder
+from tests.synthetic import ranked
 
 
 def table(documents: list[list[bool]], *, gaps: dict[int, int] | None = None) -> RankTable:
@@ -14,16 +15,8 @@ def table(documents: list[list[bool]], *, gaps: dict[int, int] | None = None) ->
     position = np.concatenate(
         [np.arange(len(d)) + (np.arange(len(d)) > (gaps or {}).get(i, 10**6)) for i, d in enumerate(documents)]
     )
-    return RankTable.from_arrays(
-        vocab_size=16,
-        document=np.repeat(np.arange(len(documents)) * 3, [len(d) for d in documents]),
-        position=position,
-        field=np.zeros(len(hit)),
-        token=np.zeros(len(hit)),
-        greater=np.where(hit, 0, 8),
-        ties=np.zeros(len(hit)),
-        logprob=np.zeros(len(hit)),
-    )
+    number = np.repeat(np.arange(len(documents)) * 3, [len(d) for d in documents])
+    return ranked(np.where(hit, 1, 9), document=number, position=position)
 
 
 def counted(t: RankTable, lengths: list[int]):  # type: ignore[no-untyped-def]

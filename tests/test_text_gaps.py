@@ -12,7 +12,7 @@ from rbptrack.analysis import Runs
 from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import told
 from rbptrack.stats.text_gaps import Words, aligned, text_gaps
-from tests.synthetic import runs_of_tables, together
+from tests.synthetic import changed, ranked, runs_of_tables, together
 
 TEXT = "x" + " the quick  brown fox\n jumps over 1234 lazy dogs; déjà vu" * 12
 LONG, SHORT, SEVENS = r"\s*\S+|\s+$", r"\s*\S{1,2}|\s+$", r".{1,7}"
@@ -28,12 +28,8 @@ def table(
     document, position, token = np.array(rows).T
     of_id = {i: piece for piece, i in known.items()}
     nats = [len(of_id[t].encode()) * (per_byte + more * bool(on and on in of_id[t])) for t in token.tolist()]
-    zeros = np.zeros(len(rows))
-    ranks = RankTable.from_arrays(
-        vocab_size=1000, document=document, position=position, field=zeros, token=token, greater=zeros, ties=zeros,
-        logprob=-np.array(nats),
-    )  # fmt: skip
-    return ranks, of_id
+    columns = {"document": document, "position": position, "token": token, "logprob": -np.array(nats)}
+    return ranked(np.ones(len(rows)), vocab_size=1000, **columns), of_id
 
 
 @pytest.mark.parametrize("pieces", [LONG, SHORT, SEVENS, "."])
@@ -81,17 +77,11 @@ def test_parts_of_characters_match_their_word() -> None:
 
 def family(name: str, pieces: str, **planted: object) -> Runs:
     ranks, known = table([TEXT] * 12, pieces, **planted)  # type: ignore[arg-type]
-    plain = runs_of_tables([1e5], {f"{name}-0": ranks}, family=name)
-    return Runs(plain.frame, histogram=plain.histogram, ranks=plain.ranks, token_texts=lambda _: known)
+    return changed(runs_of_tables([1e5], {f"{name}-0": ranks}, family=name), token_texts=lambda _: known)
 
 
 def test_compare_shows_the_worst_text_of_models_with_other_tokens() -> None:
-    one, other = family("long", LONG), family("short", SHORT, on="12", more=2.0)
-    whole = together(one, other)
-    runs = Runs(
-        whole.frame, histogram=whole.histogram, ranks=whole.ranks,
-        token_texts=lambda r: (one if r.startswith("long") else other).vocabulary(r),
-    )  # fmt: skip
+    runs = together(family("long", LONG), family("short", SHORT, on="12", more=2.0))
     report = Compare(ks=[1], shown=1, words=2, worst=3).analyze(runs)
     assert report.summary == "gaps", "one size of each, other tokens: no law and no RBP_k to sum up"
     gaps = report.tables["gaps"].frame.set_index("words")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from plugins.tokens import Tokens
-from rbptrack.analysis import Runs
-from rbptrack.analysis.findings import Verdict
+from rbptrack.analysis import Report, Runs
+from rbptrack.analysis.findings import Finding, Verdict
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import told
@@ -18,7 +18,7 @@ from rbptrack.stats.token_classes import (
     mix_and_within,
     starts_word,
 )
-from tests.synthetic import runs_of_tables
+from tests.synthetic import changed, ranked, runs_of_tables
 
 SIZES = np.geomspace(1e4, 1e7, 6)
 TEXTS = {0: " the", 1: "ing", 2: "42", 3: "):", 4: "\n    ", 5: " self_x"}
@@ -51,16 +51,8 @@ def table(seed: int, s: float, *, documents: int = 40, length: int = 600) -> Ran
     p = np.exp(-2 * (s / 1e4) ** -ALPHAS[token])
     below = np.rint(np.exp(rng.uniform(np.log(2), np.log(900), n))).astype(int)
     rank = np.where(rng.random(n) < p, 1, below)
-    return RankTable.from_arrays(
-        vocab_size=1000,
-        document=np.repeat(np.arange(documents), length),
-        position=np.tile(np.arange(length), documents),
-        field=np.zeros(n),
-        token=token,
-        greater=rank - 1,
-        ties=np.zeros(n),
-        logprob=-np.full(n, 2 * (s / 1e4) ** -0.2),
-    )
+    logprob = -np.full(n, 2 * (s / 1e4) ** -0.2)
+    return ranked(rank, documents=documents, vocab_size=1000, token=token, logprob=logprob)
 
 
 def test_class_counts_by_hand() -> None:
@@ -94,13 +86,8 @@ def test_mix_and_within_add_up() -> None:
 
 @pytest.fixture(scope="module")
 def runs() -> Runs:
-    return all_kinds()
-
-
-def all_kinds() -> Runs:
     tables = {f"r{i}": table(i, s) for i, s in enumerate(SIZES)}
-    plain = runs_of_tables(SIZES, tables)
-    return Runs(plain.frame, histogram=plain.histogram, ranks=plain.ranks, token_texts=lambda _: TEXTS)
+    return changed(runs_of_tables(SIZES, tables), token_texts=lambda _: TEXTS)
 
 
 def test_exponents_of_classes_are_found(runs: Runs) -> None:
@@ -118,10 +105,18 @@ def test_exponents_of_classes_are_found(runs: Runs) -> None:
     said = told(report.findings)
     assert "The exponent of RBP_1 differs between classes of tokens in" in said[0]
     assert any("by kind of token: alpha is" in sentence for sentence in said)
+    contrast = report.tables["contrasts"].frame.query("by == 'place in the word'").iloc[0]
+    assert contrast["p_corrected"] < 0.05, "exponents 0.1 and 0.3 among others: intervals that overlap hid it"
+    assert by_place(report).verdict is Verdict.DIFFERENT
+
+
+def by_place(report: Report) -> Finding:
+    """Whether what begins a word has another law than what stands inside it."""
+    return next(one for one in report.findings if one.case.get("by") == "place in the word")
 
 
 def test_without_texts_frequency_is_left(runs: Runs) -> None:
-    plain = Runs(runs.frame, histogram=runs.histogram, ranks=runs.ranks)
+    plain = changed(runs, token_texts=None)
     report = Tokens(ks=[1], shown=1, replicates=100).analyze(plain)
     assert "laws" not in report.tables or set(report.tables["laws"].frame["by"]) == {"share of the corpus"}
     assert any("the texts of tokens were not kept" in note for note in report.notes)
@@ -129,36 +124,16 @@ def test_without_texts_frequency_is_left(runs: Runs) -> None:
         Tokens(shown=7).analyze(plain)
 
 
-def test_classes_with_other_laws_are_told_apart_by_their_contrast() -> None:
-    """Intervals that overlap hid it: exponents 0.1 and 0.3, among others (issue 19, 3.12)."""
-    report = Tokens(ks=[1], shown=1, replicates=100).analyze(all_kinds())
-    rows = report.tables["contrasts"].frame.query("by == 'place in the word'").iloc[0]
-    assert rows["p_corrected"] < 0.05
-    (found,) = (one for one in report.findings if one.case.get("by") == "place in the word")
-    assert found.verdict is Verdict.DIFFERENT
-
-
 def test_classes_that_are_alike_are_rarely_called_different() -> None:
     """Two classes with the same law are called different in few draws."""
     wrong = 0
-
-    def alike(_: str) -> dict[int, str]:
-        return {0: " a", 1: "b"}
-
     for seed in range(20):
-        rng, counts = np.random.default_rng(seed), []
+        rng, tables = np.random.default_rng(seed), {}
         member = rng.integers(0, 2, 8000)
         for s in SIZES:
             rank = np.where(rng.random(8000) < np.exp(-2 * (s / 1e4) ** -0.2), 1, 30)
-            zeros = np.zeros(8000)
-            one = RankTable.from_arrays(
-                vocab_size=64, document=np.repeat(np.arange(20), 400), position=np.tile(np.arange(400), 20),
-                field=zeros, token=member, greater=rank - 1, ties=zeros, logprob=zeros - 1,
-            )  # fmt: skip
-            counts.append(one)
-        plain = runs_of_tables(SIZES, {f"r{i}": t for i, t in enumerate(counts)})
-        labelled = Runs(plain.frame, histogram=plain.histogram, ranks=plain.ranks, token_texts=alike)
-        findings = Tokens(ks=[1], shown=1, replicates=100).analyze(labelled).findings
-        (found,) = (one for one in findings if one.case.get("by") == "place in the word")
-        wrong += found.verdict is Verdict.DIFFERENT
+            tables[f"{s}"] = ranked(rank, documents=20, token=member)
+        labelled = changed(runs_of_tables(SIZES, tables), token_texts=lambda _: {0: " a", 1: "b"})
+        report = Tokens(ks=[1], shown=1, replicates=100).analyze(labelled)
+        wrong += by_place(report).verdict is Verdict.DIFFERENT
     assert wrong <= 2

@@ -10,7 +10,7 @@ from rbptrack.analysis import Runs
 from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import told
 from rbptrack.stats.whole_words import TokenShapes, WordCounts
-from tests.synthetic import runs_of_tables, together
+from tests.synthetic import changed, ranked, runs_of_tables, together
 
 SIZES = np.geomspace(1e4, 1e7, 5)
 TEXT = "x" + " the quick  brown fox\n jumps over" * 30
@@ -28,12 +28,8 @@ def table(texts: list[list[str]], rank: np.ndarray) -> tuple[RankTable, dict[int
     vocabulary = {t: i for i, t in enumerate(dict.fromkeys(t for text in texts for t in text))}
     rows = [(d, p, vocabulary[t]) for d, text in enumerate(texts) for p, t in enumerate(text) if p]
     document, position, token = np.array(rows).T
-    zeros = np.zeros(len(rows))
-    found = RankTable.from_arrays(
-        vocab_size=1000, document=document, position=position, field=zeros, token=token, greater=rank[: len(rows)] - 1,
-        ties=zeros, logprob=zeros - 0.5,
-    )  # fmt: skip
-    return found, {i: t for t, i in vocabulary.items()}
+    columns = {"document": document, "position": position, "token": token, "logprob": np.full(len(rows), -0.5)}
+    return ranked(rank[: len(rows)], vocab_size=1000, **columns), {i: t for t, i in vocabulary.items()}
 
 
 @pytest.mark.parametrize("pieces", [WHOLE, HALVES, CHARACTERS, r".{1,7}"])
@@ -79,22 +75,12 @@ def family(name: str, pieces: str, alpha: float, a: float, *, seed: int) -> Runs
             good = rng.random(word.max() + 1) < np.exp(-a * s**-alpha)
             rank += np.where(good[word[1:]], 1, 30).tolist()
         tables[f"{name}-{i}"], known = table(texts, np.array(rank))
-    plain = runs_of_tables(SIZES, tables, family=name)
-    return Runs(plain.frame, histogram=plain.histogram, ranks=plain.ranks, token_texts=lambda _: known)
-
-
-def both(one: Runs, other: Runs) -> Runs:
-    whole = together(one, other)
-
-    def texts(run_id: str) -> dict[int, str]:
-        return dict((one if run_id in set(one.frame["run_id"]) else other).vocabulary(run_id))
-
-    return Runs(whole.frame, histogram=whole.histogram, ranks=whole.ranks, token_texts=texts)
+    return changed(runs_of_tables(SIZES, tables, family=name), token_texts=lambda _: known)
 
 
 def test_the_same_words_in_other_tokens_are_equally_good() -> None:
     report = Compare(ks=[1], shown=1, replicates=300).analyze(
-        both(family("long", WHOLE, 0.2, 8.0, seed=1), family("short", HALVES, 0.2, 8.0, seed=2))
+        together(family("long", WHOLE, 0.2, 8.0, seed=1), family("short", HALVES, 0.2, 8.0, seed=2))
     )
     laws = report.tables["words"].frame.set_index(["family", "metric"])
     for name in ("long", "short"):
@@ -108,7 +94,7 @@ def test_the_same_words_in_other_tokens_are_equally_good() -> None:
 
 def test_a_better_family_is_found_across_tokenizers() -> None:
     report = Compare(ks=[1], shown=1, replicates=300).analyze(
-        both(family("long", WHOLE, 0.2, 6.0, seed=1), family("short", HALVES, 0.2, 8.0, seed=2))
+        together(family("long", WHOLE, 0.2, 6.0, seed=1), family("short", HALVES, 0.2, 8.0, seed=2))
     )
     pair = report.tables["laws"].frame.set_index("metric").loc["words_1"]
     assert pair["ratio_low"] < 6 / 8 < pair["ratio_high"] < 1
@@ -118,6 +104,6 @@ def test_a_better_family_is_found_across_tokenizers() -> None:
 
 def test_without_texts_only_the_nats_of_the_text_compare_and_that_is_said() -> None:
     one, other = family("long", WHOLE, 0.2, 6.0, seed=1), family("short", HALVES, 0.2, 8.0, seed=2)
-    report = Compare(ks=[1], shown=1, replicates=300).analyze(together(one, other))
+    report = Compare(ks=[1], shown=1, replicates=300).analyze(changed(together(one, other), token_texts=None))
     assert "words" not in report.tables
     assert any("compare nats of the text, not RBP_k or CE" in note for note in report.notes)
