@@ -39,7 +39,7 @@ class Restartable:
 
     def start(self) -> None:
         store = f"sqlite:///{self._folder}/server.db"
-        self._process = start_mlflow(self._folder, store, self.port, "--workers", "1")
+        self._process = start_mlflow(self._folder, store, self.port)
 
     def kill(self) -> None:
         end(self._process)

@@ -146,7 +146,7 @@ def first_page(uri: str) -> dict[str, Any]:
 
     port = free_port()
     with tempfile.TemporaryDirectory() as name:
-        process = start_mlflow(Path(name), uri, port, "--workers", "1")
+        process = start_mlflow(Path(name), uri, port)
         try:
             return _paged(port)
         finally:
