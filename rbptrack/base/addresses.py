@@ -44,6 +44,11 @@ def scheme(address: str) -> str:
     return urlsplit(address).scheme.partition("+")[0]
 
 
+def without_stars(address: str) -> str:
+    """An address as it is kept today; release 0.1 wrote `***` for its password."""
+    return re.sub(r"[?&]password=\*\*\*$|password=\*\*\*&", "", address.replace(":***@", "@"))
+
+
 def from_environment() -> str:
     """The address in MLFLOW_TRACKING_URI; from now on it holds no password there, which has moved to its driver's.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -243,9 +243,5 @@ def _write(documents: list[Document], path: Path) -> None:
 
 
 def _read(content: memoryview) -> list[Document]:
-    return list(_documents(pq.read_table(pa.BufferReader(content))))
-
-
-def _documents(table: pa.Table) -> Iterator[Document]:
-    for row in table.to_pylist():
-        yield Document(row["id"], tuple(row["fields"]), row.get("group", ""))
+    rows = pq.read_table(pa.BufferReader(content)).to_pylist()
+    return [Document(row["id"], tuple(row["fields"]), row.get("group", "")) for row in rows]

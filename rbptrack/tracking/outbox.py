@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from rbptrack.base.addresses import without_stars
 from rbptrack.base.errors import BadInput, RbptrackError, StoreAway
 from rbptrack.base.files import sync, sync_tree
 from rbptrack.base.words import short_path
@@ -53,15 +53,10 @@ def find(connection: Connection, fingerprint: str) -> Record | None:
     for path in sorted(folder().glob(f"*/{fingerprint}.*/{FILE}"), reverse=True):
         with suppress(FileNotFoundError):  # another process has delivered it in this moment
             record = Record.read(path.parent)
-            place = _without_stars(record.tags[Tag.STORE]), record.tags[Tag.EXPERIMENT]
+            place = without_stars(record.tags[Tag.STORE]), record.tags[Tag.EXPERIMENT]
             if place == (_address(connection), connection.experiment):
                 return record
     return None
-
-
-def _without_stars(address: str) -> str:
-    """An address as it is kept today; release 0.1 wrote `***` for its password."""
-    return re.sub(r"[?&]password=\*\*\*$|password=\*\*\*&", "", address.replace(":***@", "@"))
 
 
 def _address(connection: Connection) -> str:
@@ -224,7 +219,7 @@ def _name(path: Path) -> str:
 
 def _connection(address: str, experiment: str, record: Record, tracking: TrackingConfig) -> Connection:
     artifacts = record.params.get("tracking.artifacts", "")
-    return Connection(replace(tracking, uri=_without_stars(address), experiment=experiment, artifacts=artifacts))
+    return Connection(replace(tracking, uri=without_stars(address), experiment=experiment, artifacts=artifacts))
 
 
 def _discard_finished(connection: Connection) -> None:
