@@ -15,7 +15,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self
 
-import psutil
 import torch
 from torch import Tensor
 
@@ -23,6 +22,7 @@ from rbptrack.base.errors import BadInput, MeasurementError
 from rbptrack.config.schema import EngineConfig, Kernel
 from rbptrack.engine.batches import Batch
 from rbptrack.models.causal import CausalModel, Reference
+from rbptrack.models.device import free_memory, out_of_memory
 from rbptrack.scoring import kernels
 from rbptrack.scoring.comparison import PairScorer
 from rbptrack.scoring.proof import trouble
@@ -244,22 +244,3 @@ class Engine:
             wanted or (_MAX_CHUNK_CUDA if self._on_cuda else _MAX_CHUNK), budget // (4 * self._model.logits_per_token)
         )
         return max(1 if 0 < wanted < _MIN_CHUNK else _MIN_CHUNK, most)
-
-
-def free_memory(device: torch.device) -> int:
-    """Bytes that can be had on a device: on CUDA, what the driver has and what torch holds without using it.
-
-    A job that was given a share of a GPU has no more than that of its memory.
-    """
-    if device.type == "cuda":
-        free, total = torch.cuda.mem_get_info(device)
-        reserved = torch.cuda.memory_reserved(device)
-        share_of = getattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 1.0)  # not in torch 2.6
-        return min(free, int(share_of(device) * total) - reserved) + reserved - torch.cuda.memory_allocated(device)
-    available: int = psutil.virtual_memory().available
-    return available
-
-
-def out_of_memory(error: Exception) -> bool:
-    """Whether an allocation failed: on CUDA, in a library, or in torch on a CPU, which raises a plain RuntimeError."""
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import psutil
 import torch
 from torch import Tensor, nn
 
@@ -72,3 +73,22 @@ def resident(layer: nn.Module, name: str) -> Tensor | None:
     hook: Any = layer._hf_hook
     tensor: Tensor = hook.weights_map[name].to(hook.execution_device)
     return tensor
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that can be had on a device: on CUDA, what the driver has and what torch holds without using it.
+
+    A job that was given a share of a GPU has no more than that of its memory.
+    """
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        reserved = torch.cuda.memory_reserved(device)
+        share_of = getattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 1.0)  # not in torch 2.6
+        return min(free, int(share_of(device) * total) - reserved) + reserved - torch.cuda.memory_allocated(device)
+    available: int = psutil.virtual_memory().available
+    return available
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether an allocation failed: on CUDA, in a library, or in torch on a CPU, which raises a plain RuntimeError."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)

@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.models.causal import CausalModel
+from rbptrack.models.device import free_memory, out_of_memory
 from rbptrack.models.group import ADDRESS, KEY, Done, Load, Loaded, Trouble, Work
 from rbptrack.models.tensor_parallel import load_share
 from rbptrack.scoring.parallel import ParallelScorer
@@ -39,7 +40,7 @@ def main() -> None:
     except Exception as error:
         if not any(words in str(error) for words in _ANOTHER_LOST):  # torchrun says which one
             link.send(
-                Trouble("memory" if _out_of_memory(error) else "fault", f"{type(error).__name__}: {first_line(error)}")
+                Trouble("memory" if out_of_memory(error) else "fault", f"{type(error).__name__}: {first_line(error)}")
             )
     sys.stdout.flush()
     os._exit(0)  # the other processes may wait in a collective: no farewell that would wait for them
@@ -83,7 +84,6 @@ def _scored(model: CausalModel, scorer: ParallelScorer, work: Work) -> Done:
 
 def _described(model: CausalModel, drift: float) -> Loaded:
     assert model.shard is not None  # noqa: S101
-    cuda = model.device.type == "cuda"
     return Loaded(
         non_embedding_params=model.non_embedding_params,
         total_params=model.total_params,
@@ -93,7 +93,7 @@ def _described(model: CausalModel, drift: float) -> Loaded:
         heads=model.heads,
         dtype=model.head.weight.dtype,
         device=model.device.type,
-        free_bytes=torch.cuda.mem_get_info(model.device)[0] if cuda else psutil.virtual_memory().available,
+        free_bytes=free_memory(model.device),
         drift=drift,
     )
 
@@ -102,10 +102,6 @@ def _peak(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
     return int(psutil.Process().memory_info().rss)
-
-
-def _out_of_memory(error: Exception) -> bool:
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)
 
 
 if __name__ == "__main__":

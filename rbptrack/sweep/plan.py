@@ -59,8 +59,7 @@ def plan(config: CellConfig, resolver: Resolver, reader: Reader, device: Device,
         measured = reader.find(cell.fingerprint) is not None
     except RbptrackError as error:
         return Plan(config.model.name, config.dataset.name, status=str(error))
-    from rbptrack.engine.executor import free_memory
-    from rbptrack.models.device import device_of
+    from rbptrack.models.device import device_of, free_memory
 
     free = int(device.memory_bytes) if elsewhere else free_memory(device_of(cell.model.device))
     needed, gpus = memory_and_gpus(cell, free, most=MOST_GPUS if elsewhere else 1)
