@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,6 +19,24 @@ from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.schema import MeasurementTags, Metric
 
 Law = Callable[[float], tuple[Sequence[float], float]]
+PYTHIA = {"70m": 18915328, "160m": 85056000}
+
+
+def authors_folder(root: Path, **ranks: Sequence[int]) -> Path:
+    """What the authors' code leaves of models of Pythia with these ranks of four tokens at most, and their sizes."""
+    lines = ["model,non_embedding_params"]
+    for size, rank in ranks.items():
+        nats = [0.5, 3.0, 9.0, 1.5][: len(rank)]
+        for k in (1, 10):
+            folder = root / f"wiki/EleutherAI/pythia-{size}/top{k}"
+            folder.mkdir(parents=True)
+            share = float(np.mean(np.array(rank) <= k))
+            (folder / "metrics.json").write_text(json.dumps({"mean_ce_loss": np.mean(nats), f"RBP_{k}": share}))
+            rows = list(zip(rank, [1, 2, 3, 1], nats, strict=False))  # rank, position, nats
+            (folder / "ranks.json").write_text(json.dumps(rows))
+        lines.append(f"EleutherAI/pythia-{size},{PYTHIA[size]}")
+    (root / "sizes.csv").write_text("\n".join(lines))
+    return root
 
 
 def ranked(rank: Any, *, documents: int = 1, vocab_size: int = 64, **columns: Any) -> RankTable:

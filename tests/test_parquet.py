@@ -16,6 +16,7 @@ import pytest
 from rbptrack.base import parquet
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable
+from tests.synthetic import ranked
 
 FIVE = np.repeat(np.arange(5), 80)
 
@@ -23,17 +24,9 @@ FIVE = np.repeat(np.arange(5), 80)
 def ranks(documents: npt.ArrayLike = FIVE, *, strict: bool = True) -> RankTable:
     """Tokens of these documents, in this order, with numbers of their own."""
     tokens, draw = np.size(documents), np.random.default_rng(0)
-    return RankTable.from_arrays(
-        vocab_size=4096,
-        strict=strict,
-        document=documents,
-        position=np.arange(tokens),
-        field=np.zeros(tokens),
-        token=draw.integers(4096, size=tokens),
-        greater=draw.integers(4000, size=tokens),
-        ties=draw.integers(2, size=tokens),
-        logprob=-draw.exponential(size=tokens).astype(np.float32),
-    )
+    columns = {"document": documents, "token": draw.integers(4096, size=tokens)}
+    columns |= {"ties": draw.integers(2, size=tokens), "logprob": -draw.exponential(size=tokens).astype(np.float32)}
+    return ranked(1 + draw.integers(4000, size=tokens), vocab_size=4096, strict=strict, **columns)
 
 
 def written(whole: RankTable, path: Path, *, groups: int) -> Path:
@@ -111,32 +104,16 @@ def test_files_of_earlier_versions_and_other_programs_are_read(tmp_path: Path) -
             read(tmp_path / "other.parquet")
 
 
-def test_a_file_that_was_read_whole_is_checked_again_when_it_has_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, checks = tmp_path / "ranks.parquet", list[int]()
-    whole = parquet._Digest.hex
-    monkeypatch.setattr(parquet._Digest, "hex", lambda digest: (checks.append(1), whole(digest))[1])
-
-    def write(tokens: int, *, age: float) -> None:
-        ranks([0] * tokens).write(path)
-        os.utime(path, ns=(0, time.time_ns() - round(age * 1e9)))
-        checks.clear()
-
-    def read() -> int:
-        return sum(table.num_rows for table in parquet.read_groups(path))
-
-    write(400, age=60)
-    assert (read(), read(), len(checks)) == (400, 400, 1), "once for all readings"
-    write(401, age=50)
-    assert (read(), len(checks)) == (401, 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(parquet, "_SETTLED_NS", 10**15)
-        write(402, age=0)
-        assert (read(), read(), len(checks)) == (402, 402, 2), "a file that may change within its clock's tick"
-    with monkeypatch.context() as patch:
-        patch.setattr(parquet._Digest, "hex", lambda _: "0" * 64)
-        write(402, age=40)
+def test_a_file_that_was_read_whole_is_checked_again_when_it_has_changed(tmp_path: Path) -> None:
+    path, aged = tmp_path / "ranks.parquet", time.time_ns() - 60 * 10**9
+    ranks().write(path)
+    os.utime(path, ns=(0, aged))
+    for _ in range(2):
+        assert RankTable.concatenate(RankTable.read_pieces(path)).table.equals(ranks().table)
+    checksum = {b"rbptrack.sha256": pq.read_metadata(path).metadata[b"rbptrack.sha256"]}
+    other = ranks(FIVE[:-1]).described()
+    pq.write_table(other.replace_schema_metadata({**other.schema.metadata, **checksum}), path)
+    os.utime(path, ns=(0, aged + 1))
     for _ in range(2):
         with pytest.raises(parquet.Damaged, match="does not match its checksum"):
-            read()
+            list(RankTable.read_pieces(path))

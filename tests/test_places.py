@@ -17,16 +17,9 @@ from rbptrack.config.request import measuring
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.tracking.store import Store
 from tests.conftest import Program
+from tests.synthetic import authors_folder
 
 ODD = """a'b "c" #d; [ü] {e}, f=g & $h ~"""
-
-
-def authors(folder: Path) -> Path:
-    top = folder / "wiki/EleutherAI/pythia-70m/top1"
-    top.mkdir(parents=True)
-    (top / "metrics.json").write_text('{"mean_ce_loss": 1.75, "RBP_1": 0.5}')
-    (top / "ranks.json").write_text("[[1, 1, 0.5], [7, 2, 3.0]]")
-    return top
 
 
 @pytest.mark.parametrize("name", ["a${x}b", "a?b", "a%20b"])
@@ -54,7 +47,7 @@ def test_a_sweep_in_an_odd_folder(program: Program, with_store: Path) -> None:
 def test_a_new_store_in_an_odd_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ODD).mkdir()
     monkeypatch.chdir(tmp_path / ODD)
-    authors(tmp_path / ODD)
+    authors_folder(tmp_path / ODD, **{"70m": (1, 7)})
     assert import_.main([".", "vocab_size=50304", "without_s=true"]) == 0
     runs = rbptrack.runs()
     assert runs.ranks(runs.frame["run_id"][0]).strict_rank.tolist() == [1, 7]
@@ -62,7 +55,8 @@ def test_a_new_store_in_an_odd_folder(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_shallow_relative_folder_is_imported(with_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(authors(with_store).parent)
+    authors_folder(with_store, **{"70m": (1, 7)})
+    monkeypatch.chdir(with_store / "wiki/EleutherAI/pythia-70m")
     uri = f"sqlite:///{with_store / 'mlruns/mlflow.db'}"
     assert import_.main([".", f"tracking.uri={uri}", "without_s=true"]) == 0
     assert list(rbptrack.runs(tracking_uri=uri).frame["dataset"]) == ["wiki"]

@@ -82,6 +82,9 @@ def test_every_share_is_a_count(documents: list[list[tuple[int, int, float, bool
         share = sum(rank <= k for rank in ranks) / len(ranks)
         assert t.rbp(k) == share
         assert histogram.rbp(k) == share
+    counts = t.document_counts([1, 5, V])
+    np.testing.assert_allclose(counts.hits.sum(0) / len(t), [t.rbp(k) for k in (1, 5, V)])
+    np.testing.assert_allclose([histogram.ce, counts.nats.sum() / len(t)], t.ce, atol=1e-9)
     for bad in (0, V + 1):
         with pytest.raises(BadInput):
             histogram.rbp(bad)
@@ -162,7 +165,12 @@ def test_sequences_score_what_the_rule_says_and_nothing_twice(
     scored = list(zip(corpus.document[index].tolist(), corpus.position[index].tolist(), strict=True))
     assert len(scored) == len(set(scored))
     assert set(scored) == scorable
-    assert all(stop - start <= seq_len for start, stop in zip(corpus.start, corpus.stop, strict=True))
+    for start, stop, first in zip(corpus.start, corpus.stop, corpus.first, strict=True):
+        assert stop - start <= seq_len
+        if rule == SequenceRule.slide:
+            before = first - start + corpus.position[start]  # what the document has before it
+            assert first - start >= min(context, before)
+            assert len(set(corpus.document[start:stop])) == 1
 
 
 letters = st.text(alphabet="ab1*?/", min_size=1, max_size=7)

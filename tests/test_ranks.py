@@ -4,14 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rbptrack.base import parquet
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.ranks import (
     LacksColumn,
-    RankHistogram,
     RankTable,
     is_rbp_column,
     log_grid,
@@ -88,37 +85,6 @@ def test_tables_of_two_versions_are_joined_as_the_older() -> None:
 def test_k_outside_the_vocabulary(k: int) -> None:
     with pytest.raises(BadInput, match=f"k must be between 1 and 50, the vocabulary's size; got {k}"):
         table([1]).rbp(k)
-
-
-rows = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9), st.integers(0, 4)), min_size=1, max_size=60)
-
-
-@given(rows)
-@settings(max_examples=60, deadline=None)
-def test_histogram_and_document_counts_agree_with_the_table(data: list[tuple[int, int, int]]) -> None:
-    data.sort(key=lambda r: r[2])
-    greater, ties, document = (list(column) for column in zip(*data, strict=True))
-    t = table(greater, ties=ties, document=document)
-    h, ks = t.histogram(), [1, 5, 20, 50]
-    assert h.num_tokens == len(t)
-    assert h.ce == pytest.approx(t.ce)
-    assert [h.rbp(k) for k in ks] == [t.rbp(k) for k in ks]
-    counts = t.document_counts(ks)
-    assert counts.tokens.sum() == len(t)
-    assert counts.document.tolist() == sorted(set(document))
-    np.testing.assert_allclose(counts.hits.sum(0) / len(t), [t.rbp(k) for k in ks])
-    np.testing.assert_allclose(counts.nats.sum() / len(t), t.ce)
-
-
-def test_files_keep_everything(tmp_path: Path) -> None:
-    t = table([0, 3, 3], ties=[1, 0, 2])
-    t.write(tmp_path / "ranks.parquet")
-    t.histogram().write(tmp_path / "histogram.parquet")
-    again, histogram = RankTable.read(tmp_path / "ranks.parquet"), RankHistogram.read(tmp_path / "histogram.parquet")
-    assert again.table.equals(t.table)
-    assert again.vocab_size == histogram.vocab_size == 50
-    assert histogram.count.tolist() == [1, 1, 1]
-    assert [p.name for p in tmp_path.iterdir() if "tmp" in p.name] == []
 
 
 def test_different_vocabularies_do_not_mix() -> None:

@@ -8,6 +8,7 @@ import sqlite3
 import zipfile
 from collections.abc import Callable
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from rbptrack.tracking.record import Record
 from rbptrack.tracking.schema import Tag
 from rbptrack.tracking.store import Store
 from rbptrack.tracking.writer import Writer
-from tests.synthetic import ranked, with_columns
+from tests.synthetic import authors_folder, ranked, with_columns
 
 START = "model,dataset,non_embedding_params,"
 DIGITS = "9" * 400
@@ -130,22 +131,7 @@ def _as_thrift(number: int) -> bytes:
     return bytes([*digits[:-1], digits[-1] & 127])
 
 
-def authors_folder(root: Path) -> Path:
-    """Two sizes on one dataset, with ranks that give their metrics."""
-    for size, rank in (("70m", [1, 7, 300, 2]), ("160m", [1, 5, 200, 1])):
-        for k in (1, 10):
-            folder = root / f"wiki/EleutherAI/pythia-{size}/top{k}"
-            folder.mkdir(parents=True)
-            share = float(np.mean(np.array(rank) <= k))
-            (folder / "metrics.json").write_text(json.dumps({"mean_ce_loss": 3.5, f"RBP_{k}": share}))
-            rows = [[r, p, ce] for r, p, ce in zip(rank, [1, 2, 3, 1], [0.5, 3.0, 9.0, 1.5], strict=True)]
-            (folder / "ranks.json").write_text(json.dumps(rows))
-    (root / "sizes.csv").write_text(
-        "model,non_embedding_params\nEleutherAI/pythia-70m,18915328\nEleutherAI/pythia-160m,85056000\n"
-    )
-    return root
-
-
+TWO = {"70m": (1, 7, 300, 2), "160m": (1, 5, 200, 1)}
 WITH_RANKS = ("sizes=a/sizes.csv", "vocab_size=1000")
 
 
@@ -171,7 +157,7 @@ WITH_RANKS = ("sizes=a/sizes.csv", "vocab_size=1000")
     ],
 )
 def test_bad_authors_files(file: str, text: str, words: str, here: Path) -> None:
-    authors_folder(here / "a")
+    authors_folder(here / "a", **TWO)
     (here / "a/wiki/EleutherAI/pythia-70m" / file).write_text(text)
     refused("a", words, also=WITH_RANKS)
 
@@ -180,19 +166,19 @@ def test_bad_authors_files(file: str, text: str, words: str, here: Path) -> None
     ("name", "words"),
     [
         ("metrics.json", "top1/metrics.json: has 36 bytes, and at most 20 are read"),
-        ("ranks.json", "ranks.json: has 54 bytes, and at most 20 are read; without vocab_size=... the metrics are"),
+        ("ranks.json", "bytes, and at most 20 are read; without vocab_size=... the metrics are"),
     ],
 )
 def test_authors_files_that_would_fill_the_memory(
     name: str, words: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    authors_folder(here / "a")
+    authors_folder(here / "a", **TWO)
     monkeypatch.setitem(authors.BYTES_OF_AUTHORS, name, 20)
     refused("a", words, also=WITH_RANKS)
 
 
 def test_sizes_are_needed_and_checked(here: Path) -> None:
-    authors_folder(here / "a")
+    authors_folder(here / "a", **TWO)
     refused("a", "has 2 faults", "S is needed by every law in size")
     (here / "a/sizes.csv").write_text("model,non_embedding_params\nEleutherAI/pythia-70m,-1\n")
     refused("a", "sizes.csv", "must be a whole number above 0; got '-1'", also=WITH_RANKS)
@@ -205,7 +191,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Path:
     folder = tmp_path_factory.mktemp("bundle")
     (folder / "mlruns").mkdir()
     shutil.copy(empty_store, folder / "mlruns/mlflow.db")
-    authors_folder(folder / "a")
+    authors_folder(folder / "a", **TWO)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert import_.main(["a", *WITH_RANKS]) == 0
@@ -213,7 +199,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Path:
     return folder / "b.zip"
 
 
-def changed(bundle: Path, target: Path, change: Callable[[Path], None]) -> Path:
+def changed(bundle: Path, target: Path, change: Callable[[Path], object]) -> Path:
     """A copy of the bundle, of whose first measurement the unpacked folder was changed."""
     folder = target.with_suffix("")
     with zipfile.ZipFile(bundle) as source:
@@ -261,18 +247,10 @@ def histogram(*, count: Any) -> Callable[[Path], None]:
     return change
 
 
-def words_for_ranks(folder: Path) -> None:
-    table = pa.table({"rank": ["1", "2"], "count": [1, 3], "logprob": [0.0, 0.0]})
-    pq.write_table(table.replace_schema_metadata({"rbptrack.vocab_size": "1000"}), folder / "histogram.parquet")
-
-
-def other_columns(folder: Path) -> None:
-    table = pa.table({"rank": [1, 2], "times": [1, 3]})
-    pq.write_table(table.replace_schema_metadata({"rbptrack.vocab_size": "1000"}), folder / "histogram.parquet")
-
-
-def foreign_table(folder: Path) -> None:
-    pq.write_table(pa.table({"rank": [1], "p": ["x"]}), folder / "ranks.parquet")
+def table(name: str, **columns: list[Any]) -> Callable[[Path], None]:
+    """Another table in place of one."""
+    other = pa.table(columns).replace_schema_metadata({"rbptrack.vocab_size": "1000"})
+    return lambda folder: pq.write_table(other, folder / f"{name}.parquet")
 
 
 def puffed(folder: Path) -> None:
@@ -287,7 +265,11 @@ def lost(name: str) -> Callable[[Path], None]:
     return lambda folder: (folder / name).unlink()
 
 
-BUNDLES: list[tuple[Callable[[Path], None], str]] = [
+def content(name: str, data: bytes) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes(data)
+
+
+BUNDLES: list[tuple[Callable[[Path], object], str]] = [
     (record(metrics={"ce": 2.0}), "its ranks do not give its numbers: ce is 2, and should be 3.5"),
     (record(metrics={"rbp_1": 0.6}), "its ranks do not give its numbers: rbp_1 is 0.6"),
     (record(metrics={"num_tokens": 5}), "4 ranks, but num_tokens is 5"),
@@ -316,27 +298,28 @@ BUNDLES: list[tuple[Callable[[Path], None], str]] = [
     (record(curves={"rbp_curve": {"x": 0.5}}), "record.json, key curves.rbp_curve.x"),
     (record(curves={"rbp_curve": {"1": 0.1}}), "its ranks do not give its curve rbp_curve"),
     (record(surprise=1), "record.json, key surprise: is unknown"),
-    (lambda folder: (folder / "record.json").write_text("[" * 10_000), "record.json: Invalid JSON"),
-    (lambda folder: (folder / "record.json").write_text('{"a": '), "record.json: Invalid JSON"),
+    (content("record.json", b"[" * 10_000), "record.json: Invalid JSON"),
+    (content("record.json", b'{"a": '), "record.json: Invalid JSON"),
+    (content("ranks.parquet", b"PAR1 nonsense"), "is damaged"),
     (ranks(greater=[0, 6, 2000, 1]), "column greater must be from 0 to 999, since |V| = 1,000; got 0 to 2000"),
     (ranks(ties=[0, -1, 0, 0]), "column ties must be from 0"),
     (ranks(logprob=[0.5, -1, -1, -1]), "column logprob must be finite and at most 0"),
     (ranks(logprob=[-1, -1, -1, float("nan")]), "column logprob must be finite and at most 0"),
     (ranks(logprob=[-1, -1, -1, -1]), "its ranks do not give its numbers: ce is 3.5, and should be 1"),
     (histogram(count=[1, 1, 1, 2]), "its ranks do not give its histogram"),
-    (words_for_ranks, "histogram.parquet: must hold two columns of whole numbers"),
-    (other_columns, "is not a histogram of ranks: columns ['rank', 'times']"),
-    (foreign_table, "its ranks do not give its numbers: 1 ranks"),
+    (table("histogram", rank=["1"], count=[4], logprob=[0.0]), "parquet: must hold two columns of whole numbers"),
+    (table("histogram", rank=[1, 2], times=[1, 3]), "is not a histogram of ranks: columns ['rank', 'times']"),
+    (table("ranks", rank=[1], p=["x"]), "its ranks do not give its numbers: 1 ranks"),
     (puffed, "which is out of proportion to its size"),
     (lost("ranks.parquet"), "ranks.parquet: its rank table is missing"),
     (lost("histogram.parquet"), "histogram.parquet: its histogram is missing"),
     (lost("record.json"), "record.json is missing"),
-    (lambda folder: (folder / "figures/rank_distribution.png").write_bytes(b"no"), "is not a PNG figure"),
+    (content("figures/rank_distribution.png", b"no"), "is not a PNG figure"),
 ]
 
 
 @pytest.mark.parametrize(("change", "words"), BUNDLES, ids=range(len(BUNDLES)))
-def test_bad_bundles(change: Callable[[Path], None], words: str, bundle: Path, here: Path) -> None:
+def test_bad_bundles(change: Callable[[Path], object], words: str, bundle: Path, here: Path) -> None:
     refused(str(changed(bundle, here / "c.zip", change)), words)
 
 
@@ -348,13 +331,11 @@ def test_bad_bundles(change: Callable[[Path], None], words: str, bundle: Path, h
         (b'{"format": -1, "rbptrack": "1"}', "is not a bundle of rbptrack"),
         (b"\xff\xfe", "is not a bundle of rbptrack"),
         (b'{"format": 1, "rbptrack": "1", "measurements": 9}', "should hold 9 measurements, and holds 2"),
+        (b'{"format": 3, "rbptrack": "9.9"}', "was written by rbptrack 9.9, in a newer format"),
     ],
 )
 def test_garbage_in_the_manifest(manifest: bytes, words: str, bundle: Path, here: Path) -> None:
-    path = changed(
-        bundle, here / "c.zip", lambda folder: (folder.parent / "bundle.json").write_bytes(manifest) and None
-    )
-    refused(str(path), words)
+    refused(str(changed(bundle, here / "c.zip", content("../bundle.json", manifest))), words)
 
 
 def zipped(path: Path, entries: dict[str, bytes], *, method: int = zipfile.ZIP_STORED) -> str:
@@ -430,22 +411,24 @@ def statuses(folder: Path) -> list[str]:
         return [s for (s,) in database.execute("select status from runs where lifecycle_stage = 'active'")]
 
 
+def failing(patch: pytest.MonkeyPatch, error: RbptrackError, number: int) -> None:
+    """The delivery of this number begins its run, and fails."""
+    deliver, counted = Writer.deliver, count(1)
+
+    def tried(writer: Writer, record: Record, folder: Path, run_id: str = "") -> str:
+        if next(counted) != number:
+            return deliver(writer, record, folder, run_id)
+        writer.begin(record.name, record.tags)
+        raise error
+
+    patch.setattr(Writer, "deliver", tried)
+
+
 def test_an_import_that_fails_midway_leaves_nothing(bundle: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second run is begun and then refused: both are taken back, and the import can be repeated."""
-    real = Writer.deliver
-    seen = []
-
-    def refuse_second(self: Writer, found: Record, folder: Path, run_id: str = "") -> str:
-        seen.append(found)
-        if len(seen) == 2:
-            self.begin(found.name, found.tags)
-            raise RbptrackError("the disk of the tracking store is full")
-        return real(self, found, folder, run_id)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Writer, "deliver", refuse_second)
-        with pytest.raises(RbptrackError, match=r"is full\. Nothing was imported"):
-            import_.main([str(bundle)])
+    failing(monkeypatch, RbptrackError("the disk of the tracking store is full"), 2)
+    with pytest.raises(RbptrackError, match=r"is full\. Nothing was imported"):
+        import_.main([str(bundle)])
     assert statuses(store) == []
     assert import_.main([str(bundle)]) == 0
     assert statuses(store) == ["FINISHED"] * 2
@@ -454,17 +437,16 @@ def test_an_import_that_fails_midway_leaves_nothing(bundle: Path, store: Path, m
 def test_an_import_that_fails_leaves_what_another_process_imported(
     bundle: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Writer.deliver
+    deliver = Writer.deliver
 
-    def other_then_full(self: Writer, found: Record, folder: Path, run_id: str = "") -> str:
-        run_id = real(self, found, folder, run_id)
-        self.connection.open().set_tag(run_id, Tag.PROCESS, "{}")  # as if another process had delivered it just before
+    def other_then_full(writer: Writer, record: Record, folder: Path, run_id: str = "") -> str:
+        run_id = deliver(writer, record, folder, run_id)
+        writer.connection.open().set_tag(run_id, Tag.PROCESS, "{}")  # as if another process had delivered it before
         raise RbptrackError("the disk of the tracking store is full")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Writer, "deliver", other_then_full)
-        with pytest.raises(RbptrackError, match=r"is full\. 0 of the measurements are imported"):
-            import_.main([str(bundle)])
+    monkeypatch.setattr(Writer, "deliver", other_then_full)
+    with pytest.raises(RbptrackError, match=r"is full\. 0 of the measurements are imported"):
+        import_.main([str(bundle)])
     assert statuses(store) == ["FINISHED"]
 
 
@@ -478,18 +460,8 @@ def test_what_an_import_that_was_killed_left_running_is_closed_by_the_next(bundl
 def test_a_store_that_goes_away_midway_is_waited_for(
     bundle: Path, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real, calls = Writer.deliver, []
-
-    def away_twice(self: Writer, found: Record, folder: Path, run_id: str = "") -> str:
-        calls.append(found)
-        if len(calls) in (2, 3):
-            if len(calls) == 2:
-                self.begin(found.name, found.tags)
-            raise StoreAway("the tracking store cannot be reached")
-        return real(self, found, folder, run_id)
-
     monkeypatch.setattr(delivery, "_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(Writer, "deliver", away_twice)
+    failing(monkeypatch, StoreAway("the tracking store cannot be reached"), 2)
     assert import_.main([str(bundle)]) == 0
     assert "cannot be reached; waiting up to" in capsys.readouterr().out
     assert sorted(statuses(store)) == ["FINISHED"] * 2

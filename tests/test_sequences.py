@@ -10,8 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
@@ -48,25 +46,6 @@ def scored(corpus: Corpus) -> list[tuple[int, int]]:
     return list(zip(corpus.document[index].tolist(), corpus.position[index].tolist(), strict=True))
 
 
-@given(lengths=st.lists(st.integers(0, 40), min_size=1, max_size=6), seq_len=st.integers(2, 12), data=st.data())
-@settings(max_examples=60, deadline=None)
-def test_slide_scores_every_token_once_with_enough_context(
-    lengths: list[int], seq_len: int, data: st.DataObject
-) -> None:
-    if max(lengths) < 2:
-        return
-    context = data.draw(st.integers(1, seq_len - 1))
-    corpus = build_corpus(
-        texts(*("x" * n for n in lengths)), byte_tokenizer(), replace(CONFIG, seq_len=seq_len, context=context)
-    )
-    assert scored(corpus) == [(d, p) for d, n in enumerate(lengths) for p in range(1, n)]
-    for start, stop, first in zip(corpus.start, corpus.stop, corpus.first, strict=True):
-        assert stop - start <= seq_len
-        begin = start - corpus.position[start]  # of the document
-        assert first - start >= min(context, first - begin)
-        assert len(set(corpus.document[start:stop])) == 1
-
-
 def test_sequences_inside_a_document_begin_as_the_tokenizer_begins_a_text() -> None:
     tokenizer = copy.deepcopy(byte_tokenizer())
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
@@ -78,11 +57,6 @@ def test_sequences_inside_a_document_begin_as_the_tokenizer_begins_a_text() -> N
     assert corpus.lengths.tolist() == [8, 8, 7, 3]
     # neither the special token nor what follows it; position 0 of a document is its special token
     assert scored(corpus) == [(0, p) for p in range(2, 15)] + [(1, 2)]
-
-
-def test_truncate_reads_the_head_of_each_document(tokenizer: PreTrainedTokenizerFast) -> None:
-    corpus = build_corpus(texts("abcdefghijkl", "ab"), tokenizer, replace(CONFIG, sequence=SequenceRule.truncate))
-    assert scored(corpus) == [(0, p) for p in range(1, 8)] + [(1, 1)]
 
 
 def test_pack_joins_documents_and_scores_nothing_special(tokenizer: PreTrainedTokenizerFast) -> None:
@@ -146,25 +120,6 @@ def test_local_documents_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.
     load_documents(replace(CONFIG, documents=10), dataset(tmp_path / "d", {"text": [f"text {i}" for i in range(50)]}))
     assert 0 < sum(slept) < 1
     assert before == config.SLEEP_TIME_ON_THREADS_SHUTDOWN
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"fields": ["body"]}, "no field body. Fields: text"),
-        ({"split": "dev"}, "cannot be read from"),
-    ],
-)
-def test_what_the_dataset_lacks(tmp_path: Path, change: dict[str, object], words: str) -> None:
-    source = dataset(tmp_path / "d", {"text": ["a text"]})
-    with pytest.raises(BadInput, match=words):
-        load_documents(replace(CONFIG, **change), source)  # type: ignore[arg-type]
-
-
-def test_an_empty_dataset(tmp_path: Path) -> None:
-    source = dataset(tmp_path / "d", {"text": ["", ""]})
-    with pytest.raises(BadInput, match="dataset toy is empty: 2 documents"):
-        load_documents(CONFIG, source)
 
 
 @pytest.mark.parametrize("post", ["", "[BOS] $A", "$A [EOS]", "[BOS] $A [EOS]", "[BOS] [BOS] $A"])

@@ -19,7 +19,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 import rbptrack
-from rbptrack.base.errors import BadInput, StoreAway, disk_trouble
+from rbptrack.base.errors import BadInput, StoreAway
 from rbptrack.commands import import_, sync
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.tracking.explained import explained
@@ -27,17 +27,14 @@ from rbptrack.tracking.process import alive, marks
 from rbptrack.tracking.schema import Tag
 from rbptrack.tracking.store import Store
 from tests.patience import until
-from tests.synthetic import ranked
+from tests.synthetic import authors_folder
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store with one imported measurement that has ranks."""
     monkeypatch.chdir(tmp_path)
-    top = tmp_path / "results/wiki/EleutherAI/pythia-70m/top1"
-    top.mkdir(parents=True)
-    (top / "metrics.json").write_text('{"mean_ce_loss": 1.75, "RBP_1": 0.5}')
-    (top / "ranks.json").write_text("[[1, 1, 0.5], [7, 2, 3.0]]")
+    authors_folder(tmp_path / "results", **{"70m": (1, 7)})
     assert import_.main(["results", "vocab_size=50304", "without_s=true"]) == 0
     return tmp_path / "mlruns"
 
@@ -46,19 +43,22 @@ def checksums(folder: Path) -> dict[str, str]:
     return {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-def import_another(folder: Path) -> None:
-    top = folder / "more/wiki/EleutherAI/pythia-160m/top1"
-    top.mkdir(parents=True)
-    (top / "metrics.json").write_text('{"mean_ce_loss": 1.75, "RBP_1": 0.5}')
-    (top / "ranks.json").write_text("[[1, 1, 0.5], [3, 2, 3.0]]")
-    assert import_.main(["more", "vocab_size=50304", "without_s=true"]) == 0
+@pytest.fixture
+def database_alone(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One works beside a copy of the database that came without the artifacts."""
+    copy = store.with_name("copy") / "mlruns"
+    copy.mkdir(parents=True)
+    for path in store.glob("mlflow.db*"):
+        shutil.copy(path, copy)
+    monkeypatch.chdir(copy.parent)
 
 
 def test_a_copied_store_is_used_and_the_original_stays_as_it_is(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = Path(shutil.copytree(store, store.parent / "else where" / "mlruns"))
     before = checksums(store)
     monkeypatch.chdir(copy.parent)
-    import_another(copy.parent)
+    authors_folder(copy.parent / "more", **{"160m": (1, 3)})
+    assert import_.main(["more", "vocab_size=50304", "without_s=true"]) == 0
     runs = rbptrack.runs()
     assert sorted(runs.ranks(r).strict_rank.tolist() for r in runs.frame["run_id"]) == [[1, 3], [1, 7]]
     assert checksums(store) == before
@@ -70,15 +70,9 @@ def test_a_copied_store_is_used_and_the_original_stays_as_it_is(store: Path, mon
     assert len(rbptrack.runs()) == 1
 
 
-def test_a_copy_without_the_artifacts_is_refused_with_the_repair(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    copy = tmp_path / "copy/mlruns"
-    copy.mkdir(parents=True)
-    for path in store.glob("mlflow.db*"):
-        shutil.copy(path, copy)
+@pytest.mark.usefixtures("database_alone")
+def test_a_copy_without_the_artifacts_is_refused_with_the_repair(store: Path) -> None:
     before = checksums(store)
-    monkeypatch.chdir(copy.parent)
     with pytest.raises(BadInput, match=r"copied from .* without the artifacts of 1 runs.\nRepair: cp -an ") as caught:
         rbptrack.runs()
     assert checksums(store) == before
@@ -89,14 +83,8 @@ def test_a_copy_without_the_artifacts_is_refused_with_the_repair(
     assert rbptrack.runs().ranks(other).strict_rank.tolist() == [1, 7]
 
 
-def test_a_copy_may_do_without_its_artifacts(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    copy = tmp_path / "copy/mlruns"
-    copy.mkdir(parents=True)
-    for path in store.glob("mlflow.db*"):
-        shutil.copy(path, copy)
-    monkeypatch.chdir(copy.parent)
+@pytest.mark.usefixtures("database_alone")
+def test_a_copy_may_do_without_its_artifacts(capsys: pytest.CaptureFixture[str]) -> None:
     assert sync.main(["moved=true"]) == 0
     assert "3 paths updated: artifacts lie beside the database" in capsys.readouterr().out
     assert len(rbptrack.runs()) == 1
@@ -185,16 +173,6 @@ def test_the_error_that_a_server_answers_with_is_said() -> None:
         raise MlflowException(said)
     with pytest.raises(StoreAway, match="answers with error 503: its log says why"), explained("http://tracking:5000"):
         raise MlflowException("API request to endpoint /runs/create failed with error code 503 != 200.")
-
-
-def test_a_full_disk_is_said_in_words(tmp_path: Path) -> None:
-    """/dev/full fails as a full disk does."""
-    (tmp_path / "part.parquet.tmp").symlink_to("/dev/full")
-    with pytest.raises(OSError, match="space") as caught:
-        ranked([1]).write(tmp_path / "part.parquet")
-    said = disk_trouble(caught.value, tmp_path)
-    assert said is not None
-    assert "the disk is full at" in str(said)
 
 
 def test_a_full_database_is_said_in_words(store: Path) -> None:

@@ -35,23 +35,6 @@ def test_windows_by_hand() -> None:
     np.testing.assert_array_equal(c.both, [1, 1])
 
 
-def test_windows_equal_a_brute_force_count() -> None:
-    rng = np.random.default_rng(3)
-    documents = [list(rng.random(n) < 0.7) for n in (40, 1, 25, 60)]
-    t = table(documents, gaps={0: 11, 3: 30})
-    rank, document, position = t.rank, t.column("document"), t.column("position")
-    c = counted(t, [1, 2, 4, 8])
-    for column, n in enumerate(c.lengths):
-        for row, d in enumerate(np.unique(document)):
-            windows = successes = 0
-            for start in range(len(t) - n + 1):
-                inside = slice(start, start + n)
-                if (document[inside] == d).all() and (np.diff(position[inside]) == 1).all():
-                    windows += 1
-                    successes += bool((rank[inside] <= 1).all())
-            assert (c.windows[row, column], c.successes[row, column]) == (windows, successes)
-
-
 def test_shuffled_hits_are_the_mean_over_permutations() -> None:
     rng = np.random.default_rng(4)
     hits = np.array([1] * 12 + [0] * 4, dtype=bool)
