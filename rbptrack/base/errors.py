@@ -37,6 +37,14 @@ class MeasurementError(RbptrackError):
     """A measurement that had begun could not be finished."""
 
 
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, what it came from, and so on."""
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__ or seen.__context__
+
+
 def unknown(
     what: str, given: object, options: Iterable[str], *, label: str = "Options", most: int = _MOST_LISTED
 ) -> BadInput:

@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
-from rbptrack.base.errors import BadInput, RbptrackError, first_line
+from rbptrack.base.errors import BadInput, RbptrackError, causes, first_line
 from rbptrack.config.schema import ModelConfig
+from rbptrack.models.device import out_of_memory
 from rbptrack.models.quantised import check_library, described, is_matrix, method_of, quiet
 from rbptrack.sources.pin import Source
 
@@ -197,12 +198,12 @@ def explain(error: Exception, what: str, *, config: Any, pickles: bool) -> Rbptr
     """
     if isinstance(error, RbptrackError):
         return error
-    causes = list(_chain(error))
-    if any(type(cause).__name__ == "SafetensorError" for cause in causes):
+    every = list(causes(error))
+    if any(type(cause).__name__ == "SafetensorError" for cause in every):
         return BadInput(
             f"the weights of {what} are damaged or cut short ({first_line(error)}): copy or download them again"
         )
-    if any(isinstance(c, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(c) for c in causes):
+    if any(map(out_of_memory, every)):
         return BadInput(f"{what} does not fit into memory; model.dtype=bfloat16 or model.device_map=auto may help")
     if not pickles and isinstance(error, OSError) and "model.safetensors" in str(error):
         return BadInput(only_pickles(what))
@@ -233,10 +234,3 @@ def _values(values: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
             yield from _values(value)
         else:
             yield str(key), value
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    seen: BaseException | None = error
-    while seen is not None:
-        yield seen
-        seen = seen.__cause__ or seen.__context__

@@ -89,6 +89,6 @@ def free_memory(device: torch.device) -> int:
     return available
 
 
-def out_of_memory(error: Exception) -> bool:
+def out_of_memory(error: BaseException) -> bool:
     """Whether an allocation failed: on CUDA, in a library, or in torch on a CPU, which raises a plain RuntimeError."""
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)

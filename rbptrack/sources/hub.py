@@ -8,7 +8,7 @@ import os
 import ssl
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache as once
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from tenacity import Retrying, retry_if_exception_type, stop_before_delay, wait_exponential
 
-from rbptrack.base.errors import BadInput, RbptrackError
+from rbptrack.base.errors import BadInput, RbptrackError, causes
 from rbptrack.sources import cache
 
 Kind = Literal["model", "dataset"]
@@ -191,7 +191,7 @@ def _explain(kind: Kind, repo: str, revision: str, error: Exception) -> int | No
         RevisionNotFoundError,
     )
 
-    for cause in _chain(error):
+    for cause in causes(error):
         if isinstance(cause, GatedRepoError):
             raise BadInput(
                 f"{kind} {repo} is gated: ask for access at {os.environ.get('HF_ENDPOINT', 'https://huggingface.co')}"
@@ -216,16 +216,9 @@ def _explain(kind: Kind, repo: str, revision: str, error: Exception) -> int | No
                     f"{kind} {repo}: the hub answered {status}, no access; `hf auth login` or set HF_TOKEN"
                 ) from error
             raise RbptrackError(f"{kind} {repo} (revision {revision}): the hub answered {status}") from error
-    if any(type(cause).__module__.startswith(("httpx", "httpcore", "aiohttp")) for cause in _chain(error)):
+    if any(type(cause).__module__.startswith(("httpx", "httpcore", "aiohttp")) for cause in causes(error)):
         raise RbptrackError(
             f"{kind} {repo}: the connection to the hub broke ({type(error).__name__}). What was downloaded is kept: "
             "run the same command again"
         ) from error
     return None
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    seen: BaseException | None = error
-    while seen is not None:
-        yield seen
-        seen = seen.__cause__ or seen.__context__
