@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from rbptrack.models import architecture, loading
 from rbptrack.ranks.measurement import Shard
 from rbptrack.sweep import cell, resolve
 from rbptrack.sweep.delivery import Delivery
-from rbptrack.sweep.resolve import Resolver
+from rbptrack.sweep.resolve import Resolved, Resolver
 from rbptrack.tracking.store import Store
 from tests.conftest import EMBEDDED
 
@@ -62,6 +63,25 @@ def test_each_model_and_dataset_is_pinned_and_loaded_once(
     assert loads == {"of_model": 2, "of_dataset": 2, "load_config": 2, "load_tokenizer": 2, "load_model": 2}
 
 
+def test_what_fitted_before_is_resolved_without_loading_anything(loads: Counter[str], tmp_path: Path) -> None:
+    """Until a file of the model is another."""
+    shutil.copytree(EMBEDDED / "models/6k", tmp_path / "own")
+    asked = ["model=hf", f"model.path={tmp_path}/own", "model.family=own", "model.size=1k", "reference=nano/15k"]
+
+    def resolved(*more: str) -> Resolved:
+        _, (config,) = sweep_of(measuring([*asked, "dataset=pydocs", *more]))
+        return Resolver().resolve(config)
+
+    first, again = resolved(), resolved()
+    assert loads["load_config"] == loads["load_tokenizer"] == 2
+    assert again.fingerprint == first.fingerprint
+    assert (again.candidates, again.without, again.reference) == (first.candidates, first.without, first.reference)
+    assert resolved("candidates=tokenizer").fingerprint != first.fingerprint
+    (tmp_path / "own/tokenizer.json").unlink()
+    with pytest.raises(BadInput, match="has no tokenizer"):
+        resolved()
+
+
 def test_what_lacks_columns_is_measured_again_where_that_is_asked_for(
     with_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,8 +107,6 @@ def test_what_lacks_columns_is_measured_again_where_that_is_asked_for(
 
 def test_a_tokenizer_of_its_own_is_another_cell(tmp_path: Path) -> None:
     """Two configs with the same weights do not share a tokenizer that only one of them names."""
-    import shutil
-
     import transformers
 
     folder = tmp_path / "words"

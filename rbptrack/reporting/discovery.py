@@ -5,10 +5,9 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache
-from hashlib import sha256
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -24,9 +23,9 @@ from rbptrack.base.words import listed
 from rbptrack.config.paths import builtin_folder, config_packages
 from rbptrack.console.sentences import say
 from rbptrack.sources.cache import recall, remember
+from rbptrack.sources.fingerprint import contents_hash, own_code
 
 _OURS = Path(__file__).parent.parent
-_CODE = (".py", ".html", ".csv", ".json")  # what the program is made of
 _MOST_LISTED = 24  # analyzers in an error
 
 _OF_FILES = "rbptrack_plugin_"  # begins the names of modules from files
@@ -175,7 +174,7 @@ def plugin_file(analyzer: Analyzer) -> Path | None:
 @cache
 def code_of(analyzer: type[Analyzer]) -> str:
     """A hash of the code that an analyzer runs: ours, and its file's and its bases' folder, or their whole packages."""
-    parts = [_our_code()]
+    parts = [own_code()]
     for cls in analyzer.__mro__[:-1]:
         path = Path(inspect.getfile(cls))
         package = sys.modules[cls.__module__.partition(".")[0]].__file__ if "." in cls.__module__ else None
@@ -183,20 +182,6 @@ def code_of(analyzer: type[Analyzer]) -> str:
         if not folder.is_relative_to(_OURS):
             parts.append(contents_hash(folder, folder.rglob("*.py") if package else folder.glob("*.py")))
     return " ".join(dict.fromkeys(parts))
-
-
-@cache
-def _our_code() -> str:
-    own = [path for path in _OURS.rglob("*") if path.suffix in _CODE and path.relative_to(_OURS).parts[0] != "embedded"]
-    return contents_hash(_OURS, own)
-
-
-def contents_hash(folder: Path, paths: Iterable[Path]) -> str:
-    """A hash of files: of what they hold, and their names below a folder."""
-    whole = sha256()
-    for path in sorted(path for path in paths if path.is_file()):
-        whole.update(f"{path.relative_to(folder).as_posix()} {sha256(path.read_bytes()).hexdigest()}\n".encode())
-    return whole.hexdigest()
 
 
 def _analyzers(module: ModuleType) -> Iterator[type[Analyzer]]:

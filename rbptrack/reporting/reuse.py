@@ -18,9 +18,10 @@ from pathlib import Path
 from rbptrack.analysis.contract import Analyzer
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import RbptrackError
-from rbptrack.reporting.discovery import code_of, contents_hash
+from rbptrack.reporting.discovery import code_of
 from rbptrack.reporting.page import software
 from rbptrack.sources import cache
+from rbptrack.sources.fingerprint import contents_hash
 from rbptrack.tracking.reader import Reader
 
 

@@ -33,6 +33,7 @@ _NAMES = {
     "tokens": re.compile(r"[0-9a-f]{64}\.parquet"),
     "plugins": re.compile("[0-9a-f]{8}"),
     "analyses": re.compile("[0-9a-f]{64}"),
+    "fits": re.compile("[0-9a-f]{64}"),
     "commits": re.compile(r"(models|datasets)--.+@.+"),
     "artifacts": re.compile(r"[0-9a-f]{64}(\.(?!lock$)\w{1,16})?"),
 }

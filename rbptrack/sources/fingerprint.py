@@ -3,9 +3,12 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 SCORING_VERSION = 1  # raised when a change of the engine moves any number
+_OURS = Path(__file__).parent.parent
+_CODE = (".py", ".html", ".csv", ".json")  # what the program is made of
 
 
 def fingerprint(parts: Mapping[str, object]) -> str:
@@ -16,8 +19,20 @@ def fingerprint(parts: Mapping[str, object]) -> str:
 
 def folder_hash(folder: Path) -> str:
     """SHA-256 (hex) over the relative names and contents of a folder's files."""
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("."))
+    return contents_hash(folder, (path for path in folder.rglob("*") if not path.name.startswith(".")))
+
+
+def contents_hash(folder: Path, paths: Iterable[Path]) -> str:
+    """SHA-256 (hex) over what files hold, and their names below a folder."""
+    files = sorted(path for path in paths if path.is_file())
     return _hash((path.relative_to(folder).as_posix(), path) for path in files)
+
+
+@cache
+def own_code() -> str:
+    """A hash of rbptrack's own code: what is remembered of results holds for the code that made them."""
+    own = (path for path in _OURS.rglob("*") if path.suffix in _CODE)
+    return contents_hash(_OURS, (path for path in own if path.relative_to(_OURS).parts[0] != "embedded"))
 
 
 def files_hash(files: Sequence[Path]) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from rbptrack.config.schema import (
@@ -18,6 +20,8 @@ from rbptrack.config.schema import (
     SequenceRule,
 )
 from rbptrack.corpus.documents import load_documents, texts_hash
+from rbptrack.sources import cache
+from rbptrack.sources.fingerprint import fingerprint, own_code
 from rbptrack.sources.pin import Source, of_dataset, of_model, of_tokenizer
 from rbptrack.sweep.identity import identity
 from rbptrack.tracking.groups import DocumentGroups
@@ -29,6 +33,18 @@ if TYPE_CHECKING:  # torch, transformers and datasets load only where a model ru
     from rbptrack.models.architecture import Parameters
     from rbptrack.models.causal import CausalModel
 
+_LIBRARIES = ("transformers", "tokenizers")  # that read what `_Fit` is about
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """What a model and its tokenizer come to, once they have been found to fit each other, the texts, the reference."""
+
+    candidates: int
+    without: tuple[int, ...]
+    prefix: list[int] | None  # of `identity`
+    reference: tuple[int, int] | None  # `candidates` and `entries` of the reference
+
 
 @dataclass(frozen=True)
 class ResolvedReference:
@@ -36,7 +52,6 @@ class ResolvedReference:
 
     model: ModelConfig
     weights: Source
-    architecture: Any
     candidates: int  # how many rows of its head are there
     entries: int  # how many of both heads' first rows are compared
 
@@ -54,8 +69,6 @@ class Resolved:
     weights: Source
     dataset: DatasetConfig
     texts: Source
-    architecture: Any  # the model's transformers config
-    tokenizer: PreTrainedTokenizerBase  # the model's own, or the one that `model.tokenizer` names
     candidates: int  # how many rows of the head a target is ranked among
     without: tuple[int, ...]  # rows among them that are left out, because the tokenizer cannot name them
     ks: tuple[int, ...]  # the k that were asked for; those above |V| are left out later
@@ -64,6 +77,16 @@ class Resolved:
     fingerprint: str  # hash of everything that determines the measurement's numbers
     reference: ResolvedReference | None
     _resolver: Resolver = field(repr=False)
+
+    @property
+    def architecture(self) -> Any:
+        """The model's transformers config."""
+        return self._resolver.parts(self.model)[0]
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The model's own, or the one that `model.tokenizer` names."""
+        return self._resolver.parts(self.model)[1]
 
     def load_corpus(self) -> Corpus:
         """The dataset as sequences of this model's tokens."""
@@ -90,7 +113,7 @@ class Resolved:
             return [self]
         other = self.reference
         own = replace(self, reference=None)
-        return [own, replace(own, model=other.model, weights=other.weights, architecture=other.architecture)]
+        return [own, replace(own, model=other.model, weights=other.weights)]
 
     def count_parameters(self) -> Parameters:
         """The model's parameters, counted from the architecture without weights."""
@@ -105,10 +128,10 @@ class Resolver:
 
     def __init__(self) -> None:
         self._sources: dict[tuple[object, ...], Source] = {}
-        self._architectures: dict[tuple[str, str], tuple[Any, PreTrainedTokenizerBase]] = {}
+        self._parts: dict[tuple[str, str], tuple[Any, PreTrainedTokenizerBase]] = {}
         self._counts: dict[str, Parameters] = {}
         self._loaded: dict[tuple[object, ...], CausalModel] = {}
-        self._references: dict[tuple[object, ...], ResolvedReference] = {}
+        self._fits: dict[str, _Fit] = {}
         self._loaded_references: dict[tuple[object, ...], CausalModel] = {}
 
     def resolve(self, config: CellConfig) -> Resolved:
@@ -119,35 +142,36 @@ class Resolver:
                 the tokenizer or the length of sequences does not fit the model.
 
         """
-        from rbptrack.models.architecture import candidates, check_fit
-
         model, dataset = config.model, config.dataset
         weights = self._weights(model)
         texts = self._pinned(
             ("dataset", dataset.repo, dataset.path, dataset.revision, *dataset.files), lambda: of_dataset(dataset)
         )
-        tokenizer_source, architecture, tokenizer = self._parts(model, weights)
-        check_fit(model.name, architecture, tokenizer, dataset.seq_len)
+        other = replace(config.reference, device=model.device) if config.reference else None
+        fit = self._fit(config, [model, *([other] if other else [])])
         if model.parallel is not Parallel.none or model.processes:
             from rbptrack.models.split_plan import check
 
-            check(model, architecture)
-        rows, without = candidates(architecture, tokenizer, config.candidates)
-        reference = self._reference(config, config.reference, architecture, tokenizer) if config.reference else None
+            check(model, self.parts(model)[0])
+        reference = ResolvedReference(other, self._weights(other), *fit.reference) if other and fit.reference else None
         return Resolved(
             model=model,
             weights=weights,
             dataset=dataset,
             texts=texts,
-            architecture=architecture,
-            tokenizer=tokenizer,
-            candidates=rows,
-            without=without,
+            candidates=fit.candidates,
+            without=fit.without,
             ks=tuple(config.k.values),
             strict=config.rank is Rank.strict,
             engine=config.engine,
-            fingerprint=_fingerprint(
-                config, weights, texts, tokenizer_source, tokenizer, holes=bool(without), reference=reference
+            fingerprint=identity(
+                config,
+                weights.identity,
+                texts,
+                self._tokenizer(model).identity,
+                fit.prefix,
+                holes=bool(fit.without),
+                reference=reference.weights.identity if reference else "",
             ),
             reference=reference,
             _resolver=self,
@@ -181,38 +205,60 @@ class Resolver:
     def _weights(self, model: ModelConfig) -> Source:
         return self._pinned(("model", model.repo, model.path, model.gguf, model.revision), lambda: of_model(model))
 
-    def _parts(self, model: ModelConfig, weights: Source) -> tuple[Source, Any, PreTrainedTokenizerBase]:
-        """Where a model's tokenizer is, its transformers config, and the tokenizer."""
+    def _tokenizer(self, model: ModelConfig) -> Source:
+        weights = self._weights(model)
+        key = ("tokenizer", model.tokenizer, weights.identity, weights.location)
+        return self._pinned(key, lambda: of_tokenizer(model, weights))
+
+    def parts(self, model: ModelConfig) -> tuple[Any, PreTrainedTokenizerBase]:
+        """A model's transformers config, and its tokenizer."""
         from rbptrack.models.architecture import load_config, load_tokenizer
+
+        weights, tokenizer = self._weights(model), self._tokenizer(model)
+        key = (weights.identity, tokenizer.identity)
+        if key not in self._parts:
+            self._parts[key] = load_config(weights), load_tokenizer(tokenizer)
+        return self._parts[key]
+
+    def _fit(self, config: CellConfig, models: Sequence[ModelConfig]) -> _Fit:
+        """How a cell's model (and its reference) fit, as this user's cache remembers it of the same files and code.
+
+        Where all is measured already, a sweep then needs neither torch nor transformers, whose imports take seconds.
+        """
+        files = [(repr(model), self._weights(model).identity, self._tokenizer(model).identity) for model in models]
+        asked = repr((files, config.candidates, config.dataset.seq_len, config.dataset.sequence))
+        if asked not in self._fits:
+            name = f"fits/{fingerprint({'asked': asked, 'code': own_code(), **{n: version(n) for n in _LIBRARIES}})}"
+            if kept := cache.recall(name):
+                fit = _Fit(**json.loads(kept))
+                self._fits[asked] = replace(fit, without=tuple(fit.without))
+            else:
+                self._fits[asked] = self._checked(config, *models)
+                cache.remember(name, json.dumps(asdict(self._fits[asked])))
+        return self._fits[asked]
+
+    def _checked(self, config: CellConfig, model: ModelConfig, other: ModelConfig | None = None) -> _Fit:
+        from rbptrack.corpus.sequences import prefix_of_first_version, text_prefix
+        from rbptrack.models.architecture import candidates, check_fit, check_same_tokenizer
         from rbptrack.models.checkpoint import check_folder
 
-        tokenizer_source = self._pinned(
-            ("tokenizer", model.tokenizer, weights.identity, weights.location), lambda: of_tokenizer(model, weights)
-        )
-        if model.path:
-            check_folder(model)
-        key = (weights.identity, tokenizer_source.identity)
-        if key not in self._architectures:
-            self._architectures[key] = load_config(weights), load_tokenizer(tokenizer_source)
-        return tokenizer_source, *self._architectures[key]
-
-    def _reference(
-        self, config: CellConfig, model: ModelConfig, architecture: Any, tokenizer: PreTrainedTokenizerBase
-    ) -> ResolvedReference:
-        """A cell's reference; BadInput where it does not read the same tokens."""
-        from rbptrack.models.architecture import candidates, check_fit, check_same_tokenizer
-
-        model = replace(model, device=config.model.device)
-        key = (repr(model), repr(config.model), config.candidates, config.dataset.seq_len)
-        if key not in self._references:
-            weights = self._weights(model)
-            _, other, own = self._parts(model, weights)
-            check_fit(f"reference {model.name}", other, own, config.dataset.seq_len)
-            check_same_tokenizer(model.name, tokenizer, own)
-            named = (candidates(each, tokenizer, Candidates.tokenizer)[0] for each in (architecture, other))
-            rows = candidates(other, tokenizer, config.candidates)[0]
-            self._references[key] = ResolvedReference(model, weights, other, rows, min(named))
-        return self._references[key]
+        for each in (model, other):
+            if each and each.path:
+                check_folder(each)
+        seq_len = config.dataset.seq_len
+        architecture, tokenizer = self.parts(model)
+        check_fit(model.name, architecture, tokenizer, seq_len)
+        rows, without = candidates(architecture, tokenizer, config.candidates)
+        reference = None
+        if other:
+            theirs, own = self.parts(other)
+            check_fit(f"reference {other.name}", theirs, own, seq_len)
+            check_same_tokenizer(other.name, tokenizer, own)
+            named = (candidates(each, tokenizer, Candidates.tokenizer)[0] for each in (architecture, theirs))
+            reference = candidates(theirs, tokenizer, config.candidates)[0], min(named)
+        now = text_prefix(tokenizer).tolist() if config.dataset.sequence is SequenceRule.slide else None
+        same = now is None or now == prefix_of_first_version(tokenizer).tolist()
+        return _Fit(rows, without, None if same else now, reference)
 
 
 def _load(
@@ -231,23 +277,3 @@ def _load(
         loaded.clear()  # before loading: two models need not fit
         loaded[key] = load_model(model, weights, candidates=candidates, without=without)
     return loaded[key]
-
-
-def _fingerprint(
-    config: CellConfig,
-    weights: Source,
-    texts: Source,
-    tokenizer_source: Source,
-    tokenizer: PreTrainedTokenizerBase,
-    *,
-    holes: bool,
-    reference: ResolvedReference | None,
-) -> str:
-    prefix: list[int] | None = None
-    if config.dataset.sequence is SequenceRule.slide:
-        from rbptrack.corpus.sequences import prefix_of_first_version, text_prefix
-
-        now = text_prefix(tokenizer).tolist()
-        prefix = now if now != prefix_of_first_version(tokenizer).tolist() else None
-    compared = reference.weights.identity if reference else ""
-    return identity(config, weights.identity, texts, tokenizer_source.identity, prefix, holes=holes, reference=compared)
