@@ -4,7 +4,7 @@ The figures are 3 to 6 of arXiv 2510.20387, which finds the exponents of cross-e
 intervals cannot tell, as models and documents are common to both; the law of the ratio of the two values can.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Annotated, Any, ClassVar
@@ -23,7 +23,15 @@ from rbptrack.stats.contrasts import contrast, holm
 from rbptrack.stats.forecasts import backtest
 from rbptrack.stats.intervals import Interval
 from rbptrack.stats.nested import NestedFit
-from rbptrack.stats.power_law import huber_alpha, leave_largest_out, left_out_noise, point_diagnostics
+from rbptrack.stats.power_law import (
+    PowerLawFit,
+    huber_alpha,
+    leave_largest_out,
+    left_out_noise,
+    of_each,
+    point_diagnostics,
+    scatters,
+)
 
 KS = (*HEADLINE_KS, 1000)
 NAN = float("nan")
@@ -197,14 +205,20 @@ class PowerLaw(Analyzer):
             raise report.nothing_found("no measurement to fit")
         shown = [one for one in laws if one.logged or one.metric in (CE, *map(rbp_name, self.ks))]
         contrasts = self._against_ce(shown)
-        report.add_rows("laws", map(_law_row, shown))
+        rows, points = _law_rows(shown), {one.path: _point_rows(one) for one in shown}
+        report.add_rows("laws", rows.values())
         caption = "Tested over the same documents and models; p are corrected over all rows (Holm)."
         report.add_rows("against_ce", contrasts.values(), caption=caption)
+        report.add_rows("points", (row for mine in points.values() for row in mine))
         self._tables(report, laws, shown)
         for one in shown:
             cells = exponent(one.law).columns("alpha") | {"r2": one.law.r2}
             report.metrics |= {f"{quantity}/{one.path}": value for quantity, value in cells.items()}
         self._findings(report, shown, contrasts)
+        report.findings += [_at_largest(one, rows[one.path]) for one in shown if one.law.points > 3]
+        report.findings += [_most_decisive(mine, points) for mine in by_family(shown).values()]
+        seeds = [_within_seeds(one, one.seeds) for one in shown if one.seeds]
+        report.findings += corrected(seeds, sure(self.level, Verdict.NO))
         self._drawings(report, laws)
         return report
 
@@ -233,8 +247,7 @@ class PowerLaw(Analyzer):
         return rows
 
     def _tables(self, report: Report, laws: list[FamilyLaw], shown: list[FamilyLaw]) -> None:
-        report.add_rows("points", (row for one in shown for row in _point_rows(one)))
-        report.add_rows("fits", map(_fit_row, laws))
+        report.add_rows("fits", _fit_rows(laws))
         report.add_rows("seeds", (_seed_row(one, one.seeds) for one in shown if one.seeds))
         self._forecasts(report, shown)
         if self.pool:
@@ -274,10 +287,6 @@ class PowerLaw(Analyzer):
             p: Cells = {"p": row.p_different, "p_corrected": row.p_corrected, "verdict": row.verdict}
             about: Cells = {"question": "same as CE", "case": _case(one), "extras": {"margin": self.margin}}
             report.findings.append(Finding(**about, **around(row.difference), **p))
-        report.findings += [_at_largest(one) for one in shown if one.law.points > 3]
-        report.findings += map(_most_decisive, by_family(shown).values())
-        seeds = [_within_seeds(one, one.seeds) for one in shown if one.seeds]
-        report.findings += corrected(seeds, sure(self.level, Verdict.NO))
 
     def _law(self, one: FamilyLaw, *, lead: bool) -> Finding:
         law, other = one.law, one.other
@@ -320,19 +329,18 @@ def _case(one: FamilyLaw) -> Cells:
     return one.family.keys | {"metric": one.metric}
 
 
-def _at_largest(one: FamilyLaw) -> Finding:
+def _at_largest(one: FamilyLaw, row: LawRow) -> Finding:
     """The signed error at the largest size when it is left out, beside its noise."""
-    error, noise = leave_largest_out(one.law.s, one.law.y), left_out_noise(one.law)
-    extras = {"noise": noise, "size": one.family.labels[-1]}
-    return Finding(question="error at the largest", case=_case(one), estimate=error, extras=extras)
+    extras = {"noise": row.left_out_noise, "size": one.family.labels[-1]}
+    return Finding(question="error at the largest", case=_case(one), estimate=row.left_out_error, extras=extras)
 
 
-def _most_decisive(mine: list[FamilyLaw]) -> Finding:
+def _most_decisive(mine: list[FamilyLaw], points: Mapping[str, Sequence[PointRow]]) -> Finding:
     """The size that moves an exponent of the family most."""
     moved = [
         (abs(row.alpha_without - one.law.alpha) / max(abs(one.law.alpha), 1e-9), one, row)
         for one in mine
-        for row in _point_rows(one)
+        for row in points[one.path]
     ]
     share, one, row = max(moved, key=lambda each: -1.0 if np.isnan(each[0]) else each[0])
     extras = {"size": row.size, "alpha": one.law.alpha, "without": row.alpha_without}
@@ -345,29 +353,41 @@ def _within_seeds(one: FamilyLaw, seeds: NestedFit) -> Finding:
     return Finding(question="fits within seeds", case=_case(one), estimate=seeds.seed, p=seeds.p, extras=extras)
 
 
-def _law_row(one: FamilyLaw) -> LawRow:
-    law = one.law
-    error, noise = leave_largest_out(law.s, law.y), left_out_noise(law)
-    return LawRow(
-        **one.keys, alpha=exponent(law), r2=law.r2, sizes=law.points, alpha_other=exponent(one.other),
-        left_out_error=error, left_out_noise=noise,
-    )  # fmt: skip
+def _law_rows(laws: Sequence[FamilyLaw]) -> dict[str, LawRow]:
+    """The rows by the laws' paths."""
+    fits = [one.law for one in laws]
+    left_out = zip(_left_out(fits), of_each(fits, left_out_noise).tolist(), strict=True)
+    return {
+        one.path: LawRow(
+            **one.keys, alpha=exponent(one.law), r2=one.law.r2, sizes=one.law.points, alpha_other=exponent(one.other),
+            left_out_error=error, left_out_noise=noise,
+        )
+        for one, (error, noise) in zip(laws, left_out, strict=True)
+    }  # fmt: skip
 
 
-def _point_rows(one: FamilyLaw) -> Iterator[PointRow]:
+def _left_out(fits: Sequence[PowerLawFit]) -> list[float]:
+    return of_each(fits, lambda s, y, _: leave_largest_out(s, y)).tolist()
+
+
+def _point_rows(one: FamilyLaw) -> list[PointRow]:
     cells = {"S": one.law.s, "y": one.law.y} | point_diagnostics(one.law)
-    for i, label in enumerate(one.family.labels):
-        numbers: Cells = {name: float(values[i]) for name, values in cells.items()}
-        yield PointRow(**one.keys, k=parse_rbp_name(one.metric) or 0, size=label, **numbers)
+    columns, k = [values.tolist() for values in cells.values()], parse_rbp_name(one.metric) or 0
+    return [
+        PointRow(**one.keys, k=k, size=label, **dict(zip(cells, numbers, strict=True)))
+        for label, *numbers in zip(one.family.labels, *columns, strict=True)
+    ]
 
 
-def _fit_row(one: FamilyLaw) -> FitRow:
-    law = one.law
-    return FitRow(
-        **one.keys, k=parse_rbp_name(one.metric) or 0, sizes=law.points, alpha=exponent(law), alpha_se=law.se,
-        alpha_huber=huber_alpha(law.s, law.y), A=float(np.exp(law.log_a)), r2=law.r2, tau=law.tau,
-        left_out_error=leave_largest_out(law.s, law.y),
-    )  # fmt: skip
+def _fit_rows(laws: Sequence[FamilyLaw]) -> Iterator[FitRow]:
+    fits = [one.law for one in laws]
+    huber = of_each(fits, lambda s, y, _: huber_alpha(s, y)).tolist()
+    for one, alpha_huber, tau, error in zip(laws, huber, scatters(fits).tolist(), _left_out(fits), strict=True):
+        yield FitRow(
+            **one.keys, k=parse_rbp_name(one.metric) or 0, sizes=one.law.points, alpha=exponent(one.law),
+            alpha_se=one.law.se, alpha_huber=alpha_huber, A=float(np.exp(one.law.log_a)), r2=one.law.r2, tau=tau,
+            left_out_error=error,
+        )  # fmt: skip
 
 
 def _seed_row(one: FamilyLaw, seeds: NestedFit) -> SeedRow:

@@ -2,11 +2,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import DocumentCounts
-from rbptrack.stats import bootstrap
+from rbptrack.stats import bootstrap, linear
 from rbptrack.stats.bootstrap import (
     BOOTSTRAP_SEED,
     bootstrap_metrics,
@@ -14,7 +14,15 @@ from rbptrack.stats.bootstrap import (
     drawn_sums,
     paired_covariance,
 )
-from rbptrack.stats.power_law import fit_power_law, leave_largest_out
+from rbptrack.stats.power_law import (
+    fit_power_law,
+    fit_power_laws,
+    huber_alpha,
+    leave_largest_out,
+    left_out_noise,
+    of_each,
+    scatters,
+)
 
 
 def test_an_exact_law_is_found_exactly() -> None:
@@ -76,6 +84,43 @@ def test_what_cannot_be_fitted() -> None:
         fit_power_law([1e3, 1e3, 1e3], [1.0, 0.5, 0.4])
     with pytest.raises(RbptrackError, match="positive"):
         fit_power_law([1e3, 1e4, 1e5], [1.0, 0.5, 0.0])
+
+
+def test_many_laws_at_once_are_each_law_alone() -> None:
+    rng = np.random.default_rng(3)
+    noise = 0.01**2 * (0.5 + 0.5 * np.eye(7))
+    laws = []
+    for m in (4, 7, 5):
+        s, sampling = np.geomspace(1e4, 1e9, m), np.stack([noise[:m, :m], np.zeros((m, m)), 9 * noise[:m, :m]])
+        y = 3 * s**-0.08 * np.exp(rng.normal(0, 0.02, (3, m)))
+        laws += fit_power_laws(s, y, covariance=sampling)
+    alone = [fit_power_law(one.s, one.y, covariance=one.covariance) for one in laws]
+    assert [one.low for one in laws] == pytest.approx([one.low for one in alone], rel=1e-12)
+    laws = [laws[i] for i in rng.permutation(9)]
+    assert scatters(laws) == pytest.approx([one.tau for one in laws], rel=1e-12, abs=1e-15)
+    huber, error = (of_each(laws, lambda s, y, _: f(s, y)) for f in (huber_alpha, leave_largest_out))  # noqa: B023
+    assert huber == pytest.approx([float(huber_alpha(one.s, one.y)) for one in laws], rel=1e-12)
+    assert error == pytest.approx([float(leave_largest_out(one.s, one.y)) for one in laws], rel=1e-12)
+    noises = [float(left_out_noise(one.s, one.y[None], one.covariance[None])[0]) for one in laws]
+    assert of_each(laws, left_out_noise) == pytest.approx(noises, rel=1e-12)
+
+
+def test_scatter_and_huber_are_where_scipy_finds_them() -> None:
+    rng, s = np.random.default_rng(5), np.geomspace(1e4, 1e9, 8)
+    y = 3 * s**-0.08 * np.exp(rng.normal(0, [0.01, 0.01, 0.05, 0.01, 0.01, 0.01, 0.01, 0.03]))
+    noise, design, logs = 0.01**2 * (0.5 + 0.5 * np.eye(8)), linear.centred(np.log(s)), np.log(y)
+    contrasts = linear.free_of(design)
+
+    def restricted(log_variance: float) -> float:
+        spread = contrasts @ (noise + np.exp(log_variance) * np.eye(8)) @ contrasts.T
+        return float(np.linalg.slogdet(spread)[1] + contrasts @ logs @ np.linalg.solve(spread, contrasts @ logs))
+
+    best = optimize.minimize_scalar(restricted, bracket=(-12, -6)).x
+    assert fit_power_law(s, y, covariance=noise).tau == pytest.approx(np.exp(best / 2), rel=1e-5)
+    least = linear.least_squares(design, logs)
+    turn = 1.345 * 1.4826 * np.median(np.abs(least[1] - np.median(least[1])))
+    soft = optimize.least_squares(lambda b: logs - design @ b, least[0], loss="huber", f_scale=turn, xtol=1e-14)
+    assert huber_alpha(s, y) == pytest.approx(-soft.x[1], rel=1e-6)
 
 
 def test_leave_largest_out() -> None:

@@ -17,7 +17,7 @@ from rbptrack.analysis.runs import Runs
 from rbptrack.analysis.sizes import SizeUnit
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, log_grid, metric_label, rbp_name, se_name
 from rbptrack.stats.bootstrap import paired_covariance
-from rbptrack.stats.contrasts import line_draws, ratio_law
+from rbptrack.stats.contrasts import line_draws, ratio_laws
 from rbptrack.stats.nested import NestedFit, fit_nested
 from rbptrack.stats.power_law import Pooled, PowerLawFit, fit_power_law, pool
 from rbptrack.stats.size_laws import LawValues, law_values, positive
@@ -36,7 +36,7 @@ class FamilyLaw:
         seeds: the law over all runs, where some size has several; `law` then has its exponent and interval.
         other: the law by the other definition of S (`SizeUnit.other`); None where that is not known of every model.
         to_ce: the law of the metric over CE, of the same models and documents: its alpha is that of the metric less
-            that of CE (`ratio_law`). Of the metrics asked for; None for CE and where there were no ranks.
+            that of CE (`ratio_laws`). Of the metrics asked for; None for CE and where there were no ranks.
         draws: the exponent in every document bootstrap, (replicates,), the same draws of documents for all families
             that read the same texts; None where there were no ranks, or draws were not asked for.
 
@@ -121,38 +121,40 @@ class LawReader:
         if not np.isfinite(sizes).all():
             notes.append(f"{family}: not fitted, {self.unit.name} is not known for every model.")
             return
-        asked = {CE, *map(rbp_name, self.asked)}
         values = law_values([reduce(operator.add, runs) for runs in counts], replicates=self.replicates)
         runs = [run for several in counts for run in several]
         each = law_values(runs, replicates=self.replicates) if len(runs) > len(counts) else None
-        several = [len(runs) for runs in counts]
-        other = self._other(family)
+        several, other = [len(runs) for runs in counts], self._other(family)
+        asked = values.only([CE, *map(rbp_name, self.asked)])
+        fits = self._fit(values, sizes, each, several)
+        by_other = {} if other is None else self._fit(asked, other, each, several)
+        to_ce = ratio_laws(sizes, asked, CE, level=self.level)
         for metric in values.metrics:
-            law, seeds = self._fit(values, metric, sizes, each, several)
-            if law:
-                one = FamilyLaw(family, metric, law, seeds=seeds)
+            if metric in fits:
+                (law, seeds), by_other_s = fits[metric], by_other[metric][0] if metric in by_other else None
+                one = FamilyLaw(family, metric, law, seeds=seeds, other=by_other_s, to_ce=to_ce.get(metric))
                 if self.draws:
                     one = replace(one, draws=line_draws(sizes, values.of(metric)[1], at=float(sizes[0]))[1])
-                if metric in asked:
-                    by_other = None if other is None else self._fit(values, metric, other, each, several)[0]
-                    one = replace(one, other=by_other, to_ce=self._to_ce(values, metric, sizes))
                 yield one
-            elif metric in asked:
+            elif metric in asked.metrics:
                 label = metric_label(metric)
                 notes.append(f"{family}: {label} is 0 or 1, or nearly, at some size, so no law is fitted to it.")
 
     def _fit(
-        self, values: LawValues, metric: str, sizes: FloatArray, each: LawValues | None, several: Sequence[int]
-    ) -> tuple[PowerLawFit | None, NestedFit | None]:
-        """The law of one metric; where some size has several runs, over all runs, seeds' scatter apart from sizes'."""
-        law = values.fit(metric, sizes, level=self.level)
-        if law is None or each is None:
-            return law, None
-        y, draws = each.of(metric)
+        self, values: LawValues, sizes: FloatArray, each: LawValues | None, several: Sequence[int]
+    ) -> dict[str, tuple[PowerLawFit, NestedFit | None]]:
+        """The laws by metric; where some size has several runs, over all runs, seeds' scatter apart from sizes'."""
+        laws = values.fit_each(sizes, level=self.level)
+        if each is None:
+            return {metric: (law, None) for metric, law in laws.items()}
+        return {metric: self._nested(law, np.repeat(sizes, several), *each.of(metric)) for metric, law in laws.items()}
+
+    def _nested(
+        self, law: PowerLawFit, sizes: FloatArray, y: FloatArray, draws: FloatArray
+    ) -> tuple[PowerLawFit, NestedFit | None]:
         if not (positive(y) and positive(draws)):
             return law, None
-        covariance = paired_covariance(list(np.log(draws)))
-        seeds = fit_nested(np.repeat(sizes, several), y, covariance, level=self.level)
+        seeds = fit_nested(sizes, y, paired_covariance(np.log(draws)), level=self.level)
         alpha, spread = seeds.exponent, Spread.estimated(seeds.se, seeds.sizes - 2)
         law = replace(law, alpha=alpha.value, log_a=seeds.log_a, low=alpha.low, high=alpha.high, spread=spread)
         return replace(law, recipe=seeds.recipe), seeds
@@ -161,10 +163,6 @@ class LawReader:
         """S of each size by the other definition; None where there is none, or it is not known of every model."""
         sizes = family.column(self.unit.other) if self.unit.other else np.array([np.nan])
         return sizes if positive(sizes) and np.ptp(sizes) > 0 else None
-
-    def _to_ce(self, values: LawValues, metric: str, sizes: FloatArray) -> PowerLawFit | None:
-        (y, draws), (ce, of_ce) = values.of(metric), values.of(CE)
-        return None if metric == CE else ratio_law(sizes, y, ce, draws, of_ce, level=self.level)
 
     def _of_logged(self, family: Family, notes: list[str]) -> list[FamilyLaw]:
         laws, sizes = [], self.unit.of(family)

@@ -12,6 +12,7 @@ from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import FloatArray
 from rbptrack.stats import linear
 from rbptrack.stats.intervals import Interval
+from rbptrack.stats.newton import crossing
 from rbptrack.stats.power_law import PowerLawFit
 from rbptrack.stats.spread import Spread
 
@@ -86,11 +87,7 @@ def floor_bends(x: FloatArray, alpha: FloatArray, shares: FloatArray) -> FloatAr
     def shape(exponent: FloatArray) -> FloatArray:
         return np.asarray(np.log(share + (1 - share) * np.exp(np.minimum(exponent[..., None] * ahead, 500))))
 
-    for _ in range(50):
-        middle = (low + high) / 2
-        steep = shape(middle) @ -slope > alpha
-        low, high = np.where(steep, low, middle), np.where(steep, middle, high)
-    return np.asarray(shape((low + high) / 2) @ bend)
+    return np.asarray(shape(crossing(lambda exponent: shape(exponent) @ -slope > alpha, low, high)) @ bend)
 
 
 def smallest_floor(

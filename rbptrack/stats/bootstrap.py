@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -108,9 +108,11 @@ def resampled_metrics(counts: DocumentCounts) -> FloatArray:
     return np.concatenate([bootstrap_metrics(counts, weights) for weights in blocks])
 
 
-def paired_covariance(replicates: Sequence[FloatArray]) -> FloatArray:
-    """Sampling covariance (m, m) between sizes, from replicates (each (replicates,)) of one statistic per size.
+def paired_covariance(replicates: npt.ArrayLike) -> FloatArray:
+    """Sampling covariances between sizes, (..., m, m), of a statistic's replicates at each, (..., m, replicates).
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 6.
     """
-    return np.atleast_2d(np.cov(np.stack(replicates)))
+    draws = np.asarray(replicates, dtype=np.float64)
+    off = draws - draws.mean(axis=-1, keepdims=True)
+    return np.asarray(off @ off.swapaxes(-1, -2) / (draws.shape[-1] - 1))

@@ -91,6 +91,18 @@ def ratio_law(
     return fit_law(s, ratio, draws, level=level)
 
 
+def ratio_laws(s: npt.ArrayLike, values: LawValues, base: str, *, level: float = 0.95) -> dict[str, PowerLawFit]:
+    """`ratio_law` of every other metric over one of them, over sizes s, (m,): of those that have one, by metric.
+
+    Source: `ratio_law`.
+    """
+    y, draws = values.of(base)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = LawValues(values.metrics, values.values / y[:, None], values.draws / draws[..., None])
+    rest = [metric for metric in values.metrics if metric != base]
+    return ratios.only(rest).fit_each(s, level=level)
+
+
 def contrast(difference: float, spread: Spread, *, margin: float, level: float = 0.95) -> Contrast:
     """Test alpha_a - alpha_b for difference from 0 and for equivalence with 0.
 

@@ -13,7 +13,7 @@ from rbptrack.ranks import DocumentCounts, FloatArray, rbp_name
 from rbptrack.stats import linear
 from rbptrack.stats.bends import LEAST_SIZES
 from rbptrack.stats.intervals import Interval, worth
-from rbptrack.stats.power_law import PowerLawFit
+from rbptrack.stats.power_law import PowerLawFit, scatters
 from rbptrack.stats.size_laws import LawValues
 from rbptrack.stats.surface import Limit, Surface, fit_surface, largest_k_without_gap
 
@@ -125,7 +125,9 @@ def laws_at_each_k(
     ks, tokens = counts[0].ks, np.array([c.tokens.sum() for c in counts], dtype=np.float64)  # (m,)
     misses = (tokens[:, None] - np.stack([c.hits.sum(axis=0) for c in counts])).min(axis=0)  # (ks,)
     enough = [k for k, fewest in zip(ks, misses, strict=True) if fewest >= least_misses]
-    laws = {k: law for k in enough if (law := found.fit(rbp_name(k), s, level=level))}
+    each = found.fit_each(s, level=level)
+    laws = {k: each[rbp_name(k)] for k in enough if rbp_name(k) in each}
+    taus = dict(zip(laws, scatters(list(laws.values())).tolist(), strict=True))
     surface = None
     if len(s) >= LEAST_SIZES and laws:
         documents = worth(np.sqrt(counts[0].tokens))
@@ -134,16 +136,22 @@ def laws_at_each_k(
     for k, few in zip(ks, misses, strict=True):
         y, draws = found.of(rbp_name(k))
         effect = design_effect(float(np.exp(-y[-1])), np.exp(-draws[-1]), tokens=tokens[-1])
-        cells = _cells(laws[k], k, surface, level, replicates, rng) if k in laws else {}
+        cells = _cells(laws[k], taus[k], k, surface, level, replicates, rng) if k in laws else {}
         rows.append(AtK(k=k, misses=int(few), design_effect=effect, **cells))
     return EachK(rows, surface, surface.limit(margin) if surface else None)
 
 
 def _cells(
-    law: PowerLawFit, k: int, surface: Surface | None, level: float, replicates: int, rng: np.random.Generator
+    law: PowerLawFit,
+    tau: float,
+    k: int,
+    surface: Surface | None,
+    level: float,
+    replicates: int,
+    rng: np.random.Generator,
 ) -> dict[str, Any]:
     """The numbers of one k that has a law."""
-    tau, cells = law.tau, dict[str, Any]()
+    cells = dict[str, Any]()
     if surface:
         at = int(np.searchsorted(surface.ks, k))
         tau, low, high = (float(each[at]) for each in (surface.tau, *surface.band))

@@ -13,9 +13,11 @@ import numpy.typing as npt
 from scipy import optimize
 
 from rbptrack.ranks import FloatArray
+from rbptrack.stats.newton import crossing
 from rbptrack.stats.spread import Spread
 
 _SAME_LIKELIHOOD = 1e-5  # a scatter that raises minus twice the log-likelihood by less when it is taken for 0, is 0
+_NO_SPREAD = 1e-28  # mean square of residuals that are rounding
 _GRID = 45  # variances among which the most likely is sought, a factor 1.6 apart
 
 
@@ -75,22 +77,26 @@ def deciding(weights: FloatArray, contrasts: FloatArray) -> FloatArray:
     return np.asarray(form * (float(weights @ weights) / trace)) if trace > 0 else form
 
 
-def freedom_of(form: FloatArray, covariance: FloatArray) -> float:
-    """Degrees of freedom of z' form z for z of that covariance: (mean)^2 / (half its variance).
+def freedom_of(form: FloatArray, covariance: FloatArray) -> FloatArray:
+    """Degrees of freedom of z' form z for z of each covariance, (..., f, f): (mean)^2 / (half its variance), (...).
 
     Source: Satterthwaite, Biometrics Bulletin 2, 1946.
     """
-    for whole in (form @ covariance, form):
-        square = float(np.sum(whole * whole.T))
-        if square > 0:
-            return float(np.trace(whole)) ** 2 / square
-    return float(len(form))
+    freedom = np.full(covariance.shape[:-2], float(len(form)))
+    for whole in (np.broadcast_to(form, covariance.shape), form @ covariance):
+        square = (whole * whole.swapaxes(-1, -2)).sum(axis=(-2, -1))
+        np.divide(_trace(whole) ** 2, square, out=freedom, where=square > 0)
+    return freedom
 
 
-def estimate_error(at: FloatArray, design: FloatArray, values: FloatArray, sampling: FloatArray) -> Spread:
-    """The error of at @ coefficients, (p,), of least squares of values, (m,), whose sampling covariance is (m, m).
+def _trace(matrices: FloatArray) -> FloatArray:
+    return np.asarray(np.trace(matrices, axis1=-2, axis2=-1))
 
-    What the sampling covariance says of it is known. Scatter between models is read off the residuals, each of which
+
+def estimate_errors(at: FloatArray, design: FloatArray, values: FloatArray, sampling: FloatArray) -> list[Spread]:
+    """The errors of at @ coefficients, (p,), of least squares of values, (n, m), of sampling covariances (n, m, m).
+
+    What a sampling covariance says of it is known. Scatter between models is read off the residuals, each of which
     counts as its size counts in the estimate (`deciding`): intervals of 4 to 16 sizes hold also where the smallest and
     largest models scatter 3.6 times as much as the others (docs/validity.md).
 
@@ -99,12 +105,21 @@ def estimate_error(at: FloatArray, design: FloatArray, values: FloatArray, sampl
     """
     contrasts = free_of(design)
     weights, free = at @ inverse(design), len(contrasts)
-    noise, z = contrasts @ sampling @ contrasts.T, contrasts @ values
+    noise, z = contrasts @ sampling @ contrasts.T, values @ contrasts.T
     form = deciding(weights, contrasts)
-    tau2 = max(0.0, float(z @ z - np.trace(noise)) / free)
-    known = float(weights @ sampling @ weights)
-    freedom = freedom_of(form, noise + tau2 * np.eye(free))
-    return Spread(known, known - float(np.sum(form * noise)), float(z @ form @ z), freedom)
+    tau2 = np.maximum(0.0, ((z * z).sum(axis=-1) - _trace(noise)) / free)
+    known = weights @ sampling @ weights
+    beyond, residual = known - (form * noise).sum(axis=(-2, -1)), (z @ form * z).sum(axis=-1)
+    freedom = freedom_of(form, noise + tau2[:, None, None] * np.eye(free))
+    return [Spread(*parts) for parts in np.stack([known, beyond, residual, freedom], axis=1).tolist()]
+
+
+def estimate_error(at: FloatArray, design: FloatArray, values: FloatArray, sampling: FloatArray) -> Spread:
+    """`estimate_errors` of values, (m,), of one sampling covariance, (m, m).
+
+    Source: `estimate_errors`.
+    """
+    return estimate_errors(at, design, values[None], sampling[None])[0]
 
 
 def line_error(at: FloatArray, x: FloatArray, values: FloatArray, sampling: FloatArray) -> Spread:
@@ -118,14 +133,15 @@ def line_error(at: FloatArray, x: FloatArray, values: FloatArray, sampling: Floa
 def reml(sampling: FloatArray, design: FloatArray, values: FloatArray, *patterns: FloatArray) -> FloatArray:
     """Variances of scatter that maximise the restricted likelihood of values ~ N(design b, sampling + sum of v P).
 
+    Where each value scatters by itself, `scatter` says how much.
+
     Source: Patterson and Thompson, Biometrika 58, 1971.
 
     Args:
         sampling: known covariance, (n, n).
         design: (n, p).
         values: (n,).
-        patterns: the covariance P of each kind of scatter at variance 1, (n, n) each; none: scatter of each value by
-            itself.
+        patterns: the covariance P of each kind of scatter at variance 1, (n, n) each.
 
     Returns:
         One variance for each pattern.
@@ -134,12 +150,10 @@ def reml(sampling: FloatArray, design: FloatArray, values: FloatArray, *patterns
     contrasts = free_of(design)
     z = contrasts @ values
     spread = float(z @ z) / len(z)
-    if spread <= 1e-28:
-        return np.zeros(max(len(patterns), 1))
+    if spread <= _NO_SPREAD:
+        return np.zeros(len(patterns))
     known = contrasts @ sampling @ contrasts.T + 1e-9 * spread * np.eye(len(z))
     low, high = np.log(spread) - 18, np.log(spread) + 4
-    if not patterns:
-        return np.array([_scatter(*np.linalg.eigh(known), z, low, high) if sampling.any() else spread])
     parts = [contrasts @ part @ contrasts.T for part in patterns]
 
     def minus_twice(log_variances: FloatArray) -> tuple[float, FloatArray]:
@@ -163,23 +177,42 @@ def reml(sampling: FloatArray, design: FloatArray, values: FloatArray, *patterns
     return np.where(without - best.fun < _SAME_LIKELIHOOD, 0.0, np.exp(best.x))
 
 
-def _scatter(variances: FloatArray, vectors: FloatArray, z: FloatArray, low: float, high: float) -> float:
-    """`reml` of scatter that is alike and independent: along one line, in the eigenbasis of the known covariance."""
-    square = (vectors.T @ z) ** 2
+def scatter(sampling: FloatArray, design: FloatArray, values: FloatArray) -> FloatArray:
+    """The variance v that maximises the restricted likelihood of values ~ N(design b, sampling + v I), (n,).
 
-    def slope(log_variance: float) -> float:
-        whole = variances + np.exp(log_variance)
-        return float((1 / whole - square / whole**2).sum())
+    Each in the eigenbasis of its sampling covariance, where it is the zero of a slope along one line.
 
-    grid = np.linspace(low, high, _GRID)
-    whole = variances + np.exp(grid)[:, None]
-    minus_twice = (np.log(whole) + square / whole).sum(axis=1)
-    best = int(minus_twice.argmin())
-    if minus_twice[0] - minus_twice[best] < _SAME_LIKELIHOOD:
-        return 0.0
-    before, after = grid[best - 1], grid[min(best + 1, _GRID - 1)]
-    falls, rises = slope(before) < 0, slope(after) > 0
-    return float(np.exp(optimize.brentq(slope, before, after, xtol=1e-10) if falls and rises else grid[best]))
+    Source: Patterson and Thompson, Biometrika 58, 1971.
+
+    Args:
+        sampling: known covariances, (n, m, m).
+        design: (m, p).
+        values: (n, m).
+
+    """
+    contrasts = free_of(design)
+    z = values @ contrasts.T
+    mean = (z * z).mean(axis=1)
+    spread = np.where(mean > _NO_SPREAD, mean, 1.0)
+    least = 1e-9 * spread[:, None]
+    variances, vectors = np.linalg.eigh(contrasts @ sampling @ contrasts.T + least[..., None] * np.eye(len(contrasts)))
+    variances = np.maximum(variances, least)  # below only by rounding
+    square = (z[:, None] @ vectors)[:, 0] ** 2
+
+    def slope(log_variance: FloatArray) -> FloatArray:
+        whole = variances + np.exp(log_variance)[:, None]
+        return np.asarray((1 / whole - square / whole**2).sum(axis=1))
+
+    every = np.arange(len(z))
+    grid = np.log(spread)[:, None] + np.linspace(-18, 4, _GRID)
+    whole = variances[:, None] + np.exp(grid)[..., None]
+    minus_twice = (np.log(whole) + square[:, None] / whole).sum(axis=2)
+    best = minus_twice.argmin(axis=1)
+    before, after = grid[every, np.maximum(best - 1, 0)], grid[every, np.minimum(best + 1, _GRID - 1)]
+    inside = (slope(before) < 0) & (slope(after) > 0)
+    most_likely = np.exp(np.where(inside, crossing(lambda at: slope(at) > 0, before, after), grid[every, best]))
+    none = (minus_twice[:, 0] - minus_twice[every, best] < _SAME_LIKELIHOOD) | (mean <= _NO_SPREAD)
+    return np.where(none, 0.0, np.where(sampling.any(axis=(1, 2)), most_likely, mean))
 
 
 def without_each(design: FloatArray, values: FloatArray) -> FloatArray:

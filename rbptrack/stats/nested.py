@@ -79,8 +79,10 @@ def fit_nested(
     sampling = np.zeros((n, n)) if covariance is None else np.asarray(covariance, dtype=np.float64)
     design = linear.centred(x)
     same = (member[:, None] == member[None, :]).astype(np.float64)
-    kinds = (same, np.eye(n)) if n > m else ()
-    recipe2, seed2 = (*linear.reml(sampling, design, logs, *kinds), 0.0)[:2]
+    if n > m:
+        recipe2, seed2 = linear.reml(sampling, design, logs, same, np.eye(n))
+    else:
+        recipe2, seed2 = float(linear.scatter(sampling[None], design, logs[None])[0]), 0.0
     total = sampling + recipe2 * same + seed2 * np.eye(n) + 1e-16 * np.eye(n)
     inverse = np.linalg.inv(total)
     variance = np.linalg.inv(design.T @ inverse @ design)

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from rbptrack.ranks import FloatArray, IntArray
 
 _NEAR, _FAR = 1e-5, 1e-4  # steps of first and of second differences
 _LONGEST = 3.0  # step
+_HALVINGS = 50
 _STEPS = 60  # where a parameter runs off to infinity for ever smaller gains, these are enough
 
 
@@ -82,3 +84,15 @@ def minimise(
             damping[more] = np.maximum(8 * damping[more], 1e-3 * bends[waiting].max(axis=1))
         active = active[~waiting]  # the others stand where differences no longer tell up from down
     return theta, value
+
+
+def crossing(is_beyond: Callable[[FloatArray], npt.NDArray[np.bool_]], low: FloatArray, high: FloatArray) -> FloatArray:
+    """Where each of many rising functions crosses, between `low` and `high`; `is_beyond` says which lie above.
+
+    Source: bisection, to the last digit of where they cross.
+    """
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        beyond = is_beyond(middle)
+        low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
+    return np.asarray((low + high) / 2)

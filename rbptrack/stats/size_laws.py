@@ -6,7 +6,7 @@ fitted: `positive` is that rule for every analyzer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, rbp_name
 from rbptrack.stats.bootstrap import BOOTSTRAP_REPLICATES, bootstrap_metrics, document_weights, paired_covariance
-from rbptrack.stats.power_law import PowerLawFit, fit_power_law
+from rbptrack.stats.power_law import PowerLawFit, fit_power_laws
 
 
 def positive(values: npt.ArrayLike, axis: int | tuple[int, ...] | None = None) -> npt.NDArray[np.bool_]:
@@ -34,9 +34,20 @@ def fit_law(s: npt.ArrayLike, y: FloatArray, draws: FloatArray, *, level: float 
     Source: `fit_power_law`, with Cov(ln y) estimated by the bootstrap over documents (Efron and Tibshirani, An
     Introduction to the Bootstrap, 1993, chapter 6).
     """
-    if not (positive(y) and positive(draws)):
-        return None
-    return fit_power_law(s, y, covariance=paired_covariance(list(np.log(draws))), level=level)
+    return fit_laws(s, y[None], draws[None], level=level)[0]
+
+
+def fit_laws(s: npt.ArrayLike, y: FloatArray, draws: FloatArray, *, level: float = 0.95) -> list[PowerLawFit | None]:
+    """`fit_law` of each of several metrics: y, (metrics, m), and replicates, (metrics, m, replicates).
+
+    Source: `fit_law`.
+    """
+    usable = positive(y, axis=1) & positive(draws, axis=(1, 2))
+    if not usable.any():
+        return [None] * len(y)
+    covariance = paired_covariance(np.log(draws[usable]))
+    laws = iter(fit_power_laws(s, y[usable], covariance=covariance, level=level))
+    return [next(laws) if fitted else None for fitted in usable]
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,12 @@ class LawValues:
         column = self.metrics.index(metric)
         return self.values[:, column], self.draws[:, :, column]
 
+    def only(self, metrics: Collection[str]) -> LawValues:
+        """Those of some metrics, as far as they are there."""
+        columns = [i for i, metric in enumerate(self.metrics) if metric in metrics]
+        named = tuple(self.metrics[i] for i in columns)
+        return LawValues(named, self.values[:, columns], self.draws[:, :, columns])
+
     def of_ks(self, ks: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """-ln RBP_k, (m, ks), and its replicates, (m, replicates, ks)."""
         columns = [self.metrics.index(rbp_name(k)) for k in ks]
@@ -67,8 +84,12 @@ class LawValues:
 
     def fit(self, metric: str, s: npt.ArrayLike, *, level: float = 0.95) -> PowerLawFit | None:
         """The law of one metric over sizes s, (m,); None where there is none (`fit_law`)."""
-        y, draws = self.of(metric)
-        return fit_law(s, y, draws, level=level)
+        return fit_law(s, *self.of(metric), level=level)
+
+    def fit_each(self, s: npt.ArrayLike, *, level: float = 0.95) -> dict[str, PowerLawFit]:
+        """The laws over sizes s, (m,), of all metrics that have one, by metric."""
+        laws = fit_laws(s, self.values.T, np.moveaxis(self.draws, 2, 0), level=level)
+        return {metric: law for metric, law in zip(self.metrics, laws, strict=True) if law}
 
 
 def law_values(counts: Sequence[DocumentCounts], *, replicates: int = BOOTSTRAP_REPLICATES) -> LawValues:

@@ -255,7 +255,7 @@ def _scatter(
         The mean square at each k, (K,), its degrees of freedom, and the scatter, (K,).
 
     """
-    freedom = linear.freedom_of(form, np.eye(len(form)))
+    freedom = float(linear.freedom_of(form, np.eye(len(form))))
     own = np.einsum("fk,fg,gk->k", rest, form, rest)
     shared = np.einsum("fbk,fg,gbk->k", sampling, form, sampling, optimize=True)
     unbiased = own * freedom / special.chdtri(freedom, 0.5)
