@@ -367,7 +367,7 @@ def _law_rows(laws: Sequence[FamilyLaw]) -> dict[str, LawRow]:
 
 
 def _left_out(fits: Sequence[PowerLawFit]) -> list[float]:
-    return of_each(fits, lambda s, y, _: leave_largest_out(s, y)).tolist()
+    return list(map(float, of_each(fits, lambda s, y, _: leave_largest_out(s, y))))
 
 
 def _point_rows(one: FamilyLaw) -> list[PointRow]:

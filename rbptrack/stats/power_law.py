@@ -227,7 +227,7 @@ def left_out_noise(s: FloatArray, y: FloatArray, covariance: FloatArray) -> Floa
     weights[kept] = prediction
     smaller = linear.scatter(covariance[:, kept][..., kept], linear.centred(np.log(s[kept])), np.log(y[:, kept]))
     variance = weights @ covariance @ weights + smaller * float(weights @ weights)
-    return np.sqrt(np.maximum(variance, 0.0))
+    return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
 
 
 def point_diagnostics(law: PowerLawFit) -> dict[str, FloatArray]:
@@ -298,7 +298,7 @@ def _weighted_line(design: FloatArray, weights: FloatArray, weighted: FloatArray
     level, slope = weighted.sum(axis=1), weighted @ x
     lines = np.stack([second * level - first * slope, one * slope - first * level], axis=1)
     area = (one * second - first**2)[:, None]
-    return np.divide(lines, area, out=np.zeros_like(lines), where=area > 1e-9 * (one * second)[:, None])
+    return np.asarray(np.divide(lines, area, out=np.zeros_like(lines), where=area > 1e-9 * (one * second)[:, None]))
 
 
 @dataclass(frozen=True)
