@@ -82,11 +82,7 @@ def spread(values: Iterable[float], form: str, names: Sequence[str] = (), *, uni
 
 def compact(number: float) -> str:
     """341000 -> 341k, 1.4e9 -> 1.4B, as models' sizes are written; humanize writes `341 k` and `1.4 G`."""
-    number = float(f"{number:.3g}") if number >= 1e3 else number  # before a suffix is chosen: 999,999 is 1M
-    for limit, suffix in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if number >= limit:
-            return f"{number / limit:.3g}{suffix}"
-    return f"{number:.0f}"
+    return short_number(float(f"{number:.0f}"))
 
 
 def compact_bytes(number: float) -> str:
@@ -107,8 +103,9 @@ def short_path(location: str) -> str:
 
 def short_number(value: float, _: object = None) -> str:
     """1500000 -> 1.5M; 0.00001 -> 10⁻⁵."""
+    value = float(f"{value:.3g}")  # before a suffix is chosen: 999,999 is 1M
     for limit, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= limit * (1 - 1e-9):
+        if abs(value) >= limit:
             return f"{value / limit:.3g}{suffix}"
     if 0 < value < 0.9e-3:
         mantissa, exponent = f"{value:.2e}".split("e")
