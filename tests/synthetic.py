@@ -155,7 +155,8 @@ def with_reference(table: RankTable, *, accept: Any, reference_rank: Any) -> Ran
 
 def changed(runs: Runs, frame: pd.DataFrame | None = None, **readers: Any) -> Runs:
     """The same measurements with another table, or read in other ways."""
-    kept = {"histogram": runs.histogram, "ranks": runs.ranks, "token_texts": runs.vocabulary, "scores": runs.scores}
+    kept = {"histogram": runs.histogram, "ranks": runs.ranks, "token_texts": runs.vocabulary}
+    kept |= {"groups": runs.groups, "scores": runs.scores}
     return Runs(runs.frame if frame is None else frame, **kept | readers)
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from rbptrack import analysis
-from rbptrack.analysis import Report, Runs
+from rbptrack.analysis import Report
 from rbptrack.analysis.display import k_ranges
 from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, corrected
 from rbptrack.analysis.rows import Alpha, Column, OfFamily
@@ -19,7 +19,7 @@ from rbptrack.base.words import some_of
 from rbptrack.reporting.columns import readable
 from rbptrack.reporting.telling import skipped, tell
 from rbptrack.stats.power_law import fit_power_law
-from tests.synthetic import family_runs
+from tests.synthetic import changed, family_runs
 
 COLUMNS = {"b": "the second letter", "a": "the first"}
 
@@ -113,22 +113,17 @@ def test_ranges_of_k_join_neighbours_on_the_grid() -> None:
     assert k_ranges([1], grid) == "k = 1"
 
 
-def test_names_that_plugins_of_the_last_release_use_are_found_with_a_warning() -> None:
-    law = fit_power_law([1e3, 1e4, 1e5], [0.5, 0.4, 0.3])
-    with pytest.warns(FutureWarning, match=r"import law_cells from rbptrack\.analysis\.former, not from"):
-        cells = analysis.law_cells(law)
-    with pytest.warns(FutureWarning):
-        assert set(cells) <= set(analysis.shared_columns(*cells))
-    with pytest.warns(FutureWarning):
-        assert analysis.tallied({"larger": 2, "smaller": 0, "undecided": 1200}) == "larger in 2 and undecided in 1,200"
-    with pytest.warns(FutureWarning):
-        assert analysis.colour_and_line(8) == analysis.colour_and_line(1)
-    with pytest.warns(FutureWarning):
-        assert list(analysis.interval_columns("a", "what it is", "how")) == ["a", "a_low", "a_high"]
+@pytest.mark.filterwarnings("ignore:import .* from:FutureWarning")
+def test_names_that_plugins_of_the_last_release_use_work() -> None:
+    cells = analysis.law_cells(fit_power_law([1e3, 1e4, 1e5], [0.5, 0.4, 0.3]))
+    assert set(cells) <= set(analysis.shared_columns(*cells))
+    assert analysis.tallied({"larger": 2, "smaller": 0, "undecided": 1200}) == "larger in 2 and undecided in 1,200"
+    assert analysis.colour_and_line(8) == analysis.colour_and_line(1)
+    assert list(analysis.interval_columns("a", "what it is", "how")) == ["a", "a_low", "a_high"]
 
 
 def test_tokens_are_shown_as_text_where_it_is_known() -> None:
     runs = family_runs([1e4], alpha=0.1, a=3.0)
     assert runs.token_texts("any", [7]) == ["id 7"]
-    named = Runs(runs.frame, histogram=runs.histogram, ranks=runs.ranks, token_texts=lambda _: {7: ' th"e\n'})
+    named = changed(runs, token_texts=lambda _: {7: ' th"e\n'})
     assert named.token_texts("any", np.array([7, 8])) == ['" th\\"e\\n"', "id 8"]

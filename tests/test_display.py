@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from rbptrack.analysis.display import cell, default_columns, presented, title
-from rbptrack.analysis.runs import Runs
 from rbptrack.analysis.testing import example_runs
+from tests.synthetic import changed
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_runs_display_as_tables() -> None:
     runs = example_runs()
     frame = runs.frame.copy()
     frame.loc[0, "model"] = "<b>&nbsp;"
-    shown = Runs(frame, histogram=runs.histogram, ranks=runs.ranks)
+    shown = changed(runs, frame)
     text = repr(shown)
     assert text.startswith(f"{len(runs)} measurements\n")
     assert len(text.splitlines()) == len(runs) + 2

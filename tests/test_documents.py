@@ -171,10 +171,7 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     "empty.jsonl": (b"", r"empty\.jsonl is empty"),
     "blank.jsonl": (b"\n\n", "has no field text"),
     "cut.jsonl.gz": (gzip.compress(LINES)[:5000], r"cut\.jsonl\.gz is damaged or not complete: Compressed file ended"),
-    "cut.jsonl.zst": (
-        zstandard.compress(LINES)[:3000],
-        r"cut\.jsonl\.zst is damaged or not complete: the comp",
-    ),
+    "cut.jsonl.zst": (zstandard.compress(LINES)[:3000], r"cut\.jsonl\.zst is damaged or not complete: the comp"),
     "plain.jsonl.zst": (LINES, r"plain\.jsonl\.zst is damaged or not complete"),
     "cut.jsonl": (LINES[:-10], r"cannot be read from .*cut\.jsonl: JSON parse error"),
     "latin.jsonl": (

@@ -82,7 +82,7 @@ def test_small_sources_and_a_rest_have_numbers_without_intervals() -> None:
 
 def test_one_model_is_enough_for_levels() -> None:
     runs = by_domain([0.1, 0.1], documents=[15, 15], levels=[1.0, 1.2])
-    one = changed(runs, runs.frame.iloc[-1:], groups=runs.groups)
+    one = changed(runs, runs.frame.iloc[-1:])
     report = Domains(ks=[1], shown=1).analyze(one)
     assert set(report.tables["contrasts"].frame["quantity"]) == {"CE of 10000000", "RBP_1 of 10000000"}
     assert "laws" not in report.tables
@@ -91,6 +91,6 @@ def test_one_model_is_enough_for_levels() -> None:
 def test_without_sources_there_is_nothing_to_say() -> None:
     plain = by_domain([0.1, 0.1], documents=[3, 3])
     with pytest.raises(RbptrackError, match=r"dataset\.group"):
-        Domains().analyze(changed(plain))
+        Domains().analyze(changed(plain, groups=None))
     with pytest.raises(BadInput, match=r"analyzer\.shown"):
         Domains(shown=7).analyze(plain)

@@ -5,11 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rbptrack.stats.each_k import (
-    alphas_without_documents,
-    design_effect,
-    expected_r2,
-)
+from rbptrack.stats.each_k import alphas_without_documents, design_effect, expected_r2
 from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.surface import largest_k_without_gap
 

@@ -6,12 +6,12 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot
 
-from rbptrack.analysis import Drawing, Report, Runs
+from rbptrack.analysis import Drawing, Report
 from rbptrack.analysis.figures import svg
 from rbptrack.api import ShownReport
 from rbptrack.reporting.files import InlineFigure, inline
 from rbptrack.reporting.page import Section, render
-from tests.synthetic import family_runs
+from tests.synthetic import changed, family_runs
 
 HOSTILE = """<script>alert("x")</script><img src=x onerror='alert(1)'>"""
 
@@ -36,7 +36,7 @@ def test_the_page_of_a_report(report: Report) -> None:
     drawn = {name: InlineFigure(inline(svg(one.figure)), one.caption) for name, one in report.drawings.items()}
     page = render(
         HOSTILE,
-        Runs(frame, histogram=whole.histogram, ranks=whole.ranks),
+        changed(whole, frame),
         [Section(HOSTILE, HOSTILE, HOSTILE, report, drawn)],
         facts=[(HOSTILE, HOSTILE)],
         silent=[(HOSTILE, HOSTILE)],

@@ -5,14 +5,12 @@ import pytest
 
 from rbptrack.analysis import Runs, Unreadable
 from rbptrack.analysis.families import Family, families, read_families
-from rbptrack.base.errors import RbptrackError
-from rbptrack.ranks import log_grid
-from tests.synthetic import family_runs, together
+from tests.synthetic import changed, family_runs, together
 
 SIZES = np.geomspace(1e4, 1e7, 6)
 
 
-def changed(runs: Runs, rows: list[int], column: str, value: object) -> Runs:
+def with_value(runs: Runs, rows: list[int], column: str, value: object) -> Runs:
     runs.frame.loc[rows, column] = value
     return runs
 
@@ -41,7 +39,7 @@ def test_a_family_is_its_sizes_in_order() -> None:
 )
 def test_runs_that_do_not_compare_are_taken_apart_and_said(column: str, value: object, label: str) -> None:
     notes: list[str] = []
-    runs = changed(family_runs(SIZES, alpha=0.1, a=3.0), [0, 1], column, value)
+    runs = with_value(family_runs(SIZES, alpha=0.1, a=3.0), [0, 1], column, value)
     large, small = families(runs, notes)
     assert (len(large.s), len(small.s), small.name) == (4, 2, label)
     assert f"toy on text: its runs mix {column} (" in notes[0]
@@ -53,8 +51,8 @@ def test_runs_that_do_not_compare_are_taken_apart_and_said(column: str, value: o
 def test_checkpoints_are_laws_of_their_own_but_a_revision_per_size_is_not() -> None:
     notes: list[str] = []
     runs = together(
-        changed(family_runs(SIZES, alpha=0.1, a=3.0), list(range(6)), "revision", "step1000"),
-        changed(family_runs(SIZES, alpha=0.1, a=3.0, family="x", seed=2), list(range(6)), "revision", "step2000"),
+        with_value(family_runs(SIZES, alpha=0.1, a=3.0), list(range(6)), "revision", "step1000"),
+        with_value(family_runs(SIZES, alpha=0.1, a=3.0, family="x", seed=2), list(range(6)), "revision", "step2000"),
     )
     runs.frame["family"] = "toy"
     assert [f.name for f in families(runs, notes)] == ["toy step1000", "toy step2000"]
@@ -86,7 +84,7 @@ def test_a_damaged_artifact_is_named_and_left_out() -> None:
             raise OSError("Parquet magic bytes not found in footer")
         return good.ranks(run_id)
 
-    runs = Runs(good.frame, histogram=good.histogram, ranks=ranks)  # type: ignore[arg-type]
+    runs = changed(good, ranks=ranks)
     ((family, counts),) = read_families(runs, lambda _, run_id: runs.document_counts(run_id, [1]), notes)
     assert (len(family.s), len(counts)) == (5, 5)
     assert notes == [
@@ -112,20 +110,3 @@ def test_a_model_without_a_size_is_left_out() -> None:
     runs.frame.loc[1, "non_embedding_params"] = None
     assert len(families(runs, notes)[0].s) == 5
     assert notes == ["toy on text: without a size S, left out: toy-39811."]
-
-
-def test_document_counts_are_read_once_for_k_on_the_grid() -> None:
-    inner = family_runs(SIZES, alpha=0.1, a=3.0)
-    read: list[str] = []
-    runs = Runs(inner.frame, histogram=inner.histogram, ranks=lambda r: read.append(r) or inner.ranks(r))  # type: ignore[func-returns-value]
-    a = runs.document_counts("toy-text-0", [10, 1])
-    b = runs.document_counts("toy-text-0", log_grid(64).tolist())
-    assert len(read) == 1
-    expected = inner.ranks("toy-text-0").document_counts([10, 1])
-    np.testing.assert_array_equal(a.hits, expected.hits)
-    assert a.ks == (10, 1)
-    assert b.ks[-1] == 64
-    runs.document_counts("toy-text-0", [23])
-    assert len(read) <= 2
-    with pytest.raises(RbptrackError):
-        runs.document_counts("none", [1])

@@ -20,7 +20,9 @@ from rbptrack.analysis.sources import resampled_in_words
 from rbptrack.ranks import DocumentCounts
 from rbptrack.reporting.broken import computed
 from tests.conftest import Program
-from tests.synthetic import family_runs
+from tests.synthetic import changed, family_runs
+
+SIZES = np.geomspace(1e4, 1e6, 4)
 
 
 @pytest.fixture
@@ -50,15 +52,8 @@ def measured(tmp_path: Path) -> tuple[dict[str, float], pd.DataFrame, dict[str, 
 def test_a_sweep_that_names_a_group_fills_it_in_without_the_model(
     program: Program, with_store: Any, texts: Path
 ) -> None:
-    base = [
-        "model=nano/6k",
-        "dataset=files",
-        "dataset.name=sites",
-        f"dataset.files=[{texts}]",
-        "dataset.seq_len=64",
-        "dataset.context=8",
-        "analyzers=[]",
-    ]
+    base = ["model=nano/6k", "dataset=files", "dataset.name=sites", f"dataset.files=[{texts}]", "analyzers=[]"]
+    base += ["dataset.seq_len=64", "dataset.context=8"]
     done = program(*base, cwd=with_store)
     assert done.returncode == 0, done.stderr
     before, documents, tags = measured(with_store)
@@ -78,13 +73,10 @@ def test_a_sweep_that_names_a_group_fills_it_in_without_the_model(
 
 
 def test_runs_that_read_the_same_texts_are_drawn_by_the_same_sources() -> None:
-    plain = family_runs(np.geomspace(1e4, 1e6, 3), alpha=0.2, a=10.0, tokens=200)
-    first = str(plain.frame["run_id"].iloc[0])
-    documents = len(plain.document_counts(first, [1]).document)
+    plain = family_runs(SIZES, alpha=0.2, a=10.0, tokens=200)
     frame = plain.frame.assign(documents_hash="same", groups=None)
     frame.loc[0, "groups"] = "2 by site abc"
-    sources = [f"s{i % 2}" for i in range(documents)]
-    runs = Runs(frame, histogram=plain.histogram, ranks=plain.ranks, groups=lambda _: sources)
+    runs = changed(plain, frame, groups=lambda _: [f"s{i % 2}" for i in range(40)])
 
     def load(_: object, run_id: str) -> DocumentCounts:
         return runs.document_counts(run_id, [1])
@@ -99,11 +91,9 @@ def test_runs_that_read_the_same_texts_are_drawn_by_the_same_sources() -> None:
 
 def grouped(number: int) -> Runs:
     """A family whose documents come from so many sources."""
-    plain = family_runs(np.geomspace(1e4, 1e6, 4), alpha=0.2, a=10.0, tokens=200)
-    documents = len(plain.document_counts(str(plain.frame["run_id"].iloc[0]), [1]).document)
-    sources = [f"s{i % number}" for i in range(documents)]
+    plain = family_runs(SIZES, alpha=0.2, a=10.0, tokens=200)
     frame = plain.frame.assign(documents_hash="same", groups=f"{number} by site abc")
-    return Runs(frame, histogram=plain.histogram, ranks=plain.ranks, groups=lambda _: sources)
+    return changed(plain, frame, groups=lambda _: [f"s{i % number}" for i in range(40)])
 
 
 @pytest.mark.parametrize(
@@ -133,7 +123,7 @@ def test_whole_answers_of_sources_stay_shares() -> None:
     plain, by_source = grouped(40), grouped(12)
     alone, together = (
         Emergence(ks=[32], lengths=[1], replicates=50).analyze(runs).tables["answers"].frame
-        for runs in (Runs(plain.frame.assign(groups=None), histogram=plain.histogram, ranks=plain.ranks), by_source)
+        for runs in (changed(plain, plain.frame.assign(groups=None)), by_source)
     )
     np.testing.assert_allclose(alone["share"], together["share"])
     assert together["share"].between(0, 1).all()
@@ -142,7 +132,7 @@ def test_whole_answers_of_sources_stay_shares() -> None:
 
 
 def test_the_page_says_what_is_resampled() -> None:
-    plain = family_runs(np.geomspace(1e4, 1e6, 3), alpha=0.2, a=10.0, tokens=50)
+    plain = family_runs(SIZES, alpha=0.2, a=10.0, tokens=50)
     assert resampled_in_words(plain.frame).startswith("Documents are taken as independent; dataset.group")
     assert "4 sources of its documents (site) are resampled, too few for an interval" in resampled_in_words(
         grouped(4).frame

@@ -1,19 +1,17 @@
 from __future__ import annotations
 
-from typing import NoReturn
-
 import numpy as np
 import pytest
 from scipy import stats
 
 from plugins.k_law import KLaw
-from rbptrack.analysis import Report, Runs, Unreadable
+from rbptrack.analysis import Report
 from rbptrack.analysis.findings import Verdict
 from rbptrack.analysis.published import published_in_k
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import log_grid
 from rbptrack.reporting.telling import told
-from tests.synthetic import family_runs, runs_of
+from tests.synthetic import changed, family_runs, runs_of, unreadable
 
 SIZES = np.geomspace(1e4, 1e7, 5)
 
@@ -88,11 +86,8 @@ def test_imported_numbers_without_ranks_are_fitted_at_the_k_they_have() -> None:
     frame = whole.frame.assign(vocab_size=None)
     for k in (3, 30):
         frame[f"rbp_{k}"] = [whole.histogram(run_id).rbp(k) for run_id in frame["run_id"]]
-
-    def missing(run_id: str) -> NoReturn:
-        raise Unreadable(f"run {run_id} was imported without ranks")
-
-    table = KLaw(replicates=20).analyze(Runs(frame, histogram=missing, ranks=missing)).tables["slopes"].frame
+    imported = changed(whole, frame, histogram=unreadable, ranks=unreadable)
+    table = KLaw(replicates=20).analyze(imported).tables["slopes"].frame
     assert len(table) == len(SIZES)
     for row in table.itertuples():
         y = frame.loc[frame["size"] == row.size, ["rbp_1", "rbp_3", "rbp_10", "rbp_30"]].to_numpy(dtype=float)[0]

@@ -14,13 +14,21 @@ import pandas as pd
 import pytest
 
 from rbptrack.analysis import RankTable, Report, Runs, Table
-from rbptrack.analysis.testing import AnalyzerContract, NeedsFamilies, NeedsRanks, NeedsSizes, example_runs
+from rbptrack.analysis.testing import (
+    LONGEST_HEADLINE,
+    AnalyzerContract,
+    NeedsFamilies,
+    NeedsRanks,
+    NeedsSizes,
+    example_runs,
+)
 from rbptrack.config.paths import builtin_folder
+from rbptrack.reporting.broken import computed
 from rbptrack.reporting.discovery import discover
 from tests.conftest import Program
 from tests.example_package.rbptrack_example.ranking import Ranking
 from tests.patience import PATIENCE
-from tests.synthetic import changed, with_columns, with_reference
+from tests.synthetic import changed, in_pieces, with_columns, with_reference
 from tests.test_training import checkpoints
 
 PACKAGE = Path(__file__).parent / "example_package"
@@ -29,6 +37,27 @@ BUILT_IN = {n: c for n, c in discover().analyzers.items() if discover().origin[n
 
 class TestExample(AnalyzerContract):
     analyzer = Ranking()
+
+
+class Ours(AnalyzerContract):
+    """What the analyzers that ship with rbptrack promise besides."""
+
+    def test_rank_tables_in_pieces_give_the_same_report(self) -> None:
+        """And a whole table is never in memory."""
+        report, again = self.report(), computed(self.analyzer, in_pieces(self.runs()))
+        for name, table in report.tables.items():
+            assert list(table.frame.columns) == list(table.columns), name
+            pd.testing.assert_frame_equal(table.frame, again.tables[name].frame, rtol=1e-9, atol=1e-12)
+        assert again.metrics == pytest.approx(report.metrics, rel=1e-9)
+        assert 5 <= len(again.headline.split()) <= LONGEST_HEADLINE, again.headline
+
+    def test_figures_have_captions_and_labelled_axes(self) -> None:
+        assert self.report().drawings
+        for drawing in self.report().drawings.values():
+            assert drawing.caption.endswith("."), "captions are sentences"
+            axes = drawing.figure.axes
+            assert any(ax.get_xlabel() for ax in axes) or drawing.figure.get_supxlabel()
+            assert any(ax.get_ylabel() for ax in axes) or drawing.figure.get_supylabel()
 
 
 class OfLaws(NeedsRanks, NeedsSizes):  # not collected: its name does not begin with Test
@@ -114,7 +143,7 @@ SPECIAL = {
 
 for _name, _class in BUILT_IN.items():  # every analyzer that ships with rbptrack
     _test = f"Test_{_name}"
-    globals()[_test] = type(_test, (SPECIAL.get(_name, AnalyzerContract),), {"analyzer": _class()})
+    globals()[_test] = type(_test, (Ours, SPECIAL.get(_name, AnalyzerContract)), {"analyzer": _class()})
 
 
 def test_all_built_in_ones_are_held_to_it() -> None:

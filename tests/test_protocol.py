@@ -56,11 +56,7 @@ def plain_reading(config: Config) -> tuple[float, dict[int, float], int]:
     own = logits.gather(-1, labels[..., None])
     rank = 1 + (logits > own).sum(-1)
     nats = torch.logsumexp(logits.double(), -1) - own[..., 0].double()
-    return (
-        float(nats[valid].mean()),
-        {k: float((rank[valid] <= k).double().mean()) for k in KS},
-        int(valid.sum()),
-    )
+    return (float(nats[valid].mean()), {k: float((rank[valid] <= k).double().mean()) for k in KS}, int(valid.sum()))
 
 
 def test_it_is_the_authors_procedure(config: Config, tmp_path: Path) -> None:

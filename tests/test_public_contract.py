@@ -39,6 +39,7 @@ def test_importing_it_loads_nothing_heavy() -> None:
         (rbptrack.stats, "fit_power_law", "rbptrack.stats.power_law"),
         (rbptrack.analysis, "draw_laws", "rbptrack.analysis.law_figures"),
         (rbptrack.analysis, "counted", "rbptrack.base.words"),
+        (rbptrack.analysis, "law_cells", "rbptrack.analysis.former"),
     ],
 )
 def test_a_name_that_moved_is_found_with_a_warning(package: ModuleType, name: str, home: str) -> None:

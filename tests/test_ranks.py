@@ -7,16 +7,7 @@ import pytest
 
 from rbptrack.base import parquet
 from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.ranks import (
-    LacksColumn,
-    RankTable,
-    is_rbp_column,
-    log_grid,
-    parse_rbp_name,
-    rbp_ks,
-    rbp_name,
-    se_name,
-)
+from rbptrack.ranks import LacksColumn, RankTable, is_rbp_column, log_grid, parse_rbp_name, rbp_ks, rbp_name, se_name
 from tests.synthetic import ranked, with_columns
 
 

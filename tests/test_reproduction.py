@@ -14,7 +14,7 @@ from rbptrack.ranks import log_grid
 from rbptrack.reporting.telling import told
 from rbptrack.stats.intervals import Interval
 from rbptrack.stats.power_law import fit_power_law, point_diagnostics
-from tests.synthetic import family_runs, together
+from tests.synthetic import family_runs, together, unreadable
 
 SIZES = np.geomspace(1e6, 1e10, 10)
 
@@ -107,11 +107,7 @@ def imported(alpha: float, **columns: object) -> Runs:
     for i, k in enumerate((1, 10, 100, 10000)):
         frame[f"rbp_{k}"], frame[f"rbp_{k}_se"] = np.exp(-y[:, i]), None
     frame = frame.assign(ce_se=None, vocab_size=None, documents_hash=None, imported="authors", **columns)
-
-    def missing(run_id: str) -> None:
-        raise AssertionError(run_id)
-
-    return Runs(frame, histogram=missing, ranks=missing)
+    return Runs(frame, histogram=unreadable, ranks=unreadable)
 
 
 def test_imported_figures_are_compared_at_every_published_k() -> None:

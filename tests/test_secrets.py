@@ -71,11 +71,7 @@ def in_query(server: Server) -> str:
 
 
 def test_a_report_an_export_and_mlflows_pages(
-    server: Server,
-    planted: str,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    server: Server, planted: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of imported measurements, with errors on the way; and the words of all processes that `ui` starts."""
     rows = [f"a-{i},w,{10**i},{9 * 10 ** (-0.06 * i)}" for i in range(4, 9)]

@@ -5,8 +5,8 @@ import pytest
 from plugins.training import Training
 from rbptrack.analysis import RbptrackError, Runs
 from rbptrack.analysis.runs import COLUMNS
-from rbptrack.analysis.testing import AnalyzerContract
 from rbptrack.reporting.telling import told
+from tests.synthetic import changed, unreadable
 
 
 def checkpoints(sizes: int = 4, *, known: bool = True) -> Runs:
@@ -20,18 +20,7 @@ def checkpoints(sizes: int = 4, *, known: bool = True) -> Runs:
             row |= {"run_id": row["model"], "fingerprint": row["model"], "dataset": "text", "revision": f"step{step}"}
             row |= {"non_embedding_params": int(s), "training_tokens": d if known else None, "ce": ce}
             rows.append(row | {"rbp_1": np.exp(-(0.1 + 20 * s**-0.35 + 100 * d**-0.3))})
-
-    def none(run_id: str):
-        raise AssertionError(run_id)
-
-    return Runs(pd.DataFrame(rows), histogram=none, ranks=none)
-
-
-class TestTraining(AnalyzerContract):
-    analyzer = Training(ks=[1, 10])
-
-    def runs(self) -> Runs:
-        return checkpoints()
+    return Runs(pd.DataFrame(rows), histogram=unreadable, ranks=unreadable)
 
 
 def test_the_law_and_the_optimum_are_found() -> None:
@@ -63,7 +52,7 @@ def test_checkpoints_on_a_ray_are_refused() -> None:
     frame = runs.frame.assign(training_tokens=20.0 * runs.frame["non_embedding_params"].astype(float))
     frame["training_tokens"] *= np.tile([0.95, 1.0, 1.05, 1.0, 1.0], 4)
     with pytest.raises(RbptrackError, match=r"toy on text: tokens go with sizes .* D / S from 19 to 21"):
-        Training().analyze(Runs(frame, histogram=runs.histogram, ranks=runs.ranks))
+        Training().analyze(changed(runs, frame))
 
 
 def test_two_sizes_are_too_few() -> None:
