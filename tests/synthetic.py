@@ -55,6 +55,16 @@ def with_columns(table: RankTable, **columns: Any) -> RankTable:
     return RankTable.from_arrays(vocab_size=table.vocab_size, strict=table.strict, **kept | columns)
 
 
+def text_table(texts: Sequence[Sequence[str]], **columns: Any) -> tuple[RankTable, dict[int, str]]:
+    """Texts as tokens, of which the first of each is not scored, with the texts by id; ranks are 1, or as given."""
+    ids = {text: i for i, text in enumerate(dict.fromkeys(text for each in texts for text in each))}
+    rows = [(d, p, ids[text]) for d, each in enumerate(texts) for p, text in enumerate(each) if p]
+    document, position, token = np.array(rows).T
+    rank = columns.pop("rank", np.ones(len(rows)))[: len(rows)]
+    table = ranked(rank, vocab_size=1000, document=document, position=position, token=token, **columns)
+    return table, {i: text for text, i in ids.items()}
+
+
 def rank_table(
     p: Sequence[float], ce: float, *, documents: int, tokens: int, vocab_size: int, rng: np.random.Generator
 ) -> RankTable:

@@ -164,8 +164,6 @@ def test_bad_arguments(measured: Path, elsewhere: Path) -> None:
         (export, ["out=there.zip"], "exists already"),
         (export, ["out=no/b.zip"], "no folder"),
         (export, ["out=b.zip", uri(measured), "dataset=wiki"], "no measurement has dataset=wiki. The store has two"),
-        (export, [], "out"),
-        (import_, [], "what to import"),
         (import_, ["nowhere.zip"], "no such file or folder"),
         (import_, ["there.zip"], "is not a bundle"),
         (import_, ["empty"], r"holds no <dataset>/<org>/<model>/top<k>/metrics.json"),

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 
 import numpy as np
@@ -128,8 +127,9 @@ def test_longer_stretches_are_more_than_any_one() -> None:
 
 
 def test_too_few_runs_are_refused() -> None:
+    """Nine runs, and twenty that all lie in one document."""
     hits = np.zeros((40, 60), dtype=bool)
-    hits[:9, :5] = True  # nine runs of five
+    hits[:9, :5] = True
     hits[:, 20] = True
     run = Emergence(ks=[1], lengths=[4, 5, 6], replicates=50).analyze(runs_of_tables([1e5], {"r": table(hits)}))
     windows = run.tables["windows"].frame.set_index("N")
@@ -139,18 +139,9 @@ def test_too_few_runs_are_refused() -> None:
     assert np.isnan(windows.loc[4, "p"])
     assert any("too few runs" in sentence for sentence in told(run.findings))
     one_document = np.zeros((40, 60), dtype=bool)
-    one_document[0, ::3] = one_document[0, 1::3] = True  # twenty runs, all in one document
+    one_document[0, ::3] = one_document[0, 1::3] = True
     run = Emergence(ks=[1], lengths=[2], replicates=50).analyze(runs_of_tables([1e5], {"r": table(one_document)}))
     assert run.tables["windows"].frame.set_index("N").loc[2, "verdict"] == "too few runs"
-
-
-def test_without_answers_there_is_no_table_of_them(independent: Report) -> None:
-    assert set(independent.tables) == {"summary", "windows", "laws", "thresholds"}
-
-
-def test_figures_can_be_drawn_in_another_process(independent: Report) -> None:
-    for drawing in independent.drawings.values():
-        assert b"rbptrack_plugin" not in pickle.dumps(drawing.figure)
 
 
 def test_a_model_that_never_fails() -> None:

@@ -72,7 +72,6 @@ def test_the_folders_table_is_what_import_takes(program: Program, swept: tuple[P
     assert "4 imported" in done.stdout
     for line, said in (
         ("export hub=hub", "exists already"),
-        ("export", "out=... is missing"),
         ("export to=nobody", "no exporter matches nobody. Options: wandb"),
         ("export to=wandb out=nowhere", "no such folder"),
         ("export to=wandb hub=x", "one export at a time"),

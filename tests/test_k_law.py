@@ -49,14 +49,6 @@ def test_a_law_that_points_do_not_follow_is_not_said_to_hold() -> None:
     assert "in none of 5 measurements (points lie up to" in told(report.findings)[0]
 
 
-@pytest.mark.parametrize(("documents", "known"), [(9, False), (10, True)])
-def test_below_ten_documents_there_is_no_interval(documents: int, known: bool) -> None:
-    runs = family_runs(SIZES[:1], alpha=0.1, a=3.0, documents=documents)
-    row = KLaw(largest=30, replicates=50).analyze(runs).tables["slopes"].frame.iloc[0]
-    assert np.isfinite(row["beta"])
-    assert np.isfinite([row["beta_low"], row["beta_high"]]).all() == known
-
-
 def test_slopes_are_plain_least_squares_on_both_grids() -> None:
     runs = family_runs(SIZES, alpha=0.1, a=3.0)
     table = KLaw(largest=30, replicates=50, ks=[1]).analyze(runs).tables["slopes"].frame

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -58,6 +59,7 @@ class Ours(AnalyzerContract):
             axes = drawing.figure.axes
             assert any(ax.get_xlabel() for ax in axes) or drawing.figure.get_supxlabel()
             assert any(ax.get_ylabel() for ax in axes) or drawing.figure.get_supylabel()
+            assert b"rbptrack_plugin" not in pickle.dumps(drawing.figure), "another process draws it"
 
 
 class OfLaws(NeedsRanks, NeedsSizes):  # not collected: its name does not begin with Test

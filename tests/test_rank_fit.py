@@ -77,18 +77,6 @@ def test_a_maximum_is_a_maximum_of_the_exact_likelihood() -> None:
             assert data.count @ log_pmf[data.rank - 1] / data.num_tokens < here + 1e-9, name
 
 
-def test_a_truncated_zipf_sample_is_zipf_and_not_a_lognormal_with_a_huge_mu() -> None:
-    data = drawn("zipf")
-    support = Support.nodes(V)
-    points = support.project(data.rank, data.count)
-    free = fit_lognormal(log_sums(points, support), support)
-    se = np.sqrt(np.diag(information_covariance(free, support, tokens=data.num_tokens)))
-    assert abs(free[1]) < 3 * se[1]  # gamma is 0 within its error, on either side
-    fit = fit_ranks(data, ["lognormal"])["lognormal"]
-    assert fit.parameters["gamma"] >= 0
-    assert fit.parameters["beta"] == pytest.approx(1.3, abs=0.02)
-
-
 def test_convex_data_end_at_the_border() -> None:
     p = np.exp(CANDIDATES["two_lognormals"].log_pmf(np.array([1.0, 3.0, -9.0, 0.3, -9.0]), Support.exact(V)))
     data = histogram(np.random.default_rng(1).multinomial(100_000, p / p.sum()))

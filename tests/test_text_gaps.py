@@ -12,7 +12,7 @@ from rbptrack.analysis import Runs
 from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import told
 from rbptrack.stats.text_gaps import Words, aligned, text_gaps
-from tests.synthetic import changed, ranked, runs_of_tables, together
+from tests.synthetic import changed, runs_of_tables, text_table, together
 
 TEXT = "x" + " the quick  brown fox\n jumps over 1234 lazy dogs; déjà vu" * 12
 LONG, SHORT, SEVENS = r"\s*\S+|\s+$", r"\s*\S{1,2}|\s+$", r".{1,7}"
@@ -23,13 +23,9 @@ def table(
 ) -> tuple[RankTable, dict[int, str]]:
     """So many nats per byte, and more on tokens that hold `on`; the first token, `x`, is not scored."""
     cut = [["x", *re.findall(pieces, text[1:], flags=re.DOTALL)] for text in texts]
-    known = {piece: i for i, piece in enumerate(dict.fromkeys(piece for text in cut for piece in text))}
-    rows = [(d, p, known[piece]) for d, text in enumerate(cut) for p, piece in enumerate(text) if p]
-    document, position, token = np.array(rows).T
-    of_id = {i: piece for piece, i in known.items()}
-    nats = [len(of_id[t].encode()) * (per_byte + more * bool(on and on in of_id[t])) for t in token.tolist()]
-    columns = {"document": document, "position": position, "token": token, "logprob": -np.array(nats)}
-    return ranked(np.ones(len(rows)), vocab_size=1000, **columns), of_id
+    scored = [piece for text in cut for piece in text[1:]]
+    nats = [len(piece.encode()) * (per_byte + more * bool(on and on in piece)) for piece in scored]
+    return text_table(cut, logprob=-np.array(nats))
 
 
 @pytest.mark.parametrize("pieces", [LONG, SHORT, SEVENS, "."])

@@ -7,10 +7,9 @@ import pytest
 
 from plugins.compare import Compare
 from rbptrack.analysis import Runs
-from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import told
 from rbptrack.stats.whole_words import TokenShapes, WordCounts
-from tests.synthetic import changed, ranked, runs_of_tables, together
+from tests.synthetic import changed, runs_of_tables, text_table, together
 
 SIZES = np.geomspace(1e4, 1e7, 5)
 TEXT = "x" + " the quick  brown fox\n jumps over" * 30
@@ -23,20 +22,11 @@ def cut(text: str, pieces: str) -> list[str]:
 WHOLE, HALVES, CHARACTERS = r"\s*\S+|\s+$", r"\s*\S{1,2}", "."
 
 
-def table(texts: list[list[str]], rank: np.ndarray) -> tuple[RankTable, dict[int, str]]:
-    """Tokens of several documents with these ranks; the first token of each document is not scored."""
-    vocabulary = {t: i for i, t in enumerate(dict.fromkeys(t for text in texts for t in text))}
-    rows = [(d, p, vocabulary[t]) for d, text in enumerate(texts) for p, t in enumerate(text) if p]
-    document, position, token = np.array(rows).T
-    columns = {"document": document, "position": position, "token": token, "logprob": np.full(len(rows), -0.5)}
-    return ranked(rank[: len(rows)], vocab_size=1000, **columns), {i: t for t, i in vocabulary.items()}
-
-
 @pytest.mark.parametrize("pieces", [WHOLE, HALVES, CHARACTERS, r".{1,7}"])
 def test_words_against_brute_force(pieces: str) -> None:
     rng = np.random.default_rng(0)
     texts = [cut(TEXT, pieces), cut(TEXT[:200], pieces)]
-    ranks, known = table(texts, rng.integers(1, 4, 10_000))
+    ranks, known = text_table(texts, rank=rng.integers(1, 4, 10_000))
     counts = WordCounts.of(ranks, TokenShapes.of(known), [1, 2])
     used = 0
     for d, text in enumerate(texts):
@@ -48,11 +38,7 @@ def test_words_against_brute_force(pieces: str) -> None:
         used += len(text) - 1
         expected = {1: 0, 2: 0}
         words = [m.span() for m in re.finditer(r"\s*\S+", "".join(text))]
-        inside = [
-            w for w in words if w[0] > spans[1][0] and w[1] < spans[-1][1]
-        ]  # neither the first nor the last scored
-        edge = [w for w in words if w[0] == spans[1][0]]
-        inside = [w for w in inside if not any(w[0] < e[1] for e in edge)]
+        inside = [w for w in words if w[0] > spans[1][0] and w[1] < spans[-1][1]]  # the last may go on
         first = next(w for w in words if w[1] > spans[1][0])  # the word that the first scored token begins in
         inside = [w for w in inside if w != first]
         for low, high in inside:
@@ -74,7 +60,7 @@ def family(name: str, pieces: str, alpha: float, a: float, *, seed: int) -> Runs
             word = np.cumsum([t[0].isspace() for t in text])  # tokens never reach into two words here
             good = rng.random(word.max() + 1) < np.exp(-a * s**-alpha)
             rank += np.where(good[word[1:]], 1, 30).tolist()
-        tables[f"{name}-{i}"], known = table(texts, np.array(rank))
+        tables[f"{name}-{i}"], known = text_table(texts, rank=np.array(rank))
     return changed(runs_of_tables(SIZES, tables, family=name), token_texts=lambda _: known)
 
 
