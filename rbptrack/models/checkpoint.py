@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from rbptrack.base.errors import BadInput, RbptrackError, causes, first_line
+from rbptrack.base.errors import BadInput, RbptrackError, causes, first_line, shortened
 from rbptrack.config.schema import ModelConfig
 from rbptrack.models.device import out_of_memory
 from rbptrack.models.quantised import check_library, described, is_matrix, method_of, quiet
@@ -20,7 +20,7 @@ _PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth")
 _INDEX = "model.safetensors.index.json"
 # What older versions of transformers stored beside the weights and newer ones compute: masks and position numbers.
 _NO_WEIGHTS = re.compile(r"(^|\.)(inv_freq|masked_bias|causal_mask|position_ids|(attn|attention)\.bias)$")
-_SHOWN = 3  # names of tensors in an error
+_SHOWN = 5  # names of tensors in an error
 
 
 def check_folder(config: ModelConfig) -> None:
@@ -56,7 +56,9 @@ def check_shards(folder: Path) -> None:
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise BadInput(f"{index} is not an index of shards ({first_line(error)}): copy or download it again") from error
     if missing := sorted(str(name) for name in names if not (folder / str(name)).is_file()):
-        raise BadInput(f"{folder} lacks {_listed(missing)}, which {_INDEX} names: copy or download it again")
+        raise BadInput(
+            f"{folder} lacks {shortened(missing, most=_SHOWN)}, which {_INDEX} names: copy or download it again"
+        )
 
 
 def only_pickles(place: str) -> str:
@@ -85,7 +87,7 @@ def check_loaded(found: Mapping[str, Any], what: str) -> None:
         "holds tensors of other shapes than its config.json asks for": mismatched,
         "cannot be read": found["error_msgs"],
     }
-    said = [f"{fault}: {_listed(sorted(map(str, names)))}" for fault, names in faults.items() if names]
+    said = [f"{fault}: {shortened(sorted(map(str, names)), most=_SHOWN)}" for fault, names in faults.items() if names]
     if said:
         raise BadInput(
             f"the checkpoint of {what} {'; it '.join(said)}. Its numbers would be another model's: config.json and "
@@ -129,7 +131,7 @@ def check_stored(source: Source, module: Any, what: str) -> None:
         if whole := sorted(name for name in whole if not _NO_WEIGHTS.search(name)):
             raise BadInput(
                 f"the checkpoint of {what} holds weights as integers or booleans, and its config.json no quantisation "
-                f"that says what they stand for: {_listed(whole)}"
+                f"that says what they stand for: {shortened(whole, most=_SHOWN)}"
             )
     tied = getattr(config.get_text_config(decoder=True), "tie_word_embeddings", False)
     ends = (module.get_input_embeddings(), module.get_output_embeddings())
@@ -179,11 +181,6 @@ def _stored_types(source: Source) -> Iterator[tuple[str, str]]:
             with safe_open(path, framework="pt") as tensors:
                 for name in tensors.keys():  # noqa: SIM118  no mapping
                     yield name, tensors.get_slice(name).get_dtype()
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
 
 
 def explain(error: Exception, what: str, *, config: Any, pickles: bool) -> RbptrackError:

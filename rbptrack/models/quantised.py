@@ -29,8 +29,7 @@ _EXTRAS = ("torchao", "gguf")  # of pyproject.toml
 
 def method_of(config: Any) -> str:
     """How a transformers config says that the weights are quantised: `torchao`, `gptq`, ...; empty: they are not."""
-    settings = getattr(config, "quantization_config", None) or {}
-    held = settings if isinstance(settings, dict) else vars(settings)
+    held = _settings(config)
     if not held:
         return ""
     method = held.get("quant_method")
@@ -41,11 +40,15 @@ def method_of(config: Any) -> str:
 
 def described(config: Any) -> str:
     """A quantisation in words, such as `torchao, Int8WeightOnlyConfig` or `gptq, 4 bits`; empty where there is none."""
-    settings = getattr(config, "quantization_config", None) or {}
-    held = settings if isinstance(settings, dict) else vars(settings)
+    held = _settings(config)
     kind = type(held["quant_type"]).__name__ if "quant_type" in held else ""
     bits = f"{held['bits']} bits" if "bits" in held else ""
     return ", ".join(filter(None, (method_of(config), kind, bits)))
+
+
+def _settings(config: Any) -> dict[str, Any]:
+    settings = getattr(config, "quantization_config", None) or {}
+    return settings if isinstance(settings, dict) else vars(settings)
 
 
 def check_library(name: str, method: str) -> None:

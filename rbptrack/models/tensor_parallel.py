@@ -15,7 +15,7 @@ from rbptrack.config.schema import ModelConfig
 from rbptrack.models.causal import CausalModel, probe_tokens, split
 from rbptrack.models.device import set_precision
 from rbptrack.models.loading import load_module
-from rbptrack.models.probe import check_states
+from rbptrack.models.probe import check_states, largest_difference
 from rbptrack.scoring.parallel import HeadRows
 from rbptrack.sources.pin import Source
 
@@ -119,7 +119,7 @@ def _verified(model: CausalModel, name: str) -> float:
     worst = (ours - mine).abs().amax() if mine.numel() else torch.zeros((), device=model.device)
     worst = worst / whole.abs().amax().clamp(min=1e-6)
     dist.all_reduce(worst, dist.ReduceOp.MAX)
-    if not float(worst) <= (1e-3 if model.head.weight.dtype == torch.float32 else 5e-2):
+    if not float(worst) <= largest_difference(model.head.weight.dtype):
         raise BadInput(
             f"model {name}: its logits are not its hidden states times its head (relative difference "
             f"{float(worst):.2g}) when it is split; model.device_map=auto spreads its layers instead"
