@@ -11,15 +11,17 @@ Every analyzer begins here, so that all of them draw the same lines and say so i
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from itertools import pairwise
 from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from rbptrack.analysis.comparable import COMPARABLE, disagreeing, mixture, on_each_dataset, parts
 from rbptrack.analysis.findings import Reason, Remark
 from rbptrack.analysis.runs import Runs, Unreadable, WithoutRanks
 from rbptrack.base.names import metric_part
@@ -27,19 +29,6 @@ from rbptrack.base.words import be
 from rbptrack.ranks import rbp_ks
 
 T = TypeVar("T")
-
-COMPARABLE = {
-    "dtype": "",
-    "sequence": "",
-    "seq_len": "seq_len ",
-    "context": "context ",
-    "candidates": "candidates ",
-    "rank": "rank ",
-    "documents_hash": "texts ",
-    "num_tokens": "tokens ",
-}
-"""Columns in which the runs of one law must agree, and the word that marks a part in which they do."""
-
 
 _SAME_RANKS = ["model", "commit", "revision", "vocab_size", "dataset", *COMPARABLE]
 MEAN_USED = "the mean over the runs of a size is used"
@@ -100,21 +89,30 @@ class Family:
         return f"{metric_part(self.name)}/{metric_part(self.dataset)}"
 
     @cached_property
+    def _each_s(self) -> npt.NDArray[Any]:
+        """S of each row, (rows,) float64."""
+        return self.rows["non_embedding_params"].to_numpy(np.float64, na_value=np.nan)
+
+    @cached_property
     def s(self) -> npt.NDArray[Any]:
         """The distinct sizes S, ascending, (m,) float64."""
-        return np.unique(self.rows["non_embedding_params"].to_numpy(dtype=np.float64))
+        return np.unique(self._each_s)
+
+    def _by_size(self, column: str) -> list[list[str]]:
+        """The texts of a column for each size, m lists."""
+        texts = [str(text) for text in self.rows[column].tolist()]
+        first = np.searchsorted(self._each_s, self.s).tolist()
+        return [texts[low:high] for low, high in pairwise([*first, len(texts)])]
 
     @cached_property
     def run_ids(self) -> list[list[str]]:
         """The runs of each size, m lists."""
-        grouped = self.rows.groupby("non_embedding_params", sort=True)["run_id"]
-        return [[str(run_id) for run_id in ids] for _, ids in grouped]
+        return self._by_size("run_id")
 
     @cached_property
     def labels(self) -> list[str]:
         """The published label of each size, m of them: `70m`."""
-        grouped = self.rows.groupby("non_embedding_params", sort=True)["size"]
-        return ["+".join(dict.fromkeys(map(str, labels))) for _, labels in grouped]
+        return ["+".join(dict.fromkeys(labels)) for labels in self._by_size("size")]
 
     @property
     def keys(self) -> dict[str, Any]:
@@ -126,7 +124,7 @@ class Family:
         """Dataset, family, size and S as columns of a table's row, for each of the m sizes."""
         return [{**self.keys, "size": label, "S": s} for label, s in zip(self.labels, self.s, strict=True)]
 
-    @property
+    @cached_property
     def vocab_size(self) -> int:
         """The smallest |V| of the models: the largest k that all of them have; 0 where it is not known."""
         smallest = self.rows["vocab_size"].min()
@@ -158,9 +156,10 @@ class Family:
         """A logged number per size, (m,) float64: the mean over the runs of a size; NaN where it was not logged."""
         if name not in self.rows.columns:
             return np.full(len(self.s), np.nan)
-        return np.asarray(
-            self.rows.groupby("non_embedding_params", sort=True)[name].mean().to_numpy(np.float64, na_value=np.nan)
-        )
+        logged = self.rows[name]
+        if len(self.s) < len(logged):
+            logged = self.rows.groupby("non_embedding_params", sort=True)[name].mean()
+        return np.asarray(logged.to_numpy(np.float64, na_value=np.nan))
 
 
 def read_families(
@@ -188,9 +187,10 @@ def read_families(
     for whole in families(runs, notes, least=least, several=several):
         values: dict[str, T] = {}
         without: list[str] = []
-        for run_id, model in zip(whole.rows["run_id"], whole.rows["model"], strict=True):
+        run_ids = [run_id for ids in whole.run_ids for run_id in ids]
+        for run_id, model in zip(run_ids, whole.rows["model"].tolist(), strict=True):
             try:
-                values[str(run_id)] = load(whole, str(run_id))
+                values[run_id] = load(whole, run_id)
             except WithoutRanks:
                 without.append(str(model))
             except Unreadable as error:
@@ -201,7 +201,8 @@ def read_families(
             notes.append(Remark(text, Reason.NO_RANKS))
             if not values:
                 continue
-        family = replace(whole, rows=whole.rows[whole.rows["run_id"].isin(list(values))])
+        all_read = len(values) == len(run_ids)
+        family = whole if all_read else replace(whole, rows=whole.rows[whole.rows["run_id"].isin(list(values))])
         values = {run_id: _by_source(value, runs.groups(run_id)) for run_id, value in values.items()}
         if len(family.s) < least:
             left = f"only {len(family.s)} of {len(whole.s)} sizes" if len(family.s) else "none of its sizes"
@@ -225,20 +226,20 @@ def families(runs: Runs, notes: list[str], *, least: int = 1, several: str = MEA
     several checkpoints of one size. Several runs of one size (seeds, say) stay together and are averaged. Notes say so.
     """
     every_family: list[Family] = []
-    for (family, dataset), every in without_twins(runs.frame).groupby(["family", "dataset"], sort=True):
+    for every, alike in on_each_dataset(without_twins(runs.frame).sort_values(["family", "dataset"])):
+        family, dataset = (every[key].iat[0] for key in ("family", "dataset"))
         where = f"{family} on {dataset}"
-        rows = every[every["non_embedding_params"].notna()]
+        rows = every if alike else every[every["non_embedding_params"].notna()]
         if len(rows) < len(every):
             models = ", ".join(sorted(set(every.loc[every["non_embedding_params"].isna(), "model"])))
             notes.append(Remark(f"{where}: without a size S, left out: {models}.", Reason.NO_SIZE))
-        keys = _disagreeing(rows)
+        keys = [] if alike else disagreeing(rows)
         if keys:
-            mixed = "; ".join(_mixture(rows, key) for key in keys)
+            mixed = "; ".join(mixture(rows, key) for key in keys)
             notes.append(Remark(f"{where}: its runs mix {mixed}. Laws are fitted to each kind apart.", Reason.KINDS))
-        for label, part in _parts(rows, keys):
-            one = Family(
-                f"{family} {label}".strip(), str(dataset), part.sort_values(["non_embedding_params", "run_id"])
-            )
+        for label, part in parts(rows, keys):
+            ordered = part if alike else part.sort_values(["non_embedding_params", "run_id"])
+            one = Family(f"{family} {label}".strip(), str(dataset), ordered)
             sizes = len(one.s)
             if sizes < least:
                 notes.append(few_sizes(one, least))
@@ -265,36 +266,3 @@ def few_sizes(family: Family, least: int = 3) -> Remark:
     there = len(family.s)
     text = f"{family}: the law needs at least {least} sizes, and there {be(there)} {there}."
     return Remark(text, Reason.FEW_SIZES, needed=least, there=there)
-
-
-def _disagreeing(rows: pd.DataFrame) -> list[str]:
-    """Columns in which runs differ that one law may not mix."""
-    keys = [key for key in COMPARABLE if rows[key].nunique(dropna=False) > 1]
-    if "documents_hash" in keys and "num_tokens" in keys:
-        keys.remove("num_tokens")  # other texts have other tokens; once is enough
-    if "context" in keys and rows.loc[rows["sequence"] == "slide", "context"].nunique(dropna=False) <= 1:
-        keys.remove("context")  # the other rules repeat no tokens, whatever the setting
-    checkpoints = rows.groupby([*keys, "non_embedding_params"], dropna=False)["revision"].nunique(dropna=False)
-    return [*keys, "revision"] if (checkpoints > 1).any() else keys
-
-
-def _mixture(rows: pd.DataFrame, key: str) -> str:
-    counts = rows[key].astype("string").fillna("unknown").value_counts()
-    several = [f"{_short(key, value)}: {n} run{'s' * (n != 1)}" for value, n in counts.items()]
-    return f"{key} ({', '.join(several)})"
-
-
-def _parts(rows: pd.DataFrame, keys: Sequence[str]) -> list[tuple[str, pd.DataFrame]]:
-    """The rows taken apart by keys, the part of most runs first, each with its label."""
-    if not keys:
-        return [("", rows)] if len(rows) else []
-    parts = [
-        (" ".join(COMPARABLE.get(k, "") + _short(k, v) for k, v in zip(keys, values, strict=True)), part)
-        for values, part in rows.groupby(list(keys), dropna=False, sort=True)
-    ]
-    return sorted(parts, key=lambda p: -len(p[1]))
-
-
-def _short(key: str, value: Hashable) -> str:
-    text = "unknown" if pd.isna(value) else str(value)  # type: ignore[call-overload]
-    return text[:8] if key in ("documents_hash", "revision") else text

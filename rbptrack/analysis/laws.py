@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rbptrack.analysis.families import Family, families, read_families
+from rbptrack.analysis.families import Family, read_families
 from rbptrack.analysis.findings import Reason, Remark
 from rbptrack.analysis.runs import Runs
 from rbptrack.analysis.sizes import SizeUnit
@@ -91,8 +91,10 @@ class LawReader:
 
     def read(self, runs: Runs, notes: list[str]) -> list[FamilyLaw]:
         """The laws, family by family; notes get a sentence for everything that is left out."""
+        every: dict[str, Family] = {}
 
         def load(family: Family, run_id: str) -> list[DocumentCounts]:
+            every[family.path] = family
             family.require_ranks()  # else its logged metrics and their standard errors are fitted
             return [runs.document_counts(run_id, self._ks(family))]  # lists add to the runs of a size
 
@@ -103,7 +105,7 @@ class LawReader:
         unranked = [note for note in said if isinstance(note, Remark) and note.reason == Reason.NO_RANKS]
         notes += [note for note in said if note not in unranked]  # their logged metrics are fitted
         fitted = {one.family.path for one in laws}
-        for family in families(runs, [], least=3):
+        for family in every.values():
             if family.path not in fitted:
                 laws += self._of_logged(family, notes)
         return laws

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -231,14 +231,13 @@ class Runs:
 
     def _counted(self, run_id: str, also: Sequence[int]) -> DocumentCounts:
         """Counts for every k that analyzers are likely to ask for; a piece of the table is in memory at a time."""
-        parts: list[DocumentCounts] = []
-        logged = rbp_ks(self.frame.columns)
-        for piece in self.rank_pieces(run_id):
-            small = range(1, min(_EVERY_K, piece.vocab_size) + 1)
-            larger = [k for k in (*_PAPER_K, *logged) if k <= piece.vocab_size]
-            every = {*small, *larger, *log_grid(piece.vocab_size).tolist(), *also}
-            parts.append(piece.document_counts(sorted(every)))
-        return DocumentCounts.concatenate(parts)
+        pieces = self.rank_pieces(run_id)
+        parts = [piece.document_counts(_likely_ks(piece.vocab_size, self._logged_ks, tuple(also))) for piece in pieces]
+        return DocumentCounts.concatenate(parts) if len(parts) > 1 else parts[0]
+
+    @cached_property
+    def _logged_ks(self) -> tuple[int, ...]:
+        return tuple(rbp_ks(self.frame.columns))
 
     def _imported_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts | None:
         """What an imported run without ranks has: its logged numbers, as one document, so without sampling error."""
@@ -289,6 +288,12 @@ class Runs:
         """The same for a notebook."""
         table = presented(self.frame).to_html(index=False, border=0, max_rows=_MOST_SHOWN, notebook=True)
         return f"<p>{_count(self)}</p>{table}"
+
+
+@lru_cache(maxsize=64)  # the measurements of a family ask for the same
+def _likely_ks(vocab_size: int, logged: tuple[int, ...], also: tuple[int, ...]) -> list[int]:
+    small, larger = range(1, min(_EVERY_K, vocab_size) + 1), [k for k in (*_PAPER_K, *logged) if k <= vocab_size]
+    return sorted({*small, *larger, *log_grid(vocab_size).tolist(), *also})
 
 
 def _count(runs: Runs) -> str:

@@ -53,10 +53,13 @@ def is_rbp_column(name: str) -> bool:
     return parse_rbp_name(name.removesuffix("_se")) is not None
 
 
+@lru_cache(maxsize=256)  # every measurement of a store asks for the same
 def log_grid(largest: int, *, per_decade: int = 12) -> IntArray:
     """Integers 1..largest, about evenly spaced in ln k: every one while they are sparse, both ends included."""
     steps = max(2, int(np.log10(max(largest, 2)) * per_decade) + 1)
-    return np.unique(np.rint(np.geomspace(1, largest, steps)).astype(np.int64))
+    grid = np.unique(np.rint(np.geomspace(1, largest, steps)).astype(np.int64))
+    grid.flags.writeable = False  # shared
+    return grid
 
 
 def check_k(k: int, vocab_size: int) -> int:

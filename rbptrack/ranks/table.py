@@ -210,10 +210,9 @@ class RankTable:
         nats = np.bincount(document, weights=-self.column("logprob").astype(np.float64), minlength=size)
         tokens = np.bincount(document, minlength=size)
         ordered, place = np.unique(np.asarray(ks, dtype=np.int64), return_inverse=True)
-        smallest = np.searchsorted(
-            ordered, np.arange(self.vocab_size + 1)
-        )  # for each rank, the smallest k it counts for
-        first = smallest[self.rank]
+        ends = np.minimum(ordered, self.vocab_size)
+        steps = np.diff(np.concatenate([[-1], ends, [self.vocab_size]]))
+        first = np.repeat(np.arange(len(steps)), steps)[self.rank]  # for each rank, the smallest k it counts for
         width = len(ordered) + 1
         cells = np.bincount(document * width + first, minlength=size * width).reshape(size, width)
         hits = np.cumsum(cells[:, :-1], axis=1, dtype=np.int32)[:, place]  # int32: many k of many runs are kept
@@ -247,15 +246,14 @@ class RankTable:
 
         """
         kept: pa.Table | None = None
-        for group in parquet.read_groups(path, ascending="document"):
-            metadata = group.schema.metadata or {}
-            table = group if kept is None else pa.concat_tables([kept, group])
-            document = table.column("document").to_numpy()
-            ordered = bool((np.diff(document) >= 0).all())
-            cut = int(np.searchsorted(document, document[-1])) if ordered and len(document) else 0
-            kept = table.slice(cut)
-            if cut:
-                yield cls._of(table.slice(0, cut), metadata, path)
+        for group, more in parquet.read_groups(path, ascending="document"):
+            kept = group if kept is None else pa.concat_tables([kept, group])
+            document = kept.column("document").to_numpy() if more else np.empty(0)
+            if (document[1:] >= document[:-1]).all() and len(document):  # of its last document more may come
+                cut = int(np.searchsorted(document, document[-1]))
+                if cut:
+                    yield cls._of(kept.slice(0, cut), group.schema.metadata or {}, path)
+                kept = kept.slice(cut)
         if kept is not None:
             yield cls._of(kept, kept.schema.metadata or {}, path)
 
