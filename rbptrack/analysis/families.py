@@ -227,7 +227,7 @@ def families(runs: Runs, notes: list[str], *, least: int = 1, several: str = MEA
     """
     every_family: list[Family] = []
     for every, alike in on_each_dataset(without_twins(runs.frame).sort_values(["family", "dataset"])):
-        family, dataset = (every[key].iat[0] for key in ("family", "dataset"))
+        family, dataset = (str(every[key].iat[0]) for key in ("family", "dataset"))
         where = f"{family} on {dataset}"
         rows = every if alike else every[every["non_embedding_params"].notna()]
         if len(rows) < len(every):
@@ -239,7 +239,7 @@ def families(runs: Runs, notes: list[str], *, least: int = 1, several: str = MEA
             notes.append(Remark(f"{where}: its runs mix {mixed}. Laws are fitted to each kind apart.", Reason.KINDS))
         for label, part in parts(rows, keys):
             ordered = part if alike else part.sort_values(["non_embedding_params", "run_id"])
-            one = Family(f"{family} {label}".strip(), str(dataset), ordered)
+            one = Family(f"{family} {label}".strip(), dataset, ordered)
             sizes = len(one.s)
             if sizes < least:
                 notes.append(few_sizes(one, least))
