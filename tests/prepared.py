@@ -204,7 +204,7 @@ class Prepared:
         environment: Mapping[str, str],
         said: tuple[Path, Path] | None = None,
     ) -> Running:
-        """Start `python -m rbptrack` with these arguments in a folder.
+        """Start `python -m rbptrack` with these arguments in a folder, or `python` where the first is `-c`.
 
         Args:
             arguments: of the program.
@@ -289,15 +289,21 @@ def _become(arguments: list[str], cwd: str, environment: dict[str, str], said: l
         opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(opened, number)
         os.close(opened)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    tempfile.tempdir = None
     sys.path[0] = cwd
     sys.path[1:1] = [p for p in environment.get("PYTHONPATH", "").split(os.pathsep) if p and p not in sys.path]
-    sys.argv = ["rbptrack", *arguments]
-    sys.orig_argv = [sys.executable, "-m", "rbptrack", *arguments]  # what the program starts anew with
+    module = [] if arguments[:1] == ["-c"] else ["-m", "rbptrack"]
+    sys.argv = [*module[1:], *arguments]
+    sys.orig_argv = [sys.executable, *module, *arguments]  # what the program starts anew with
 
 
 def _run() -> int:
-    """Be the program; returns the exit code."""
+    """Be the program, or what stands after `-c`; returns the exit code."""
     try:
+        if sys.argv[:1] == ["-c"]:
+            exec(sys.argv.pop(1), {"__name__": "__main__"})
+            return 0
         runpy.run_module("rbptrack", run_name="__main__", alter_sys=True)
     except SystemExit as end:
         if not isinstance(end.code, str):

@@ -22,6 +22,7 @@ from tests.prepared import Prepared
 from tests.server import Door, free_port
 
 TOKEN = "hf_ThisIsNotForAnybodysEyes"
+Said = dict[str, tuple[str, list[str]]]  # what was said of a case, and asked of the hub
 SIZES = {size for size in PYTHIA if len(size) == 3 and size.endswith("m")}
 
 
@@ -166,6 +167,34 @@ def test_unreachable_says_what_is_missing_and_how_to_get_it(door: Door, asking: 
     assert not (tmp_path / "mlruns").exists()
 
 
+def test_plan_before_the_cost(paper: tuple[Path, Path, str], mirror: Mirror, asking: Program) -> None:
+    folder, _, _ = paper
+    mirror.requests.clear()
+    arguments = ["plan", "-m", "model=pythia/14m,gpt2/small,gemma2/2b", "dataset=humaneval,hotpotqa"]
+    mirror.faults["gemma-2-2b/resolve"] = [("gated", 999)]
+    done = asking(*arguments, "format=csv", cwd=folder)
+    assert done.returncode == 1, done.stderr  # one model is gated
+    plan = pd.read_csv(__import__("io").StringIO(done.stdout)).set_index(["model", "dataset"])
+    assert plan.loc[("pythia-14m", "humaneval"), "status"] == "measured"
+    assert not plan.loc[("pythia-14m", "humaneval"), "estimated"]
+    assert plan.loc[("pythia-14m", "humaneval"), "download_bytes"] == 0
+    small = plan.loc[("gpt2-small", "humaneval")]
+    weights = mirror.root / "models/openai-community/gpt2/model.safetensors"
+    assert (small["status"], small["download_bytes"]) == ("to measure", weights.stat().st_size)
+    run = next(r for r in measurements(folder) if r.info.run_name == "pythia-14m / humaneval")
+    measured = plan.loc[("pythia-14m", "humaneval")]
+    assert measured["tokens"] == run.data.metrics["num_tokens"]
+    assert measured["non_embedding_params"] == int(run.data.params["model.non_embedding_params"])
+    assert measured["total_params"] == int(run.data.params["model.total_params"])
+    assert "is gated" in plan.loc[("gemma2-2b", "hotpotqa"), "status"]
+    assert not [line for line in mirror.requests if line.startswith("GET") and "safetensors" in line]  # no weights
+    mirror.faults["gemma-2-2b/resolve"] = [("gated", 999)]
+    shown = asking(*arguments, cwd=folder).stdout
+    assert re.search(r"gpt2-small +humaneval .* to measure", shown)
+    assert re.search(r"gemma2-2b +hotpotqa .* gated", shown)
+    assert max(len(line) for line in shown.splitlines() if "gated: ask" not in line) <= 100, shown
+
+
 SCRIPT = """
 import json, sys, urllib.request
 from rbptrack.config.compose import Composer
@@ -195,8 +224,7 @@ def texts(name, *more):
     config = Composer("config", []).compose_typed([f"dataset={name}", *more]).dataset
     return len(read_documents(config, of_dataset(config)))
 
-for line in sys.stdin:
-    name, faults, code = json.loads(line)
+for name, faults, code in json.loads(sys.argv[2]):
     mirror(faults)
     hub._PATIENCE = 300.0  # a slow machine takes seconds for an attempt
     try:
@@ -227,7 +255,7 @@ FAULTS: dict[str, tuple[dict[str, list[tuple[str, int]]], str, str]] = {
         r"BadInput: .*is gated: ask for access at http\S+/openai-community/gpt2, then `hf auth login`",
     ),
     "no access": ({"api/models/Qwen": [("401", 99)]}, "weights('Qwen/Qwen2.5-0.5B')", r"BadInput: .*401.*HF_TOKEN"),
-    "busy twice": ({"pythia-70m": [("503", 1), ("429", 1)]}, "weights('EleutherAI/pythia-70m')", r"\d+"),
+    "busy twice": ({"pythia-160m": [("503", 1), ("429", 1)]}, "weights('EleutherAI/pythia-160m')", r"\d+"),
     "cut off": ({"model.safetensors": [("cut", 1)]}, "weights('EleutherAI/pythia-410m-deduped')", r"\d+"),
     "busy for ever": (
         {"api/models/EleutherAI/pythia-1b": [("503", 999)]},
@@ -237,8 +265,8 @@ FAULTS: dict[str, tuple[dict[str, list[tuple[str, int]]], str, str]] = {
     "only pickles": ({}, "weights('facebook/opt-125m')", r"BadInput: .*only pickled weights.*model\.pickles=true"),
     "pickles by name": ({}, "weights('facebook/opt-125m', pickles=True)", r"\d+"),
     "a training checkpoint": ({}, "weights('EleutherAI/pythia-14m', revision='step1000')", r"\d+"),
-    "dataset cut off": ({"train-00000": [("cut", 1)], "train-00001": [("503", 2)]}, "texts('wiki')", "60"),
-    "dataset gated": ({"datasets/wikimedia": [("gated", 99)]}, "texts('wiki')", "BadInput: dataset .*is gated"),
+    "dataset cut off": ({"validation.00000": [("cut", 1)], "validation.00001": [("503", 2)]}, "texts('c4')", "24"),
+    "dataset gated": ({"datasets/openai/gsm8k": [("gated", 99)]}, "texts('gsm8k')", "BadInput: dataset .*is gated"),
     "no such dataset": ({}, "texts('hf', 'dataset.repo=x/y')", r"BadInput: dataset x/y is not on the hub"),
     "no such field": (
         {},
@@ -256,67 +284,30 @@ FAULTS: dict[str, tuple[dict[str, list[tuple[str, int]]], str, str]] = {
 
 
 @pytest.fixture(scope="session")
-def results(mirror: Mirror, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, list[str]]]:
-    """Every case of FAULTS, in one process, which starts once."""
-    import os
-
+def results(
+    asking: Program, mirror: Mirror, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[str, list[str]]]:
+    """Every case of FAULTS, in one process."""
+    cases = json.dumps([[name, faults, code] for name, (faults, code, _) in FAULTS.items()])
     cache = tmp_path_factory.mktemp("faults")
-    lines = "".join(json.dumps([name, faults, code]) + "\n" for name, (faults, code, _) in FAULTS.items())
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("HF_")}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(SCRIPT), mirror.address],
-        input=lines,
-        env=clean | environment(mirror.address, cache),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    found = [json.loads(line.removeprefix("RESULT ")) for line in done.stdout.splitlines() if line.startswith("RESULT")]
-    assert len(found) == len(FAULTS), done.stdout + done.stderr
+    done = asking("-c", SCRIPT, mirror.address, cases, cwd=ROOT, RBPTRACK_CACHE=str(cache))
+    rows = [json.loads(line.removeprefix("RESULT ")) for line in done.stdout.splitlines() if line.startswith("RESULT")]
+    assert len(rows) == len(FAULTS), done.stdout + done.stderr
     assert TOKEN not in done.stdout + done.stderr
-    return {name: (said, asked) for name, said, asked in found}
+    return {name: (said, asked) for name, said, asked in rows}
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_faults(name: str, results: dict[str, tuple[str, list[str]]]) -> None:
+def test_faults(name: str, results: Said) -> None:
     said, _ = results[name]
     assert re.fullmatch(FAULTS[name][2] + r".*", said, re.DOTALL), said
 
 
-def test_an_interrupted_download_goes_on_where_it_stopped(results: dict[str, tuple[str, list[str]]]) -> None:
+def test_an_interrupted_download_goes_on_where_it_stopped(results: Said) -> None:
     _, asked = results["cut off"]
     gets = [line for line in asked if line.startswith("GET") and "model.safetensors" in line]
     assert len(gets) == 2
     assert re.search(r"bytes=[1-9]\d*-", gets[1])
-
-
-def test_plan_before_the_cost(paper: tuple[Path, Path, str], mirror: Mirror, asking: Program) -> None:
-    folder, _, _ = paper
-    mirror.requests.clear()
-    arguments = ["plan", "-m", "model=pythia/14m,gpt2/small,gemma2/2b", "dataset=humaneval,hotpotqa"]
-    mirror.faults["gemma-2-2b/resolve"] = [("gated", 999)]
-    done = asking(*arguments, "format=csv", cwd=folder)
-    assert done.returncode == 1, done.stderr  # one model is gated
-    plan = pd.read_csv(__import__("io").StringIO(done.stdout)).set_index(["model", "dataset"])
-    assert plan.loc[("pythia-14m", "humaneval"), "status"] == "measured"
-    assert not plan.loc[("pythia-14m", "humaneval"), "estimated"]
-    assert plan.loc[("pythia-14m", "humaneval"), "download_bytes"] == 0
-    small = plan.loc[("gpt2-small", "humaneval")]
-    weights = mirror.root / "models/openai-community/gpt2/model.safetensors"
-    assert (small["status"], small["download_bytes"]) == ("to measure", weights.stat().st_size)
-    run = next(r for r in measurements(folder) if r.info.run_name == "pythia-14m / humaneval")
-    measured = plan.loc[("pythia-14m", "humaneval")]
-    assert measured["tokens"] == run.data.metrics["num_tokens"]
-    assert measured["non_embedding_params"] == int(run.data.params["model.non_embedding_params"])
-    assert measured["total_params"] == int(run.data.params["model.total_params"])
-    assert "is gated" in plan.loc[("gemma2-2b", "hotpotqa"), "status"]
-    assert not [line for line in mirror.requests if line.startswith("GET") and "safetensors" in line]  # no weights
-    mirror.faults["gemma-2-2b/resolve"] = [("gated", 999)]
-    shown = asking(*arguments, cwd=folder).stdout
-    assert re.search(r"gpt2-small +humaneval .* to measure", shown)
-    assert re.search(r"gemma2-2b +hotpotqa .* gated", shown)
-    assert all(len(line) <= 100 for line in shown.splitlines() if "gated: ask" not in line)
 
 
 def test_what_hf_download_put_there_is_read_without_a_network(mirror: Mirror, tmp_path: Path) -> None:

@@ -168,6 +168,7 @@ def test_bench_says_which_kernel_is_the_faster(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(kernels, "available", lambda device: True)
+    monkeypatch.setattr("rbptrack.bench.keeping.TOKENS", 1000)
     arguments = ["model=pythia-14m", "vocabulary=200", "tokens=40", "seq_len=32", "rounds=1", "dtype=bfloat16"]
     assert bench.main(arguments) == 0
     shown = capsys.readouterr().out

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from rbptrack.base.files import clear_temporary
-from tests.campaigns import kills
 from tests.campaigns.whole_store import Cell, cells, faults
-from tests.conftest import Program
+from tests.conftest import Program, Start
 from tests.patience import PATIENCE, until
 
 SMALL = ("-m", "model=nano/6k,nano/15k,nano/38k", "dataset=pydocs", "dataset.documents=12", "engine.part_tokens=300",
@@ -30,28 +29,22 @@ def undisturbed(program: Program, tmp_path_factory: pytest.TempPathFactory) -> S
 
 
 def test_one_of_two_sweeps_on_a_store_is_killed(
-    undisturbed: Swept, program: Program, with_store: Path, monkeypatch: pytest.MonkeyPatch
+    undisturbed: Swept, program: Program, start: Start, with_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one, and the same command afterwards, leave what one undisturbed sweep leaves."""
-    with (
-        kills.Life(with_store, with_store, "one", SMALL) as one,
-        kills.Life(with_store, with_store, "another", SMALL) as another,
-    ):
-        both = [one, another]
-        until(
-            lambda: any("  measured " in life.said.read_text() or life.process.poll() for life in both), "measurement"
-        )
-        both.sort(key=lambda life: "  measured " in life.said.read_text())
-        other, victim = both  # whichever measured the first cell
-        victim.process.send_signal(signal.SIGKILL)
-        assert other.finish() == ""
-        ended = victim.process.wait(PATIENCE)
-        assert ended in (-signal.SIGKILL, 0), victim.said.read_text()  # a busy machine may be late with the signal
+    (temporary := with_store / "tmp").mkdir()
+    both = [start(*SMALL, cwd=with_store, TMPDIR=str(temporary)) for _ in range(2)]
+    until(lambda: any("  measured " in each.said[0] or each.poll() is not None for each in both), "measurement")
+    other, victim = sorted(both, key=lambda each: "  measured " in each.said[0])  # whichever measured the first cell
+    victim.send_signal(signal.SIGKILL)
+    assert other.wait(PATIENCE) == 0, other.said
+    ended = victim.wait(PATIENCE)
+    assert ended in (-signal.SIGKILL, 0), victim.said  # a busy machine may be late with the signal
     done = program(*SMALL, cwd=with_store)
     assert "0 measured, 3 skipped as already measured" in done.stdout, done.stderr
-    monkeypatch.setattr("tempfile.tempdir", str(with_store / "tmp"))  # the last command had another
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))  # the last command had another
     clear_temporary()
-    assert faults(with_store, undisturbed[1], temporary=with_store / "tmp", sweeps=2 + (ended == 0)) == []
+    assert faults(with_store, undisturbed[1], temporary=temporary, sweeps=2 + (ended == 0)) == []
 
 
 @pytest.mark.parametrize(
@@ -82,8 +75,8 @@ def test_the_judge_sees(damage: str, said: str, undisturbed: Swept, tmp_path: Pa
     else:
         new.parent.mkdir(exist_ok=True)
         new.touch()
-    found = faults(tmp_path, undisturbed[1], temporary=tmp_path / "tmp", sweeps=1)
-    assert any(said in line for line in found), found
+    wrong = faults(tmp_path, undisturbed[1], temporary=tmp_path / "tmp", sweeps=1)
+    assert any(said in line for line in wrong), wrong
 
 
 def _point_artifacts_at(folder: Path, before: Path) -> None:

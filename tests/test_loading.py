@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,8 +24,7 @@ from rbptrack.models.device import tf32_notes
 from rbptrack.models.loading import load_model
 from rbptrack.sources.pin import of_model
 from tests.architectures import ROWS, build
-from tests.conftest import ROOT
-from tests.patience import PATIENCE
+from tests.conftest import Program
 
 SHAPE: dict[str, Any] = {
     "vocab_size": ROWS,
@@ -275,8 +272,8 @@ def test_what_lies_beside_a_model_is_not_measured_and_said(tmp_path: Path, monke
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(tmp_path / "elsewhere")}))
     for place in ("integrations.peft", "models.auto.auto_factory"):
         monkeypatch.setattr(f"transformers.{place}.is_peft_available", lambda: True)
-    found = load(folder)
-    assert [note.partition(":")[0] for note in found.notes] == [
+    notes = load(folder).notes
+    assert [note.partition(":")[0] for note in notes] == [
         "an adapter lies beside its weights (adapter_config.json)",
         "its own code (auto_map in config.json) is not run",
     ]
@@ -366,7 +363,7 @@ from transformers import GPTNeoXConfig as Config, GPTNeoXForCausalLM as Model, P
 """
 
 
-def test_code_of_a_repository_never_runs(tmp_path: Path) -> None:
+def test_code_of_a_repository_never_runs(program: Program, tmp_path: Path) -> None:
     folder, other, sign = checkpoint(tmp_path / "model"), tmp_path / "unheard of", tmp_path / "sign"
     (folder / "code.py").write_text(CODE.format(sign=sign))
     names = {"AutoConfig": "code.Config", "AutoModelForCausalLM": "code.Model", "AutoTokenizer": ["code.Tokenizer"] * 2}
@@ -375,7 +372,9 @@ def test_code_of_a_repository_never_runs(tmp_path: Path) -> None:
         (folder / name).write_text(json.dumps(settings))
     shutil.copytree(folder, other)
     (other / "config.json").write_text((folder / "config.json").read_text().replace('"gpt_neox"', '"unheard_of"'))
-    program = f"""
+    code = f"""
+        import builtins
+        builtins.input = lambda prompt="": print(prompt) or "y"
         from rbptrack.config.schema import ModelConfig
         from rbptrack.base.errors import BadInput
         from rbptrack.models.architecture import count_parameters, load_config, load_tokenizer
@@ -392,10 +391,7 @@ def test_code_of_a_repository_never_runs(tmp_path: Path) -> None:
                 except BadInput as error:
                     print(error)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        input="y\n" * 18, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE,
-    )  # fmt: skip
+    done = program("-c", textwrap.dedent(code), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert not sign.exists()
     assert not [*tmp_path.glob("*/ran")]

@@ -148,7 +148,7 @@ def test_a_folder_is_made_while_others_clear_up(temporaries: Path) -> None:
     for other in others:
         other.start()
     try:
-        for _ in range(1_000):
+        for _ in range(250):
             folder = TemporaryFolder()
             assert folder.path.is_dir()
             folder.remove()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,8 @@ from rbptrack.reporting import runner
 from rbptrack.reporting.discovery import discover
 from rbptrack.reporting.runner import Findings
 from rbptrack.tracking.store import Store
-from tests.patience import PATIENCE, until_they_end
+from tests.conftest import ROOT, Program
+from tests.patience import until_they_end
 
 PLUGIN = """
 import os, signal, time
@@ -95,7 +94,7 @@ def store(untouched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return tmp_path
 
 
-def found(names: list[str], folder: Path, *, tokens: int = 10**9) -> Findings:
+def analysed(names: list[str], folder: Path, *, tokens: int = 10**9) -> Findings:
     """Analyze all measurements, which are said to have many tokens, so that another process is worth its start."""
     reader = Store(TrackingConfig()).reader
     runs = reader.runs(FilterConfig())
@@ -110,8 +109,8 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_an_analyzer_in_another_process_finds_the_same(store: Path) -> None:
     names = ["silent", "lack_of_fit", "tokens", "wrong", "alone"]
-    here = found(names, store / "here", tokens=1000)
-    there = found(names, store / "there")
+    here = analysed(names, store / "here", tokens=1000)
+    there = analysed(names, store / "there")
     assert [s.name for s in there.sections] == [s.name for s in here.sections] == ["lack_of_fit", "tokens", "alone"]
     assert [s.figures for s in there.sections] == [s.figures for s in here.sections], "byte for byte"
     assert [s.report.headline for f in (here, there) for s in f.sections[2:]] == ["said here", "said elsewhere"]
@@ -125,7 +124,7 @@ def test_an_analyzer_in_another_process_finds_the_same(store: Path) -> None:
 
 def test_what_a_lost_process_had_begun_is_computed_here(store: Path) -> None:
     """Killed for want of memory, say."""
-    there = found(["lack_of_fit", "alone", "killed"], store / "there")
+    there = analysed(["lack_of_fit", "alone", "killed"], store / "there")
     assert [s.name for s in there.sections] == ["lack_of_fit", "alone", "killed"]
     assert there.sections[2].report.headline == "said here"
     assert there.failed == 0
@@ -133,15 +132,14 @@ def test_what_a_lost_process_had_begun_is_computed_here(store: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_other_processes_end_with_the_first(number: signal.Signals, store: Path) -> None:
+def test_other_processes_end_with_the_first(number: signal.Signals, program: Program, store: Path) -> None:
     code = (
         "import os\n"
         "os.sched_getaffinity = lambda pid: {0, 1}\n"
         "from pathlib import Path\n"
-        "from tests.test_workers import found\n"
-        "found(['stop', 'alone', 'asleep'], Path('there'))\n"
+        "from tests.test_workers import analysed\n"
+        "analysed(['stop', 'alone', 'asleep'], Path('there'))\n"
     )
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent), "STOP": str(int(number))}
-    run = subprocess.run([sys.executable, "-c", code], cwd=store, env=environment, timeout=PATIENCE, check=False)
-    assert run.returncode == -number
+    done = program("-c", code, cwd=store, PYTHONPATH=str(ROOT), STOP=str(int(number)))
+    assert done.returncode in (-number, 1)  # 1: of an interrupt that nobody catches
     until_they_end([int((store / "pid").read_text())])
