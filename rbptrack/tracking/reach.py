@@ -10,7 +10,7 @@ import urllib.request
 from rbptrack.base.addresses import DATABASES, scheme
 from rbptrack.base.errors import BadInput, StoreAway
 from rbptrack.tracking import local
-from rbptrack.tracking.uri import is_server
+from rbptrack.tracking.uri import is_server, opened
 
 _REACH_SECONDS = 5
 SILENCE_SECONDS = 120.0  # how long a server or database that takes connections may be silent, once per process
@@ -54,11 +54,9 @@ def _reach_database(uri: str, seconds: int) -> None:
 
     arguments = {"connect_timeout": seconds} if uri.startswith(("postgresql", "mysql")) else {}
     try:
-        engine = sqlalchemy.create_engine(uri, connect_args=arguments)
-        with engine.connect() as opened:
-            if tables := sqlalchemy.inspect(opened).get_table_names():
+        with opened(uri, connect_args=arguments) as connection:
+            if tables := sqlalchemy.inspect(connection).get_table_names():
                 local.check_tables(uri, tables)
-        engine.dispose()
     except ModuleNotFoundError as error:
         extra = " (pip install 'rbptrack[postgres]')" if uri.startswith("postgresql") else ""
         raise BadInput(f"{uri} needs the Python package {error.name}{extra}") from error

@@ -15,6 +15,7 @@ from rbptrack.config.schema import FilterConfig
 from rbptrack.tracking.frame import DATASET_INPUT, Experiment, LoggedRun
 from rbptrack.tracking.local import database_of, reading
 from rbptrack.tracking.schema import CURVES, FILTERED, Kind, Tag
+from rbptrack.tracking.uri import opened
 
 T = TypeVar("T")
 Values = dict[str, Any]
@@ -172,14 +173,10 @@ class Tables:
             with closing(reading(database)) as connection:
                 yield connection.execute
             return
-        import sqlalchemy as sa
+        from sqlalchemy import text
 
-        engine = sa.create_engine(self._uri)
-        try:
-            with engine.connect() as opened:
-                yield lambda query, values: opened.execute(sa.text(query), values)
-        finally:
-            engine.dispose()
+        with opened(self._uri) as shared:
+            yield lambda query, values: shared.execute(text(query), values)
 
 
 def index_fingerprints(uri: str) -> None:
@@ -189,15 +186,12 @@ def index_fingerprints(uri: str) -> None:
     """
     import sqlalchemy as sa
 
-    engine = sa.create_engine(uri)
-    try:
-        with suppress(sa.exc.SQLAlchemyError), engine.begin() as connection:
-            if connection.execute(sa.text(f"select to_regclass('{_INDEX}')")).scalar() is None:
-                # Of fingerprints only: other tags' values may be longer than an entry of an index.
-                place = f"on tags (value) where key = '{Tag.FINGERPRINT}'"
-                connection.execute(sa.text(f"create index if not exists {_INDEX} {place}"))
-    finally:
-        engine.dispose()
+    with suppress(sa.exc.SQLAlchemyError), opened(uri) as connection:
+        if connection.execute(sa.text(f"select to_regclass('{_INDEX}')")).scalar() is None:
+            # Of fingerprints only: other tags' values may be longer than an entry of an index.
+            place = f"on tags (value) where key = '{Tag.FINGERPRINT}'"
+            connection.execute(sa.text(f"create index if not exists {_INDEX} {place}"))
+            connection.commit()
 
 
 def _named(prefix: str, values: Iterable[Any]) -> tuple[str, Values]:

@@ -1,14 +1,20 @@
-"""Addresses of tracking stores: which one is meant."""
+"""Addresses of tracking stores: which one is meant, and the way to a database."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from rbptrack.base.addresses import SERVERS, from_environment, refuse_secret, scheme
 from rbptrack.base.errors import BadInput
 from rbptrack.config.paths import home
 from rbptrack.config.schema import TrackingConfig
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 
 def is_server(uri: str) -> bool:
@@ -31,3 +37,16 @@ def resolve_uri(config: TrackingConfig) -> str:
             raise BadInput(f"tracking.uri={uri}: MLflow cannot keep a database at a path with ? or % in it")
         return f"sqlite:///{Path(unquote(path)).absolute()}{mark}{query}"
     return uri
+
+
+@contextmanager
+def opened(uri: str, **options: Any) -> Iterator[Connection]:
+    """A connection to a database that several users share; options are those of SQLAlchemy's engine."""
+    import sqlalchemy  # a fifth of what reading a local store takes
+
+    engine = sqlalchemy.create_engine(uri, **options)
+    try:
+        with engine.connect() as connection:
+            yield connection
+    finally:
+        engine.dispose()

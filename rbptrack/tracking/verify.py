@@ -29,6 +29,7 @@ from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import HISTOGRAM, RANKS, Record
 from rbptrack.tracking.schema import Metric, Tag
+from rbptrack.tracking.uri import opened
 
 CONFIG = "config.yaml"
 _IMAGES = "images/"  # the figure once more, for MLflow's grid
@@ -197,10 +198,10 @@ def unlooked(connection: Connection) -> str:
 
 def _sqlite(database: Path) -> Iterator[str]:
     try:
-        with closing(reading(database)) as opened:
-            said = [str(line) for (line,) in opened.execute("pragma integrity_check(20)")]
+        with closing(reading(database)) as checked:
+            said = [str(line) for (line,) in checked.execute("pragma integrity_check(20)")]
             yield from (line for text in said for line in text.splitlines() if line != "ok")
-            for table, number, parent, _ in opened.execute("pragma foreign_key_check").fetchmany(20):
+            for table, number, parent, _ in checked.execute("pragma foreign_key_check").fetchmany(20):
                 yield f"row {number} of the table {table} names none of {parent}"
     except sqlite3.DatabaseError as error:
         yield f"it cannot be read: {error}"
@@ -213,23 +214,15 @@ def _postgresql(uri: str) -> Iterator[str]:
         "select c.oid, c.relname from pg_index i join pg_class c on c.oid = i.indexrelid "
         "join pg_am a on a.oid = c.relam where a.amname = 'btree' and c.relnamespace = current_schema()::regnamespace"
     )
-    engine = sa.create_engine(uri, isolation_level="AUTOCOMMIT")
-    try:
-        with engine.connect() as opened:
-            for number, name in opened.execute(sa.text(indexes)).all():
-                try:
-                    opened.execute(sa.text("select bt_index_check(index => :i, heapallindexed => true)"), {"i": number})
-                except sa.exc.SQLAlchemyError as error:
-                    yield f"index {name}: {first_line(error)}"
-    finally:
-        engine.dispose()
+    with opened(uri, isolation_level="AUTOCOMMIT") as connection:
+        for number, name in connection.execute(sa.text(indexes)).all():
+            try:
+                connection.execute(sa.text("select bt_index_check(index => :i, heapallindexed => true)"), {"i": number})
+            except sa.exc.SQLAlchemyError as error:
+                yield f"index {name}: {first_line(error)}"
 
 
 def _has_amcheck(uri: str) -> bool:
-    engine = sa.create_engine(uri)
-    try:
-        with suppress(sa.exc.SQLAlchemyError), engine.connect() as opened:
-            return opened.execute(sa.text("select 1 from pg_extension where extname = 'amcheck'")).scalar() == 1
-    finally:
-        engine.dispose()
+    with suppress(sa.exc.SQLAlchemyError), opened(uri) as connection:
+        return connection.execute(sa.text("select 1 from pg_extension where extname = 'amcheck'")).scalar() == 1
     return False
