@@ -18,80 +18,25 @@ import tempfile
 import time
 import weakref
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, Listener, wait
 from pathlib import Path
-from typing import Any
 
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from rbptrack.base.errors import BadInput, MeasurementError
 from rbptrack.config.schema import ModelConfig
+from rbptrack.models.group_messages import ADDRESS, KEY, Done, Load, Loaded, Trouble, Work
 from rbptrack.scoring.scorer import Head
 from rbptrack.scoring.scores import Scores
 from rbptrack.sources.pin import Source
 
-IntArray = npt.NDArray[Any]
-ADDRESS, KEY = "RBPTRACK_GROUP", "RBPTRACK_GROUP_KEY"
 SOCKET = "socket"
 _LONGEST_ADDRESS = 100  # bytes; Linux takes 107, macOS 103
 _START_SECONDS = 300.0  # until every process has imported torch and said so, on a machine under load too
 _WORDS_SECONDS = 60.0  # until torchrun has said which process was lost
 _END_SECONDS = 20.0
 _POLL_SECONDS = 0.5
-
-
-@dataclass(frozen=True)
-class Load:
-    """The first message to a process: which model."""
-
-    config: ModelConfig
-    source: Source
-    candidates: int | None
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """Its answer: what was loaded; of the first process, the model's own numbers too."""
-
-    non_embedding_params: int
-    total_params: int
-    vocab_size: int
-    width: int
-    widest: int
-    heads: int
-    dtype: torch.dtype
-    device: str
-    free_bytes: int
-    drift: float
-
-
-@dataclass(frozen=True)
-class Work:
-    """A batch; the fields are those of `Batch`, as arrays: tensors would travel as shared memory."""
-
-    token_ids: IntArray
-    state_index: IntArray
-    target_ids: IntArray
-    chunk_tokens: int
-
-
-@dataclass(frozen=True)
-class Done:
-    """Its answer; scores only from the first process."""
-
-    scores: dict[str, IntArray] | None  # the columns of `Scores`
-    peak_bytes: int
-
-
-@dataclass(frozen=True)
-class Trouble:
-    """What a process says before it ends."""
-
-    kind: str  # input, memory or fault
-    message: str
 
 
 class ModelProcesses:

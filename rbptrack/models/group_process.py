@@ -15,7 +15,7 @@ import torch.distributed as dist
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.models.causal import CausalModel
 from rbptrack.models.device import free_memory, out_of_memory
-from rbptrack.models.group import ADDRESS, KEY, Done, Load, Loaded, Trouble, Work
+from rbptrack.models.group_messages import ADDRESS, KEY, Done, Load, Loaded, Trouble, Work
 from rbptrack.models.tensor_parallel import load_share
 from rbptrack.scoring.parallel import ParallelScorer
 

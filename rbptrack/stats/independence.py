@@ -15,7 +15,7 @@ from scipy import special
 
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.bootstrap import Weights, paired_covariance
-from rbptrack.stats.intervals import Interval, percentiles, simultaneous, widening, worth
+from rbptrack.stats.intervals import Interval, middle_spread, percentiles, simultaneous, widening, worth
 from rbptrack.stats.power_law import PowerLawFit, fit_power_law
 from rbptrack.stats.success_runs import WindowCounts, ladder
 
@@ -162,16 +162,6 @@ class SuccessByLength:
     def _exp(self, value: float, draws: FloatArray) -> Interval:
         low, high = percentiles(draws, level=self.level)
         return Interval(np.exp(value), np.exp(low), np.exp(high))
-
-
-def middle_spread(draws: FloatArray) -> FloatArray:
-    """Half the range of the middle 68% of draws, (numbers,); infinite where more than a few of them are.
-
-    Source: the standard deviation of a normal distribution, by its quantiles, which few wild draws do not move.
-    """
-    low, high = np.quantile(draws, (0.16, 0.84), axis=0, method="nearest")
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(np.isfinite(low) & np.isfinite(high), (high - low) / 2, np.inf))
 
 
 def success_by_length(
