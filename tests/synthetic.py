@@ -18,6 +18,32 @@ from rbptrack.tracking.frame import LoggedRun, row
 from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.schema import MeasurementTags, Metric
 
+PLUGIN = '''
+from __future__ import annotations
+from dataclasses import dataclass
+from typing import ClassVar
+import pandas as pd
+from rbptrack.analysis import Analyzer, Drawing, Report, Runs, Table
+
+@dataclass(kw_only=True)
+class Mine(Analyzer):
+    """Mine."""
+    name: ClassVar[str] = "{name}"
+    k: int = 10
+    def analyze(self, runs: Runs) -> Report:
+        frame = runs.frame
+        {body}
+'''
+
+
+def plugin(folder: Path, name: str = "mine", body: str = "return Report(notes=[str(self.k)])", file: str = "") -> Path:
+    """An analyzer in a folder `plugins/`; line 15 is its body."""
+    path = folder / "plugins" / f"{file or name}.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(PLUGIN.format(name=name, body=body))
+    return path
+
+
 Law = Callable[[float], tuple[Sequence[float], float]]
 PYTHIA = {"70m": 18915328, "160m": 85056000}
 

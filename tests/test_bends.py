@@ -24,12 +24,13 @@ def both(y, s=S, noise=NOISE):
 
 def test_a_floor_bends_the_law_upwards_and_its_share_is_found():
     y = law(0.6, tau=0.001)
-    found, forms = bend_of(S, y, NOISE), fit_forms([(S, y, NOISE)])[0]
-    assert found.departure > 0
-    assert found.p_upwards < 0.01
+    bend, forms = bend_of(S, y, NOISE), fit_forms([(S, y, NOISE)])[0]
+    assert bend.departure > 0
+    assert bend.p_upwards < 0.01
     assert forms.fits[1].share.low < 0.6 < forms.fits[1].share.high
     assert forms.fits[1].e.value == pytest.approx(0.6, abs=0.05)
     assert forms.fits[1].alpha == pytest.approx(0.3, abs=0.05)
+    assert forms.fits[1].aicc < forms.fits[0].aicc
     assert bend_of(S, 1 / y, NOISE).p_upwards > 0.99, "it bends downwards"
 
 
@@ -62,9 +63,9 @@ def test_the_bend_of_a_floor_is_that_of_its_law():
     shares = np.array([0.1, 0.5])
     y = law(0.5)
     slope = -stats.linregress(x, np.log(y)).slope
-    found = floor_bends(x, np.array([slope]), shares)
-    assert found[1, 0] == pytest.approx(bend_of(S, y, NOISE).departure, rel=1e-6)
-    assert 0 < found[0, 0] < found[1, 0]
+    departures = floor_bends(x, np.array([slope]), shares)
+    assert departures[1, 0] == pytest.approx(bend_of(S, y, NOISE).departure, rel=1e-6)
+    assert 0 < departures[0, 0] < departures[1, 0]
 
 
 def test_the_smallest_floor_is_found_in_eighty_percent():

@@ -18,8 +18,8 @@ def test_pythia_has_154_checkpoints_of_each_size():
 
 
 def test_a_checkpoint_knows_its_tokens_and_revision():
-    found = config("pythia-checkpoints/1.4b-step1000")
-    assert found == {
+    checkpoint = config("pythia-checkpoints/1.4b-step1000")
+    assert checkpoint == {
         "family": "pythia-checkpoints",
         "size": "1.4b",
         "repo": "EleutherAI/pythia-1.4b",

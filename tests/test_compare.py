@@ -191,6 +191,6 @@ def test_the_same_recipe_is_rarely_called_different() -> None:
             DocumentCounts((1,), np.arange(50), tokens, tokens * 2.0, rng.binomial(tokens, p)[:, None])
             for _ in range(6)
         ]
-        found = [paired_differences(a, b, replicates=300, seed=1)["rbp_1"] for a, b in combinations(counts, 2)]
-        wrong += (simultaneous_differences(found, level=0.95)[1] < 0.05).any()
+        differences = [paired_differences(a, b, replicates=300, seed=1)["rbp_1"] for a, b in combinations(counts, 2)]
+        wrong += (simultaneous_differences(differences, level=0.95)[1] < 0.05).any()
     assert wrong / draws <= 0.09

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from rbptrack.commands.candidates import candidates
-from rbptrack.commands.completion import SCRIPTS, main
 from tests.conftest import ROOT
 from tests.patience import PATIENCE
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "words"),
     [
         ("rbptrack me", ["measure"]),
         ("rbptrack mod", ["model="]),
@@ -43,8 +42,8 @@ from tests.patience import PATIENCE
         ("rbptrack model=nope/", []),
     ],
 )
-def test_candidates(line: str, found: list[str]) -> None:
-    assert candidates(line) == found
+def test_candidates(line: str, words: list[str]) -> None:
+    assert candidates(line) == words
 
 
 def test_files_and_configs_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,19 +100,19 @@ def in_shell(shell: str, script: str, command: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "words"),
     [
         ("rbptrack model=nano/1", ["nano/15k", "nano/115k"]),  # bash replaces what follows the =
         ("rbptrack 'model=nano/1", ["model=nano/15k", "model=nano/115k"]),  # within quotes it does not split at =
     ],
 )
-def test_bash(line: str, found: list[str], command: Path) -> None:
+def test_bash(line: str, words: list[str], command: Path) -> None:
     quoted = line.replace("'", "'\\''")
     script = (
         f"eval \"$(rbptrack completion bash)\"; COMP_LINE='{quoted}'; COMP_POINT=${{#COMP_LINE}}; "
         '_rbptrack rbptrack; printf "%s\\n" "${COMPREPLY[@]}"; complete -p rbptrack >/dev/null'
     )
-    assert in_shell("bash", script, command) == found
+    assert in_shell("bash", script, command) == words
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh here")
@@ -123,9 +122,3 @@ def test_zsh(command: Path) -> None:
         'eval "$(rbptrack completion zsh)"; words=(rbptrack model=nano/1); CURRENT=2; PREFIX=model=nano/1; _rbptrack'
     )
     assert in_shell("zsh", script, command) == ["model=nano/15k", "model=nano/115k"]
-
-
-def test_scripts_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    for shell, script in SCRIPTS.items():
-        assert main([shell]) == 0
-        assert capsys.readouterr().out == script

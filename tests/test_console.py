@@ -53,9 +53,11 @@ def test_control_characters_do_not_reach_the_terminal(capsys: pytest.CaptureFixt
     """Names come from others' bundles and stores."""
     table(["model"], [["a\x1b[2Jb"]], title="t\x1b[2Jt", text_columns=1)
     entries("Files", {"f\x1b[2J": "m\x1b[2J"})
-    shown = capsys.readouterr().out
+    complain("run \x1b[2Jx\u202ey [bold]z[/bold]")
+    shown, complaint = capsys.readouterr()
     assert "\x1b" not in shown
     assert shown.count("?[2J") == 4
+    assert complaint == "error: run ?[2Jx?y [bold]z[/bold]\n"
 
 
 HEADERS = ["model", "dataset", "S", "tokens", "CE", "± se", "RBP_1", "RBP_10", "RBP_100"]

@@ -74,9 +74,9 @@ def test_rows_are_a_table_whose_fields_say_what_its_columns_are() -> None:
 
 def test_p_is_corrected_over_all_cases_of_a_question_before_a_verdict() -> None:
     asked = [Finding(question=q, case={}, p=p) for q, p in (("a", 0.01), ("a", 0.04), ("a", float("nan")), ("b", 0.04))]
-    found = corrected(asked, lambda one: Verdict.YES if one.p_corrected < 0.05 else Verdict.UNTOLD)
-    assert [one.p_corrected for one in found] == pytest.approx([0.02, 0.04, float("nan"), 0.04], nan_ok=True)
-    assert [one.verdict for one in found] == ["yes", "yes", "undecided", "yes"]
+    findings = corrected(asked, lambda one: Verdict.YES if one.p_corrected < 0.05 else Verdict.UNTOLD)
+    assert [one.p_corrected for one in findings] == pytest.approx([0.02, 0.04, float("nan"), 0.04], nan_ok=True)
+    assert [one.verdict for one in findings] == ["yes", "yes", "undecided", "yes"]
     assert corrected(asked[:1] * 6)[0].p_corrected == pytest.approx(0.06)
 
 

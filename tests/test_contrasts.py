@@ -70,12 +70,12 @@ def values(s, alpha, rng, *, scatter, shared=0.0):
 def test_laws_of_other_sizes_differ_with_the_errors_of_both():
     one = values(S, 0.2, np.random.default_rng(5), scatter=0.02)
     other = values(S[:5] * 2, 0.1, np.random.default_rng(6), scatter=0.02)
-    found = laws_apart(one, other, "ce", same_texts=False)
-    assert found.alpha == pytest.approx(found.a.alpha - found.b.alpha)
-    assert found.alpha_spread.se == pytest.approx(np.hypot(found.a.se, found.b.se))
-    assert 2 <= found.alpha_spread.freedom <= 8
-    assert found.at == pytest.approx(np.sqrt(S[0] * 2 * min(S[-1], S[4] * 2)))
-    assert found.level == pytest.approx(np.log(found.a.predict(found.at) / found.b.predict(found.at)))
+    laws = laws_apart(one, other, "ce", same_texts=False)
+    assert laws.alpha == pytest.approx(laws.a.alpha - laws.b.alpha)
+    assert laws.alpha_spread.se == pytest.approx(np.hypot(laws.a.se, laws.b.se))
+    assert 2 <= laws.alpha_spread.freedom <= 8
+    assert laws.at == pytest.approx(np.sqrt(S[0] * 2 * min(S[-1], S[4] * 2)))
+    assert laws.level == pytest.approx(np.log(laws.a.predict(laws.at) / laws.b.predict(laws.at)))
 
 
 def test_what_documents_do_to_both_families_is_not_in_their_difference():

@@ -71,13 +71,14 @@ def test_a_text_file_is_one_document(tmp_path: Path) -> None:
     names = ["part10.txt", "part2.txt", "part1.txt"]
     for name in names:
         write(tmp_path, name)
-    found = load(CONFIG, f"{tmp_path}/*.txt")
-    assert sorted(found) == [(n, (ROWS[0]["text"],)) for n in sorted(names)]
+    documents = load(CONFIG, f"{tmp_path}/*.txt")
+    assert sorted(documents) == [(n, (ROWS[0]["text"],)) for n in sorted(names)]
 
 
 def test_kinds_mix_and_where_they_lie_does_not_matter(tmp_path: Path) -> None:
-    found = load(CONFIG, write(tmp_path, "b.jsonl"), write(tmp_path, "c.csv"), write(tmp_path, "d.txt"))
-    assert [i for i, _ in found] == ["b.jsonl:0", "b.jsonl:1", "b.jsonl:2", "c.csv:0", "c.csv:1", "c.csv:2", "d.txt"]
+    files = [write(tmp_path, name) for name in ("b.jsonl", "c.csv", "d.txt")]
+    ids = [*(f"b.jsonl:{i}" for i in range(3)), *(f"c.csv:{i}" for i in range(3)), "d.txt"]
+    assert [document for document, _ in load(CONFIG, *files)] == ids
     (tmp_path / "other").mkdir()
     here, there = (
         of_dataset(replace(CONFIG, files=[write(folder, "b.jsonl")])) for folder in (tmp_path, tmp_path / "other")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rbptrack.stats.each_k import alphas_without_documents, design_effect, expected_r2
+from rbptrack.stats.each_k import design_effect, expected_r2
 from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.surface import largest_k_without_gap
 
@@ -31,14 +31,3 @@ def test_the_largest_k_before_the_first_gap() -> None:
     assert largest_k_without_gap(ks, [True, True, False, True]) == 3
     assert largest_k_without_gap(ks, [True] * 4) == 30
     assert largest_k_without_gap(ks, [False, True, True, True]) == 0
-
-
-def test_the_exponent_without_a_document_is_that_of_the_rest() -> None:
-    rng = np.random.default_rng(0)
-    s, tokens = np.array([1e4, 1e5, 1e6]), np.full((3, 5), 100.0)
-    hits = rng.integers(40, 60, (3, 5)) + 10.0 * np.arange(3)[:, None]
-    found = alphas_without_documents(s, tokens, hits)
-    assert len(found) == 6
-    for d in range(5):
-        rest = np.delete(hits, d, axis=1).sum(axis=1) / 400
-        assert found[1 + d] == pytest.approx(-np.polyfit(np.log(s), np.log(-np.log(rest)), 1)[0])

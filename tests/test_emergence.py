@@ -109,12 +109,12 @@ def test_independent_hits_follow_the_paper(independent: Report) -> None:
 def test_what_was_planted_is_found(
     draw: Callable[[float, np.random.Generator], np.ndarray], expected: str, mine: str, other: str
 ) -> None:
-    found = report(draw, sizes=SIZES[1:3])
-    windows = found.tables["windows"].frame
+    ladder = report(draw, sizes=SIZES[1:3])
+    windows = ladder.tables["windows"].frame
     seen = windows[(windows["N"] > 2) & windows["p"].notna()]
     assert len(seen) >= 3
     assert seen["verdict"].eq(expected).all()
-    assert told(found.findings)[0].startswith("Successes in a row are not independent in ")
+    assert told(ladder.findings)[0].startswith("Successes in a row are not independent in ")
     assert seen[mine].to_numpy(dtype=float) == pytest.approx(1, abs=0.1)
     assert (seen[other] < 0.7).all()
     assert (seen["rho_low"] > 1).all()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.error_entropy import ErrorEntropy
@@ -21,7 +21,6 @@ def random_table(seed: int, *, tokens: int = 3000, documents: int = 30) -> RankT
     return ranked(rank, vocab_size=512, document=document, logprob=logprob)
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 10**6), st.floats(-20, -1e-3)), min_size=1, max_size=60))
 def test_the_identity_holds_in_float64(cells: list[tuple[int, float]]) -> None:
     count = np.array([n for n, _ in cells])

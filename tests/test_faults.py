@@ -11,27 +11,13 @@ import rbptrack
 from rbptrack.analysis.testing import example_runs
 from rbptrack.reporting.broken import AnalyzerFault, computed
 from rbptrack.reporting.discovery import discover
+from tests.synthetic import plugin
 
-PLUGIN = '''
-from dataclasses import dataclass
-from typing import ClassVar
-import pandas as pd
-from rbptrack.analysis import Analyzer, Drawing, Report, Runs, Table
-
-@dataclass(kw_only=True)
-class Mine(Analyzer):
-    """Mine."""
-    name: ClassVar[str] = "mine"
-    def analyze(self, runs: Runs) -> Report:
-        frame = runs.frame
-        {body}
-'''
-LINE = 13  # of the body
+LINE = 15  # of the body
 
 
-def plugin(folder: Path, body: str) -> Any:
-    (folder / "plugins").mkdir(exist_ok=True)
-    (folder / "plugins/mine.py").write_text(PLUGIN.format(body=body))
+def mine(folder: Path, body: str) -> Any:
+    plugin(folder, body=body)
     return discover().analyzers["mine"]()
 
 
@@ -89,9 +75,9 @@ def test_faults(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_TOKEN", "canary-token")
-    with pytest.raises(AnalyzerFault) as found:
-        computed(plugin(tmp_path, body), example_runs())
-    first, second = str(found.value).splitlines()
+    with pytest.raises(AnalyzerFault) as fault:
+        computed(mine(tmp_path, body), example_runs())
+    first, second = str(fault.value).splitlines()
     assert first.startswith(f"plugins/mine.py{where}: ")
     assert words in first
     assert remedy in second
@@ -105,9 +91,9 @@ def test_prose_is_written_without_secrets_and_what_an_analyzer_changes_no_other_
     monkeypatch.setenv("RBPTRACK_CACHE", str(tmp_path / "cache"))
     runs = example_runs()
     before = runs.frame.copy()
-    mine = plugin(tmp_path, "frame['ce'] = 0.0; return Report(notes=['of canary-token'])")
+    one = mine(tmp_path, "frame['ce'] = 0.0; return Report(notes=['of canary-token'])")
     assert "this folder's analyzers run as part of the program: plugins/mine.py" in capsys.readouterr().err
-    assert computed(mine, runs).notes == ["of ***"]
+    assert computed(one, runs).notes == ["of ***"]
     assert runs.frame.equals(before)
     discover()
     assert capsys.readouterr().err == ""  # said once
@@ -115,6 +101,6 @@ def test_prose_is_written_without_secrets_and_what_an_analyzer_changes_no_other_
 
 def test_in_python_it_is_the_same_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    plugin(tmp_path, "return frame")
+    plugin(tmp_path, body="return frame")
     with pytest.raises(AnalyzerFault, match="a Report is expected"):
         rbptrack.analyze(example_runs(), "mine")

@@ -27,8 +27,8 @@ def test_what_forecasts_say_of_a_law_that_bends_holds(truth):
     rng, right = np.random.default_rng(0), []
     for _ in range(40):
         y = truth[:-1] * np.exp(0.005 * rng.standard_normal(7))
-        found = backtest([fit_power_law(S, y)]).forecast(0, 5 * S.max())
-        right.append(bool(found.refused) or found.y.low <= truth[-1] <= found.y.high)
+        forecast = backtest([fit_power_law(S, y)]).forecast(0, 5 * S.max())
+        right.append(bool(forecast.refused) or forecast.y.low <= truth[-1] <= forecast.y.high)
     assert np.mean(right) >= 0.9
 
 
@@ -58,12 +58,12 @@ def test_models_that_are_left_out_count_once():
 
 def test_a_law_that_was_worse_predicted_than_the_others_has_its_own_width():
     odd, plain = fit_power_law(S, floor(0.4)[:-1]), fit_power_law(S, S**-0.1 * np.exp(1e-3 * np.cos(np.arange(7))))
-    found = backtest([odd, *[plain] * 9], list("abcdefghij")).forecast(0, 2 * S.max())
+    forecast = backtest([odd, *[plain] * 9], list("abcdefghij")).forecast(0, 2 * S.max())
     truth = 0.4 + 0.6 * 2**-0.1
-    assert found.y.low <= truth <= found.y.high
+    assert forecast.y.low <= truth <= forecast.y.high
 
 
 def test_a_plain_law_without_scatter_is_forecast_closely():
-    found = backtest([fit_power_law(S, S**-0.1)]).forecast(0, 10 * S.max())
-    assert found.y.value == pytest.approx((10 * S.max()) ** -0.1, rel=1e-9)
-    assert 1 <= found.y.high / found.y.low < 1.0001
+    forecast = backtest([fit_power_law(S, S**-0.1)]).forecast(0, 10 * S.max())
+    assert forecast.y.value == pytest.approx((10 * S.max()) ** -0.1, rel=1e-9)
+    assert 1 <= forecast.y.high / forecast.y.low < 1.0001

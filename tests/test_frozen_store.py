@@ -76,8 +76,8 @@ def ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def files(folder: Path) -> dict[Path, bytes]:
     """What lies among a store's artifacts."""
-    found = (path for path in (folder / "mlruns/artifacts").rglob("*") if path.is_file())
-    return {path.relative_to(folder): path.read_bytes() for path in found}
+    paths = (path for path in (folder / "mlruns/artifacts").rglob("*") if path.is_file())
+    return {path.relative_to(folder): path.read_bytes() for path in paths}
 
 
 def run_ids(folder: Path) -> dict[str, tuple[str, str]]:
@@ -88,9 +88,9 @@ def run_ids(folder: Path) -> dict[str, tuple[str, str]]:
     )
     with closing(sqlite3.connect(folder / "mlruns/mlflow.db")) as database:
         rows = database.execute(query).fetchall()
-    found = {fingerprint: (run, status) for fingerprint, run, status in rows if len(fingerprint) == 64}
-    assert len(found) == len(rows)
-    return found
+    runs = {fingerprint: (run, status) for fingerprint, run, status in rows if len(fingerprint) == 64}
+    assert len(runs) == len(rows)
+    return runs
 
 
 def test_what_was_measured_is_read_as_it_was(say: Any, store: Path, unpacked: Path) -> None:

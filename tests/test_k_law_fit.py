@@ -109,5 +109,5 @@ def test_documents_with_heavy_tails_are_covered() -> None:
     tokens = heavy(np.random.default_rng(0), 400_000)
     p = tokens.hits.sum(axis=0) / tokens.tokens.sum()
     true = fit_k_law(KS, -np.log(p)[None]).beta[0]
-    found = [beta_interval(heavy(rng, 30), replicates=300, level=0.95) for _ in range(120)]
-    assert np.mean([one.low <= true <= one.high for one in found]) > 0.9
+    intervals = [beta_interval(heavy(rng, 30), replicates=300, level=0.95) for _ in range(120)]
+    assert np.mean([one.low <= true <= one.high for one in intervals]) > 0.9

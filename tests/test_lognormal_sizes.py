@@ -29,15 +29,15 @@ def drawn(rng: np.random.Generator, truth: np.ndarray, scatter: float) -> tuple[
 
 def test_lines_without_error_are_recovered() -> None:
     theta = theta_of(0.08)
-    found = lognormal_trend(S, theta, np.repeat(theta[:, None], 10, axis=1), level=0.95)
-    assert found.beta.value == pytest.approx(0.03)
-    assert found.gamma.value == pytest.approx(0.004)
-    assert found.r2 == pytest.approx([1, 1])
-    assert found.mu_over_sigma is not None
+    trend = lognormal_trend(S, theta, np.repeat(theta[:, None], 10, axis=1), level=0.95)
+    assert trend.beta.value == pytest.approx(0.03)
+    assert trend.gamma.value == pytest.approx(0.004)
+    assert trend.r2 == pytest.approx([1, 1])
+    assert trend.mu_over_sigma is not None
     near = [np.array([0.8 + 0.03 * x, 0.08 + 0.004 * x]) for x in (-1e-5, 1e-5)]
     derivative = (mu_over_sigma(near[1]) - mu_over_sigma(near[0])) / 2e-5
-    assert found.mu_over_sigma.value == pytest.approx(float(derivative), rel=1e-6)
-    assert found.mu_over_sigma.low == pytest.approx(found.mu_over_sigma.high)
+    assert trend.mu_over_sigma.value == pytest.approx(float(derivative), rel=1e-6)
+    assert trend.mu_over_sigma.low == pytest.approx(trend.mu_over_sigma.high)
 
 
 @pytest.mark.parametrize("scatter", [0.0, 2.0])
@@ -47,10 +47,10 @@ def test_intervals_cover_with_and_without_scatter_between_models(scatter: float)
     assert exact is not None
     inside = []
     for _ in range(120):
-        found = lognormal_trend(S, *drawn(rng, truth, scatter), level=0.95)
-        inside.append([found.beta.low < 0.03 < found.beta.high, found.gamma.low < 0.004 < found.gamma.high])
-        if found.mu_over_sigma:
-            inside[-1].append(found.mu_over_sigma.low < exact.value < found.mu_over_sigma.high)
+        trend = lognormal_trend(S, *drawn(rng, truth, scatter), level=0.95)
+        inside.append([trend.beta.low < 0.03 < trend.beta.high, trend.gamma.low < 0.004 < trend.gamma.high])
+        if trend.mu_over_sigma:
+            inside[-1].append(trend.mu_over_sigma.low < exact.value < trend.mu_over_sigma.high)
     assert all(np.mean([row[i] for row in inside]) > 0.9 for i in range(2))
     ratios = [row[2] for row in inside if len(row) > 2]
     assert len(ratios) > 60
@@ -58,5 +58,5 @@ def test_intervals_cover_with_and_without_scatter_between_models(scatter: float)
 
 
 def test_near_zipf_there_is_no_mu_over_sigma() -> None:
-    found = lognormal_trend(S, *drawn(np.random.default_rng(0), theta_of(0.001), 1.0), level=0.95)
-    assert found.mu_over_sigma is None
+    trend = lognormal_trend(S, *drawn(np.random.default_rng(0), theta_of(0.001), 1.0), level=0.95)
+    assert trend.mu_over_sigma is None

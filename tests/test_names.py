@@ -12,7 +12,6 @@ from mlflow.utils.validation import _validate_metric_name
 from rbptrack.base.errors import BadInput
 from rbptrack.base.names import file_name, metric_name, metric_part
 from rbptrack.config.request import measuring, sweep_of
-from rbptrack.console.sentences import complain
 from rbptrack.tracking.schema import law_name
 
 STRANGE = [
@@ -63,11 +62,6 @@ def test_a_file_name_is_one_part_of_a_path(name: str) -> None:
     assert ".." not in path.parts
     assert 0 < len(made.encode()) <= 140
     assert made.isprintable()
-
-
-def test_the_terminal_takes_no_commands_from_a_name(capsys: pytest.CaptureFixture[str]) -> None:
-    complain("run \x1b[2Jx\u202ey [bold]z[/bold]")
-    assert capsys.readouterr().err == "error: run ?[2Jx?y [bold]z[/bold]\n"
 
 
 @pytest.mark.parametrize("key", ["model.family", "model.size", "dataset.name"])

@@ -5,9 +5,8 @@ import pytest
 
 from plugins.tokens import Tokens
 from rbptrack.analysis import Runs
-from rbptrack.base.errors import BadInput
 from rbptrack.reporting.telling import told
-from tests.synthetic import family_runs, ranked, runs_of_tables
+from tests.synthetic import ranked, runs_of_tables
 
 SIZES = np.geomspace(1e4, 1e7, 6)
 
@@ -50,8 +49,3 @@ def test_every_bin_reads_the_same_documents() -> None:
     assert (curves["tokens"] == 40 * width).all()
     assert curves["y"].tolist() == pytest.approx([1.0] * len(curves))
     assert "in the 40 of 60 documents that reach the last bin" in told(report.findings)[-1]
-
-
-def test_what_is_shown_must_be_asked_for() -> None:
-    with pytest.raises(BadInput, match=r"analyzer.shown=3: expected one of analyzer.ks=\[1, 10, 100\]"):
-        Tokens(shown=3).analyze(family_runs(SIZES, alpha=0.1, a=3.0))

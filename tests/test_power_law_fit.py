@@ -203,6 +203,6 @@ def test_weights_of_other_documents_are_refused() -> None:
 def test_many_documents_are_resampled_in_parts() -> None:
     tokens = np.arange(1, 301)
     counts = DocumentCounts((1,), np.arange(300), tokens, tokens * 2.0 + 1, (tokens // 2)[:, None])
-    found = bootstrap.resampled_metrics(counts)
-    np.testing.assert_allclose(found, bootstrap_metrics(counts, document_weights(300)), rtol=1e-13)
-    assert found.shape == (1000, 2)
+    resampled = bootstrap.resampled_metrics(counts)
+    np.testing.assert_allclose(resampled, bootstrap_metrics(counts, document_weights(300)), rtol=1e-13)
+    assert resampled.shape == (1000, 2)

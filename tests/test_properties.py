@@ -191,9 +191,9 @@ def matches(pattern: str, name: str) -> bool:
 
 @given(pattern=letters, names=names)
 def test_patterns_match_what_their_rules_say(pattern: str, names: list[str]) -> None:
-    found = match(pattern, names)
-    assert sorted(found) == sorted(name for name in names if matches(pattern, name))
-    assert found == sorted(found, key=size_key)
+    matched = match(pattern, names)
+    assert sorted(matched) == sorted(name for name in names if matches(pattern, name))
+    assert matched == sorted(matched, key=size_key)
 
 
 @given(patterns=st.lists(letters, min_size=1, max_size=4), names=names, bracket=st.booleans())
@@ -207,10 +207,10 @@ def test_a_list_of_patterns_is_the_union_in_order_or_refused(
         return expand([f"model={value}", "x=1"], groups=("model",), options=lambda group: names)
 
     if all(wanted):
-        union = list(dict.fromkeys(name for found in wanted for name in found))
+        union = list(dict.fromkeys(name for each in wanted for name in each))
         first, second = expanded()
         assert split_list(first.removeprefix("model=")) == union
         assert second == "x=1"
     else:
-        with pytest.raises(BadInput, match="no model matches"):
+        with pytest.raises(BadInput, match=r"no model matches|names a family"):
             expanded()

@@ -202,16 +202,16 @@ def test_scores_are_read_from_where_people_keep_them(tmp_path: Path) -> None:
     hub.mkdir(parents=True)
     (hub / "hle.yaml").write_text("- dataset:\n    id: cais/hle\n    task_id: default\n  value: 20.9\n")
     (tmp_path / "table.csv").write_text("model,task,score,n\nold name,arc_easy,0.5,10\n")
-    found = scores.read(tmp_path, names={"old name": "nano-15k"}).set_index(["model", "task"])
-    assert found.loc[("EleutherAI/pythia-70m", "arc_easy"), ["revision", "score", "n"]].tolist() == [
+    table = scores.read(tmp_path, names={"old name": "nano-15k"}).set_index(["model", "task"])
+    assert table.loc[("EleutherAI/pythia-70m", "arc_easy"), ["revision", "score", "n"]].tolist() == [
         "step1000",
         0.4,
         100,
     ]
-    assert found.loc[("org/nano-6k", "gsm8k"), ["score", "n"]].tolist() == [0.25, 49]
-    assert found.loc[("my-model", "hle"), "score"] == pytest.approx(0.209)
-    assert found.loc[("nano-15k", "arc_easy"), "score"] == 0.5
-    assert len(found) == 4
+    assert table.loc[("org/nano-6k", "gsm8k"), ["score", "n"]].tolist() == [0.25, 49]
+    assert table.loc[("my-model", "hle"), "score"] == pytest.approx(0.209)
+    assert table.loc[("nano-15k", "arc_easy"), "score"] == 0.5
+    assert len(table) == 4
 
 
 @pytest.mark.parametrize(

@@ -68,9 +68,9 @@ def test_a_gain_is_taken_apart_into_mix_and_within() -> None:
 
 def test_quantiles_and_held_out_errors_by_hand() -> None:
     counts = np.array([[1, 1, 2], [0, 0, 0]])
-    found = quantiles_by_bin(counts, np.array([1.0, 2.0, 4.0]), (0.05, 0.5, 0.95))
-    np.testing.assert_array_equal(found[0], [1, 2, 4])
-    assert np.isnan(found[1]).all()
+    quantiles = quantiles_by_bin(counts, np.array([1.0, 2.0, 4.0]), (0.05, 0.5, 0.95))
+    np.testing.assert_array_equal(quantiles[0], [1, 2, 4])
+    assert np.isnan(quantiles[1]).all()
     x = np.arange(5.0)
     np.testing.assert_allclose(held_out_errors(x, 2 * x + 1, np.arange(5)), 0, atol=1e-12)
     bent = held_out_errors(x, x**2, np.array([0, 0, 0, 0, 1]))

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rbptrack.scoring.scorer import Head, Scorer, reference
@@ -15,10 +15,10 @@ def brute(logits: list[float], target: int) -> tuple[int, int]:
 def close(got: Scores, want: Scores, *, exact: bool) -> None:
     """What is said of the distributions: to rounding, and the same top wherever rounding cannot make another."""
     for name in ("logprob", "entropy", "top_logprob"):
-        found = getattr(got, name)
-        torch.testing.assert_close(found, getattr(want, name), rtol=1e-5, atol=1e-5)
-        assert found.dtype == torch.float32
-        assert (found >= 0).all() if name == "entropy" else (found <= 0).all()
+        values = getattr(got, name)
+        torch.testing.assert_close(values, getattr(want, name), rtol=1e-5, atol=1e-5)
+        assert values.dtype == torch.float32
+        assert (values >= 0).all() if name == "entropy" else (values <= 0).all()
     assert got.top.dtype == torch.int32
     moved = got.top != want.top
     assert not moved.any() if exact else moved.float().mean() <= 0.05
@@ -50,7 +50,6 @@ def test_hand_made_logits() -> None:
     coarse=st.booleans(),
     seed=st.integers(0, 999),
 )
-@settings(max_examples=80, deadline=None)
 def test_scorer_equals_the_definition(
     tokens: int, vocabulary: int, chunk: int, bias: bool, softcap: float | None, scale: float, coarse: bool, seed: int
 ) -> None:

@@ -42,7 +42,7 @@ def server() -> Iterator[Server]:
         yield started
 
 
-def found(text: str) -> list[str]:
+def secrets_in(text: str) -> list[str]:
     """The secrets in a text, with what stands around them."""
     return [text[max(0, m.start() - 60) : m.end() + 20] for m in SECRET.finditer(text)]
 
@@ -58,12 +58,12 @@ def planted(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     yield server.database()
     (tmp_path / "conf/protocol/team.yaml").unlink(missing_ok=True)
-    leaks = {path: found(path.read_bytes().decode("latin-1")) for path in tmp_path.rglob("*") if path.is_file()}
+    leaks = {path: secrets_in(path.read_bytes().decode("latin-1")) for path in tmp_path.rglob("*") if path.is_file()}
     assert not {path: leak for path, leak in leaks.items() if leak}
     client = MlflowClient(server.database())
     runs = client.search_runs([e.experiment_id for e in client.search_experiments()])
     assert runs
-    assert not found(repr([(r.info, r.data.params, r.data.tags, r.inputs) for r in runs]))
+    assert not secrets_in(repr([(r.info, r.data.params, r.data.tags, r.inputs) for r in runs]))
 
 
 def in_query(server: Server) -> str:
@@ -94,7 +94,7 @@ def test_a_report_an_export_and_mlflows_pages(
     (tmp_path / "leak.csv").unlink()
     said = pages()
     shown = capfd.readouterr()
-    assert not found(said + shown.out + shown.err)
+    assert not secrets_in(said + shown.out + shown.err)
 
 
 def test_a_sweep_and_an_address_in_a_file(server: Server, planted: str, program: Program, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_sweep_and_an_address_in_a_file(server: Server, planted: str, program:
     refused = run("model=nano/38k", *CELL, *place, "protocol=team", code=2)
     refused += run("model=nano/38k", *CELL, f"++tracking.uri='{planted}'", code=2)
     assert refused.count("tracking.uri holds a password") == 2
-    assert not found(said + refused)
+    assert not secrets_in(said + refused)
     names = {path.name for path in tmp_path.rglob("*")}
     assert {"config.yaml", "command.txt", "cells.csv"} <= names
 
@@ -134,7 +134,7 @@ def pages() -> str:
         finally:
             process.terminate()
         said += process.communicate(timeout=PATIENCE)[0]
-    assert not found(words)
+    assert not secrets_in(words)
     assert "mlflow" in words
     until_they_end(below)
     return said

@@ -48,8 +48,8 @@ def read(path: Path, **options: Any) -> Any:
     folder = path.parent / "folder"
     folder.mkdir(exist_ok=True)
     known: dict[str, Any] = {"model": "", "dataset": "wiki", "vocab_size": 50, "models": MODELS, "sizes": {}}
-    [found] = served.read(path, rules=AnyImportedRow, folder=folder, **known | options)
-    return found
+    [imported] = served.read(path, rules=AnyImportedRow, folder=folder, **known | options)
+    return imported
 
 
 def top_two(document: int) -> dict[str, Any]:

@@ -44,10 +44,10 @@ def test_a_law_with_the_covariance_of_its_replicates() -> None:
 def test_values_are_those_of_the_counts() -> None:
     hits = np.array([[3, 8], [1, 9]])
     counts = DocumentCounts((1, 5), np.array([0, 1]), np.array([10, 10]), np.array([20.0, 30.0]), hits)
-    found = law_values([counts, counts], replicates=50)
-    assert found.metrics == ("ce", "rbp_1", "rbp_5")
-    np.testing.assert_allclose(found.values[0], [2.5, -np.log(4 / 20), -np.log(17 / 20)])
-    y, draws = found.of("rbp_5")
+    law_inputs = law_values([counts, counts], replicates=50)
+    assert law_inputs.metrics == ("ce", "rbp_1", "rbp_5")
+    np.testing.assert_allclose(law_inputs.values[0], [2.5, -np.log(4 / 20), -np.log(17 / 20)])
+    y, draws = law_inputs.of("rbp_5")
     assert draws.shape == (2, 50)
     assert set(np.round(np.exp(-draws[0]), 6)) <= {0.8, 0.85, 0.9}, "one document twice, or each once"
     np.testing.assert_allclose(y, -np.log(0.85))
@@ -55,15 +55,15 @@ def test_values_are_those_of_the_counts() -> None:
 
 def test_a_metric_without_a_law_is_left_out() -> None:
     values = np.column_stack([Y, np.full(4, np.inf)])
-    found = LawValues(("ce", "rbp_1"), values, np.stack([DRAWS, DRAWS], axis=2))
-    assert [metric for metric in found.metrics if found.fit(metric, SIZES)] == ["ce"]
+    law_inputs = LawValues(("ce", "rbp_1"), values, np.stack([DRAWS, DRAWS], axis=2))
+    assert [metric for metric in law_inputs.metrics if law_inputs.fit(metric, SIZES)] == ["ce"]
 
 
 def test_diagnostics_of_a_point_off_the_line() -> None:
     y = Y * np.array([1, 1, 1, 1.1])
     law = fit_power_law(SIZES, y)
-    found = point_diagnostics(law)
+    points = point_diagnostics(law)
     kept = stats.linregress(np.log(SIZES[:3]), np.log(y[:3]))
-    assert found["alpha_without"][3] == pytest.approx(-kept.slope)
-    assert found["influence"][3] == pytest.approx((law.alpha + kept.slope) / law.se)
-    assert found["residual"].sum() == pytest.approx(0)
+    assert points["alpha_without"][3] == pytest.approx(-kept.slope)
+    assert points["influence"][3] == pytest.approx((law.alpha + kept.slope) / law.se)
+    assert points["residual"].sum() == pytest.approx(0)

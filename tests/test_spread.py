@@ -15,9 +15,9 @@ def test_what_is_known_is_normal() -> None:
 
 
 def test_what_is_estimated_is_t() -> None:
-    found = Spread.estimated(2.0, 3)
-    assert found.half(0.9) == pytest.approx(2 * stats.t.ppf(0.95, 3))
-    assert found.p(3.0) == pytest.approx(2 * stats.t.sf(1.5, 3))
+    spread = Spread.estimated(2.0, 3)
+    assert spread.half(0.9) == pytest.approx(2 * stats.t.ppf(0.95, 3))
+    assert spread.p(3.0) == pytest.approx(2 * stats.t.sf(1.5, 3))
 
 
 def test_a_difference_of_estimates_is_welchs() -> None:

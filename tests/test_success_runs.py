@@ -54,16 +54,10 @@ def test_nulls_by_hand() -> None:
     np.testing.assert_allclose(np.exp(steps["documents"][0]), [5 / 6, 20 / 30, 60 / 120])
 
 
-def test_counts_of_two_runs_pool() -> None:
-    a, b = counted(table([[1, 1, 0]]), [1, 2]), counted(table([[1, 0, 0]]), [1, 2])
-    np.testing.assert_array_equal((a + b).successes, [[3, 1]])
-    np.testing.assert_array_equal((a + b).windows, [[6, 4]])
-
-
 def test_a_share_that_drifts_with_position_by_hand() -> None:
     rng = np.random.default_rng(2)
     hits = rng.random((200, 4)) < [0.9, 0.5, 0.8, 0.4]  # four positions, each a bin of its own
     c = counted(table([list(row) for row in hits]), [1, 2])
     share = hits.mean(axis=0)
-    found = np.exp(ladder(c, np.ones((1, 200)))["position"][0])
-    assert found == pytest.approx([hits.mean(), (share[:-1] * share[1:]).mean()])
+    chances = np.exp(ladder(c, np.ones((1, 200)))["position"][0])
+    assert chances == pytest.approx([hits.mean(), (share[:-1] * share[1:]).mean()])

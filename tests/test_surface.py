@@ -27,13 +27,13 @@ def test_a_law_at_every_k_is_found_and_kept():
     rng = np.random.default_rng(0)
     rejected, held = [], []
     for _ in range(60):
-        found = fit_surface(S, KS, *family(rng))
-        low, high = found.band
-        rejected.append(found.p < 0.05)
+        surface = fit_surface(S, KS, *family(rng))
+        low, high = surface.band
+        rejected.append(surface.p < 0.05)
         held.append(bool(((low <= ALPHA) & (high >= ALPHA)).all()))
     assert np.mean(rejected) <= 0.12
     assert np.mean(held) >= 0.88
-    assert found.sigma == pytest.approx(0.05, rel=1.0)
+    assert surface.sigma == pytest.approx(0.05, rel=1.0)
 
 
 def test_a_bend_at_small_k_is_seen_beside_laws_elsewhere():
@@ -44,8 +44,8 @@ def test_a_bend_at_small_k_is_seen_beside_laws_elsewhere():
 
 
 def test_k_star_lies_between_its_certain_ends():
-    found = fit_surface(S, KS, *family(np.random.default_rng(2), sigma=0.01, bend=0.15, documents=400))
-    limit = found.limit(0.05)
+    surface = fit_surface(S, KS, *family(np.random.default_rng(2), sigma=0.01, bend=0.15, documents=400))
+    limit = surface.limit(0.05)
     first = int(KS[KS >= 1000][0])
     assert limit.shown <= limit.k < first
     assert limit.exceeded >= first
@@ -63,9 +63,9 @@ def test_offsets_name_the_model_that_is_ahead():
     ahead = np.exp(-ALPHA * 0.5)
     y[3] *= ahead
     draws[3] *= ahead
-    found = fit_surface(S, KS, y, draws)
-    assert int(np.argmax(found.offset)) == 3
-    assert found.offset[3] == pytest.approx(0.5 * 6 / 7, rel=0.1)
+    surface = fit_surface(S, KS, y, draws)
+    assert int(np.argmax(surface.offset)) == 3
+    assert surface.offset[3] == pytest.approx(0.5 * 6 / 7, rel=0.1)
 
 
 def test_scatter_in_proportion_to_alpha_fits_better_where_it_is():

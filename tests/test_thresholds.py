@@ -20,10 +20,10 @@ def law(alpha: float, middle: float, *, scatter: float = 0.01, seed: int = 0, fl
 
 
 def test_a_size_within_the_sizes_is_found() -> None:
-    found = threshold(law(0.2, 3e7), 0.5)
-    assert found.size.low < 3e7 < found.size.high < 6e7
-    assert found.read_off == pytest.approx(3e7, rel=0.2)
-    assert (found.forecast, found.refused) == (False, "")
+    size = threshold(law(0.2, 3e7), 0.5)
+    assert size.size.low < 3e7 < size.size.high < 6e7
+    assert size.read_off == pytest.approx(3e7, rel=0.2)
+    assert (size.forecast, size.refused) == (False, "")
     exact = threshold(fit_power_law(S, (S / 3e7) ** -0.2), np.exp(-1))
     assert exact.size.value == pytest.approx(3e7)
     assert exact.read_off == pytest.approx(3e7)
@@ -56,8 +56,8 @@ def test_intervals_of_the_size_cover(scatter: float) -> None:
     rng, hits, draws = np.random.default_rng(1), 0, 300
     for _ in range(draws):
         y = np.log(2) * (S / 3e7) ** -0.2 * np.exp(np.hypot(scatter, 0.01) * rng.standard_normal(6))
-        found = threshold(fit_power_law(S, y, covariance=NOISE), 0.5).size
-        hits += found.low <= 3e7 <= found.high
+        size = threshold(fit_power_law(S, y, covariance=NOISE), 0.5).size
+        hits += size.low <= 3e7 <= size.high
     assert 0.92 <= hits / draws <= 0.995
 
 

@@ -10,33 +10,33 @@ TRUTH = 1.0 + 30 * S**-0.35 + 200 * D**-0.4
 
 
 def test_a_noiseless_law_is_found_exactly():
-    found = fit_training_law(S, D, TRUTH)
-    assert found.e == pytest.approx(1.0, rel=1e-3)
-    assert found.alpha.value == pytest.approx(0.35, rel=1e-3)
-    assert found.beta.value == pytest.approx(0.4, rel=1e-3)
-    assert found.optimal.value == pytest.approx(0.4 / 0.75, rel=1e-3)
-    assert found.agreed
-    np.testing.assert_allclose(found.predict(S, D), TRUTH, rtol=1e-5)
+    law = fit_training_law(S, D, TRUTH)
+    assert law.e == pytest.approx(1.0, rel=1e-3)
+    assert law.alpha.value == pytest.approx(0.35, rel=1e-3)
+    assert law.beta.value == pytest.approx(0.4, rel=1e-3)
+    assert law.optimal.value == pytest.approx(0.4 / 0.75, rel=1e-3)
+    assert law.agreed
+    np.testing.assert_allclose(law.predict(S, D), TRUTH, rtol=1e-5)
 
 
 def test_the_optimal_size_is_the_lowest_of_its_isoflop_curve():
-    found = fit_training_law(S, D, TRUTH)
+    law = fit_training_law(S, D, TRUTH)
     c = 6 * 1e5 * 1e6
-    best = float(found.optimal_size(c))
-    along = found.predict([best / 1.3, best, best * 1.3], [c / 6 / best * 1.3, c / 6 / best, c / 6 / best / 1.3])
+    best = float(law.optimal_size(c))
+    along = law.predict([best / 1.3, best, best * 1.3], [c / 6 / best * 1.3, c / 6 / best, c / 6 / best / 1.3])
     assert along.argmin() == 1
 
 
 def test_checkpoints_of_a_model_that_move_together_widen_alpha_and_not_beta():
     rng = np.random.default_rng(0)
     together = TRUTH * np.exp(np.repeat(0.02 * rng.standard_normal(5), 6))
-    found, alone = (
+    law, alone = (
         fit_training_law(S, D, together),
         fit_training_law(S, D, TRUTH * np.exp(0.002 * rng.standard_normal(30))),
     )
-    assert found.between > found.within
-    assert found.alpha.high - found.alpha.low > 3 * (alone.alpha.high - alone.alpha.low)
-    assert found.alpha.low < 0.35 < found.alpha.high
+    assert law.between > law.within
+    assert law.alpha.high - law.alpha.low > 3 * (alone.alpha.high - alone.alpha.low)
+    assert law.alpha.low < 0.35 < law.alpha.high
 
 
 def test_on_a_ray_the_exponents_cannot_be_told_apart():

@@ -26,8 +26,8 @@ def test_claims_hold_within_sampling_error(row, replicates):
         if made:
             nominal = one.claims[claim]
             slack = 3 * np.sqrt(nominal * (1 - nominal) / made)
-            found = true / made
-            assert found >= nominal - slack - 0.02 if nominal > 0.5 else found <= nominal + slack + 0.02, (claim, found)
+            share = true / made
+            assert share >= nominal - slack - 0.02 if nominal > 0.5 else share <= nominal + slack + 0.02, (claim, share)
 
 
 def test_a_stopped_simulation_continues_to_the_same_numbers(tmp_path):
