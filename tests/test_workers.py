@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
 from rbptrack.config.schema import FilterConfig, TrackingConfig
-from rbptrack.reporting import runner
+from rbptrack.reporting import runner, workers
 from rbptrack.reporting.discovery import discover
 from rbptrack.reporting.runner import Findings
 from rbptrack.tracking.store import Store
@@ -94,11 +95,10 @@ def store(untouched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return tmp_path
 
 
-def analysed(names: list[str], folder: Path, *, tokens: int = 10**9) -> Findings:
-    """Analyze all measurements, which are said to have many tokens, so that another process is worth its start."""
+def analysed(names: list[str], folder: Path) -> Findings:
+    """Analyze all measurements."""
     reader = Store(TrackingConfig()).reader
     runs = reader.runs(FilterConfig())
-    runs.frame["num_tokens"] = tokens
     chosen = [discover().analyzers[name]() for name in names]
     return runner.analyze_all(reader, runs, chosen, folder=folder, sweep="", formats=(), again=True)
 
@@ -107,9 +107,11 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*.csv"))}
 
 
-def test_an_analyzer_in_another_process_finds_the_same(store: Path) -> None:
+def test_an_analyzer_in_another_process_finds_the_same(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["silent", "lack_of_fit", "tokens", "wrong", "alone"]
-    here = analysed(names, store / "here", tokens=1000)
+    monkeypatch.setattr(workers, "_context", lambda runs: None)
+    here = analysed(names, store / "here")
+    monkeypatch.setattr(workers, "_context", lambda runs: get_context("fork"))
     there = analysed(names, store / "there")
     assert [s.name for s in there.sections] == [s.name for s in here.sections] == ["lack_of_fit", "tokens", "alone"]
     assert [s.figures for s in there.sections] == [s.figures for s in here.sections], "byte for byte"
@@ -122,8 +124,9 @@ def test_an_analyzer_in_another_process_finds_the_same(store: Path) -> None:
     assert "ZeroDivisionError" in dict(there.silent)["wrong"]
 
 
-def test_what_a_lost_process_had_begun_is_computed_here(store: Path) -> None:
+def test_what_a_lost_process_had_begun_is_computed_here(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed for want of memory, say."""
+    monkeypatch.setattr(workers, "_context", lambda runs: get_context("spawn"))
     there = analysed(["lack_of_fit", "alone", "killed"], store / "there")
     assert [s.name for s in there.sections] == ["lack_of_fit", "alone", "killed"]
     assert there.sections[2].report.headline == "said here"

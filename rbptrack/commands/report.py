@@ -23,11 +23,9 @@ from rbptrack.config.schema import FILTERS, ReportConfig
 from rbptrack.console.sentences import complain, say
 from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import Findings, analyze_all, choose, say_reused
-from rbptrack.tracking.live import working
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import report_tags
 from rbptrack.tracking.store import Store
-from rbptrack.tracking.writer import Writer
 
 
 def _read(arguments: Sequence[str]) -> Request:
@@ -72,7 +70,7 @@ def _write(
     sweep = config.filter.sweep[0] if len(config.filter.sweep) == 1 else ""
     scope = f"Sweep {sweep}" if sweep else counted(len(runs), "measurement")
     of_sweep = reader.sweep_run(sweep) if sweep else None
-    formats, writer = [one.value for one in config.figures], Writer(reader.connection)
+    formats = [one.value for one in config.figures]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         findings = analyze_all(reader, runs, analyzers, folder=folder, sweep=sweep, formats=formats, again=config.again)
@@ -86,6 +84,10 @@ def _write(
                 _save(out.resolve(), folder, page)
         if reader.connection.read_only:
             return findings, ""
+        from rbptrack.tracking.live import working  # MLflow: not before other processes have begun
+        from rbptrack.tracking.writer import Writer
+
+        writer = Writer(reader.connection)
         (folder / "report.html").write_text(page(), encoding="utf-8")
         if of_sweep:
             writer.log_folder(of_sweep, folder)

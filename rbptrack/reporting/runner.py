@@ -28,11 +28,9 @@ from rbptrack.reporting.page import Section, render
 from rbptrack.reporting.reuse import Analyses
 from rbptrack.reporting.telling import skipped
 from rbptrack.reporting.terminal import show_lead, show_others
-from rbptrack.reporting.workers import begun_elsewhere, is_made, spare_memory_work
-from rbptrack.tracking.live import working
+from rbptrack.reporting.workers import shared, spare_memory_work
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import analysis_tags
-from rbptrack.tracking.writer import Writer
 
 ORDER = (
     "power_law",
@@ -69,6 +67,15 @@ class Findings:
     failed: int = 0
     unsaid: dict[str, list[str]] = field(default_factory=dict)
     reused: list[str] = field(default_factory=list)
+
+    def sort(self, names: Sequence[str]) -> None:
+        """Bring what ended in any order into that of the analyzers' names."""
+        self.sections.sort(key=lambda section: names.index(section.name))
+        self.silent.sort(key=lambda told: names.index(told[0]))
+        unsaid = {name: reason for name, reason in self.silent if name in self.unsaid.get(reason, ())}
+        self.unsaid = {reason: [] for reason in unsaid.values()}
+        for name, reason in unsaid.items():
+            self.unsaid[reason].append(name)
 
 
 def choose(plugins: Plugins, patterns: Sequence[str], *, ks: Sequence[int] = ()) -> list[Analyzer]:
@@ -141,18 +148,18 @@ def analyze_all(
     findings, analyses = Findings(), Analyses(reader, runs, formats)
     spare_memory_work()
     findings.reused = [one.name for one in analyzers if not again and analyses.find(one, folder / one.name)]
+    findings.sections = [_section(one, folder / one.name) for one in analyzers if one.name in findings.reused]
     left = [one for one in analyzers if one.name not in findings.reused]
-    with begun_elsewhere(left, runs, folder, formats) as begun:
-        for one in analyzers:
-            place = folder / one.name
+    with shared(left, runs, folder, formats) as turns:
+        for one, outcome in turns:
             with _caught(findings, one):
-                if one.name in findings.reused:
-                    findings.sections.append(_section(one, place))
-                    continue
-                if not is_made(begun.get(one.name)):
-                    _make(one, runs, place, formats)
+                if isinstance(outcome, RbptrackError):
+                    raise outcome
+                if not outcome:
+                    _make(one, runs, folder / one.name, formats)
                 with _caught(findings, one, logging=True):
-                    findings.sections.append(_log(analyses, one, place, sweep)[0])
+                    findings.sections.append(_log(analyses, one, folder / one.name, sweep)[0])
+    findings.sort([one.name for one in analyzers])
     if lead := lead_of(finding for section in findings.sections for finding in section.report.findings):
         show_lead(lead)
     show_others(findings.sections, whole=not lead)
@@ -189,6 +196,9 @@ def _log(analyses: Analyses, analyzer: Analyzer, folder: Path, sweep: str) -> tu
     section, runs, measured = _section(analyzer, folder), analyses.runs, analyses.connection
     if measured.read_only:
         return section, ""
+    from rbptrack.tracking.live import working  # MLflow: not before other processes have begun
+    from rbptrack.tracking.writer import Writer
+
     scope = f"sweep {sweep}" if sweep else counted(len(runs), "measurement")
     tags = analysis_tags(analyzer.name, sweep, list(runs.frame["run_id"]))
     writer = Writer(measured.analyses())

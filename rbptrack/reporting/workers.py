@@ -6,14 +6,14 @@ import ctypes
 import os
 import pickle
 import signal
+import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from multiprocessing import Pipe, get_context, parent_process
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkContext, SpawnContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import psutil
@@ -29,7 +29,7 @@ from rbptrack.reporting.discovery import load_file, plugin_file
 from rbptrack.reporting.files import write_report
 
 _FEW = 2  # analyzers for which starting a process would take longer than computing them
-_MANY_RUNS, _MANY_TOKENS = 20, 10_000_000  # from which on whole analyzers are worth another process's start
+_MANY_RUNS, _MANY_TOKENS = 20, 10_000_000  # from which on they are worth a process that makes its imports anew
 _MEMORY = 2 << 30  # bytes that a process may need
 _MOST = 9  # processes: the longest analyzer takes a tenth of the time of all, and more would wait for it
 _UNSENDABLE = (pickle.PicklingError, AttributeError, TypeError, RuntimeError, OSError)
@@ -37,104 +37,129 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of mallopt in glibc's ma
 _KEPT = 128 << 20  # bytes of freed memory that stay with the process
 _MAPPED = 32 << 20  # bytes above which an array gets pages of its own, handed back when it is freed
 
+Outcome = RbptrackError | bool
+"""What came of an analyzer elsewhere: whether its report is there, or what it raised."""
+
 
 @contextmanager
-def begun_elsewhere(
+def shared(
     analyzers: Sequence[Analyzer], runs: Runs, folder: Path, formats: Sequence[str]
-) -> Iterator[Mapping[str, Future[RbptrackError | None]]]:
-    """Analyzers whose reports other processes write into folder/<name>, by name, the last of them first.
+) -> Iterator[Iterator[tuple[Analyzer, Outcome]]]:
+    """Each analyzer in its turn: with False for this process to make, else when another has written folder/<name>.
 
-    As many processes as there are other cores and memory for, and none for little work. They end with the block, or
-    with this process however that one ends: at once where that is by an error.
+    As many processes as there are other cores and memory for, and none for little work. They take analyzers from the
+    end of the list, and this one from its beginning: neighbours read the same sums. They end with the block, and with
+    this process however that one ends.
     """
-    tokens = float(runs.frame["num_tokens"].fillna(0).sum())
-    many = len(analyzers) > _FEW and (len(runs) >= _MANY_RUNS or tokens >= _MANY_TOKENS)
-    room = max(1, psutil.virtual_memory().available // _MEMORY)
-    processes = min(cores() - 1, len(analyzers) - 1, room, _MOST) if many else 0
-    if not processes:
-        yield {}
-        return
-    alive, end = Pipe(duplex=False)
-    # spawn: a fork would inherit the threads' locks of BLAS, torch and the tracking client
-    pool = ProcessPoolExecutor(processes, get_context("spawn"), _begin, (alive,))
-    begun = {}
+    ends, processes = list[Connection](), list[BaseProcess]()
     try:
-        with suppress(*_UNSENDABLE):
-            sent = pickle.dumps(runs)
-            for one in reversed(analyzers):
-                place = str(folder / one.name)
-                begun[one.name] = pool.submit(_there, plugin_file(one), pickle.dumps(one), sent, place, formats)
-        yield begun
-    except BaseException:
-        end.close()  # they end at once, in the middle of what they do
-        raise
+        if (context := _context(runs)) and len(analyzers) > _FEW and (sent := _sent(runs, *analyzers)):
+            files = [] if isinstance(context, ForkContext) else list(filter(None, map(plugin_file, analyzers)))
+            room = max(1, psutil.virtual_memory().available // _MEMORY)
+            for _ in range(min(cores() - 1, len(analyzers) - 1, room, _MOST)):
+                end, theirs = Pipe(duplex=False)
+                process = context.Process(target=_help, args=(theirs, files, sent, folder, formats))
+                process.start()
+                theirs.close()
+                ends.append(end)
+                processes.append(process)
+        yield _turns(analyzers, folder, ends)
     finally:
-        pool.shutdown(cancel_futures=True)
-        end.close()
+        for each in processes:  # of an error or an interrupt, in the middle of what they do
+            each.kill()
+            each.join()
+        for one in analyzers:
+            with suppress(OSError):
+                (folder / one.name).rmdir()  # of one that had nothing to say
 
 
-def is_made(begun: Future[RbptrackError | None] | None) -> bool:
-    """Wait for a report that another process has begun; False where none has, or it was lost.
+def _context(runs: Runs) -> ForkContext | SpawnContext | None:
+    """How to start processes; None where they are not worth their start.
 
-    Raises:
-        RbptrackError: what the analyzer raised there.
-
+    A fork has every import made, but also the locks of other threads: those of torch and of whoever reports to a store
+    might be held for ever. Those of BLAS and Arrow take care of forks.
     """
-    if begun is None or begun.cancel():
-        return False
+    if sys.platform == "linux" and threading.active_count() == 1 and "torch" not in sys.modules:
+        return get_context("fork")
+    tokens = float(runs.frame["num_tokens"].fillna(0).sum())
+    return get_context("spawn") if len(runs) >= _MANY_RUNS or tokens >= _MANY_TOKENS else None
+
+
+def _sent(runs: Runs, *analyzers: Analyzer) -> list[bytes]:
+    """What can be sent to another process, pickled; empty where the measurements cannot."""
+    sent = list[bytes]()
+    with suppress(*_UNSENDABLE):
+        sent = [pickle.dumps(runs)]
+        for one in analyzers:
+            with suppress(*_UNSENDABLE):
+                sent.append(pickle.dumps(one))
+    return sent
+
+
+def _turns(analyzers: Sequence[Analyzer], folder: Path, ends: list[Connection]) -> Iterator[tuple[Analyzer, Outcome]]:
+    left = {one.name: one for one in analyzers}
+
+    def told(seconds: float | None) -> Iterator[tuple[Analyzer, Outcome]]:
+        ready = wait(ends, seconds)
+        for end in [end for end in ends if end in ready]:
+            try:
+                name, outcome = end.recv()
+            except (EOFError, OSError):  # killed for want of memory, say, or nothing is left for it
+                ends.remove(end)
+            else:
+                yield left.pop(name), outcome
+
+    for one in analyzers:
+        yield from told(0)
+        if _takes(folder / one.name):
+            yield left.pop(one.name), False
+    while left and ends:
+        yield from told(None)
+    yield from ((one, False) for one in left.values())  # whose process was lost
+
+
+def _takes(place: Path) -> bool:
+    """Whether an analyzer is this process's to make: which one makes its folder."""
     try:
-        error = begun.result()
-    except (BrokenProcessPool, *_UNSENDABLE):  # killed for want of memory, say
+        place.mkdir(parents=True)
+    except FileExistsError:
         return False
-    if error is not None:
-        raise error
     return True
 
 
-def _there(
-    file: Path | None, analyzer: bytes, runs: bytes, folder: str, formats: Sequence[str]
-) -> RbptrackError | None:
-    """Compute and write an analyzer that came from the first process; returns what `computed` raised."""
-    _import(file)
+def _help(told: Connection, files: Sequence[Path], sent: Sequence[bytes], folder: Path, formats: Sequence[str]) -> None:
+    """Take analyzers from the last one on, as long as the process lives that this one works for."""
+    guard()
+    spare_memory_work()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which then ends this one
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    threading.Thread(target=_end_with_the_first, name="rbptrack-first-process", daemon=True).start()
+    for file in files:
+        load_file(file)
+    runs, *analyzers = (pickle.loads(one) for one in sent)  # noqa: S301 - made by this program a moment ago
+    for one in reversed(analyzers):
+        if _takes(folder / one.name):
+            told.send((one.name, _made(one, runs, folder / one.name, formats)))
+
+
+def _end_with_the_first() -> None:
+    """Else, where that one was killed, what this one has begun would be finished for nobody."""
+    if first := parent_process():
+        wait([first.sentinel])
+    os._exit(1)
+
+
+def _made(analyzer: Analyzer, runs: Runs, folder: Path, formats: Sequence[str]) -> Outcome:
+    """Compute an analyzer and write its report; returns what `computed` raised."""
     try:
-        report = computed(pickle.loads(analyzer), _runs(runs))  # noqa: S301 - made by this program a moment ago
-        write_report(report, Path(folder), formats)
+        write_report(computed(analyzer, runs), folder, formats)
     except NothingToSay as error:
         return error
     except RbptrackError as error:
         kind = AnalyzerFault if isinstance(error, AnalyzerFault) else RbptrackError
         return kind(str(error))  # without its cause, which may not be sendable
-    return None
-
-
-@lru_cache
-def _import(file: Path | None) -> None:
-    """Import the plugin's file that an analyzer comes from, if it is none of an installed package."""
-    if file:
-        load_file(file)
-
-
-@lru_cache(maxsize=1)
-def _runs(pickled: bytes) -> Runs:
-    """The measurements; what was read of them is kept for the next analyzer."""
-    runs: Runs = pickle.loads(pickled)  # noqa: S301 - made by this program a moment ago
-    return runs
-
-
-def _begin(alive: Connection) -> None:
-    """Set the process up, and let it live no longer than the process that it works for, however that one ends."""
-    guard()
-    spare_memory_work()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which then ends this one
-    threading.Thread(target=_end_with_the_first, args=(alive,), name="rbptrack-first-process", daemon=True).start()
-
-
-def _end_with_the_first(alive: Connection) -> None:
-    """A pool's worker waits for work for ever, also when nobody is left (SIGKILL) who could send any."""
-    first = parent_process()
-    if first is not None:
-        wait([first.sentinel, alive])
-    os._exit(1)
+    return True
 
 
 def spare_memory_work() -> None:
