@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +21,6 @@ from rbptrack.analysis.families import families
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.errors import BadInput, MeasurementError
 from tests.conftest import EMBEDDED, ROOT, Program
-from tests.patience import PATIENCE
 
 TEXTS = [
     "import os\n\n\ndef walk(path):\n    return os.listdir(path)\n" * 3,
@@ -42,7 +39,7 @@ def test_there_is_no_other_name() -> None:
         rbptrack.nonsense  # noqa: B018
 
 
-def test_the_documentation_runs(tmp_path: Path) -> None:
+def test_the_documentation_runs(program: Program, tmp_path: Path) -> None:
     """All of docs/python.md in one interpreter; then what it says of the store is looked up there."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.DOTALL)
     assert len(blocks) >= 5
@@ -58,13 +55,7 @@ history = client.get_metric_history(run.info.run_id, "rbp_10")
 assert run.info.status == "FINISHED" and [m.step for m in history] == [0, 2, 4]
 print("all of it")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join([*blocks, checks])],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    done = program("-c", "\n".join([*blocks, checks]), cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("all of it\n")
     assert done.stdout.splitlines()[0] == blocks[0].partition("print(found)  # ")[2].splitlines()[0]

@@ -101,24 +101,20 @@ def test_a_split_model_measures_what_a_whole_one_does(name: str, processes: int,
     np.testing.assert_allclose(got.ranks.column("logprob"), want.ranks.column("logprob"), rtol=0, atol=2e-4)
 
 
-def test_a_split_in_half_precision_rounds_as_the_whole_model_does(tmp_path: Path) -> None:
+def test_a_split_in_half_precision_rounds_as_the_whole_model_does_until_a_process_is_lost(tmp_path: Path) -> None:
     """Shares are added before they are rounded; where every share was rounded by itself, 97% of the ranks moved."""
     build("pythia", tmp_path / "model", tie_word_embeddings=True)
     tables = []
     for processes in (1, 2):
         model = load(tmp_path / "model", processes, dtype=Dtype.bfloat16)
-        folder = tmp_path / str(processes)
-        found = measure(model, CORPUS, ks=(1, 10), engine=EngineConfig(batch_tokens=1024), folder=folder)
-        tables.append(found.ranks)
+        engine, folder = EngineConfig(batch_tokens=1024), tmp_path / str(processes)
+        measured = measure(model, CORPUS, ks=(1, 10), engine=engine, folder=folder)
+        tables.append(measured.ranks)
     whole, split = tables
     assert (whole.rank != split.rank).mean() <= 0.05
     assert abs(whole.ce - split.ce) <= 1e-4
-    assert any("split over 2 processes in bfloat16" in note for note in found.notes)
-
-
-def test_a_lost_process_ends_the_measurement_in_seconds(tmp_path: Path) -> None:
-    build("pythia", tmp_path / "model")
-    model = load(tmp_path / "model", 2)
+    assert any("split over 2 processes in bfloat16" in note for note in measured.notes)
+    # A process that is lost ends the measurement in seconds.
     assert model.group is not None
     assert not model.group.over
     children = [p for p in psutil.Process().children(recursive=True) if "rbptrack.models.group_process" in p.cmdline()]
@@ -141,13 +137,7 @@ def test_a_lost_process_ends_the_measurement_in_seconds(tmp_path: Path) -> None:
     losing.start()
     began = time.monotonic()
     with pytest.raises(MeasurementError, match="process 2 of 2 was killed by signal 9") as caught:
-        measure(
-            model,
-            random_corpus(tokens=2000, seq_len=128, vocab_size=500),
-            ks=(1,),
-            engine=EngineConfig(),
-            folder=tmp_path / "cell",
-        )
+        measure(model, CORPUS, ks=(1,), engine=engine, folder=tmp_path / "cell")
     assert time.monotonic() - began < 900  # gloo itself would wait for half an hour
     assert "\n" not in str(caught.value)
     losing.join()

@@ -105,10 +105,11 @@ def test_its_report_is_one_page_short_until_it_is_opened(demo: tuple[Path, str])
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if "dataset=stdlib,pydocs" not in c])  # that is the demo
 def test_commands(command: str, workplace: Path, program: Program) -> None:
-    """With one analyzer where the main job has shown what all of them take."""
+    """With one analyzer, and as few documents, where the main job has shown what all of them take."""
     words = shlex.split(command)[3:]
-    all_of_them = words[0] == "report" or ("=" in words[0] and "analyzers=" not in command)
-    few = ["analyzers=power_law"] if all_of_them else []
+    measures = "=" in words[0]
+    few = ["analyzers=power_law"] if words[0] == "report" or (measures and "analyzers=" not in command) else []
+    few += [FEW] if measures and "pythia" not in command else []
     done = program(*words, *few, cwd=workplace)
     if "pythia" in command:  # there is no network here, and the program says what to do about it
         assert done.returncode == 2

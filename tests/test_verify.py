@@ -29,7 +29,7 @@ from rbptrack.tracking.verify import database_faults, verify
 from tests.conftest import Program
 from tests.test_frozen_store import FEW, SWEEP, unpacked  # noqa: F401 - a fixture
 
-FLIPS = 30
+FLIPS = 15
 DATABASE = "mlruns/mlflow.db"
 
 
