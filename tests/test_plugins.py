@@ -43,6 +43,9 @@ class TestExample(AnalyzerContract):
 class Ours(AnalyzerContract):
     """What the analyzers that ship with rbptrack promise besides."""
 
+    def runs(self) -> Runs:
+        return RUNS.get(self.analyzer.name, example_runs)()
+
     def test_rank_tables_in_pieces_give_the_same_report(self) -> None:
         """And a whole table is never in memory."""
         report, again = self.report(), computed(self.analyzer, in_pieces(self.runs()))
@@ -66,86 +69,66 @@ class OfLaws(NeedsRanks, NeedsSizes):  # not collected: its name does not begin 
     """For analyzers of laws in size."""
 
 
-class OnPublished(AnalyzerContract):
-    """For analyzers that compare with published numbers."""
+def answers() -> Runs:
+    """Answers, which are the last 20 tokens of each document, and the models' scores in a task."""
+    whole = example_runs()
 
-    def runs(self) -> Runs:
-        return example_runs(families={"pythia": 4}, datasets=("wiki",))
+    def ranks(run_id: str) -> RankTable:
+        table = whole.ranks(run_id)
+        return with_columns(table, field=table.column("position") > 180)
 
-
-class OnCheckpoints(AnalyzerContract):
-    """For analyzers of training checkpoints."""
-
-    def runs(self) -> Runs:
-        return checkpoints()
-
-
-class OnAnswers(AnalyzerContract):
-    """For analyzers of answers, which are the last 20 tokens of each document, and of the models' scores in a task."""
-
-    def runs(self) -> Runs:
-        whole = example_runs()
-
-        def ranks(run_id: str) -> RankTable:
-            table = whole.ranks(run_id)
-            return with_columns(table, field=table.column("position") > 180)
-
-        models = whole.frame[["model", "non_embedding_params"]].drop_duplicates()
-        score = 1 - models["non_embedding_params"].astype(float) ** -0.1
-        scores = pd.DataFrame({"model": models["model"], "revision": "", "task": "sums", "score": score, "n": 100})
-        return changed(whole, ranks=ranks, scores=lambda: scores)
+    models = whole.frame[["model", "non_embedding_params"]].drop_duplicates()
+    score = 1 - models["non_embedding_params"].astype(float) ** -0.1
+    scores = pd.DataFrame({"model": models["model"], "revision": "", "task": "sums", "score": score, "n": 100})
+    return changed(whole, ranks=ranks, scores=lambda: scores)
 
 
-class OnSources(AnalyzerContract):
-    """For analyzers of documents by source: of three, each has ten."""
-
-    def runs(self) -> Runs:
-        whole = example_runs()
-        frame = whole.frame.assign(groups="3 by site abc")
-        return changed(whole, frame, groups=lambda _: [f"s{i % 3}" for i in range(30)])
+def by_source() -> Runs:
+    """Documents of three sources, ten of each."""
+    whole = example_runs()
+    frame = whole.frame.assign(groups="3 by site abc")
+    return changed(whole, frame, groups=lambda _: [f"s{i % 3}" for i in range(30)])
 
 
-class BesideAReference(AnalyzerContract):
-    """For analyzers of measurements with a reference: one that always ranks the right token first."""
+def beside_a_reference() -> Runs:
+    """Measurements with a reference that always ranks the right token first."""
+    whole = example_runs()
 
-    def runs(self) -> Runs:
-        whole = example_runs()
+    def ranks(run_id: str) -> RankTable:
+        table = whole.ranks(run_id)
+        accept = np.clip(1.2 - np.log10(table.rank) / 2, 0, 1)
+        return with_reference(table, accept=accept, reference_rank=table.rank)
 
-        def ranks(run_id: str) -> RankTable:
-            table = whole.ranks(run_id)
-            accept = np.clip(1.2 - np.log10(table.rank) / 2, 0, 1)
-            return with_reference(table, accept=accept, reference_rank=table.rank)
-
-        frame = whole.frame.assign(reference="large", reference_commit="c", reference_params=10**9)
-        return changed(whole, frame, ranks=ranks)
+    frame = whole.frame.assign(reference="large", reference_commit="c", reference_params=10**9)
+    return changed(whole, frame, ranks=ranks)
 
 
-class OnPrecisions(AnalyzerContract):
-    """For analyzers of pairs of measurements: the sizes of one family in two precisions."""
-
-    def runs(self) -> Runs:
-        whole = example_runs(families={"alpha": 4, "beta": 4})
-        other = whole.frame["family"] == "beta"
-        model = whole.frame["model"].str.replace("beta", "alpha")
-        dtype = whole.frame["dtype"].mask(other, "bfloat16")
-        return changed(whole, whole.frame.assign(family="alpha", model=model, dtype=dtype))
+def two_precisions() -> Runs:
+    """Pairs of measurements: the sizes of one family in two precisions."""
+    whole = example_runs(families={"alpha": 4, "beta": 4})
+    other = whole.frame["family"] == "beta"
+    model = whole.frame["model"].str.replace("beta", "alpha")
+    dtype = whole.frame["dtype"].mask(other, "bfloat16")
+    return changed(whole, whole.frame.assign(family="alpha", model=model, dtype=dtype))
 
 
-SPECIAL = {
+RUNS = {
+    "reproduction": lambda: example_runs(families={"pythia": 4}, datasets=("wiki",)),
+    "training": checkpoints,
+    "proxies": answers,
+    "domains": by_source,
+    "draft": beside_a_reference,
+    "agreement": two_precisions,
+}
+NEEDS = {
     **dict.fromkeys(["power_law", "lack_of_fit"], OfLaws),
     **dict.fromkeys(["k_law", "emergence", "lognormal", "error_entropy", "tokens"], NeedsRanks),
     "compare": NeedsFamilies,
-    "reproduction": OnPublished,
-    "proxies": OnAnswers,
-    "agreement": OnPrecisions,
-    "training": OnCheckpoints,
-    "domains": OnSources,
-    "draft": BesideAReference,
 }
 
 for _name, _class in BUILT_IN.items():  # every analyzer that ships with rbptrack
-    _test = f"Test_{_name}"
-    globals()[_test] = type(_test, (Ours, SPECIAL.get(_name, AnalyzerContract)), {"analyzer": _class()})
+    _bases = (Ours, NEEDS.get(_name, AnalyzerContract))
+    globals()[f"Test_{_name}"] = type(f"Test_{_name}", _bases, {"analyzer": _class()})
 
 
 def test_all_built_in_ones_are_held_to_it() -> None:

@@ -1,18 +1,17 @@
 from __future__ import annotations
 
-from typing import Any
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from plugins.reproduction import AGREES, DIFFERS, UNSURE, Reproduction, SizeRow, _counted
+from plugins.reproduction import AGREES, DIFFERS, UNSURE, Reproduction
 from rbptrack.analysis import Runs
 from rbptrack.analysis.published import published_in_k, published_in_size
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import log_grid
 from rbptrack.reporting.telling import told
-from rbptrack.stats.intervals import Interval
 from rbptrack.stats.power_law import fit_power_law, point_diagnostics
 from tests.synthetic import family_runs, together, unreadable
 
@@ -44,18 +43,11 @@ def test_equal_exponents_agree_and_others_differ() -> None:
 
 def test_no_share_of_a_published_exponent_of_zero_is_taken() -> None:
     """Qwen2.5's RBP_10000 on humaneval is printed as 0.000."""
-    alphas = {"rbp_1000": 0.1, "rbp_10000": 0.0}
-    names = ("published_se", "published_r2", "se", "r2", "p_corrected", "published_sizes", "sizes")
-    others: dict[str, Any] = dict.fromkeys(names, 0)
-    rows = [
-        SizeRow(
-            dataset="humaneval", family="qwen2.5", metric=metric, yours=alpha + 0.01, published=alpha,
-            difference=Interval(0.01), verdict=AGREES, **others,
-        )
-        for metric, alpha in alphas.items()
-    ]  # fmt: skip
-    assert [row.largest_difference for row in _counted(2, rows)] == ["+10% (rbp_1000)"]
-    assert [row.largest_difference for row in _counted(2, rows[1:])] == [""]
+    report = Reproduction().analyze(imported(0.1, family="qwen2.5", dataset="humaneval"))
+    assert "rbp_10000" in set(report.tables["law_in_size"].frame["metric"])
+    largest = report.tables["verdicts"].frame.set_index("table").loc[2, "largest_difference"]
+    assert re.fullmatch(r"[+-]\d+% \((ce|rbp_10*)\)", largest)
+    assert "rbp_10000" not in largest
 
 
 def test_the_published_uncertainty_is_what_r2_implies() -> None:
@@ -100,9 +92,9 @@ def test_nothing_published_is_said() -> None:
         Reproduction().analyze(family_runs(SIZES, alpha=0.1, a=3.0))
 
 
-def imported(alpha: float, **columns: object) -> Runs:
+def imported(alpha: float, *, family: str = "pythia", dataset: str = "c4", **columns: object) -> Runs:
     """The authors' figures of a family: CE and RBP of their k, no ranks and no standard errors."""
-    frame = family_runs(SIZES, alpha=0.066, a=3.0, family="pythia", dataset="c4").frame
+    frame = family_runs(SIZES, alpha=0.066, a=3.0, family=family, dataset=dataset).frame
     y = 3.0 * SIZES[:, None] ** -np.array([alpha, 0.1, 0.2, -0.05])
     for i, k in enumerate((1, 10, 100, 10000)):
         frame[f"rbp_{k}"], frame[f"rbp_{k}_se"] = np.exp(-y[:, i]), None
