@@ -44,13 +44,17 @@ def names_secret(name: str) -> bool:
     return name.endswith(_WORDS) or any(f"_{word}_" in f"_{name}_" for word in _WORDS)
 
 
-def known() -> set[str]:
+def known() -> frozenset[str]:
     """The secrets of the environment, as they are and as they stand in addresses."""
-    secrets = {value for name, value in os.environ.items() if names_secret(name) and _may_be_secret(value)}
-    secrets |= {
-        one for value in os.environ.values() if "://" in value for one in _password(value) if _may_be_secret(one)
-    }
-    return secrets | {form(one) for one in secrets for form in (quote, quote_plus, lambda one: quote(one, safe=""))}
+    return _secrets(tuple(os.environ.items()), len(_spared))
+
+
+@lru_cache(maxsize=2)
+def _secrets(environment: tuple[tuple[str, str], ...], _: int) -> frozenset[str]:
+    secrets = {value for name, value in environment if names_secret(name) and _may_be_secret(value)}
+    secrets |= {one for _, value in environment if "://" in value for one in _password(value) if _may_be_secret(one)}
+    forms = (quote, quote_plus, lambda one: quote(one, safe=""))
+    return frozenset(secrets | {form(one) for one in secrets for form in forms})
 
 
 def redact(text: str) -> str:

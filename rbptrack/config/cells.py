@@ -1,30 +1,34 @@
 """The configs of a sweep's cells: as Hydra composes each of them, and what they share is composed once.
 
-A config has three pieces: the model, the dataset, and the rest. Where nothing in one names another, each piece is
-composed once for each choice of its groups, plain values are set in it, and cells are put together of pieces. Hydra
-composes whole what is not so: interpolations between pieces, packages and defaults lists in a model's or a dataset's
-file, and group choices of unusual form.
+A config has three pieces: the model, the dataset, and the rest. Where nothing in one names another, Hydra composes the
+rest once for each choice of its groups; models and datasets are their files' keys, with the values that a cell gives,
+and cells are put together of pieces. Hydra composes whole what is not so: interpolations between pieces, packages and
+defaults lists in files, and group choices of unusual form; and what is refused, because it says why.
 """
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
+from rbptrack.base.errors import BadInput
 from rbptrack.config.check import typed, typed_piece
 from rbptrack.config.keys import flattened
-from rbptrack.config.schema import Config
+from rbptrack.config.schema import Config, DatasetConfig, ModelConfig
 
 if TYPE_CHECKING:
     from rbptrack.config.compose import Composer
 
 _REST = ""
-_PIECES = ("model", "dataset", _REST)
+_PIECES = {"model": ModelConfig, "dataset": DatasetConfig}
 _NAMED = ("model", "dataset", *(f"model.{key}" for key in ("family", "size", "seed", "revision")), "dataset.name")
 _REFERENCE_MODEL = "+model@reference"
 _LONGEST = 40  # characters of a value in a name
@@ -70,74 +74,100 @@ def _short(value: str) -> str:
     return value if len(value) <= _LONGEST else value[: _LONGEST - 3] + "..."
 
 
+@dataclass(frozen=True)
+class _Base:
+    """What Hydra composes of some choices of groups."""
+
+    composed: DictConfig
+    choices: dict[str, str]
+    over: list[Any]  # files that give keys of any piece
+    files: dict[tuple[str, ...], DictConfig]  # models and datasets alone, as their files have them
+
+
 class _Pieces:
     def __init__(self, composer: Composer, first: Sequence[str]) -> None:
-        self._composer, self._first = composer, first
-        self._composed: dict[tuple[object, ...], DictConfig | None] = {}
-        self._typed: dict[tuple[object, ...], Any] = {}
-        self._plain: dict[str, bool] = {}
+        self._composer, self._groups = composer, composer.groups()
+        self._first = [word for word in first if _piece_of(word) in _PIECES]
+        self._bases: dict[tuple[str, ...], _Base | None] = {}
+        self._made: dict[tuple[object, ...], Any] = {}
 
     def config(self, job: Sequence[str]) -> Config | None:
-        """The config of a job; None where it cannot be made of pieces."""
+        """The config of a job; None where it cannot be made of pieces, or is refused."""
         keys = {word.partition("=")[0] for word in job} - {_REFERENCE_MODEL}
         if any(mark in key for key in keys for mark in "@/"):
             return None
-        base = self._piece(_REST, job)
-        parts = {name: self._piece(name, job) for name in ("model", "dataset")} if base else {}
-        return replace(base, **parts) if base and all(parts.values()) else None
+        words: dict[str, list[str]] = {"model": [], "dataset": [], _REST: []}
+        for word in job:
+            words[_piece_of(word)].append(word)
+        choices = tuple(word for word in words[_REST] if self._chooses(word))
+        with suppress(BadInput, OmegaConfBaseException):
+            if choices not in self._bases:
+                self._bases[choices] = None
+                self._bases[choices] = self._base(choices)
+            if base := self._bases[choices]:
+                parts = {name: self._piece(name, base, choices, words[name]) for name in (_REST, *_PIECES)}
+                rest: Config = parts.pop(_REST)
+                return replace(rest, **parts)
+        return None
 
-    def _piece(self, name: str, job: Sequence[str]) -> Any:
-        """A piece of a job's config, typed; None where it depends on others."""
-        rest = tuple(word for word in _words(_REST, job) if not self._is_plain(word))
-        own = _words(name, job)
-        plain = [word for word in own if self._is_plain(word)]
-        kind = (name, rest, *(word.partition("=")[0] if word in plain else word for word in own))
-        if kind not in self._composed:
-            others = [word for each in _PIECES if each != name for word in _words(each, self._first)]
-            others = others if name == _REST else [*rest, *(word for word in others if _piece_of(word) != _REST)]
-            self._composed[kind] = self._compose(name, [*others, *own])
-        composed = self._composed[kind]
-        if composed is None:
-            return None
-        if (name, rest, own) not in self._typed:
-            self._composer.update(composed, plain)
-            self._typed[name, rest, own] = typed_piece(composed, name) if name else typed(composed)
-        return self._typed[name, rest, own]
+    def _chooses(self, word: str) -> bool:
+        """Whether an override chooses a config of a group, or is about Hydra."""
+        key = word.partition("=")[0].lstrip("+~")
+        return key in self._groups or key.startswith("hydra.") or word.startswith(_REFERENCE_MODEL)
 
-    def _compose(self, name: str, words: Sequence[str]) -> DictConfig | None:
-        """A config in which a piece is as its own words and the rest's say, if that depends on no other words."""
-        composed = self._composer.compose(words)
-        chosen = (word.split("=", 1) for word in words if word.startswith(("model=", "dataset=")))
-        if not all(self._composer.lands_in_its_group(group, choice) for group, choice in chosen):
-            return None
-        values = flattened(OmegaConf.to_container(composed, resolve=False))
-        return None if any("${" in text and _crosses(key, text) for key, text in values.items()) else composed
+    def _base(self, choices: Sequence[str]) -> _Base | None:
+        """What the choices come to; None where it depends on values, or on what is not seen in it."""
+        composed, hydra = self._composer.whole([*self._first, *choices])
+        base = _Base(composed, dict(hydra.runtime.choices), [], {})
+        for group, choice in base.choices.items():
+            if group in _PIECES or group.startswith("hydra/"):
+                continue
+            file = self._composer.file(group.partition("@")[0], choice)
+            package = file.header.get("package") if file else None
+            if file is None or file.defaults_list or package not in (None, "", "_global_"):
+                return None
+            base.over.extend([file.config] if package else [])
+        return None if _depends(composed) or len([one for one in base.over if one]) > 1 else base
 
-    def _is_plain(self, word: str) -> bool:
-        """Whether an override gives one key a number, a text or a list."""
-        if word not in self._plain:
-            key = word.partition("=")[0]
-            self._plain[word] = (
-                ("." in key or key in ("candidates", "rank"))
-                and not key.startswith(("+", "~", "hydra."))
-                and "${" not in word
-                and not isinstance(OverridesParser.create().parse_override(word).value(), dict)
-            )
-        return self._plain[word]
+    def _piece(self, name: str, base: _Base, choices: tuple[str, ...], words: Sequence[str]) -> Any:
+        """A piece of a job's config, typed; BadInput where it is refused, or depends on others."""
+        key = (name, choices, *words)
+        if key not in self._made:
+            made = copy.deepcopy(self._of_file(name, base, words) if name else base.composed)
+            self._composer.update(made, [word for word in words if not self._chooses(word)])
+            if _depends(made):
+                raise BadInput(f"{name} is no piece of its own")
+            self._made[key] = typed_piece(made, name) if name else typed(made)
+        return self._made[key]
+
+    def _of_file(self, name: str, base: _Base, words: Sequence[str]) -> DictConfig:
+        """A config of a model or dataset alone, as its file has it."""
+        chosen = [word.partition("=")[2] for word in words if self._chooses(word)] or [base.choices[name]]
+        if (name, *chosen) not in base.files:
+            file = self._composer.file(name, chosen[-1])
+            if len(chosen) > 1 or file is None or file.header.get("package") or file.defaults_list:
+                raise BadInput(f"{name}={chosen} is no file of its own")
+            made = base.files[name, *chosen] = OmegaConf.create({name: OmegaConf.structured(_PIECES[name])})
+            OmegaConf.set_struct(made, True)
+            for each in ({name: file.config}, *({name: one[name]} for one in base.over if name in one)):
+                made.merge_with(each)
+        return base.files[name, *chosen]
 
 
-def _words(piece: str, job: Sequence[str]) -> tuple[str, ...]:
-    return tuple(word for word in job if _piece_of(word) == piece)
-
-
+@cache
 def _piece_of(word: str) -> str:
     first = re.split(r"[.=]", word.lstrip("+~"), maxsplit=1)[0]
     return first if first in _PIECES else _REST
 
 
-def _crosses(key: str, text: str) -> bool:
+def _depends(composed: DictConfig) -> bool:
     """Whether a value may depend on a key of another piece."""
+    values = flattened(OmegaConf.to_container(composed, resolve=False))
+    return any("${" in text and _crosses(key, text) for key, text in values.items())
+
+
+def _crosses(key: str, text: str) -> bool:
     if _COMPUTED.search(text) or any(name not in _OWN_RESOLVERS for name in _RESOLVER.findall(text)):
         return True
-    named = (re.split(r"[.\[]", reference, maxsplit=1)[0] for reference in _REFERENCE.findall(text))
-    return any((first if first in _PIECES[:2] else _REST) != _piece_of(key) for first in named)
+    named = (_piece_of(re.split(r"[.\[]", reference, maxsplit=1)[0]) for reference in _REFERENCE.findall(text))
+    return any(first != _piece_of(key) for first in named)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
@@ -19,8 +20,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
+from hydra.plugins.config_source import ConfigResult
 from hydra.plugins.search_path_plugin import SearchPathPlugin
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError
 from yaml.reader import ReaderError
@@ -73,6 +75,7 @@ class Composer:
         self._path = folders[-1:]
         self._options: dict[str, list[str]] = {}
         self._loader: Loader | None = None
+        self._hydra: DictConfig | None = None
 
     def options(self, group: str) -> list[str]:
         """Every name in a config group, subfolders included: `pythia/70m`."""
@@ -103,26 +106,31 @@ class Composer:
             yield
 
     def hydra_settings(self, overrides: Sequence[str]) -> DictConfig:
-        """What Hydra itself is told: its launcher, its sweeper, ..."""
-        with self._initialized():
-            settings: DictConfig = compose(self.config_name, [*overrides, *self._path], return_hydra_config=True).hydra
-            return settings
+        """What Hydra itself is told (its launcher, its sweeper, ...), by what was composed first if something was."""
+        return self._hydra if self._hydra is not None else self.whole(overrides)[1]
 
     def compose(self, overrides: Sequence[str]) -> DictConfig:
         """One config; BadInput (Hydra's own words, shortened) where it does not compose."""
+        return self.whole(overrides)[0]
+
+    def whole(self, overrides: Sequence[str]) -> tuple[DictConfig, DictConfig]:
+        """One config, and beside it what Hydra itself is told and which choices it made."""
         chosen = [o for o in overrides if not o.startswith("hydra.searchpath=")]
         with self._initialized(), self._explained():
-            return compose(self.config_name, overrides=[*chosen, *self._path])
+            composed = compose(self.config_name, overrides=[*chosen, *self._path], return_hydra_config=True)
+        with open_dict(composed):
+            hydra: DictConfig = composed.pop("hydra")
+        self._hydra = hydra if self._hydra is None else self._hydra
+        return composed, hydra
 
     def update(self, composed: DictConfig, overrides: Sequence[str]) -> None:
         """Give keys of a composed config other values, as if it had been composed with them."""
         with self._explained():
             ConfigLoaderImpl._apply_overrides_to_config(parsed(overrides), composed)
 
-    def lands_in_its_group(self, group: str, choice: str) -> bool:
-        """Whether the file of a choice gives keys of its own group alone, and chooses nothing else."""
-        loaded = self._repository().load_config(f"{group}/{choice}")
-        return loaded is not None and not loaded.header.get("package") and not loaded.defaults_list
+    def file(self, group: str, choice: str) -> ConfigResult | None:
+        """The file of a choice, if there is one, as it was read: not to be changed."""
+        return self._repository().load_config(f"{group}/{choice}")
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -179,9 +187,14 @@ def _walk(repository: IConfigRepository, group: str, prefix: str) -> list[str]:
 def parsed(overrides: Sequence[str]) -> list[Override]:
     """Overrides as Hydra understands them; BadInput where it does not."""
     try:
-        return OverridesParser.create().parse_overrides(list(overrides))
+        return list(map(_parsed, overrides))
     except HydraException as error:
         raise BadInput(shortened(error)) from error
+
+
+@cache
+def _parsed(override: str) -> Override:
+    return OverridesParser.create().parse_overrides([override])[0]
 
 
 def shortened(error: Exception) -> str:

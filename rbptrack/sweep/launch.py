@@ -226,8 +226,8 @@ class Sweep:
     @property
     def _own_cells(self) -> list[Config]:
         """The cells with the absolute address of the store, and the sweep that they belong to."""
-        sweep = self.name if self.request.multirun else self.settings.sweep
-        return [replace(cell, tracking=self._tracking, sweep=sweep) for cell in self.cells]
+        sweep, tracking = self.name if self.request.multirun else self.settings.sweep, self._tracking
+        return [replace(cell, tracking=tracking, sweep=sweep) for cell in self.cells]
 
     @property
     def _tracking(self) -> TrackingConfig:
