@@ -139,8 +139,11 @@ def test_other_processes_end_with_the_first(number: signal.Signals, program: Pro
     code = (
         "import os\n"
         "os.sched_getaffinity = lambda pid: {0, 1}\n"
+        "from multiprocessing import get_context\n"
         "from pathlib import Path\n"
+        "from rbptrack.reporting import workers\n"
         "from tests.test_workers import analysed\n"
+        "workers._context = lambda runs: get_context('fork')\n"
         "analysed(['stop', 'alone', 'asleep'], Path('there'))\n"
     )
     done = program("-c", code, cwd=store, PYTHONPATH=str(ROOT), STOP=str(int(number)))
