@@ -138,11 +138,11 @@ def draw_against_k(laws: Sequence[FamilyLaw], quantity: str, *, ylabel: str) -> 
         family, by_metric = mine[-1].family, {one.metric: one.law for one in mine}
         ks = rbp_ks(by_metric)
         values = {n: [getattr(by_metric[rbp_name(k)], n) for k in ks] for n in (quantity, "low", "high")}
-        curve = Curve(family.dataset, family.name, f"{family.name}, RBP$_k$", ks, values[quantity])
+        curve = Curve(family.dataset, family.name, family.name, ks, values[quantity])
         curves.append(replace(curve, low=values["low"], high=values["high"]) if quantity == "alpha" else curve)
         if CE in by_metric and ks:
             level = [getattr(by_metric[CE], quantity)] * 2
-            flat = Curve(family.dataset, family.name, f"{family.name}, CE", [ks[0], ks[-1]], level)
+            flat = Curve(family.dataset, family.name, "", [ks[0], ks[-1]], level)
             curves.append(replace(flat, options={"lw": 0.8, "markevery": 1}))
         theirs = {k: published_alpha(family.name, family.dataset, rbp_name(k)) for k in ks}
         theirs = {k: alpha for k, alpha in theirs.items() if np.isfinite(alpha)}

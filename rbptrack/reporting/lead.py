@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from math import isfinite
+from typing import Any
 
 from rbptrack.analysis.findings import Finding, Verdict, by_question
 from rbptrack.base.words import number
@@ -139,11 +141,14 @@ def lead_of(findings: Iterable[Finding]) -> Lead | None:
     metrics = list(dict.fromkeys(one.case["metric"] for one in laws))
     metrics = [m for m in metrics if m == CE] + [m for m in metrics if m != CE]
     places = dict.fromkeys((one.case["family"], one.case["dataset"]) for one in laws)
+    by_place: dict[tuple[Any, ...], list[Finding]] = {}
+    for one in chain.from_iterable(asked.values()):
+        by_place.setdefault((one.case.get("family"), one.case.get("dataset")), []).append(one)
     said = [next(sentences_of(question, asked[question]), "") for question in QUESTIONS if question in asked]
     size = laws[0].extras["size"]
     return Lead(
         metrics,
-        [_row(place, metrics, asked) for place in places],
+        [_row(place, metrics, by_question(by_place[place])) for place in places],
         S_IN_WORDS.get(size, size),
         OTHER_S.get(size, "") if any(one.extras["other"] for one in laws) else "",
         [upper_first(sentence) for sentence in said if sentence][:_MOST],
@@ -151,15 +156,13 @@ def lead_of(findings: Iterable[Finding]) -> Lead | None:
 
 
 def _row(place: tuple[str, str], metrics: Sequence[str], asked: Mapping[str, Sequence[Finding]]) -> Row:
-    def mine(question: str) -> list[Finding]:
-        return [one for one in asked.get(question, []) if (one.case.get("family"), one.case.get("dataset")) == place]
-
     laws, contrasts, left_out = (
-        {one.case["metric"]: one for one in mine(question)}
+        {one.case["metric"]: one for one in asked.get(question, [])}
         for question in ("law in size", "same as CE", "error at the largest")
     )
     cells = {m: _cell(laws[m], contrasts.get(m), left_out.get(m)) for m in metrics if m in laws}
-    straight, bends = mine("straight up to k"), [one for one in mine("bends") if one.case.get("metric", CE) in metrics]
+    straight = asked.get("straight up to k", [])
+    bends = [one for one in asked.get("bends", []) if one.case.get("metric", CE) in metrics]
     sizes = max(one.extras["sizes"] for one in laws.values())
     return Row(*place, sizes, cells, _straight(straight[0]) if straight else "", _bends(bends))
 

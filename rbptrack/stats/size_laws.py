@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,8 @@ def positive(values: npt.ArrayLike, axis: int | tuple[int, ...] | None = None) -
     Source: the domain of the logarithm in ln y = ln A - alpha ln S (arXiv 2510.20387).
     """
     numbers = np.asarray(values, dtype=np.float64)
-    return np.asarray((np.isfinite(numbers) & (numbers > 0)).all(axis=axis))
+    ends = numbers.min(axis=axis, initial=np.inf), numbers.max(axis=axis, initial=-np.inf)  # NaN where any is
+    return np.asarray((ends[0] > 0) & (ends[1] < np.inf))
 
 
 def fit_law(s: npt.ArrayLike, y: FloatArray, draws: FloatArray, *, level: float = 0.95) -> PowerLawFit | None:
@@ -45,7 +47,8 @@ def fit_laws(s: npt.ArrayLike, y: FloatArray, draws: FloatArray, *, level: float
     usable = positive(y, axis=1) & positive(draws, axis=(1, 2))
     if not usable.any():
         return [None] * len(y)
-    covariance = paired_covariance(np.log(draws[usable]))
+    # One after another: fresh memory for the logarithms of all would take longer than they do.
+    covariance = np.stack([paired_covariance(np.log(one)) for one in compress(draws, usable)])
     laws = iter(fit_power_laws(s, y[usable], covariance=covariance, level=level))
     return [next(laws) if fitted else None for fitted in usable]
 
@@ -98,12 +101,12 @@ def law_values(counts: Sequence[DocumentCounts], *, replicates: int = BOOTSTRAP_
     Source: the two sides of arXiv 2510.20387's law; replicates as in `document_weights`.
     """
     weights = document_weights(len(counts[0].document), replicates=replicates)
-    once = np.ones((1, len(counts[0].document)))
-    return LawValues(
-        metrics=(CE, *(rbp_name(k) for k in counts[0].ks)),
-        values=np.concatenate([_negative_logs(bootstrap_metrics(c, once)) for c in counts]),
-        draws=np.stack([_negative_logs(bootstrap_metrics(c, weights)) for c in counts]),
-    )
+    once, metrics = np.ones((1, len(counts[0].document))), (CE, *(rbp_name(k) for k in counts[0].ks))
+    draws = np.empty((len(metrics), len(counts), len(weights)))  # one metric after another, as laws are fitted
+    for place, sums in enumerate(counts):
+        draws[:, place] = bootstrap_metrics(sums, weights).T
+    values = np.concatenate([_negative_logs(bootstrap_metrics(c, once)) for c in counts])
+    return LawValues(metrics, values, _negative_logs(draws.transpose(1, 2, 0)))
 
 
 def law_metrics(sums: FloatArray) -> FloatArray:
@@ -117,6 +120,7 @@ def law_metrics(sums: FloatArray) -> FloatArray:
 
 def _negative_logs(metrics: FloatArray) -> FloatArray:
     """CE as it is, and -ln RBP_k in place of RBP_k."""
+    shares = metrics[..., 1:]
     with np.errstate(divide="ignore"):
-        metrics[..., 1:] = -np.log(metrics[..., 1:])
+        np.negative(np.log(shares, out=shares), out=shares)
     return metrics
