@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 import pandas as pd
 from rbptrack.analysis import Analyzer, Drawing, Report, Runs, Table
+from rbptrack.analysis.findings import Finding
 
 @dataclass(kw_only=True)
 class Mine(Analyzer):
@@ -37,7 +38,7 @@ class Mine(Analyzer):
 
 
 def plugin(folder: Path, name: str = "mine", body: str = "return Report(notes=[str(self.k)])", file: str = "") -> Path:
-    """An analyzer in a folder `plugins/`; line 15 is its body."""
+    """An analyzer in a folder `plugins/`; line 16 is its body."""
     path = folder / "plugins" / f"{file or name}.py"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(PLUGIN.format(name=name, body=body))

@@ -15,11 +15,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import rbptrack
 from rbptrack.base.errors import BadInput
 from rbptrack.commands import export, import_
-from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.exchange.bundle import without_tokens
 from rbptrack.ranks import ADDED, RankTable
 from rbptrack.tracking.record import write_token_texts
-from rbptrack.tracking.store import Store
 from tests.conftest import EMBEDDED
 from tests.test_refused_imports import changed, content
 
@@ -236,13 +234,3 @@ def test_the_authors_folders(
     assert "1 without ranks" in out
     (row,) = rbptrack.runs().frame.to_dict("records")
     assert pd.isna(row["non_embedding_params"])
-
-
-def test_names_of_artifacts_are_those_that_mlflow_lists(measured: Path) -> None:
-    reader = Store(TrackingConfig(uri=uri(measured)[13:])).reader
-    (run_id, *_) = reader.runs(FilterConfig()).frame["run_id"]
-    client, listed, folders = reader.connection.open(), list[str](), [""]
-    while folders:
-        for entry in client.list_artifacts(run_id, folders.pop() or None):
-            (folders if entry.is_dir else listed).append(entry.path)
-    assert reader.artifact_names(run_id) == sorted(listed)

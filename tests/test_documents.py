@@ -22,10 +22,12 @@ from transformers import PreTrainedTokenizerFast
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig, Sampling
 from rbptrack.corpus.documents import Document, load_documents
+from rbptrack.corpus.sequences import build_corpus
 from rbptrack.corpus.tokens import token_texts
 from rbptrack.sources import cache
 from rbptrack.sources.pin import of_dataset
 from tests.conftest import EMBEDDED
+from tests.test_sequences import byte_tokenizer
 
 # `datasets` leaves a CSV file open whose first row was asked for
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -222,14 +224,10 @@ def test_numbers_are_no_text_and_documents_without_text_are_counted(
 
 
 def test_a_document_that_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rbptrack.corpus import tokens
-
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=24_000_000_000))
-    book = Document("book", ("x" * 300_000_000,))
+    texts = [Document("short", ("two words",)), Document("book", ("x" * 300_000_000,))]
     with pytest.raises(BadInput, match=r"document book has 300,000,000 characters: .*about 75 GB of memory, and 24 GB"):
-        list(tokens._batches([Document("short", ("x",)), book]))
-    many = [Document(str(i), ("x" * 300_000,)) for i in range(10)]
-    assert [len(batch) for batch in tokens._batches(many)] == [3, 3, 3, 1]
+        build_corpus(texts, byte_tokenizer(), CONFIG)
 
 
 def test_the_text_of_a_token_keeps_its_space() -> None:

@@ -13,7 +13,7 @@ from rbptrack.reporting.broken import AnalyzerFault, computed
 from rbptrack.reporting.discovery import discover
 from tests.synthetic import plugin
 
-LINE = 15  # of the body
+SECRET = "a secret of the environment"
 
 
 def mine(folder: Path, body: str) -> Any:
@@ -22,63 +22,40 @@ def mine(folder: Path, body: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("body", "where", "words", "remedy"),
+    ("body", "words", "remedy"),
     [
-        (
-            "return frame",
-            "",
-            "returned a DataFrame; a Report is expected",
-            "return Report(tables={'name': Table(frame)})",
-        ),
-        ("pass", "", "returned nothing", "return Report("),
-        ("return Report(tables={'t': frame})", "", "tables['t'] is a DataFrame", "Report(tables={'t': Table(frame)})"),
-        ("return Report(drawings={'d': 1})", "", "drawings['d'] is a int", "Drawing(figure)"),
-        ("return Report(summary='t')", "", "summary names no table: 't'", "Tables: none"),
-        ("return Report(metrics={'m': 'high'})", "", "metrics['m'] is a str", "a number is expected"),
-        ("return Report(metrics={'': 1.0})", "", "metrics have the name ''", "a name is a text"),
-        ("return Report(notes='two')", "", "notes are no texts", "notes=['...'] is expected"),
-        ("return Report(overview=['t'])", "", "overview names no table or drawing: 't'", "There are: none"),
-        ("return Report(tables={'t': Table([1])})", "", "tables['t'] holds a list", "a DataFrame"),
-        ("return Report(tables={'t': Table(pd.DataFrame({1: [2]}))})", "", "has columns [1]", "each once"),
-        (
-            "return Report(tables={'t': Table(frame[['model']], columns={'b': 'b'})})",
-            "",
-            "explains a column that it has not: 'b'",
-            "Columns: model",
-        ),
-        (
-            "return Report(tables={'t': Table(pd.DataFrame({'a': ['canary-token']}))})",
-            "",
-            "holds a secret of the environment",
-            "leave it out",
-        ),
-        (
-            "from rbptrack.analysis.findings import Finding; "
-            "return Report(findings=[Finding(question='q', case={'a': 'canary-token'})])",
-            "",
-            "findings hold a secret of the environment",
-            "leave it out",
-        ),
-        ("raise SystemExit(0)", f", line {LINE}", "SystemExit: 0", "HYDRA_FULL_ERROR=1"),
-        ("frame['datset']", f", line {LINE}", "no column datset. Did you mean dataset?", "Columns: run_id, family"),
-        ("frame[['model', 'rpb_1']]", f", line {LINE}", "no column rpb_1. Did you mean rbp_1", "Columns: run_id"),
-        ("frame[['datset']]", f", line {LINE}", "no column datset. Did you mean dataset?", "Columns: run_id"),
-        ("frame.groupby('familly')", f", line {LINE}", "no column familly. Did you mean family?", "Columns: run_id"),
-        ("frame.sort_values('rbp_77')", f", line {LINE}", "RBP_77 was not logged", "runs.histogram(run_id).rbp(77)"),
-        ("frame.datset", f", line {LINE}", "no column datset. Did you mean dataset?", "Columns: run_id"),
-        ("return 1 / 0", f", line {LINE}", "ZeroDivisionError: division by zero", "HYDRA_FULL_ERROR=1"),
-        ("return {}['a key of its own']", f", line {LINE}", "KeyError: 'a key of its own'", "HYDRA_FULL_ERROR=1"),
+        ("return frame", "returned a DataFrame; a Report is expected", "return Report(tables={'name': Table(frame)})"),
+        ("pass", "returned nothing", "return Report("),
+        ("return Report(tables={'t': frame})", "tables['t'] is a DataFrame", "Report(tables={'t': Table(frame)})"),
+        ("return Report(drawings={'d': 1})", "drawings['d'] is a int", "Drawing(figure)"),
+        ("return Report(summary='t')", "summary names no table: 't'", "Tables: none"),
+        ("return Report(metrics={'m': 'high'})", "metrics['m'] is a str", "a number is expected"),
+        ("return Report(metrics={'': 1.0})", "metrics have the name ''", "a name is a text"),
+        ("return Report(notes='two')", "notes are no texts", "notes=['...'] is expected"),
+        ("return Report(overview=['t'])", "overview names no table or drawing: 't'", "There are: none"),
+        ("return Report(tables={'t': Table([1])})", "tables['t'] holds a list", "a DataFrame"),
+        ("return Report(tables={'t': Table(pd.DataFrame({1: [2]}))})", "has columns [1]", "each once"),
+        ("return Report(tables={'t': Table(frame[['ce']], {'b': ''})})", "that it has not: 'b'", "Columns: ce"),
+        ("return Report(tables={'t': Table(pd.DataFrame({'a': ['canary-token']}))})", SECRET, "leave it out"),
+        ("return Report(findings=[Finding(question='q', case={'a': 'canary-token'})])", SECRET, "leave it out"),
+        ("raise SystemExit(0)", "line 16: SystemExit: 0", "HYDRA_FULL_ERROR=1"),
+        ("frame['datset']", "line 16: no column datset. Did you mean dataset?", "Columns: run_id, family"),
+        ("frame[['model', 'rpb_1']]", "line 16: no column rpb_1. Did you mean rbp_1", "Columns: run_id"),
+        ("frame[['datset']]", "line 16: no column datset. Did you mean dataset?", "Columns: run_id"),
+        ("frame.groupby('familly')", "line 16: no column familly. Did you mean family?", "Columns: run_id"),
+        ("frame.sort_values('rbp_77')", "line 16: RBP_77 was not logged", "runs.histogram(run_id).rbp(77)"),
+        ("frame.datset", "line 16: no column datset. Did you mean dataset?", "Columns: run_id"),
+        ("return 1 / 0", "line 16: ZeroDivisionError: division by zero", "HYDRA_FULL_ERROR=1"),
+        ("return {}['a key of its own']", "line 16: KeyError: 'a key of its own'", "HYDRA_FULL_ERROR=1"),
     ],
 )
-def test_faults(
-    body: str, where: str, words: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_faults(body: str, words: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_TOKEN", "canary-token")
     with pytest.raises(AnalyzerFault) as fault:
         computed(mine(tmp_path, body), example_runs())
     first, second = str(fault.value).splitlines()
-    assert first.startswith(f"plugins/mine.py{where}: ")
+    assert first.startswith(f"plugins/mine.py{', ' if words.startswith('line') else ': '}")
     assert words in first
     assert remedy in second
 

@@ -12,12 +12,12 @@ from tests.test_success_runs import table
 LENGTHS = [1, 2, 4]
 
 
-def success(hits: np.ndarray, *, least_runs: int = 1, least_documents: int = 1) -> SuccessByLength:
+def success(hits: np.ndarray) -> SuccessByLength:
     """Hits of (documents, tokens)."""
     ranks = table([list(row) for row in hits])
     (counts,) = count_windows(ranks, PositionBins.of(lambda: [ranks], LENGTHS), ks=[1], lengths=LENGTHS)
     weights = document_weights(len(hits), replicates=200)
-    return success_by_length(counts, weights, least_runs=least_runs, least_documents=least_documents, level=0.95)
+    return success_by_length(counts, weights, least_runs=1, least_documents=1, level=0.95)
 
 
 def test_one_document_by_hand() -> None:
@@ -39,30 +39,6 @@ def test_what_never_fails_has_no_effective_length() -> None:
     assert np.isnan(one.eta(2))
     assert np.isnan(one.explained(2, "documents"))
     assert not one.tested(2)
-
-
-def test_few_runs_or_documents_are_refused() -> None:
-    hits = np.zeros((3, 12), dtype=bool)
-    hits[0, :4] = hits[0, 6:10] = True
-    hits[1, :2] = True
-    np.testing.assert_array_equal(success(hits, least_runs=3).enough, [True, True, False])
-    np.testing.assert_array_equal(success(hits, least_documents=2).enough, [True, True, False])
-    assert np.isnan(success(hits, least_documents=2).log_p[2])
-
-
-def test_independent_hits_have_the_law_of_single_tokens_n_times() -> None:
-    rng = np.random.default_rng(3)
-    s = np.geomspace(1e4, 1e7, 4)
-    sizes = [success(rng.random((60, 300)) < np.exp(-4 * one**-0.2)) for one in s]
-    laws = fit_length_laws(s, sizes, level=0.95)
-    assert [law.length for law in laws] == LENGTHS
-    assert laws[0].change is None
-    for law in laws[1:]:
-        assert law.law.low < 0.2 < law.law.high
-        assert law.change is not None
-        assert law.change.low < 0 < law.change.high
-        assert law.per_token is not None
-        assert law.per_token.value == pytest.approx(1, abs=0.05)
 
 
 def test_two_sizes_have_no_law() -> None:

@@ -9,7 +9,7 @@ from scipy import stats
 from rbptrack.ranks import DocumentCounts
 from rbptrack.stats.bootstrap import paired_covariance
 from rbptrack.stats.power_law import fit_power_law, point_diagnostics
-from rbptrack.stats.size_laws import LawValues, fit_law, law_values, positive
+from rbptrack.stats.size_laws import fit_law, law_values, positive
 
 SIZES = np.array([1e4, 1e5, 1e6, 1e7])
 RNG = np.random.default_rng(0)
@@ -51,12 +51,6 @@ def test_values_are_those_of_the_counts() -> None:
     assert draws.shape == (2, 50)
     assert set(np.round(np.exp(-draws[0]), 6)) <= {0.8, 0.85, 0.9}, "one document twice, or each once"
     np.testing.assert_allclose(y, -np.log(0.85))
-
-
-def test_a_metric_without_a_law_is_left_out() -> None:
-    values = np.column_stack([Y, np.full(4, np.inf)])
-    law_inputs = LawValues(("ce", "rbp_1"), values, np.stack([DRAWS, DRAWS], axis=2))
-    assert [metric for metric in law_inputs.metrics if law_inputs.fit(metric, SIZES)] == ["ce"]
 
 
 def test_diagnostics_of_a_point_off_the_line() -> None:
