@@ -38,15 +38,15 @@ def mine(folder: Path, body: str) -> Any:
         ("return Report(tables={'t': Table(frame[['ce']], {'b': ''})})", "that it has not: 'b'", "Columns: ce"),
         ("return Report(tables={'t': Table(pd.DataFrame({'a': ['canary-token']}))})", SECRET, "leave it out"),
         ("return Report(findings=[Finding(question='q', case={'a': 'canary-token'})])", SECRET, "leave it out"),
-        ("raise SystemExit(0)", "line 16: SystemExit: 0", "HYDRA_FULL_ERROR=1"),
-        ("frame['datset']", "line 16: no column datset. Did you mean dataset?", "Columns: run_id, family"),
-        ("frame[['model', 'rpb_1']]", "line 16: no column rpb_1. Did you mean rbp_1", "Columns: run_id"),
-        ("frame[['datset']]", "line 16: no column datset. Did you mean dataset?", "Columns: run_id"),
-        ("frame.groupby('familly')", "line 16: no column familly. Did you mean family?", "Columns: run_id"),
-        ("frame.sort_values('rbp_77')", "line 16: RBP_77 was not logged", "runs.histogram(run_id).rbp(77)"),
-        ("frame.datset", "line 16: no column datset. Did you mean dataset?", "Columns: run_id"),
-        ("return 1 / 0", "line 16: ZeroDivisionError: division by zero", "HYDRA_FULL_ERROR=1"),
-        ("return {}['a key of its own']", "line 16: KeyError: 'a key of its own'", "HYDRA_FULL_ERROR=1"),
+        ("raise SystemExit(0)", "SystemExit: 0", "HYDRA_FULL_ERROR=1"),
+        ("frame['datset']", "no column datset. Did you mean dataset?", "Columns: run_id, family"),
+        ("frame[['model', 'rpb_1']]", "no column rpb_1. Did you mean rbp_1", "Columns: run_id"),
+        ("frame[['datset']]", "no column datset. Did you mean dataset?", "Columns: run_id"),
+        ("frame.groupby('familly')", "no column familly. Did you mean family?", "Columns: run_id"),
+        ("frame.sort_values('rbp_77')", "RBP_77 was not logged", "runs.histogram(run_id).rbp(77)"),
+        ("frame.datset", "no column datset. Did you mean dataset?", "Columns: run_id"),
+        ("return 1 / 0", "ZeroDivisionError: division by zero", "HYDRA_FULL_ERROR=1"),
+        ("return {}['a key of its own']", "KeyError: 'a key of its own'", "HYDRA_FULL_ERROR=1"),
     ],
 )
 def test_faults(body: str, words: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,8 @@ def test_faults(body: str, words: str, remedy: str, tmp_path: Path, monkeypatch:
     with pytest.raises(AnalyzerFault) as fault:
         computed(mine(tmp_path, body), example_runs())
     first, second = str(fault.value).splitlines()
-    assert first.startswith(f"plugins/mine.py{', ' if words.startswith('line') else ': '}")
+    promise = body.startswith(("return Report", "return frame", "pass"))  # broken by what it returns, in no line
+    assert first.startswith("plugins/mine.py: " if promise else "plugins/mine.py, line 16: ")
     assert words in first
     assert remedy in second
 
