@@ -35,7 +35,9 @@ def said(capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
 
 def test_a_table_with_every_measurement(said) -> None:  # type: ignore[no-untyped-def]
     header, *rows, count = said(list_)
-    assert header.split() == ["model", "dataset", "S", "tokens", "CE", "RBP_1", "RBP_10", "RBP_100", "run"]
+    metrics = [word for name in ("CE", "RBP_1", "RBP_10", "RBP_100") for word in (name, "±", "se")]
+    assert header.split() == ["model", "dataset", "S", "tokens", *metrics, "run"]
+    assert all(re.fullmatch(r"0\.\d{4}±0\.\d{4}", row.split()[5]) for row in rows)
     assert count == "8 measurements"
     assert [row.split()[0] for row in rows] == [f"nano-{s}" for s in ("6k", "15k", "38k", "115k") for _ in (1, 2)]
 
@@ -48,7 +50,8 @@ def test_filters_order_and_columns(said) -> None:  # type: ignore[no-untyped-def
     assert losses == sorted(losses)
     hits = [float(row.split()[2]) for row in rows]
     assert hits == sorted(hits, reverse=True)
-    assert said(list_, "k=5", "dataset=stdlib")[0].split() == ["model", "dataset", "S", "tokens", "CE", "RBP_5", "run"]
+    asked = said(list_, "k=5", "dataset=stdlib")[0].split()
+    assert asked == ["model", "dataset", "S", "tokens", "CE", "±", "se", "RBP_5", "run"]
 
 
 def test_every_column_is_a_record_a_block(said) -> None:  # type: ignore[no-untyped-def]

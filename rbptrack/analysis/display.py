@@ -9,7 +9,7 @@ from numbers import Integral, Real
 import pandas as pd
 
 from rbptrack.base.words import compact, for_spreadsheets
-from rbptrack.ranks import is_rbp_column, parse_rbp_name, rbp_ks, rbp_name
+from rbptrack.ranks import is_rbp_column, parse_rbp_name, rbp_ks, rbp_name, se_name
 
 INTERVAL = "_interval"
 """The label of bars and bands in figures, which no legend shows: what is drawn of an interval."""
@@ -72,18 +72,29 @@ def default_columns(columns: Iterable[str]) -> list[str]:
     return ["model", "dataset", "non_embedding_params", "num_tokens", "ce", *map(rbp_name, ks), "run_id"]
 
 
-def presented(frame: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:
+def presented(frame: pd.DataFrame, columns: Sequence[str] = (), *, errors: bool = False) -> pd.DataFrame:
     """The rows as texts under human titles.
 
     Args:
         frame: of `Runs`.
         columns: of it; those of `default_columns`, if none is given.
+        errors: whether numbers stand with their standard errors, where these were logged: `6.6215±0.0321`.
 
     """
     chosen = list(columns) or default_columns(frame.columns)
-    return pd.DataFrame(
-        {title(column): [cell(column, value) for value in frame[column].tolist()] for column in chosen}, dtype=str
-    )
+    texts: dict[str, list[str]] = {}
+    for column in chosen:
+        values = _texts(frame, column)
+        if errors and (error := se_name(column)) in frame.columns:
+            pairs = zip(values, _texts(frame, error), strict=True)
+            texts[f"{title(column)} ± se"] = [f"{value}±{se}" if se else value for value, se in pairs]
+        else:
+            texts[title(column)] = values
+    return pd.DataFrame(texts, dtype=str)
+
+
+def _texts(frame: pd.DataFrame, column: str) -> list[str]:
+    return [cell(column, value) for value in frame[column].tolist()]
 
 
 def as_csv(frame: pd.DataFrame) -> str:

@@ -116,31 +116,35 @@ def _by_size(values: pd.Series) -> pd.Series:
 
 
 def _write(frame: pd.DataFrame, columns: Sequence[str], config: ListConfig) -> None:
+    errors = not config.columns  # who names columns has those
     if config.format is Format.csv:
         sys.stdout.write(as_csv(frame[list(columns)]))
     elif config.format is Format.json:
         print_json(frame[list(columns)].to_dict("records"))
     elif config.format is Format.markdown:
         aligned = ["left" if _words(frame, column) else "right" for column in columns]
-        sys.stdout.write(presented(frame, columns).to_markdown(index=False, colalign=aligned, disable_numparse=True))
+        shown = presented(frame, columns, errors=errors)
+        sys.stdout.write(shown.to_markdown(index=False, colalign=aligned, disable_numparse=True))
         sys.stdout.write("\n")
     elif config.format is Format.latex:
         aligned = ["l" if _words(frame, column) else "r" for column in columns]
-        sys.stdout.write(presented(frame, columns).to_latex(index=False, escape=True, column_format="".join(aligned)))
+        shown = presented(frame, columns, errors=errors)
+        sys.stdout.write(shown.to_latex(index=False, escape=True, column_format="".join(aligned)))
     elif config.columns == ["all"]:
         for row in frame.to_dict("records"):
             values = {title(column): cell(column, row[column]) for column in columns}
             entries(f"{row['model']} / {row['dataset']}", {name: text for name, text in values.items() if text})
     else:
-        _show(frame, columns)
+        _show(frame, columns, errors=errors)
 
 
-def _show(frame: pd.DataFrame, columns: Sequence[str]) -> None:
+def _show(frame: pd.DataFrame, columns: Sequence[str], *, errors: bool) -> None:
     """On the terminal: words first, so that numbers stand in one block."""
     ordered = sorted(columns, key=lambda column: not _words(frame, column) or column == "run_id")
-    shown = presented(frame, ordered)
+    shown = presented(frame, ordered, errors=errors)
     texts = sum(_words(frame, column) and column != "run_id" for column in ordered)
-    first_out = [title(column) for column in ("num_tokens", "non_embedding_params", "run_id")]
+    last_metrics = [name for name in reversed(shown.columns) if name.endswith("± se")][:-2]
+    first_out = [title("num_tokens"), *last_metrics, title("non_embedding_params"), title("run_id")]
     table(list(shown.columns), shown.to_numpy().tolist(), text_columns=texts, first_out=first_out)
     say(f"{len(frame)} measurements" if len(frame) != 1 else "one measurement")
 
