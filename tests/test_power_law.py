@@ -69,6 +69,14 @@ def test_both_definitions_of_s_and_the_difference_from_ce() -> None:
     assert "The other count of parameters is not known of these models: alpha stands for one definition of S." in said
 
 
+def test_the_same_size_twice_is_said() -> None:
+    runs = together(family_runs(SIZES, alpha=0.1, a=3.0), family_runs(SIZES[:1], alpha=0.1, a=3.0, family="x", seed=5))
+    runs.frame["family"] = "toy"
+    report = PowerLaw().analyze(runs)
+    assert any("2 runs of 10000; their scatter is fitted" in note for note in report.notes)
+    assert report.tables["fits"].frame["sizes"].eq(6).all()
+
+
 def test_rbp_of_one_is_left_out_and_said() -> None:
     report = PowerLaw(ks=[1, 64]).analyze(family_runs(SIZES, alpha=0.1, a=3.0))
     assert 64 not in set(report.tables["fits"].frame["k"])

@@ -136,6 +136,8 @@ def test_several_patterns_are_read_from_tables_exactly(many: str) -> None:
         chosen = FilterConfig(family=patterns)
         assert names(Tables(many).finished("1", chosen, [], lambda run: run)) == ["f1-1m", "f1-2m", "f2-1m", "f2-2m"]
         assert len(Client(MlflowClient(many)).finished("1", chosen, [], lambda run: run)) == 21
+    few = Client(MlflowClient(many)).finished("1", FilterConfig(family=["f1"]), [], lambda run: run)
+    assert len(few) == 21, "all fit into one answer"
 
 
 def test_measurements_are_read_by_their_ids(source: Source) -> None:

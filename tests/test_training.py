@@ -6,7 +6,7 @@ from plugins.training import Training
 from rbptrack.analysis import RbptrackError, Runs
 from rbptrack.analysis.runs import COLUMNS
 from rbptrack.reporting.telling import told
-from tests.synthetic import unreadable
+from tests.synthetic import changed, unreadable
 
 
 def checkpoints(sizes: int = 4, *, known: bool = True) -> Runs:
@@ -44,6 +44,15 @@ def test_tokens_may_be_given() -> None:
     given = {f"*@step{n}": n * 2048.0 for n in (64, 128, 256, 512, 1024)}
     laws = Training(ks=[1], training_tokens=given).analyze(runs).tables["laws"].frame.set_index("metric")
     assert laws.loc["CE", "beta"] == pytest.approx(0.4, rel=0.01)
+
+
+def test_checkpoints_on_a_ray_are_refused() -> None:
+    """As many tokens per parameter in every model: size and tokens cannot be told apart."""
+    runs = checkpoints()
+    frame = runs.frame.assign(training_tokens=20.0 * runs.frame["non_embedding_params"].astype(float))
+    frame["training_tokens"] *= np.tile([0.95, 1.0, 1.05, 1.0, 1.0], 4)
+    with pytest.raises(RbptrackError, match=r"toy on text: tokens go with sizes .* D / S from 19 to 21"):
+        Training().analyze(changed(runs, frame))
 
 
 def test_two_sizes_are_too_few() -> None:
