@@ -174,8 +174,7 @@ class Lognormal(Analyzer):
             try:
                 for piece in runs.rank_pieces(run_id):
                     present, document = piece.documents
-                    ones = np.ones(len(piece))
-                    projected.append(support.project_groups(document, piece.rank, ones, groups=len(present)))
+                    projected.append(support.project_groups(document, piece.rank, groups=len(present)))
             except Unreadable:
                 return Loaded(histogram, None)
             return Loaded(histogram, np.concatenate(projected))

@@ -108,15 +108,16 @@ class Counts(Pooled):
 
     joint: RankAndProbability
     answers: Answers
-    _rates: dict[tuple[int, int], tuple[Rates, Rates]] = field(default_factory=dict, repr=False)
+    _rates: dict[int, tuple[dict[int, Rates], dict[int, Rates]]] = field(default_factory=dict, repr=False)
 
     def rates(self, k: int, replicates: int) -> tuple[Rates, Rates]:
         """`Rates` once and in document bootstraps; kept, because neighbouring sizes share it."""
-        if (k, replicates) not in self._rates:
+        if replicates not in self._rates:
             weights = document_weights(len(self.joint.tokens), replicates=replicates)
             once = np.ones((1, weights.shape[1]))
-            self._rates[k, replicates] = Rates.of(self.joint, once, k), Rates.of(self.joint, weights, k)
-        return self._rates[k, replicates]
+            self._rates[replicates] = Rates.of(self.joint, once), Rates.of(self.joint, weights)
+        point, draws = self._rates[replicates]
+        return point[k], draws[k]
 
     def interval(self, value: float, draws: FloatArray, level: float) -> Interval:
         """The percentile interval, its sides as much longer as few documents ask for."""

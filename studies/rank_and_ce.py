@@ -57,8 +57,8 @@ def within(rng: np.random.Generator, design: Design) -> Outcome:
     pair = [_measured(rng, document, base * ratio) for ratio in (1.0, design["ratio"])]
     weights = document_weights(design.documents, replicates=BOOTSTRAPS)
     once = np.ones((1, design.documents))
-    value = float(split_of_gain(*(Rates.of(one, once, k) for one in pair))[0, 1])
-    low, high = percentiles(split_of_gain(*(Rates.of(one, weights, k) for one in pair))[:, 1], level=0.95)
+    value = float(split_of_gain(*(Rates.of(one, once)[k] for one in pair))[0, 1])
+    low, high = percentiles(split_of_gain(*(Rates.of(one, weights)[k] for one in pair))[:, 1], level=0.95)
     wider = widening(worth(np.sqrt(tokens)), 0.95)
     return {_WITHIN: covers(value - wider * (value - low), 0.0, value + wider * (high - value))}
 

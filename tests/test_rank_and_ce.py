@@ -47,7 +47,7 @@ def drawn(rng: np.random.Generator, mean: float, hit: float, tokens: int = 40_00
 
 
 def split(first: RankAndProbability, second: RankAndProbability, weights: FloatArray) -> FloatArray:
-    return split_of_gain(*(Rates.of(one, weights, 1) for one in (first, second)))
+    return split_of_gain(*(Rates.of(one, weights)[1] for one in (first, second)))
 
 
 def test_a_gain_is_taken_apart_into_mix_and_within() -> None:

@@ -65,10 +65,10 @@ def decompose_pieces(pieces: Iterable[RankTable], histogram: RankHistogram) -> D
     parts = decompose(histogram)
     n = histogram.num_tokens
     log_q = histogram.logprob / histogram.count
-    by_rank = np.zeros((histogram.vocab_size + 1, 3))
-    by_rank[histogram.rank, 0] = -np.log(histogram.count / n)
-    by_rank[histogram.rank, 1] = log_q
-    by_rank[histogram.rank, 2] = np.exp(log_q + parts[3]) / histogram.count  # Q^(e) / count
+    by_rank = np.zeros((3, histogram.vocab_size + 1))
+    by_rank[0, histogram.rank] = -np.log(histogram.count / n)
+    by_rank[1, histogram.rank] = log_q
+    by_rank[2, histogram.rank] = np.exp(log_q + parts[3]) / histogram.count  # Q^(e) / count
     influence, edges, binned = [], rank_bins(histogram), list[BinnedRanks]()
     nats = 0.0
     for piece in pieces:
@@ -77,8 +77,8 @@ def decompose_pieces(pieces: Iterable[RankTable], histogram: RankHistogram) -> D
         tokens = np.bincount(document, minlength=len(present))
         nats -= float(logprob.sum())
         ce = (np.bincount(document, weights=-logprob) - tokens * parts[0]) / n
-        entropy = (np.bincount(document, weights=by_rank[rank, 0]) - tokens * parts[1]) / n
-        confidence = -np.bincount(document, weights=by_rank[rank, 2] * (logprob - by_rank[rank, 1]))
+        entropy = (np.bincount(document, weights=by_rank[0][rank]) - tokens * parts[1]) / n
+        confidence = -np.bincount(document, weights=by_rank[2][rank] * (logprob - by_rank[1][rank]))
         influence.append(np.column_stack([ce, entropy, ce - entropy - confidence, confidence]))
         binned.append(BinnedRanks.of(piece, edges))
     if not abs(parts[1:].sum() - nats / n) < 1e-6:

@@ -221,15 +221,17 @@ class Rates:
     nats: FloatArray
 
     @classmethod
-    def of(cls, counts: RankAndProbability, weights: Weights, k: int) -> Rates:
-        """Of the documents as weighted, (replicates, documents); k of `countable_ks`.
+    def of(cls, counts: RankAndProbability, weights: Weights) -> dict[int, Rates]:
+        """For each k of the counts, of the documents as weighted, (replicates, documents).
 
         Source: RBP_k of arXiv 2510.20387 (R by its eq. 3) within bins of p(target).
         """
-        every = drawn_sums(weights, counts.tokens.sum(axis=2))
-        hits = drawn_sums(weights, counts.tokens[:, :, k >= RANK_EDGES].sum(axis=2))
+        up_to = np.cumsum(counts.tokens, axis=2)
+        places = [*(np.searchsorted(RANK_EDGES, counts.ks, side="right") - 1), -1]
+        *hits, every = np.moveaxis(drawn_sums(weights, up_to[:, :, places]), 2, 0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return cls(every / every.sum(axis=1, keepdims=True), hits / every, drawn_sums(weights, counts.nats) / every)
+            share, nats = every / every.sum(axis=1, keepdims=True), drawn_sums(weights, counts.nats) / every
+            return {k: cls(share, mine / every, nats) for k, mine in zip(counts.ks, hits, strict=True)}
 
 
 def split_of_gain(first: Rates, second: Rates) -> FloatArray:

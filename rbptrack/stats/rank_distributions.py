@@ -69,18 +69,22 @@ class Support:
         rows = np.zeros(len(rank), dtype=np.int64)
         return np.asarray(self.project_groups(rows, rank, count, groups=1)[0])
 
-    def project_groups(self, group: FloatArray, rank: FloatArray, count: FloatArray, *, groups: int) -> FloatArray:
-        """The same for each of several groups of tokens (documents): (groups, points)."""
+    def project_groups(
+        self, group: FloatArray, rank: FloatArray, count: FloatArray | None = None, *, groups: int
+    ) -> FloatArray:
+        """The same for each of several groups of tokens (documents): (groups, points); without counts each is one."""
         points = len(self.x)
         far = rank > points - self.spread_nodes
         near = ~far
-        small = np.bincount(group[near] * points + rank[near] - 1, weights=count[near], minlength=groups * points)
+        weights = None if count is None else count[near]
+        small = np.bincount(group[near] * points + rank[near] - 1, weights=weights, minlength=groups * points)
         cells = small.astype(np.float64).reshape(groups, points)
         if far.any():
             row = rank[far] - _EXACT_UP_TO - 1
             blocks = self.spread_nodes // _NODES_PER_BLOCK
             block = group[far] * blocks + (self.first[row] - _EXACT_UP_TO) // _NODES_PER_BLOCK
-            counts = sparse.coo_array((count[far], (block, row)), shape=(groups * blocks, len(self.spread)))
+            ones = np.ones(len(row)) if count is None else count[far]
+            counts = sparse.coo_array((ones, (block, row)), shape=(groups * blocks, len(self.spread)))
             cells[:, _EXACT_UP_TO:] += (counts.tocsr() @ self.spread).reshape(groups, -1)
         return cells
 

@@ -156,17 +156,18 @@ def ladder(counts: WindowCounts, weights: Weights) -> dict[str, FloatArray]:
 def _per_document(
     document: IntArray, length: IntArray, lengths: Sequence[int], size: int
 ) -> tuple[FloatArray, IntArray]:
-    """Windows of each N inside stretches of so many tokens, and stretches of at least N, by document, (size, lengths).
+    """Windows of each N inside stretches of so many tokens, and stretches that long, by document, (size, lengths)."""
+    edges = np.sort(lengths)
+    passed = np.searchsorted(edges, np.arange(edges[-1] + 1), side="right")  # how many N a stretch of a length has
+    cell, cells = document * (len(edges) + 1) + passed[np.minimum(length, edges[-1])], size * (len(edges) + 1)
 
-    The stretches of at least N tokens are sought among those of at least the next smaller N: most are short.
-    """
-    windows, stretches = np.zeros((size, len(lengths))), np.zeros((size, len(lengths)), dtype=np.int64)
-    for column in np.argsort(lengths):
-        enough = length >= lengths[column]
-        document, length = document[enough], length[enough]
-        windows[:, column] = np.bincount(document, weights=length - lengths[column] + 1, minlength=size)
-        stretches[:, column] = np.bincount(document, minlength=size)
-    return windows, stretches
+    def of_each(weights: IntArray | None) -> FloatArray:
+        """Sums over the stretches of at least N."""
+        sums = np.bincount(cell, weights=weights, minlength=cells).reshape(size, -1)[:, :0:-1]
+        return np.asarray(np.cumsum(sums, axis=1)[:, ::-1][:, np.searchsorted(edges, lengths)])
+
+    stretches = of_each(None)
+    return of_each(length) - (np.asarray(lengths) - 1) * stretches, stretches
 
 
 def _log_choose(n: IntArray, k: IntArray) -> FloatArray:
