@@ -25,14 +25,14 @@ GRACE = 60  # seconds in which what has been told to end does so, on a busy mach
 
 def marked(name: str) -> list[psutil.Process]:
     """The processes of a run that live, without this one, its helpers, which end with it, and its parents."""
-    helpers = [child for child in psutil.Process().children() if "from multiprocessing." in " ".join(child.cmdline())]
-    own = {os.getpid(), *(process.pid for process in [*helpers, *psutil.Process().parents()])}
+    own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     return [process for process in psutil.process_iter() if process.pid not in own and _belongs(process, name)]
 
 
 def _belongs(process: psutil.Process, name: str) -> bool:
     with suppress(psutil.Error):
-        return process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == name
+        helper = process.ppid() == os.getpid() and "from multiprocessing." in " ".join(process.cmdline())
+        return not helper and process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == name
     return False
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from multiprocessing import get_context
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from rbptrack.config.schema import FilterConfig, TrackingConfig
-from rbptrack.reporting import runner, workers
+from rbptrack.reporting import runner
 from rbptrack.reporting.discovery import discover
 from rbptrack.reporting.runner import Findings
 from rbptrack.tracking.store import Store
-from tests.conftest import ROOT, Program
-from tests.patience import until_they_end
+from tests.patience import PATIENCE, until_they_end
 
 PLUGIN = """
 import os, signal, time
@@ -95,10 +95,11 @@ def store(untouched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return tmp_path
 
 
-def analysed(names: list[str], folder: Path) -> Findings:
-    """Analyze all measurements."""
+def analysed(names: list[str], folder: Path, *, tokens: int = 10**9) -> Findings:
+    """Analyze all measurements, which are said to have many tokens, so that another process is worth its start."""
     reader = Store(TrackingConfig()).reader
     runs = reader.runs(FilterConfig())
+    runs.frame["num_tokens"] = tokens
     chosen = [discover().analyzers[name]() for name in names]
     return runner.analyze_all(reader, runs, chosen, folder=folder, sweep="", formats=(), again=True)
 
@@ -107,11 +108,9 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*.csv"))}
 
 
-def test_an_analyzer_in_another_process_finds_the_same(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_analyzer_in_another_process_finds_the_same(store: Path) -> None:
     names = ["silent", "lack_of_fit", "tokens", "wrong", "alone"]
-    monkeypatch.setattr(workers, "_context", lambda runs: None)
-    here = analysed(names, store / "here")
-    monkeypatch.setattr(workers, "_context", lambda runs: get_context("fork"))
+    here = analysed(names, store / "here", tokens=1000)
     there = analysed(names, store / "there")
     assert [s.name for s in there.sections] == [s.name for s in here.sections] == ["lack_of_fit", "tokens", "alone"]
     assert [s.figures for s in there.sections] == [s.figures for s in here.sections], "byte for byte"
@@ -124,9 +123,8 @@ def test_an_analyzer_in_another_process_finds_the_same(store: Path, monkeypatch:
     assert "ZeroDivisionError" in dict(there.silent)["wrong"]
 
 
-def test_what_a_lost_process_had_begun_is_computed_here(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_lost_process_had_begun_is_computed_here(store: Path) -> None:
     """Killed for want of memory, say."""
-    monkeypatch.setattr(workers, "_context", lambda runs: get_context("spawn"))
     there = analysed(["lack_of_fit", "alone", "killed"], store / "there")
     assert [s.name for s in there.sections] == ["lack_of_fit", "alone", "killed"]
     assert there.sections[2].report.headline == "said here"
@@ -135,7 +133,7 @@ def test_what_a_lost_process_had_begun_is_computed_here(store: Path, monkeypatch
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_other_processes_end_with_the_first(number: signal.Signals, program: Program, store: Path) -> None:
+def test_other_processes_end_with_the_first(number: signal.Signals, store: Path) -> None:
     code = (
         "import os\n"
         "os.sched_getaffinity = lambda pid: {0, 1}\n"
@@ -146,6 +144,7 @@ def test_other_processes_end_with_the_first(number: signal.Signals, program: Pro
         "workers._context = lambda runs: get_context('fork')\n"
         "analysed(['stop', 'alone', 'asleep'], Path('there'))\n"
     )
-    done = program("-c", code, cwd=store, PYTHONPATH=str(ROOT), STOP=str(int(number)))
-    assert done.returncode in (-number, 1)  # 1: of an interrupt that nobody catches
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent), "STOP": str(int(number))}
+    run = subprocess.run([sys.executable, "-c", code], cwd=store, env=environment, timeout=PATIENCE, check=False)
+    assert run.returncode == -number
     until_they_end([int((store / "pid").read_text())])
