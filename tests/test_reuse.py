@@ -174,6 +174,19 @@ def test_an_analysis_that_failed_is_not_kept(store: Analysed) -> None:
             store.analysis()
 
 
+def test_why_an_analyzer_had_nothing_to_say_is_remembered(
+    store: Analysed, program: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    path = store.folder / "plugins/mine.py"
+    silent = 'open("calls", "a").write("x"); from rbptrack.analysis import NothingToSay; raise NothingToSay("no cats")'
+    path.write_text(PLUGIN.replace("figure = Figure()", silent))
+    asked = ("report", "analyzers=mine")
+    first, second, third = (program(*asked, *more, cwd=store.folder) for more in ((), (), ("again=yes",)))
+    assert first.stdout.count("skipped, no cats: mine") == 1
+    assert first.stdout == second.stdout == third.stdout
+    assert (store.folder / "calls").read_text() == "xx", "asked once, and again"
+
+
 def test_a_report_says_in_a_line_what_was_there_already(
     store: Analysed, program: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:

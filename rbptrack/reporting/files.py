@@ -53,6 +53,8 @@ def write_report(report: Report, folder: Path, formats: Sequence[str] = ()) -> N
         from rbptrack.analysis.figures import draw  # matplotlib: not for those who find a report again
 
         draw(drawing.figure, _figure(folder, name), [*formats, *(["png"] if name in report.overview else [])])
+        drawn = Path(f"{_figure(folder, name)}.svg")
+        drawn.write_text(inline(drawn.read_text(encoding="utf-8")), encoding="utf-8")
     (folder / _WHOLE).write_text(json.dumps(_as_json(report)), encoding="utf-8")
 
 
@@ -65,9 +67,9 @@ def read_report(folder: Path) -> tuple[Report, dict[str, InlineFigure]]:
     }
     notes = [Remark(one[0], one[1], **one[2]) if isinstance(one, list) else one for one in whole.pop("notes")]
     findings = [Finding(**one | {"verdict": Verdict(one["verdict"])}) for one in whole.pop("findings")]
-    captions = whole.pop("captions")
-    drawn = {name: Path(f"{_figure(folder, name)}.svg").read_text(encoding="utf-8") for name in captions}
-    figures = {name: InlineFigure(inline(text), captions[name]) for name, text in drawn.items()}
+    captions = whole.pop("captions").items()
+    drawn = {name: Path(f"{_figure(folder, name)}.svg").read_text(encoding="utf-8") for name, _ in captions}
+    figures = {name: InlineFigure(drawn[name], caption) for name, caption in captions}
     return Report(tables=tables, notes=notes, findings=findings, **whole), figures
 
 

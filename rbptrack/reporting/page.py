@@ -107,6 +107,7 @@ def render(
     )
 
 
+@cache
 def software() -> str:
     """The versions that an analysis depends on, as text."""
     versions = [f"rbptrack {__version__}", f"Python {python_version()}"]

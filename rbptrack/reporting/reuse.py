@@ -9,20 +9,25 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 
 from rbptrack.analysis.contract import Analyzer
+from rbptrack.analysis.findings import NothingToSay
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import RbptrackError
+from rbptrack.base.secrets import redact
 from rbptrack.reporting.discovery import code_of
 from rbptrack.reporting.page import software
+from rbptrack.reporting.telling import skipped
 from rbptrack.sources import cache
 from rbptrack.sources.fingerprint import contents_hash
 from rbptrack.tracking.reader import Reader
+
+_SILENT = "- "  # begins what is remembered of one that had nothing to say, in place of a run's id
 
 
 class Analyses:
@@ -58,6 +63,20 @@ class Analyses:
         with suppress(RbptrackError, OSError):  # else it is computed again
             cache.remember(self._name(analyzer), f"{run_id} {contents_hash(folder, folder.rglob('*'))}")
 
+    def silence(self, analyzer: Analyzer) -> str:
+        """Why the analyzer had nothing to say of the same measurements; empty where that is not known."""
+        kept = cache.recall(self._name(analyzer)) or ""
+        return kept.removeprefix(_SILENT) if kept.startswith(_SILENT) else ""
+
+    @contextmanager
+    def noting_silence(self, analyzer: Analyzer) -> Iterator[None]:
+        """Keep in mind why an analyzer turns out to have nothing to say."""
+        try:
+            yield
+        except NothingToSay as error:
+            cache.remember(self._name(analyzer), f"{_SILENT}{redact(skipped(error))}")
+            raise
+
     def _name(self, analyzer: Analyzer) -> str:
         cls = type(analyzer)
         options = {f.name: repr(getattr(analyzer, f.name)) for f in fields(analyzer)}
@@ -65,7 +84,8 @@ class Analyses:
         return f"analyses/{hashlib.sha256(json.dumps(made_of).encode()).hexdigest()}"
 
     @cached_property
-    def _measured(self) -> list[str]:
-        """Every number of the measurements, what their files hold, and the scores that were imported."""
+    def _measured(self) -> str:
+        """A hash of every number of the measurements, what their files hold, and the scores that were imported."""
         files = [self._reader.digest(run_id) for run_id in self.runs.frame["run_id"]]
-        return [self.runs.frame.to_csv(index=False), self.runs.scores().to_csv(index=False), *files]
+        tables = [self.runs.frame.to_csv(index=False), self.runs.scores().to_csv(index=False)]
+        return hashlib.sha256("\n".join([*tables, *files]).encode()).hexdigest()

@@ -68,6 +68,11 @@ class Findings:
     unsaid: dict[str, list[str]] = field(default_factory=dict)
     reused: list[str] = field(default_factory=list)
 
+    def be_silent(self, analyzer: Analyzer, reason: str) -> None:
+        """Take note of why an analyzer has nothing to say."""
+        self.silent.append((analyzer.name, reason))
+        self.unsaid.setdefault(reason, []).append(analyzer.name)
+
     def sort(self, names: Sequence[str]) -> None:
         """Bring what ended in any order into that of the analyzers' names."""
         self.sections.sort(key=lambda section: names.index(section.name))
@@ -149,10 +154,13 @@ def analyze_all(
     spare_memory_work()
     findings.reused = [one.name for one in analyzers if not again and analyses.find(one, folder / one.name)]
     findings.sections = [_section(one, folder / one.name) for one in analyzers if one.name in findings.reused]
-    left = [one for one in analyzers if one.name not in findings.reused]
+    for one in analyzers:
+        if one.name not in findings.reused and not again and (reason := analyses.silence(one)):
+            findings.be_silent(one, reason)
+    left = [one for one in analyzers if one.name not in {*findings.reused, *(name for name, _ in findings.silent)}]
     with shared(left, runs, folder, formats) as turns:
         for one, outcome in turns:
-            with _caught(findings, one):
+            with _caught(findings, one), analyses.noting_silence(one):
                 if isinstance(outcome, RbptrackError):
                     raise outcome
                 if not outcome:
@@ -229,8 +237,7 @@ def _caught(found: Findings, analyzer: Analyzer, *, logging: bool = False) -> It
             found.silent.append((analyzer.name, f"could not be logged: {reason}"))
             complain(f"analyzer {analyzer.name} could not be logged: {reason}")
             return
-        found.silent.append((analyzer.name, reason))
-        found.unsaid.setdefault(reason, []).append(analyzer.name)
+        found.be_silent(analyzer, reason)
     except Exception as error:  # of drawing or of writing what it found
         raise_if_stopped()
         found.failed += 1
