@@ -19,6 +19,7 @@ from rbptrack.exchange.bundle import without_tokens
 from rbptrack.ranks import ADDED, RankTable
 from rbptrack.tracking.record import write_token_texts
 from tests.conftest import EMBEDDED
+from tests.synthetic import authors_folder
 from tests.test_refused_imports import changed, content
 
 TEXTS = [
@@ -197,26 +198,14 @@ def test_a_table_with_an_empty_cell(elsewhere: Path) -> None:
     assert sorted(rbptrack.runs().frame["seq_len"].fillna(0)) == [0, 512]
 
 
-def authors(root: Path) -> Path:
-    """What the authors' code leaves for one model: two k, the second with windows and ranks."""
-    model = root / "wiki/EleutherAI/pythia-70m"
-    for k, data in (
-        (1, {"mean_ce_loss": 3.5, "RBP_1": 0.25}),
-        (10, {"mean_ce_loss": 3.5, "indicator": 0.75, "F_N=4": 0.2}),
-    ):
-        (model / f"top{k}").mkdir(parents=True)
-        (model / f"top{k}/metrics.json").write_text(json.dumps(data))
-    rows = [[1, 1, 0.5], [7, 2, 3.0], [300, 3, 9.0], [2, 1, 1.5]]
-    (model / "top10/ranks.json").write_text(json.dumps(rows))
-    return root
-
-
 def test_the_authors_folders(
     elsewhere: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    authors(elsewhere / "results")
-    (elsewhere / "sizes.csv").write_text("model,non_embedding_params\nEleutherAI/pythia-70m,18915328\n")
-    import_.main(["results", "sizes=sizes.csv", "vocab_size=50304"])
+    """Their RBP_k is called indicator where windows were counted, too."""
+    authors_folder(elsewhere / "results", **{"70m": (1, 7, 300, 2)})
+    metrics = elsewhere / "results/wiki/EleutherAI/pythia-70m/top10/metrics.json"
+    metrics.write_text('{"mean_ce_loss": 3.5, "indicator": 0.75, "F_N=4": 0.2}')
+    import_.main(["results", "sizes=results/sizes.csv", "vocab_size=50304"])
     assert "1 imported from results" in capsys.readouterr().out
     runs = rbptrack.runs()
     (row,) = runs.frame.to_dict("records")

@@ -123,30 +123,25 @@ def test_what_is_wrong(change: dict[str, Any], file: str, words: str, tmp_path: 
         load(replace(CONFIG, **change), f"{tmp_path}/{file}")
 
 
+def kept(made: str, name: str = f"tokens/{'a' * 64}.parquet") -> str:
+    """What the cache holds, or what is made now."""
+
+    def write(text: str, path: Path) -> None:
+        path.write_text(text)
+
+    return cache.cached(name, make=lambda: made, write=write, read=lambda data: str(data, "utf-8"))
+
+
 def test_the_cache_makes_a_thing_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RBPTRACK_CACHE", str(tmp_path / "cache"))
-    made: list[int] = []
-    name = f"tokens/{'a' * 64}.parquet"
-
-    def get() -> str:
-        def make() -> str:
-            made.append(1)
-            return "value"
-
-        return cache.cached(
-            name, make=make, write=lambda v, p: p.write_text(v) and None, read=lambda content: str(content, "utf-8")
-        )
-
-    assert [get(), get()] == ["value", "value"]
-    assert made == [1]
+    assert [kept("first"), kept("second")] == ["first", "first"]
     assert cache.contents() == {"tokens": (1, 5 + 32)}
-    (tmp_path / "cache" / name).write_bytes(b"damaged")
-    assert (get(), len(made)) == ("value", 2)
+    (tmp_path / f"cache/tokens/{'a' * 64}.parquet").write_bytes(b"damaged")
+    assert [kept("third"), kept("fourth")] == ["third", "third"]
     assert cache.clear()
     assert not (tmp_path / "cache").exists()
     (tmp_path / "cache").write_text("a file where the folder belongs: nothing can be written")
-    assert get() == "value"
-    assert len(made) == 3
+    assert [kept("fifth"), kept("sixth")] == ["fifth", "sixth"]
 
 
 def test_clearing_the_cache_removes_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,9 +154,8 @@ def test_clearing_the_cache_removes_nothing_else(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("RBPTRACK_CACHE", ".")
     assert not cache.clear()  # nothing was cached here
     cache.remember("commits/models--a--b@main", "0" * 40)
-    kept = f"tokens/{'0' * 64}.parquet"
-    cache.cached(kept, make=lambda: "x", write=lambda v, p: p.write_text(v) and None, read=lambda content: str(content))
-    assert (tmp_path / kept).exists()
+    kept("x")
+    assert (tmp_path / f"tokens/{'a' * 64}.parquet").exists()
     assert cache.recall("commits/models--a--b@main") == "0" * 40
     assert cache.clear()
     left = {p.relative_to(tmp_path).as_posix(): p.read_text() for p in tmp_path.rglob("*") if p.is_file()}
