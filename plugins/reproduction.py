@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from rbptrack.analysis import Analyzer, Drawing, RbptrackError, Report, Runs, rbp_name
+from rbptrack.analysis import Analyzer, Drawing, Report, Runs, rbp_name
 from rbptrack.analysis.families import Family, families, read_families
 from rbptrack.analysis.figures import colour_and_marker, panels, style
-from rbptrack.analysis.findings import Finding, Verdict, around, corrected
+from rbptrack.analysis.findings import Finding, NothingToSay, Verdict, around, corrected
 from rbptrack.analysis.published import PUBLISHED_IN, published_in_k, published_in_size
 from rbptrack.analysis.rows import R2, Column, Corrected, K, OfFamily, OfMetric, OfSize
 from rbptrack.ranks import DocumentCounts, log_grid, rbp_ks
@@ -214,12 +214,12 @@ class Reproduction(Analyzer):
 
 
 def _published_runs(runs: Runs, in_size: pd.DataFrame) -> Runs:
-    """The runs of families and datasets that the tables hold; RbptrackError where there is none."""
+    """The runs of families and datasets that the tables hold; NothingToSay where there is none."""
     published = set(zip(in_size["family"], in_size["dataset"], strict=True))
     wanted = [key in published for key in zip(runs.frame["family"], runs.frame["dataset"], strict=True)]
     if not any(wanted):
         held, texts = (", ".join(sorted(set(in_size[column]))) for column in ("family", "dataset"))
-        raise RbptrackError(f"nothing published to compare with: the authors' tables hold {held} on {texts}")
+        raise NothingToSay(f"nothing published to compare with: the authors' tables hold {held} on {texts}")
     return Runs(runs.frame[wanted], histogram=runs.histogram, ranks=runs.ranks, pieces=runs.rank_pieces)
 
 

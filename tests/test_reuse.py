@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from rbptrack.analysis.findings import NothingToSay, Reason, Remark
 from rbptrack.analysis.runs import SCORES
 from rbptrack.base.errors import RbptrackError
 from rbptrack.config.schema import FilterConfig, TrackingConfig
@@ -185,6 +186,14 @@ def test_why_an_analyzer_had_nothing_to_say_is_remembered(
     assert first.stdout.count("skipped, no cats: mine") == 1
     assert first.stdout == second.stdout == third.stdout
     assert (store.folder / "calls").read_text() == "xx", "asked once, and again"
+
+
+def test_that_nothing_could_be_read_is_not_remembered(store: Analysed) -> None:
+    analyses, mine = reuse.Analyses(store.reader, store.reader.runs(FilterConfig()), ()), discover().analyzers["mine"]()
+    for reason, remembered in ((Reason.UNREADABLE, ""), (Reason.NO_SIZE, "none")):
+        with pytest.raises(NothingToSay), analyses.noting_silence(mine):
+            raise NothingToSay("none", [Remark("gone", reason)])
+        assert analyses.silence(mine) == remembered
 
 
 def test_a_report_says_in_a_line_what_was_there_already(

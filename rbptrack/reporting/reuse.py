@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 from rbptrack.analysis.contract import Analyzer
-from rbptrack.analysis.findings import NothingToSay
+from rbptrack.analysis.findings import NothingToSay, Reason
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.secrets import redact
@@ -74,7 +74,8 @@ class Analyses:
         try:
             yield
         except NothingToSay as error:
-            cache.remember(self._name(analyzer), f"{_SILENT}{redact(skipped(error))}")
+            if all(one.reason != Reason.UNREADABLE for one in error.remarks):  # what is away may come back
+                cache.remember(self._name(analyzer), f"{_SILENT}{redact(skipped(error))}")
             raise
 
     def _name(self, analyzer: Analyzer) -> str:
