@@ -13,11 +13,11 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from rbptrack.analysis import Analyzer, BadInput, Drawing, RbptrackError, Report, Runs, metric_part, rbp_name
+from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, metric_part, rbp_name
 from rbptrack.analysis.bar_figures import Bar, bar_panels
 from rbptrack.analysis.family_figures import curve_panels, curves_of, side_by_side
 from rbptrack.analysis.figures import SIZE
-from rbptrack.analysis.findings import Finding, Verdict, around, corrected, sure
+from rbptrack.analysis.findings import Finding, NothingToSay, Verdict, around, corrected, sure
 from rbptrack.analysis.pairs import BITS, Pair, Side, pairs_of, read_sides, with_words
 from rbptrack.analysis.rows import R2, Column, Exponent, OfMetric, exponent
 from rbptrack.analysis.text_gaps import align, gap_row
@@ -164,7 +164,7 @@ class Compare(Analyzer):
         pairs = with_words(runs, pairs_of(sides, self.a, self.b), self.ks)
         if not pairs:
             there = ", ".join(side.path for side in sides) or "nothing"
-            raise RbptrackError(
+            raise NothingToSay(
                 f"nothing to compare: it takes two families on one dataset, or one family on two; the store has {there}"
                 + (f" (a={self.a} b={self.b})" if (self.a, self.b) != ("*", "*") else "")
             )
@@ -172,7 +172,7 @@ class Compare(Analyzer):
         models = self._corrected_models([row for pair in families for row in self._models(pair)])
         laws, equal = self._laws(pairs), self._at_equal_ce(families)
         if not models and not laws:
-            raise RbptrackError(
+            raise NothingToSay(
                 f"nothing to compare: no two models of equal S (within a factor {self.within:g}), no laws of 3 sizes"
             )
         summary = list(self._summary(pairs, models, laws))
