@@ -115,4 +115,4 @@ def paired_covariance(replicates: npt.ArrayLike) -> FloatArray:
     """
     draws = np.asarray(replicates, dtype=np.float64)
     off = draws - draws.mean(axis=-1, keepdims=True)
-    return np.asarray(off @ off.swapaxes(-1, -2) / (draws.shape[-1] - 1))
+    return np.asarray(off @ off.swapaxes(-1, -2) * (1 / (draws.shape[-1] - 1)))
