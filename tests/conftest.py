@@ -49,9 +49,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files in the order of how long they take, so that the workers (one file each at a time) end together."""
     longest = (
-        "launch", "server", "hub", "readme", "program", "ui", "frozen_store", "kernels", "parallel", "faulty_server",
-        "new_store", "examples", "kills", "reuse", "api", "durable", "bench", "secrets", "workers", "verify",
-        "executor", "loading", "bundle", "quantised", "full_disk", "plugins", "poisoned_stores", "shards", "measure",
+        "readme", "launch", "ui", "server", "program", "frozen_store", "hub", "reuse", "parallel", "kernels",
+        "workers", "faulty_server", "verify", "kills", "full_disk", "store_growth", "api", "durable", "poisoned_stores",
+        "bench", "secrets", "quantised", "examples", "new_store", "measure", "shards", "loading", "bundle", "plugins",
     )  # fmt: skip
 
     def rank(item: pytest.Item) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
+import traceback
 import warnings
 from pathlib import Path
 
@@ -155,26 +157,25 @@ def test_nothing_but_secrets_is_starred(monkeypatch: pytest.MonkeyPatch, capsys:
     for name, value in (plain | secret).items():
         monkeypatch.setenv(name, value)
     for name in ("stdout", "stderr", "excepthook"):
-        monkeypatch.setattr(f"sys.{name}", getattr(__import__("sys"), name))
+        monkeypatch.setattr(f"sys.{name}", getattr(sys, name))
     made = logging.getLogRecordFactory()
     secrets.guard()
     secrets.guard()
     try:
         print(*plain.values(), *secret.values(), "aws%2Fplanted%2B2 planted5%20pass")
-        with warnings.catch_warnings():
-            warnings.simplefilter("always")
-            warnings.warn("of planted1-hf", stacklevel=1)
+        sys.stderr.write(warnings.formatwarning("of planted1-hf", UserWarning, "x.py", 1))
         handler = logging.StreamHandler()
         try:
             raise RbptrackError("no: planted1-hf")
         except RbptrackError:
             handler.handle(logging.getLogger("x").makeRecord("x", 40, "f", 1, "failed %s", ("planted1-hf",), None))
-            __import__("traceback").print_exc()
+            traceback.print_exc()
     finally:
         logging.setLogRecordFactory(made)
     shown = capsys.readouterr()
     assert "planted" not in (shown.out + shown.err).lower()
     assert shown.out.startswith(" ".join(plain.values()) + " *** ***")
+    assert "UserWarning: of ***" in shown.err
     assert "failed ***" in shown.err
     assert "RbptrackError: no: ***" in shown.err
 
