@@ -116,29 +116,29 @@ class _Handler(BaseHTTPRequestHandler):
             return self._error(403, "GatedRepo", "Access to this repository is restricted")
         if fault.isdigit():
             return self._error(int(fault), "", "not now")
-        if found := _API.fullmatch(path):
-            return self._api(found, posted)
-        if found := _PATH.fullmatch(path):
-            return self._file(found, body=body, cut=fault == "cut")
+        if asked_for := _API.fullmatch(path):
+            return self._api(asked_for, posted)
+        if asked_for := _PATH.fullmatch(path):
+            return self._file(asked_for, body=body, cut=fault == "cut")
         return self._error(404, "", "no such page")
 
-    def _api(self, found: re.Match[str], posted: bytes) -> None:
-        kind, repo = found["kind"], found["repo"]
+    def _api(self, asked_for: re.Match[str], posted: bytes) -> None:
+        kind, repo = asked_for["kind"], asked_for["repo"]
         if not self.server.folder(kind, repo).is_dir():
             return self._error(404, "RepoNotFound", "Repository not found")
-        sha = self.server.commit(kind, repo, found["revision"] or "main")
+        sha = self.server.commit(kind, repo, asked_for["revision"] or "main")
         if sha is None:
             return self._error(404, "RevisionNotFound", "Invalid rev id")
         folder = self.server.files(kind, repo, sha)
-        if found["what"] == "tree":
-            start = folder / (found["under"] or "/").strip("/")
+        if asked_for["what"] == "tree":
+            start = folder / (asked_for["under"] or "/").strip("/")
             if not start.is_dir():
                 return self._error(404, "EntryNotFound", "no such folder")
             every = (
                 start.rglob("*") if "recursive=True" in self.path or "recursive=true" in self.path else start.iterdir()
             )
             return self._json([_entry(p, folder) for p in sorted(every)])
-        if found["what"] == "paths-info":
+        if asked_for["what"] == "paths-info":
             wanted = json.loads(posted)["paths"] if posted.startswith(b"{") else _form(posted)
             return self._json([_entry(folder / p, folder) for p in wanted if (folder / p).exists()])
         siblings = [
@@ -158,12 +158,12 @@ class _Handler(BaseHTTPRequestHandler):
             }
         )
 
-    def _file(self, found: re.Match[str], *, body: bool, cut: bool) -> None:
-        kind, repo = "datasets" if found["datasets"] else "models", found["repo"]
-        sha = self.server.commit(kind, repo, found["revision"])
+    def _file(self, asked_for: re.Match[str], *, body: bool, cut: bool) -> None:
+        kind, repo = "datasets" if asked_for["datasets"] else "models", asked_for["repo"]
+        sha = self.server.commit(kind, repo, asked_for["revision"])
         if sha is None:
             return self._error(404, "RevisionNotFound", "Invalid rev id")
-        path = self.server.files(kind, repo, sha) / found["file"]
+        path = self.server.files(kind, repo, sha) / asked_for["file"]
         if not path.is_file():
             return self._error(404, "EntryNotFound", "Entry not found")
         content = path.read_bytes()

@@ -24,8 +24,8 @@ def until(ready: Callable[[], object], what: str, *, seconds: float = PATIENCE) 
 def lives(process: int | psutil.Process) -> bool:
     """Whether a process runs: one that has ended and that nobody waited for does not."""
     with suppress(psutil.NoSuchProcess):
-        found = psutil.Process(process) if isinstance(process, int) else process
-        return found.is_running() and found.status() != psutil.STATUS_ZOMBIE
+        one = psutil.Process(process) if isinstance(process, int) else process
+        return one.is_running() and one.status() != psutil.STATUS_ZOMBIE
     return False
 
 

@@ -44,8 +44,8 @@ class Server:
 
 def postgres_binaries() -> Path | None:
     """The folder of initdb and pg_ctl."""
-    found = shutil.which("initdb")
-    places = [Path(found).resolve().parent] if found else []
+    initdb = shutil.which("initdb")
+    places = [Path(initdb).resolve().parent] if initdb else []
     places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     return next((p for p in places if (p / "pg_ctl").exists()), None)
 

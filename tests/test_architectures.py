@@ -76,7 +76,7 @@ def test_ranks_are_those_of_the_logits(name: str, tmp_path: Path) -> None:
     assert tokenizer.convert_ids_to_tokens(corpus.prefix.tolist()) == ([begins] if begins else [])
     result = measure(load_model(config, source), corpus, ks=(1, 10), engine=EngineConfig(), folder=tmp_path / "out")
     plain = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "model", dtype=torch.float32).eval()
-    found = {"greater": [], "ties": [], "logprob": []}
+    columns = {"greater": [], "ties": [], "logprob": []}
     with torch.inference_mode():
         for i in range(len(corpus.start)):
             ids = torch.from_numpy(corpus.inputs(i)).long()
@@ -84,11 +84,11 @@ def test_ranks_are_those_of_the_logits(name: str, tmp_path: Path) -> None:
             targets = corpus.targets(i, i + 1)
             rows = torch.from_numpy(targets - int(corpus.stop[i]) + len(ids) - 1)
             scores = reference(logits[rows], torch.from_numpy(corpus.token[targets]).long())
-            for column, values in found.items():
+            for column, values in columns.items():
                 values.append(getattr(scores, column).numpy())
     table = result.ranks
     assert table.vocab_size == ROWS
-    expected = {column: np.concatenate(values) for column, values in found.items()}
+    expected = {column: np.concatenate(values) for column, values in columns.items()}
     # Other shapes of the same products round otherwise: neighbours may swap, in a few of a thousand.
     moved = table.rank != expected["greater"] + expected["ties"] + 1
     assert moved.sum() <= max(1, len(moved) // 200)

@@ -81,9 +81,9 @@ def test_without_rounding_the_simulation_is_the_model(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("rbptrack.bench.precision.to_tf32", count)
     with torch.inference_mode(), TF32():
-        found = model.backbone(tokens)
+        states = model.backbone(tokens)
     with torch.inference_mode():
-        torch.testing.assert_close(found, model.backbone(tokens), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(states, model.backbone(tokens), rtol=1e-5, atol=1e-5)
     assert len(rounded) == 6 * (4 * 2 + 2 * 2)  # layers x (linear maps and attention's two products) x factors
 
 

@@ -241,8 +241,8 @@ def test_places_that_do_not_exist(change: dict[str, object], words: str) -> None
 def variants(model: CausalModel, corpus: Corpus, plain: torch.nn.Module) -> Iterator[tuple[str, np.ndarray]]:
     """Ranks of the corpus's targets, in text order, by every way of batching."""
 
-    def ranks(found: Iterator[tuple[Tensor, Tensor, Tensor]]) -> np.ndarray:
-        at, greater, ties = (torch.cat(parts).numpy() for parts in zip(*found, strict=True))
+    def ranks(scored: Iterator[tuple[Tensor, Tensor, Tensor]]) -> np.ndarray:
+        at, greater, ties = (torch.cat(parts).numpy() for parts in zip(*scored, strict=True))
         return np.asarray((greater + ties + 1)[np.argsort(at)])
 
     def run(sequences: list[list[int]], chunk: int, threads: int) -> np.ndarray:
@@ -296,9 +296,9 @@ def test_ranks_differ_only_where_logits_differ_by_less_than_rounding(size: str, 
             best.append((logits >= own).sum(1))
     least, most, want = (torch.cat(x).numpy() for x in (low, high, best))
     assert (most - least).mean() < 0.05  # the bounds say something
-    for name, found in variants(model, small, plain):
-        assert ((found >= least) & (found <= most)).all(), name
-        assert (found != want).mean() <= 2e-3, name
+    for name, ranks in variants(model, small, plain):
+        assert ((ranks >= least) & (ranks <= most)).all(), name
+        assert (ranks != want).mean() <= 2e-3, name
 
 
 def test_precision_is_part_of_what_a_measurement_is_and_sizes_are_not() -> None:

@@ -66,9 +66,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def arrived(uri: str, experiment: str) -> list[dict[str, object]]:
     """What is the same in every run of a cell: numbers, curves' lengths, artifacts' names; fails for one unfinished."""
     client = MlflowClient(uri)
-    found = client.get_experiment_by_name(experiment)
-    assert found is not None
-    runs = client.search_runs([found.experiment_id], "tags.`rbptrack.kind` = 'measurement'")
+    kept = client.get_experiment_by_name(experiment)
+    assert kept is not None
+    runs = client.search_runs([kept.experiment_id], "tags.`rbptrack.kind` = 'measurement'")
     assert {r.info.status for r in runs} <= {"FINISHED", "KILLED"}
     said = []
     for r in (r for r in runs if r.info.status == "FINISHED"):
@@ -115,8 +115,8 @@ def one_bad_day(proxy: Proxy, fault: Fault, first: int, length: int, healthy: li
     proxy.use(lambda number: fault if first <= number < first + length else None)
     ends = until_it_is_there(proxy, experiment)
     proxy.use(lambda number: None)
-    found = arrived(proxy.uri, experiment)
-    return "" if found == healthy and not outbox.waiting() else f"{experiment}: {ends}; {len(found)} runs: {found}"
+    there = arrived(proxy.uri, experiment)
+    return "" if there == healthy and not outbox.waiting() else f"{experiment}: {ends}; {len(there)} runs: {there}"
 
 
 @pytest.mark.parametrize("fault", [pytest.param(f, marks=[] if f in SAMPLE else pytest.mark.long) for f in Fault])

@@ -50,13 +50,13 @@ def flips(path: Path) -> Iterator[int]:
 
 
 def of_table(path: Path) -> tuple[object, ...]:
-    found = RankTable.read(path)
-    return (found.vocab_size, found.strict, *(found.column(n).tobytes() for n in found.table.column_names))
+    read = RankTable.read(path)
+    return (read.vocab_size, read.strict, *(read.column(n).tobytes() for n in read.table.column_names))
 
 
 def of_histogram(path: Path) -> tuple[object, ...]:
-    found = RankHistogram.read(path)
-    return (found.vocab_size, found.rank.tobytes(), found.count.tobytes(), found.logprob.tobytes())
+    read = RankHistogram.read(path)
+    return (read.vocab_size, read.rank.tobytes(), read.count.tobytes(), read.logprob.tobytes())
 
 
 @pytest.mark.parametrize(("kind", "read"), [("table", of_table), ("histogram", of_histogram)])
@@ -69,12 +69,12 @@ def test_what_cannot_be_made_again_is_named(
     expected, ends = read(path), Counter[str]()
     for bit in flips(path):
         try:
-            found = read(path)
+            values = read(path)
         except RbptrackError as error:
             named = re.match(rf"{path} (is damaged|does not hold ranks|is not)", str(error))
             ends["named" if named else str(error)] += 1
         else:
-            assert found == expected, bit
+            assert values == expected, bit
             ends["the same"] += 1  # a byte of the footer that nothing reads
     assert set(ends) <= {"named", "the same"}
     assert ends["named"] > 0.6 * FLIPS
@@ -98,9 +98,9 @@ def test_a_part_is_measured_again(tmp_path: Path) -> None:
     expected = of_table(part)
     for number, bit in enumerate(flips(part)):
         saved, others = blocks(corpus, engine.part_tokens, tmp_path)[:2]
-        found = list(saved.read_saved())
+        stretches = list(saved.read_saved())
         assert len(list(others.read_saved())) == 1
-        if not found:
+        if not stretches:
             assert not part.exists()
             assert saved.lacking() == [Stretch(0, saved.size)]
             again += 1
@@ -131,10 +131,10 @@ def test_cached_tokens_are_made_again(tmp_path: Path, monkeypatch: pytest.Monkey
     first = load()
     (path,) = (cache.folder() / "tokens").glob("*.parquet")
     for times, _ in enumerate(flips(path), 2):
-        found = load()
+        made_again = load()
         assert made[0] == times
-        assert np.array_equal(found.token, first.token)
-        assert found.document_ids == first.document_ids
+        assert np.array_equal(made_again.token, first.token)
+        assert made_again.document_ids == first.document_ids
     note("flip: cached tokens", times=FLIPS, made_again=made[0] - 1, read_as_written=FLIPS - made[0] + 1)
 
 

@@ -80,11 +80,11 @@ def lives(disk: Path, store: Path, steps: Iterator[int], monkeypatch: pytest.Mon
 
 def test_a_full_disk_at_some_writes(disk: Path, with_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = [8 * MEGABYTE, *range(0, 480_000, 160_000)]
-    found = list(lives(disk, with_store / "mlruns", iter(steps), monkeypatch))
-    wrong = [text for _, text in found if text]
+    ends = list(lives(disk, with_store / "mlruns", iter(steps), monkeypatch))
+    wrong = [text for _, text in ends if text]
     assert wrong == [], "\n".join(wrong)
-    assert found[0][0] == "measured"
-    refused = sum(first != "measured" for first, _ in found)
+    assert ends[0][0] == "measured"
+    refused = sum(first != "measured" for first, _ in ends)
     assert refused >= 2
     note("full disk", times=len(steps) - 1, refused=refused)
 
@@ -105,7 +105,7 @@ def test_a_full_disk_at_what_is_written_out(disk: Path, unpacked: Path, program:
 @pytest.mark.long
 def test_a_full_disk_at_any_write(disk: Path, with_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In steps of one page of the database."""
-    found = list(lives(disk, with_store / "mlruns", iter([8 * MEGABYTE, *range(0, 800_000, 4096)]), monkeypatch))
-    wrong = [text for _, text in found if text]
-    note("full disk", times=len(found) - 1, refused=sum(first != "measured" for first, _ in found), wrong=wrong)
+    ends = list(lives(disk, with_store / "mlruns", iter([8 * MEGABYTE, *range(0, 800_000, 4096)]), monkeypatch))
+    wrong = [text for _, text in ends if text]
+    note("full disk", times=len(ends) - 1, refused=sum(first != "measured" for first, _ in ends), wrong=wrong)
     assert wrong == [], "\n".join(wrong)

@@ -32,21 +32,21 @@ def here(with_store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def statuses(kind: str) -> list[str]:
     connection = Store(TrackingConfig())
     client = connection.open()
-    found = client.search_runs([connection.experiment_id], f"tags.`rbptrack.kind` = '{kind}'")
-    return [r.info.status for r in found]
+    of_kind = client.search_runs([connection.experiment_id], f"tags.`rbptrack.kind` = '{kind}'")
+    return [r.info.status for r in of_kind]
 
 
 def silent(times: int) -> Callable[[Reader, str], str | None]:
     """`Reader.find` of a store that does not answer the first times."""
     find, left = Reader.find, [times]
 
-    def found(self: Reader, fingerprint: str) -> str | None:
+    def answered(self: Reader, fingerprint: str) -> str | None:
         if left[0]:
             left[0] -= 1
             raise StoreAway("the store cannot be reached")
         return find(self, fingerprint)
 
-    return found
+    return answered
 
 
 def test_a_store_that_is_silent_for_a_moment_hides_no_measurement(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

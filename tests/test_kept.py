@@ -56,8 +56,8 @@ def test_numbers_do_not_depend_on_what_is_kept(most: int, monkeypatch: pytest.Mo
     runs = Runs(whole.frame, histogram=lambda run_id: ranks(run_id).histogram(), ranks=ranks)
     for _ in range(2):
         for run_id in map(str, runs.frame["run_id"]):
-            found, expected = runs.document_counts(run_id, [1, 10]), whole.document_counts(run_id, [1, 10])
-            np.testing.assert_array_equal(found.hits, expected.hits)
-            np.testing.assert_array_equal(found.nats, expected.nats)
+            counts, expected = runs.document_counts(run_id, [1, 10]), whole.document_counts(run_id, [1, 10])
+            np.testing.assert_array_equal(counts.hits, expected.hits)
+            np.testing.assert_array_equal(counts.nats, expected.nats)
             assert runs.histogram(run_id).ce == whole.histogram(run_id).ce
     assert set(read.values()) == {2 if most else 4}

@@ -43,8 +43,8 @@ def kind(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def dtype_of(kind: str) -> torch.dtype:
-    found: torch.dtype = getattr(torch, kind, torch.float32)
-    return found
+    dtype: torch.dtype = getattr(torch, kind, torch.float32)
+    return dtype
 
 
 @pytest.mark.parametrize(
@@ -138,12 +138,12 @@ def test_a_broken_kernel_is_found_and_not_used(
     def broken(*arguments: Any, **options: Any) -> Any:
         if fault == "raises":
             raise RuntimeError("PTX was compiled with an unsupported toolchain\nand more")
-        found = sound(*arguments, **options)
-        greater, highest = (found.greater, found.logprob) if found else (arguments[2], arguments[5])
+        scores = sound(*arguments, **options)
+        greater, highest = (scores.greater, scores.logprob) if scores else (arguments[2], arguments[5])
         greater += 3 if fault == "counts" else 0
         greater.sub_(3 if fault == "near" else 0).clamp_(min=0)
         highest -= 0.1 if fault == "nats" else 0.0
-        return found
+        return scores
 
     monkeypatch.setattr(kernels, name, broken)
     monkeypatch.setattr(kernels, "available", lambda device: True)
@@ -168,7 +168,6 @@ def test_bench_says_which_kernel_is_the_faster(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(kernels, "available", lambda device: True)
-    monkeypatch.setattr("rbptrack.bench.keeping.TOKENS", 1000)
     arguments = ["model=pythia-14m", "vocabulary=200", "tokens=40", "seq_len=32", "rounds=1", "dtype=bfloat16"]
     assert bench.main(arguments) == 0
     shown = capsys.readouterr().out

@@ -333,7 +333,7 @@ def test_a_record_that_another_delivers_while_it_is_looked_for_is_not_there(
     """Many jobs deliver while other commands begin."""
     folder = outbox._folder_of(a) / f"{FINGERPRINT}.1"
     gone = here / "gone" / folder.name / "record.json"
-    found = Path.glob
-    monkeypatch.setattr(Path, "glob", lambda self, pattern: [*found(self, pattern), gone])
+    glob = Path.glob
+    monkeypatch.setattr(Path, "glob", lambda self, pattern: [*glob(self, pattern), gone])
     assert outbox.waiting() == []
     assert outbox.find(a, FINGERPRINT) is None

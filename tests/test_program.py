@@ -252,8 +252,8 @@ def test_k_above_one_vocabulary_only_is_left_out_there(program: Program, with_st
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "k = 4500 left out where |V| = 4096" in done.stdout
-    found = {r.info.run_name: "rbp_4500" in r.data.metrics for r in runs(with_store, "measurement")}
-    assert found == {"wide-1k / pydocs": True, "nano-6k / pydocs": False}
+    measured = {r.info.run_name: "rbp_4500" in r.data.metrics for r in runs(with_store, "measurement")}
+    assert measured == {"wide-1k / pydocs": True, "nano-6k / pydocs": False}
 
 
 STOPPED = ("model=nano/38k", "dataset=stdlib", "dataset.documents=10", "engine.part_tokens=1500", "analyzers=[]")

@@ -28,8 +28,8 @@ BLOCKS = re.findall(r"((?:^    .*\n)+)", README, re.MULTILINE)
 
 
 def block(start: str) -> str:
-    (found,) = (b for b in BLOCKS if b.strip().startswith(start))
-    return "".join(line[4:] + "\n" for line in found.splitlines())
+    (lines,) = (b for b in BLOCKS if b.strip().startswith(start))
+    return "".join(line[4:] + "\n" for line in lines.splitlines())
 
 
 FEW = "dataset.documents=20"

@@ -62,13 +62,13 @@ def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
         "mixed": ["x", None, np.float64(2.5)],
     }
     numbers = {"estimate": 1.5, "low": -1e-9, "high": np.inf, "p": 0.1, "p_corrected": 0.2}
-    found = Finding(question="q", case={"family": "f"}, **numbers, verdict=Verdict.YES, extras={"seen": np.int64(3)})
+    finding = Finding(question="q", case={"family": "f"}, **numbers, verdict=Verdict.YES, extras={"seen": np.int64(3)})
     table = Table(pd.DataFrame(values), {"number": "meaning"}, "caption", {"whole": "W"}, {"number": ".3g"})
     report = Report(
         tables={"t": table},
         drawings={"one": Drawing(drawn(), "What it shows.")},
         metrics={"a/b": np.float64(2.0)},
-        findings=[found],
+        findings=[finding],
         notes=["said", Remark("left out", "few sizes", needed=3)],
         headline="it is so",
         summary="t",

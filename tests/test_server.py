@@ -51,9 +51,9 @@ def user(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 def measurements(server: Server, experiment: str) -> list[object]:
     client = MlflowClient(server.uri)
-    found = client.get_experiment_by_name(experiment)
-    assert found is not None
-    return list(client.search_runs([found.experiment_id], "tags.`rbptrack.kind` = 'measurement'"))
+    kept = client.get_experiment_by_name(experiment)
+    assert kept is not None
+    return list(client.search_runs([kept.experiment_id], "tags.`rbptrack.kind` = 'measurement'"))
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +84,9 @@ def test_four_sweeps_at_once_measure_everything_once(server: Server, four: tuple
     assert sum(text.count("  measured ") for text in out) >= 4
     assert "hunter2" not in "".join(out)
     assert not [p for p in place.rglob("*") if p.is_file() and b"hunter2" in p.read_bytes()]
-    found = rbptrack.runs(tracking_uri=server.uri, experiment="four")
-    run_id = found.frame["run_id"][0]
-    assert np.isclose(found.ranks(run_id).ce, found.frame["ce"][0])  # through the server's artifact proxy
+    four_runs = rbptrack.runs(tracking_uri=server.uri, experiment="four")
+    run_id = four_runs.frame["run_id"][0]
+    assert np.isclose(four_runs.ranks(run_id).ce, four_runs.frame["ce"][0])  # through the server's artifact proxy
 
 
 def test_what_is_measured_while_the_server_is_away_is_delivered_once(

@@ -43,9 +43,9 @@ def serving(folder: Path, *options: str, **environment: str) -> Iterator[str]:
             assert process.stdout
             assert process.stdout.readline() == "starting MLflow ...\n"
             line = process.stdout.readline()
-            found = re.search(r"compare  (http://127\.0\.0\.1:\d+/#/experiments/\d+/runs\S+)", line)
-            assert found, line
-            yield found[1]
+            printed = re.search(r"compare  (http://127\.0\.0\.1:\d+/#/experiments/\d+/runs\S+)", line)
+            assert printed, line
+            yield printed[1]
         finally:
             process.send_signal(signal.SIGINT)
             try:
@@ -56,8 +56,8 @@ def serving(folder: Path, *options: str, **environment: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def address(swept: Swept) -> Iterator[str]:
-    with serving(swept[0], "port=5060") as found:  # which browsers refuse, as the next
-        yield found
+    with serving(swept[0], "port=5060") as shown:  # which browsers refuse, as the next
+        yield shown
 
 
 def test_ui_answers_on_loopback_and_prints_a_link(address: str) -> None:

@@ -56,12 +56,12 @@ def faults() -> list[str]:
     """Everything that is wrong with the store of the working folder."""
     here = Store(TrackingConfig())
     try:
-        found = list(database_faults(here))
+        wrong = list(database_faults(here))
         here.open()
         done = verify(here.reader, FilterConfig(), read_data=True, identify=identities)
     except BadInput as error:
         return [str(error)]
-    return found + [fault.text for fault in done.faults]
+    return wrong + [fault.text for fault in done.faults]
 
 
 def test_a_store_of_the_last_release_is_whole(store: Path, program: Program) -> None:
@@ -171,14 +171,14 @@ def test_a_flipped_bit_in_the_database_is_found(store: Path) -> None:
     def read() -> str:
         return str(Store(TrackingConfig()).reader.runs(FilterConfig()).frame.to_json())
 
-    expected, silent, found = read(), [], 0
+    expected, silent, named = read(), [], 0
     for place, around in flips(store):
         if faults():
-            found += 1
+            named += 1
         elif read() != expected:
             silent.append((place, around))
     assert silent == []
-    assert found > FLIPS / 2
+    assert named > FLIPS / 2
 
 
 def test_ln_p_a_little_above_zero_is_zero(tmp_path: Path) -> None:
