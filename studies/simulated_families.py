@@ -9,7 +9,7 @@ import numpy as np
 from rbptrack.ranks import DocumentCounts
 from rbptrack.stats.contrasts import at_equal, laws_apart, line_draws
 from rbptrack.stats.differences import paired_differences, simultaneous_differences
-from rbptrack.stats.power_law import pool
+from rbptrack.stats.nested import pool
 from rbptrack.stats.size_laws import LawValues, fit_law
 from rbptrack.stats.thresholds import threshold
 from studies.simulated_ranks import difficulty, lengths_of

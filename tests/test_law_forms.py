@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from rbptrack.stats.law_forms import fit_forms
-from rbptrack.stats.power_law import fit_power_law, huber_alpha, point_diagnostics, pool
+from rbptrack.stats.nested import pool
+from rbptrack.stats.power_law import fit_power_law, huber_alpha, point_diagnostics
 
 
 def noise(m: int, sd: float) -> np.ndarray:

@@ -18,8 +18,8 @@ from rbptrack.analysis.sizes import SizeUnit
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, log_grid, metric_label, rbp_name, se_name
 from rbptrack.stats.bootstrap import paired_covariance
 from rbptrack.stats.contrasts import line_draws, ratio_laws
-from rbptrack.stats.nested import NestedFit, fit_nested
-from rbptrack.stats.power_law import Pooled, PowerLawFit, fit_power_law, pool
+from rbptrack.stats.nested import NestedFit, Pooled, fit_nested, pool
+from rbptrack.stats.power_law import PowerLawFit, fit_power_law
 from rbptrack.stats.size_laws import LawValues, law_values, positive
 from rbptrack.stats.spread import Spread
 

@@ -122,14 +122,6 @@ def estimate_error(at: FloatArray, design: FloatArray, values: FloatArray, sampl
     return estimate_errors(at, design, values[None], sampling[None])[0]
 
 
-def line_error(at: FloatArray, x: FloatArray, values: FloatArray, sampling: FloatArray) -> Spread:
-    """`estimate_error` of at @ (intercept, slope) of the line through values, (m,), over x.
-
-    Source: `estimate_error`.
-    """
-    return estimate_error(at, centred(x), values, sampling)
-
-
 def reml(sampling: FloatArray, design: FloatArray, values: FloatArray, *patterns: FloatArray) -> FloatArray:
     """Variances of scatter that maximise the restricted likelihood of values ~ N(design b, sampling + sum of v P).
 

@@ -1,4 +1,4 @@
-"""Scatter taken apart: between seeds of one size, and between sizes (recipe) beyond what seeds explain.
+"""Scatter taken apart: between seeds of one size, between sizes (recipe) beyond what seeds explain; between families.
 
     ln y_ij = ln A - alpha ln S_i + r_i + s_ij + e_ij,   r ~ N(0, recipe^2), s ~ N(0, seed^2), e ~ N(0, sampling)
 
@@ -143,3 +143,56 @@ def pure_error(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray | None
         return (float("inf"), 0.0) if between > 0 else (float("nan"), float("nan"))
     lack = between / (inside + max(0.0, noise_between - noise_inside))
     return lack, float(special.fdtrc(m - 2, n - m, lack))
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Several families' exponents taken together, each of them a draw around a common mean.
+
+    Attributes:
+        mean: of the exponents.
+        between: standard deviation between families, by REML.
+        shrunk: each exponent, drawn towards the mean by as much as it is uncertain, (families,).
+
+    """
+
+    mean: Interval
+    between: float
+    shrunk: FloatArray
+
+
+def pool(
+    estimates: npt.ArrayLike, se: npt.ArrayLike, *, shared: FloatArray | None = None, level: float = 0.95
+) -> Pooled:
+    """Partial pooling (random effects, REML, Knapp-Hartung interval) of at least 3 estimates, each (families,).
+
+    Families that read the same documents err together: the mean of their exponents is less certain than independent
+    errors would have it, and their differences are more certain.
+
+    Source: random effects by REML (Viechtbauer, Journal of Educational and Behavioral Statistics 30, 2005), the
+    interval of Hartung and Knapp, Statistics in Medicine 20, 2001; with correlated errors as in Jackson, White and
+    Riley, Statistics in Medicine 31, 2012.
+
+    Args:
+        estimates: exponents.
+        se: their standard errors, scatter between models included.
+        shared: sampling covariance between them, (families, families), its diagonal unused; None: independent.
+        level: nominal coverage of the mean's interval.
+
+    """
+    values, errors = np.asarray(estimates, dtype=np.float64), np.asarray(se, dtype=np.float64)
+    n = len(values)
+    if n < 3:
+        raise RbptrackError(f"pooling needs at least 3 families; got {n}")
+    covariance = np.diag(errors**2) if shared is None else np.where(np.eye(n, dtype=bool), errors**2, shared)
+    between2 = float(linear.scatter(covariance[None], np.ones((n, 1)), values[None])[0])
+    whole = covariance + max(between2, 1e-300) * np.eye(n)
+    weight = 1 / np.diag(whole)  # not the inverse of the whole: strongly correlated errors make its weights negative
+    weight = weight / weight.sum()
+    mean = float(weight @ values)
+    deviation = np.eye(n) - weight  # found - mean = deviation @ found
+    expected = float(np.sum(weight * np.diag(deviation @ whole @ deviation.T)))
+    scale = max(1.0, float(weight @ (values - mean) ** 2) / expected) if expected > 0 else 1.0
+    half = float(special.stdtrit(n - 1, 0.5 + level / 2)) * float(np.sqrt(scale * (weight @ whole @ weight)))
+    shrunk = mean + between2 * np.linalg.pinv(whole) @ (values - mean)  # best linear unbiased prediction
+    return Pooled(Interval.around(mean, half), float(np.sqrt(between2)), shrunk)

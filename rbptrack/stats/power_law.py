@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import FloatArray
@@ -81,7 +80,7 @@ class PowerLawFit:
         """The error of the law's ln y at size s."""
         x = np.log(self.s)
         at = np.array([1.0, np.log(s) - x.mean()])
-        return linear.line_error(at, x, np.log(self.y), self.covariance)
+        return linear.estimate_error(at, linear.centred(x), np.log(self.y), self.covariance)
 
 
 def fit_power_law(
@@ -185,17 +184,9 @@ def _without_largest(s: npt.ArrayLike) -> tuple[npt.NDArray[np.bool_], FloatArra
 def leave_largest_out(s: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
     """Relative error (predicted / measured - 1) at the largest size of the law fitted to all smaller ones.
 
-    NaN where fewer than 3 points remain.
+    Of sizes, (m,), and values, (..., m), the error of each law, (...); NaN where fewer than 3 points remain.
 
     Source: extrapolation by one size, as a scaling law is used (arXiv 2510.20387).
-
-    Args:
-        s: sizes, (m,).
-        y: values, (..., m).
-
-    Returns:
-        The error of each law, (...).
-
     """
     (kept, weights), values = _without_largest(s), np.asarray(y, dtype=np.float64)
     if weights is None:
@@ -209,16 +200,9 @@ def left_out_noise(s: FloatArray, y: FloatArray, covariance: FloatArray) -> Floa
     Scatter between the smaller models, of their line and of one more model, and sampling error, most of which the
     prediction shares with what was measured over the same documents.
 
+    Of sizes, (m,), values, (n, m), and sampling covariances of ln y, (n, m, m), that of each law, (n,).
+
     Source: the variance of w @ ln y for w = (weights of the prediction, -1): w Cov w' + tau^2 w w'.
-
-    Args:
-        s: sizes, (m,).
-        y: values, (n, m).
-        covariance: sampling covariances of ln y, (n, m, m).
-
-    Returns:
-        Of each law, (n,).
-
     """
     kept, prediction = _without_largest(s)
     if prediction is None:
@@ -250,17 +234,10 @@ def point_diagnostics(law: PowerLawFit) -> dict[str, FloatArray]:
 def huber_alpha(s: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
     """The exponent by Huber's loss, which outliers move less: a check beside least squares, not an estimate to report.
 
-    The loss turns linear at 1.345 robust standard deviations (from the median absolute residual).
+    The loss turns linear at 1.345 robust standard deviations (from the median absolute residual). Of sizes, (m,), and
+    values, (..., m), that of each law, (...).
 
     Source: Huber, Annals of Mathematical Statistics 35, 1964.
-
-    Args:
-        s: sizes, (m,).
-        y: values, (..., m).
-
-    Returns:
-        Of each law, (...).
-
     """
     design, every = linear.centred(np.log(np.asarray(s, dtype=np.float64))), np.log(np.asarray(y, dtype=np.float64))
     logs = every.reshape(-1, every.shape[-1])
@@ -299,56 +276,3 @@ def _weighted_line(design: FloatArray, weights: FloatArray, weighted: FloatArray
     lines = np.stack([second * level - first * slope, one * slope - first * level], axis=1)
     area = (one * second - first**2)[:, None]
     return np.asarray(np.divide(lines, area, out=np.zeros_like(lines), where=area > 1e-9 * (one * second)[:, None]))
-
-
-@dataclass(frozen=True)
-class Pooled:
-    """Several families' exponents taken together, each of them a draw around a common mean.
-
-    Attributes:
-        mean: of the exponents.
-        between: standard deviation between families, by REML.
-        shrunk: each exponent, drawn towards the mean by as much as it is uncertain, (families,).
-
-    """
-
-    mean: Interval
-    between: float
-    shrunk: FloatArray
-
-
-def pool(
-    estimates: npt.ArrayLike, se: npt.ArrayLike, *, shared: FloatArray | None = None, level: float = 0.95
-) -> Pooled:
-    """Partial pooling (random effects, REML, Knapp-Hartung interval) of at least 3 estimates, each (families,).
-
-    Families that read the same documents err together: the mean of their exponents is less certain than independent
-    errors would have it, and their differences are more certain.
-
-    Source: random effects by REML (Viechtbauer, Journal of Educational and Behavioral Statistics 30, 2005), the
-    interval of Hartung and Knapp, Statistics in Medicine 20, 2001; with correlated errors as in Jackson, White and
-    Riley, Statistics in Medicine 31, 2012.
-
-    Args:
-        estimates: exponents.
-        se: their standard errors, scatter between models included.
-        shared: sampling covariance between them, (families, families), its diagonal unused; None: independent.
-        level: nominal coverage of the mean's interval.
-
-    """
-    values, errors = np.asarray(estimates, dtype=np.float64), np.asarray(se, dtype=np.float64)
-    n = len(values)
-    if n < 3:
-        raise RbptrackError(f"pooling needs at least 3 families; got {n}")
-    covariance = np.diag(errors**2) if shared is None else np.where(np.eye(n, dtype=bool), errors**2, shared)
-    between2 = float(linear.scatter(covariance[None], np.ones((n, 1)), values[None])[0])
-    whole = covariance + max(between2, 1e-300) * np.eye(n)
-    weight = 1 / np.diag(whole)  # not the inverse of the whole: strongly correlated errors make its weights negative
-    weight = weight / weight.sum()
-    mean = float(weight @ values)
-    deviation = np.eye(n) - weight  # found - mean = deviation @ found
-    expected = float(np.sum(weight * np.diag(deviation @ whole @ deviation.T)))
-    scale = max(1.0, float(weight @ (values - mean) ** 2) / expected) if expected > 0 else 1.0
-    half = float(special.stdtrit(n - 1, 0.5 + level / 2)) * float(np.sqrt(scale * (weight @ whole @ weight)))
-    shrunk = mean + between2 * np.linalg.pinv(whole) @ (values - mean)  # best linear unbiased prediction
-    return Pooled(Interval.around(mean, half), float(np.sqrt(between2)), shrunk)

@@ -9,7 +9,7 @@ import numpy as np
 from rbptrack.ranks import FloatArray, RankHistogram
 from rbptrack.stats.bootstrap import document_weights, drawn_sums
 from rbptrack.stats.intervals import LEAST_DOCUMENTS, Interval
-from rbptrack.stats.linear import centred, inverse, line_error
+from rbptrack.stats.linear import centred, estimate_error, inverse
 from rbptrack.stats.rank_distributions import Support
 from rbptrack.stats.rank_fit import RankFit, fit_ranks, sampling_kl, vuong
 from rbptrack.stats.rank_lognormal import fit_lognormal, information_covariance, log_sums
@@ -161,7 +161,9 @@ def lognormal_trend(s: FloatArray, theta: FloatArray, draws: FloatArray, *, leve
 
     def error(at: FloatArray, direction: FloatArray) -> Spread:
         """Of at @ (intercept, slope) of the line through the combination theta @ of."""
-        return line_error(at, x, theta @ direction, np.einsum("iajb,a,b->ij", sampling, direction, direction))
+        return estimate_error(
+            at, centred(x), theta @ direction, np.einsum("iajb,a,b->ij", sampling, direction, direction)
+        )
 
     level_at, slope_at = np.array([1.0, 0.0]), np.array([0.0, 1.0])
     slopes = [
