@@ -296,6 +296,7 @@ BUNDLES: list[tuple[Callable[[Path], object], str]] = [
     (ranks(logprob=[-1, -1, -1, float("nan")]), "column logprob must be finite and at most 0"),
     (ranks(logprob=[-1, -1, -1, -1]), "its ranks do not give its numbers: ce is 3.5, and should be 1"),
     (histogram(count=[1, 1, 1, 2]), "its ranks do not give its histogram"),
+    (table("histogram", rank=[1, 2], count=[2, 2], logprob=[-3.0, -11.0]), "its ranks do not give its histogram"),
     (table("histogram", rank=["1"], count=[4], logprob=[0.0]), "parquet: must hold two columns of whole numbers"),
     (table("histogram", rank=[1, 2], times=[1, 3]), "is not a histogram of ranks: columns ['rank', 'times']"),
     (table("ranks", rank=[1], p=["x"]), "its ranks do not give its numbers: 1 ranks"),

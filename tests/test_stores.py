@@ -19,7 +19,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 import rbptrack
-from rbptrack.base.errors import BadInput, StoreAway
+from rbptrack.base.errors import BadInput, StoreAway, disk_trouble
 from rbptrack.commands import import_, sync
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.tracking.explained import explained
@@ -27,7 +27,7 @@ from rbptrack.tracking.process import alive, marks
 from rbptrack.tracking.schema import Tag
 from rbptrack.tracking.store import Store
 from tests.patience import until
-from tests.synthetic import authors_folder
+from tests.synthetic import authors_folder, ranked
 
 
 @pytest.fixture
@@ -173,6 +173,14 @@ def test_the_error_that_a_server_answers_with_is_said() -> None:
         raise MlflowException(said)
     with pytest.raises(StoreAway, match="answers with error 503: its log says why"), explained("http://tracking:5000"):
         raise MlflowException("API request to endpoint /runs/create failed with error code 503 != 200.")
+
+
+def test_a_full_disk_is_said_in_words(tmp_path: Path) -> None:
+    """/dev/full fails as a full disk does."""
+    (tmp_path / "part.parquet.tmp").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="space") as caught:
+        ranked([1]).write(tmp_path / "part.parquet")
+    assert "the disk is full at" in str(disk_trouble(caught.value, tmp_path))
 
 
 def test_a_full_database_is_said_in_words(store: Path) -> None:

@@ -22,6 +22,7 @@ TYPOS = {
     "model=nano-6k": "Did you mean nano/6k?",
     "plan model=nano/6q": "Did you mean nano/6k?",
     "bench model=pythia-14": "Did you mean pythia-14m",
+    "bench precision model=pythia-14m": "Did you mean pythia/14m?",
     # datasets
     "dataset=wikki": "Did you mean wiki? Options: auslegal, c4",
     "dataset=stdlb,pydocs": "Did you mean stdlib?",
