@@ -151,13 +151,14 @@ def analyze_all(
     failure never stops the others. See `analyze`.
     """
     findings, analyses = Findings(), Analyses(reader, runs, formats)
-    spare_memory_work()
     findings.reused = [one.name for one in analyzers if not again and analyses.find(one, folder / one.name)]
     findings.sections = [_section(one, folder / one.name) for one in analyzers if one.name in findings.reused]
     for one in analyzers:
         if one.name not in findings.reused and not again and (reason := analyses.silence(one)):
             findings.be_silent(one, reason)
     left = [one for one in analyzers if one.name not in {*findings.reused, *(name for name, _ in findings.silent)}]
+    if left:
+        spare_memory_work()
     with shared(left, runs, folder, formats) as turns:
         for one, outcome in turns:
             with _caught(findings, one), analyses.noting_silence(one):
