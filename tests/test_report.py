@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -199,6 +200,9 @@ def test_the_first_page_is_made_of_the_findings_of_all_analyzers(capsys: pytest.
         "toy on text: straight up to k = 1,000 (the last tried); bends: cannot be told (a floor of 23% would be seen)"
     )
     assert lead.rows[0].line == line
+    nowhere = lead_of([*report.findings, replace(asked[0], estimate=float("nan"))])
+    assert nowhere
+    assert nowhere.rows[0].line == "toy on text: straight at no k"
     terminal.show_lead(lead)
     said = capsys.readouterr().out
     assert " ".join(said.split()).endswith(line)

@@ -28,11 +28,21 @@ from rbptrack.analysis import Analyzer, Report, Runs
 from rbptrack.base.errors import RbptrackError
 
 
+def meet():
+    "The first process waits until another one works for it, whose imports may take seconds."
+    begun = os.environ.get("BEGUN")
+    if begun and parent_process():
+        Path(begun).touch()
+    while begun and not Path(begun).exists():
+        time.sleep(0.05)
+
+
 @dataclass(kw_only=True)
 class Alone(Analyzer):
     name: ClassVar[str] = "alone"
 
     def analyze(self, runs):
+        meet()
         return Report(headline="said here" if parent_process() is None else "said elsewhere")
 
 
@@ -41,6 +51,7 @@ class Killed(Analyzer):
     name: ClassVar[str] = "killed"
 
     def analyze(self, runs):
+        meet()
         if parent_process():
             os.kill(os.getpid(), signal.SIGKILL)
         return Report(headline="said here")
@@ -51,6 +62,7 @@ class Silent(Analyzer):
     name: ClassVar[str] = "silent"
 
     def analyze(self, runs):
+        meet()
         raise RbptrackError("nothing to say" + " here" * (parent_process() is None))
 
 
@@ -113,6 +125,7 @@ def test_an_analyzer_in_another_process_finds_the_same(store: Path, monkeypatch:
     with monkeypatch.context() as patch:
         patch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
         here = analysed(names, store / "here")
+    monkeypatch.setenv("BEGUN", str(store / "begun"))
     there = analysed(names, store / "there")
     assert [s.name for s in there.sections] == [s.name for s in here.sections] == ["lack_of_fit", "tokens", "alone"]
     assert [s.figures for s in there.sections] == [s.figures for s in here.sections], "byte for byte"
@@ -125,8 +138,9 @@ def test_an_analyzer_in_another_process_finds_the_same(store: Path, monkeypatch:
     assert "ZeroDivisionError" in dict(there.silent)["wrong"]
 
 
-def test_what_a_lost_process_had_begun_is_computed_here(store: Path) -> None:
+def test_what_a_lost_process_had_begun_is_computed_here(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed for want of memory, say."""
+    monkeypatch.setenv("BEGUN", str(store / "begun"))
     there = analysed(["lack_of_fit", "alone", "killed"], store / "there")
     assert [s.name for s in there.sections] == ["lack_of_fit", "alone", "killed"]
     assert there.sections[2].report.headline == "said here"

@@ -39,6 +39,7 @@ _AGAINST_CE = {
     Verdict.CLOSE: "differs, but little",
     Verdict.UNTOLD: "undecided",
 }
+_NO_K = "no k"  # at which a law is straight
 _BENDS = {Verdict.YES: "yes", Verdict.NO: "no", Verdict.UNTOLD: "cannot be told"}
 
 
@@ -91,7 +92,8 @@ class Row:
     @property
     def line(self) -> str:
         """For a terminal: up to which k the law is straight, and whether it bends; empty where nobody asked."""
-        said = [f"straight up to k = {self.straight}"] * bool(self.straight)
+        to = f"at {_NO_K}" if self.straight == _NO_K else f"up to k = {self.straight}"
+        said = [f"straight {to}"] * bool(self.straight)
         said += [f"bends: {self.bends}"] * bool(self.bends)
         return f"{self.family} on {self.dataset}: {'; '.join(said)}" if said else ""
 
@@ -179,7 +181,7 @@ def _cell(law: Finding, contrast: Finding | None, left_out: Finding | None) -> C
 
 def _straight(one: Finding) -> str:
     if not isfinite(one.estimate):
-        return "no k"
+        return _NO_K
     last = one.estimate == one.extras.get("last_k")
     return f"{one.estimate:,.0f}" + " (the last tried)" * last
 
