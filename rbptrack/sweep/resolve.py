@@ -96,11 +96,7 @@ class Resolved:
 
     def load_groups(self) -> DocumentGroups | None:
         """The source of each document, read from the texts again; None where `dataset.group` names no field."""
-        if not self.dataset.group:
-            return None
-        documents = load_documents(self.dataset, self.texts)
-        groups = tuple(document.group for document in documents)
-        return DocumentGroups(self.dataset.group, tuple(d.id for d in documents), groups, texts_hash(documents))
+        return self._resolver.groups(self) if self.dataset.group else None
 
     def load_model(self) -> CausalModel:
         """The model on its device; the cell before may have loaded it already."""
@@ -132,6 +128,7 @@ class Resolver:
         self._counts: dict[str, Parameters] = {}
         self._loaded: dict[tuple[object, ...], CausalModel] = {}
         self._fits: dict[str, _Fit] = {}
+        self._groups: dict[str, DocumentGroups] = {}
         self._loaded_references: dict[tuple[object, ...], CausalModel] = {}
 
     def resolve(self, config: CellConfig) -> Resolved:
@@ -188,6 +185,15 @@ class Resolver:
         model = _load(self._loaded, cell.model, cell.weights, cell.candidates, cell.without)
         other = _load(self._loaded_references, about.model, about.weights, about.candidates, cell.without)
         return replace(model, reference=Reference(about.model.name, other, about.entries))
+
+    def groups(self, cell: Resolved) -> DocumentGroups:
+        """The source of each document of a cell; kept for the next cell of the same texts."""
+        texts = repr((cell.dataset, cell.texts.identity))
+        if texts not in self._groups:
+            documents = load_documents(cell.dataset, cell.texts)
+            ids, groups = (tuple(getattr(each, name) for each in documents) for name in ("id", "group"))
+            self._groups = {texts: DocumentGroups(cell.dataset.group, ids, groups, texts_hash(documents))}
+        return self._groups[texts]
 
     def counted(self, cell: Resolved) -> Parameters:
         """A cell's counts of parameters."""

@@ -202,12 +202,15 @@ class Writer:
             if not (folder / RANKS).exists() or reader.has_ranks(delivered):
                 return delivered.run_id
         begun = [run_id] if run_id else [run.run_id for run in reader.search(same)]
-        unfinished = next(filter(None, map(self._unfinished, begun)), None)
-        if unfinished is not None:
-            self._reopen(unfinished)
-        run_id = (
-            str(unfinished.info.run_id) if unfinished else self.begin(record.name, record.tags, started=record.started)
-        )
+        unfinished = list(filter(None, map(self._unfinished, begun)))
+        for other in unfinished[1:]:  # of this process: it asked for a run, and the answer was lost
+            if other.data.tags.get(Tag.PROCESS) == marks()[Tag.PROCESS]:
+                self.delete(other.info.run_id)
+        if unfinished:
+            run_id = str(unfinished[0].info.run_id)
+            self._reopen(unfinished[0])
+        else:
+            run_id = self.begin(record.name, record.tags, started=record.started)
         tags = record.tags | color(record) | {Tag.NOTE: describe(record)}
         metrics = record.metrics | for_charts(record.metrics, record.tags[Tag.DATASET])
         self.log(run_id, params=record.params, metrics=metrics, curves=record.curves, tags=tags, at=record.ended)
