@@ -94,10 +94,10 @@ def simulate(scenario: str, m: int, families: int) -> Iterator[dict[str, Any]]:
     logs = truth + tau * (np.sqrt(0.8) * alike + np.sqrt(0.2) * own)
     for dataset in range(DATASETS):
         logs[:, :, dataset] += _texts(rng, shape[1:], every, documents, tails)
-    found = _forecasts(x, logs)
-    _agrees(x, logs[0], found)
+    forecasts = _forecasts(x, logs)
+    _agrees(x, logs[0], forecasts)
     for i, ratio in enumerate(RATIOS):
-        given, right = found.given[..., i], np.abs(found.error[..., i]) <= found.half[..., i]
+        given, right = forecasts.given[..., i], np.abs(forecasts.error[..., i]) <= forecasts.half[..., i]
         each = [right[:, f][given[:, f]].mean() for f in range(families) if given[:, f].any()]
         row = {"scenario": scenario, "m": m, "families": families, "ratio": ratio, "given": given.mean()}
         yield row | {"coverage": right[given].mean() if given.any() else np.nan, "least": min(each, default=np.nan)}
@@ -178,20 +178,22 @@ def _line(x: Array, at: float) -> tuple[Array, float, float]:
     return weights, float(np.sqrt(1 + weights @ weights)), float(abs(away**2 - weights @ centred**2))
 
 
-def _agrees(x: Array, logs: Array, found: Forecasts) -> None:
+def _agrees(x: Array, logs: Array, forecasts: Forecasts) -> None:
     """The first store through the real code, where that finds laws in the same places."""
     families, datasets, metrics, _ = logs.shape
     places = list(product(range(families), range(datasets), range(metrics)))
     laws = [fit_power_law(np.exp(x), np.exp(logs[place][: len(x)])) for place in places]
-    if [law.low > 0 or law.high < 0 for law in laws] != [bool(found.law[0, *place]) for place in places]:
+    if [law.low > 0 or law.high < 0 for law in laws] != [bool(forecasts.law[0, *place]) for place in places]:
         return
     tests = backtest(laws, [place[0] for place in places])
     for i, place in enumerate(places):
         for r, ratio in enumerate(RATIOS):
             made = tests.forecast(i, ratio)
-            np.testing.assert_equal(made.refused == "", found.given[0, *place, r], err_msg=f"{place} {ratio} {made}")
+            np.testing.assert_equal(
+                made.refused == "", forecasts.given[0, *place, r], err_msg=f"{place} {ratio} {made}"
+            )
             if not made.refused:
-                np.testing.assert_allclose(np.log(made.y.high / made.y.value), found.half[0, *place, r], rtol=1e-6)
+                np.testing.assert_allclose(np.log(made.y.high / made.y.value), forecasts.half[0, *place, r], rtol=1e-6)
 
 
 if __name__ == "__main__":

@@ -59,8 +59,8 @@ def items_of(text: str, tokenizer: PreTrainedTokenizerBase) -> Iterator[Item]:
     }
     ends = {end: i for i, (_, end) in enumerate(offsets)}
     met, count = set[str](), {"identifiers_seen": 0, "identifiers_new": 0}
-    for found in IDENTIFIER.finditer(text):
-        first, last, name = begins.get(found.start()), ends.get(found.end()), found[0]
+    for match in IDENTIFIER.finditer(text):
+        first, last, name = begins.get(match.start()), ends.get(match.end()), match[0]
         if (
             name in met
             or keyword.iskeyword(name)
@@ -71,7 +71,7 @@ def items_of(text: str, tokenizer: PreTrainedTokenizerBase) -> Iterator[Item]:
         ):
             continue
         start = max(0, last + 1 - CONTEXT)
-        before = text[offsets[start][0] : found.start()]
+        before = text[offsets[start][0] : match.start()]
         task = "identifiers_seen" if re.search(rf"\b{name}\b", before) else "identifiers_new"
         if count[task] < MOST_OF_FILE:
             met.add(name)

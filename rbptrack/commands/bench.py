@@ -239,7 +239,7 @@ def _plain(config: BenchConfig | PrecisionConfig) -> Any:
     return OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True)
 
 
-def _write(out: str, found: dict[str, Any]) -> None:
+def _write(out: str, figures: dict[str, Any]) -> None:
     if out:
-        write_whole(Path(out).resolve(), json.dumps(found, indent=1) + "\n")
+        write_whole(Path(out).resolve(), json.dumps(figures, indent=1) + "\n")
         say(f"written  {out}")

@@ -142,10 +142,10 @@ def _configs(group: str) -> list[str]:
     return sorted(configs, key=size_key)
 
 
-def _by_folder(found: Sequence[str], partial: str) -> list[str]:
+def _by_folder(configs: Sequence[str], partial: str) -> list[str]:
     """A level at a time: `nano/`, then its sizes."""
     depth = partial.count("/")
-    level = [name for name in found if name.startswith(partial.rpartition("/")[0])]
+    level = [name for name in configs if name.startswith(partial.rpartition("/")[0])]
     shown = ("/".join(name.split("/")[: depth + 1]) + "/" * (name.count("/") > depth) for name in level)
     return sorted(dict.fromkeys(shown), key=lambda name: name.rstrip("/") in LADDERS)  # checkpoints last
 

@@ -40,15 +40,15 @@ def _plugins(config: PluginsConfig) -> int:
     return 1 if plugins.broken else 0
 
 
-def _entry(name: str, found: Plugins) -> dict[str, object]:
-    options = {f.name: _default(f) for f in fields(found.analyzers[name])}
-    made = {"origin": found.origin[name], "version": found.version[name]}
-    return {"name": name, "question": question(found.analyzers[name]), **made, "options": options}
+def _entry(name: str, plugins: Plugins) -> dict[str, object]:
+    options = {f.name: _default(f) for f in fields(plugins.analyzers[name])}
+    made = {"origin": plugins.origin[name], "version": plugins.version[name]}
+    return {"name": name, "question": question(plugins.analyzers[name]), **made, "options": options}
 
 
-def _show(name: str, found: Plugins) -> None:
-    cls = found.analyzers[name]
-    origin, version = found.origin[name], found.version[name]
+def _show(name: str, plugins: Plugins) -> None:
+    cls = plugins.analyzers[name]
+    origin, version = plugins.origin[name], plugins.version[name]
     if Path(origin).parent == builtin_folder().resolve():
         origin = "rbptrack"
     elif Path(origin).is_absolute():

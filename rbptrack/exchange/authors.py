@@ -189,30 +189,30 @@ def _differs(value: object, before: object) -> bool:
     return len(numbers) == 2 and abs(numbers[0] - numbers[1]) > _SAME_CE
 
 
-def _json(path: Path, where: str, found: Faults) -> Any:
+def _json(path: Path, where: str, problems: Faults) -> Any:
     most = BYTES_OF_AUTHORS[path.name]
     try:
         if not path.is_file():
-            found.add(where, f"is {kind_of(path)}, not a file")
+            problems.add(where, f"is {kind_of(path)}, not a file")
             return None
         if (size := path.stat().st_size) > most:
             remedy = "; without vocab_size=... the metrics are imported alone" * (path.name == "ranks.json")
-            found.add(where, f"has {size:,} bytes, and at most {most:,} are read{remedy}")
+            problems.add(where, f"has {size:,} bytes, and at most {most:,} are read{remedy}")
             return None
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        found.add(where, f"is not JSON: {error}")
+        problems.add(where, f"is not JSON: {error}")
         return None
 
 
-def _table(data: object, vocab_size: int, where: str, found: Faults) -> RankTable | None:
+def _table(data: object, vocab_size: int, where: str, problems: Faults) -> RankTable | None:
     """Rows [rank, position, ce]: strict ranks, without ties. A position that does not rise begins a document."""
     try:
         rows = np.asarray(data, dtype=np.float64)
     except (ValueError, TypeError, OverflowError):
         rows = np.empty(0)
     if rows.ndim != 2 or rows.shape[1] != 3 or not len(rows):
-        found.add(where, "does not hold rows [rank, position, ce]")
+        problems.add(where, "does not hold rows [rank, position, ce]")
         return None
     rank, position, ce = rows.T
     rules = {
@@ -226,12 +226,12 @@ def _table(data: object, vocab_size: int, where: str, found: Faults) -> RankTabl
         ),
         "ce must be finite and not negative": (ce, np.isfinite(ce) & (ce >= 0) & (ce < 1e30)),
     }
-    before = len(found)
+    before = len(problems)
     for rule, (values, right) in rules.items():
         if not right.all():
             first = int(np.argmin(right))
-            found.add(f"{where}, row {first + 1}", f"{rule}; got {values[first]:g}")
-    if len(found) > before:
+            problems.add(f"{where}, row {first + 1}", f"{rule}; got {values[first]:g}")
+    if len(problems) > before:
         return None
     document = np.concatenate([[0], np.cumsum(np.diff(position) <= 0)])
     return RankTable.from_arrays(

@@ -90,34 +90,34 @@ class _RecordFile(BaseModel):
         return curves
 
 
-def check(folder: Path, fingerprint: str, rules: type[MeasurementRow], found: Faults) -> None:
+def check(folder: Path, fingerprint: str, rules: type[MeasurementRow], problems: Faults) -> None:
     """Note everything that is wrong with an unpacked measurement."""
     where = f"measurement {fingerprint[:12]}"
     path = folder / FILE
     if not path.exists():
-        found.add(where, f"{FILE} is missing")
+        problems.add(where, f"{FILE} is missing")
         return
-    before = len(found)
+    before = len(problems)
     try:
         _RecordFile.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        found.extend(f"{where}, {FILE}", faults(error), noun="key")
+        problems.extend(f"{where}, {FILE}", faults(error), noun="key")
         return
     record = Record.read(folder)
     where = f"measurement {fingerprint[:12]} ({record.name})"
     if record.fingerprint != fingerprint:
-        found.add(where, f"it calls itself {shown(record.fingerprint)}")
+        problems.add(where, f"it calls itself {shown(record.fingerprint)}")
     try:
         params = MeasurementParams.read(record.params)
         rules.of(columns_of(record, params))
-        found.extend(where, _unclean(record, params), noun="param")
+        problems.extend(where, _unclean(record, params), noun="param")
     except ValidationError as error:
-        found.extend(where, faults(error), noun="key")
+        problems.extend(where, faults(error), noun="key")
     except BadInput as error:
-        found.add(where, str(error))
-    if len(found) == before:
+        problems.add(where, str(error))
+    if len(problems) == before:
         for file, text in file_faults(record, folder, bounded=True):
-            found.add(f"{where}, {file or FILE}", text)
+            problems.add(f"{where}, {file or FILE}", text)
 
 
 def _unclean(record: Record, params: MeasurementParams) -> Iterator[tuple[str, str]]:

@@ -30,9 +30,9 @@ class Faults:
         if len(self._found) >= _MOST:
             self.refuse()
 
-    def extend(self, place: str, found: Iterable[tuple[str, str]], *, noun: str = "column") -> None:
+    def extend(self, place: str, told: Iterable[tuple[str, str]], *, noun: str = "column") -> None:
         """Note what `rbptrack.tracking.rules.faults` found at a place."""
-        for name, text in found:
+        for name, text in told:
             self.add(f"{place}, {noun} {name}" if name else place, text)
 
     def refuse(self) -> None:

@@ -87,7 +87,7 @@ def _named(cells: Mapping[str, Any], models: KnownModels) -> dict[str, Any]:
     return {"family": family or None, "size": size, **cells}
 
 
-def _csv(path: Path, found: Faults) -> tuple[list[str], Iterator[Row]]:
+def _csv(path: Path, problems: Faults) -> tuple[list[str], Iterator[Row]]:
     if (size := path.stat().st_size) > limits.BYTES_OF_TABLE:
         raise BadInput(f"{path} has {size:,} bytes; a table has at most {limits.BYTES_OF_TABLE:,}")
     try:
@@ -110,12 +110,12 @@ def _csv(path: Path, found: Faults) -> tuple[list[str], Iterator[Row]]:
             except StopIteration:
                 return
             except csv.Error as error:
-                found.add(place, f"is not CSV: {error}")
+                problems.add(place, f"is not CSV: {error}")
                 return
             if number >= limits.ROWS_OF_TABLE:
                 raise BadInput(f"{path} has more than {limits.ROWS_OF_TABLE:,} rows")
             if cells and len(cells) != len(columns):
-                found.add(place, f"has {len(cells)} cells, but there are {len(columns)} columns")
+                problems.add(place, f"has {len(cells)} cells, but there are {len(columns)} columns")
             elif cells:  # a line without anything is no row
                 yield place, {c: from_spreadsheet(v) for c, v in zip(columns, cells, strict=True) if v.strip()}
 
@@ -128,7 +128,7 @@ def _longest(column: pa.ChunkedArray) -> int:
     return max((pc.max(pc.binary_length(texts)).as_py() or 0 for texts in kept if len(texts)), default=0)
 
 
-def _parquet(path: Path, found: Faults) -> tuple[list[str], Iterator[Row]]:
+def _parquet(path: Path, problems: Faults) -> tuple[list[str], Iterator[Row]]:
     try:
         if limits.check_parquet(path, most=limits.BYTES_OF_TABLE).num_rows > limits.ROWS_OF_TABLE:
             raise BadInput(f"{path} has more than {limits.ROWS_OF_TABLE:,} rows")

@@ -69,23 +69,23 @@ def only_pickles(place: str) -> str:
     )
 
 
-def check_loaded(found: Mapping[str, Any], what: str) -> None:
+def check_loaded(info: Mapping[str, Any], what: str) -> None:
     """BadInput unless every tensor of the model was in the checkpoint, and every tensor of the checkpoint in the model.
 
     transformers fills what is missing with random numbers and leaves out what it does not know, both with a warning.
 
     Args:
-        found: transformers' loading info.
+        info: transformers' loading info.
         what: the model, in words.
 
     """
-    unexpected = [key for key in found["unexpected_keys"] if not _NO_WEIGHTS.search(key)]
-    mismatched = [f"{key} {tuple(stored)} instead of {tuple(built)}" for key, stored, built in found["mismatched_keys"]]
+    unexpected = [key for key in info["unexpected_keys"] if not _NO_WEIGHTS.search(key)]
+    mismatched = [f"{key} {tuple(stored)} instead of {tuple(built)}" for key, stored, built in info["mismatched_keys"]]
     faults = {
-        "lacks tensors that its config.json asks for": found["missing_keys"],
+        "lacks tensors that its config.json asks for": info["missing_keys"],
         "holds tensors that its config.json does not know": unexpected,
         "holds tensors of other shapes than its config.json asks for": mismatched,
-        "cannot be read": found["error_msgs"],
+        "cannot be read": info["error_msgs"],
     }
     said = [f"{fault}: {shortened(sorted(map(str, names)), most=_SHOWN)}" for fault, names in faults.items() if names]
     if said:

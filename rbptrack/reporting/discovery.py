@@ -20,12 +20,11 @@ from rbptrack.base import __version__
 from rbptrack.base.errors import unknown
 from rbptrack.base.files import kind_of
 from rbptrack.base.words import listed
-from rbptrack.config.paths import builtin_folder, config_packages
+from rbptrack.config.paths import PACKAGE, builtin_folder, config_packages
 from rbptrack.console.sentences import say
 from rbptrack.sources.cache import recall, remember
 from rbptrack.sources.fingerprint import contents_hash, own_code
 
-_OURS = Path(__file__).parent.parent
 _MOST_LISTED = 24  # analyzers in an error
 
 _OF_FILES = "rbptrack_plugin_"  # begins the names of modules from files
@@ -179,7 +178,7 @@ def code_of(analyzer: type[Analyzer]) -> str:
         path = Path(inspect.getfile(cls))
         package = sys.modules[cls.__module__.partition(".")[0]].__file__ if "." in cls.__module__ else None
         folder = Path(package).parent if package else path.parent
-        if not folder.is_relative_to(_OURS):
+        if not folder.is_relative_to(PACKAGE):
             parts.append(contents_hash(folder, folder.rglob("*.py") if package else folder.glob("*.py")))
     return " ".join(dict.fromkeys(parts))
 

@@ -223,26 +223,26 @@ def _log(analyses: Analyses, analyzer: Analyzer, folder: Path, sweep: str) -> tu
 
 
 @contextmanager
-def _caught(found: Findings, analyzer: Analyzer, *, logging: bool = False) -> Iterator[None]:
+def _caught(findings: Findings, analyzer: Analyzer, *, logging: bool = False) -> Iterator[None]:
     """Keep and print why an analyzer came to nothing; what it found and the store did not take is a failure."""
     try:
         yield
     except AnalyzerFault as error:  # a plugin's bug must not cost the sweep its report
-        found.failed += 1
-        found.silent.append((analyzer.name, f"failed: {' '.join(str(error).split())}"))
+        findings.failed += 1
+        findings.silent.append((analyzer.name, f"failed: {' '.join(str(error).split())}"))
         complain(f"analyzer {analyzer.name} failed: {error}")
     except RbptrackError as error:
         reason = redact(skipped(error))
         if logging:
-            found.failed += 1
-            found.silent.append((analyzer.name, f"could not be logged: {reason}"))
+            findings.failed += 1
+            findings.silent.append((analyzer.name, f"could not be logged: {reason}"))
             complain(f"analyzer {analyzer.name} could not be logged: {reason}")
             return
-        found.be_silent(analyzer, reason)
+        findings.be_silent(analyzer, reason)
     except Exception as error:  # of drawing or of writing what it found
         raise_if_stopped()
-        found.failed += 1
-        found.silent.append((analyzer.name, redact(f"failed: {type(error).__name__}: {error}")))
+        findings.failed += 1
+        findings.silent.append((analyzer.name, redact(f"failed: {type(error).__name__}: {error}")))
         complain(f"analyzer {analyzer.name} failed: {type(error).__name__}: {error}")
         if os.environ.get("HYDRA_FULL_ERROR"):
             traceback.print_exception(error)

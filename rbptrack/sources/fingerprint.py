@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from rbptrack.config.paths import EMBEDDED, PACKAGE
+
 SCORING_VERSION = 1  # raised when a change of the engine moves any number
-_OURS = Path(__file__).parent.parent
 _CODE = (".py", ".html", ".csv", ".json")  # what the program is made of
 
 
@@ -31,8 +32,8 @@ def contents_hash(folder: Path, paths: Iterable[Path]) -> str:
 @cache
 def own_code() -> str:
     """A hash of rbptrack's own code: what is remembered of results holds for the code that made them."""
-    own = (path for path in _OURS.rglob("*") if path.suffix in _CODE)
-    return contents_hash(_OURS, (path for path in own if path.relative_to(_OURS).parts[0] != "embedded"))
+    own = (path for path in PACKAGE.rglob("*") if path.suffix in _CODE)
+    return contents_hash(PACKAGE, (path for path in own if not path.is_relative_to(EMBEDDED)))
 
 
 def files_hash(files: Sequence[Path]) -> str:

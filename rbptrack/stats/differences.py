@@ -88,7 +88,7 @@ def logged_difference(a: float, b: float, se_a: float, se_b: float, *, replicate
     return Difference(a, b, float(np.hypot(se_a, se_b)), np.random.default_rng(seed).standard_normal(replicates))
 
 
-def simultaneous_differences(found: Sequence[Difference], *, level: float) -> tuple[float, FloatArray]:
+def simultaneous_differences(differences: Sequence[Difference], *, level: float) -> tuple[float, FloatArray]:
     """How far differences must lie from 0 so that none of many is called real by chance (with probability `level`).
 
     Returns:
@@ -98,15 +98,15 @@ def simultaneous_differences(found: Sequence[Difference], *, level: float) -> tu
     Source: the step of Romano and Wolf, Econometrica 73, 2005, by the largest studentized bootstrap difference.
 
     """
-    known = [d for d in found if np.isfinite(d.se)]
+    known = [d for d in differences if np.isfinite(d.se)]
     if not known:
-        return float("nan"), np.full(len(found), np.nan)
+        return float("nan"), np.full(len(differences), np.nan)
     largest = np.sort(np.max([np.abs(d.t) for d in known], axis=0))
     without_error = {True: np.inf, False: 0.0}
     size = np.array([abs(d.value) / d.se if d.se > 0 else without_error[bool(d.value)] for d in known])
     p = (1 + len(largest) - np.searchsorted(largest, size, side="left")) / (1 + len(largest))
-    corrected = np.full(len(found), np.nan)
-    corrected[[np.isfinite(d.se) for d in found]] = p
+    corrected = np.full(len(differences), np.nan)
+    corrected[[np.isfinite(d.se) for d in differences]] = p
     return float(np.quantile(largest, level)), corrected
 
 

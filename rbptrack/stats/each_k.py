@@ -100,7 +100,7 @@ class EachK:
 
 def laws_at_each_k(
     counts: Sequence[DocumentCounts],
-    found: LawValues,
+    values: LawValues,
     s: FloatArray,
     *,
     least_misses: int,
@@ -114,7 +114,7 @@ def laws_at_each_k(
 
     Args:
         counts: of each size.
-        found: their values and bootstraps, at these k among others.
+        values: their values and bootstraps, at these k among others.
         s: sizes S, (m,).
         least_misses: fewest tokens with rank above k, in any size, from which anything is fitted.
         margin: departure from a line, in ln y, within which a law counts as straight.
@@ -125,16 +125,16 @@ def laws_at_each_k(
     ks, tokens = counts[0].ks, np.array([c.tokens.sum() for c in counts], dtype=np.float64)  # (m,)
     misses = (tokens[:, None] - np.stack([c.hits.sum(axis=0) for c in counts])).min(axis=0)  # (ks,)
     enough = [k for k, fewest in zip(ks, misses, strict=True) if fewest >= least_misses]
-    each = found.fit_each(s, level=level)
+    each = values.fit_each(s, level=level)
     laws = {k: each[rbp_name(k)] for k in enough if rbp_name(k) in each}
     taus = dict(zip(laws, scatters(list(laws.values())).tolist(), strict=True))
     surface = None
     if len(s) >= LEAST_SIZES and laws:
         documents = worth(np.sqrt(counts[0].tokens))
-        surface = fit_surface(s, list(laws), *found.of_ks(list(laws)), documents=documents, level=level)
+        surface = fit_surface(s, list(laws), *values.of_ks(list(laws)), documents=documents, level=level)
     rng, rows = np.random.default_rng(0), []
     for k, few in zip(ks, misses, strict=True):
-        y, draws = found.of(rbp_name(k))
+        y, draws = values.of(rbp_name(k))
         effect = design_effect(float(np.exp(-y[-1])), np.exp(-draws[-1]), tokens=tokens[-1])
         cells = _cells(laws[k], taus[k], k, surface, level, replicates, rng) if k in laws else {}
         rows.append(AtK(k=k, misses=int(few), design_effect=effect, **cells))

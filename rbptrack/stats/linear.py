@@ -164,7 +164,7 @@ def reml(sampling: FloatArray, design: FloatArray, values: FloatArray, *patterns
         optimize.minimize(minus_twice, start, jac=True, method="L-BFGS-B", bounds=[(low, high)] * len(parts))
         for start in starts
     )
-    best = min(ends, key=lambda found: float(found.fun))
+    best = min(ends, key=lambda end: float(end.fun))
     without = np.array([minus_twice(np.where(one, low, best.x))[0] for one in each])
     return np.where(without - best.fun < _SAME_LIKELIHOOD, 0.0, np.exp(best.x))
 

@@ -190,7 +190,7 @@ def pool(
     weight = 1 / np.diag(whole)  # not the inverse of the whole: strongly correlated errors make its weights negative
     weight = weight / weight.sum()
     mean = float(weight @ values)
-    deviation = np.eye(n) - weight  # found - mean = deviation @ found
+    deviation = np.eye(n) - weight  # values - mean = deviation @ values
     expected = float(np.sum(weight * np.diag(deviation @ whole @ deviation.T)))
     scale = max(1.0, float(weight @ (values - mean) ** 2) / expected) if expected > 0 else 1.0
     half = float(special.stdtrit(n - 1, 0.5 + level / 2)) * float(np.sqrt(scale * (weight @ whole @ weight)))
