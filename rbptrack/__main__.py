@@ -15,7 +15,7 @@ from rbptrack.base.process import INTERRUPTED, install_signals, stop_code
 from rbptrack.base.secrets import guard
 from rbptrack.commands.catalogue import COMMANDS, module_of
 from rbptrack.commands.usage import asks_for_help
-from rbptrack.console.sentences import complain, hush
+from rbptrack.console.output import complain, hush
 
 _QUIET = ("-q", "--quiet")
 

@@ -11,8 +11,8 @@ from rich.console import Console
 from rbptrack.analysis.families import read_families
 from rbptrack.base.words import compact, compact_bytes
 from rbptrack.commands.usage import entries
+from rbptrack.console.output import complain, drawn, hush, say, say_wrapped
 from rbptrack.console.progress import AnalyzerProgress, CellProgress
-from rbptrack.console.sentences import complain, drawn, hush, say, say_wrapped
 from rbptrack.console.tables import table
 from tests.synthetic import family_runs
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rbptrack.base.words import at_least, be, counted, listed, number, p_in_words, spread
-from rbptrack.console.sentences import say_wrapped
+from rbptrack.console.output import say_wrapped
 from rbptrack.reporting.typeset import typeset
 
 

@@ -17,7 +17,7 @@ from rbptrack.config.paths import plugin_folders
 from rbptrack.config.patterns import match, split_list
 from rbptrack.config.request import Request
 from rbptrack.config.schema import FILTERS, AnalyzeConfig
-from rbptrack.console.sentences import complain, program, say
+from rbptrack.console.output import complain, program, say
 from rbptrack.console.tables import print_json
 from rbptrack.reporting.discovery import Plugins
 from rbptrack.reporting.page import Section

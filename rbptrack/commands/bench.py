@@ -17,7 +17,7 @@ from rbptrack.bench.subjects import configured, load, make
 from rbptrack.commands.options import OptionsCommand
 from rbptrack.config.patterns import split_list
 from rbptrack.config.schema import Dtype, EngineConfig, ModelConfig
-from rbptrack.console.sentences import say
+from rbptrack.console.output import say
 from rbptrack.console.tables import table
 from rbptrack.sweep.devices import precision, sheet_of
 from rbptrack.sweep.resolve import Resolver

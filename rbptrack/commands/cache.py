@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import compact_bytes
 from rbptrack.commands.options import OptionsCommand
-from rbptrack.console.sentences import say
+from rbptrack.console.output import say
 from rbptrack.sources import cache
 
 

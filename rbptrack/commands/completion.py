@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rbptrack.base.errors import BadInput, unknown
 from rbptrack.commands.pages import PAGES
-from rbptrack.console.sentences import program
+from rbptrack.console.output import program
 
 # bash splits words at = and :, and replaces what follows the last of them, but not within quotes.
 BASH = r"""_rbptrack() {

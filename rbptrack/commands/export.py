@@ -13,7 +13,7 @@ from rbptrack.commands.options import OptionsCommand
 from rbptrack.commands.pages import PAGES
 from rbptrack.config.paths import builtin_folder
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
-from rbptrack.console.sentences import program, say
+from rbptrack.console.output import program, say
 from rbptrack.exchange import bundle, hub_folder, tables
 from rbptrack.reporting.discovery import load_file
 from rbptrack.tracking.store import Store

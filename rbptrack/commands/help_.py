@@ -8,7 +8,7 @@ from rbptrack.base.errors import unknown
 from rbptrack.commands.catalogue import COMMANDS, GROUPS
 from rbptrack.commands.pages import PAGES
 from rbptrack.commands.usage import HELP_FLAGS, entries, write
-from rbptrack.console.sentences import program
+from rbptrack.console.output import program
 
 EVERYWHERE = {
     "-h, --help": "this page, or the help of a command",

@@ -16,7 +16,7 @@ from rbptrack.commands.options import OptionsCommand
 from rbptrack.commands.pages import PAGES
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.console.sentences import program, say
+from rbptrack.console.output import program, say
 from rbptrack.exchange import authors, rows, scores, served
 from rbptrack.exchange.archive import Bundle
 from rbptrack.exchange.delivery import Imported, Source, deliver

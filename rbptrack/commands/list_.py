@@ -17,7 +17,7 @@ from rbptrack.commands.options import OptionsCommand
 from rbptrack.commands.usage import entries
 from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
-from rbptrack.console.sentences import quiet, say
+from rbptrack.console.output import quiet, say
 from rbptrack.console.tables import print_json, table
 from rbptrack.ranks import parse_rbp_name, rbp_ks, rbp_name
 from rbptrack.tracking.store import Store

@@ -14,7 +14,7 @@ from rbptrack.commands.pages import PAGES
 from rbptrack.config.check import wrong_value
 from rbptrack.config.keys import Keys, no_option
 from rbptrack.config.patterns import lists_as_values
-from rbptrack.console.sentences import program
+from rbptrack.console.output import program
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from rbptrack.base.words import compact, compact_bytes, counted, duration
 from rbptrack.commands.runner import HydraCommand, taken
 from rbptrack.config.request import Request, measuring, sweep_of
 from rbptrack.config.schema import Config, LaunchConfig, Where
-from rbptrack.console.sentences import console, say, say_wrapped
+from rbptrack.console.output import console, say, say_wrapped
 from rbptrack.console.tables import print_json, table
 from rbptrack.sweep.devices import MEASURED_SHARE, Device, data_sheet, precision
 from rbptrack.sweep.jobs import grouped

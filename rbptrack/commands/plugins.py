@@ -10,7 +10,7 @@ from rbptrack.analysis.contract import question
 from rbptrack.base.words import short_path
 from rbptrack.commands.options import OptionsCommand
 from rbptrack.config.paths import builtin_folder, config_packages
-from rbptrack.console.sentences import complain, say, say_wrapped
+from rbptrack.console.output import complain, say, say_wrapped
 from rbptrack.console.tables import Format, print_json
 from rbptrack.reporting.discovery import Plugins, discover
 

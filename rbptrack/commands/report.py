@@ -20,7 +20,7 @@ from rbptrack.commands.runner import HydraCommand, load_plugins
 from rbptrack.config.paths import plugin_folders
 from rbptrack.config.request import Request
 from rbptrack.config.schema import FILTERS, ReportConfig
-from rbptrack.console.sentences import complain, say
+from rbptrack.console.output import complain, say
 from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import Findings, analyze_all, choose, say_reused
 from rbptrack.tracking.reader import Reader

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rbptrack.base.errors import BadInput
 from rbptrack.config.paths import unused_configs
 from rbptrack.config.request import Request
-from rbptrack.console.sentences import complain
+from rbptrack.console.output import complain
 from rbptrack.reporting.discovery import Plugins, discover
 
 

@@ -18,7 +18,7 @@ from rbptrack.commands.options import OptionsCommand
 from rbptrack.commands.pages import PAGES
 from rbptrack.commands.usage import entries
 from rbptrack.config.schema import FilterConfig, TrackingConfig
-from rbptrack.console.sentences import console, program, say, sentence_width
+from rbptrack.console.output import console, program, say, sentence_width
 from rbptrack.console.tables import Format, print_json, table
 from rbptrack.ranks import RankHistogram, rbp_ks, rbp_name, se_name
 from rbptrack.tracking.frame import LoggedRun

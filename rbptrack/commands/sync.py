@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from rbptrack.commands.options import OptionsCommand
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.console.sentences import say
+from rbptrack.console.output import say
 from rbptrack.tracking import outbox
 from rbptrack.tracking.store import Store
 

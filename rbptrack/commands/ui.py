@@ -19,7 +19,7 @@ from importlib.metadata import version
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.commands.options import OptionsCommand
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
-from rbptrack.console.sentences import say
+from rbptrack.console.output import say
 from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.outbox import repair_and_deliver
 from rbptrack.tracking.schema import Kind, Tag

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import Any
 
-from rbptrack.console.sentences import console, printable, program, sentence_width
+from rbptrack.console.output import console, printable, program, sentence_width
 
 FILTER_OPTIONS: Mapping[str, str] = {
     "family=NAME,...": "only these model families",

@@ -8,7 +8,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.base.words import counted
 from rbptrack.commands.options import OptionsCommand
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
-from rbptrack.console.sentences import complain, program, say
+from rbptrack.console.output import complain, program, say
 from rbptrack.console.tables import Format, print_json
 from rbptrack.sweep.identity import identities
 from rbptrack.tracking.store import Store

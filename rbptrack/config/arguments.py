@@ -15,7 +15,7 @@ from rbptrack.config.keys import Keys, no_option
 from rbptrack.config.patterns import as_value, chosen, families, lists_as_values, split_list
 from rbptrack.config.registration import family_and_size
 from rbptrack.config.schema import AnalyzeConfig, Config, ReportConfig
-from rbptrack.console.sentences import program
+from rbptrack.console.output import program
 
 _SCHEMAS = {"config": (Config, "measure"), "analyze": (AnalyzeConfig, "analyze"), "report": (ReportConfig, "report")}
 """Of each primary config: what it composes to, and the command whose help explains its options."""

@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
 from rbptrack.base.words import compact, duration
-from rbptrack.console.sentences import console, drawn, quiet
+from rbptrack.console.output import console, drawn, quiet
 
 _WITH_BAR, _WITH_SPEED = 96, 68  # columns of a terminal that has room for these
 _STATE_SECONDS = 1.0  # between two states that are kept for others to read

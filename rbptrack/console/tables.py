@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from rbptrack.console.sentences import columns, console, printable, quiet, say_wrapped
+from rbptrack.console.output import columns, console, printable, quiet, say_wrapped
 
 
 class Format(Enum):

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from rbptrack.base.errors import BadInput, first_line
 from rbptrack.base.words import counted
 from rbptrack.config.schema import DatasetConfig, Sampling
-from rbptrack.console.sentences import say
+from rbptrack.console.output import say
 from rbptrack.sources import cache, hub
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.sources.pin import FILE_KINDS, Source, check_file, file_kind

@@ -15,7 +15,7 @@ import pyarrow as pa
 from rbptrack.base import __version__
 from rbptrack.base.errors import DISK_FULL, BadInput, MissingArtifact, RbptrackError
 from rbptrack.base.files import unfinished
-from rbptrack.console.sentences import complain
+from rbptrack.console.output import complain
 from rbptrack.exchange.archive import FORMAT, MANIFEST, NAMES
 from rbptrack.exchange.contents import check
 from rbptrack.exchange.faults import Faults

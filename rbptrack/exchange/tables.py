@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from rbptrack.base.errors import DISK_FULL, MissingArtifact, RbptrackError
 from rbptrack.base.files import unfinished
 from rbptrack.base.words import for_spreadsheets
-from rbptrack.console.sentences import complain
+from rbptrack.console.output import complain
 from rbptrack.ranks import ADDED, COMPARED, IDS, SCHEMA, RankTable, rbp_ks, rbp_name
 from rbptrack.tracking.groups import DOCUMENTS
 from rbptrack.tracking.reader import Reader

@@ -21,7 +21,7 @@ from rbptrack.base.errors import unknown
 from rbptrack.base.files import kind_of
 from rbptrack.base.words import listed
 from rbptrack.config.paths import PACKAGE, builtin_folder, config_packages
-from rbptrack.console.sentences import say
+from rbptrack.console.output import say
 from rbptrack.sources.cache import recall, remember
 from rbptrack.sources.fingerprint import contents_hash, own_code
 

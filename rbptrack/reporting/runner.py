@@ -18,8 +18,8 @@ from rbptrack.base.names import metric_name
 from rbptrack.base.process import raise_if_stopped
 from rbptrack.base.secrets import redact
 from rbptrack.base.words import counted
+from rbptrack.console.output import complain, say_wrapped
 from rbptrack.console.progress import AnalyzerProgress
-from rbptrack.console.sentences import complain, say_wrapped
 from rbptrack.reporting.broken import AnalyzerFault, computed
 from rbptrack.reporting.discovery import Plugins
 from rbptrack.reporting.files import read_report, write_report

@@ -9,7 +9,7 @@ from html import unescape
 from rbptrack.analysis.contract import Report
 from rbptrack.analysis.findings import Remark
 from rbptrack.base.words import counted, listed
-from rbptrack.console.sentences import say, say_wrapped
+from rbptrack.console.output import say, say_wrapped
 from rbptrack.console.tables import table
 from rbptrack.ranks import metric_label
 from rbptrack.reporting.columns import readable

@@ -14,7 +14,7 @@ from rbptrack.analysis.display import as_csv
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.words import counted, short_path
 from rbptrack.config.schema import Again, FilterConfig, SweepConfig
-from rbptrack.console.sentences import say
+from rbptrack.console.output import say
 from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import Findings, analyze_all, say_reused
 from rbptrack.sweep.outcome import Outcome, cells_frame

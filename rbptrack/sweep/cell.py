@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from rbptrack.base.errors import RbptrackError, StoreAway, disk_trouble
 from rbptrack.base.process import raise_if_stopped, stop_code
+from rbptrack.console.output import say
 from rbptrack.console.progress import CellProgress
-from rbptrack.console.sentences import say
 from rbptrack.engine.at_work import discard, locked
 from rbptrack.ranks.measurement import WHOLE, Measurement, Shard
 from rbptrack.sweep import known

@@ -13,8 +13,8 @@ from omegaconf import OmegaConf
 from rbptrack.config.keys import flat
 from rbptrack.config.paths import partial
 from rbptrack.config.schema import Config
+from rbptrack.console.output import say
 from rbptrack.console.progress import CellState
-from rbptrack.console.sentences import say
 from rbptrack.sweep.outcome import Outcome
 from rbptrack.sweep.resolve import Resolved
 from rbptrack.tracking.schema import MeasurementTags

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.process import INTERRUPTED, stop_code
 from rbptrack.base.words import counted
-from rbptrack.console.sentences import say
+from rbptrack.console.output import say
 from rbptrack.sweep.channel import Inbox
 from rbptrack.sweep.executors import Executor, Phase, State
 from rbptrack.sweep.jobs import Job

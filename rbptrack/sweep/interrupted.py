@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rbptrack.config.paths import partial
 from rbptrack.config.schema import Config
-from rbptrack.console.sentences import say
+from rbptrack.console.output import say
 from rbptrack.sweep.resolve import Resolved
 from rbptrack.sweep.results import Results
 from rbptrack.tracking import outbox

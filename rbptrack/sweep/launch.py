@@ -21,8 +21,8 @@ from rbptrack.config.paths import home
 from rbptrack.config.patterns import as_value
 from rbptrack.config.request import Request
 from rbptrack.config.schema import Config, SweepConfig, TrackingConfig, Where
+from rbptrack.console.output import complain, program, say
 from rbptrack.console.progress import spinner
-from rbptrack.console.sentences import complain, program, say
 from rbptrack.sweep import hydra_jobs, known, presets
 from rbptrack.sweep.channel import Inbox
 from rbptrack.sweep.delivery import Delivery

@@ -12,7 +12,7 @@ import pandas as pd
 from rbptrack.base.words import compact
 from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import CellConfig
-from rbptrack.console.sentences import columns, complain, say
+from rbptrack.console.output import columns, complain, say
 from rbptrack.console.tables import table
 from rbptrack.ranks import rbp_name, se_name
 from rbptrack.tracking.schema import Metric

@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rbptrack.base.words import compact, counted, duration
+from rbptrack.console.output import console, drawn, quiet
 from rbptrack.console.progress import CellState
-from rbptrack.console.sentences import console, drawn, quiet
 from rbptrack.sweep.channel import Inbox
 from rbptrack.sweep.jobs import Job
 from rbptrack.sweep.results import Results

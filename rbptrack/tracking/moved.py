@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from rbptrack.base.errors import BadInput
-from rbptrack.console.sentences import program
+from rbptrack.console.output import program
 from rbptrack.tracking.local import artifact_folder, reading
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from rbptrack.analysis.runs import COLUMNS, SCORES, Runs
 from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.config.schema import FilterConfig
-from rbptrack.console.sentences import complain
+from rbptrack.console.output import complain
 from rbptrack.tracking.artifacts import Artifacts
 from rbptrack.tracking.frame import LoggedRun, Unusable, came_without_ranks, newest, passing, row
 from rbptrack.tracking.params import MeasurementParams

@@ -1,4 +1,4 @@
-"""Sentences on the terminal: as wide as it is, at most 100 columns; only errors where the user asked for quiet."""
+"""What the terminal prints: as wide as it is, at most 100 columns; only errors where the user asked for quiet."""
 
 from __future__ import annotations
 
