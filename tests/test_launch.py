@@ -6,6 +6,7 @@ import importlib.util
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -475,6 +476,32 @@ def test_a_job_over_its_time_says_so_whatever_the_signal_met(
             signal.signal(each, handler)
     assert requeued == [signal.SIGUSR2]
     assert did == [""] if left else ["", "over launch.time=5 (minutes) 3 times; the same command continues there"]
+
+
+@needs_ray
+def test_each_job_of_ray_is_a_process_that_sees_its_own_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that was used again kept the device and the memory cap of its first job; the GPUs here are made up."""
+    # Ray counts them, and looks for no device.
+    monkeypatch.setattr(ray_cluster, "_this_machine", lambda: ray_cluster.Node(gpus=2, cpus=2))
+
+    def tells(job: Job) -> None:
+        job.file.write_text(f"{os.getpid()} {os.environ['CUDA_VISIBLE_DEVICES']}")
+
+    monkeypatch.setattr(ray_cluster, "run", tells)
+    cluster, todo = Ray(LaunchConfig(where=Where.gpus)), [job(n, gpus=1, folder=tmp_path) for n in range(4)]
+    try:
+        cluster.submit(todo)
+        for _ in range(int(PATIENCE / 0.1)):
+            states = cluster.states()
+            if all(state.phase is Phase.gone for state in states.values()):
+                break
+            time.sleep(0.1)
+    finally:
+        cluster.cancel()
+    assert set(states.values()) == {State(Phase.gone)}
+    told = [each.file.read_text().split() for each in todo]
+    assert len({process for process, _ in told}) == len(todo)
+    assert {gpu for _, gpu in told} == {"0", "1"}
 
 
 @needs_ray

@@ -98,7 +98,8 @@ class Ray(Executor):
             self.cancel()  # a connection that is dead
         self._connect()
         for job in jobs:
-            task = ray.remote(run).options(num_gpus=job.gpus, num_cpus=self._launch.cpus, max_retries=0)
+            # `max_calls=1`, which `.options` would lose: a worker that is used again has the GPUs of another job.
+            task = ray.remote(num_gpus=job.gpus, num_cpus=self._launch.cpus, max_retries=0, max_calls=1)(run)
             self._refs[job.number] = task.remote(job)
             self._states[job.number] = State(Phase.waiting)
 
