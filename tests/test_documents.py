@@ -21,9 +21,9 @@ from transformers import PreTrainedTokenizerFast
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig, Sampling
-from rbptrack.corpus.documents import Document, load_documents
+from rbptrack.corpus.documents import Document, load_documents, selection_identity
 from rbptrack.corpus.sequences import build_corpus
-from rbptrack.corpus.tokens import token_texts
+from rbptrack.corpus.tokens import token_texts, tokens_name
 from rbptrack.sources import cache
 from rbptrack.sources.pin import of_dataset
 from tests.conftest import EMBEDDED
@@ -75,6 +75,39 @@ def test_a_text_file_is_one_document(tmp_path: Path) -> None:
         write(tmp_path, name)
     documents = load(CONFIG, f"{tmp_path}/*.txt")
     assert sorted(documents) == [(n, (ROWS[0]["text"],)) for n in sorted(names)]
+
+
+def written(folder: Path, *names: str) -> str:
+    folder.mkdir()
+    for name in names:
+        write(folder, name)
+    return str(folder)
+
+
+def test_how_texts_are_cut_is_part_of_what_is_measured(tmp_path: Path) -> None:
+    """Whole files by `dataset.files`, lines by `dataset.path`: other documents, fingerprints and cached tokens."""
+    folder = written(tmp_path / "texts", "a.txt", "b.txt")
+    whole, lines = replace(CONFIG, files=[f"{folder}/*.txt"]), replace(CONFIG, path=folder)
+    texts = [len(load_documents(config, of_dataset(config))) for config in (whole, lines)]
+    assert texts == [2, 4]
+    pinned, tokenizer = (of_dataset(whole), of_dataset(lines)), byte_tokenizer()
+    assert pinned[0].identity == pinned[1].identity
+    selections = [selection_identity(config, source) for config, source in zip((whole, lines), pinned, strict=True)]
+    assert selections[0] != selections[1]
+    names = {tokens_name(config, source, tokenizer) for config, source in zip((whole, lines), pinned, strict=True)}
+    assert len(names) == 2
+    rows = replace(CONFIG, path=written(tmp_path / "rows", "a.jsonl"))
+    assert "cut" not in selections[0]  # nor what else was measured before: only folders of text read as lines move
+    assert "cut" not in selection_identity(rows, of_dataset(rows))
+
+
+def test_what_a_folder_of_several_kinds_leaves_out_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["a.txt", "b.txt", "c.txt", "d.jsonl", "e.parquet", "README.md"]
+    config = replace(CONFIG, path=written(tmp_path / "mixed", *names))
+    assert len(load_documents(config, of_dataset(config))) == 6
+    assert "only 3 .txt files can be read together. Left out: d.jsonl, e.parquet." in capsys.readouterr().out
+    of_dataset(replace(CONFIG, path=written(tmp_path / "rows", "a.jsonl", "README.md")))
+    assert capsys.readouterr().out == ""
 
 
 def test_kinds_mix_and_where_they_lie_does_not_matter(tmp_path: Path) -> None:

@@ -87,6 +87,20 @@ def test_a_prefix_of_several_tokens_is_known_from_the_params() -> None:
     assert made not in (identities(params | {"model.vocab_size": "9"}) or ())
 
 
+def test_folders_of_text_are_verified_with_and_without_how_they_were_cut() -> None:
+    """In earlier versions the fingerprint of lines of a folder's files was that of its whole files."""
+    texts = DatasetConfig("texts", split="train", seq_len=8, path="/folder")
+    cell = CellConfig(ModelConfig("a", "b"), texts, KConfig([1]))
+    before, now = (identity(cell, "w", Source("", None, "t", cut=cut), "", None) for cut in ("", "line"))
+    assert before != now
+    params = {"model.commit": "w", "dataset.commit": "t", "dataset.split": "train", "dataset.seq_len": "8"}
+    params |= {"dataset.sampling": "stream", "dataset.sequence": "slide", f"{VERSIONS}scoring": str(SCORING_VERSION)}
+    made = set(identities(params | {"model.vocab_size": "2"}) or ())
+    assert {before, now} <= made
+    hub = set(identities(params | {"model.vocab_size": "2", "dataset.repo": "o/n"}) or ())
+    assert 3 * len(hub) == len(made)
+
+
 def test_what_is_damaged_is_named_and_measured_again(store: Path, program: Program) -> None:
     """By the sweep where its ranks are gone, or where the machine went down; else after `repair=true`. Nothing else."""
     empty, wrong, cut = (run_of(store, model, "stdlib") for model in ("nano-6k", "nano-15k", "nano-38k"))

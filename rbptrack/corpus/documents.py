@@ -44,7 +44,7 @@ class Document:
 
 def selection_identity(config: DatasetConfig, source: Source) -> dict[str, object]:
     """Everything that decides which texts are read: part of a measurement's fingerprint, and the key of caches."""
-    return {
+    identity: dict[str, object] = {
         "dataset": source.identity,
         "config": config.config,
         "files": config.files if config.repo else [],
@@ -57,6 +57,7 @@ def selection_identity(config: DatasetConfig, source: Source) -> dict[str, objec
         "longer_than": config.longer_than,
         "selection": [config.sampling.value, config.documents, config.seed] if config.documents else "all",
     }
+    return identity | ({"cut": source.cut} if source.cut else {})  # without it, what it was before folders were told
 
 
 def load_documents(config: DatasetConfig, source: Source) -> list[Document]:

@@ -69,6 +69,8 @@ def load_tokens(config: DatasetConfig, source: Source, tokenizer: PreTrainedToke
 def tokens_name(config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase) -> str:
     """The name under which a tokenised selection is cached: by content of the tokenizer, not by its model."""
     parts = {"format": _FORMAT, "tokenizer": tokenizer_hash(tokenizer), **selection_identity(config, source)}
+    if source.revision is None:  # documents of the same texts have other ids
+        parts |= {"read": "files" if source.files else "folder"}
     return f"tokens/{fingerprint(parts)}.parquet"
 
 

@@ -16,6 +16,7 @@ from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import DatasetConfig, ModelConfig
 from rbptrack.sources import hub
 from rbptrack.sources.fingerprint import files_hash, folder_hash
+from rbptrack.sources.folder import text_cut
 from rbptrack.sources.hub import Kind
 
 FILE_KINDS = {
@@ -43,6 +44,7 @@ class Source:
         files: the local files, in natural order; empty for a repository or folder.
         asked: the revision as the user gave it, such as `main`, for messages; empty for what is local.
         gguf: the one file of the model that is loaded, where that is GGUF.
+        cut: what a document of a folder's text files is (`line`); empty for whole files and rows.
 
     """
 
@@ -52,6 +54,7 @@ class Source:
     files: tuple[Path, ...] = ()
     asked: str = ""
     gguf: str = ""
+    cut: str = ""
 
 
 def of_model(config: ModelConfig) -> Source:
@@ -82,7 +85,10 @@ def of_dataset(config: DatasetConfig) -> Source:
     if config.files and not config.repo:
         files = _matching(config.files)
         return Source("", None, f"sha256:{files_hash(files)}", tuple(files))
-    return resolve("dataset", repo=config.repo, path=config.path, revision=config.revision)
+    source = resolve("dataset", repo=config.repo, path=config.path, revision=config.revision)
+    if not config.path:
+        return source
+    return replace(source, cut=text_cut(Path(source.location), name=config.name, config=config.config))
 
 
 def resolve(kind: Kind, *, repo: str, path: str, revision: str) -> Source:

@@ -67,8 +67,8 @@ def _precision(model: ModelConfig) -> dict[str, str]:
 def identities(params: Mapping[str, str]) -> Iterator[str] | None:
     """The fingerprints that a run's params may have; None where the params do not suffice.
 
-    They are several only where its windows may have had a prefix, or where its tokenizer may have had holes. The params
-    do not suffice for what others computed or the Python API measured, with a tokenizer of its own, or by another
+    They are several only where its windows may have had a prefix, where its tokenizer may have had holes, or where its
+    texts are local. The params do not suffice for what others computed or the Python API measured, with a tokenizer of its own, or by another
     version of the scoring.
     """
     needed = ("model.commit", "dataset.commit", "dataset.sampling", "dataset.sequence", "dataset.seq_len")
@@ -84,11 +84,22 @@ def identities(params: Mapping[str, str]) -> Iterator[str] | None:
     prefixes: list[list[int] | None] = [None]
     if config.dataset.sequence is SequenceRule.slide:
         prefixes += [[], *([prefix] if prefix else [[i] for i in range(about.vocab_size or 0)])]
-    texts, reference = Source("", None, params["dataset.commit"]), params.get("reference.commit", "")
+    reference = params.get("reference.commit", "")
+    # Earlier versions had one fingerprint for whole text files and for their lines.
+    cuts = ("",) if config.dataset.repo else ("", "line", "paragraph")
     return (
-        identity(config, params["model.commit"], texts, "", before, holes=holes, reference=reference)
+        identity(
+            config,
+            params["model.commit"],
+            Source("", None, params["dataset.commit"], cut=cut),
+            "",
+            before,
+            holes=holes,
+            reference=reference,
+        )
         for holes in ([False] if config.candidates is not Candidates.vocabulary else [False, True])
         for before in prefixes
+        for cut in cuts
     )
 
 
