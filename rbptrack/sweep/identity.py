@@ -68,8 +68,8 @@ def identities(params: Mapping[str, str]) -> Iterator[str] | None:
     """The fingerprints that a run's params may have; None where the params do not suffice.
 
     They are several only where its windows may have had a prefix, where its tokenizer may have had holes, or where its
-    texts are local. The params do not suffice for what others computed or the Python API measured, with a tokenizer of its own, or by another
-    version of the scoring.
+    texts are local. The params do not suffice for what others computed or the Python API measured, with a tokenizer of
+    its own, or by another version of the scoring.
     """
     needed = ("model.commit", "dataset.commit", "dataset.sampling", "dataset.sequence", "dataset.seq_len")
     if any(not params.get(key) for key in needed) or params.get("model.tokenizer"):
