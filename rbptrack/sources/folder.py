@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rbptrack.base.errors import shortened
 from rbptrack.base.words import counted
-from rbptrack.console.sentences import say
+from rbptrack.console.output import say
 
 _KINDS = (".txt", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow")
 _ABOUT = ("config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
