@@ -171,7 +171,6 @@ def _params(
         total_params=split.total_params,
         vocab_size=split.vocab_size,
         device=str(split.device),
-        split_difference=None,
         dataset_repo=None,
         dataset_commit=None,
         sequence=config.sequence.value,

@@ -33,6 +33,22 @@ def test_what_is_composed_is_what_hydra_composes() -> None:
         assert composer.compose(words) == wanted
 
 
+@pytest.mark.parametrize("key", ["model.parallel", "model.processes", "reference.parallel"])
+def test_a_removed_key_gets_its_sentence(key: str, tmp_path: Path) -> None:
+    """Typed, and in a config file of an earlier version."""
+    words = ["model=nano/6k", "dataset=pydocs", *(["reference=nano/6k"] if key.startswith("reference") else [])]
+    with pytest.raises(BadInput, match=r"^model\.\w+ was removed; model\.device_map=auto spreads a model"):
+        measuring([*words, f"{key}=2"])
+    group, _, leaf = key.partition(".")
+    file = tmp_path / "model/mine.yaml"
+    file.parent.mkdir()
+    file.write_text(f"family: f\nsize: 1k\npath: x\n{leaf}: 2\n")
+    with pytest.raises(BadInput, match=r"^In 'model/mine': model\.\w+ was removed; model\.device_map=auto"):
+        Composer("config", [f"--config-dir={tmp_path}"]).compose(
+            [*words[1:], f"{'+model@reference' if group != 'model' else 'model'}=mine"]
+        )
+
+
 def test_the_configs_of_a_folder_named_later_are_not_those_of_before(tmp_path: Path) -> None:
     for seed in (1, 2):
         file = tmp_path / str(seed) / "dataset/mine.yaml"

@@ -8,7 +8,6 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,7 +24,6 @@ from rbptrack.config.schema import (
     FilterConfig,
     LaunchConfig,
     ModelConfig,
-    Parallel,
     TrackingConfig,
     Where,
 )
@@ -120,7 +118,7 @@ def test_a_missing_extra_is_said(where: Where, extra: str, monkeypatch: pytest.M
     with pytest.raises(
         BadInput, match=rf"launch={where.value} needs the extra {extra}: pip install 'rbptrack\[{extra}\]'"
     ):
-        presets.executor(LaunchConfig(where=where), [], name="x", tell=print)
+        presets.executor(LaunchConfig(where=where), name="x", tell=print)
 
 
 @needs_ray
@@ -187,23 +185,6 @@ def test_a_cluster_of_other_machines_needs_ray_s_client(monkeypatch: pytest.Monk
         with pytest.raises(BadInput, match=r"is no node of that cluster: launch\.address=ray://127\.0\.0\.1:10001"):
             ray_cluster._check_address(address)
         ray_cluster._check_address(f"ray://{address}")
-
-
-def test_a_split_model_needs_the_gpus_of_its_job() -> None:
-    launched = LaunchConfig(where=Where.slurm, gpus=2)
-
-    def model(**options: object) -> ModelConfig:
-        return ModelConfig(family="x", size="1b", parallel=Parallel.tensor, **options)  # type: ignore[arg-type]
-
-    presets._check_split(launched, model())
-    presets._check_split(replace(launched, gpus=0), model(device="cpu", processes=2))
-    presets._check_split(replace(launched, gpus=1), replace(model(), parallel=Parallel.auto))
-    with pytest.raises(
-        BadInput, match=r"model x-1b .*launch\.gpus=1: give launch\.gpus=4, say; plan on=h100 says how many"
-    ):
-        presets._check_split(replace(launched, gpus=1), model())
-    with pytest.raises(BadInput, match=r"which has launch\.gpus=2: give launch\.gpus=4$"):
-        presets._check_split(launched, model(processes=4))
 
 
 def answering(folder: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> None:

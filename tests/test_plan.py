@@ -11,7 +11,7 @@ import pytest
 from rbptrack.base.errors import BadInput
 from rbptrack.commands import plan as command
 from rbptrack.config.request import measuring, sweep_of
-from rbptrack.config.schema import Config, Dtype, LaunchConfig, ModelConfig, Parallel, PerJob, Where
+from rbptrack.config.schema import Config, Dtype, LaunchConfig, ModelConfig, PerJob, Where
 from rbptrack.sources import hub
 from rbptrack.sweep import resources
 from rbptrack.sweep.devices import Device, data_sheet, precision
@@ -53,7 +53,7 @@ def test_the_gpus_that_a_model_needs_are_counted(tmp_path: Path, monkeypatch: py
     weights = 4 * roomy.total_params
     beside = roomy.memory_bytes - weights
     assert planned(of(roomy.memory_bytes)).gpus == 1
-    assert planned(of(beside + 0.6 * weights)).gpus == 7  # its seven heads are shared evenly among seven only
+    assert planned(of(beside + 0.6 * weights)).gpus == 2
     none = planned(of(beside))
     assert (none.gpus, none.status) == (None, "too large")
     assert none.seconds == planned(of(80e9)).seconds  # what it would take
@@ -73,15 +73,15 @@ def test_each_job_has_the_gpus_that_its_model_needs(tmp_path: Path, monkeypatch:
     assert roomy.total_params
     assert roomy.memory_bytes
 
-    def given(memory: float, where: Where) -> list[tuple[float, Parallel]]:
+    def given(memory: float, where: Where) -> list[tuple[float, str]]:
         found = fitted(of(memory), where, monkeypatch)
         jobs = grouped(found.cells, PerJob.model)
-        return [(found.gpus(tasks), tasks[0].config.model.parallel) for tasks in jobs]
+        return [(found.gpus(tasks), tasks[0].config.model.device_map) for tasks in jobs]
 
-    assert given(80e9, Where.ray) == [(0.1, Parallel.none)] * 2
-    assert given(80e9, Where.slurm) == [(1.0, Parallel.none)] * 2  # SLURM gives whole ones
+    assert given(80e9, Where.ray) == [(0.1, "")] * 2
+    assert given(80e9, Where.slurm) == [(1.0, "")] * 2  # SLURM gives whole ones
     narrow = roomy.memory_bytes - 0.4 * 4 * roomy.total_params
-    assert given(narrow, Where.ray) == [(1.0, Parallel.none), (7.0, Parallel.auto)]
+    assert given(narrow, Where.ray) == [(1.0, ""), (2.0, "auto")]
     with pytest.raises(
         BadInput, match=r"launch\.gpus=auto: no some, nor 8 of them, hold nano-2m; model\.dtype=bfloat16"
     ):
@@ -130,11 +130,11 @@ def test_what_was_assumed_is_said(
     two = Plan("nano-2m", "stdlib", flops=1e18, seconds=72_000.0, gpus=2, status="to measure")
     command._show_time([one, two], cells, data_sheet("h100"), elsewhere=True)
     said = " ".join(capsys.readouterr().out.split())
-    assert "time: 20 GPU-hours on h100, of which nano-2m / stdlib takes 10:00:00" in said
+    assert "time: 40 GPU-hours on h100, of which nano-2m / stdlib takes 20:00:00" in said
     assert "from 67 TFLOP/s in float32 (its data sheet), of which 50% is assumed to be reached" in said
-    assert "shards=3 brings each job of that cell under four hours" in said
+    assert "shards=5 brings each job of that cell under four hours" in said
     assert "one GPU a job: launch=gpus, ray or slurm: nano-6k" in said
-    assert "2 GPUs a job: launch=gpus, ray or slurm launch.gpus=2 model.parallel=tensor: nano-2m" in said
+    assert "2 GPUs a job: launch=gpus, ray or slurm launch.gpus=2 model.device_map=auto: nano-2m" in said
     command._show_time([one], cells[:1], data_sheet("h100"), elsewhere=True)
     assert "time: 0.028 GPU-hours on h100, of which" in " ".join(capsys.readouterr().out.split())
     command._show_time([replace(one, seconds=None)], cells[:1], data_sheet("h100"), elsewhere=True)

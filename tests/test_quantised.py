@@ -13,11 +13,10 @@ import transformers
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.compose import Composer
-from rbptrack.config.schema import Dtype, ModelConfig, Parallel
+from rbptrack.config.schema import Dtype, ModelConfig
 from rbptrack.models import quantised
 from rbptrack.models.architecture import count_parameters, load_config
 from rbptrack.models.loading import load_model, load_module
-from rbptrack.models.split_plan import check
 from rbptrack.scoring.scorer import Scorer, reference
 from rbptrack.sources.pin import of_model
 from tests.architectures import ROWS, TEXT, build
@@ -125,13 +124,6 @@ def test_a_library_that_is_missing_is_named(
     (tmp_path / "config.json").write_text(json.dumps(values))
     with pytest.raises(BadInput, match=rf"quantised with {said}"):
         load_config(of_model(toy(tmp_path)))
-
-
-@pytest.mark.parametrize("gguf", ["", "toy.gguf"])
-def test_a_quantised_model_is_not_split(gguf: str) -> None:
-    architecture = transformers.LlamaConfig(quantization_config=None if gguf else {"quant_method": "torchao"})
-    with pytest.raises(BadInput, match=r"toy-1k is quantised.*model.device_map=auto"):
-        check(ModelConfig(family="toy", size="1k", repo="org/toy", gguf=gguf, parallel=Parallel.tensor), architecture)
 
 
 @needs_gguf

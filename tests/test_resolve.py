@@ -6,7 +6,6 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -145,22 +144,3 @@ def test_a_single_cell_is_a_sweep_of_one() -> None:
     settings, cells = sweep_of(measuring(["model=nano/6k", "analyzers=power_law,compare", "tracking.every=3"]))
     assert [c.title for c in cells] == ["nano-6k / pydocs"]
     assert (settings.analyzers, settings.tracking.every) == (["power_law", "compare"], 3.0)
-
-
-def test_a_model_that_has_lost_a_process_is_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else every other cell of the model would fail with the cell that lost it."""
-    cells = sweep_of(measuring(["model=nano/6k", "dataset=stdlib,pydocs"]))[1]
-    resolver, loaded = Resolver(), list[SimpleNamespace]()
-
-    def load(*_: object, **__: object) -> SimpleNamespace:
-        loaded.append(SimpleNamespace(group=SimpleNamespace(over=False)))
-        return loaded[-1]
-
-    monkeypatch.setattr(loading, "load_model", load)
-    first, second = (resolver.resolve(config) for config in cells)
-    for resolved in (first, second):
-        resolved.load_model()
-    assert len(loaded) == 1
-    loaded[0].group.over = True
-    assert second.load_model() is loaded[1]
-    assert second.load_model() is loaded[1]

@@ -87,9 +87,9 @@ def _show_time(plans: Sequence[Plan], cells: Sequence[Config], device: Device, *
     ahead = [(p, c) for p, c in zip(plans, cells, strict=True) if p.status == "to measure" and p.seconds is not None]
     if not ahead:
         return
-    longest, cell = max((((p.seconds or 0.0) / (p.gpus or 1), c) for p, c in ahead), key=lambda each: each[0])
+    longest, cell = max(((p.seconds or 0.0, c) for p, c in ahead), key=lambda each: each[0])
     rates = ", ".join(f"{device.rates[k] / 1e12:.3g} TFLOP/s in {k}" for k in {precision(c.model) for _, c in ahead})
-    whole = sum(p.seconds or 0.0 for p, _ in ahead)
+    whole = sum((p.seconds or 0.0) * (p.gpus or 1) for p, _ in ahead)
     hours = "hours" if device.name.startswith("this") else "GPU-hours"
     spent = f"{whole / _HOUR:.2g} {hours}" if whole >= (_HOUR if hours == "hours" else _MINUTE) else duration(whole)
     say_wrapped(
@@ -108,7 +108,7 @@ def _show_time(plans: Sequence[Plan], cells: Sequence[Config], device: Device, *
         by_gpus.setdefault(p.gpus or 1, []).append(p.model)
     for gpus, models in sorted(by_gpus.items()):
         which = ", ".join(dict.fromkeys(models))
-        how = "launch=gpus, ray or slurm" + (f" launch.gpus={gpus} model.parallel=tensor" if gpus > 1 else "")
+        how = "launch=gpus, ray or slurm" + (f" launch.gpus={gpus} model.device_map=auto" if gpus > 1 else "")
         say_wrapped(f"{'one GPU' if gpus == 1 else f'{gpus} GPUs'} a job: {how}: {which}", lines=3)
     if len(by_gpus) > 1:
         say("launch.gpus=auto gives each job as many as its model needs")
@@ -119,7 +119,7 @@ def _show_time(plans: Sequence[Plan], cells: Sequence[Config], device: Device, *
 
 def _shards(p: Plan) -> int:
     """What `shards=auto` makes of a cell."""
-    return max(1, math.ceil((p.seconds or 0.0) / (p.gpus or 1) / LONG_SECONDS))
+    return max(1, math.ceil((p.seconds or 0.0) / LONG_SECONDS))
 
 
 def _show_jobs(plans: Sequence[Plan], cells: Sequence[Config], launch: LaunchConfig, *, guessed: bool) -> None:
@@ -135,7 +135,7 @@ def _show_jobs(plans: Sequence[Plan], cells: Sequence[Config], launch: LaunchCon
     if guessed:
         say(f"{said}; on=h100 estimates how long they take on a GPU: on=h100, a100, l4, ...")
         return
-    each = [sum((plans[n].seconds or 0.0) / (plans[n].gpus or 1) / int(cells[n].shards) for n in job) for job in todo]
+    each = [sum((plans[n].seconds or 0.0) / int(cells[n].shards) for n in job) for job in todo]
     longest = max(each)
     said += f", the longest of {duration(longest)}"
     if launch.where is Where.slurm:
@@ -168,7 +168,7 @@ def _show(plans: Sequence[Plan]) -> None:
             _count(p.documents),
             _about(p) + _count(p.tokens),
             _about(p) + _flops(p.flops),
-            "?" if p.seconds is None else duration(p.seconds / (p.gpus or 1)),
+            "?" if p.seconds is None else duration(p.seconds),
             _bytes(p.memory_bytes),
             _bytes(p.download_bytes),
             _status(p),
@@ -183,7 +183,7 @@ def _show(plans: Sequence[Plan]) -> None:
             *[""] * 4,
             _total(p.tokens for p in ahead),
             _flops(sum(p.flops or 0.0 for p in ahead)),
-            duration(sum((p.seconds or 0.0) / (p.gpus or 1) for p in ahead)),
+            duration(sum(p.seconds or 0.0 for p in ahead)),
             _bytes(max((p.memory_bytes or 0.0 for p in ahead), default=0.0)),
             _bytes(sum(b or 0 for b in weights.values())),
             "",

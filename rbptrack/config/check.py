@@ -22,7 +22,6 @@ from rbptrack.config.schema import (
     Kernel,
     LaunchConfig,
     ModelConfig,
-    Parallel,
     SequenceRule,
     SweepConfig,
     TrackingConfig,
@@ -138,8 +137,8 @@ def _check_reference(config: CellConfig) -> None:
         _check_model(config.reference)
     except BadInput as error:
         raise BadInput(f"reference: {error}") from error
-    if any(m.device_map or m.parallel is not Parallel.none or m.processes for m in (config.model, config.reference)):
-        raise BadInput("reference= needs both models whole on one device: without model.device_map, model.parallel")
+    if config.model.device_map or config.reference.device_map:
+        raise BadInput("reference= needs both models whole on one device: without device_map")
     if config.reference.device not in ("auto", config.model.device):
         raise BadInput(
             f"reference.device={config.reference.device}: the reference runs where the model does; model.device="

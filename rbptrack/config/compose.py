@@ -31,6 +31,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.config import checkpoints, ladders, registration
 from rbptrack.config.arguments import parse_flags
 from rbptrack.config.check import typed, wrong_value
+from rbptrack.config.keys import removed
 from rbptrack.config.loader import Loader
 from rbptrack.config.paths import conf_folder, config_packages, working_conf
 from rbptrack.config.patterns import as_value, lists_as_values
@@ -138,8 +139,11 @@ class Composer:
         try:
             yield
         except (HydraException, OmegaConfBaseException) as error:
-            if (override := re.match("Error merging override (.*)", str(error))) and error.__cause__ is not None:
-                raise wrong_value(override[1], error.__cause__) from error
+            if (key := re.search(r"full_key: (\S+)", str(error))) and (sentence := removed(key[1])):
+                file = re.match("In '[^']*'", str(error))
+                raise BadInput(f"{file[0]}: {sentence}" if file else sentence) from error
+            if (match := re.match("Error merging override (.*)", str(error))) and error.__cause__ is not None:
+                raise wrong_value(match[1], error.__cause__) from error
             raise BadInput(shortened(error)) from error
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark

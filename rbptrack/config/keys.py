@@ -14,6 +14,12 @@ from rbptrack.config.schema import Config
 _MOST = 16  # options in an error
 _FEW = 5  # options that are listed where the nearest are named already: the error fits two lines
 
+REMOVED = {
+    "model.parallel": "model.parallel was removed; model.device_map=auto spreads a model over several GPUs",
+    "model.processes": "model.processes was removed; model.device_map=auto spreads a model over several GPUs",
+}
+"""Keys of earlier versions, and the sentence that their user gets; those of `model` hold for `reference` too."""
+
 
 @dataclass(frozen=True)
 class Keys:
@@ -60,6 +66,11 @@ def _walk(schema: type, prefix: str) -> Iterator[tuple[str, str]]:
             yield key, "free" if kind is Any or get_origin(kind) is dict else "leaf"
 
 
+def removed(key: str) -> str | None:
+    """Return the sentence about a key that was removed; None for every other key."""
+    return REMOVED.get(f"model.{key.removeprefix('reference.')}" if key.startswith("reference.") else key)
+
+
 def no_option(key: str, known: Collection[str], *, shown: Collection[str], more: str) -> BadInput:
     """The error for an option that a command does not take.
 
@@ -70,6 +81,8 @@ def no_option(key: str, known: Collection[str], *, shown: Collection[str], more:
         more: the command that explains them.
 
     """
+    if sentence := removed(key):
+        return BadInput(sentence)
     folder, _, leaf = key.rpartition(".")
     near = nearest(key, known)
     if not near:  # the right word in the wrong place: `documents` for `dataset.documents`

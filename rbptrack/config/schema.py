@@ -57,18 +57,6 @@ class Rank(Enum):
     strict = "strict"
 
 
-class Parallel(Enum):
-    """Whether several processes, one per GPU, hold a model together; changes no number beyond float32 rounding.
-
-    tensor: each holds a part of every layer and of the head's rows, by transformers' tensor-parallel plan. auto: so
-    where one GPU does not hold the weights and several do.
-    """
-
-    none = "none"
-    tensor = "tensor"
-    auto = "auto"
-
-
 @dataclass
 class ModelConfig:
     """One causal language model: a repository of the hub (`repo`) or a local folder (`path`)."""
@@ -88,8 +76,6 @@ class ModelConfig:
     device: str = "auto"
     device_map: str = ""  # auto: spread over several GPUs, memory and disk by accelerate; empty: one device
     max_memory: dict[str, str] = field(default_factory=dict)  # with device_map, such as {0: 20GiB, cpu: 60GiB}
-    parallel: Parallel = Parallel.none
-    processes: int = 0  # with parallel=tensor: how many; 0: one for each GPU
     attention: str = "auto"  # of transformers: eager, sdpa, flash_attention_2, ...; auto: its own choice
 
     @property

@@ -68,7 +68,7 @@ class Engine:
             raise BadInput(f"engine.kernel={config.kernel.value} needs a CUDA device and Triton; auto does without")
         self._threads = torch.get_num_threads()
         threads = config.threads or self._threads
-        alone = self._cuda or model.spread or model.group is not None or model.largest_params > _LARGE_MODEL
+        alone = self._cuda or model.spread or model.largest_params > _LARGE_MODEL
         self.workers = 1 if alone else min(threads, _MAX_WORKERS)
         self._inner = max(1, threads // self.workers)
         self.batch_tokens = config.batch_tokens or self._fitting_batch(longest)
@@ -141,9 +141,6 @@ class Engine:
         return Scores.concatenate(done)
 
     def _forward(self, batch: Batch) -> Scores:
-        group = self._model.group
-        if group is not None:
-            return group.scores(batch.token_ids, batch.state_index, batch.target_ids, chunk_tokens=self.chunk_tokens)
         hidden = self._model.backbone(batch.token_ids)  # (sequences, length, width)
         # A model spread over several devices returns its hidden states on the last of them.
         states = hidden.flatten(0, 1)[batch.state_index.to(hidden.device)]  # (targets, width)
@@ -219,28 +216,18 @@ class Engine:
             self.notes.append(f"out of memory: {what}")
             log.warning("out of memory: %s", what)
 
-    @property
-    def _on_cuda(self) -> bool:
-        """Whether forward passes run on GPUs: this process's, or those of other processes."""
-        return self._cuda or (self._model.group is not None and self._model.group.loaded.device == "cuda")
-
-    def _free(self) -> int:
-        """Bytes free on the device, of several the fullest."""
-        group = self._model.group
-        return free_memory(self._model.device) if group is None else group.loaded.free_bytes
-
     def _fitting_batch(self, longest: int) -> int:
         """Tokens whose activations take at most half of the free memory, a power of two; at least one sequence."""
-        most = _CUDA_BATCH if self._on_cuda else _CPU_BATCH
-        fitting = self._free() // (2 * self.workers * self._model.activation_bytes(longest))
+        most = _CUDA_BATCH if self._cuda else _CPU_BATCH
+        fitting = free_memory(self._model.device) // (2 * self.workers * self._model.activation_bytes(longest))
         while most > max(fitting, longest):
             most //= 2
         return max(most, longest)
 
     def _fitting_chunk(self, wanted: int) -> int:
         """Rows of logits per worker that stay within a fixed budget on a CPU, an eighth of free memory on a GPU."""
-        budget = self._free() // 8 if self._on_cuda else _LOGITS_BYTES // self.workers
+        budget = free_memory(self._model.device) // 8 if self._cuda else _LOGITS_BYTES // self.workers
         most = min(
-            wanted or (_MAX_CHUNK_CUDA if self._on_cuda else _MAX_CHUNK), budget // (4 * self._model.logits_per_token)
+            wanted or (_MAX_CHUNK_CUDA if self._cuda else _MAX_CHUNK), budget // (4 * self._model.logits_per_token)
         )
         return max(1 if 0 < wanted < _MIN_CHUNK else _MIN_CHUNK, most)

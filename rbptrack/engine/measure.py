@@ -115,11 +115,10 @@ class Share:
                             saver.take(block, stretch, batch, scores)
                             progress(len(batch))
                     tokens += saver.tokens
-        group = self._model.group
         Cost(
             seconds=time.perf_counter() - began - waited,
             tokens=tokens,
-            peak_memory_bytes=memory.bytes if group is None else group.peak_bytes,
+            peak_memory_bytes=memory.bytes,
             batch_tokens=running.batch_tokens,
             chunk_tokens=running.chunk_tokens,
             notes=tuple(running.notes),
@@ -171,7 +170,7 @@ def measure(
         tied=sums.tied,
         seconds=cost.seconds,
         fresh_tokens=cost.tokens,
-        peak_memory_bytes=max(cost.peak_memory_bytes, memory.bytes if model.group is None else 0),
+        peak_memory_bytes=max(cost.peak_memory_bytes, memory.bytes),
         batch_tokens=cost.batch_tokens,
         chunk_tokens=cost.chunk_tokens,
         notes=(*model.notes, *cost.notes),

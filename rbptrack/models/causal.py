@@ -13,11 +13,9 @@ from rbptrack.base.errors import BadInput, first_line
 from rbptrack.models.architecture import longest_sequence, parameters, text_config, vocab_size
 from rbptrack.models.backbone import Backbone, Unmeasurable
 from rbptrack.models.device import is_spread, resident
-from rbptrack.models.group import ModelProcesses
 from rbptrack.models.head import Recorder, head_of, record
 from rbptrack.models.probe import check_head, check_states, probes, refused
 from rbptrack.models.quantised import is_matrix, method_of
-from rbptrack.scoring.parallel import HeadRows
 from rbptrack.scoring.scorer import Head
 
 _FAILED = (RuntimeError, ValueError, TypeError, IndexError, KeyError, AttributeError, AssertionError, ImportError)
@@ -55,8 +53,6 @@ class CausalModel:
         spread: whether accelerate moves weights or activations between devices while the model runs.
         longest: the most tokens of a sequence for which its numbers hold, or None.
         notes: what the user should know of how it is measured.
-        shard: which rows of the head this process holds, where several processes hold the model together.
-        group: those processes, where this one only sends them batches; backbone and head are then stand-ins.
         reference: another model, to which it is compared while it is measured.
 
     """
@@ -72,8 +68,6 @@ class CausalModel:
     spread: bool
     longest: int | None = None
     notes: tuple[str, ...] = ()
-    shard: HeadRows | None = None
-    group: ModelProcesses | None = None
     reference: Reference | None = None
 
     @property

@@ -11,17 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from rbptrack.base.errors import BadInput
-from rbptrack.config.schema import Dtype, ModelConfig, Parallel
+from rbptrack.config.schema import ModelConfig
 from rbptrack.models.architecture import from_source, load_config, model_class
 from rbptrack.models.causal import CausalModel, of_module
 from rbptrack.models.checkpoint import check_loaded, check_shards, check_stored, explain, notes_of
 from rbptrack.models.device import device_of, place, tf32_notes
-from rbptrack.models.group import ModelProcesses, stand_in
 from rbptrack.models.quantised import compute_in, dequantising, method_of
-from rbptrack.models.split_plan import processes
 from rbptrack.sources.pin import Source
 
 
@@ -40,16 +36,6 @@ def load_model(
         BadInput: the weights cannot be loaded or are not all there, or the model's ranks would be wrong.
 
     """
-    if config.parallel is not Parallel.none:
-        count = processes(config, load_config(source))
-        if count > 1 and without:
-            raise BadInput(
-                f"candidates=tokenizer leaves out {len(without):,} rows of {config.name} that its tokenizer cannot "
-                "name, which a model that is split cannot: use model.device_map=auto, or candidates=vocabulary"
-            )
-        if count > 1:
-            group = ModelProcesses(config, source, count, candidates=candidates)
-            return _of_group(group, (*notes_of(source, load_config(source)), *_rounding(config, count)))
     device, placed = place(config)
     module = load_module(config, source, **placed)
     if not placed and (source.gguf or not method_of(module.config)):
@@ -58,38 +44,6 @@ def load_model(
     head = model.head.without(without) if without else model.head
     rounded = tf32_notes(module) if config.tf32 and not method_of(module.config) else ()
     return replace(model, head=head, notes=(*model.notes, *notes_of(source, module.config), *rounded))
-
-
-def _rounding(config: ModelConfig, processes: int) -> tuple[str, ...]:
-    """What a split leaves of the difference to a whole model, in words; nothing in float32."""
-    if config.dtype is Dtype.float32:
-        return ()
-    return (
-        f"split over {processes} processes in {config.dtype.value}: sums are made in another order before they are "
-        "rounded, which moves some ranks (0.4% in the test) and hardly a mean; split_difference is that of the logits",
-    )
-
-
-def _of_group(group: ModelProcesses, notes: tuple[str, ...]) -> CausalModel:
-    """A model whose weights other processes hold."""
-
-    def elsewhere(tokens: Tensor) -> Tensor:
-        raise NotImplementedError("the weights are in other processes: ModelProcesses.scores")
-
-    loaded = group.loaded
-    return CausalModel(
-        backbone=elsewhere,
-        head=stand_in(loaded),
-        whole=elsewhere,
-        device=torch.device("cpu"),
-        non_embedding_params=loaded.non_embedding_params,
-        total_params=loaded.total_params,
-        widest=loaded.widest,
-        heads=loaded.heads,
-        spread=False,
-        notes=notes,
-        group=group,
-    )
 
 
 def load_module(config: ModelConfig, source: Source, **placed: Any) -> Any:

@@ -82,7 +82,7 @@ def is_matrix(weight: Tensor | None) -> bool:
     """Whether a head's weight is a matrix of numbers that torch multiplies with, no packed or scaled integers."""
     if weight is None or weight.ndim != 2 or weight.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         return weight is not None and weight.dtype == torch.float64 and weight.ndim == 2
-    return type(weight) in (Tensor, nn.Parameter) or hasattr(weight, "placements")  # a DTensor: split over processes
+    return type(weight) in (Tensor, nn.Parameter)
 
 
 def multiplier(output: nn.Module) -> Callable[[Tensor], Tensor]:

@@ -210,8 +210,7 @@ class Sweep:
 
     def _executor(self, inbox: Inbox) -> Executor:
         if self.settings.launch.where is not Where.local:
-            models = [cell.model for cell in self.cells]
-            return presets.executor(self.settings.launch, models, name=f"rbptrack-{self.id}", tell=self._complain)
+            return presets.executor(self.settings.launch, name=f"rbptrack-{self.id}", tell=self._complain)
         if not hydra_jobs.wanted(self.request):
             return Here(self.results, self.resolved)
         extra = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _BYTES_PER_TOKEN = 4.0  # of text, for corpora that were not tokenised yet: between code and English
 _DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 MOST_GPUS = 8  # of one node
+_SHARE_OF_MEMORY = 0.75  # of each of several GPUs that weights may take: layers do not divide evenly
 _SCORING_BYTES = 150e6  # what ranking takes beyond weights, at most
 
 
@@ -40,7 +42,7 @@ class Plan:
     device_bytes: int | None = None  # memory of the device that has it free
     download_bytes: int | None = None  # weights that are not cached yet
     gpus: int | None = None  # of the device's kind that hold the weights together; None: no number up to 8 does
-    seconds: float | None = None  # device time, of all GPUs together
+    seconds: float | None = None  # of its job: several GPUs compute their layers in turn, as fast as one
     status: str = ""  # `to measure`, `measured`, `too large`, or why it cannot be measured
 
 
@@ -96,16 +98,16 @@ def operations(cell: Resolved, size: Size) -> float | None:
 
 def memory_and_gpus(cell: Resolved, memory_bytes: float, *, most: int) -> tuple[float, int | None]:
     """Bytes that a cell needs, and how many GPUs of so much memory hold that together; None where `most` do not."""
-    from rbptrack.models.split_plan import fewest
-
     each = [_needed(part, part.count_parameters()) for part in cell.parts]
     weights, beside = sum(one for one, _ in each), max(more for _, more in each)
     needed = weights + beside
     if needed <= memory_bytes:
         return needed, 1
-    return needed, None if cell.reference else fewest(
-        cell.model, cell.architecture, memory_bytes, most=most, beside=beside
-    )
+    if cell.reference:  # both models are whole on one device
+        return needed, None
+    room = min(_SHARE_OF_MEMORY * memory_bytes, memory_bytes - beside)
+    gpus = math.ceil(weights / room) if room > 0 else most + 1
+    return needed, gpus if gpus <= most else None
 
 
 def _needed(cell: Resolved, counts: Parameters) -> tuple[float, float]:

@@ -15,7 +15,6 @@ from rbptrack.config.schema import (
     Dtype,
     EngineConfig,
     ModelConfig,
-    Parallel,
     Rank,
     SequenceRule,
 )
@@ -146,10 +145,6 @@ class Resolver:
         )
         other = replace(config.reference, device=model.device) if config.reference else None
         fit = self._fit(config, [model, *([other] if other else [])])
-        if model.parallel is not Parallel.none or model.processes:
-            from rbptrack.models.split_plan import check
-
-            check(model, self.parts(model)[0])
         reference = ResolvedReference(other, self._weights(other), *fit.reference) if other and fit.reference else None
         return Resolved(
             model=model,
@@ -278,8 +273,7 @@ def _load(
     from rbptrack.models.loading import load_model
 
     key = (weights, repr(model), candidates, without)  # every option of loading is in the model's config
-    kept = loaded.get(key)
-    if kept is None or (kept.group is not None and kept.group.over):
+    if key not in loaded:
         loaded.clear()  # before loading: two models need not fit
         loaded[key] = load_model(model, weights, candidates=candidates, without=without)
     return loaded[key]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rbptrack.base.errors import BadInput
-from rbptrack.config.schema import Config, LaunchConfig, Parallel, Where
+from rbptrack.config.schema import Config, LaunchConfig, Where
 from rbptrack.sweep.devices import KNOWN, Device, data_sheet, sheet_of
 from rbptrack.sweep.jobs import Task
 from rbptrack.sweep.plan import MOST_GPUS, Size, memory_and_gpus, operations, size_of
@@ -15,7 +15,6 @@ from rbptrack.sweep.resolve import Resolved
 
 LONG_SECONDS = 4 * 3600.0  # of one job; shards=auto brings it below
 _SHARE_OF_TIME = 0.8  # of launch.time that a job may take by the estimate
-_SHARE_OF_MEMORY = 0.75  # of each GPU that weights may take
 _ROOM = 2.0  # times what one sequence needs: batches are the faster the larger they are
 
 
@@ -40,12 +39,12 @@ class Resources:
         return sum((self._operations(self._resolved[t.number]) or 0.0) / t.shard.count for t in tasks)
 
     def _fitted(self, cell: Config, resolved: Resolved) -> Config:
-        """A cell with the number of shards that its cost asks for, and split if one GPU does not hold its model."""
+        """A cell with the shards that its cost asks for, and spread over several GPUs where one is too small."""
         if cell.shards == "auto":
             cell = replace(cell, shards=self._shards(resolved))
         several = self._launch.gpus == "auto" and self._gpus(resolved) > 1
-        if several and cell.model.parallel is Parallel.none and not cell.model.device_map:
-            cell = replace(cell, model=replace(cell.model, parallel=Parallel.auto))
+        if several and not cell.model.device_map:
+            cell = replace(cell, model=replace(cell.model, device_map="auto"))
         return cell
 
     def _shards(self, resolved: Resolved) -> int:
@@ -56,17 +55,14 @@ class Resources:
         operations = self._operations(resolved)
         if operations is None:
             return 1
-        gpus = self._gpus(resolved) if self._launch.gpus == "auto" else float(self._launch.gpus)
-        return max(1, math.ceil(self._device("shards").seconds(operations, resolved.model) / max(1.0, gpus) / most))
+        return max(1, math.ceil(self._device("shards").seconds(operations, resolved.model) / most))
 
     def _gpus(self, resolved: Resolved) -> float:
         if resolved.model.device == "cpu":
             return 0.0
         device = self._device("launch.gpus")
         needed, gpus = memory_and_gpus(resolved, device.memory_bytes, most=MOST_GPUS)
-        if gpus is None and resolved.model.device_map:  # spread by layers, over any number
-            gpus = math.ceil(needed / (_SHARE_OF_MEMORY * device.memory_bytes))
-        if gpus is None or gpus > MOST_GPUS:
+        if gpus is None:
             raise BadInput(
                 f"launch.gpus=auto: no {device.name}, nor {MOST_GPUS} of them, hold {resolved.model.name}; "
                 "model.dtype=bfloat16 halves it"

@@ -22,11 +22,11 @@ class ResolvedParams:
     total_params: Annotated[int | None, "model.total_params"]  # every parameter, tied ones once
     vocab_size: Annotated[int | None, "model.vocab_size"]
     device: Annotated[str | None, "model.device_used"]
-    split_difference: Annotated[str | None, "model.split_difference"]  # of logits, where a model was split over GPUs
     dataset_commit: Annotated[str | None, "dataset.commit"]  # likewise
     texts_hash: Annotated[str | None, "dataset.texts_hash"]  # SHA-256
     num_documents: Annotated[int | None, "dataset.num_documents"]
     prefix: Annotated[str | None, "dataset.prefix"]  # ids that stand before every window, where they are several
+    split_difference: Annotated[str | None, "model.split_difference"] = None  # of logits; release 0.1 split models
     reference: Annotated[str | None, "reference.name"] = None  # with its precision where that is not float32
     reference_commit: Annotated[str | None, "reference.commit"] = None  # likewise
     reference_params: Annotated[int | None, "reference.total_params"] = None  # tied ones once
