@@ -4,9 +4,10 @@ RUN := $(VENV)/bin/python
 RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.installed
 PIP = $(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+HYDRA_TESTS := $(patsubst %,tests/test_%.py,cells patterns places typos working_conf checkpoints not_ours protocol plan)
 RESULTS := $(CURDIR)/test-long.jsonl
 
-.PHONY: demo test test-long docs install lint clean
+.PHONY: demo test test-long test-hydra docs install lint clean
 
 # The main job: 7 embedded models on 2 embedded corpora, the table of results and the fitted laws.
 demo: $(RUNS)
@@ -17,11 +18,18 @@ test: lint
 	$(RUN) -m pytest
 
 # What takes hours: kills, lost nodes, fuzzing, full disks, bad servers, endurance (docs/reliability.md). Continues where it stopped.
-test-long: $(STAMP)
+test-long: $(STAMP) test-hydra
 	RBPTRACK_RESULTS=$(RESULTS) $(RUN) -m pytest -n 1 -m long
 	RBPTRACK_RESULTS=$(RESULTS) $(RUN) -m pytest -n 1 tests/test_flipped_bits.py
 	$(RUN) -m pytest -n 1 --hypothesis-profile=long tests/test_properties.py
 	$(RUN) -m tests.campaigns all $(RESULTS)
+
+# The tests of configs and command lines with Hydra's newest release candidate, over the packages that are installed.
+test-hydra: $(STAMP)
+	$(RUN) -m venv --clear $(VENV)/hydra
+	$(RUN) -c "import sysconfig; print(sysconfig.get_path('purelib'))" > "$$($(VENV)/hydra/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/installed.pth"
+	$(VENV)/hydra/bin/python -m pip install --quiet --disable-pip-version-check --pre --no-deps 'hydra-core>=1.4.0rc3,<1.5' 'omegaconf>=2.4.1rc1,<2.5'
+	$(VENV)/hydra/bin/python -m pytest -n 0 $(HYDRA_TESTS)
 
 lint: $(STAMP)
 	$(RUN) -m ruff check .

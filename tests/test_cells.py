@@ -6,13 +6,13 @@ from pathlib import Path
 
 import hypothesis.strategies as st
 import pytest
-from hydra import compose, initialize_config_dir
+from hydra import compose
 from hypothesis import Phase, assume, example, given, settings
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.cells import cells
 from rbptrack.config.compose import Composer
-from rbptrack.config.paths import conf_folder
+from rbptrack.config.hydra_internals import initialized
 from rbptrack.config.request import measuring
 from rbptrack.sweep import hydra_jobs
 
@@ -28,7 +28,7 @@ WORDS = (
 def test_what_is_composed_is_what_hydra_composes() -> None:
     composer = Composer("config", [])
     for words in WORDS:
-        with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+        with initialized():
             wanted = compose("config", overrides=list(words))
         assert composer.compose(words) == wanted
 

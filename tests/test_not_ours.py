@@ -18,8 +18,8 @@ from rbptrack.analysis.display import as_csv
 from rbptrack.base.errors import BadInput, StoreAway
 from rbptrack.base.words import from_spreadsheet
 from rbptrack.commands import import_, report
-from rbptrack.config.loader import check_yaml
 from rbptrack.config.schema import TrackingConfig
+from rbptrack.config.yaml_files import check_yaml
 from rbptrack.exchange.imported import AnyImportedRow, KnownModels
 from rbptrack.exchange.rows import read as rows_of
 from rbptrack.reporting.discovery import load_file

@@ -1,6 +1,11 @@
 import random
+import re
 
-from rbptrack.config.patterns import expand, lists_as_values, size_key
+import pytest
+
+from rbptrack.base.errors import BadInput
+from rbptrack.config.patterns import chosen_by, expand, lists_as_values, size_key
+from rbptrack.config.request import measuring
 
 PYTHIA = ["14m", "31m", "70m", "160m", "410m", "1b", "1.4b", "2.8b", "6.9b", "12b"]
 
@@ -27,3 +32,33 @@ def test_lists_as_values() -> None:
         "k.values=[1,10]",
         "x=1,2",
     ]
+
+
+def test_a_name_after_an_exclamation_mark_is_left_out() -> None:
+    names = [f"pythia/{size}" for size in PYTHIA] + ["gpt2/small", "hf"]
+    assert chosen_by("model", "pythia/*,!pythia/12b,!pythia/?b", names) == [
+        f"pythia/{size}" for size in ("14m", "31m", "70m", "160m", "410m", "1.4b", "2.8b", "6.9b")
+    ]
+    assert chosen_by("model", "!pythia/*,**", names) == ["gpt2/small"]
+    for value, rule in {
+        "pythia/*,!pythia/13b": "no model matches pythia/13b",
+        "!pythia/12b": "such as 'model=pythia/*,!pythia/12b'",
+        "pythia/1b,!pythia/*": "excludes everything that it chooses: pythia/1b",
+    }.items():
+        with pytest.raises(BadInput, match=re.escape(rule)):
+            chosen_by("model", value, names)
+
+
+@pytest.mark.parametrize(
+    ("word", "chosen"),
+    [
+        ("dataset=glob(*,exclude=[wiki,p*])", "dataset=auslegal,c4,gsm8k,hotpotqa,humaneval,stdlib"),
+        ("model=glob([nano/1*,gpt2/*],exclude=nano/15k)", "model=nano/115k,gpt2/small,gpt2/medium,gpt2/large,gpt2/xl"),
+        (
+            "reference=glob(nano/*,exclude=*/?m)",
+            "+model@reference=nano/6k,nano/15k,nano/38k,nano/115k,nano/311k,nano/760k",
+        ),
+    ],
+)
+def test_globs_of_hydra_are_patterns(word: str, chosen: str) -> None:
+    assert measuring([word]).overrides == [chosen]

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, Protocol
 
-from hydra._internal.utils import get_args_parser
-
 from rbptrack.base.errors import BadInput, nearest, unknown
+from rbptrack.config.hydra_internals import flags_parser
 from rbptrack.config.keys import Keys, no_option
-from rbptrack.config.patterns import as_value, chosen, families, lists_as_values, split_list
+from rbptrack.config.patterns import as_value, chosen_by, families, lists_as_values, split_list
 from rbptrack.config.registration import family_and_size
 from rbptrack.config.schema import AnalyzeConfig, Config, ReportConfig
 from rbptrack.console.output import program
@@ -35,7 +34,7 @@ class Choices(Protocol):
 
 def parse_flags(arguments: Sequence[str]) -> Namespace:
     """Hydra's own flags as it understands them; `overrides`: the other words, which Hydra takes in one stretch only."""
-    parser = get_args_parser()
+    parser = flags_parser()
     known = [word for action in parser._actions for word in action.option_strings]
     for word in arguments:
         if word.startswith("--") and not any(flag.startswith(word.partition("=")[0]) for flag in known):
@@ -111,8 +110,7 @@ def reference_group(argument: str, composer: Choices) -> list[str]:
         family, size = family_and_size(repo, path)
         parts = {"family": family, "size": size, "repo": repo, "path": path}
         return ["+model@reference=hf", *(f"reference.{name}={as_value(text)}" for name, text in parts.items())]
-    chosen_names = [name for element in split_list(value) for name in chosen("reference", element, names)]
-    return [f"+model@reference={','.join(dict.fromkeys(chosen_names))}"]
+    return [f"+model@reference={','.join(chosen_by('reference', value, names))}"]
 
 
 def k_group(argument: str, composer: Choices) -> str:

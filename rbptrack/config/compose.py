@@ -7,17 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote
 
-from hydra import compose, initialize_config_dir
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import IConfigRepository
+from hydra import compose
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Glob, Override
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.config_source import ConfigResult
@@ -31,9 +29,9 @@ from rbptrack.base.errors import BadInput
 from rbptrack.config import checkpoints, ladders, registration
 from rbptrack.config.arguments import parse_flags
 from rbptrack.config.check import typed, wrong_value
+from rbptrack.config.hydra_internals import Files, Loader, apply, initialized
 from rbptrack.config.keys import removed
-from rbptrack.config.loader import Loader
-from rbptrack.config.paths import conf_folder, config_packages, working_conf
+from rbptrack.config.paths import config_packages, working_conf
 from rbptrack.config.patterns import as_value, lists_as_values
 
 
@@ -89,22 +87,18 @@ class Composer:
         """The config groups that the command line can choose from, `hydra` and those below it left out."""
         return [name for name in self._repository().get_group_options("", ObjectType.GROUP) if name != "hydra"]
 
-    def _repository(self) -> IConfigRepository:
-        """The config files on the search path; Hydra's own listing reads the primary config anew for each folder."""
-        with self._initialized():
-            loader: Any = GlobalHydra.instance().config_loader()
-            return cast(
-                "IConfigRepository",
-                loader._parse_overrides_and_create_caching_repo(self.config_name, list(self._path))[1],
-            )
+    def _repository(self) -> Files:
+        """The config files on the search path."""
+        with self._initialized() as loader:
+            return loader.files(self.config_name, list(self._path))
 
     @contextmanager
-    def _initialized(self) -> Iterator[None]:
-        with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+    def _initialized(self) -> Iterator[Loader]:
+        with initialized():
             hydra: Any = GlobalHydra.instance().hydra
             self._loader = self._loader or Loader(hydra.config_loader)
             hydra.config_loader = self._loader
-            yield
+            yield self._loader
 
     def hydra_settings(self, overrides: Sequence[str]) -> DictConfig:
         """What Hydra itself is told (its launcher, its sweeper, ...), by what was composed first if something was."""
@@ -127,7 +121,7 @@ class Composer:
     def update(self, composed: DictConfig, overrides: Sequence[str]) -> None:
         """Give keys of a composed config other values, as if it had been composed with them."""
         with self._explained():
-            ConfigLoaderImpl._apply_overrides_to_config(parsed(overrides), composed)
+            apply(parsed(overrides), composed)
 
     def file(self, group: str, choice: str) -> ConfigResult | None:
         """The file of a choice, if there is one, as it was read: not to be changed."""
@@ -170,7 +164,7 @@ class Composer:
 
     def run(self, mode: str, job: Callable[[DictConfig], None], overrides: Sequence[str]) -> None:
         """Let Hydra compose and run one job (mode RUN) or one for each cell (MULTIRUN), where its launcher says."""
-        with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+        with initialized():
             hydra: Any = GlobalHydra.instance().hydra
             run = hydra.multirun if mode == "MULTIRUN" else hydra.run
             run(config_name=self.config_name, task_function=job, overrides=[*overrides, *self._path])
@@ -180,7 +174,7 @@ class Composer:
         return typed(self.compose(overrides))
 
 
-def _walk(repository: IConfigRepository, group: str, prefix: str) -> list[str]:
+def _walk(repository: Files, group: str, prefix: str) -> list[str]:
     """Every config below a group, subfolders included."""
     names = [prefix + name for name in repository.get_group_options(group, ObjectType.CONFIG)]
     for folder in repository.get_group_options(group, ObjectType.GROUP):
@@ -194,6 +188,16 @@ def parsed(overrides: Sequence[str]) -> list[Override]:
         return list(map(_parsed, overrides))
     except HydraException as error:
         raise BadInput(shortened(error)) from error
+
+
+def glob_as_patterns(override: str) -> str:
+    """Hydra's `model=glob(pythia/*,exclude=pythia/12b)` as `model=pythia/*,!pythia/12b`; any other word unchanged."""
+    key, _, value = override.partition("=")
+    if not value.startswith("glob("):
+        return override
+    glob = parsed([override])[0].value()
+    assert isinstance(glob, Glob)  # noqa: S101 - for the types: the grammar takes no other word that begins so
+    return f"{key}={','.join([*glob.include, *(f'!{pattern}' for pattern in glob.exclude)])}"
 
 
 @cache

@@ -14,6 +14,7 @@ _SUFFIX = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 _WORDS = {word: rank for rank, word in enumerate(("tiny", "small", "base", "medium", "large", "xl", "xxl"))}
 _FUNCTION = re.compile(r"[A-Za-z_]\w*\(.*\)$", re.DOTALL)
 
+_BY_NAME_ONLY = ("hf", "files", "default")  # configs that other keys complete, and another name for nano/115k
 _MOST_SIZES = 30  # of a family, in an error; checkpoints are more
 
 Options = Callable[[str], Sequence[str]]
@@ -77,13 +78,32 @@ def expand(arguments: Sequence[str], *, groups: Sequence[str], options: Options)
         if not equals or key not in groups or _FUNCTION.match(value):
             rewritten.append(argument)
             continue
-        names: list[str] = []
-        for element in split_list(value):
-            names += [name for name in chosen(key, element, options(key)) if name not in names]
-        if not names:
-            raise BadInput(f"{argument}: expected a name of the group {key}, a pattern or a list of them")
-        rewritten.append(f"{key}={','.join(names)}")
+        rewritten.append(f"{key}={','.join(chosen_by(key, value, options(key)))}")
     return rewritten
+
+
+def chosen_by(group: str, value: str, names: Sequence[str]) -> list[str]:
+    """The names of a config group that a list of names, patterns and exclusions stands for, each once.
+
+    Examples:
+        >>> chosen_by("model", "pythia/*,!pythia/12b", ["pythia/12b", "pythia/1b", "pythia/70m"])
+        ['pythia/70m', 'pythia/1b']
+
+    Raises:
+        BadInput: an element matches nothing, or no name is left.
+
+    """
+    elements = split_list(value)
+    included = [element for element in elements if not element.startswith("!")]
+    excluded = {name for element in elements if element[0] == "!" for name in chosen(group, element[1:], names)}
+    if not included:
+        such = f", such as '{group}=pythia/*,{elements[0]}'" if elements else ""
+        raise BadInput(f"{group}={value}: expected a name of the group {group}, a pattern or a list of them{such}")
+    choices = [name for element in included for name in chosen(group, element, names)]
+    left = [name for name in dict.fromkeys(choices) if name not in excluded]
+    if not left:
+        raise BadInput(f"{group}={value} excludes everything that it chooses: {shortened(choices)}")
+    return left
 
 
 def chosen(group: str, element: str, names: Sequence[str]) -> list[str]:
@@ -95,7 +115,8 @@ def chosen(group: str, element: str, names: Sequence[str]) -> list[str]:
     """
     if element in names:
         return [element]
-    matching = match(element, names) if "*" in element or "?" in element else []
+    is_pattern = "*" in element or "?" in element
+    matching = match(element, [name for name in names if name not in _BY_NAME_ONLY]) if is_pattern else []
     if matching:
         return matching
     folders = families(names)

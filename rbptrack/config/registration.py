@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import PurePath
+from typing import Any
 
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, __version__
 
 from rbptrack.base.secrets import spare
 from rbptrack.config import schema
@@ -16,24 +18,39 @@ from rbptrack.config.paths import EMBEDDED
 
 def _words() -> set[str]:
     """The names of all options, and those of their values that have one."""
-    classes = [one for one in vars(schema).values() if isinstance(one, type)]
-    named = [name for one in classes if issubclass(one, Enum) for name in one.__members__]
-    return {*named, *(f.name for one in classes if is_dataclass(one) for f in fields(one))}
+    classes = [value for value in vars(schema).values() if isinstance(value, type)]
+    named = [name for cls in classes if issubclass(cls, Enum) for name in cls.__members__]
+    return {*named, *(f.name for cls in classes if is_dataclass(cls) for f in fields(cls))}
 
 
 def register() -> None:
     """Make the schema and the resolvers known to Hydra; harmless when called again."""
-    from hydra.core.config_store import ConfigStore  # here, because Tab completion reads the schema and cannot wait
-
     spare(_words())
-    store = ConfigStore.instance()
-    store.store(name="base_config", node=schema.Config)
-    store.store(name="base_analyze", node=schema.AnalyzeConfig)
-    store.store(name="base_report", node=schema.ReportConfig)
-    OmegaConf.register_new_resolver("embedded", lambda name: str(EMBEDDED / name), replace=True)
-    OmegaConf.register_new_resolver("base_name", base_name, replace=True)
-    OmegaConf.register_new_resolver("family_of", lambda repo, path: family_and_size(repo, path)[0], replace=True)
-    OmegaConf.register_new_resolver("size_of", lambda repo, path: family_and_size(repo, path)[1], replace=True)
+    register_config("base_config", schema.Config)
+    register_config("base_analyze", schema.AnalyzeConfig)
+    register_config("base_report", schema.ReportConfig)
+    register_resolver("embedded", lambda name: str(EMBEDDED / name))
+    register_resolver("base_name", base_name)
+    register_resolver("family_of", lambda repo, path: family_and_size(repo, path)[0])
+    register_resolver("size_of", lambda repo, path: family_and_size(repo, path)[1])
+
+
+def register_config(name: str, node: type, *, group: str | None = None) -> None:
+    """Make a dataclass known to Hydra as a config, in place of one of that name."""
+    import hydra  # here, because Tab completion reads the schema and cannot wait
+    from hydra.core.config_store import ConfigStore
+
+    store: Any = ConfigStore.instance().store
+    how = {} if hydra.__version__.startswith("1.3.") else {"replace": True}  # 1.4 warns where it is not said
+    store(name, node, group=group, **how)
+
+
+def register_resolver(name: str, resolver: Callable[..., str]) -> None:
+    """Make a resolver known to OmegaConf: 2.4 has a new function for it, under a name that meant another in 2.3."""
+    register: Any = OmegaConf.register_resolver
+    if __version__.startswith("2.3."):
+        register = OmegaConf.register_new_resolver
+    register(name, resolver, replace=True)
 
 
 def base_name(repo: str, path: str) -> str:

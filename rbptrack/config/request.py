@@ -6,18 +6,16 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
-from hydra._internal import utils
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra._internal.utils import get_args_parser
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.arguments import check_keys, k_group, parse_flags, reference_group
 from rbptrack.config.cells import cells, swept_options
-from rbptrack.config.compose import Composer, parsed, shortened
-from rbptrack.config.paths import conf_folder
+from rbptrack.config.compose import Composer, glob_as_patterns, parsed, shortened
+from rbptrack.config.hydra_internals import jobs_of, show
 from rbptrack.config.patterns import expand, lists_as_values
+from rbptrack.config.registration import register_resolver
 from rbptrack.config.schema import Config, SweepConfig
 
 # Nobody sweeps over these: `a,b` is one value.
@@ -61,7 +59,7 @@ class Request:
         """
         composer = Composer(config_name, arguments)
         flags = parse_flags(arguments)
-        overrides = flags.overrides
+        overrides = list(map(glob_as_patterns, flags.overrides))
         check_keys(overrides, composer, groups, lists)
         overrides = expand(overrides, groups=groups, options=composer.options)
         overrides = [word for o in overrides for word in reference_group(o, composer)]
@@ -81,17 +79,17 @@ class Request:
         if not self.multirun:
             return [self.overrides]
         try:
-            batches = BasicSweeper.split_arguments(parsed(self.overrides), max_batch_size=None)
+            return jobs_of(parsed(self.overrides))
         except HydraException as error:
             raise BadInput(shortened(error)) from error
-        return [job for batch in batches for job in batch]
 
     def show(self) -> None:
         """Let Hydra show what its flags ask for (`--cfg`, `--info`, ...); of a sweep, for its first cell."""
-        OmegaConf.register_new_resolver("oc.env", _as_written, replace=True)
-        self.flags.overrides, self.flags.multirun, self.flags.run = self.jobs()[0], False, False
-        config_path, name = str(conf_folder()), self.composer.config_name
-        utils._run_hydra(self.flags, get_args_parser(), _never_run, config_path, name)
+        register_resolver("oc.env", _as_written)
+        self.flags.overrides = self.jobs()[0]
+        self.flags.multirun = False
+        self.flags.run = False
+        show(self.flags, self.composer.config_name, _never_run)
 
     def run_by_hydra(self, job: Callable[[DictConfig], None], *, extra: Sequence[str]) -> None:
         """Let Hydra's sweeper and launcher, which somebody chose, run a job for each cell of the sweep.

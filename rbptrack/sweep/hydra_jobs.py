@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 from rbptrack.base.process import raise_if_stopped
 from rbptrack.base.secrets import guard
 from rbptrack.config.check import typed
+from rbptrack.config.hydra_internals import BASIC
 from rbptrack.config.request import Request
 from rbptrack.sweep.channel import Inbox, Teller
 from rbptrack.sweep.executors import Executor
@@ -23,18 +24,13 @@ from rbptrack.sweep.resolve import Resolver
 CELLS = "RBPTRACK_CELLS"
 """The environment variable that tells processes of Hydra's launchers how many cells the sweep has."""
 
-_TARGETS = {
-    "launcher": "hydra._internal.core_plugins.basic_launcher.BasicLauncher",
-    "sweeper": "hydra._internal.core_plugins.basic_sweeper.BasicSweeper",
-}
-
 
 def wanted(request: Request) -> bool:
     """Whether somebody has chosen something of Hydra, on the command line or in a config."""
     if any(word.lstrip("+~").startswith(("hydra/", "hydra.")) for word in _own(request)):
         return True
     hydra = request.composer.hydra_settings(request.jobs()[0])
-    return bool(hydra.callbacks) or any(hydra[name]["_target_"] != target for name, target in _TARGETS.items())
+    return bool(hydra.callbacks) or any(hydra[name]["_target_"] != target for name, target in BASIC.items())
 
 
 def _own(request: Request) -> list[str]:
