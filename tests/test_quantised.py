@@ -13,15 +13,17 @@ import transformers
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.compose import Composer
-from rbptrack.config.schema import Dtype, ModelConfig
+from rbptrack.config.schema import CellConfig, DatasetConfig, Dtype, KConfig, ModelConfig
 from rbptrack.models import quantised
 from rbptrack.models.architecture import count_parameters, load_config
 from rbptrack.models.loading import load_model, load_module
 from rbptrack.scoring.scorer import Scorer, reference
 from rbptrack.sources.pin import of_model
+from rbptrack.sweep.resolve import Resolver
 from tests.architectures import ROWS, TEXT, build
 from tests.conftest import EMBEDDED, Program
 from tests.gguf_file import write_gguf
+from tests.test_sequences import byte_tokenizer
 
 needs_torchao = pytest.mark.skipif(
     importlib.util.find_spec("torchao") is None, reason="torchao is not installed: pip install '.[dev]'"
@@ -124,6 +126,24 @@ def test_a_library_that_is_missing_is_named(
     (tmp_path / "config.json").write_text(json.dumps(values))
     with pytest.raises(BadInput, match=rf"quantised with {said}"):
         load_config(of_model(toy(tmp_path)))
+
+
+@needs_gguf
+def test_a_gguf_files_own_token_list_is_held_against_another_tokenizer(tmp_path: Path) -> None:
+    """A smaller one fits below the rows of the head, and would cut texts into tokens that the model never saw."""
+    write_gguf(tmp_path / "model-1k", "toy-Q8_0.gguf")
+    byte_tokenizer().save_pretrained(tmp_path / "foreign")
+    (tmp_path / "text.txt").write_text(TEXT)
+    texts = DatasetConfig("text", files=[str(tmp_path / "text.txt")], split="train", seq_len=8)
+    cell = CellConfig(toy(tmp_path / "model-1k", gguf="toy-Q8_0.gguf"), texts, KConfig([1]))
+    cell.model.tokenizer = str(tmp_path / "model-1k/plain")  # the file's own, as it was before conversion
+    assert Resolver().resolve(cell).candidates == 400
+    cell.model.tokenizer = str(tmp_path / "foreign")
+    with pytest.raises(
+        BadInput, match=r"toy-1k: .*foreign names \d+ of the \d+ tokens of toy-Q8_0.gguf otherwise"
+    ) as said:
+        Resolver().resolve(cell)
+    assert "\n" not in str(said.value)
 
 
 @needs_gguf

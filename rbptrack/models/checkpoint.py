@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -16,11 +16,16 @@ from rbptrack.models.device import out_of_memory
 from rbptrack.models.quantised import check_library, described, is_matrix, method_of, quiet
 from rbptrack.sources.pin import Source
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 _PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth")
 _INDEX = "model.safetensors.index.json"
 # What older versions of transformers stored beside the weights and newer ones compute: masks and position numbers.
 _NO_WEIGHTS = re.compile(r"(^|\.)(inv_freq|masked_bias|causal_mask|position_ids|(attn|attention)\.bias)$")
 _SHOWN = 5  # names of tensors in an error
+_ORDINARY = 1  # in a GGUF file, the type of a token that is neither special nor a byte
+_SPELLED_OTHERWISE = 0.01  # share of ordinary tokens that another converter may spell in its own way
 
 
 def check_folder(config: ModelConfig) -> None:
@@ -117,33 +122,57 @@ def check_quantisation(name: str, config: Any) -> None:
 def check_stored(source: Source, module: Any, what: str) -> None:
     """BadInput where stored tensors are not the numbers that a model computes with, though they load without a word.
 
-    Integers and booleans become weights of that value unless a quantisation says what they stand for. A head that is
-    stored beside the embedding that the config says it is tied to is another model's, or the config is.
+    Integers and booleans become weights of that value unless a quantisation says what they stand for.
     """
-    config = module.config
-    if not source.gguf and not getattr(config, "quantization_config", None):
-        buffers = {name.rpartition(".")[2] for name, _ in module.named_buffers()}
-        whole = [
-            name
-            for name, kind in _stored_types(source)
-            if kind.startswith(("I", "U", "BOOL")) and name.rpartition(".")[2] not in buffers
-        ]
-        if whole := sorted(name for name in whole if not _NO_WEIGHTS.search(name)):
-            raise BadInput(
-                f"the checkpoint of {what} holds weights as integers or booleans, and its config.json no quantisation "
-                f"that says what they stand for: {shortened(whole, most=_SHOWN)}"
-            )
-    tied = getattr(config.get_text_config(decoder=True), "tie_word_embeddings", False)
+    if source.gguf or getattr(module.config, "quantization_config", None):
+        return
+    buffers = {name.rpartition(".")[2] for name, _ in module.named_buffers()}
+    whole = [
+        name
+        for name, kind in _stored_types(source)
+        if kind.startswith(("I", "U", "BOOL")) and name.rpartition(".")[2] not in buffers
+    ]
+    if whole := sorted(name for name in whole if not _NO_WEIGHTS.search(name)):
+        raise BadInput(
+            f"the checkpoint of {what} holds weights as integers or booleans, and its config.json no quantisation "
+            f"that says what they stand for: {shortened(whole, most=_SHOWN)}"
+        )
+
+
+def notes_of_head(module: Any) -> tuple[str, ...]:
+    """A sentence where a model has a head of its own though its config says that the head is the embedding."""
+    tied = getattr(module.config.get_text_config(decoder=True), "tie_word_embeddings", False)
     ends = (module.get_input_embeddings(), module.get_output_embeddings())
     embedding, head = (getattr(end, "weight", None) for end in ends)
     if not tied or embedding is None or head is None or embedding is head:
-        return
-    ends_held = (embedding, head)  # elsewhere: spread, split, or behind a quantisation
-    elsewhere = any(w.device.type == "meta" or hasattr(w, "placements") or not is_matrix(w) for w in ends_held)
-    if not elsewhere and not torch.equal(embedding, head):
+        return ()
+    elsewhere = any(w.device.type == "meta" or hasattr(w, "placements") or not is_matrix(w) for w in (embedding, head))
+    if elsewhere or torch.equal(embedding, head):  # spread, split, or behind a quantisation
+        return ()
+    return (
+        "its config.json says that the head is the embedding (tie_word_embeddings), but its checkpoint holds another "
+        "head: that one is measured, as transformers loads it",
+    )
+
+
+def check_own_tokens(name: str, source: Source, tokenizer: PreTrainedTokenizerBase) -> None:
+    """BadInput where another tokenizer gives the ids of a GGUF file to other tokens than the file's own list.
+
+    Special tokens may have other names. A few ordinary ones may, too: converters spell them in their own ways.
+    """
+    from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
+    path = file_of(source, source.gguf)
+    own = load_gguf_checkpoint(str(path), return_tensors=False)["tokenizer"] if path else {}
+    tokens = list(own.get("tokens", ()))
+    kinds = list(own.get("token_type", ())) or [_ORDINARY] * len(tokens)
+    ordinary = [number for number, kind in enumerate(kinds) if kind == _ORDINARY]
+    names = {number: token.replace("▁", " ") for token, number in tokenizer.get_vocab().items()}
+    different = sum(names.get(number) != tokens[number].replace("▁", " ") for number in ordinary)
+    if different > _SPELLED_OTHERWISE * len(ordinary):
         raise BadInput(
-            f"the checkpoint of {what} holds a head of its own, and its config.json says that the head is the "
-            "embedding (tie_word_embeddings): one of them is another model's"
+            f"{name}: {tokenizer.name_or_path or 'the tokenizer'} names {different} of the {len(ordinary)} tokens of "
+            f"{source.gguf} otherwise: it is not this model's. Leave out model.tokenizer= to take the file's own"
         )
 
 

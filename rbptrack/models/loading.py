@@ -15,7 +15,7 @@ import torch
 from rbptrack.config.schema import ModelConfig
 from rbptrack.models.architecture import from_source, load_config, model_class
 from rbptrack.models.causal import CausalModel, of_module
-from rbptrack.models.checkpoint import check_loaded, check_shards, check_stored, explain, notes_of
+from rbptrack.models.checkpoint import check_loaded, check_shards, check_stored, explain, notes_of, notes_of_head
 from rbptrack.models.device import device_of, place, tf32_notes
 from rbptrack.models.quantised import compute_in, dequantising, method_of
 from rbptrack.sources.pin import Source
@@ -43,7 +43,8 @@ def load_model(
     model = of_module(module, config.name, candidates=candidates)
     head = model.head.without(without) if without else model.head
     rounded = tf32_notes(module) if config.tf32 and not method_of(module.config) else ()
-    return replace(model, head=head, notes=(*model.notes, *notes_of(source, module.config), *rounded))
+    notes = (*model.notes, *notes_of(source, module.config), *notes_of_head(module), *rounded)
+    return replace(model, head=head, notes=notes)
 
 
 def load_module(config: ModelConfig, source: Source, **placed: Any) -> Any:

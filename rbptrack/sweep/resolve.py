@@ -241,11 +241,13 @@ class Resolver:
     def _checked(self, config: CellConfig, model: ModelConfig, other: ModelConfig | None = None) -> _Fit:
         from rbptrack.corpus.sequences import prefix_of_first_version, text_prefix
         from rbptrack.models.architecture import candidates, check_fit, check_same_tokenizer
-        from rbptrack.models.checkpoint import check_folder
+        from rbptrack.models.checkpoint import check_folder, check_own_tokens
 
-        for each in (model, other):
-            if each and each.path:
-                check_folder(each)
+        for part in filter(None, (model, other)):
+            if part.path:
+                check_folder(part)
+            if part.gguf and part.tokenizer:
+                check_own_tokens(part.name, self._weights(part), self.parts(part)[1])
         seq_len = config.dataset.seq_len
         architecture, tokenizer = self.parts(model)
         check_fit(model.name, architecture, tokenizer, seq_len)
