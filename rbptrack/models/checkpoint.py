@@ -160,10 +160,11 @@ def check_own_tokens(name: str, source: Source, tokenizer: PreTrainedTokenizerBa
 
     Special tokens may have other names. A few ordinary ones may, too: converters spell them in their own ways.
     """
-    from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+    from transformers import modeling_gguf_pytorch_utils
 
+    read: Any = modeling_gguf_pytorch_utils.load_gguf_checkpoint
     path = file_of(source, source.gguf)
-    own = load_gguf_checkpoint(str(path), return_tensors=False)["tokenizer"] if path else {}
+    own = read(str(path), return_tensors=False)["tokenizer"] if path else {}
     tokens = list(own.get("tokens", ()))
     kinds = list(own.get("token_type", ())) or [_ORDINARY] * len(tokens)
     ordinary = [number for number, kind in enumerate(kinds) if kind == _ORDINARY]
