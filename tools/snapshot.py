@@ -3,7 +3,8 @@
     python -m tools.snapshot OUT [STORE ...]        # write; a store is a folder with mlruns/, or an archive of one
     python -m tools.snapshot --compare A B          # exit code 1 if anything differs
 
-Without stores, it measures the demo (minutes), makes a synthetic store, and takes the frozen one of tests/frozen.
+Without stores, it measures the demo (minutes), makes a synthetic store and one of checkpoints, references, precisions
+and scores, so that every analyzer has a case, and takes the frozen store of tests/frozen.
 OUT/STORE/measurements.csv holds what `list` prints; OUT/STORE/ANALYZER/ has TABLE.csv, metrics.csv and findings.csv.
 Stores are copied first and never changed. Only the command line is used (`list` and `analyze '*'` with format=json), so
 that the same file runs on the code before and after a change; it needs nothing else of this repository.
@@ -23,6 +24,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ import numpy as np
 import pandas as pd
 
 ROOT = Path(__file__).resolve().parent.parent
+EXAMPLE = ROOT / "examples/proxies"
 SYNTHETIC = (
     "--tokens",
     "20000",
@@ -72,14 +75,33 @@ def copied(store: Path, folder: Path) -> Path:
 
 
 def made_stores(folder: Path) -> dict[str, Path]:
-    """Make the stores of a snapshot that names none: the demo's, a synthetic one, the frozen one."""
-    demo = folder / "demo"
+    """Make the stores of a snapshot that names none: the demo's, two that give every analyzer a case, the frozen one."""
+    demo, synthetic, variants = (folder / name for name in ("demo", "synthetic", "variants"))
     demo.mkdir()
-    if rbptrack(demo, "demo").returncode:
-        sys.exit("the demo failed; see its messages above")
-    synthetic = folder / "synthetic"
+    run(demo, "demo")
     subprocess.run([sys.executable, ROOT / "tools/synthetic_store.py", synthetic, *SYNTHETIC], cwd=ROOT, check=True)
-    return {"demo": demo, "synthetic": synthetic, "frozen": frozen()}
+    measure_variants(variants)
+    return {"demo": demo, "synthetic": synthetic, "variants": variants, "frozen": frozen()}
+
+
+def measure_variants(folder: Path) -> None:
+    """Measure checkpoints, references and precisions on grouped texts with fields, and import scores of tasks."""
+    folder.mkdir()
+    with (EXAMPLE / "functions.jsonl").open() as lines:
+        texts = [json.loads(line) | {"source": f"s{i % 12}"} for i, line in enumerate(islice(lines, 60))]
+    (folder / "functions.jsonl").write_text("".join(json.dumps(text) + "\n" for text in texts))
+    dataset = ("dataset=files", "dataset.files=[functions.jsonl]", "dataset.name=functions", "dataset.separator=")
+    dataset += ("dataset.fields=[prompt,solution]", "dataset.group=source", "analyzers=[]")
+    run(folder, "-m", "model=nano-checkpoints/*,nano/6k,nano/15k,nano/38k", *dataset)
+    run(folder, "-m", "model=nano/6k,nano/15k", "reference=nano/115k", *dataset)
+    run(folder, "-m", "model=nano/15k,nano/38k", "model.dtype=bfloat16", *dataset)
+    run(folder, "import", f"scores={EXAMPLE / 'completions.csv'}")
+
+
+def run(folder: Path, *words: str) -> None:
+    """Run a command that must succeed."""
+    if rbptrack(folder, *words).returncode:
+        sys.exit(f"rbptrack {' '.join(words)} failed; see its messages above")
 
 
 def frozen() -> Path:
