@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rbptrack import analysis
 from rbptrack.analysis import Report
 from rbptrack.analysis.display import k_ranges
 from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, corrected
@@ -18,7 +17,6 @@ from rbptrack.analysis.rows import Alpha, Column, OfFamily
 from rbptrack.base.words import some_of
 from rbptrack.reporting.columns import readable
 from rbptrack.reporting.telling import skipped, tell
-from rbptrack.stats.power_law import fit_power_law
 from tests.synthetic import changed, family_runs
 
 COLUMNS = {"b": "the second letter", "a": "the first"}
@@ -111,15 +109,6 @@ def test_ranges_of_k_join_neighbours_on_the_grid() -> None:
     grid = [1, 10, 100, 1000, 10000]
     assert k_ranges([10, 100, 10000], grid) == "k = 10 to 100, 10,000"
     assert k_ranges([1], grid) == "k = 1"
-
-
-@pytest.mark.filterwarnings("ignore:import .* from:FutureWarning")
-def test_names_that_plugins_of_the_last_release_use_work() -> None:
-    cells = analysis.law_cells(fit_power_law([1e3, 1e4, 1e5], [0.5, 0.4, 0.3]))
-    assert set(cells) <= set(analysis.shared_columns(*cells))
-    assert analysis.tallied({"larger": 2, "smaller": 0, "undecided": 1200}) == "larger in 2 and undecided in 1,200"
-    assert analysis.colour_and_line(8) == analysis.colour_and_line(1)
-    assert list(analysis.interval_columns("a", "what it is", "how")) == ["a", "a_low", "a_high"]
 
 
 def test_tokens_are_shown_as_text_where_it_is_known() -> None:

@@ -1,15 +1,10 @@
-"""The public contract: importing it loads nothing heavy, and names that moved are found for one release."""
+"""The public contract: importing it loads nothing heavy."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from types import ModuleType
 
-import pytest
-
-import rbptrack.analysis
-import rbptrack.stats
 from tests.conftest import ROOT
 
 LIGHT = """
@@ -31,23 +26,3 @@ def test_importing_it_loads_nothing_heavy() -> None:
     """Nor do analyses load torch."""
     done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.split() == ["rbptrack", "rbptrack.stats", "rbptrack.analysis", "rbptrack.commands.analyze"]
-
-
-@pytest.mark.parametrize(
-    ("package", "name", "home"),
-    [
-        (rbptrack.stats, "fit_power_law", "rbptrack.stats.power_law"),
-        (rbptrack.analysis, "draw_laws", "rbptrack.analysis.law_figures"),
-        (rbptrack.analysis, "counted", "rbptrack.base.words"),
-        (rbptrack.analysis, "law_cells", "rbptrack.analysis.former"),
-    ],
-)
-def test_a_name_that_moved_is_found_with_a_warning(package: ModuleType, name: str, home: str) -> None:
-    with pytest.warns(FutureWarning, match=f"import {name} from {home}, not from {package.__name__}"):
-        assert getattr(package, name).__module__ == home
-
-
-@pytest.mark.parametrize("package", [rbptrack.analysis, rbptrack.stats])
-def test_there_is_no_other_name(package: ModuleType) -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'absent'"):
-        package.absent  # noqa: B018

@@ -33,6 +33,7 @@ TYPOS = {
     "+modle=x": "Did you mean model=?",
     "dataset.docments=5": "Did you mean dataset.documents=?",
     "engine.treads=2": "Did you mean engine.threads=?",
+    "plan output=csv": "output= was removed; format=csv gives CSV",
     "K=1,5": "Did you mean k=?",
     "analyze analyser=power_law": "Did you mean analyzer=?",
     "analyze analyzer.kss=[1]": "Did you mean analyzer.ks=?",

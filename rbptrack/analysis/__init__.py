@@ -8,7 +8,7 @@ analyzer; the modules beside it help with families, laws and figures.
 from rbptrack.analysis.contract import Analyzer, Drawing, Report, Table
 from rbptrack.analysis.runs import Runs, Unreadable, WithoutRanks
 from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.base.names import metric_part, moved
+from rbptrack.base.names import metric_part
 from rbptrack.ranks import RankHistogram, RankTable, parse_rbp_name, rbp_name
 
 __all__ = [
@@ -27,8 +27,3 @@ __all__ = [
     "parse_rbp_name",
     "rbp_name",
 ]
-
-
-def __getattr__(name: str) -> object:
-    """A name that `rbptrack.analysis` itself held before 0.2, with a warning that says where it is."""
-    return moved(__name__, __path__, name, "rbptrack.base.words", "rbptrack.ranks")

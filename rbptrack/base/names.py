@@ -1,14 +1,10 @@
-"""Names that people give (families, datasets, figures) as parts of paths and of metrics' names; names that moved."""
+"""Names that people give (families, datasets, figures) as parts of paths and of metrics' names."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import unicodedata
-import warnings
-from collections.abc import Iterable
-from importlib import import_module
-from pkgutil import iter_modules
 
 LONGEST = 200
 """Characters of a family's, model's or dataset's name."""
@@ -71,21 +67,3 @@ def _escaped(char: str) -> str:
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
-
-
-def moved(package: str, path: Iterable[str], name: str, *elsewhere: str) -> object:
-    """A public name that a package no longer holds itself, found in its modules or elsewhere; a warning says where.
-
-    Raises:
-        AttributeError: none of its modules has that name.
-
-    """
-    modules = [module.name for module in iter_modules(path)]
-    if not name.startswith("_") and name not in modules:
-        homes = [*elsewhere, *(f"{package}.{module}" for module in modules)]
-        for home in map(import_module, homes):
-            if name in vars(home):
-                place = getattr(vars(home)[name], "__module__", None) or home.__name__
-                warnings.warn(f"import {name} from {place}, not from {package}", FutureWarning, stacklevel=3)
-                return vars(home)[name]
-    raise AttributeError(f"module {package!r} has no attribute {name!r}")

@@ -32,8 +32,7 @@ _MINUTE, _HOUR = 60.0, 3600.0  # seconds
 
 def main(arguments: Sequence[str]) -> int:
     """Plan; returns exit code 0, or 1 if a cell cannot be measured; raises BadInput for exit code 2."""
-    named_now = [f"format={a.removeprefix('output=')}" if a.startswith("output=") else a for a in arguments]
-    form, arguments = taken(named_now, "format", ("table", "csv", "json"))  # `output=` in release 0.1
+    form, arguments = taken(arguments, "format", ("table", "csv", "json"))
     on = next((data_sheet(a.partition("=")[2]) for a in arguments if a.startswith("on=")), None)
     command = HydraCommand(measuring, partial(_plan, form=form, on=on))
     return command([a for a in arguments if not a.startswith("on=")])
