@@ -421,6 +421,8 @@ def test_an_import_that_fails_midway_leaves_nothing(bundle: Path, store: Path, m
     with pytest.raises(RbptrackError, match=r"is full\. Nothing was imported"):
         import_.main([str(bundle)])
     assert statuses(store) == []
+    here = Store(TrackingConfig())
+    assert not here.open().search_logged_models([here.experiment_id])
     assert import_.main([str(bundle)]) == 0
     assert statuses(store) == ["FINISHED"] * 2
 

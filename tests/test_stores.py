@@ -64,7 +64,10 @@ def test_a_copied_store_is_used_and_the_original_stays_as_it_is(store: Path, mon
     assert checksums(store) == before
     assert len(list(copy.rglob("ranks.parquet"))) == 2
     with closing(sqlite3.connect(copy / "mlflow.db")) as connection:
-        addresses = connection.execute("select artifact_location from experiments union select artifact_uri from runs")
+        addresses = connection.execute(
+            "select artifact_location from experiments union select artifact_uri from runs"
+            " union select artifact_location from logged_models"
+        )
         assert all(address.startswith(f"{copy.as_uri()}/") for (address,) in addresses)
     monkeypatch.chdir(store.parent)
     assert len(rbptrack.runs()) == 1
@@ -86,7 +89,7 @@ def test_a_copy_without_the_artifacts_is_refused_with_the_repair(store: Path) ->
 @pytest.mark.usefixtures("database_alone")
 def test_a_copy_may_do_without_its_artifacts(capsys: pytest.CaptureFixture[str]) -> None:
     assert sync.main(["moved=true"]) == 0
-    assert "3 paths updated: artifacts lie beside the database" in capsys.readouterr().out
+    assert "4 paths updated: artifacts lie beside the database" in capsys.readouterr().out
     assert len(rbptrack.runs()) == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rbptrack.base.words import counted
 from rbptrack.commands.options import OptionsCommand
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.console.output import say
@@ -31,6 +32,9 @@ def _sync(config: SyncConfig) -> int:
         say("nothing waits to be delivered to it")
     else:
         say("nothing waits")
+    if not done.away and store.exists and not store.read_only and (run_ids := store.reader.without_model()):
+        store.writer.link_models(run_ids)
+        say(f"{counted(len(run_ids), 'measurement')} linked to their models (Models tab)")
     return 1 if done.left or done.away else 0
 
 

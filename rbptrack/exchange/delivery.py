@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -94,4 +94,7 @@ def _taken_back(writer: Writer, made: list[Record]) -> int:
             left += not writer.take_back(record)
         except RbptrackError:
             left += 1
+    if not left:
+        with suppress(RbptrackError):
+            writer.take_back_models()
     return left

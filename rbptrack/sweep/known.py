@@ -104,7 +104,7 @@ def skipped(cell: Resolved, delivery: Delivery, logged: LoggedRun) -> Outcome:
             sources = reader.groups(run_id)
             counts = counts.in_groups([sources[document] for document in counts.document])
         added = k_metrics(ranks.histogram(), counts)
-        delivery.store.writer.log(run_id, metrics={k: v for k, v in added.items() if is_rbp_column(k)})
+        delivery.store.writer.log_more(run_id, {k: v for k, v in added.items() if is_rbp_column(k)})
         metrics |= added
     outcome = delivery.outcome("skipped", run_id, numbers=metrics, notes=notes)
     outcome.added_ks = list(lacking)
@@ -134,7 +134,7 @@ def _filled(groups: DocumentGroups, run_id: str, metrics: Mapping[str, float], d
         write_documents(Path(folder, DOCUMENTS), document_table(counts, groups), groups)
         writer.log_folder(run_id, Path(folder))
     errors = {name: error for name, error in errors.items() if name.endswith("_se")}
-    writer.log(run_id, metrics=errors, tags={Tag.GROUPS: groups.tag})
+    writer.log_more(run_id, errors, tags={Tag.GROUPS: groups.tag})
     return f"{delivery.about.title}: documents grouped by {groups.field}"
 
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from mlflow import MlflowClient
 from mlflow.entities import Run, ViewType
+from mlflow.exceptions import MlflowException
 
 from rbptrack.config.schema import FilterConfig
 from rbptrack.tracking.frame import DATASET_INPUT, Experiment, LoggedRun
@@ -19,6 +20,7 @@ T = TypeVar("T")
 _PAGE = 200  # runs in one answer: a busy server takes 10 ms for each, and after 10 s it would seem to be away
 _NAMED = 200  # run ids in one question
 _FEW = 100  # measurements whose fingerprints are asked for one by one, before all are read
+_UNKNOWN_ENDPOINT = ("ENDPOINT_NOT_FOUND", "NOT_FOUND", "NOT_IMPLEMENTED")  # what servers before MLflow 3 answer
 _PLAIN = re.compile(r"[\w .:/+*?-]+")  # characters that mean nothing else in SQL's patterns than `fnmatch` means
 
 
@@ -102,6 +104,23 @@ class Client:
         ]
         return list({run.run_id: run for run in (*runs, *same)}.values())
 
+    def without_model(self, experiment: str) -> list[str]:
+        """The ids of finished measurements whose metrics point to no LoggedModel; none where the server has no such."""
+        linked, token = set[str](), None
+        while True:
+            try:
+                page = self._client.search_logged_models([experiment], page_token=token)
+            except MlflowException as error:
+                if is_unknown_endpoint(error):
+                    return []
+                raise
+            linked |= {metric.run_id for model in page for metric in model.metrics or []}
+            token = page.token
+            if not token:
+                break
+        runs = self._finished(experiment, FilterConfig(), ())
+        return [run.run_id for run in runs if run.run_id not in linked]
+
     def whole(self, run_ids: Sequence[str]) -> list[LoggedRun]:
         """Some runs with their curves and datasets."""
         return list(map(self._whole, run_ids))
@@ -118,6 +137,11 @@ class Client:
     def metric_faults(self, run_ids: Sequence[str]) -> dict[str, list[str]]:
         """None: the server alone knows its tables."""
         return {run_id: [] for run_id in run_ids}
+
+
+def is_unknown_endpoint(error: MlflowException) -> bool:
+    """Whether a server does not know what it was asked, because it is too old."""
+    return error.error_code in _UNKNOWN_ENDPOINT or "error code 404" in str(error)
 
 
 def tags_like(chosen: FilterConfig) -> str:

@@ -12,6 +12,9 @@ from rbptrack.base.errors import BadInput
 from rbptrack.console.output import program
 from rbptrack.tracking.local import artifact_folder, reading
 
+_ADDRESSES = {"experiments": "artifact_location", "runs": "artifact_uri", "logged_models": "artifact_location"}
+"""The tables that hold addresses of artifacts, and their columns; MLflow before 3 has no models among them."""
+
 
 def stood_in(database: Path, artifacts: str, experiment: str, *, surely: bool = False) -> Path | None:
     """The folder in which a store stood when its artifact addresses were written; None if it stands there still.
@@ -76,13 +79,14 @@ def relocate(database: Path, old: Path) -> int:
     changed = 0
     with closing(sqlite3.connect(database, timeout=60)) as connection, connection:
         connection.execute("begin immediate")
+        tables = {name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
         for before, after in ((old.as_uri(), database.parent.as_uri()), (str(old), str(database.parent))):
-            for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
+            for table, column in _ADDRESSES.items():
                 query = (
                     f"update {table} set {column} = ? || substr({column}, ?) where substr({column}, 1, ?) = ? || '/'"  # noqa: S608
                 )
                 values = (after, len(before) + 1, len(before) + 1, before)
-                changed += connection.execute(query, values).rowcount
+                changed += connection.execute(query, values).rowcount if table in tables else 0
     return changed
 
 

@@ -158,6 +158,12 @@ class Reader(Artifacts):
         with self.connection.explained():
             return source.finished(experiment, chosen, run_ids, each)
 
+    def without_model(self) -> list[str]:
+        """The ids of finished measurements whose metrics point to no LoggedModel; they can be linked to one."""
+        source, experiment = self.connection.source, self.connection.experiment_id
+        with self.connection.explained():
+            return source.without_model(experiment)
+
     def _row(self, run: LoggedRun) -> dict[str, Any] | None:
         """The row of a run; None, and said, where it holds no measurement."""
         return _usable(self._as_read(run))

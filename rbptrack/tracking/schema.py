@@ -59,6 +59,7 @@ class Tag:
     EXPERIMENT = "rbptrack.experiment"  # likewise
     LATER = "rbptrack.later/"  # prefix of a param whose value changed after it was first logged
     DAMAGED = "rbptrack.damaged"  # what `verify` found wrong with a measurement that it marked
+    WEIGHTS = "rbptrack.weights"  # of a LoggedModel: what tells its weights from others
     NOTE = "mlflow.note.content"
 
 

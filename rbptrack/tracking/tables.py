@@ -114,6 +114,17 @@ class Tables:
                 kept += map(each, some.values())
         return kept
 
+    def without_model(self, experiment: str) -> list[str]:
+        """The ids of finished measurements whose metrics point to no LoggedModel."""
+        query = (
+            "select r.run_uuid from runs r join tags k on k.run_uuid = r.run_uuid"
+            f" where k.key = '{Tag.KIND}' and k.value = '{Kind.MEASUREMENT}'"
+            " and r.status = 'FINISHED' and r.lifecycle_stage = 'active' and r.experiment_id = :experiment"
+            " and r.run_uuid not in (select run_id from logged_model_metrics)"
+        )
+        with self._opened() as ask:
+            return [run_id for (run_id,) in ask(query, {"experiment": int(experiment)})]
+
     def with_fingerprints(self, fingerprints: Collection[str]) -> list[str]:
         """The ids of all runs that have one of these fingerprints, whatever became of them."""
         run_ids = list[str]()

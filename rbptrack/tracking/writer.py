@@ -6,14 +6,14 @@ import hashlib
 import math
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
 import pandas as pd
 from mlflow import MlflowClient
-from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
+from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelInput, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from PIL import Image
 
@@ -23,6 +23,7 @@ from rbptrack.base.secrets import refuse_known
 from rbptrack.tracking import writing
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.context import source_tags
+from rbptrack.tracking.logged_models import LoggedModels, Pointer, pointer_of_run
 from rbptrack.tracking.process import marks
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import FIGURE, RANKS, SCORES_FILE, Record, artifacts, color, describe, for_charts
@@ -30,8 +31,8 @@ from rbptrack.tracking.schema import Tag, scores_tags
 from rbptrack.tracking.view import TAG as VIEW_TAG
 from rbptrack.tracking.view import Shown, preset
 
-_BATCH = 900  # metrics or params in one call; MLflow takes at most 1000 metrics and 100 params
-_PARAMS = 100
+_METRICS = 800  # in one call; MLflow takes at most 1000 entries
+_OTHERS = 100  # params, and as many tags
 
 
 class Writer:
@@ -42,6 +43,7 @@ class Writer:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self._models = LoggedModels(connection)
 
     def begin(self, name: str, tags: Mapping[str, str], *, started: float | None = None) -> str:
         """Create a run and return its id; it stays RUNNING until `end`."""
@@ -144,6 +146,7 @@ class Writer:
         tags: Mapping[str, str] | None = None,
         at: float | None = None,
         step: int = 0,
+        model: Pointer | None = None,
     ) -> None:
         """Log params, metrics, curves by step, and tags.
 
@@ -151,29 +154,27 @@ class Writer:
         time change nothing. A param keeps its first value, as MLflow demands: where a continued measurement has
         another (of the engine, or of the device), it is logged as tag `rbptrack.later/<param>`.
 
-        Curves are numbers by step; `step` is the metrics'. `at` is in seconds since 1970, by default now.
+        Curves are numbers by step; `step` is the metrics'. `at` is in seconds since 1970, by default now. `model`: what
+        the metrics point to.
         """
         refuse_known({**(params or {}), **(tags or {})})
         now = int((at or time.time()) * 1000)
-        rows = [Metric(k, float(v), now, step) for k, v in (metrics or {}).items() if math.isfinite(v)]
+        make = model.metric if model else Metric
+        rows = [make(k, float(v), now, step) for k, v in (metrics or {}).items() if math.isfinite(v)]
         for key, curve in (curves or {}).items():
             rows += [Metric(key, float(v), now, k) for k, v in curve.items() if math.isfinite(v)]
         client = self.connection.open()
         with self.connection.explained():
-            for i in range(0, len(rows), _BATCH):
-                client.log_batch(run_id, metrics=rows[i : i + _BATCH])
-            tags = dict(tags or {}) | self._log_params(client, run_id, params or {})
-            if tags:
-                client.log_batch(run_id, tags=[RunTag(k, v) for k, v in tags.items()])
-
-    def _log_params(self, client: MlflowClient, run_id: str, params: Mapping[str, object]) -> dict[str, str]:
-        if not params:
-            return {}
-        known = client.get_run(run_id).data.params
-        entries = [Param(k, str(v)) for k, v in params.items() if k not in known]
-        for i in range(0, len(entries), _PARAMS):
-            client.log_batch(run_id, params=entries[i : i + _PARAMS])
-        return {f"{Tag.LATER}{k}": str(v) for k, v in params.items() if known.get(k, str(v)) != str(v)}
+            new_params, later = _params_to_log(client, run_id, params or {})
+            entries = [RunTag(k, v) for k, v in {**(tags or {}), **later}.items()]
+            calls = max(math.ceil(len(rows) / _METRICS), math.ceil(max(len(new_params), len(entries)) / _OTHERS))
+            for call in range(calls):  # as few as MLflow allows: each is a transaction that waits for the disk
+                client.log_batch(
+                    run_id,
+                    metrics=rows[call * _METRICS :][:_METRICS],
+                    params=new_params[call * _OTHERS :][:_OTHERS],
+                    tags=entries[call * _OTHERS :][:_OTHERS],
+                )
 
     def log_folder(self, run_id: str, folder: Path) -> None:
         """Log every file under a folder as an artifact of the run, with its relative path."""
@@ -213,16 +214,36 @@ class Writer:
             run_id = self.begin(record.name, record.tags, started=record.started)
         tags = record.tags | color(record) | {Tag.NOTE: describe(record)}
         metrics = record.metrics | for_charts(record.metrics, record.tags[Tag.DATASET])
-        self.log(run_id, params=record.params, metrics=metrics, curves=record.curves, tags=tags, at=record.ended)
+        model = self._models.of(record)
+        self.log(
+            run_id, params=record.params, metrics=metrics, curves=record.curves, tags=tags, at=record.ended, model=model
+        )
         client = self.connection.open()
         with self.connection.explained():
-            if record.dataset:
-                dataset = Dataset(source_type="rbptrack", **record.dataset)
-                client.log_inputs(run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", "evaluation")])])
+            dataset = [Dataset(source_type="rbptrack", **record.dataset)] if record.dataset else []
+            inputs = [DatasetInput(each, [InputTag("mlflow.data.context", "evaluation")]) for each in dataset]
+            if inputs or model:
+                client.log_inputs(run_id, inputs, [LoggedModelInput(model.model_id)] if model else None)
             with self._on_disk(run_id) as place:
                 _log_artifacts(client, run_id, folder, place)
             client.set_terminated(run_id, "FINISHED")
         return run_id
+
+    def take_back_models(self) -> None:
+        """Delete the models that came with runs which were taken back."""
+        self._models.take_back()
+
+    def link_models(self, run_ids: Sequence[str]) -> None:
+        """Let the metrics of finished measurements, of an earlier version's stores, point to their models."""
+        for run_id in run_ids:
+            self._models.link(run_id)
+
+    def log_more(self, run_id: str, metrics: Mapping[str, float], *, tags: Mapping[str, str] | None = None) -> None:
+        """Add numbers to a finished measurement, which point to its model as its first ones do."""
+        client = self.connection.open()
+        with self.connection.explained():
+            model = pointer_of_run(client.get_run(run_id))
+        self.log(run_id, metrics=metrics, tags=tags, model=model)
 
     def keep_scores(self, table: pd.DataFrame, name: str) -> bool:
         """Keep scores of tasks as a run of their own; False where the very same are kept already."""
@@ -248,6 +269,15 @@ class Writer:
         except BadInput:  # a reader without the right to write sees the plain page
             return ""
         return key
+
+
+def _params_to_log(
+    client: MlflowClient, run_id: str, params: Mapping[str, object]
+) -> tuple[list[Param], dict[str, str]]:
+    """The params that a run lacks, and as tags those that it has with another value."""
+    logged = client.get_run(run_id).data.params if params else {}
+    missing = [Param(k, str(v)) for k, v in params.items() if k not in logged]
+    return missing, {f"{Tag.LATER}{k}": str(v) for k, v in params.items() if logged.get(k, str(v)) != str(v)}
 
 
 def _log_artifacts(client: MlflowClient, run_id: str, folder: Path, place: Path) -> None:
