@@ -114,7 +114,7 @@ class Client:
                 if is_unknown_endpoint(error):
                     return []
                 raise
-            linked |= {metric.run_id for model in page for metric in model.metrics or []}
+            linked |= {str(metric.run_id) for model in page for metric in model.metrics or []}
             token = page.token
             if not token:
                 break

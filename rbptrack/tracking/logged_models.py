@@ -138,12 +138,11 @@ class LoggedModels:
 
 def pointer_of_run(run: Run) -> Pointer | None:
     """What the metrics of a logged measurement point to; None where its run names no model."""
-    models = run.inputs.model_inputs if run.inputs else []
-    if not models:
+    if run.inputs is None or not run.inputs.model_inputs:
         return None
     datasets = run.inputs.dataset_inputs
     digest = datasets[0].dataset.digest if datasets else _UNKNOWN
-    return Pointer(models[0].model_id, run.data.tags.get(Tag.DATASET, ""), digest)
+    return Pointer(run.inputs.model_inputs[0].model_id, run.data.tags.get(Tag.DATASET, ""), digest)
 
 
 def _name(record: Record) -> str:
