@@ -10,9 +10,12 @@ import pytest
 import torch
 
 from rbptrack.base.errors import BadInput
-from rbptrack.bench.precision import TF32, to_tf32
+from rbptrack.bench import speed
 from rbptrack.bench.shapes import random_corpus, random_model
 from rbptrack.commands import bench
+from rbptrack.config.schema import EngineConfig
+from tools import keeping, precision
+from tools.precision import TF32, to_tf32
 
 
 def test_speed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,46 +24,53 @@ def test_speed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
     arguments = ["model=pythia-14m", "vocabulary=2000", "tokens=600", "seq_len=64", "rounds=2", f"out={out}"]
     assert bench.main(arguments) == 0
     (speed,) = json.loads(out.read_text())["speed"]
-    assert set(speed["seconds"]) == {"bare", "plain", "ours", "brief", "backbone"}
-    assert speed["flops_per_token"] == 2 * 6 * 198_272 + 2 * 256 + 2 * 128 * 2000  # 12 d^2 + 13 d per layer, last norm
-    for way, seconds in speed["rounds"].items():
-        assert len(seconds) == 2
-        ratios = sorted(b / t for b, t in zip(speed["rounds"]["bare"], seconds, strict=True))
-        assert speed["ratios"][way] == pytest.approx(sum(ratios) / 2)
-    pairs = zip(speed["rounds"]["ours"], speed["rounds"]["brief"], strict=True)
-    assert speed["columns"] == pytest.approx(sum(ours / brief - 1 for ours, brief in pairs) / 2)
-    work = speed["flops_per_token"] * speed["scored"]
-    assert speed["share"] >= 0.9 * min(work / speed["rate"] / t for t in speed["rounds"]["ours"])
-    kept = json.loads(out.read_text())["keeping"]
-    assert 10 < kept["syncs"] < 50
-    assert 0 < kept["seconds"] < kept["whole"]
+    assert set(speed["rounds"]) == {"bare", "ours", "limit"}
+    blocks, head = 6 * 198_272 + 2 * 128, 128 * 2000  # 12 d^2 + 13 d of each layer, and the last norm
+    read = speed["scored"] + len(random_corpus(tokens=600, seq_len=64, vocab_size=2000).start)  # first tokens too
+    assert speed["flops"] == 2 * (blocks * read + head * speed["scored"])
+    for clock in ("wall", "processor"):
+        rounds = {way: [seconds[clock] for seconds in speed["rounds"][way]] for way in speed["rounds"]}
+        for over in ("bare", "limit"):
+            ratios = [slow / fast for slow, fast in zip(rounds[over], rounds["ours"], strict=True)]
+            assert speed["ours_over"][clock][over] == pytest.approx(sum(ratios) / 2)
     shown = capsys.readouterr().out
-    assert "keeping a measurement of 500,000 tokens: " in shown
     assert "pythia-14m: " in shown
-    assert ("none here: nothing was run on one" in shown) != torch.cuda.is_available()
+    assert "tok/s (processor)" in shown
+    assert ("GPU: none" in shown) != torch.cuda.is_available()
 
 
-def test_speeds_at_different_clocks_are_not_compared(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As on a GPU that heats up; here the clock is made up."""
-    monkeypatch.setattr("rbptrack.bench.keeping.TOKENS", 1000)
-    clocks = itertools.cycle([{1200}, {1980}])
-    monkeypatch.setattr("rbptrack.bench.machine.clock", lambda device: next(clocks))
-    assert bench.main(["model=pythia-14m", "vocabulary=500", "tokens=100", "seq_len=64", "rounds=1"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "scored by plain torch" in shown
-    assert "the GPU's clock went from 1200 to 1980 MHz: speeds are not compared" in shown
+def test_what_slows_the_machine_slows_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order alternates, with a clock that runs slower and slower; and the processor's seconds are its own."""
+    order, now = [], itertools.count()
+    monkeypatch.setattr(speed, "bare", lambda *_: order.append("bare"))
+    monkeypatch.setattr(speed, "ours", lambda *_: order.append("ours"))
+    monkeypatch.setattr(speed.time, "perf_counter", lambda: next(now) ** 2)
+    monkeypatch.setattr(speed.time, "process_time", lambda: 3 * next(now))
+    model = random_model("pythia-14m", device=torch.device("cpu"), dtype=torch.float32, vocabulary=50)
+    corpus = random_corpus(tokens=20, seq_len=8, vocab_size=50)
+    done = speed.compare("x", model, corpus, engine=EngineConfig(threads=1), rounds=2)
+    assert order == ["bare", "ours", "bare", "ours", "ours", "bare"]
+    first, second = (done.rounds["ours"][i].wall / done.rounds["bare"][i].wall for i in (0, 1))
+    assert first > 1 > second
+    assert done.rounds["ours"][0].processor == 6
+    assert done.ratio("ours", "bare", "processor") == 1
 
 
-def test_precision_of_the_nano_family(tmp_path: Path) -> None:
-    out = tmp_path / "precision.json"
-    assert bench.main(["precision", "model=nano/15k", "tokens=800", f"out={out}"]) == 0
-    rows = {row["variant"]: row for row in json.loads(out.read_text())["precision"]}
-    assert rows["float32"]["moved"] == 0
-    assert rows["float32"]["tie_rate"] < 1e-3
-    assert rows["bfloat16 logits"]["tie_rate"] > 0.1 > rows["bfloat16"]["tie_rate"]
-    assert 0 < rows["tf32"]["moved"] < rows["bfloat16"]["moved"]
+def test_keeping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "TOKENS", 1000)
+    monkeypatch.setattr(keeping, "_ROUNDS", 1)
+    kept = keeping.keeping(tmp_path)
+    assert 10 < kept.syncs < 50
+    assert 0 < kept.seconds < kept.whole
+
+
+def test_precision_of_the_nano_family() -> None:
+    rows = {row.variant: row for row in precision.main(["nano/15k", "stdlib", "--tokens=800", "--base=float64"])}
+    assert rows["float32"].moved <= 2e-3
+    assert rows["tf32 split"].moved <= 5e-3
+    assert rows["float32"].tie_rate < 1e-3
+    assert rows["bfloat16 logits"].tie_rate > 0.1 > rows["bfloat16"].tie_rate
+    assert rows["tf32 split"].moved < rows["tf32"].moved < rows["bfloat16"].moved
 
 
 def test_tf32_rounds_to_nearest() -> None:
@@ -79,7 +89,7 @@ def test_without_rounding_the_simulation_is_the_model(monkeypatch: pytest.Monkey
         rounded.append(x.numel())
         return x
 
-    monkeypatch.setattr("rbptrack.bench.precision.to_tf32", count)
+    monkeypatch.setattr(precision, "to_tf32", count)
     with torch.inference_mode(), TF32():
         states = model.backbone(tokens)
     with torch.inference_mode():
@@ -100,13 +110,12 @@ def test_random_documents_are_mixed_and_the_same_again() -> None:
     [
         (["model=pythia-15m"], "no shape matches pythia-15m. Did you mean pythia-14m"),
         (["model=nano/6k"], "give dataset=... too"),
+        (["seq_len=1"], "seq_len must be at least 2; got 1"),
         (["model=nano/7k"], "no model matches nano/7k"),
-        (["ways=bare,best"], "no way is called best. Options: bare, plain, ours"),
         (["engine.kernel=fused", "device=cpu", "vocabulary=500"], "engine.kernel=fused needs a CUDA device and Triton"),
         (["rounds=0"], "rounds must be at least 1; got 0"),
         (["speed=1"], "no option speed."),
         (["out=/nowhere/x.json"], "out=/nowhere/x.json: its folder does not exist"),
-        (["precision", "model=pythia-14m"], "no model matches pythia-14m. Did you mean"),
     ],
     ids=lambda v: " ".join(v) if isinstance(v, list) else "",
 )

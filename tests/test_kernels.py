@@ -16,7 +16,6 @@ import pytest
 import torch
 
 from rbptrack.bench.shapes import random_corpus, random_model
-from rbptrack.commands import bench
 from rbptrack.config.schema import EngineConfig
 from rbptrack.engine.measure import measure
 from rbptrack.models.causal import CausalModel
@@ -161,18 +160,6 @@ def test_a_broken_kernel_is_found_and_not_used(
     assert len(got.notes) == bool(fault)
     assert not fault or re.search(f"plain torch scored instead of the Triton kernel: .*{said}", got.notes[0])
     assert "\n" not in "".join(got.notes)
-
-
-def test_bench_says_which_kernel_is_the_faster(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(kernels, "available", lambda device: True)
-    arguments = ["model=pythia-14m", "vocabulary=200", "tokens=40", "seq_len=32", "rounds=1", "dtype=bfloat16"]
-    assert bench.main(arguments) == 0
-    shown = capsys.readouterr().out
-    assert "scored by the fused kernel, without logits" in shown
-    assert re.search(r"engine\.kernel=(reduce|fused) is the faster here", shown)
 
 
 def test_no_tokens() -> None:

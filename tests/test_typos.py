@@ -22,7 +22,6 @@ TYPOS = {
     "model=nano-6k": "Did you mean nano/6k?",
     "plan model=nano/6q": "Did you mean nano/6k?",
     "bench model=pythia-14": "Did you mean pythia-14m",
-    "bench precision model=pythia-14m": "Did you mean pythia/14m?",
     # datasets
     "dataset=wikki": "Did you mean wiki? Options: auslegal, c4",
     "dataset=stdlb,pydocs": "Did you mean stdlib?",
@@ -41,7 +40,7 @@ TYPOS = {
     "sync move=true": "Did you mean moved=?",
     "ui prot=1": "Did you mean port=?",
     "list colums=ce": "Did you mean columns=?",
-    "bench way=ours": "Did you mean ways=?",
+    "bench round=3": "Did you mean rounds=?",
     # words that lack their key or their value
     "nano/6k": "Did you mean model=nano/6k?",
     "pythia/70m dataset=wiki": "Did you mean model=pythia/70m?",

@@ -1,1 +1,1 @@
-"""What the engine costs, and what precision changes: measured on the machine at hand, never quoted."""
+"""How fast measuring is on the machine at hand, beside the bare forward pass and the arithmetic limit."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +26,6 @@ def describe() -> dict[str, Any]:
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "",
     }
-
-
-def clock(device: torch.device) -> set[int]:
-    """MHz at which a GPU's processors run now; nothing on a CPU, or where nvidia-smi does not say."""
-    if device.type != "cuda":
-        return set()
-    command = ["nvidia-smi", "--query-gpu=clocks.sm", "--format=csv,noheader,nounits", f"--id={device.index or 0}"]
-    try:
-        return {int(subprocess.check_output(command, text=True, timeout=10))}  # noqa: S603  our own words
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return set()
 
 
 def _processor() -> str:

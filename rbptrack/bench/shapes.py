@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,43 +13,22 @@ if TYPE_CHECKING:  # the names of the shapes are shown without loading torch
     from rbptrack.models.causal import CausalModel
 
 
-def _pythia(width: int, layers: int, heads: int, vocabulary: int = 50304) -> Callable[[], Any]:
-    def config() -> Any:
-        from transformers import GPTNeoXConfig
-
-        return GPTNeoXConfig(
-            vocab_size=vocabulary,
-            hidden_size=width,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            intermediate_size=4 * width,
-            max_position_embeddings=4096,
-        )
-
-    return config
+def _shape(kind: str, vocabulary: int, width: int, layers: int, heads: int, inner: int, **more: Any) -> dict[str, Any]:
+    return more | {
+        "model_type": kind,
+        "vocab_size": vocabulary,
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": inner,
+    }
 
 
-def _gpt2() -> Any:
-    from transformers import GPT2Config
-
-    return GPT2Config()
+def _pythia(width: int, layers: int, heads: int, vocabulary: int = 50304) -> dict[str, Any]:
+    return _shape("gpt_neox", vocabulary, width, layers, heads, 4 * width, max_position_embeddings=4096)
 
 
-def _qwen() -> Any:
-    from transformers import Qwen2Config
-
-    return Qwen2Config(
-        vocab_size=151936,
-        hidden_size=896,
-        num_hidden_layers=24,
-        num_attention_heads=14,
-        num_key_value_heads=2,
-        intermediate_size=4864,
-        tie_word_embeddings=True,
-    )
-
-
-SHAPES: dict[str, Callable[[], Any]] = {
+SHAPES: dict[str, dict[str, Any]] = {
     "pythia-14m": _pythia(128, 6, 4),
     "pythia-31m": _pythia(256, 6, 8),
     "pythia-70m": _pythia(512, 6, 8),
@@ -61,8 +39,9 @@ SHAPES: dict[str, Callable[[], Any]] = {
     "pythia-2.8b": _pythia(2560, 32, 32),
     "pythia-6.9b": _pythia(4096, 32, 32, 50432),
     "pythia-12b": _pythia(5120, 36, 40, 50688),
-    "gpt2": _gpt2,
-    "qwen2.5-0.5b": _qwen,
+    "gpt2": {"model_type": "gpt2"},
+    "qwen2.5-0.5b": _shape("qwen2", 151936, 896, 24, 14, 4864, num_key_value_heads=2, tie_word_embeddings=True),
+    "llama-3.1-8b": _shape("llama", 128256, 4096, 32, 32, 14336, num_key_value_heads=8),
 }
 
 
@@ -77,11 +56,13 @@ def random_model(shape: str, *, device: torch.device, dtype: torch.dtype, vocabu
 
     """
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     from rbptrack.models.causal import split
+    from rbptrack.models.quantised import quiet
 
-    config = SHAPES[shape]()
+    quiet()
+    config = AutoConfig.for_model(**SHAPES[shape])
     config.vocab_size = vocabulary or config.vocab_size
     torch.manual_seed(0)
     with device:

@@ -26,13 +26,12 @@ _FIRST = ("model=", "dataset=", "k=")  # beside the commands, for a line without
 _FLAGS = ("--help", "--quiet")
 _HYDRA_FLAGS = ("--multirun", "--config-dir", "--cfg", "--hydra-help")
 _PATHS = ("out", "dataset.files", "dataset.path", "model.path", "sizes", "plugins.path", "tracking.artifacts")
-_WORDS = {"cache": ("clear",), "bench": ("precision",), "completion": ("bash", "zsh"), "help": tuple(COMMANDS)}
+_WORDS = {"cache": ("clear",), "completion": ("bash", "zsh"), "help": tuple(COMMANDS)}
 _NAME = re.compile(r"^    name: ClassVar\[str\] = [\"'](\w+)[\"']", re.MULTILINE)  # of an analyzer, in its file
 _FIELD = re.compile(r"^    (\w+): (?!ClassVar)[^=\n]+ = ", re.MULTILINE)  # an option of an analyzer, in its file
 _COLUMNS = ("model", "dataset", "family", "size", "non_embedding_params", "num_tokens", "started", "run_id")
 _FORMATS = {"list": ("table", "csv", "markdown", "latex", "json"), "plan": ("table", "csv", "json")}
 _VALUES: dict[str, tuple[str, ...]] = {
-    "ways": ("bare", "plain", "ours"),
     "dtype": tuple(each.value for each in Dtype),
     "tokens": ("true", "false"),
     "documents": ("true", "false"),

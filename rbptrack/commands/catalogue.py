@@ -28,7 +28,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "verify": "check the store: files, checksums, numbers, database",
         "sync": "deliver what waits for a store; repair one that was moved",
         "cache": "the cache of texts and tokens: its size, clearing it",
-        "bench": "what measuring costs here, what half precision changes",
+        "bench": "how fast measuring is here",
         "completion": "Tab completion for bash and zsh",
         "help": "this page, or what a command does",
     },

@@ -42,33 +42,29 @@ HOUSEKEEPING: Mapping[str, Help] = {
         examples={"cache": "where it is, and how large", "cache clear": "remove it"},
     ),
     "bench": Help(
-        "bench [precision] [model=...] [OPTIONS]",
-        """Times, in one process and in turn, the bare forward pass (model(x).logits), the plain way (full logits,
-        log_softmax, compare) and ours, on the same batches: medians over rounds, after one that does not count.
+        "bench [model=...] [OPTIONS]",
+        """Times, in one process and in turn, the bare forward pass (model(x).logits), a measurement of the same
+        batches, and a large matrix product, which gives the arithmetic limit: medians over rounds, by the wall
+        clock and in seconds of the processor. On a busy machine trust the latter.
 
         A model with a slash is a configured one and needs a dataset. Any other is a published shape with random
-        weights, on random documents of 16 to seq_len tokens, without a network; model=? lists the shapes.
-
-        bench precision: how far ranks, RBP_k, CE and ties move for weights in half precision, bfloat16
-        logits and TF32.""",
+        weights, on random documents of 16 to seq_len tokens, without a network; model=? lists the shapes.""",
         {
-            "model=NAME,...": "pythia-14m,pythia-70m; of precision: 'nano/*'",
+            "model=NAME,...": "pythia-14m,pythia-70m",
             "dataset=NAME": "what a configured model reads",
             "tokens=16384": "how many tokens",
             "seq_len=512": "tokens that the model sees together",
             "vocabulary=N": "another vocabulary than the shape's",
-            "rounds=3": "how often each way is timed",
-            "ways=bare,plain,ours": "which ways",
+            "rounds=4": "how often each is timed",
             "dtype=float32": "or bfloat16, float16",
             "tf32=false": "round the factors of products, on CUDA",
             "device=auto": "or cpu, cuda:1",
-            "engine.threads=0": "and the other options of engine: 0 is the engine's own choice",
+            "engine.threads=1": "threads of both; and the other options of engine",
             "out=FILE.json": "write the figures, too",
         },
         {
             "bench": "two published shapes",
             "bench model=nano/2m dataset=stdlib": "a configured model on a dataset",
-            "bench precision 'model=nano/*'": "what precision changes",
         },
     ),
     "completion": Help(
