@@ -62,12 +62,12 @@ class Speed:
 
     def seconds(self, way: str, clock: str) -> float:
         """Median seconds of a round, by one of `CLOCKS`."""
-        return median(getattr(seconds, clock) for seconds in self.rounds[way])
+        return float(median(getattr(seconds, clock) for seconds in self.rounds[way]))
 
     def ratio(self, way: str, over: str, clock: str) -> float:
         """Speed of one way over that of another: the median of the rounds' own ratios."""
         pairs = zip(self.rounds[over], self.rounds[way], strict=True)
-        return median(getattr(slow, clock) / getattr(fast, clock) for slow, fast in pairs)
+        return float(median(getattr(slow, clock) / getattr(fast, clock) for slow, fast in pairs))
 
     def figures(self) -> dict[str, Any]:
         """Return everything for a JSON file."""
