@@ -167,6 +167,11 @@ def _check_dataset(dataset: DatasetConfig) -> None:
             raise BadInput(f"dataset.{name} must be 0 (no limit) or more; got {getattr(dataset, name)}")
     if not dataset.fields:
         raise BadInput("dataset.fields names no field to read")
+    if dataset.chat and len(dataset.fields) < 2:
+        raise BadInput(
+            f"dataset.chat=true needs a prompt and an answer, such as dataset.fields=[question,answer]; got "
+            f"{dataset.fields}"
+        )
 
 
 _PIECES: Mapping[str, Callable[[Any], None]] = {"model": _check_model, "dataset": _check_dataset}

@@ -76,6 +76,7 @@ class ModelConfig:
     device: str = "auto"
     device_map: str = ""  # auto: spread over several GPUs, memory and disk by accelerate; empty: one device
     max_memory: dict[str, str] = field(default_factory=dict)  # with device_map, such as {0: 20GiB, cpu: 60GiB}
+    chat_template: str = ""  # a file, used with dataset.chat; empty: the tokenizer's own
     attention: str = "auto"  # of transformers: eager, sdpa, flash_attention_2, ...; auto: its own choice
 
     @property
@@ -103,6 +104,7 @@ class DatasetConfig:
     revision: str = "main"
     fields: list[str] = field(default_factory=lambda: ["text"])
     separator: str = "\n"
+    chat: bool = False  # send the fields but the last through the model's chat template; score the last, its answer
     id_field: str = ""
     group: str = ""  # field that names a document's source (a site, a book), which bootstraps resample
     head: int = 0  # read only the first rows; 0: all

@@ -227,9 +227,9 @@ def _document(number: int, row: Row, config: DatasetConfig) -> Document:
     return Document(identity, _fields(row, config), identity if group is None else str(group))
 
 
-def texts_hash(documents: Sequence[Document]) -> str:
-    """SHA-256 (hex) over the texts of the selection, in order."""
-    total = hashlib.sha256()
+def texts_hash(documents: Sequence[Document], *, chat: bool = False) -> str:
+    """SHA-256 (hex) over the texts of the selection, in order; of conversations another, whose answers alone count."""
+    total = hashlib.sha256(b"chat" if chat else b"")
     for document in documents:
         for text in document.fields:
             total.update(hashlib.sha256(text.encode()).digest())

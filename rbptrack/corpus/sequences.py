@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice, takewhile
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import pandas as pd
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig, SequenceRule
 from rbptrack.corpus.documents import Document
+from rbptrack.corpus.prefix import text_prefix
 from rbptrack.corpus.tokens import Tokens, load_tokens, token_texts, tokenise
 from rbptrack.sources.pin import Source
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 IntArray = npt.NDArray[Any]
-_TEXTS = ("a", "1 b")  # of which a tokenizer may know no letter
 
 
 @dataclass(frozen=True)
@@ -123,12 +123,21 @@ class Corpus:
         return edges
 
 
-def load_corpus(config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase) -> Corpus:
+def load_corpus(
+    config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase, template: str = ""
+) -> Corpus:
     """Load a dataset's documents, tokenised, and lay out their sequences; see `lay_out`.
 
     Tokenised documents are cached: the models of a family share a tokenizer, and so does every sequence rule.
+
+    Args:
+        config: the dataset's.
+        source: where it is pinned.
+        tokenizer: the model's.
+        template: the chat template that `dataset.chat` asks for.
+
     """
-    return lay_out(load_tokens(config, source, tokenizer), tokenizer, config)
+    return lay_out(load_tokens(config, source, tokenizer, template), tokenizer, config)
 
 
 def build_corpus(documents: Sequence[Document], tokenizer: PreTrainedTokenizerBase, config: DatasetConfig) -> Corpus:
@@ -148,7 +157,9 @@ def lay_out(tokens: Tokens, tokenizer: PreTrainedTokenizerBase, config: DatasetC
     lengths = tokens.lengths
     special = np.isin(tokens.token, sorted(set(tokenizer.all_special_ids)))
     # As in the paper (arXiv 2510.20387), a token directly after a special token is not scored either.
-    scorable = ~special & ~np.concatenate([[True], special[:-1]])
+    after_special = np.concatenate([[True], special[:-1]])
+    answers = tokens.field == len(config.fields) - 1
+    scorable = ~special & (answers if config.chat else ~after_special)
     sliding = config.sequence is SequenceRule.slide
     prefix = text_prefix(tokenizer) if sliding else np.empty(0, np.int32)
     if sliding and len(prefix) + config.context >= config.seq_len:
@@ -191,25 +202,6 @@ def _joined(tokens: Tokens, end: int | None) -> Tokens:
         num_bytes=np.insert(tokens.num_bytes, after, 0),
         lengths=tokens.lengths + 1,
     )
-
-
-def text_prefix(tokenizer: PreTrainedTokenizerBase) -> IntArray:
-    """The special tokens with which the tokenizer begins every text: of what it gives an empty one, the beginning."""
-    added, *others = (tokenizer(text, verbose=False)["input_ids"] for text in ("", *_TEXTS))
-
-    def begins(count: int) -> bool:
-        rest = len(added) - count  # what the tokenizer ends every text with
-        return all(ids[:count] == added[:count] and ids[len(ids) - rest :] == added[count:] for ids in others)
-
-    counts = [count for count in range(len(added) + 1) if begins(count)]
-    return np.array(added[: max(counts, default=0)], dtype=np.int32)
-
-
-def prefix_of_first_version(tokenizer: PreTrainedTokenizerBase) -> IntArray:
-    """What version 0.1 took for `text_prefix`: an unknown "a" too. Where they differ, so do measurements."""
-    special = set(tokenizer.all_special_ids)
-    ids: list[int] = tokenizer(_TEXTS[0], verbose=False)["input_ids"]
-    return np.array(list(takewhile(special.__contains__, ids)), dtype=np.int32)
 
 
 def _sequences(lengths: IntArray, config: DatasetConfig, prefix: int) -> tuple[IntArray, IntArray, IntArray]:

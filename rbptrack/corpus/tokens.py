@@ -18,7 +18,9 @@ import pyarrow.parquet as pq
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig
+from rbptrack.corpus.chat import Conversation, conversation, template_hash
 from rbptrack.corpus.documents import Document, load_documents, selection_identity, texts_hash
+from rbptrack.corpus.prefix import text_prefix
 from rbptrack.sources import cache
 from rbptrack.sources.fingerprint import fingerprint
 from rbptrack.sources.pin import Source
@@ -56,21 +58,25 @@ class Tokens:
     texts_hash: str
 
 
-def load_tokens(config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase) -> Tokens:
+def load_tokens(
+    config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase, template: str = ""
+) -> Tokens:
     """Select and tokenise documents, from the cache if this selection was tokenised so before."""
     return cache.cached(
-        tokens_name(config, source, tokenizer),
-        make=lambda: tokenise(load_documents(config, source), tokenizer, config.separator),
+        tokens_name(config, source, tokenizer, template),
+        make=lambda: tokenise(load_documents(config, source), tokenizer, config.separator, template),
         write=_write,
         read=_read,
     )
 
 
-def tokens_name(config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase) -> str:
+def tokens_name(config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase, template: str = "") -> str:
     """The name under which a tokenised selection is cached: by content of the tokenizer, not by its model."""
     parts = {"format": _FORMAT, "tokenizer": tokenizer_hash(tokenizer), **selection_identity(config, source)}
     if source.revision is None:  # documents of the same texts have other ids
         parts |= {"read": "files" if source.files else "folder"}
+    if template:
+        parts |= {"chat": template_hash(template), "named": tokenizer.special_tokens_map}
     return f"tokens/{fingerprint(parts)}.parquet"
 
 
@@ -79,29 +85,43 @@ def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
     return fingerprint({"rules": tokenizer.backend_tokenizer.to_str(), "special": sorted(tokenizer.all_special_ids)})
 
 
-def tokenise(documents: Sequence[Document], tokenizer: PreTrainedTokenizerBase, separator: str) -> Tokens:
+def tokenise(
+    documents: Sequence[Document], tokenizer: PreTrainedTokenizerBase, separator: str, template: str = ""
+) -> Tokens:
     """Tokenise documents, with the special tokens that the tokenizer adds to a text.
 
+    With a chat template, every document is a conversation: the template writes the special tokens, the tokenizer only
+    those with which it begins a text, where the template does not. The tokens of the answer have the last field's
+    number, all others 0.
+
     Raises:
-        BadInput: a document is so long that tokenising it would need more memory than there is.
+        BadInput: a document is so long that tokenising it would need more memory than there is, or the chat template
+            fails.
 
     """
     pieces: list[tuple[IntArray, IntArray, IntArray]] = []
+    prefix = text_prefix(tokenizer)
     for batch in _batches(documents):
-        texts = [separator.join(d.fields) for d in batch]
-        encoded = tokenizer(texts, return_offsets_mapping=True, verbose=False)
-        for document, text, ids, offsets in zip(
-            batch, texts, encoded["input_ids"], encoded["offset_mapping"], strict=True
-        ):
-            fields, counts = _fields_and_bytes(document, text, offsets, separator)
-            pieces.append((np.array(ids, dtype=np.int32), fields, counts))
+        talks = [conversation(d, tokenizer, template, separator) for d in batch] if template else []
+        texts = [talk.text for talk in talks] or [separator.join(d.fields) for d in batch]
+        encoded = tokenizer(texts, return_offsets_mapping=True, verbose=False, add_special_tokens=not template)
+        for number, (document, text) in enumerate(zip(batch, texts, strict=True)):
+            ids, offsets = np.array(encoded["input_ids"][number], np.int32), encoded["offset_mapping"][number]
+            if talks:
+                missing = 0 if np.array_equal(ids[: len(prefix)], prefix) else len(prefix)
+                ids = np.concatenate([prefix[:missing], ids])
+                offsets = [(0, 0)] * missing + offsets
+                fields, counts = _answer_and_bytes(talks[number], offsets, len(document.fields) - 1)
+            else:
+                fields, counts = _fields_and_bytes(document, text, offsets, separator)
+            pieces.append((ids, fields, counts))
     return Tokens(
         token=np.concatenate([p[0] for p in pieces]),
         field=np.concatenate([p[1] for p in pieces]),
         num_bytes=np.concatenate([p[2] for p in pieces]),
         lengths=np.array([len(p[0]) for p in pieces]),
         document_ids=tuple(d.id for d in documents),
-        texts_hash=texts_hash(documents),
+        texts_hash=texts_hash(documents, chat=bool(template)),
     )
 
 
@@ -158,14 +178,25 @@ def _fields_and_bytes(
         at += len(part) + len(separator)
         edges.append(at)
     field = [bisect_right(edges, begin) for begin, _ in offsets]
-    # Bytes before each character; a character that several tokens share counts once.
+    return np.array(field, np.int8), _bytes(text, offsets, 0, len(text))
+
+
+def _answer_and_bytes(talk: Conversation, offsets: Sequence[tuple[int, int]], field: int) -> tuple[IntArray, IntArray]:
+    """Field number of the tokens that hold a character of the answer, 0 of the others; text bytes of the answer."""
+    answers = [begin < talk.stop and end > talk.start and end > begin for begin, end in offsets]
+    return np.array(answers, np.int8) * np.int8(field), _bytes(talk.text, offsets, talk.start, talk.stop)
+
+
+def _bytes(text: str, offsets: Sequence[tuple[int, int]], start: int, stop: int) -> IntArray:
+    """UTF-8 bytes of each token among characters start..stop-1; a character that several tokens share counts once."""
     before = np.concatenate([[0], np.cumsum([len(c.encode()) for c in text])]) if not text.isascii() else None
-    counts, reached = [], 0
+    counts, reached = [], start if before is None else int(before[start])
     for _, end in offsets:
-        upto = end if before is None else int(before[end])
+        within = min(end, stop)
+        upto = within if before is None else int(before[within])
         counts.append(max(0, upto - reached))
         reached = max(reached, upto)
-    return np.array(field, np.int8), np.array(counts, np.int32)
+    return np.array(counts, np.int32)
 
 
 def _write(tokens: Tokens, path: Path) -> None:

@@ -80,6 +80,14 @@ def of_tokenizer(config: ModelConfig, model: Source) -> Source:
     )
 
 
+def chat_file(path: str) -> str:
+    """Read the chat template that `model.chat_template` names; BadInput where it cannot be read."""
+    try:
+        return Path(path).expanduser().read_text(encoding="utf-8")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise BadInput(f"model.chat_template={path} cannot be read: {first_line(error)}") from error
+
+
 def of_dataset(config: DatasetConfig) -> Source:
     """The pinned dataset."""
     if config.files and not config.repo:

@@ -204,6 +204,7 @@ def _resolved(cell: Resolved, corpus: Corpus, model: CausalModel) -> dict[str, s
         texts_hash=corpus.texts_hash,
         num_documents=len(corpus.document_ids),
         prefix=str(corpus.prefix.tolist()) if len(corpus.prefix) > 1 else None,
+        chat_template=cell.template or None,
         reference=cell.reference.title if cell.reference else None,
         reference_commit=cell.reference.weights.identity if cell.reference else None,
         reference_params=model.reference.model.total_params if model.reference else None,

@@ -27,6 +27,7 @@ def identity(
     *,
     holes: bool = False,
     reference: str = "",
+    template: str = "",
 ) -> str:
     """The fingerprint of what a cell measures: batch and chunk sizes, device, paths and k are not in it.
 
@@ -38,6 +39,7 @@ def identity(
         prefix: what stands before windows, where that is not what version 0.1 put there.
         holes: whether ids that the tokenizer cannot name are left out, among which version 0.1 ranked.
         reference: the pinned reference; counts where the config names one.
+        template: the hash of the chat template; counts where the config asks for one.
 
     """
     dataset = config.dataset
@@ -56,6 +58,7 @@ def identity(
     parts |= {"rank": config.rank.value} if config.rank is not Rank.paper else {}
     parts |= {"prefix": list(prefix)} if prefix is not None else {}
     parts |= {"holes": "left out"} if holes else {}
+    parts |= {"chat": template} if dataset.chat else {}
     parts |= {"reference": {"model": reference, **_precision(config.reference)}} if config.reference else {}
     return fingerprint(parts)
 
@@ -96,6 +99,7 @@ def identities(params: Mapping[str, str]) -> Iterator[str] | None:
             before,
             holes=holes,
             reference=reference,
+            template=about.chat_template or "",
         )
         for holes in ([False] if config.candidates is not Candidates.vocabulary else [False, True])
         for before in prefixes

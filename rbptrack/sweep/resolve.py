@@ -21,7 +21,7 @@ from rbptrack.config.schema import (
 from rbptrack.corpus.documents import load_documents, texts_hash
 from rbptrack.sources import cache
 from rbptrack.sources.fingerprint import fingerprint, own_code
-from rbptrack.sources.pin import Source, of_dataset, of_model, of_tokenizer
+from rbptrack.sources.pin import Source, chat_file, of_dataset, of_model, of_tokenizer
 from rbptrack.sweep.identity import identity
 from rbptrack.tracking.groups import DocumentGroups
 
@@ -43,6 +43,7 @@ class _Fit:
     without: tuple[int, ...]
     prefix: list[int] | None  # of `identity`
     reference: tuple[int, int] | None  # `candidates` and `entries` of the reference
+    template: str = ""  # hash of the chat template, where one is asked for
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class Resolved:
     engine: EngineConfig  # batch and chunk sizes; they change no number beyond float32 rounding
     fingerprint: str  # hash of everything that determines the measurement's numbers
     reference: ResolvedReference | None
+    template: str  # hash of the chat template, where one is asked for
     _resolver: Resolver = field(repr=False)
 
     @property
@@ -89,9 +91,12 @@ class Resolved:
 
     def load_corpus(self) -> Corpus:
         """The dataset as sequences of this model's tokens."""
+        from rbptrack.corpus.chat import template_of
         from rbptrack.corpus.sequences import load_corpus
 
-        return load_corpus(self.dataset, self.texts, self.tokenizer)
+        wanted = self.dataset.chat
+        template = template_of(self.model.chat_template, self.tokenizer, self.model.name) if wanted else ""
+        return load_corpus(self.dataset, self.texts, self.tokenizer, template)
 
     def load_groups(self) -> DocumentGroups | None:
         """The source of each document, read from the texts again; None where `dataset.group` names no field."""
@@ -164,8 +169,10 @@ class Resolver:
                 fit.prefix,
                 holes=bool(fit.without),
                 reference=reference.weights.identity if reference else "",
+                template=fit.template,
             ),
             reference=reference,
+            template=fit.template,
             _resolver=self,
         )
 
@@ -227,7 +234,9 @@ class Resolver:
         Where all is measured already, a sweep then needs neither torch nor transformers, whose imports take seconds.
         """
         files = [(repr(model), self._weights(model).identity, self._tokenizer(model).identity) for model in models]
-        asked = repr((files, config.candidates, config.dataset.seq_len, config.dataset.sequence))
+        dataset, given = config.dataset, config.model.chat_template
+        chat = chat_file(given) if given and dataset.chat else str(dataset.chat)
+        asked = repr((files, config.candidates, dataset.seq_len, dataset.sequence, chat))
         if asked not in self._fits:
             name = f"fits/{fingerprint({'asked': asked, 'code': own_code(), **{n: version(n) for n in _LIBRARIES}})}"
             if kept := cache.recall(name):
@@ -239,7 +248,8 @@ class Resolver:
         return self._fits[asked]
 
     def _checked(self, config: CellConfig, model: ModelConfig, other: ModelConfig | None = None) -> _Fit:
-        from rbptrack.corpus.sequences import prefix_of_first_version, text_prefix
+        from rbptrack.corpus.chat import template_hash, template_of
+        from rbptrack.corpus.prefix import prefix_of_first_version, text_prefix
         from rbptrack.models.architecture import candidates, check_fit, check_same_tokenizer
         from rbptrack.models.checkpoint import check_folder, check_own_tokens
 
@@ -261,7 +271,9 @@ class Resolver:
             reference = candidates(theirs, tokenizer, config.candidates)[0], min(named)
         now = text_prefix(tokenizer).tolist() if config.dataset.sequence is SequenceRule.slide else None
         same = now is None or now == prefix_of_first_version(tokenizer).tolist()
-        return _Fit(rows, without, None if same else now, reference)
+        template = template_of(model.chat_template, tokenizer, model.name) if config.dataset.chat else ""
+        hashed = template_hash(template) if template else ""
+        return _Fit(rows, without, None if same else now, reference, hashed)
 
 
 def _load(

@@ -27,6 +27,7 @@ class ResolvedParams:
     num_documents: Annotated[int | None, "dataset.num_documents"]
     prefix: Annotated[str | None, "dataset.prefix"]  # ids that stand before every window, where they are several
     split_difference: Annotated[str | None, "model.split_difference"] = None  # of logits; release 0.1 split models
+    chat_template: Annotated[str | None, "dataset.chat_template"] = None  # SHA-256, of a conversation's
     reference: Annotated[str | None, "reference.name"] = None  # with its precision where that is not float32
     reference_commit: Annotated[str | None, "reference.commit"] = None  # likewise
     reference_params: Annotated[int | None, "reference.total_params"] = None  # tied ones once
@@ -125,5 +126,5 @@ def software_versions() -> dict[str, str]:
     return {f"{VERSIONS}{name}": str(value) for name, value in versions.items()}
 
 
-PRIVATE_PARAMS = ("tracking.", "plugins.", "model.path", "reference.path", "dataset.path")
+PRIVATE_PARAMS = ("tracking.", "plugins.", "model.path", "model.chat_template", "reference.path", "dataset.path")
 """Beginnings of params that say where things lie on one machine; a bundle for others leaves them out."""
