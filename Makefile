@@ -17,8 +17,13 @@ demo: $(RUNS)
 test: lint
 	$(RUN) -m pytest
 
+# What others get: the wheel with its dependencies in a fresh environment outside the checkout.
+fresh: $(STAMP)
+	$(RUN) -m tools.fresh_environment
+
 # What takes hours: kills, lost nodes, fuzzing, full disks, bad servers, endurance (docs/reliability.md). Continues where it stopped.
 test-long: $(STAMP) test-hydra
+	$(RUN) -m tools.fresh_environment --sdist
 	RBPTRACK_RESULTS=$(RESULTS) $(RUN) -m pytest -n 1 -m long
 	RBPTRACK_RESULTS=$(RESULTS) $(RUN) -m pytest -n 1 tests/test_flipped_bits.py
 	$(RUN) -m pytest -n 1 --hypothesis-profile=long tests/test_properties.py
