@@ -11,8 +11,8 @@ from rbptrack.base import __version__
 from rbptrack.base.addresses import refuse_secret
 from rbptrack.base.errors import BadInput, RbptrackError, disk_trouble, nearest, unknown
 from rbptrack.base.files import temporary_files
-from rbptrack.base.process import INTERRUPTED, install_signals, stop_code
-from rbptrack.base.secrets import guard
+from rbptrack.base.process import INTERRUPTED, READER_GONE, install_signals, stop_code
+from rbptrack.base.secrets import guard, reader_gone
 from rbptrack.commands.catalogue import COMMANDS, module_of
 from rbptrack.commands.usage import asks_for_help
 from rbptrack.console.output import complain, hush
@@ -42,7 +42,8 @@ def main() -> int:
     try:
         _refuse_secrets(arguments)
         with temporary_files():
-            return _dispatch(arguments)
+            code = _dispatch(arguments)
+        return code or (READER_GONE if reader_gone() else 0)
     except RbptrackError as error:
         if code := stop_code():
             return _stopped(code)
@@ -52,9 +53,6 @@ def main() -> int:
         return 2 if isinstance(error, BadInput) else 1
     except KeyboardInterrupt:
         return _stopped(INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output has gone: `rbptrack list | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
     except RecursionError:
         complain("a value on the command line or in a file is nested too deeply")
         return 2

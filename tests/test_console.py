@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
+from rbptrack.__main__ import main
 from rbptrack.analysis.families import read_families
 from rbptrack.base.words import compact, compact_bytes
 from rbptrack.commands.usage import entries
@@ -161,3 +165,23 @@ def test_an_analyzer_says_now_and_then_how_far_it_is(
         runs.watch(None)
         list(read_families(runs, lambda _, run_id: runs.histogram(run_id), []))
     assert capsys.readouterr().err.splitlines() == [f"k_law: {i} of 3 measurements" for i in (1, 2, 3, 3)]
+
+
+def test_where_the_reader_has_gone_the_command_goes_on_and_ends_with_141(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `rbptrack ... | head` leaves it, with more lines than a pipe's buffer holds."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    finished = []
+
+    def prints_much(arguments: list[str]) -> int:
+        for number in range(20_000):
+            say(f"line {number}")
+        finished.append(arguments)
+        return 0
+
+    monkeypatch.setattr(sys, "argv", ["rbptrack", "list"])
+    monkeypatch.setattr("rbptrack.__main__.module_of", lambda command: SimpleNamespace(main=prints_much))
+    with os.fdopen(writing, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert main() == 141
+    assert finished == [[]]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from rbptrack.base.files import write_whole
 from tests.conftest import ROOT
 from tests.patience import PATIENCE
 
@@ -28,3 +29,9 @@ def test_nothing_is_acknowledged_before_it_is_synced(tmp_path: Path, clean: dict
     assert said["seen"]["part removed"] >= 2
     assert said["seen"]["record removed"] == 2
     assert said["seen"]["sync"] < 150
+
+
+def test_a_name_as_long_as_file_systems_take_is_written(tmp_path: Path) -> None:
+    path = tmp_path / ("é" * 125 + ".html")
+    write_whole(path, "whole")
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]

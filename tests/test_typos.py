@@ -10,6 +10,7 @@ import pytest
 
 from rbptrack.__main__ import main
 
+LONG = "a" * 300
 TYPOS = {
     # models
     "model=pythia": "'model=pythia/*' takes every size",
@@ -74,6 +75,17 @@ TYPOS = {
     "analyzers=powerlaw model=nano/6k,nano/15k": "Did you mean power_law? Options: ",
     "analyze analyzer=powerlaw": "Did you mean power_law?",
     "report analyzers=lack_of_fitt": "Did you mean lack_of_fit?",
+    # paths
+    "import ~nosuchuser/x.zip": "~nosuchuser/x.zip: no user of this machine is called so",
+    "export out=~nosuchuser/x.zip": "no user of this machine is called so",
+    "report out=~nosuchuser/x.html": "no user of this machine is called so",
+    "model=hf model.path=~nosuchuser/m-1k": "no user of this machine is called so",
+    f"import {LONG}.zip": "is too long: a name has at most 255 bytes",
+    f"export hub={LONG}": "is too long: a name has at most 255 bytes",
+    f"--config-dir {LONG}": "is too long: a name has at most 255 bytes",
+    "export out=/proc/x.zip": "/proc cannot be written: No such file or directory",
+    "report out=/proc/x.html": "/proc cannot be written: No such file or directory",
+    "export hub=/etc/passwd/x": "/etc/passwd is a file, not a folder",
     # flags and folders
     "--confg-dir=x": "Did you mean --config-dir?",
     "--multirn model=nano/6k": "Did you mean --multirun?",

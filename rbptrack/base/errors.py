@@ -10,6 +10,7 @@ from pathlib import Path
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """Numbers of the system's errors that mean that the disk is full."""
 
+_WRONG_PATH = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.ELOOP, errno.EPERM)
 _MOST_LISTED = 12  # names in an error
 _ALIKE = 0.6  # of two spellings: the least share of letters in common that makes a suggestion
 _SHORT, _ALIKE_SHORT = 3, 0.65  # words of so few letters are alike by chance
@@ -89,6 +90,8 @@ def disk_trouble(error: Exception, folder: Path) -> RbptrackError | None:
         return RbptrackError(f"the disk is full at {folder}: free some space and run again; what was measured is kept")
     if error.errno in (errno.EACCES, errno.EROFS) or "Read-only file system" in text:
         return RbptrackError(f"{error.filename or folder} cannot be written: check its permissions")
+    if error.errno in _WRONG_PATH:
+        return RbptrackError(f"{error.filename or folder}: {error.strerror}; give another path")
     return None
 
 

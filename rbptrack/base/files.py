@@ -26,6 +26,7 @@ from rbptrack.base.errors import BadInput
 
 _PREFIX = "rbptrack-"
 _LOCK = ".rbptrack-alive"
+_LONGEST_NAME = 255  # bytes of a file's name
 _AT_ONCE = 8  # files that are synced
 _NEW_SECONDS = 60.0  # a folder of this age without a lock may be one that is being made
 
@@ -123,7 +124,9 @@ def put(unfinished: Path, path: Path, *, durable: bool) -> None:
 def unfinished(path: Path, *, durable: bool = False) -> Iterator[Path]:
     """A file to be written in the same folder, which becomes `path` when the block ends, and goes where it raises."""
     # Not the process's number: two machines that share a folder, or two containers, give the same one.
-    other = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+    ending = f".{secrets.token_hex(4)}.tmp"
+    kept = os.fsencode(path.name)[: _LONGEST_NAME - len(ending)].decode(errors="ignore")
+    other = path.with_name(kept + ending)
     try:
         yield other
         put(other, path, durable=durable)

@@ -16,6 +16,7 @@ from typing import Any
 _STOPPING = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
 
 INTERRUPTED = 128 + signal.SIGINT
+READER_GONE = 141  # 128 + SIGPIPE, which Windows has not
 _AGAIN_SECONDS = 0.1
 _received = 0
 

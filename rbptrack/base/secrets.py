@@ -89,6 +89,12 @@ def guard() -> None:
     logging.setLogRecordFactory(_Record)
 
 
+def reader_gone() -> bool:
+    """Write out what is buffered; whether the reader of standard output has gone."""
+    sys.stdout.flush()
+    return isinstance(sys.stdout, _Filtered) and sys.stdout.cut_off
+
+
 class _Record(logging.LogRecord):
     """A record of the log, which may go into a file."""
 
@@ -100,18 +106,42 @@ class _Record(logging.LogRecord):
 
 
 class _Filtered:
-    """A stream that writes no secret; tracebacks and warnings go through it as everything else does."""
+    """A stream that writes no secret; tracebacks and warnings go through it as everything else does.
+
+    Where its reader has gone (`rbptrack list | head`), it writes nothing more, and the command goes on: a sweep
+    measures, a report is written.
+
+    Attributes:
+        cut_off: whether the reader has gone.
+
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self.cut_off = False
 
     def write(self, text: str) -> int:
-        self._stream.write(redact(text) if len(text) >= _SHORTEST else text)
+        try:
+            self._stream.write(redact(text) if len(text) >= _SHORTEST else text)
+        except BrokenPipeError:
+            self._cut_off()
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:
             self.write(line)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._cut_off()
+
+    def _cut_off(self) -> None:
+        """Let what is still buffered go nowhere: Python would fail on it again when it ends."""
+        self.cut_off = True
+        with open(os.devnull, "w") as nowhere:  # noqa: PTH123
+            os.dup2(nowhere.fileno(), self._stream.fileno())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -10,6 +10,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from rbptrack.base.errors import BadInput
+from rbptrack.base.user_paths import user_path
 from rbptrack.commands.catalogue import COMMANDS
 from rbptrack.commands.pages import PAGES
 from rbptrack.config.keys import Keys
@@ -177,10 +179,10 @@ def _files(partial: str) -> list[str]:
     """Files and folders whose path begins so; folders end in a slash."""
     folder, _, _ = partial.rpartition("/")
     where = Path(folder or ("/" if partial.startswith("/") else "."))
-    with suppress(OSError):
+    with suppress(OSError, BadInput):
         return sorted(
             (f"{folder}/" if "/" in partial else "") + path.name + "/" * path.is_dir()
-            for path in where.expanduser().iterdir()
+            for path in user_path(str(where)).iterdir()
             if not path.name.startswith(".")
         )
     return []

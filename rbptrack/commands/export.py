@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from rbptrack.base.errors import BadInput, said_of_the_disk, unknown
+from rbptrack.base.user_paths import check_writable_folder, user_path
 from rbptrack.base.words import compact_bytes, counted
 from rbptrack.commands.options import OptionsCommand
 from rbptrack.commands.pages import PAGES
@@ -52,7 +53,7 @@ def _export(config: ExportConfig) -> int:
         return _export_for_hub(config)
     if not config.out:
         raise BadInput(f"out=... is missing: {program()} {PAGES['export'].synopsis}")
-    out, ending = Path(config.out).expanduser(), f".{config.ranks or 'zip'}"
+    out, ending = user_path(config.out), f".{config.ranks or 'zip'}"
     if out.suffix != ending:
         raise BadInput(f"out={config.out}: the file's name must end in {ending}")
     _check_new(out)
@@ -71,8 +72,7 @@ def _export(config: ExportConfig) -> int:
 def _check_new(out: Path) -> None:
     if os.path.lexists(out):
         raise BadInput(f"{out} exists already; choose another name, or remove it")
-    if not out.absolute().parent.is_dir():
-        raise BadInput(f"{out}: no folder {out.parent}")
+    check_writable_folder(out.absolute().parent)
 
 
 def _export_to(config: ExportConfig) -> int:
@@ -82,7 +82,7 @@ def _export_to(config: ExportConfig) -> int:
     points = {point.name: point for point in entry_points(group=EXPORTERS)}
     if config.to not in {**files, **points}:
         raise unknown("exporter", config.to, sorted({**files, **points}))
-    out = Path(config.out or ".").expanduser()
+    out = user_path(config.out or ".")
     if not out.is_dir():
         raise BadInput(f"out={config.out}: no such folder")
     export = load_file(files[config.to]).export if config.to in files else points[config.to].load()
@@ -92,7 +92,7 @@ def _export_to(config: ExportConfig) -> int:
 
 
 def _export_for_hub(config: ExportConfig) -> int:
-    out = Path(config.hub).expanduser()
+    out = user_path(config.hub)
     _check_new(out)
     reader = Store(config.tracking).reader
     runs = reader.runs(config.filter).frame

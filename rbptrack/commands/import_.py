@@ -11,6 +11,7 @@ from typing import Any
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import kind_of
+from rbptrack.base.user_paths import user_path
 from rbptrack.base.words import counted
 from rbptrack.commands.options import OptionsCommand
 from rbptrack.commands.pages import PAGES
@@ -49,10 +50,10 @@ def _import(config: ImportConfig) -> int:
         raise BadInput(f"import takes {config.path} or scores={config.scores}, not both at once")
     if not config.path:
         raise BadInput(f"what to import? {program()} {PAGES['import'].synopsis}")
-    path = Path(config.path).expanduser()
+    path = user_path(config.path)
     _check_kind(path, folder=True)
     if config.sizes:
-        _check_kind(Path(config.sizes).expanduser(), folder=False)
+        _check_kind(user_path(config.sizes), folder=False)
     if not 0 <= config.vocab_size <= LARGEST_VOCABULARY:
         raise BadInput(f"vocab_size={config.vocab_size}: must be a whole number above 0")
     store = Store(config.tracking)
@@ -65,9 +66,9 @@ def _import(config: ImportConfig) -> int:
 
 
 def _import_scores(config: ImportConfig) -> int:
-    path = Path(config.scores).expanduser()
+    path = user_path(config.scores)
     _check_kind(path, folder=True)
-    names = scores.read_names(Path(config.scores_map).expanduser()) if config.scores_map else {}
+    names = scores.read_names(user_path(config.scores_map)) if config.scores_map else {}
     table = scores.read(path, names=names, metric=config.scores_metric)
     store = Store(config.tracking)
     store.check_writable()
@@ -92,7 +93,7 @@ def _checked(path: Path, config: ImportConfig, folder: Path, stack: ExitStack) -
     if path.suffix != ".jsonl" and (config.model or config.dataset):
         raise BadInput(f"model= and dataset= are for .jsonl files of a serving engine; {path} names its own")
     if path.is_dir() or path.suffix == ".jsonl":
-        sizes = authors.read_sizes(Path(config.sizes).expanduser()) if config.sizes else {}
+        sizes = authors.read_sizes(user_path(config.sizes)) if config.sizes else {}
         about: dict[str, Any] = {"models": KnownModels.read(conf_folder()), "sizes": sizes, "rules": rules}
         about |= {"vocab_size": config.vocab_size, "folder": folder}
         if path.is_dir():

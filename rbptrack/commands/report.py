@@ -15,6 +15,7 @@ from rbptrack.analysis.contract import Analyzer
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, RbptrackError, said_of_the_disk
 from rbptrack.base.files import check_replaceable, put
+from rbptrack.base.user_paths import check_writable_folder, user_path
 from rbptrack.base.words import counted, short_path
 from rbptrack.commands.runner import HydraCommand, load_plugins
 from rbptrack.config.paths import plugin_folders
@@ -36,10 +37,11 @@ def _read(arguments: Sequence[str]) -> Request:
 def _report(request: Request) -> int:
     config: ReportConfig = request.composer.compose_typed(request.overrides)
     analyzers = choose(load_plugins(plugin_folders(request.overrides)), config.analyzers)
-    out = Path(config.out) if config.out else None
-    if out and (out.is_dir() or not out.absolute().parent.is_dir()):
-        raise BadInput(f"out={config.out}: give a file in a folder that exists, such as out=report.html")
+    out = user_path(config.out) if config.out else None
+    if out and out.is_dir():
+        raise BadInput(f"out={config.out} is a folder: give a file, such as out=report.html")
     if out:
+        check_writable_folder(out.absolute().parent)
         check_replaceable(out.resolve())
     store = Store(config.tracking)
     if store.read_only and out is None:

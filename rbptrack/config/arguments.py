@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NoReturn, Protocol
 
 from rbptrack.base.errors import BadInput, nearest, unknown
+from rbptrack.base.user_paths import user_path
 from rbptrack.config.hydra_internals import flags_parser
 from rbptrack.config.keys import Keys, no_option
 from rbptrack.config.patterns import as_value, chosen_by, families, lists_as_values, split_list
@@ -103,7 +103,7 @@ def reference_group(argument: str, composer: Choices) -> list[str]:
     if key != "reference" or value in ("", "null"):
         return ["reference=null" if key == "reference" else argument]
     names = [name for name in composer.options("model") if name != "hf"]  # that one says what the model's own keys do
-    folder = Path(value).expanduser()
+    folder = user_path(value)
     own = value not in names and value.partition("/")[0] not in families(names) and "*" not in value
     if own and (folder.is_dir() or re.fullmatch(r"[\w.-]+/[\w.-]+", value)):
         repo, path = ("", str(folder)) if folder.is_dir() else (value, "")

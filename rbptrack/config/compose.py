@@ -26,6 +26,7 @@ from yaml import MarkedYAMLError
 from yaml.reader import ReaderError
 
 from rbptrack.base.errors import BadInput
+from rbptrack.base.user_paths import user_path
 from rbptrack.config import checkpoints, ladders, registration
 from rbptrack.config.arguments import parse_flags
 from rbptrack.config.check import typed, wrong_value
@@ -66,10 +67,10 @@ class Composer:
         given = [a for a in arguments if a.startswith("hydra.searchpath=")]
         folders = lists_as_values(given, {"hydra.searchpath": "hydra.searchpath"})
         if extra := parse_flags(arguments).config_dir:
-            if not Path(extra).is_dir():
+            if not user_path(extra).is_dir():
                 raise BadInput(f"--config-dir {extra}: no such folder")
             inside = folders[-1].partition("=[")[2].rstrip("]") if folders else ""
-            places = ",".join(filter(None, (as_value(f"file://{Path(extra).absolute()}"), inside)))
+            places = ",".join(filter(None, (as_value(f"file://{user_path(extra).absolute()}"), inside)))
             folders = [f"hydra.searchpath=[{places}]"]
         self._path = folders[-1:]
         self._options: dict[str, list[str]] = {}

@@ -188,3 +188,9 @@ def as_value(text: str) -> str:
     """A text as Hydra's grammar takes it for a value, whatever quotes and backslashes it holds."""
     text = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + (r"\'" if found[2] else ""), text)
     return f"'{text}'"
+
+
+def home_as_value(word: str) -> str:
+    """`out=~/x` as `out='~/x'`: Hydra's grammar has no `~` in a value."""
+    key, equals, value = word.partition("=")
+    return f"{key}={as_value(value)}" if equals and value.startswith("~") else word

@@ -14,7 +14,7 @@ from rbptrack.config.arguments import check_keys, k_group, parse_flags, referenc
 from rbptrack.config.cells import cells, swept_options
 from rbptrack.config.compose import Composer, glob_as_patterns, parsed, shortened
 from rbptrack.config.hydra_internals import jobs_of, show
-from rbptrack.config.patterns import expand, lists_as_values
+from rbptrack.config.patterns import expand, home_as_value, lists_as_values
 from rbptrack.config.registration import register_resolver
 from rbptrack.config.schema import Config, SweepConfig
 
@@ -59,7 +59,7 @@ class Request:
         """
         composer = Composer(config_name, arguments)
         flags = parse_flags(arguments)
-        overrides = list(map(glob_as_patterns, flags.overrides))
+        overrides = [glob_as_patterns(home_as_value(word)) for word in flags.overrides]
         check_keys(overrides, composer, groups, lists)
         overrides = expand(overrides, groups=groups, options=composer.options)
         overrides = [word for o in overrides for word in reference_group(o, composer)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rbptrack.base.errors import BadInput, RbptrackError, causes, first_line, shortened
+from rbptrack.base.user_paths import user_path
 from rbptrack.config.schema import ModelConfig
 from rbptrack.models.device import out_of_memory
 from rbptrack.models.quantised import check_library, described, is_matrix, method_of, quiet
@@ -30,7 +31,7 @@ _SPELLED_OTHERWISE = 0.01  # share of ordinary tokens that another converter may
 
 def check_folder(config: ModelConfig) -> None:
     """BadInput unless a local model folder has config, weights (safetensors, or pickles if allowed) and tokenizer."""
-    folder = Path(config.path).expanduser()
+    folder = user_path(config.path)
     if not folder.is_dir():
         raise BadInput(f"model.path={folder}: no such folder")
     if config.gguf:  # one file holds all

@@ -12,6 +12,7 @@ from pathlib import Path
 import zstandard
 
 from rbptrack.base.errors import BadInput, first_line
+from rbptrack.base.user_paths import user_path
 from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import DatasetConfig, ModelConfig
 from rbptrack.sources import hub
@@ -62,7 +63,7 @@ def of_model(config: ModelConfig) -> Source:
     if not config.gguf:
         return resolve("model", repo=config.repo, path=config.path, revision=config.revision)
     if config.path:
-        file = Path(config.path).expanduser().absolute() / config.gguf
+        file = user_path(config.path).absolute() / config.gguf
         if not file.is_file():
             raise BadInput(f"model.gguf={config.gguf}: no such file in model.path={config.path}")
         return Source(str(file.parent), None, f"sha256:{files_hash([file])}", gguf=file.name)
@@ -74,7 +75,7 @@ def of_tokenizer(config: ModelConfig, model: Source) -> Source:
     """The pinned tokenizer: the model's own, or the repository or folder that `model.tokenizer` names."""
     if not config.tokenizer:
         return model
-    local = Path(config.tokenizer).expanduser().is_dir()
+    local = user_path(config.tokenizer).is_dir()
     return resolve(
         "model", repo="" if local else config.tokenizer, path=config.tokenizer if local else "", revision="main"
     )
@@ -107,7 +108,7 @@ def resolve(kind: Kind, *, repo: str, path: str, revision: str) -> Source:
 
     """
     if path:
-        folder = Path(path).expanduser().absolute()
+        folder = user_path(path).absolute()
         if not folder.is_dir():
             raise BadInput(f"{kind}.path={path}: no such folder")
         return Source(str(folder), None, f"sha256:{folder_hash(folder)}")
@@ -170,7 +171,7 @@ def _check_zstandard(path: Path) -> None:
 def _matching(patterns: Sequence[str]) -> list[Path]:
     matching: dict[Path, None] = {}
     for pattern in patterns:
-        names = sorted(glob.glob(str(Path(pattern).expanduser()), recursive=True), key=size_key)  # noqa: PTH207
+        names = sorted(glob.glob(str(user_path(pattern)), recursive=True), key=size_key)  # noqa: PTH207
         files = [Path(name).absolute() for name in names if Path(name).is_file()]
         if not files:
             raise BadInput(f"dataset.files: no file matches {pattern}")
