@@ -25,7 +25,7 @@ from rbptrack.config.schema import (
     SequenceRule,
     TrackingConfig,
 )
-from rbptrack.reporting.broken import computed
+from rbptrack.reporting.computing import computed
 from rbptrack.reporting.discovery import discover
 from rbptrack.tracking.measurement import DEFAULT_KS, LoggableMeasurement
 from rbptrack.tracking.params import MeasurementParams

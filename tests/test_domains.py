@@ -10,7 +10,7 @@ import pytest
 from plugins.domains import Domains
 from rbptrack.analysis import Runs
 from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.reporting.broken import computed
+from rbptrack.reporting.computing import computed
 from rbptrack.reporting.telling import told
 from tests.synthetic import changed, ranked, runs_of_tables
 

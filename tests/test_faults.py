@@ -9,7 +9,7 @@ import pytest
 
 import rbptrack
 from rbptrack.analysis.testing import example_runs
-from rbptrack.reporting.broken import AnalyzerFault, computed
+from rbptrack.reporting.computing import AnalyzerFault, computed
 from rbptrack.reporting.discovery import discover
 from tests.synthetic import plugin
 

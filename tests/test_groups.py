@@ -16,9 +16,9 @@ from plugins.tokens import Tokens
 from rbptrack.analysis import Analyzer, Runs
 from rbptrack.analysis.display import INTERVAL
 from rbptrack.analysis.families import read_families
-from rbptrack.analysis.sources import resampled_in_words
+from rbptrack.analysis.resampling import resampled_in_words
 from rbptrack.ranks import DocumentCounts
-from rbptrack.reporting.broken import computed
+from rbptrack.reporting.computing import computed
 from tests.conftest import Program
 from tests.synthetic import changed, family_runs
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from plugins.power_law import PowerLaw
-from rbptrack.reporting.broken import computed
+from rbptrack.reporting.computing import computed
 from rbptrack.stats.intervals import (
     fieller,
     percentiles,

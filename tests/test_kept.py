@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from rbptrack.analysis.kept import Kept, V
+from rbptrack.analysis.bounded_cache import Kept, V
 from rbptrack.analysis.runs import Runs
 from rbptrack.analysis.testing import example_runs
 from rbptrack.ranks import RankHistogram, RankTable

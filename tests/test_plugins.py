@@ -24,7 +24,7 @@ from rbptrack.analysis.testing import (
     example_runs,
 )
 from rbptrack.config.paths import builtin_folder
-from rbptrack.reporting.broken import computed
+from rbptrack.reporting.computing import computed
 from rbptrack.reporting.discovery import discover
 from tests.conftest import Program
 from tests.example_package.rbptrack_example.ranking import Ranking

@@ -81,7 +81,7 @@ def draw(figure: Figure, path: Path, formats: Iterable[str] = ()) -> None:
         if "png" in formats:
             figure.savefig(f"{path}.png", dpi=min(_DOTS, _MOST_DOTS / figure.get_size_inches().max()))
         if "pdf" in formats:
-            from rbptrack.analysis.pages import draw_pages  # its backend: not for everyone who draws
+            from rbptrack.analysis.figure_pages import draw_pages  # its backend: not for everyone who draws
 
             draw_pages(figure, Path(f"{path}.pdf"))
 

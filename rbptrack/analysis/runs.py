@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from rbptrack.analysis.bounded_cache import Kept
 from rbptrack.analysis.display import presented
-from rbptrack.analysis.kept import Kept
-from rbptrack.analysis.named import find
+from rbptrack.analysis.run_names import find
 from rbptrack.base.errors import MissingArtifact, RbptrackError
 from rbptrack.ranks import DocumentCounts, RankHistogram, RankTable, is_rbp_column, log_grid, rbp_ks, rbp_name
 

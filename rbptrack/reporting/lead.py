@@ -9,9 +9,9 @@ from math import isfinite
 from typing import Any
 
 from rbptrack.analysis.findings import Finding, Verdict, by_question
+from rbptrack.analysis.phrases import interval, metric_of, upper_first
 from rbptrack.base.words import number
 from rbptrack.ranks import CE, metric_label
-from rbptrack.reporting.phrases import interval, metric_of, upper_first
 from rbptrack.reporting.telling import sentences_of
 
 QUESTIONS = (

@@ -17,8 +17,9 @@ from markupsafe import Markup
 from rbptrack.analysis.contract import Report, Table
 from rbptrack.analysis.display import default_columns
 from rbptrack.analysis.findings import Remark
+from rbptrack.analysis.phrases import upper_first
+from rbptrack.analysis.resampling import resampled_in_words
 from rbptrack.analysis.runs import Runs
-from rbptrack.analysis.sources import resampled_in_words
 from rbptrack.base import __version__
 from rbptrack.base.names import file_name
 from rbptrack.base.words import counted
@@ -26,7 +27,6 @@ from rbptrack.reporting.columns import JOINED, Shown, readable
 from rbptrack.reporting.files import InlineFigure
 from rbptrack.reporting.lead import lead_of
 from rbptrack.reporting.overview import made_for_a_law, measured_in_words, title_in_words
-from rbptrack.reporting.phrases import upper_first
 from rbptrack.reporting.typeset import typeset
 
 _MOST_ROWS = 16  # of a table on the page; all of them are in its CSV file

@@ -20,7 +20,7 @@ from rbptrack.base.secrets import redact
 from rbptrack.base.words import counted
 from rbptrack.console.output import complain, say_wrapped
 from rbptrack.console.progress import AnalyzerProgress
-from rbptrack.reporting.broken import AnalyzerFault, computed
+from rbptrack.reporting.computing import AnalyzerFault, computed
 from rbptrack.reporting.discovery import Plugins
 from rbptrack.reporting.files import read_report, write_report
 from rbptrack.reporting.lead import lead_of

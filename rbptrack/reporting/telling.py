@@ -9,10 +9,10 @@ from pkgutil import iter_modules
 
 from rbptrack.analysis.contract import Report
 from rbptrack.analysis.findings import Finding, NothingToSay, Reason, by_question
+from rbptrack.analysis.phrases import estimate
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.words import p_in_words
 from rbptrack.reporting import sentences
-from rbptrack.reporting.phrases import estimate
 
 Sentences = Callable[[Sequence[Finding]], Iterable[str]]
 

@@ -24,7 +24,7 @@ from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.process import cores, leave_out_what_is_loaded
 from rbptrack.base.secrets import guard
-from rbptrack.reporting.broken import AnalyzerFault, computed
+from rbptrack.reporting.computing import AnalyzerFault, computed
 from rbptrack.reporting.discovery import load_file, plugin_file
 from rbptrack.reporting.files import write_report
 

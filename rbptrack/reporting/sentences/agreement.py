@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 
 from rbptrack.analysis.findings import Finding, Verdict
+from rbptrack.analysis.phrases import estimate, interval, upper_first, with_verdict
 from rbptrack.base.words import number, p_in_words, some_of, spread
 from rbptrack.ranks import CE, metric_label
-from rbptrack.reporting.phrases import estimate, interval, upper_first, with_verdict
 
 _FEW = 4  # pairs that are named
 

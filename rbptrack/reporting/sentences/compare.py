@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rbptrack.analysis.findings import Finding, Verdict
+from rbptrack.analysis.phrases import estimate, interval, with_verdict
 from rbptrack.base.words import counted, listed, number, short_number, some_of
 from rbptrack.ranks import metric_label, parse_rbp_name
-from rbptrack.reporting.phrases import estimate, interval, with_verdict
 
 _FEW = 3  # pairs that are named
 _SHOWN = 120  # characters of a text

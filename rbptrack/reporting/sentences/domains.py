@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rbptrack.analysis.findings import Finding, Verdict
+from rbptrack.analysis.phrases import by_where, with_verdict
 from rbptrack.base.words import counted, number, some_of
-from rbptrack.reporting.phrases import by_where, with_verdict
 
 
 def levels(findings: Sequence[Finding]) -> Iterator[str]:

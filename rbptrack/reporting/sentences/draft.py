@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 
 from rbptrack.analysis.findings import Finding
+from rbptrack.analysis.phrases import estimate, interval, where
 from rbptrack.base.words import number, spread
-from rbptrack.reporting.phrases import estimate, interval, where
 
 _FEW = 4  # drafts that are named
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 
 from rbptrack.analysis.findings import Finding, Verdict
+from rbptrack.analysis.phrases import by_where, estimate, interval, metric_of, where, with_verdict
 from rbptrack.base.words import counted, listed, short_number, some_of
-from rbptrack.reporting.phrases import by_where, estimate, interval, metric_of, where, with_verdict
 
 
 def independent(findings: Sequence[Finding]) -> Iterator[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rbptrack.analysis.findings import Finding, Verdict
+from rbptrack.analysis.phrases import by_where, estimate, upper_first, where, with_verdict
 from rbptrack.base.words import listed
-from rbptrack.reporting.phrases import by_where, estimate, upper_first, where, with_verdict
 
 _FEW = 3  # cases that are named
 ABSTRACT = "the abstract of arXiv 2510.04067"

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 
 from rbptrack.analysis.findings import Finding, Verdict
+from rbptrack.analysis.phrases import interval, where, with_verdict
 from rbptrack.base.words import at_least, be, counted, number, some_of, spread
-from rbptrack.reporting.phrases import interval, where, with_verdict
 
 
 def law_in_k(findings: Sequence[Finding]) -> Iterator[str]:

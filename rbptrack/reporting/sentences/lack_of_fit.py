@@ -7,8 +7,8 @@ from math import isfinite
 
 from rbptrack.analysis.display import k_ranges
 from rbptrack.analysis.findings import Finding, Verdict
+from rbptrack.analysis.phrases import interval, metric_of, where, with_verdict
 from rbptrack.base.words import listed, number, p_in_words, some_of
-from rbptrack.reporting.phrases import interval, metric_of, where, with_verdict
 
 
 def bends(findings: Sequence[Finding]) -> Iterator[str]:

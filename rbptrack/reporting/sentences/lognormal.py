@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 
 from rbptrack.analysis.findings import Finding, Verdict
+from rbptrack.analysis.phrases import estimate, where, with_verdict
 from rbptrack.base.words import number, some_of, spread
-from rbptrack.reporting.phrases import estimate, where, with_verdict
 
 
 def shapes(findings: Sequence[Finding]) -> Iterator[str]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 
 from rbptrack.analysis.findings import Finding, Verdict
+from rbptrack.analysis.phrases import by_where, estimate, interval, metric_of, where, with_verdict
 from rbptrack.base.words import counted, listed, number, p_in_words, short_number, some_of
-from rbptrack.reporting.phrases import by_where, estimate, interval, metric_of, where, with_verdict
 
 _NOTABLE = 0.02  # relative change of alpha by one size that is worth a sentence
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rbptrack.analysis.findings import Finding, Verdict
+from rbptrack.analysis.phrases import estimate, interval, metric_of, where, with_verdict
 from rbptrack.base.words import counted, listed, p_in_words, some_of
-from rbptrack.reporting.phrases import estimate, interval, metric_of, where, with_verdict
 
 
 def collapses(findings: Sequence[Finding]) -> Iterator[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rbptrack.analysis.findings import Finding, Verdict
+from rbptrack.analysis.phrases import interval, where, with_verdict
 from rbptrack.analysis.published import PUBLISHED_IN
 from rbptrack.base.words import counted, listed
 from rbptrack.ranks import metric_label
-from rbptrack.reporting.phrases import interval, where, with_verdict
 
 _FEW = 3  # cells that are named
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rbptrack.analysis.findings import Finding, Verdict
+from rbptrack.analysis.phrases import estimate, interval, metric_of, where, with_verdict
 from rbptrack.base.words import counted, listed, p_in_words, some_of
-from rbptrack.reporting.phrases import estimate, interval, metric_of, where, with_verdict
 
 
 def classes(findings: Sequence[Finding]) -> Iterator[str]:

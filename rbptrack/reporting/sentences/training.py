@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rbptrack.analysis.findings import Finding, Verdict
+from rbptrack.analysis.phrases import by_where, estimate, metric_of, with_verdict
 from rbptrack.base.words import listed
-from rbptrack.reporting.phrases import by_where, estimate, metric_of, with_verdict
 
 
 def compute_optimum(findings: Sequence[Finding]) -> Iterator[str]:

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis.contract import Analyzer, Drawing, Report, Table
+from rbptrack.analysis.resampling import without_few
 from rbptrack.analysis.runs import Runs
-from rbptrack.analysis.sources import without_few
 from rbptrack.base.errors import RbptrackError, nearest, shortened
 from rbptrack.base.process import raise_if_stopped
 from rbptrack.base.secrets import holds_known, redact
