@@ -11,7 +11,9 @@ from dataclasses import fields
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from rbptrack.analysis.contract import Report, question
+from rbptrack.analysis.contract import Report
+from rbptrack.analysis.discovery import ANALYZERS, discover
+from rbptrack.analysis.plugin import help_line
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, unknown
 from rbptrack.base.files import TemporaryFolder
@@ -26,7 +28,6 @@ from rbptrack.config.schema import (
     TrackingConfig,
 )
 from rbptrack.reporting.computing import computed
-from rbptrack.reporting.discovery import discover
 from rbptrack.tracking.measurement import DEFAULT_KS, LoggableMeasurement
 from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.store import Store
@@ -254,12 +255,12 @@ def analyze(runs: Runs, analyzer: str, **options: object) -> ShownReport:
         RbptrackError: what the analyzer says of its input.
 
     """
-    cls = discover().select(analyzer)
+    cls = discover(ANALYZERS).select(analyzer)
     known = [f.name for f in fields(cls)]
     for name in options:
         if name not in known:
             raise unknown(f"option of {analyzer}", name, known)
     computation = computed(cls(**options), runs)
     shown = ShownReport(**{f.name: getattr(computation, f.name) for f in fields(computation)})
-    shown.title = f"{analyzer}: {question(cls)}"
+    shown.title = f"{analyzer}: {help_line(cls)}"
     return shown

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+from rbptrack.plugins.domains import Domains
 
-from plugins.domains import Domains
 from rbptrack.analysis import Runs
 from rbptrack.ranks import FloatArray, RankTable
 from tests.synthetic import runs_of_tables

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rbptrack.plugins.agreement import Agreement
 
-from plugins.agreement import Agreement
 from rbptrack.analysis import Runs
 from rbptrack.analysis.findings import NothingToSay
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
-from rbptrack.reporting.telling import told
+from rbptrack.reporting.telling import sentences_of
 from rbptrack.stats.agreement import AgreementSums, OtherTokens, paired, share_of
 from tests.synthetic import in_pieces, ranked, runs_of_tables, together
 
@@ -59,7 +59,7 @@ def test_what_is_planted_is_counted() -> None:
     worst = report.tables["worst_tokens"].frame.iloc[0]
     assert worst[["position", "token", "rank_A", "rank_B", "nats"]].tolist() == [7, "<7>", 100, 100, 3]
     assert worst["text"] == "".join(f"<{i}>" for i in range(7))
-    said = told(report.findings)
+    said = sentences_of(report.findings)
     assert said[0].startswith(
         "toy-1000000 float32 and toy-1000000 bfloat16 on text rank the same token first at 85.00%"
     )
@@ -167,7 +167,9 @@ def test_a_reference_says_how_far_and_what_it_would_choose() -> None:
     row = report.tables["references"].frame.set_index("reference").loc["teacher"]
     assert row[["kl", "kl_documents", "same_top"]].tolist() == pytest.approx([0.025, 0.025, 0.5])
     assert row[["choice_in_model", "choice_in_reference"]].tolist() == pytest.approx([0.5, 1.0])
-    assert any("nats per token; both rank the same token first at 50.0%." in line for line in told(report.findings))
+    assert any(
+        "nats per token; both rank the same token first at 50.0%." in line for line in sentences_of(report.findings)
+    )
     other = beside(0.03, rank, of="pupil2", reference="teacher", dtype="bfloat16")
     both = together(beside(0.01, rank, of="pupil", reference="teacher"), other)
     change = Agreement().analyze(both).tables["changes"].frame.set_index("metric").loc["KL"]

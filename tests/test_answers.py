@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rbptrack.plugins.emergence import Emergence
 
-from plugins.emergence import Emergence
 from rbptrack.ranks import RankTable
-from rbptrack.reporting.telling import told
+from rbptrack.reporting.telling import sentences_of
 from rbptrack.stats.answers import read_answers
 from tests.synthetic import runs_of_tables
 from tests.test_emergence import SIZES, success, table
@@ -46,5 +46,5 @@ def test_whole_answers_beside_what_the_law_predicts() -> None:
     assert answers["rbp_of_answer"].to_numpy() == pytest.approx(truth, abs=0.02)
     assert answers["share_by_law"].to_numpy() == pytest.approx(truth**3, abs=0.02)
     assert ((answers["share_low"] < truth**3) & (truth**3 < answers["share_high"])).sum() >= 4
-    assert any("of 2,000 whole answers (3.0 tokens on average)" in sentence for sentence in told(run.findings))
+    assert any("of 2,000 whole answers (3.0 tokens on average)" in sentence for sentence in sentences_of(run.findings))
     assert "answers" in run.drawings

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
+from rbptrack.plugins.lack_of_fit.bends import bend_of, floor_bends, floor_test, smallest_floor
+from rbptrack.plugins.lack_of_fit.law_forms import fit_forms
 from scipy import stats
 
 from rbptrack.base.errors import RbptrackError
-from rbptrack.stats.bends import bend_of, floor_bends, floor_test, smallest_floor
-from rbptrack.stats.law_forms import fit_forms
 from rbptrack.stats.power_law import fit_power_law
 
 S = np.geomspace(1e6, 1e9, 7)

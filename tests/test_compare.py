@@ -4,12 +4,12 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from rbptrack.plugins.compare import TEXT, Compare
 
-from plugins.compare import TEXT, Compare
 from rbptrack.analysis import Runs
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.ranks import DocumentCounts
-from rbptrack.reporting.telling import told
+from rbptrack.reporting.telling import sentences_of
 from rbptrack.stats.contrasts import holm
 from rbptrack.stats.differences import paired_differences, simultaneous_differences
 from tests.synthetic import changed, family_runs, ranked, runs_of_tables, together, with_columns
@@ -36,7 +36,7 @@ def test_a_planted_difference_is_found_and_none_is_not() -> None:
     assert laws.loc[("better", "one"), "ratio_low"] < 2.5 / 3 < laws.loc[("better", "one"), "ratio_high"] < 1
     assert table.loc[("better", "one"), ["families", "exponents"]].tolist() == ["different", "undecided"]
     assert table.loc[("one", "same"), ["families", "exponents"]].tolist() == ["undecided"] * 2
-    said = told(report.findings)
+    said = sentences_of(report.findings)
     assert said[0].startswith("better and one follow different laws, with exponents that cannot be told apart (RBP_1")
     assert "better and one on text: by RBP_1, better is better at 4 and one at 0 of 4 sizes" in " ".join(said)
 
@@ -73,7 +73,8 @@ def test_what_is_left_at_equal_cross_entropy() -> None:
     assert (row["A"], row["verdict"]) == ("better", "different")
     assert row["ratio"] == pytest.approx(0.9, abs=0.02)
     assert any(
-        text.startswith("At equal cross-entropy better ranks better than one on text") for text in told(report.findings)
+        text.startswith("At equal cross-entropy better ranks better than one on text")
+        for text in sentences_of(report.findings)
     )
 
 

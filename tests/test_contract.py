@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Self
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,8 @@ import pytest
 
 from rbptrack.analysis import Report
 from rbptrack.analysis.display import k_ranges
-from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, corrected
+from rbptrack.analysis.findings import Finding, Reason, Remark, Verdict, corrected, within_margin
+from rbptrack.analysis.lead import Lead
 from rbptrack.analysis.rows import Alpha, Column, OfFamily
 from rbptrack.base.words import some_of
 from rbptrack.reporting.columns import readable
@@ -116,3 +118,37 @@ def test_tokens_are_shown_as_text_where_it_is_known() -> None:
     assert runs.token_texts("any", [7]) == ["id 7"]
     named = changed(runs, token_texts=lambda _: {7: ' th"e\n'})
     assert named.token_texts("any", np.array([7, 8])) == ['" th\\"e\\n"', "id 8"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Odd(Finding):
+    question: str = "bends"
+    count: int = 0
+
+    @classmethod
+    def say(cls, findings: Sequence[Self]) -> Iterator[str]:
+        yield f"{sum(finding.count for finding in findings)} are odd."
+
+    @classmethod
+    def lead(cls, findings: Sequence[Self]) -> Lead:
+        return Lead(sentence=next(cls.say(findings)), drawing="odd", order=7)
+
+
+def test_findings_are_said_by_their_own_class_whatever_others_call_their_question() -> None:
+    case = {"family": "f", "dataset": "d"}
+    others = Finding(question="bends", case=case, verdict=Verdict.NO)
+    report = Report(findings=[Odd(case=case, count=1), others, Odd(case=case, count=2)], overview=["table"])
+    tell(report)
+    assert report.notes == ["3 are odd.", "bends, f, d: no."]
+    assert report.leads == [Lead(sentence="3 are odd.", drawing="odd", order=7)]
+    assert report.overview == ["table", "odd"]
+
+
+def test_same_needs_a_margin_and_an_interval_inside_it() -> None:
+    inside = Odd(case={}, estimate=0.1, low=-0.1, high=0.3, margin=0.4, verdict=Verdict.SAME)
+    for wrong in ({"margin": 0.2}, {"margin": float("nan")}, {"low": float("nan")}, {"null": 1.0}):
+        with pytest.raises(ValueError, match="SAME needs an interval inside a margin"):
+            replace(inside, **wrong)
+        assert replace(inside, verdict=Verdict.UNTOLD, **wrong).verdict is Verdict.UNTOLD
+    assert within_margin(Verdict.SAME, inside.interval, 0.2) is Verdict.UNTOLD
+    assert within_margin(Verdict.SAME, inside.interval, 0.4) is Verdict.SAME

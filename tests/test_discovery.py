@@ -1,40 +1,106 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from rbptrack.analysis.contract import Analyzer
+from rbptrack.analysis.discovery import ANALYZERS, Plugins, discover
+from rbptrack.analysis.plugin_code import code_of
 from rbptrack.analysis.testing import example_runs
 from rbptrack.base.errors import BadInput
-from rbptrack.reporting.discovery import MOVED, Plugins, discover
+from rbptrack.config.paths import builtin_folder
 from rbptrack.reporting.runner import choose
 from tests.synthetic import plugin
+
+FOLDER = {
+    "__init__.py": "from .subject import Mine\n",
+    "rows.py": "import json\nfrom pathlib import Path\nDATA = json.loads(Path(__file__).with_name('data.json').read_text())\n",
+    "data.json": "[1, 2]",
+}
+
+
+def in_a_folder(place: Path) -> Path:
+    """The analyzer `mine` as a folder of several files and data, its class in a submodule."""
+    file = plugin(place)
+    folder = file.with_suffix("")
+    folder.mkdir()
+    text = file.read_text().replace("return Report(notes=[str(self.k)])", "return Report(notes=[str(DATA)])")
+    first, _, rest = text.partition("from rbptrack")
+    (folder / "subject.py").write_text(f"{first}from .rows import DATA\nfrom rbptrack{rest}")
+    for name, content in FOLDER.items():
+        (folder / name).write_text(content)
+    file.unlink()
+    return folder
+
+
+def loaded(*folders: Path) -> Plugins[Analyzer]:
+    plugins = discover(ANALYZERS, list(map(str, folders)))
+    plugins.load()
+    return plugins
 
 
 def test_the_built_in_ones_and_the_working_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin(tmp_path)
     plugin(tmp_path / "more", "other")
     monkeypatch.chdir(tmp_path)
-    plugins = discover([str(tmp_path / "more/plugins")])
-    assert {"power_law", "mine", "other"} <= set(plugins.analyzers)
+    plugins = discover(ANALYZERS, [str(tmp_path / "more/plugins")])
+    assert {"power_law", "mine", "other"} <= set(plugins.names)
+    assert plugins.select("mine")(k=3).analyze(example_runs()).notes == ["3"]  # type: ignore[call-arg]
     assert plugins.broken == []
-    assert plugins.analyzers["mine"](k=3).analyze(example_runs()).notes == ["3"]  # type: ignore[call-arg]
+    assert plugins.select("power_law").__module__ == "rbptrack.plugins.power_law", "one name wherever it lies"
+
+
+def test_a_folder_is_a_plugin_with_submodules_and_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = in_a_folder(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    cls = discover(ANALYZERS).select("mine")
+    assert cls().analyze(example_runs()).notes == ["[1, 2]"]
+    assert discover(ANALYZERS).select("mine") is cls, "imported anew it would be another class"
+    before = code_of(cls)
+    (folder / "data.json").write_text("[3]")
+    again = discover(ANALYZERS).select("mine")
+    assert again().analyze(example_runs()).notes == ["[3]"], "an edit is seen, in a notebook too"
+    assert code_of(again) != before, "data files are part of a plugin's code"
+    (folder / "rows.py").write_text("DATA = nowhere")
+    with pytest.raises(BadInput, match=r"the analyzer mine cannot be used\n.*NameError"):
+        discover(ANALYZERS).select("mine")
+    (folder / "rows.py").write_text("DATA = 4")
+    assert discover(ANALYZERS).select("mine")().analyze(example_runs()).notes == ["4"], "nothing half-imported is left"
+
+
+def test_listing_names_imports_no_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin(tmp_path).write_text("raise SystemExit(0)")
+    monkeypatch.chdir(tmp_path)
+    plugins = discover(ANALYZERS)
+    assert "mine" in plugins.names
+    assert plugins.broken == []
+    assert "mine" not in plugins.load()
+    assert "mine.py: SystemExit: 0" in plugins.broken[0]
 
 
 def test_a_broken_plugin_is_named_and_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin(tmp_path, "broken", file="a_broken").write_text("import nowhere_to_be_found\n")
-    plugin(tmp_path, "power_law", file="b_twice")
-    plain = plugin(tmp_path, "plain", file="c_plain")
+    plugin(tmp_path, "power_law")
+    plugin(tmp_path, "b_other", file="b_named")
+    plain = plugin(tmp_path, "c_plain")
     plain.write_text(plain.read_text().replace("@dataclass(kw_only=True)", ""))
+    plugin(tmp_path, "d_empty").write_text("")
+    plugin(tmp_path, "not a word")
     plugin(tmp_path, "good")
     monkeypatch.chdir(tmp_path)
-    plugins = discover()
-    assert {"power_law", "good"} <= set(plugins.analyzers)
-    assert "plain" not in plugins.analyzers
+    plugins = loaded()
+    assert {"power_law", "good"} <= set(plugins.names)
+    assert plugins.select("power_law").__module__ == "rbptrack.plugins.power_law"
+    assert "c_plain" not in plugins.names
     faults = {
+        "not a word.py": "must be a word",
+        "power_law.py": "exists already",
         "a_broken.py": "No module named 'nowhere_to_be_found'",
-        "b_twice.py": "exists already",
+        "b_named.py": "name is 'b_other', but its file or folder is called 'b_named'",
         "c_plain.py": "must be a @dataclass",
+        "d_empty.py": "one Analyzer; it has none",
     }
     for line, (file, fault) in zip(plugins.broken, faults.items(), strict=True):
         assert file in line
@@ -45,13 +111,27 @@ def test_a_broken_plugin_is_named_and_hides_no_other(tmp_path: Path, monkeypatch
         plugins.select("missing")
 
 
-def test_names_of_analyzers_that_others_took_in_are_understood_and_say_where_they_went(
-    capsys: pytest.CaptureFixture[str],
+def test_an_edit_to_one_built_in_leaves_the_others_analyses_valid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = Plugins({name: cls for name, cls in discover().analyzers.items() if name not in MOVED})
-    now.analyzers.setdefault("lack_of_fit", now.analyzers["power_law"])
-    for old, homes in MOVED.items():
-        assert now.now(old) == list(homes)
-        assert f"the analyzer {old} is now part of {' and '.join(homes)}" in capsys.readouterr().out
-    assert [type(one).name for one in choose(now, ["contrasts"])] == ["power_law", "compare"]
-    assert Plugins({"words": now.analyzers["compare"]}).now("words") == ["words"], "another's of that name is meant"
+    """Their hashes differ, and hold what lies in their own folders only."""
+    plugins = discover(ANALYZERS)
+    hashes = [code_of(plugins.select(name)).split() for name in ("power_law", "lack_of_fit")]
+    assert len(set(hashes[0]) & set(hashes[1])) == 1, "rbptrack's own code, without plugins"
+    shutil.copytree(builtin_folder() / "power_law", tmp_path / "plugins/copied")
+    init = tmp_path / "plugins/copied/__init__.py"
+    init.write_text(init.read_text().replace('= "power_law"', '= "copied"'))
+    monkeypatch.chdir(tmp_path)
+    copied = discover(ANALYZERS).select("copied")
+    before = code_of(copied)
+    findings = tmp_path / "plugins/copied/findings.py"
+    findings.write_text(f"{findings.read_text()}\n# edited\n")
+    assert code_of(discover(ANALYZERS).select("copied")) != before
+
+
+def test_the_k_asked_for_go_to_analyzers_that_take_them() -> None:
+    first, second = choose(discover(ANALYZERS), ["power_law", "lognormal"], ks=[1, 5])
+    assert (first.name, second.name) == ("lognormal", "power_law")
+    assert second.ks == [1, 5]  # type: ignore[attr-defined]
+    with pytest.raises(BadInput, match=r"no analyzer matches pover_law\. Did you mean power_law"):
+        choose(discover(ANALYZERS), ["pover_law"])

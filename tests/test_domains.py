@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from rbptrack.plugins.domains import Domains
 
-from plugins.domains import Domains
 from rbptrack.analysis import Runs
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.reporting.computing import computed
-from rbptrack.reporting.telling import told
+from rbptrack.reporting.telling import sentences_of
 from tests.synthetic import changed, ranked, runs_of_tables
 
 SIZES = np.geomspace(1e4, 1e7, 5)
@@ -51,7 +51,7 @@ def test_planted_exponents_and_levels_are_found() -> None:
     assert {frozenset(key[1:]) for key in different if key[0].startswith("CE of")} == {
         frozenset({"site 0", "site 2"}), frozenset({"site 1", "site 2"})
     }  # fmt: skip
-    said = " ".join(told(report.findings))
+    said = " ".join(sentences_of(report.findings))
     assert "Sources differ in exponent in 2 of 3 pairs (corrected)." in said
     assert "'site 1' (they differ)" in said
     values = report.tables["values"].frame

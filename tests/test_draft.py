@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rbptrack.plugins.draft import Draft
 
-from plugins.draft import Draft
 from rbptrack.analysis import Runs
 from rbptrack.analysis.findings import NothingToSay
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
-from rbptrack.reporting.telling import told
+from rbptrack.reporting.telling import sentences_of
 from rbptrack.stats.reference import ReferenceSums, independent_run, speed_up
 from tests.synthetic import ranked, runs_of_tables, with_reference
 
@@ -49,7 +49,7 @@ def test_equal_chances_are_the_formula() -> None:
     starts = LENGTH - 12 + 1
     runs = np.array([3, 2, 1, 0])[np.arange(starts) % 4].mean()
     assert branches.loc["2", "accepted"] == pytest.approx(runs)
-    said = told(report.findings)
+    said = sentences_of(report.findings)
     assert said[0].startswith("large accepts 50.0% (50.0% to 50.0%) of the tokens that toy-1000000 drafts on text")
     assert "from the parameters of both models" in report.notes[-1]
 
@@ -82,7 +82,7 @@ def test_the_law_in_size_is_found() -> None:
     assert law["alpha_low"] < 0.3 < law["alpha_high"]
     assert any(
         line.startswith("toy on text: -ln of acceptance by large falls with S by an exponent of 0.3")
-        for line in told(report.findings)
+        for line in sentences_of(report.findings)
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rbptrack.plugins.lack_of_fit.each_k import design_effect, expected_r2
+from rbptrack.plugins.lack_of_fit.surface import largest_k_without_gap
 
-from rbptrack.stats.each_k import design_effect, expected_r2
 from rbptrack.stats.power_law import fit_power_law
-from rbptrack.stats.surface import largest_k_without_gap
 
 
 def test_independent_tokens_have_a_design_effect_of_1() -> None:

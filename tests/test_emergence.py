@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from rbptrack.plugins.emergence import Emergence
 
-from plugins.emergence import Emergence
 from rbptrack.analysis import Report
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import RankTable
-from rbptrack.reporting.telling import told
+from rbptrack.reporting.telling import sentences_of
 from tests.synthetic import ranked, runs_of_tables
 
 SIZES = np.geomspace(1e4, 1e7, 5)
@@ -82,7 +82,7 @@ def test_independent_hits_have_rho_1_and_n_eff_n(independent: Report) -> None:
     assert seen["eta"].to_numpy(dtype=float) == pytest.approx(1, abs=0.15)
     tested = seen[seen["N"] > 2]
     assert (tested["verdict"] == "independent").mean() >= 0.8
-    assert told(independent.findings)[0].startswith("No evidence against independent tokens (none of ")
+    assert sentences_of(independent.findings)[0].startswith("No evidence against independent tokens (none of ")
     np.testing.assert_allclose(
         windows["p_independent"], windows.groupby("size")["p"].transform("first") ** windows["N"]
     )
@@ -114,7 +114,7 @@ def test_what_was_planted_is_found(
     seen = windows[(windows["N"] > 2) & windows["p"].notna()]
     assert len(seen) >= 3
     assert seen["verdict"].eq(expected).all()
-    assert told(ladder.findings)[0].startswith("Successes in a row are not independent in ")
+    assert sentences_of(ladder.findings)[0].startswith("Successes in a row are not independent in ")
     assert seen[mine].to_numpy(dtype=float) == pytest.approx(1, abs=0.1)
     assert (seen[other] < 0.7).all()
     assert (seen["rho_low"] > 1).all()
@@ -137,7 +137,7 @@ def test_too_few_runs_are_refused() -> None:
     assert windows.loc[4, "runs"] == 9
     assert windows.loc[4, "verdict"] == "too few runs"
     assert np.isnan(windows.loc[4, "p"])
-    assert any("too few runs" in sentence for sentence in told(run.findings))
+    assert any("too few runs" in sentence for sentence in sentences_of(run.findings))
     one_document = np.zeros((40, 60), dtype=bool)
     one_document[0, ::3] = one_document[0, 1::3] = True
     run = Emergence(ks=[1], lengths=[2], replicates=50).analyze(runs_of_tables([1e5], {"r": table(one_document)}))
@@ -148,7 +148,7 @@ def test_a_model_that_never_fails() -> None:
     run = Emergence(ks=[1], lengths=[4], replicates=20).analyze(
         runs_of_tables([1e5], {"r": table(np.ones((20, 9), dtype=bool))})
     )
-    assert told(run.findings) == ["toy on text: every token of 100000 has R <= k, so no sequence can fail."]
+    assert sentences_of(run.findings) == ["toy on text: every token of 100000 has R <= k, so no sequence can fail."]
     assert run.tables["windows"].frame["p"].eq(1).all()
 
 

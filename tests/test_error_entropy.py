@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rbptrack.plugins.error_entropy import ErrorEntropy
 
-from plugins.error_entropy import ErrorEntropy
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import RankHistogram, RankTable
-from rbptrack.reporting.telling import told
+from rbptrack.reporting.telling import sentences_of
 from rbptrack.stats.error_entropy import decompose, decompose_pieces, part_covariance, part_errors, shares_of_fall
 from tests.synthetic import changed, family_runs, one_law, ranked, runs_from, runs_of
 
@@ -78,7 +78,7 @@ def test_which_part_scales() -> None:
     corrected = ["error_entropy_corrected", "self_alignment_corrected", "confidence_corrected"]
     assert laws.loc[corrected, "share_of_ce"].sum() == pytest.approx(1)
     assert np.isnan(laws.loc["confidence", "alpha"])  # negative: 64 ranks of which each has p = exp(-CE)
-    assert "confidence (not positive at every size)" in " ".join(told(report.findings))
+    assert "confidence (not positive at every size)" in " ".join(sentences_of(report.findings))
     parts = report.tables["parts"].frame
     np.testing.assert_allclose(parts[["error_entropy", "self_alignment", "confidence"]].sum(axis=1), parts["ce"])
     np.testing.assert_allclose(parts[corrected].sum(axis=1), parts["ce"], rtol=1e-3)  # the jackknife moves CE, too
@@ -97,7 +97,7 @@ def test_error_entropy_against_cross_entropy_is_the_slope_of_their_ratio() -> No
     assert claim["p_different"] < 0.01 < 0.5 < claim["p_equivalent"]
     assert claim["p_corrected"] >= claim["p_different"]
     first, last = parts["error_entropy_corrected"].iloc[[0, -1]] / parts["ce"].iloc[[0, -1]]
-    headline = told(report.findings)[0]
+    headline = sentences_of(report.findings)[0]
     assert f"(toy on text: {claim['share_smallest']:.3f} to {claim['share_largest']:.3f})" in headline
     assert ("grows with S, against the abstract of arXiv 2510.04067" in headline) == (last > first)
 
@@ -110,7 +110,9 @@ def test_a_power_law_that_leaves_a_seventh_of_the_variance_does_not_fit() -> Non
     one = next(one for one in report.findings if one.question == "follows a power law")
     assert one.low > 0
     assert 0.6 < one.extras["r2"] < 0.95
-    assert "no part follows a falling power law: error entropy (R^2 is below 0.95)" in " ".join(told(report.findings))
+    assert "no part follows a falling power law: error entropy (R^2 is below 0.95)" in " ".join(
+        sentences_of(report.findings)
+    )
 
 
 def test_one_size_is_decomposed_and_no_law_is_claimed() -> None:
@@ -121,7 +123,7 @@ def test_one_size_is_decomposed_and_no_law_is_claimed() -> None:
 
 def test_a_family_that_does_not_improve() -> None:
     report = ErrorEntropy().analyze(runs_of([1e4, 1e5, 1e6], [np.ones(20)] * 3, documents=10, tokens=50))
-    assert "does not fall" in " ".join(told(report.findings))
+    assert "does not fall" in " ".join(sentences_of(report.findings))
 
 
 def test_shares_by_hand() -> None:

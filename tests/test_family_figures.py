@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from rbptrack.plugins.power_law import PowerLaw
 
-from plugins.power_law import PowerLaw
 from rbptrack.analysis import Drawing, Runs
 from rbptrack.analysis.family_figures import FEW_FAMILIES, MOST_FAMILIES, family_legends, family_styles, say_left_out
 from rbptrack.analysis.figures import COLOURS, LINES, MARKERS, draw, grid, grow, panel_per

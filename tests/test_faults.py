@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import rbptrack
+from rbptrack.analysis.discovery import ANALYZERS, discover
 from rbptrack.analysis.testing import example_runs
 from rbptrack.reporting.computing import AnalyzerFault, computed
-from rbptrack.reporting.discovery import discover
 from tests.synthetic import plugin
 
 SECRET = "a secret of the environment"
@@ -18,7 +18,7 @@ SECRET = "a secret of the environment"
 
 def mine(folder: Path, body: str) -> Any:
     plugin(folder, body=body)
-    return discover().analyzers["mine"]()
+    return discover(ANALYZERS).select("mine")()
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def test_prose_is_written_without_secrets_and_what_an_analyzer_changes_no_other_
     runs = example_runs()
     before = runs.frame.copy()
     one = mine(tmp_path, "frame['ce'] = 0.0; return Report(notes=['of canary-token'])")
-    assert "this folder's analyzers run as part of the program: plugins/mine.py" in capsys.readouterr().err
+    assert "Loaded local plugins: plugins/mine.py" in capsys.readouterr().err
     assert computed(one, runs).notes == ["of ***"]
     assert runs.frame.equals(before)
-    discover()
+    discover(ANALYZERS).load()
     assert capsys.readouterr().err == ""  # said once
 
 

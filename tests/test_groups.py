@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from rbptrack.plugins.emergence import Emergence
+from rbptrack.plugins.rank_and_ce import RankAndCe
+from rbptrack.plugins.tokens import Tokens
 
-from plugins.emergence import Emergence
-from plugins.rank_and_ce import RankAndCe
-from plugins.tokens import Tokens
 from rbptrack.analysis import Analyzer, Runs
 from rbptrack.analysis.display import INTERVAL
 from rbptrack.analysis.families import read_families

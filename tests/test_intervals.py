@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rbptrack.plugins.power_law import PowerLaw
 from scipy import stats
 
-from plugins.power_law import PowerLaw
 from rbptrack.reporting.computing import computed
 from rbptrack.stats.intervals import (
     fieller,

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rbptrack.plugins.k_law import KLaw
 from scipy import stats
 
-from plugins.k_law import KLaw
 from rbptrack.analysis import Report
 from rbptrack.analysis.findings import Verdict
 from rbptrack.analysis.published import published_in_k
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import log_grid
-from rbptrack.reporting.telling import told
+from rbptrack.reporting.telling import sentences_of
 from tests.synthetic import changed, family_runs, runs_of, unreadable
 
 SIZES = np.geomspace(1e4, 1e7, 5)
@@ -33,7 +33,7 @@ def test_a_known_surface_is_recovered_and_a_doubling_of_k_is_worth_what_it_is_wo
     assert worth["factor_in_s"].to_numpy() == pytest.approx(2 ** (0.4 / 0.25), rel=0.1)
     assert worth["factor_measured"].to_numpy() == pytest.approx(2 ** (0.4 / 0.25), rel=0.1)
     assert ((worth["factor_low"] < 2**1.6) & (worth["factor_high"] > 2**1.6)).mean() >= 0.8
-    said = told(report.findings)
+    said = sentences_of(report.findings)
     assert said[0].startswith("-ln RBP_k follows B k^-beta within 10% up to k = 100 in all 5 measurements; beta is ")
     assert any("doubling k from 10 raises RBP" in sentence for sentence in said)
 
@@ -46,7 +46,7 @@ def test_a_law_that_points_do_not_follow_is_not_said_to_hold() -> None:
     report = KLaw(replicates=50).analyze(runs)
     assert report.findings[0].verdict == Verdict.NO
     assert report.findings[0].estimate > 0.1
-    assert "in none of 5 measurements (points lie up to" in told(report.findings)[0]
+    assert "in none of 5 measurements (points lie up to" in sentences_of(report.findings)[0]
 
 
 def test_slopes_are_plain_least_squares_on_both_grids() -> None:
@@ -64,7 +64,7 @@ def test_few_sizes_have_slopes_but_no_trade_off() -> None:
     report = KLaw(largest=30, replicates=50).analyze(family_runs(SIZES[:1], alpha=0.1, a=3.0))
     assert len(report.tables["slopes"].frame) == 1
     assert "worth_of_k" not in report.tables
-    assert "what a larger k is worth in S needs 3 sizes, and there is 1 size" in told(report.findings)[-1]
+    assert "what a larger k is worth in S needs 3 sizes, and there is 1 size" in sentences_of(report.findings)[-1]
 
 
 def test_where_rbp_is_one_nothing_is_fitted() -> None:

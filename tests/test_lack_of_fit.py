@@ -3,12 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from rbptrack.plugins.lack_of_fit import LackOfFit
+from rbptrack.plugins.lack_of_fit.each_k import LawAtK
 
-from plugins.lack_of_fit import LackOfFit
 from rbptrack.analysis import Report
 from rbptrack.analysis.findings import Finding, Verdict
-from rbptrack.reporting.telling import told
-from rbptrack.stats.each_k import LawAtK
+from rbptrack.reporting.telling import sentences_of
 from tests.synthetic import Law, runs_from
 
 SIZES = np.geomspace(1e4, 1e7, 7)
@@ -46,8 +46,8 @@ def test_a_law_at_every_k_is_said_to_hold() -> None:
     assert set(verdict) == {LawAtK.HOLDS}
     assert asked(report, "straight up to k").estimate == verdict.index[-1]
     assert verdict.index[-1] < 64, "RBP_|V| is 1 whatever the model"
-    assert asked(report, "straight up to k").extras["last_k"] == verdict.index[-1]
-    assert f"up to k = {verdict.index[-1]}, the last k tried" in " ".join(told(report.findings))
+    assert asked(report, "straight up to k").last_k == verdict.index[-1]
+    assert f"up to k = {verdict.index[-1]}, the last k tried" in " ".join(sentences_of(report.findings))
 
 
 def test_a_law_at_every_k_is_not_found_to_bend() -> None:
@@ -57,7 +57,7 @@ def test_a_law_at_every_k_is_not_found_to_bend() -> None:
     assert bends.p_corrected > 0.05
     table = report.tables["verdicts"].frame
     assert ((table["band_low"] <= 0.1) & (table["band_high"] >= 0.1)).all()
-    assert told(report.findings)[0].startswith("No law is found to bend")
+    assert sentences_of(report.findings)[0].startswith("No law is found to bend")
 
 
 def test_what_could_have_been_seen_is_said() -> None:
@@ -70,7 +70,7 @@ def test_what_could_have_been_seen_is_said() -> None:
         def at(s: float, by: float = scatter) -> tuple[list[float], float]:
             return straight(s * float(np.exp(by / 0.1 * noise[s])))
 
-        seen.append(asked(LackOfFit().analyze(runs_from(SIZES, at, tokens=5000)), "bends").extras["floor_seen"])
+        seen.append(asked(LackOfFit().analyze(runs_from(SIZES, at, tokens=5000)), "bends").floor_seen)
     assert 0 < seen[0] < seen[1]
 
 
@@ -80,7 +80,7 @@ def test_a_planted_inverse_trend_is_found() -> None:
     assert verdict[1] == LawAtK.HOLDS
     assert (verdict[verdict.index >= 37] == LawAtK.INVERSE).all()
     assert asked(report, "straight up to k").estimate < 37
-    assert "inverse at k = " in " ".join(told(report.findings))
+    assert "inverse at k = " in " ".join(sentences_of(report.findings))
 
 
 def test_a_planted_noise_floor_is_found() -> None:
@@ -88,7 +88,7 @@ def test_a_planted_noise_floor_is_found() -> None:
     report, verdict = judged(lambda s: 0.0008, tokens=500)
     assert verdict[1] == LawAtK.HOLDS
     assert verdict.iloc[-1] == LawAtK.NOISE
-    assert "noise-limited at k = " in " ".join(told(report.findings))
+    assert "noise-limited at k = " in " ".join(sentences_of(report.findings))
     row = report.tables["verdicts"].frame.iloc[-1]
     assert row["misses"] < 20
     assert not row["alpha_low"] > 0, "by the interval: at 3 sizes 15% lie 2 errors off 0"
@@ -107,13 +107,13 @@ def test_a_planted_deviation_is_found() -> None:
     assert 0 < row["bent_from"] <= 40
     assert row["straight_to"] < row["bent_from"]
     assert row["bends"] == Verdict.YES
-    assert "toy on text: the law bends upwards" in " ".join(told(report.findings))
+    assert "toy on text: the law bends upwards" in " ".join(sentences_of(report.findings))
 
 
 def test_four_sizes_cannot_tell_a_bend() -> None:
     report = LackOfFit().analyze(runs_from(SIZES[::2], tailed(lambda s: 0.02), tokens=500))
     assert asked(report, "bends").verdict == Verdict.UNTOLD
-    assert "whether the law bends needs 5 sizes, and there are 4" in " ".join(told(report.findings))
+    assert "whether the law bends needs 5 sizes, and there are 4" in " ".join(sentences_of(report.findings))
     assert LawAtK.BENDS not in set(report.tables["verdicts"].frame["verdict"])
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
+from rbptrack.plugins.lack_of_fit.law_forms import fit_forms
 
-from rbptrack.stats.law_forms import fit_forms
 from rbptrack.stats.nested import pool
 from rbptrack.stats.power_law import fit_power_law, huber_alpha, point_diagnostics
 

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rbptrack.plugins.lognormal import Lognormal
 
-from plugins.lognormal import Lognormal
 from rbptrack.analysis import Report
 from rbptrack.base.errors import RbptrackError
-from rbptrack.reporting.telling import told
+from rbptrack.reporting.telling import sentences_of
 from rbptrack.stats.rank_distributions import CANDIDATES, Support, lognormal
 from tests.synthetic import changed, runs_of, unreadable, with_columns
 
@@ -53,7 +53,7 @@ def test_the_appendix_s_terms_add_up_and_work_against_each_other(planted: Report
     assert table["log_c"].iloc[0] == pytest.approx(np.log(c.sum()), abs=0.1)
     assert table["square_term"].iloc[1] < table["square_term"].iloc[0]
     assert "appendix_terms" in planted.drawings
-    assert any("(appendix B.4)" in note for note in told(planted.findings))
+    assert any("(appendix B.4)" in note for note in sentences_of(planted.findings))
 
 
 def test_mu_over_sigma_is_a_line_in_ln_s(planted: Report) -> None:
@@ -70,7 +70,7 @@ def test_a_truncated_zipf_law_is_the_power_law_limit_and_never_a_huge_mu() -> No
     limited = table[table["power_law_limit"]]
     assert limited[["mu", "sigma", "mu_over_sigma", "entropy_integral"]].isna().all(axis=None)
     assert (table["beta"] - 1.3).abs().max() < 0.05
-    said = told(report.findings)
+    said = sentences_of(report.findings)
     assert "of 4 it cannot be told from Zipf's law" in said[0]
     assert any("how mu/sigma changes with S cannot be told" in sentence for sentence in said)
 
@@ -83,8 +83,8 @@ def test_gamma_below_0_excludes_zipfs_law_too() -> None:
     row = report.tables["summary"].frame.iloc[0]
     assert row["gamma_high"] < 0
     assert row["shape"] == "convex: neither lognormal nor Zipf"
-    assert "1 of 1 gamma lies below 0, which excludes both" in told(report.findings)[0]
-    assert "cannot be told from Zipf" not in " ".join(told(report.findings))
+    assert "1 of 1 gamma lies below 0, which excludes both" in sentences_of(report.findings)[0]
+    assert "cannot be told from Zipf" not in " ".join(sentences_of(report.findings))
 
 
 def test_without_stored_ranks_the_interval_comes_from_the_likelihood_and_says_so() -> None:

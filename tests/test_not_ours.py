@@ -15,6 +15,7 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from rbptrack.analysis.display import as_csv
+from rbptrack.analysis.plugin_code import import_path
 from rbptrack.base.errors import BadInput, StoreAway
 from rbptrack.base.words import from_spreadsheet
 from rbptrack.commands import import_, report
@@ -22,7 +23,6 @@ from rbptrack.config.schema import TrackingConfig
 from rbptrack.config.yaml_files import check_yaml
 from rbptrack.exchange.imported import AnyImportedRow, KnownModels
 from rbptrack.exchange.rows import read as rows_of
-from rbptrack.reporting.discovery import load_file
 from rbptrack.tracking.explained import explained
 from rbptrack.tracking.schema import Tag
 from rbptrack.tracking.store import Store
@@ -80,7 +80,7 @@ def test_a_fifo_is_refused_and_not_waited_for(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(BadInput, match=r"page\.html is a FIFO, which is not replaced by a file"):
         report.main(["out=page.html"])
     with pytest.raises(ImportError, match="is a FIFO"):
-        load_file(tmp_path / "plugin.py")
+        import_path(tmp_path / "plugin.py")
 
 
 BOMBS = {

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from rbptrack.analysis import RankTable, Report, Runs, Table
+from rbptrack.analysis.discovery import ANALYZERS, discover
 from rbptrack.analysis.testing import (
     LONGEST_HEADLINE,
     AnalyzerContract,
@@ -23,9 +24,7 @@ from rbptrack.analysis.testing import (
     NeedsSizes,
     example_runs,
 )
-from rbptrack.config.paths import builtin_folder
 from rbptrack.reporting.computing import computed
-from rbptrack.reporting.discovery import discover
 from tests.conftest import Program
 from tests.example_package.rbptrack_example.ranking import Ranking
 from tests.patience import PATIENCE
@@ -33,7 +32,8 @@ from tests.synthetic import changed, in_pieces, with_columns, with_reference
 from tests.test_training import checkpoints
 
 PACKAGE = Path(__file__).parent / "example_package"
-BUILT_IN = {n: c for n, c in discover().analyzers.items() if discover().origin[n].startswith(str(builtin_folder()))}
+PLUGINS = discover(ANALYZERS)
+BUILT_IN = {name: PLUGINS.select(name) for name in PLUGINS.names if PLUGINS.sources[name].is_built_in}
 
 
 class TestExample(AnalyzerContract):

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rbptrack.plugins.tokens import Tokens
 
-from plugins.tokens import Tokens
 from rbptrack.analysis import Runs
-from rbptrack.reporting.telling import told
+from rbptrack.reporting.telling import sentences_of
 from tests.synthetic import ranked, runs_of_tables
 
 SIZES = np.geomspace(1e4, 1e7, 6)
@@ -34,12 +34,14 @@ def test_a_law_that_differs_late_is_found() -> None:
     assert laws[32] == pytest.approx(0.05, abs=0.02)
     assert laws[128] == pytest.approx(0.15, abs=0.02)
     assert report.metrics["alpha_late_minus_early/toy/text/rbp_1"] == row["difference"]
-    assert "the exponent is larger in 1 and smaller in 0 of 2 cases" in told(report.findings)[-2]
+    assert "the exponent is larger in 1 and smaller in 0 of 2 cases" in sentences_of(report.findings)[-2]
 
 
 def test_one_law_at_every_position_is_not_told_apart() -> None:
     report = Tokens(ks=[1], shown=1).analyze(improving(0.05))
-    assert told(report.findings)[-1].startswith("No evidence that exponents differ between early and late positions")
+    assert sentences_of(report.findings)[-1].startswith(
+        "No evidence that exponents differ between early and late positions"
+    )
 
 
 def test_every_bin_reads_the_same_documents() -> None:
@@ -48,4 +50,4 @@ def test_every_bin_reads_the_same_documents() -> None:
     width = curves["last"] - curves.index + 1
     assert (curves["tokens"] == 40 * width).all()
     assert curves["y"].tolist() == pytest.approx([1.0] * len(curves))
-    assert "in the 40 of 60 documents that reach the last bin" in told(report.findings)[-1]
+    assert "in the 40 of 60 documents that reach the last bin" in sentences_of(report.findings)[-1]

@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from rbptrack.plugins.power_law import PowerLaw
 
-from plugins.power_law import PowerLaw
 from rbptrack.analysis import Runs
 from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.reporting.telling import told
+from rbptrack.reporting.telling import sentences_of
 from tests.synthetic import changed, family_runs, one_law, runs_from, runs_of_tables, together, unreadable
 
 SIZES = np.geomspace(1e4, 1e7, 6)
@@ -60,12 +60,12 @@ def test_both_definitions_of_s_and_the_difference_from_ce() -> None:
     )
     assert (against["p_corrected"] >= against["p_different"]).all()
     assert report.tables["laws"].frame["left_out_noise"].between(0, 0.05).all()
-    said = told(report.findings)
+    said = sentences_of(report.findings)
     assert any(text.startswith("With S as all parameters, alpha changes by up to 50%") for text in said)
     swapped = PowerLaw(ks=[1], size="total_params").analyze(runs)
     np.testing.assert_allclose(swapped.tables["laws"].frame["alpha_other"], laws["alpha"][["CE", "RBP_1"]])
     runs.frame["total_params"] = None
-    said = told(PowerLaw(ks=[1]).analyze(runs).findings)
+    said = sentences_of(PowerLaw(ks=[1]).analyze(runs).findings)
     assert "The other count of parameters is not known of these models: alpha stands for one definition of S." in said
 
 
@@ -87,7 +87,7 @@ def test_no_law_is_claimed_where_there_is_none() -> None:
     rng = np.random.default_rng(3)
     scatter = dict(zip(SIZES, rng.normal(0, 0.1, len(SIZES)), strict=True))
     runs = runs_from(SIZES, lambda s: one_law(0.0, float(np.exp(scatter[s])))(s))
-    assert "no law is claimed" in " ".join(told(PowerLaw(ks=[1]).analyze(runs).findings))
+    assert "no law is claimed" in " ".join(sentences_of(PowerLaw(ks=[1]).analyze(runs).findings))
 
 
 def test_forecasts_pooling_and_equal_tokens_on_request() -> None:
@@ -131,7 +131,7 @@ def test_imports_are_fitted_at_the_k_that_were_logged_with_their_standard_errors
 
 
 def test_an_inverse_law_is_called_one() -> None:
-    said = told(PowerLaw(ks=[1]).analyze(family_runs(SIZES, alpha=-0.1, a=0.3)).findings)
+    said = sentences_of(PowerLaw(ks=[1]).analyze(family_runs(SIZES, alpha=-0.1, a=0.3)).findings)
     assert said[0].endswith("none of 2 laws; in 2 they are worse (an inverse law).")
     assert said[2] == "toy on text: the law of CE and RBP_1 is inverse: larger models are worse."
     assert "no law is claimed" not in " ".join(said)
@@ -168,7 +168,7 @@ def test_seeds_are_fitted_not_averaged() -> None:
     fit = report.tables["fits"].frame.set_index("metric").loc["CE"]
     assert fit["alpha_low"] < 0.2 < fit["alpha_high"]
     assert any("their scatter is fitted" in note for note in report.notes)
-    assert any(f"{3 * len(SIZES)} runs of {len(SIZES)} sizes" in text for text in told(report.findings))
+    assert any(f"{3 * len(SIZES)} runs of {len(SIZES)} sizes" in text for text in sentences_of(report.findings))
 
 
 def test_imports_of_cross_entropy_alone_have_a_law() -> None:

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from rbptrack.plugins.proxies import Proxies
 from scipy import stats
 
-from plugins.proxies import Proxies
 from rbptrack.analysis import Runs
 from rbptrack.analysis.findings import NothingToSay
 from rbptrack.analysis.scored import last_checkpoints, matched
 from rbptrack.base.errors import BadInput
 from rbptrack.exchange import scores
 from rbptrack.ranks import RankTable
-from rbptrack.reporting.telling import told
+from rbptrack.reporting.telling import sentences_of
 from rbptrack.stats.proxies import PROXIES, Solutions, label, leave_families_out, rarity
 from tests.conftest import Program
 from tests.synthetic import changed, ranked, runs_of_tables, together, with_columns
@@ -71,7 +71,7 @@ def test_the_known_best_proxy_is_found_also_by_families_left_out(population: Run
     row = report.tables["summary"].frame.iloc[0]
     assert row[["models", "families"]].tolist() == [20, 5]
     assert row["left_out"] > 0.9 > row["left_out_ce"]
-    said = told(report.findings)
+    said = sentences_of(report.findings)
     assert said[0].startswith("sums by answers of maths: the proxy that the other families choose (")
     assert "cross-entropy" in said[0]
 

@@ -17,7 +17,8 @@ for package, heavy in {
 }.items():
     importlib.import_module(package)
     if package == "rbptrack.commands.analyze":
-        importlib.import_module("rbptrack.reporting.discovery").discover()
+        discovery = importlib.import_module("rbptrack.analysis.discovery")
+        discovery.discover(discovery.ANALYZERS).load()
     print(package, *sorted(heavy & set(sys.modules)))
 """
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rbptrack.plugins.rank_and_ce import RankAndCe
 
-from plugins.rank_and_ce import RankAndCe
 from rbptrack.analysis import Runs
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import FloatArray, RankTable
-from rbptrack.reporting.telling import told
+from rbptrack.reporting.telling import sentences_of
 from rbptrack.stats.equal_loss import Leaning, collapse, families_needed, held_out_errors, sign_flip_p
 from rbptrack.stats.rank_and_probability import RankAndProbability, Rates, quantiles_by_bin, split_of_gain
 from tests.synthetic import family_runs, ranked, runs_of_tables, together
@@ -164,7 +164,7 @@ def test_the_report(two_families: Runs) -> None:
     assert set(few["better"]) == {"needs 8 families"}
     windows = report.tables["windows"].frame.query("N == 4")
     np.testing.assert_allclose(windows["measured"], windows["independent"], rtol=0.35, atol=2e-3)
-    said = told(report.findings)
+    said = sentences_of(report.findings)
     assert "at equal loss" in said[0]
     assert any("takes 8 of them" in sentence for sentence in said)
     assert set(report.drawings) == {"equal_loss", "rank_and_probability", "windows"}
@@ -178,6 +178,6 @@ def test_a_k_that_is_not_counted_is_refused(two_families: Runs) -> None:
 def test_one_size_has_no_gain() -> None:
     report = RankAndCe().analyze(runs_of_tables([1e5], {"r": drawn(np.random.default_rng(4), 2, 0.5)}))
     assert set(report.tables) == {"summary", "windows", "at_equal_p", "at_equal_rank"}
-    assert "needs a second size" in told(report.findings)[-1]
+    assert "needs a second size" in sentences_of(report.findings)[-1]
     bounds = report.tables["at_equal_p"].frame
     assert (bounds["p"] * bounds["bound"] >= 1).all()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import replace
+from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,17 +14,19 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from rbptrack.plugins.power_law import PowerLaw
 
-from plugins.power_law import PowerLaw
 from rbptrack.analysis import Drawing, Report, Table
 from rbptrack.analysis.figures import draw, grid, log_axis, svg
 from rbptrack.analysis.findings import Finding, Remark, Verdict
+from rbptrack.analysis.lead import Cell, Lead
 from rbptrack.base.errors import RbptrackError
 from rbptrack.reporting import terminal
-from rbptrack.reporting.files import InlineFigure, inline, read_report, write_report
-from rbptrack.reporting.lead import lead_of
+from rbptrack.reporting.files import InlineFigure, UnknownFormat, inline, read_report, write_report
+from rbptrack.reporting.first_page import first_page
 from rbptrack.reporting.page import Section, render
 from rbptrack.reporting.runner import Findings, _caught
+from rbptrack.reporting.telling import tell
 from rbptrack.tracking.reader import Reader
 from tests.synthetic import family_runs, together
 
@@ -63,7 +66,7 @@ def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
         "mixed": ["x", None, np.float64(2.5)],
     }
     numbers = {"estimate": 1.5, "low": -1e-9, "high": np.inf, "p": 0.1, "p_corrected": 0.2}
-    finding = Finding(question="q", case={"family": "f"}, **numbers, verdict=Verdict.YES, extras={"seen": np.int64(3)})
+    finding = Finding(question="q", case={"family": "f"}, **numbers, verdict=Verdict.YES)
     table = Table(pd.DataFrame(values), {"number": "meaning"}, "caption", {"whole": "W"}, {"number": ".3g"})
     report = Report(
         tables={"t": table},
@@ -76,11 +79,12 @@ def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
         overview=["one"],
     )
     write_report(report, tmp_path)
-    again, figures = read_report(tmp_path)
+    again, figures, findings = read_report(tmp_path)
     pd.testing.assert_frame_equal(again.tables["t"].frame, table.frame)
     for name in ("columns", "caption", "titles", "forms"):
         assert getattr(again.tables["t"], name) == getattr(table, name)
-    for name in ("metrics", "findings", "notes", "headline", "summary", "overview"):
+    assert json.dumps(findings) == json.dumps([asdict(finding)]), "NaN are kept, too"
+    for name in ("metrics", "leads", "notes", "headline", "summary", "overview"):
         assert getattr(again, name) == getattr(report, name)
     assert isinstance(remark := again.notes[1], Remark)
     assert (remark.reason, remark.values) == ("few sizes", {"needed": 3})
@@ -179,40 +183,72 @@ def test_what_the_page_holds() -> None:
         assert f'<a href="http://127.0.0.1:5000/#/experiments/1/runs/{run_id}">{model}</a>' in page
 
 
-def test_the_first_page_is_made_of_the_findings_of_all_analyzers(capsys: pytest.CaptureFixture[str]) -> None:
-    """A row per family and dataset; what lack_of_fit finds is a column only where it ran."""
-    place = {"dataset": "text", "family": "toy"}
+def test_the_first_page_is_made_of_the_leads_of_all_analyzers(capsys: pytest.CaptureFixture[str]) -> None:
+    """A row per family and dataset; what another analyzer says of them is a column only where it ran."""
     report = PowerLaw(ks=[1, 10], replicates=50).analyze(RUNS)
-    without = lead_of(report.findings)
-    assert without
-    (row,) = without.rows
-    assert (without.labels, row.straight, row.bends, row.line) == (["CE", "RBP_1", "RBP_10"], "", "", "")
-    assert row.cells["ce"].against_ce == ""
-    assert row.cells["rbp_10"].low_high.count(" to ") == 1
-    assert re.fullmatch(r"[+-]\d\.\d{3} (differs|undecided|same|differs, but little)", row.cells["rbp_10"].against_ce)
-    asked = [
-        Finding(question="straight up to k", case=place, estimate=1000.0, extras={"last_k": 1000}),
-        Finding(question="bends", case=place, verdict=Verdict.UNTOLD, extras={"floor_seen": 0.231}),
+    tell(report)
+    alone = first_page(report.leads)
+    assert alone
+    (row,) = alone.rows
+    assert (alone.labels, alone.remarks) == (["CE", "RBP_1", "RBP_10"], [])
+    assert row.text("less CE's", "ce") == ""
+    assert row.text("α", "rbp_10").count(" to ") == 1
+    assert row.cells["α", "rbp_10"].value == report.metrics["alpha/toy/text/rbp_10"], "numbers, to sort and to draw"
+    assert re.fullmatch(r"[+-]\d\.\d{3} (differs|undecided|same|differs, but little)", row.text("less CE's", "rbp_10"))
+    place = {"family": "toy", "dataset": "text"}
+    cells = [
+        Cell(line="straight up to k", text="1,000 (the last tried)", **place),
+        Cell(line="bends", text="yes", metric="rbp_10", **place),
+        Cell(line="bends", text="of a metric that no cell opens", metric="rbp_7", **place),
+        Cell(line="bends", text="of a family that no cell opens", family="other", dataset="text"),
     ]
-    lead = lead_of([*report.findings, *asked])
-    assert lead
-    line = (
-        "toy on text: straight up to k = 1,000 (the last tried); bends: cannot be told (a floor of 23% would be seen)"
-    )
-    assert lead.rows[0].line == line
-    nowhere = lead_of([*report.findings, replace(asked[0], estimate=float("nan"))])
-    assert nowhere
-    assert nowhere.rows[0].line == "toy on text: straight at no k"
-    terminal.show_lead(lead)
-    said = capsys.readouterr().out
-    assert " ".join(said.split()).endswith(line)
-    assert "α, all parameters" in said
-    report.findings += asked
-    page = render("t", RUNS, [section(report)])
-    assert page.split("<table class=lead>")[1].split("</table>")[0].count("<tr>") == 2  # the heads, and a row
-    assert "<td class=w>1,000 (the last tried)</td><td class=w>cannot be told (a floor" in page
-    assert 3 <= page.split('<ul class="first">')[1].split("</ul>")[0].count("<li>") <= 6
-    assert lead_of(asked) is None
+    report.leads.append(Lead(cells=cells, sentence="it is straight.", order=1))
+    page = first_page(report.leads)
+    assert page
+    assert page.remarks == ["straight up to k"]
+    assert page.rows[0].text("bends", "rbp_10") == "yes"
+    assert page.sentences[0] == "It is straight."
+    terminal.show_first_page(page)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.endswith("toy on text: straight up to k: 1,000 (the last tried)")
+    assert "α, all parameters" in printed
+    assert "no cell opens" not in printed
+    html = render("t", RUNS, [section(report)])
+    assert html.split("<table class=lead>")[1].split("</table>")[0].count("<tr>") == 2  # the heads, and a row
+    assert "<td class=w>1,000 (the last tried)</td>" in html
+    assert 3 <= html.split('<ul class="first">')[1].split("</ul>")[0].count("<li>") <= 6
+    assert first_page([Lead(cells=cells)]) is None
+
+
+def test_rendering_a_stored_report_asks_no_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = PowerLaw(ks=[1, 10], replicates=50).analyze(RUNS)
+    tell(report)
+    write_report(report, tmp_path)
+    page = render("t", RUNS, [Section("mine", "About it.", "k=1", *read_report(tmp_path))])
+    assert report.notes[0].rstrip(".") in " ".join(unfolded(page))
+    for cls in {type(finding) for finding in report.findings}:
+        monkeypatch.setattr(cls, "say", None)
+        monkeypatch.setattr(cls, "lead", None)
+    stored = read_report(tmp_path)
+    again = render("t", RUNS, [Section("mine", "About it.", "k=1", *stored)])
+    assert unfolded(again) == unfolded(page)
+    assert [finding["question"] for finding in stored.findings] == [one.question for one in report.findings]
+    whole = tmp_path / "report.json"
+    whole.write_text(whole.read_text().replace('"format": 2', '"format": 1'))
+    with pytest.raises(UnknownFormat, match="another version"):
+        read_report(tmp_path)
+
+
+def test_sections_stand_in_the_order_of_their_leads_then_by_name() -> None:
+    sections = [
+        section(Report(), "b"),
+        section(Report(leads=[Lead(order=20), Lead(order=5)]), "z"),
+        section(Report(leads=[Lead(order=10)]), "y"),
+        section(Report(), "a"),
+    ]
+    made = Findings(sections=sections)
+    made.sort()
+    assert [one.name for one in made.sections] == ["z", "y", "a", "b"]
 
 
 def test_the_embedded_family_says_why_it_shows_a_law() -> None:
@@ -232,6 +268,7 @@ def test_a_hundred_measurements_leave_room_for_a_sentence_of_every_analyzer() ->
         )
     )
     report = PowerLaw(ks=[1, 10, 30], curve_points=1, replicates=20).analyze(runs)
+    tell(report)
     figures = {
         name: InlineFigure(inline(svg(report.drawings[name].figure)), report.drawings[name].caption)
         for name in report.overview

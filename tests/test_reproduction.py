@@ -5,13 +5,13 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from rbptrack.plugins.reproduction import AGREES, DIFFERS, UNSURE, Reproduction
 
-from plugins.reproduction import AGREES, DIFFERS, UNSURE, Reproduction
 from rbptrack.analysis import Runs
 from rbptrack.analysis.published import published_in_k, published_in_size
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import log_grid
-from rbptrack.reporting.telling import told
+from rbptrack.reporting.telling import sentences_of
 from rbptrack.stats.power_law import fit_power_law, point_diagnostics
 from tests.synthetic import family_runs, together, unreadable
 
@@ -116,7 +116,7 @@ def test_imported_figures_are_compared_at_every_published_k() -> None:
 
 
 def test_an_inverse_law_is_in_the_lead() -> None:
-    headline = told(Reproduction().analyze(imported(0.1)).findings)[0]
+    headline = sentences_of(Reproduction().analyze(imported(0.1)).findings)[0]
     assert "the law of RBP_10000 of pythia on c4 is inverse: larger models are worse" in headline
 
 
@@ -127,4 +127,6 @@ def test_imported_success_of_sequences_is_read() -> None:
     rows = report.tables["sequences"].frame
     assert (rows["N"] == 8).all()
     np.testing.assert_allclose(rows["worth"], 3.0)
-    assert "N tokens in a row succeed as often as 0.38 N independent ones would" in " ".join(told(report.findings))
+    assert "N tokens in a row succeed as often as 0.38 N independent ones would" in " ".join(
+        sentences_of(report.findings)
+    )

@@ -11,12 +11,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from rbptrack.analysis.discovery import ANALYZERS, discover
 from rbptrack.analysis.findings import NothingToSay, Reason, Remark
 from rbptrack.analysis.runs import SCORES
 from rbptrack.base.errors import RbptrackError
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.reporting import reuse
-from rbptrack.reporting.discovery import discover
 from rbptrack.reporting.runner import analyze
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.store import Store
@@ -58,7 +58,7 @@ class Analysed:
         self.calls += 1
         runs = self.reader.runs(self.chosen)
         runs.scores = lambda: self.scores  # type: ignore[method-assign]
-        analyzer = discover().analyzers["mine"](**self.options)
+        analyzer = discover(ANALYZERS).select("mine")(**self.options)
         place = self.folder / f"analysis-{self.calls}"
         section, run_id, reused = analyze(
             self.reader, runs, analyzer, folder=place, sweep="", formats=self.formats, again=again
@@ -189,7 +189,10 @@ def test_why_an_analyzer_had_nothing_to_say_is_remembered(
 
 
 def test_that_nothing_could_be_read_is_not_remembered(store: Analysed) -> None:
-    analyses, mine = reuse.Analyses(store.reader, store.reader.runs(FilterConfig()), ()), discover().analyzers["mine"]()
+    analyses, mine = (
+        reuse.Analyses(store.reader, store.reader.runs(FilterConfig()), ()),
+        discover(ANALYZERS).select("mine")(),
+    )
     for reason, remembered in ((Reason.UNREADABLE, ""), (Reason.NO_SIZE, "none")):
         with pytest.raises(NothingToSay), analyses.noting_silence(mine):
             raise NothingToSay("none", [Remark("gone", reason)])

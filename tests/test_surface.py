@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
+from rbptrack.plugins.lack_of_fit.surface import fit_surface
 
 from rbptrack.base.errors import RbptrackError
-from rbptrack.stats.surface import fit_surface
 
 KS = np.unique(np.rint(np.geomspace(1, 3000, 20)).astype(int))
 ALPHA = np.linspace(0.2, 0.5, len(KS))

@@ -6,11 +6,11 @@ import re
 
 import numpy as np
 import pytest
+from rbptrack.plugins.compare import Compare
 
-from plugins.compare import Compare
 from rbptrack.analysis import Runs
 from rbptrack.ranks import RankTable
-from rbptrack.reporting.telling import told
+from rbptrack.reporting.telling import sentences_of
 from rbptrack.stats.text_gaps import Words, aligned, text_gaps
 from tests.synthetic import changed, runs_of_tables, text_table, together
 
@@ -90,9 +90,10 @@ def test_compare_shows_the_worst_text_of_models_with_other_tokens() -> None:
     assert all("1234" in text for text in segments["text"])
     assert any(
         "short-100000 on text; the gap is widest on words of the kind 'number'" in said
-        for said in told(report.findings)
+        for said in sentences_of(report.findings)
     )
     assert any(
-        said.startswith("short-100000 falls furthest behind, by 6.0 nats, on: ") for said in told(report.findings)
+        said.startswith("short-100000 falls furthest behind, by 6.0 nats, on: ")
+        for said in sentences_of(report.findings)
     )
     assert "gaps" not in Compare(ks=[1], shown=1, gaps=0).analyze(runs).tables

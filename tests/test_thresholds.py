@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rbptrack.plugins.emergence import Emergence
 
-from plugins.emergence import Emergence
-from rbptrack.reporting.telling import told
+from rbptrack.reporting.telling import sentences_of
 from rbptrack.stats.power_law import fit_power_law
 from rbptrack.stats.thresholds import threshold, width_in_decades
 from tests.synthetic import family_runs
@@ -71,7 +71,7 @@ def test_the_report() -> None:
     assert rows.loc["4", "what"] != "measured", "four tokens succeed in half of the cases only at 4^5 times the size"
     assert rows.loc["1", "decades"] == pytest.approx(6.7, rel=0.1)
     assert "answers" in report.tables, "the documents end with an answer of three tokens"
-    said = told(report.findings)
+    said = sentences_of(report.findings)
     assert any(sentence.startswith("S_50 (half of all windows right) can be estimated in") for sentence in said)
     assert {"success", "answers"} <= set(report.drawings)
 

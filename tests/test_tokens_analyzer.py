@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rbptrack.plugins.tokens import Tokens
 
-from plugins.tokens import Tokens
 from rbptrack.analysis import Report, Runs
 from rbptrack.analysis.findings import Finding, Verdict
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
-from rbptrack.reporting.telling import told
+from rbptrack.reporting.telling import sentences_of
 from rbptrack.stats.token_classes import (
     KINDS,
     ClassCounts,
@@ -102,7 +102,7 @@ def test_exponents_of_classes_are_found(runs: Runs) -> None:
     assert set(start.index) == {"begins a word", "inside a word"}
     change = report.tables["exponents"].frame
     np.testing.assert_allclose(change["mix"] + change["within"], change["change"])
-    said = told(report.findings)
+    said = sentences_of(report.findings)
     assert "The exponent of RBP_1 differs between classes of tokens in" in said[0]
     assert any("by kind of token: alpha is" in sentence for sentence in said)
     contrast = report.tables["contrasts"].frame.query("by == 'place in the word'").iloc[0]

@@ -1,11 +1,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from rbptrack.plugins.training import Training
 
-from plugins.training import Training
 from rbptrack.analysis import RbptrackError, Runs
 from rbptrack.analysis.runs import COLUMNS
-from rbptrack.reporting.telling import told
+from rbptrack.reporting.telling import sentences_of
 from tests.synthetic import changed, unreadable
 
 
@@ -30,7 +30,7 @@ def test_the_law_and_the_optimum_are_found() -> None:
     assert laws.loc["CE", "beta"] == pytest.approx(0.4, rel=0.01)
     assert laws.loc["CE", "optimum"] == pytest.approx(0.4 / 0.75, rel=0.01)
     assert laws.loc["RBP_1", "optimum"] == pytest.approx(0.3 / 0.65, rel=0.02)
-    said = told(report.findings)
+    said = sentences_of(report.findings)
     assert said[0].startswith("toy on text: the best size grows with compute as C^a, a = 0.53 (")
     assert "20 checkpoints of 4 sizes, 0.262 to 419 tokens per parameter" in " ".join(said)
     best = report.tables["optimal_size"].frame

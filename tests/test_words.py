@@ -4,10 +4,10 @@ import re
 
 import numpy as np
 import pytest
+from rbptrack.plugins.compare import Compare
 
-from plugins.compare import Compare
 from rbptrack.analysis import Runs
-from rbptrack.reporting.telling import told
+from rbptrack.reporting.telling import sentences_of
 from rbptrack.stats.whole_words import TokenShapes, WordCounts
 from tests.synthetic import changed, runs_of_tables, text_table, together
 
@@ -84,8 +84,8 @@ def test_a_better_family_is_found_across_tokenizers() -> None:
     )
     pair = report.tables["laws"].frame.set_index("metric").loc["words_1"]
     assert pair["ratio_low"] < 6 / 8 < pair["ratio_high"] < 1
-    assert told(report.findings)[0].startswith("long and short follow different laws")
-    assert "words_1" in told(report.findings)[0]
+    assert sentences_of(report.findings)[0].startswith("long and short follow different laws")
+    assert "words_1" in sentences_of(report.findings)[0]
 
 
 def test_without_texts_only_the_nats_of_the_text_compare_and_that_is_said() -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from rbptrack.analysis.discovery import ANALYZERS, discover
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.reporting import runner
-from rbptrack.reporting.discovery import discover
 from rbptrack.reporting.runner import Findings
 from rbptrack.tracking.store import Store
 from tests.patience import PATIENCE, until_they_end
@@ -112,7 +112,7 @@ def analysed(names: list[str], folder: Path) -> Findings:
     reader = Store(TrackingConfig()).reader
     runs = reader.runs(FilterConfig())
     runs.frame["num_tokens"] = 10**9
-    chosen = [discover().analyzers[name]() for name in names]
+    chosen = [discover(ANALYZERS).select(name)() for name in names]
     return runner.analyze_all(reader, runs, chosen, folder=folder, sweep="", formats=(), again=True)
 
 

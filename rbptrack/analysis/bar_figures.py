@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from rbptrack.analysis.family_figures import family_styles, legend_above, say_left_out
-from rbptrack.analysis.figures import error_bars, k_axis, panel_per, panels, style
+from rbptrack.analysis.figures import error_bars, panel_per, style
 from rbptrack.stats.intervals import Interval
 
 
@@ -77,37 +75,4 @@ def bar_panels(bars: Sequence[Bar], *, xlabel: str, ylabel: str, **options: Any)
         if len(styles) > 1:
             legend_above(figure, styles)
         say_left_out(figure, {bar.series for bar in bars})
-        return figure
-
-
-def draw_verdicts(
-    rows: Mapping[str, tuple[npt.ArrayLike, Sequence[str]]], fills: Mapping[str, tuple[str, str]], *, ylabel: str
-) -> Figure:
-    """One strip per row, from the smallest k to the largest, filled by the verdict of each k.
-
-    Args:
-        rows: name of each strip -> its k, ascending, and the verdict of each.
-        fills: verdict -> colour and hatch, in the order of the legend.
-        ylabel: what the rows are.
-
-    """
-    with style():
-        figure, axes = panels(1, 1, height=0.9 + 0.32 * len(rows))
-        ax = axes[0, 0]
-        for row, (values, verdicts) in enumerate(rows.values()):
-            ks = np.asarray(values, dtype=np.float64)
-            edges = np.concatenate([[ks[0] / 1.15], np.sqrt(ks[1:] * ks[:-1]), [ks[-1] * 1.15]])
-            for left, right, verdict in zip(edges[:-1], edges[1:], verdicts, strict=True):
-                colour, hatch = fills[verdict]
-                ax.barh(row, right - left, left=left, height=0.72, color=colour, hatch=hatch, lw=0, edgecolor="white")
-        ax.set_yticks(range(len(rows)), list(rows))
-        ax.invert_yaxis()
-        every = np.concatenate([np.asarray(ks, dtype=np.float64) for ks, _ in rows.values()])
-        k_axis(ax, every)
-        ax.set_ylabel(ylabel)
-        ax.grid(visible=False)
-        seen = {verdict for _, verdicts in rows.values() for verdict in verdicts}
-        shown = [(name, *fill) for name, fill in fills.items() if name in seen]
-        handles = [Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=name) for name, colour, hatch in shown]
-        figure.legend(handles=handles, loc="outside upper center", ncols=4, fontsize=8)
         return figure

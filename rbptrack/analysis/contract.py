@@ -18,7 +18,7 @@ Put it in a file under `plugins/` of the folder you work in, and `python -m rbpt
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -27,6 +27,8 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis.findings import Finding, NothingToSay, Remark
+from rbptrack.analysis.lead import Lead
+from rbptrack.analysis.plugin import Plugin
 from rbptrack.analysis.rows import Column, cells_of, frame_of
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.names import metric_part
@@ -84,6 +86,7 @@ class Report:
             many families there are. It is what the page shows of an analyzer before its section is opened, and what
             the terminal shows after a sweep; where it is empty, the first sentence of the findings or notes is.
         overview: names of tables and drawings that stand at the top of the page, above every section.
+        leads: parts of the first page; those of the findings are added.
 
     """
 
@@ -95,6 +98,7 @@ class Report:
     summary: str = ""
     headline: str = ""
     overview: list[str] = field(default_factory=list)
+    leads: list[Lead] = field(default_factory=list)
 
     def add_rows(self, name: str, rows: Iterable[Any], *, caption: str = "") -> None:
         """Add a table of rows, which are dataclasses of one class (`rbptrack.analysis.rows`); none without rows.
@@ -176,21 +180,16 @@ class Report:
 
 
 @dataclass(kw_only=True)
-class Analyzer(ABC):
-    """Base of analyzers: the subclass is a dataclass, its fields are its Hydra options, `name` its group option.
+class Analyzer(Plugin):
+    """Base of analyzers: the subclass is a dataclass, its fields are its options.
 
     Attributes:
-        name: what the command line calls it.
+        k_option: the option that takes the k of the command line, such as `ks`; empty where it has k of its own.
 
     """
 
-    name: ClassVar[str]
+    k_option: ClassVar[str] = ""
 
     @abstractmethod
     def analyze(self, runs: Runs) -> Report:
         """Read runs, return a report. Touches neither the store nor any global state."""
-
-
-def question(analyzer: type[Analyzer]) -> str:
-    """What an analyzer answers, as users see it: the first line of its docstring."""
-    return (analyzer.__doc__ or analyzer.name).strip().splitlines()[0]

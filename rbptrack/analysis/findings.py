@@ -1,10 +1,21 @@
-"""Findings: what an analyzer found as data, from which `rbptrack.reporting` makes sentences, last and in one place.
+"""Findings: what an analyzer found, as data; each class of findings says its own sentences.
 
 A question is asked of cases (families, datasets, metrics). Its verdicts are corrected once, over all of its cases:
 
-    asked = [Finding(question="differs from CE", case=one.keys, estimate=d, low=l, high=h, p=p) for ...]
-    report.findings += corrected(asked, decide)
+    @dataclass(frozen=True, kw_only=True)
+    class Faster(Finding):
+        question: str = "faster than CE"
+        k: int
 
+        @classmethod
+        def say(cls, findings: Sequence[Self]) -> Iterator[str]:
+            for finding in findings:
+                yield f"{where(finding)}: the exponent at k = {finding.k} is {estimate(finding)}."
+
+    findings = [Faster(case=row.case(), k=10, p=p, **around(difference)) for ...]
+    report.findings += corrected(findings, sure(0.95))
+
+`say` and `lead` are called once, right after `analyze`, with all findings of one class and question in a report.
 A `Remark` is a note with a reason code, so that nothing has to read its text: why something was left out.
 """
 
@@ -14,8 +25,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import isfinite, nan
-from typing import Any
+from typing import Any, Self, TypeVar
 
+from rbptrack.analysis.lead import Lead
+from rbptrack.analysis.phrases import plainly
 from rbptrack.base.errors import RbptrackError
 from rbptrack.stats.intervals import Interval
 
@@ -23,20 +36,20 @@ from rbptrack.stats.intervals import Interval
 class Verdict(StrEnum):
     """What a finding says of its question; as it stands in tables."""
 
-    YES = "yes"
-    NO = "no"
-    SAME = "equivalent"
+    YES = "yes"  # the interval excludes the null
+    NO = "no"  # the interval excludes the claim
+    SAME = "equivalent"  # the interval lies within the margin
     DIFFERENT = "different"
     CLOSE = "different, but within the margin"
-    UNTOLD = "undecided"
+    UNTOLD = "undecided"  # with what could have been detected, or why nothing could
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One question asked of one case.
+    """One question asked of one case; a subclass adds typed fields, and says its sentences.
 
     Attributes:
-        question: its name; `rbptrack/reporting/sentences/` has a sentence for it.
+        question: its name; a subclass may give it as a default.
         case: of what it is asked: column -> name, such as `{"dataset": "wiki", "family": "opt", "metric": "rbp_10"}`.
         estimate: the number asked for.
         low: lower end of its interval.
@@ -45,7 +58,14 @@ class Finding:
         p_corrected: over all cases of the question (`corrected`).
         verdict: as a code.
         reason: a code for why the verdict is none, or is limited.
-        extras: what else a sentence or the first page needs, by name.
+        null: the value of the estimate that the null hypothesis has.
+        margin: distance from `null` within which the estimate counts as the same, on the scale of the estimate.
+        detectable: the smallest distance from `null` that would have been found in 80% of repetitions, at the level
+            that decides; NaN where that is not known.
+
+    Raises:
+        ValueError: the verdict is SAME without a margin, or with an interval that is not inside it: a fault of the
+            analyzer.
 
     """
 
@@ -58,12 +78,41 @@ class Finding:
     p_corrected: float = nan
     verdict: Verdict = Verdict.UNTOLD
     reason: str = ""
+    null: float = 0.0
+    margin: float = nan
+    detectable: float = nan
     extras: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a verdict that its own numbers do not carry."""
+        if self.verdict is Verdict.SAME and type(self) is not Finding:
+            inside = self.null - self.margin <= self.low <= self.high <= self.null + self.margin
+            if not inside:  # a NaN is not inside
+                ends = f"{self.low} to {self.high}, null {self.null}, margin {self.margin}"
+                raise ValueError(f"{self.question}: SAME needs an interval inside a margin; got {ends}")
 
     @property
     def interval(self) -> Interval:
         """The estimate with its ends, as the field of a row."""
         return Interval(self.estimate, self.low, self.high)
+
+    @classmethod
+    def say(cls, findings: Sequence[Self]) -> Iterable[str]:
+        """Say what was found, in sentences with their full stops; the first says the whole in at most 60 words.
+
+        Args:
+            findings: all of this class and one question in a report.
+
+        """
+        return plainly(findings)
+
+    @classmethod
+    def lead(cls, findings: Sequence[Self]) -> Lead:
+        """Give the part of the first page that these findings have; by default none."""
+        return Lead()
+
+
+F = TypeVar("F", bound=Finding)
 
 
 def around(number: Interval) -> dict[str, Any]:
@@ -78,7 +127,13 @@ def by_sign(number: Interval) -> Verdict:
     return Verdict.NO if number.high < 0 else Verdict.UNTOLD
 
 
-def corrected(findings: Iterable[Finding], decide: Callable[[Finding], Verdict | str] | None = None) -> list[Finding]:
+def within_margin(verdict: Verdict, number: Interval, margin: float, null: float = 0.0) -> Verdict:
+    """The verdict; UNTOLD in place of a SAME whose interval is not inside the margin."""
+    inside = null - margin <= number.low <= number.high <= null + margin
+    return Verdict.UNTOLD if verdict is Verdict.SAME and not inside else verdict
+
+
+def corrected(findings: Iterable[F], decide: Callable[[F], Verdict | str] | None = None) -> list[F]:
     """The findings with p corrected by Holm's method over all cases of each question, and verdicts decided after that.
 
     Args:
@@ -88,25 +143,17 @@ def corrected(findings: Iterable[Finding], decide: Callable[[Finding], Verdict |
     """
     from rbptrack.stats.contrasts import holm  # scipy: not for everyone who imports the contract
 
-    every = list(findings)
-    for question in dict.fromkeys(one.question for one in every):
-        places = [i for i, one in enumerate(every) if one.question == question and isfinite(one.p)]
-        for i, p in zip(places, holm([every[i].p for i in places]), strict=True):
-            every[i] = replace(every[i], p_corrected=float(p))
-    return [replace(one, verdict=Verdict(decide(one))) if decide else one for one in every]
+    cases = list(findings)
+    for question in dict.fromkeys(case.question for case in cases):
+        places = [i for i, case in enumerate(cases) if case.question == question and isfinite(case.p)]
+        for i, p in zip(places, holm([cases[i].p for i in places]), strict=True):
+            cases[i] = replace(cases[i], p_corrected=float(p))
+    return [replace(case, verdict=Verdict(decide(case))) if decide else case for case in cases]
 
 
 def sure(level: float, verdict: Verdict = Verdict.DIFFERENT) -> Callable[[Finding], Verdict]:
     """For `corrected`: the verdict where the corrected p is below 1 - level, else undecided."""
     return lambda one: verdict if one.p_corrected < 1 - level else Verdict.UNTOLD
-
-
-def by_question(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
-    """The findings of each question, in the order in which they come."""
-    grouped: dict[str, list[Finding]] = {}
-    for one in findings:
-        grouped.setdefault(one.question, []).append(one)
-    return grouped
 
 
 class Reason(StrEnum):

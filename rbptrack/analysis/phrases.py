@@ -1,13 +1,18 @@
-"""Phrases that the sentences of several questions share: one way to write an interval, a case, a corrected p."""
+"""Phrases that sentences of findings share: one way to write an interval, a case, a corrected p."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import isfinite
+from typing import TYPE_CHECKING, TypeVar
 
-from rbptrack.analysis.findings import Finding, Verdict
-from rbptrack.base.words import number
+from rbptrack.base.words import number, p_in_words
 from rbptrack.ranks import metric_label
+
+if TYPE_CHECKING:
+    from rbptrack.analysis.findings import Finding, Verdict
+
+F = TypeVar("F", bound="Finding")
 
 
 def interval(low: float, high: float, form: str = ".3f") -> str:
@@ -28,9 +33,9 @@ def where(one: Finding) -> str:
     return " on ".join(one.case[key] for key in ("family", "dataset") if one.case.get(key))
 
 
-def by_where(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
+def by_where(findings: Sequence[F]) -> dict[str, list[F]]:
     """The findings of each family on a dataset, in the order in which they come."""
-    grouped: dict[str, list[Finding]] = {}
+    grouped: dict[str, list[F]] = {}
     for one in findings:
         grouped.setdefault(where(one), []).append(one)
     return grouped
@@ -41,7 +46,7 @@ def metric_of(one: Finding) -> str:
     return metric_label(one.case["metric"])
 
 
-def with_verdict(findings: Sequence[Finding], *verdicts: Verdict) -> list[Finding]:
+def with_verdict(findings: Sequence[F], *verdicts: Verdict) -> list[F]:
     """The findings that have one of the verdicts."""
     return [one for one in findings if one.verdict in verdicts]
 
@@ -49,3 +54,16 @@ def with_verdict(findings: Sequence[Finding], *verdicts: Verdict) -> list[Findin
 def upper_first(text: str) -> str:
     """A sentence's first letter raised; the others stay."""
     return text[:1].upper() + text[1:]
+
+
+def plainly(findings: Sequence[Finding]) -> Iterator[str]:
+    """Say each finding case by case, such as `is odd, m: yes, 0.5 (0.25 to 1).`."""
+    for finding in findings:
+        case = ", ".join(map(str, finding.case.values()))
+        p = finding.p if finding.p_corrected != finding.p_corrected else finding.p_corrected
+        parts = [str(finding.verdict)]
+        if finding.estimate == finding.estimate:
+            parts.append(estimate(finding, ".4g"))
+        if p == p:
+            parts.append(p_in_words(p))
+        yield f"{finding.question}, {case}: {', '.join(parts)}."

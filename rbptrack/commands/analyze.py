@@ -3,59 +3,69 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
+from omegaconf import OmegaConf
+
 from rbptrack.analysis.contract import Analyzer
+from rbptrack.analysis.discovery import Plugins
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.words import short_path
-from rbptrack.commands.runner import HydraCommand, load_plugins, taken
+from rbptrack.commands.runner import HydraCommand, complain_of_broken, find_analyzers, taken
 from rbptrack.config.keys import no_option
-from rbptrack.config.paths import plugin_folders
+from rbptrack.config.paths import conf_folder, plugin_folders
 from rbptrack.config.patterns import match, split_list
+from rbptrack.config.registration import register_plugins
 from rbptrack.config.request import Request
 from rbptrack.config.schema import FILTERS, AnalyzeConfig
 from rbptrack.console.output import complain, program, say
 from rbptrack.console.tables import print_json
-from rbptrack.reporting.discovery import Plugins
 from rbptrack.reporting.page import Section
 from rbptrack.reporting.runner import analyze, say_reused
 from rbptrack.reporting.terminal import show
 from rbptrack.tracking.store import Store
 
-DEFAULT = "power_law"
-"""The analyzer of conf/analyze.yaml."""
-
 
 def _read(arguments: Sequence[str]) -> Request:
-    plugins = load_plugins(plugin_folders(arguments))
-    plugins.register()  # they are options of the group analyzer
-    arguments = [_as_now(word, plugins) for word in arguments]
-    _check_options(arguments, plugins)
-    return Request.read("analyze", arguments, groups=("analyzer",), lists={**FILTERS, "figures": "figures"})
+    plugins = find_analyzers(plugin_folders(arguments))
+    words = [word if "=" in word or word.startswith("-") else f"analyzer={word}" for word in arguments]
+    patterns = next((word.partition("=")[2] for word in words if word.startswith("analyzer=")), _default())
+    names = {name for pattern in split_list(patterns) for name in match(pattern, plugins.names)}
+    classes = _register(names, plugins)
+    complain_of_broken(plugins)
+    _check_options(words, classes)
+    return Request.read("analyze", words, groups=("analyzer",), lists={**FILTERS, "figures": "figures"})
 
 
-def _as_now(word: str, plugins: Plugins) -> str:
-    """A word, where it names analyzers as `analyzer=NAME,...` with the names of today."""
-    key, equals, names = word.partition("=")
-    if not equals and not word.startswith("-"):
-        key, names = "analyzer", word
-    if key != "analyzer":
-        return word
-    return f"analyzer={','.join(now for name in split_list(names) for now in plugins.now(name))}"
+def _default() -> str:
+    """The analyzer that runs where none is asked for: that of conf/analyze.yaml."""
+    defaults = OmegaConf.load(conf_folder() / "analyze.yaml").defaults
+    return next(str(entry["analyzer"]) for entry in defaults if "analyzer" in entry)
 
 
-def _check_options(arguments: Sequence[str], plugins: Plugins) -> None:
+def _register(names: Collection[str], plugins: Plugins[Analyzer]) -> dict[str, type[Analyzer]]:
+    """Make analyzers options of the group `analyzer`; returns them by name.
+
+    A name that no plugin has may be a config of a package, a variant of any of them: then all are.
+    """
+    if not names:
+        register_plugins("analyzer", plugins.load())
+        return {}
+    classes = {name: plugins.select(name) for name in sorted(names)}
+    register_plugins("analyzer", classes)
+    return classes
+
+
+def _check_options(words: Sequence[str], classes: Mapping[str, type[Analyzer]]) -> None:
     """BadInput for an option that none of the analyzers asked for has."""
-    asked = next((a.partition("=")[2] for a in arguments if a.startswith("analyzer=")), DEFAULT)
-    chosen = {name for pattern in split_list(asked) for name in match(pattern, list(plugins.analyzers))}
-    known = [f"analyzer.{f.name}" for name in sorted(chosen) for f in fields(plugins.analyzers[name])]
-    for word in arguments:
+    options = [f"analyzer.{option.name}" for name in classes for option in fields(classes[name])]
+    for word in words:
         key = word.partition("=")[0].lstrip("+~")
-        if chosen and key.startswith("analyzer.") and ".".join(key.split(".")[:2]) not in known:
-            raise no_option(key, known, shown=known, more=f"{program()} plugins")
+        if classes and key.startswith("analyzer.") and ".".join(key.split(".")[:2]) not in options:
+            raise no_option(key, options, shown=options, more=f"{program()} plugins")
 
 
 def _analyze(request: Request, *, form: str) -> int:
@@ -104,12 +114,11 @@ def _document(section: Section, run_id: str) -> dict[str, object]:
     """What an analyzer found, for programs: tables as lists of rows."""
     report = section.report
     tables = {name: table.frame.to_dict("records") for name, table in report.tables.items()}
-    findings = [asdict(one) | {"verdict": one.verdict.value} for one in report.findings]
     return {
         "analyzer": section.name,
         "run_id": run_id,
         "metrics": report.metrics,
-        "findings": findings,
+        "findings": section.findings,
         "notes": [str(note) for note in report.notes],
         "tables": tables,
     }

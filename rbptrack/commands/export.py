@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from rbptrack.analysis.plugin_code import import_path
 from rbptrack.base.errors import BadInput, said_of_the_disk, unknown
 from rbptrack.base.user_paths import check_writable_folder, user_path
 from rbptrack.base.words import compact_bytes, counted
@@ -16,7 +17,6 @@ from rbptrack.config.paths import builtin_folder
 from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console.output import program, say
 from rbptrack.exchange import bundle, hub_folder, tables
-from rbptrack.reporting.discovery import load_file
 from rbptrack.tracking.store import Store
 
 _TABLES = ("csv", "parquet")
@@ -85,7 +85,7 @@ def _export_to(config: ExportConfig) -> int:
     out = user_path(config.out or ".")
     if not out.is_dir():
         raise BadInput(f"out={config.out}: no such folder")
-    export = load_file(files[config.to]).export if config.to in files else points[config.to].load()
+    export = import_path(files[config.to]).export if config.to in files else points[config.to].load()
     runs = Store(config.tracking).reader.runs(config.filter)
     say(export(runs, out=out, project=config.project, offline=config.offline))
     return 0

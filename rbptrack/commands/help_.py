@@ -73,9 +73,10 @@ def _show_models(arguments: Sequence[str]) -> None:
 
 
 def _show_analyzers(arguments: Sequence[str]) -> None:
-    from rbptrack.analysis.contract import question
-    from rbptrack.commands.runner import load_plugins
+    from rbptrack.analysis.plugin import help_line
+    from rbptrack.commands.runner import complain_of_broken, find_analyzers
     from rbptrack.config.paths import plugin_folders
 
-    analyzers = load_plugins(plugin_folders(arguments)).analyzers
-    entries("Analyzers", {name: question(analyzers[name]) for name in sorted(analyzers)})
+    plugins = find_analyzers(plugin_folders(arguments))
+    entries("Analyzers", {name: help_line(analyzer) for name, analyzer in plugins.load().items()})
+    complain_of_broken(plugins)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.base.errors import BadInput
-from rbptrack.commands.runner import HydraCommand, load_plugins
+from rbptrack.commands.runner import HydraCommand, complain_of_broken, find_analyzers
 from rbptrack.config.request import Request, measuring, sweep_of
 from rbptrack.console.progress import spinner
 from rbptrack.reporting.runner import choose
@@ -16,10 +16,11 @@ from rbptrack.tracking.store import Store
 def _measure(request: Request) -> int:
     with spinner("reading configs"):
         settings, cells = sweep_of(request)
-    plugins = load_plugins(settings.plugins.get("path", []))
     typed = any(o.startswith(("k=", "k.values=")) for o in request.overrides)
     ks = sorted({k for cell in cells for k in cell.k.values}) if typed else []
+    plugins = find_analyzers(settings.plugins.get("path", []))
     analyzers = choose(plugins, settings.analyzers, ks=ks)  # a wrong name is said also where none will run
+    complain_of_broken(plugins)
     analyzers = analyzers if request.multirun else []
     with spinner("looking for models and datasets"):
         Store(settings.tracking).check_writable()

@@ -6,13 +6,13 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from rbptrack.analysis.contract import question
+from rbptrack.analysis.discovery import KINDS, Plugins, discover
+from rbptrack.analysis.plugin import help_line
 from rbptrack.base.words import short_path
 from rbptrack.commands.options import OptionsCommand
-from rbptrack.config.paths import builtin_folder, config_packages
+from rbptrack.config.paths import config_packages
 from rbptrack.console.output import complain, say, say_wrapped
 from rbptrack.console.tables import Format, print_json
-from rbptrack.reporting.discovery import Plugins, discover
 
 
 @dataclass
@@ -25,41 +25,52 @@ class PluginsConfig:
 
 def _plugins(config: PluginsConfig) -> int:
     """List; returns 1 if something failed to load."""
-    plugins = discover(config.plugins.get("path", []))
+    catalogues = [discover(kind, config.plugins.get("path", [])) for kind in KINDS]
+    for plugins in catalogues:
+        plugins.load()
+    packages, wrong = config_packages()
+    broken = list(dict.fromkeys([*(line for plugins in catalogues for line in plugins.broken), *wrong]))
     if config.format is Format.json:
-        print_json(
-            {"analyzers": [_entry(name, plugins) for name in sorted(plugins.analyzers)], "broken": plugins.broken}
-        )
-        return 1 if plugins.broken else 0
-    for name in sorted(plugins.analyzers):
-        _show(name, plugins)
-    for package, owner in config_packages()[0].items():
+        lists = {f"{one.kind.word}s": [_entry(name, one) for name in one.names] for one in catalogues}
+        print_json({**lists, "broken": broken})
+        return 1 if broken else 0
+    for plugins in catalogues:
+        for name in plugins.names:
+            _show(name, plugins)
+    for package, owner in packages.items():
         say(f"configs {package} (of {owner})")
-    for line in plugins.broken:
+    for line in broken:
         complain(f"failed to load: {line}")
-    return 1 if plugins.broken else 0
+    return 1 if broken else 0
 
 
-def _entry(name: str, plugins: Plugins) -> dict[str, object]:
-    options = {f.name: _default(f) for f in fields(plugins.analyzers[name])}
-    made = {"origin": plugins.origin[name], "version": plugins.version[name]}
-    return {"name": name, "question": question(plugins.analyzers[name]), **made, "options": options}
+def _entry(name: str, plugins: Plugins[Any]) -> dict[str, object]:
+    cls, source = plugins.select(name), plugins.sources[name]
+    options = {option.name: _value(option) for option in fields(cls)}
+    return {
+        "name": name,
+        "question": help_line(cls),
+        "origin": source.origin,
+        "version": source.version,
+        "options": options,
+    }
 
 
-def _show(name: str, plugins: Plugins) -> None:
-    cls = plugins.analyzers[name]
-    origin, version = plugins.origin[name], plugins.version[name]
-    if Path(origin).parent == builtin_folder().resolve():
+def _show(name: str, plugins: Plugins[Any]) -> None:
+    cls, source = plugins.select(name), plugins.sources[name]
+    origin = source.origin
+    if source.is_built_in:
         origin = "rbptrack"
     elif Path(origin).is_absolute():
         origin = short_path(origin)
-    say(f"{name}  ({origin}{' ' * bool(version)}{version})")
-    say_wrapped(f"  {question(cls)}", lines=2)
-    given = " ".join(f"{f.name}={_default(f)}" for f in fields(cls)) or "none"
-    say_wrapped(f"  options: {given}", lines=4)
+    say(f"{name}  ({' '.join(filter(None, [plugins.kind.word, origin, source.version]))})")
+    say_wrapped(f"  {help_line(cls)}", lines=2)
+    options = " ".join(f"{option.name}={_value(option)}" for option in fields(cls)) or "none"
+    say_wrapped(f"  options: {options}", lines=4)
 
 
-def _default(option: Field[Any]) -> object:
+def _value(option: Field[Any]) -> object:
+    """The default of an option."""
     if option.default_factory is not MISSING:
         return option.default_factory()
     return "(required)" if option.default is MISSING else option.default

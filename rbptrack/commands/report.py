@@ -17,7 +17,7 @@ from rbptrack.base.errors import BadInput, RbptrackError, said_of_the_disk
 from rbptrack.base.files import check_replaceable, put
 from rbptrack.base.user_paths import check_writable_folder, user_path
 from rbptrack.base.words import counted, short_path
-from rbptrack.commands.runner import HydraCommand, load_plugins
+from rbptrack.commands.runner import HydraCommand, complain_of_broken, find_analyzers
 from rbptrack.config.paths import plugin_folders
 from rbptrack.config.request import Request
 from rbptrack.config.schema import FILTERS, ReportConfig
@@ -36,7 +36,9 @@ def _read(arguments: Sequence[str]) -> Request:
 
 def _report(request: Request) -> int:
     config: ReportConfig = request.composer.compose_typed(request.overrides)
-    analyzers = choose(load_plugins(plugin_folders(request.overrides)), config.analyzers)
+    plugins = find_analyzers(plugin_folders(request.overrides))
+    analyzers = choose(plugins, config.analyzers)
+    complain_of_broken(plugins)
     out = user_path(config.out) if config.out else None
     if out and out.is_dir():
         raise BadInput(f"out={config.out} is a folder: give a file, such as out=report.html")

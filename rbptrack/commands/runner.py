@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from rbptrack.analysis.contract import Analyzer
+from rbptrack.analysis.discovery import ANALYZERS, Plugins, discover
 from rbptrack.base.errors import BadInput
 from rbptrack.config.paths import unused_configs
 from rbptrack.config.request import Request
 from rbptrack.console.output import complain
-from rbptrack.reporting.discovery import Plugins, discover
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,12 @@ def taken(arguments: Sequence[str], key: str, choices: Sequence[str]) -> tuple[s
     return value, [word for word in arguments if not word.startswith(f"{key}=")]
 
 
-def load_plugins(folders: Sequence[str]) -> Plugins:
-    """Every analyzer there is, those of some folders included; prints what is broken and left out."""
-    plugins = discover(folders)
+def find_analyzers(folders: Sequence[str]) -> Plugins[Analyzer]:
+    """Find every analyzer, those of some folders included, without importing any."""
+    return discover(ANALYZERS, folders)
+
+
+def complain_of_broken(plugins: Plugins[Any]) -> None:
+    """Print which plugins cannot be used, and why."""
     for line in plugins.broken:
         complain(f"plugin left out: {line}")
-    return plugins

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import PurePath
@@ -51,6 +51,16 @@ def register_resolver(name: str, resolver: Callable[..., str]) -> None:
     if __version__.startswith("2.3."):
         register = OmegaConf.register_new_resolver
     register(name, resolver, replace=True)
+
+
+def register_plugins(group: str, classes: Mapping[str, type[Any]]) -> None:
+    """Make plugins options of a config group: `analyzer=NAME`, with the fields of the class as its options.
+
+    Launchers that start other processes send them Hydra's config store, and the modules of plugins' files cannot be
+    imported there: only what is asked for is registered.
+    """
+    for name, cls in classes.items():
+        register_config(name, cls, group=group)
 
 
 def base_name(repo: str, path: str) -> str:

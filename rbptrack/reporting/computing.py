@@ -6,7 +6,8 @@ import inspect
 import os
 import re
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from rbptrack.analysis.contract import Analyzer, Drawing, Report, Table
+from rbptrack.analysis.lead import Cell, Lead
 from rbptrack.analysis.resampling import without_few
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import RbptrackError, nearest, shortened
@@ -30,16 +32,31 @@ class AnalyzerFault(RbptrackError):
 
 
 def computed(analyzer: Analyzer, runs: Runs) -> Report:
-    """The analyzer's report, with the sentences of its findings before its notes.
+    """The analyzer's report, with the sentences and leads of its findings, each class of which is asked once.
 
     Raises:
-        AnalyzerFault: it raised, or returned something else than a report.
+        AnalyzerFault: it or its findings raised, or it returned something else than a report.
         RbptrackError: what it says of its input.
 
     """
+    with _faults(analyzer, runs), np.errstate(divide="ignore", invalid="ignore"):  # an RBP_k of 0 is a finding
+        report = analyzer.analyze(runs.own_copy())
+    if wrong := _broken_promise(report):
+        raise AnalyzerFault(f"{_place(analyzer)}: {type(analyzer).__name__}.analyze {wrong}")
+    without_few(report, runs.frame)
+    with _faults(analyzer, runs):
+        tell(report)
+    if wrong := _wrong_names(report) or _wrong_leads(report):
+        raise AnalyzerFault(f"{_place(analyzer)}: {type(analyzer).__name__}.analyze {wrong}")
+    _hide_secrets(report)
+    return report
+
+
+@contextmanager
+def _faults(analyzer: Analyzer, runs: Runs) -> Iterator[None]:
+    """Turn what a plugin's code raises into an AnalyzerFault; errors in words, and Ctrl-C, pass."""
     try:
-        with np.errstate(divide="ignore", invalid="ignore"):  # an RBP_k of 0 is a finding, no warning on the terminal
-            report = analyzer.analyze(runs.own_copy())
+        yield
     except (RbptrackError, KeyboardInterrupt):
         raise
     except BaseException as error:  # sys.exit(0), too: else a report would end with success and no file
@@ -47,12 +64,6 @@ def computed(analyzer: Analyzer, runs: Runs) -> Report:
         if os.environ.get("HYDRA_FULL_ERROR"):
             traceback.print_exception(error)
         raise AnalyzerFault(f"{_place(analyzer, error)}: {_words(error, runs)}") from error
-    if wrong := _broken_promise(report):
-        raise AnalyzerFault(f"{_place(analyzer)}: {type(analyzer).__name__}.analyze {wrong}")
-    without_few(report, runs.frame)
-    tell(report)
-    _hide_secrets(report)
-    return report
 
 
 def _place(analyzer: Analyzer, error: BaseException | None = None) -> str:
@@ -139,6 +150,23 @@ def _wrong_names(report: Report) -> str:
             f"returned a report whose overview names no table or drawing: {absent[0]!r}\n"
             f"There are: {', '.join(shown) or 'none'}"
         )
+    return ""
+
+
+def _wrong_leads(report: Report) -> str:
+    """What of a lead is no lead, or has no text to show."""
+    for lead in report.leads:
+        if not isinstance(lead, Lead):
+            return f"returned a report with a {type(lead).__name__} as a lead\na Lead is expected"
+        texts = [lead.sentence, *lead.facts, *lead.facts.values()]
+        for cell in lead.cells:
+            if not isinstance(cell, Cell):
+                return f"returned a lead with a {type(cell).__name__} as a cell\na Cell is expected"
+            texts += [cell.line, cell.text, cell.family, cell.dataset, cell.metric]
+        if not all(isinstance(text, str) for text in texts):
+            return "returned a lead whose texts are no texts\nCell(line='...', text='...') is expected"
+        if holds_known("\n".join(texts)):
+            return "returned a lead that holds a secret of the environment\nnone is ever altered: leave it out"
     return ""
 
 

@@ -17,11 +17,18 @@ import pandas as pd
 
 from rbptrack.analysis.contract import Report, Table
 from rbptrack.analysis.display import as_csv
-from rbptrack.analysis.findings import Finding, Remark, Verdict
+from rbptrack.analysis.findings import Remark
+from rbptrack.analysis.lead import Cell, Lead
+from rbptrack.base.errors import RbptrackError
 from rbptrack.base.names import file_name
 from rbptrack.console.tables import plain
 
 _WHOLE = "report.json"
+_FORMAT = 2  # of that file
+
+
+class UnknownFormat(RbptrackError):
+    """A stored report cannot be read by this version."""
 
 
 class InlineFigure(NamedTuple):
@@ -58,19 +65,42 @@ def write_report(report: Report, folder: Path, formats: Sequence[str] = ()) -> N
     (folder / _WHOLE).write_text(json.dumps(_as_json(report)), encoding="utf-8")
 
 
-def read_report(folder: Path) -> tuple[Report, dict[str, InlineFigure]]:
-    """Read what `write_report` wrote: the report without drawings, and those for the inside of a page, by name."""
+class StoredReport(NamedTuple):
+    """A report as it lies in a folder; reading it imports no plugin.
+
+    Attributes:
+        report: without drawings and findings, whose sentences are in its notes.
+        figures: its drawings for the inside of a page, by name.
+        findings: its findings, each as column -> value.
+
+    """
+
+    report: Report
+    figures: dict[str, InlineFigure]
+    findings: list[dict[str, Any]]
+
+
+def read_report(folder: Path) -> StoredReport:
+    """Read what `write_report` wrote.
+
+    Raises:
+        UnknownFormat: another version of rbptrack wrote it in another way.
+
+    """
     whole = json.loads((folder / _WHOLE).read_text(encoding="utf-8"))
+    if whole.pop("format", 1) != _FORMAT:
+        raise UnknownFormat(f"{folder / _WHOLE} was written by another version of rbptrack")
     tables = {
         name: Table(**table | {"frame": pd.DataFrame({c: pd.Series(**one) for c, one in table["frame"].items()})})
         for name, table in whole.pop("tables").items()
     }
     notes = [Remark(one[0], one[1], **one[2]) if isinstance(one, list) else one for one in whole.pop("notes")]
-    findings = [Finding(**one | {"verdict": Verdict(one["verdict"])}) for one in whole.pop("findings")]
+    findings = whole.pop("findings")
+    leads = [Lead(**lead | {"cells": [Cell(**cell) for cell in lead["cells"]]}) for lead in whole.pop("leads")]
     captions = whole.pop("captions").items()
     drawn = {name: Path(f"{_figure(folder, name)}.svg").read_text(encoding="utf-8") for name, _ in captions}
     figures = {name: InlineFigure(drawn[name], caption) for name, caption in captions}
-    return Report(tables=tables, notes=notes, findings=findings, **whole), figures
+    return StoredReport(Report(tables=tables, notes=notes, leads=leads, **whole), figures, findings)
 
 
 def _figure(folder: Path, name: str) -> Path:
@@ -89,10 +119,12 @@ def _as_json(report: Report) -> dict[str, Any]:
         for name, table in report.tables.items()
     }
     return {
+        "format": _FORMAT,
         "tables": tables,
         "captions": {name: drawing.caption for name, drawing in report.drawings.items()},
         "metrics": {name: float(value) for name, value in report.metrics.items()},
-        "findings": [plain(asdict(one)) for one in report.findings],
+        "findings": [plain(asdict(finding)) for finding in report.findings],
+        "leads": [plain(asdict(lead)) for lead in report.leads],
         "notes": [
             [str(note), note.reason, plain(note.values)] if isinstance(note, Remark) else note for note in report.notes
         ],

@@ -10,6 +10,7 @@ from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from platform import python_version
+from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -17,6 +18,7 @@ from markupsafe import Markup
 from rbptrack.analysis.contract import Report, Table
 from rbptrack.analysis.display import default_columns
 from rbptrack.analysis.findings import Remark
+from rbptrack.analysis.lead import LAST
 from rbptrack.analysis.phrases import upper_first
 from rbptrack.analysis.resampling import resampled_in_words
 from rbptrack.analysis.runs import Runs
@@ -25,7 +27,7 @@ from rbptrack.base.names import file_name
 from rbptrack.base.words import counted
 from rbptrack.reporting.columns import JOINED, Shown, readable
 from rbptrack.reporting.files import InlineFigure
-from rbptrack.reporting.lead import lead_of
+from rbptrack.reporting.first_page import FirstPage, first_page
 from rbptrack.reporting.overview import made_for_a_law, measured_in_words, title_in_words
 from rbptrack.reporting.typeset import typeset
 
@@ -44,6 +46,7 @@ class Section:
         options: its options as text.
         report: what it found.
         figures: its drawings, by name.
+        findings: its findings, each as column -> value.
 
     """
 
@@ -52,6 +55,12 @@ class Section:
     options: str
     report: Report
     figures: Mapping[str, InlineFigure]
+    findings: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """Where the section stands: in the order of its first lead, then by name."""
+        return min((lead.order for lead in self.report.leads), default=LAST), self.name
 
 
 def render(
@@ -84,7 +93,7 @@ def render(
     links = [f"{run_page}{run_id}" for run_id in runs.frame["run_id"]] if run_page else []
     drawn = _drawn(sections)
     every = len(runs)
-    lead = lead_of(finding for s in sections for finding in s.report.findings)
+    lead = first_page_of(sections)
     return _template().render(
         title=title_in_words(runs),
         scope=scope,
@@ -95,7 +104,6 @@ def render(
         measured=f"{measured_in_words(runs)} {resampled_in_words(runs.frame)}",
         made_for=made_for_a_law(runs),
         lead=lead,
-        lead_csv=next((_csv(s, s.report.summary, tables) for s in sections if s.report.findings), ""),
         first=lead.sentences if lead else [_headline(s) for s in sections if s.report.overview],
         overview=[_overview(s, name, drawn, tables) for s in sections for name in s.report.overview],
         remarks=list(dict.fromkeys(remarks)),
@@ -105,6 +113,11 @@ def render(
         silent=silent,
         sections=[_section(s, drawn, tables, lead.sentences if lead else []) for s in sections],
     )
+
+
+def first_page_of(sections: Sequence[Section]) -> FirstPage | None:
+    """The first page of some sections; None where none opens a row of its table."""
+    return first_page(lead for section in sections for lead in section.report.leads)
 
 
 @cache

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from rbptrack.analysis.contract import Analyzer
 from rbptrack.analysis.findings import NothingToSay, Reason
+from rbptrack.analysis.plugin_code import code_of
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.secrets import redact
-from rbptrack.reporting.discovery import code_of
 from rbptrack.reporting.page import software
 from rbptrack.reporting.telling import skipped
 from rbptrack.sources import cache

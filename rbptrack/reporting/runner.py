@@ -11,7 +11,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from rbptrack.analysis.contract import Analyzer, question
+from rbptrack.analysis.contract import Analyzer
+from rbptrack.analysis.discovery import Plugins
+from rbptrack.analysis.plugin import help_line
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.names import metric_name
@@ -21,30 +23,14 @@ from rbptrack.base.words import counted
 from rbptrack.console.output import complain, say_wrapped
 from rbptrack.console.progress import AnalyzerProgress
 from rbptrack.reporting.computing import AnalyzerFault, computed
-from rbptrack.reporting.discovery import Plugins
 from rbptrack.reporting.files import read_report, write_report
-from rbptrack.reporting.lead import lead_of
-from rbptrack.reporting.page import Section, render
+from rbptrack.reporting.page import Section, first_page_of, render
 from rbptrack.reporting.reuse import Analyses
 from rbptrack.reporting.telling import skipped
-from rbptrack.reporting.terminal import show_lead, show_others
+from rbptrack.reporting.terminal import show_first_page, show_others
 from rbptrack.reporting.workers import shared, spare_memory_work
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.schema import analysis_tags
-
-ORDER = (
-    "power_law",
-    "lack_of_fit",
-    "compare",
-    "rank_and_ce",
-    "k_law",
-    "emergence",
-    "lognormal",
-    "error_entropy",
-    "tokens",
-    "reproduction",
-)
-"""What the first page needs, then the paper's order; analyzers that are not named follow by name."""
 
 _MOST_REASONS = 2  # why analyzers came to nothing, on the terminal
 
@@ -73,38 +59,33 @@ class Findings:
         self.silent.append((analyzer.name, reason))
         self.unsaid.setdefault(reason, []).append(analyzer.name)
 
-    def sort(self, names: Sequence[str]) -> None:
-        """Bring what ended in any order into that of the analyzers' names."""
-        self.sections.sort(key=lambda section: names.index(section.name))
-        self.silent.sort(key=lambda told: names.index(told[0]))
-        unsaid = {name: reason for name, reason in self.silent if name in self.unsaid.get(reason, ())}
-        self.unsaid = {reason: [] for reason in unsaid.values()}
-        for name, reason in unsaid.items():
-            self.unsaid[reason].append(name)
+    def sort(self) -> None:
+        """Bring what ended in any order into the report's: by the sections' leads, then by name."""
+        self.sections.sort(key=lambda section: section.place)
+        self.silent.sort()
+        self.unsaid = {reason: sorted(names) for reason, names in sorted(self.unsaid.items())}
 
 
-def choose(plugins: Plugins, patterns: Sequence[str], *, ks: Sequence[int] = ()) -> list[Analyzer]:
+def choose(plugins: Plugins[Analyzer], patterns: Sequence[str], *, ks: Sequence[int] = ()) -> list[Analyzer]:
     """The analyzers whose names match, with their default options; BadInput for a name that matches none.
 
     Args:
-        plugins: that there are.
+        plugins: all analyzers.
         patterns: over their names.
-        ks: the k that the user asked for: the law in size is fitted at these. Other analyzers need k of their own.
+        ks: the k that the user asked for, for analyzers with a `k_option`. Others need k of their own.
 
     """
     chosen: dict[str, Analyzer] = {}
-    for pattern in (name for given in patterns for name in plugins.now(given)):
-        matching = [name for name in sorted(plugins.analyzers) if fnmatchcase(name, pattern)]
-        if not matching and pattern != "*":
+    for pattern in patterns:
+        names = [name for name in plugins.names if fnmatchcase(name, pattern)]
+        if not names and pattern != "*":
             plugins.select(pattern)  # raises, with the options
-        for name in matching:
-            asked: dict[str, Any] = {"ks": list(ks)} if ks and name == ORDER[0] else {}
-            chosen[name] = plugins.analyzers[name](**asked)
-    return [chosen[name] for name in sorted(chosen, key=_place)]
-
-
-def _place(name: str) -> tuple[int, str]:
-    return (ORDER.index(name) if name in ORDER else len(ORDER)), name
+        is_name = pattern in names
+        for name in names:
+            if cls := plugins.select(name) if is_name else plugins.load().get(name):
+                options: dict[str, Any] = {cls.k_option: list(ks)} if ks and cls.k_option else {}
+                chosen[name] = cls(**options)
+    return [chosen[name] for name in sorted(chosen)]
 
 
 def analyze(
@@ -168,22 +149,21 @@ def analyze_all(
                     _make(one, runs, folder / one.name, formats)
                 with _caught(findings, one, logging=True):
                     findings.sections.append(_log(analyses, one, folder / one.name, sweep)[0])
-    findings.sort([one.name for one in analyzers])
-    if lead := lead_of(finding for section in findings.sections for finding in section.report.findings):
-        show_lead(lead)
-    show_others(findings.sections, whole=not lead)
+    findings.sort()
+    if page := first_page_of(findings.sections):
+        show_first_page(page)
+    show_others(findings.sections, whole=not page)
     _say_unsaid(findings.unsaid)
     return findings
 
 
 def _say_unsaid(unsaid: dict[str, list[str]]) -> None:
-    """Say why there is no law, or why one or two analyzers came to nothing; of others the page has the reasons."""
-    every = [name for names in unsaid.values() for name in names]
-    told = {r: names for r, names in unsaid.items() if len(unsaid) <= _MOST_REASONS or ORDER[0] in names}
-    for reason, names in told.items():
-        say_wrapped(f"skipped, {reason}: {', '.join(names)}", lines=3)
-    if others := [name for name in every if not any(name in names for names in told.values())]:
-        say_wrapped(f"skipped, for reasons that the report gives: {', '.join(others)}")
+    """Say why analyzers came to nothing: the reasons that most share; of others the page has the reasons."""
+    reasons = sorted(unsaid, key=lambda reason: -len(unsaid[reason]))
+    for reason in reasons[:_MOST_REASONS]:
+        say_wrapped(f"skipped, {reason}: {', '.join(unsaid[reason])}", lines=3)
+    if others := [name for reason in reasons[_MOST_REASONS:] for name in unsaid[reason]]:
+        say_wrapped(f"skipped (reasons in the report): {', '.join(others)}")
 
 
 def _make(analyzer: Analyzer, runs: Runs, folder: Path, formats: Sequence[str]) -> None:
@@ -197,7 +177,7 @@ def _make(analyzer: Analyzer, runs: Runs, folder: Path, formats: Sequence[str]) 
 
 
 def _section(analyzer: Analyzer, folder: Path) -> Section:
-    return Section(analyzer.name, question(type(analyzer)), options_text(analyzer), *read_report(folder))
+    return Section(analyzer.name, help_line(type(analyzer)), options_text(analyzer), *read_report(folder))
 
 
 def _log(analyses: Analyses, analyzer: Analyzer, folder: Path, sweep: str) -> tuple[Section, str]:

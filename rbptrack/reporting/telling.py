@@ -1,38 +1,51 @@
-"""From findings to words: the one place where sentences of analyses are put together."""
+"""From findings to words: each class of findings is asked once for its sentences and its part of the first page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
 from rbptrack.analysis.contract import Report
-from rbptrack.analysis.findings import Finding, NothingToSay, Reason, by_question
-from rbptrack.analysis.phrases import estimate
+from rbptrack.analysis.findings import Finding, NothingToSay, Reason
+from rbptrack.analysis.lead import Lead
 from rbptrack.base.errors import RbptrackError
-from rbptrack.base.words import p_in_words
 from rbptrack.reporting import sentences
 
 Sentences = Callable[[Sequence[Finding]], Iterable[str]]
 
 
 def tell(report: Report) -> None:
-    """Put the sentences of a report's findings before its notes, and the first of them into an empty headline."""
-    said = told(report.findings)
-    report.notes[:0] = said
-    if said and not report.headline:
-        report.headline = said[0].rstrip(".")
+    """Put the sentences of a report's findings before its notes, and their leads to its own.
+
+    The first sentence becomes the headline where there is none; drawings of leads go to the top of the page.
+    """
+    texts = sentences_of(report.findings)
+    report.notes[:0] = texts
+    if texts and not report.headline:
+        report.headline = texts[0].rstrip(".")
+    report.leads += leads_of(report.findings)
+    report.overview += [lead.drawing for lead in report.leads if lead.drawing]
 
 
-def told(findings: Iterable[Finding]) -> list[str]:
-    """The sentences of findings, question by question."""
-    return [text for question, mine in by_question(findings).items() for text in sentences_of(question, mine)]
+def sentences_of(findings: Iterable[Finding]) -> list[str]:
+    """The sentences of findings, one class and question after the other."""
+    return [text for group in _groups(findings) for text in _say(group)]
 
 
-def sentences_of(question: str, findings: Sequence[Finding]) -> Iterator[str]:
-    """The sentences of one question; the first says the whole. A question of others' is told case by case."""
-    yield from _known().get(question, _plainly)(findings)
+def leads_of(findings: Iterable[Finding]) -> list[Lead]:
+    """The parts of the first page that findings have, without those that are empty."""
+    leads = [_lead(group) for group in _groups(findings)]
+    return [lead for lead in leads if lead != Lead()]
+
+
+def _groups(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """The findings by class and question, in the order in which they come."""
+    groups: dict[tuple[type[Finding], str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((type(finding), finding.question), []).append(finding)
+    return list(groups.values())
 
 
 def skipped(error: RbptrackError) -> str:
@@ -46,16 +59,27 @@ def skipped(error: RbptrackError) -> str:
     return " ".join(str(error).split())
 
 
+# Until every built-in analyzer has classes of findings.
+
+
+def _say(group: Sequence[Finding]) -> Iterable[str]:
+    first = group[0]
+    legacy = _known().get(first.question) if type(first) is Finding else None
+    return legacy(group) if legacy else type(first).say(group)
+
+
+_LEGACY_ORDER = {"collapses on CE": 10, "laws apart": 50}
+
+
+def _lead(group: Sequence[Finding]) -> Lead:
+    first = group[0]
+    if type(first) is Finding and first.question in _LEGACY_ORDER:
+        return Lead(sentence=next(iter(_say(group)), ""), order=_LEGACY_ORDER[first.question])
+    return type(first).lead(group)
+
+
 @cache
 def _known() -> dict[str, Sentences]:
     """Question -> its sentences, of every module of `rbptrack.reporting.sentences`."""
     modules = [import_module(f"{sentences.__name__}.{one.name}") for one in iter_modules(sentences.__path__)]
     return {question: says for module in modules for question, says in module.SENTENCES.items()}
-
-
-def _plainly(findings: Sequence[Finding]) -> Iterable[str]:
-    for one in findings:
-        case = ", ".join(map(str, one.case.values()))
-        p = one.p if one.p_corrected != one.p_corrected else one.p_corrected
-        numbers = [estimate(one, ".4g")] * (one.estimate == one.estimate) + [p_in_words(p)] * (p == p)
-        yield f"{one.question}, {case}: {', '.join([one.verdict, *numbers])}."

@@ -13,7 +13,7 @@ from rbptrack.console.output import say, say_wrapped
 from rbptrack.console.tables import table
 from rbptrack.ranks import metric_label
 from rbptrack.reporting.columns import readable
-from rbptrack.reporting.lead import Lead
+from rbptrack.reporting.first_page import FirstPage
 from rbptrack.reporting.page import Section
 
 _MOST_ROWS, _MOST_NOTES = 40, 40  # of a table, and below it
@@ -30,26 +30,30 @@ def show(section: Section) -> None:
         say(f"and {cut:,} more notes in the report")
 
 
-def show_lead(lead: Lead) -> None:
-    """The laws in a table and a line per family and dataset; what else was found stands in the report."""
-    heads = ["family", "dataset", "metric", "α", f"α, {lead.other}", "less CE's", "left out"]
+def show_first_page(page: FirstPage) -> None:
+    """The cells in a table, and a line per family and dataset; what else was found stands in the report."""
+    heads = ["family", "dataset", "metric", *page.lines]
     rows = [
-        [row.family, row.dataset, metric_label(metric), *cell.texts]
-        for row in lead.rows
-        for metric, cell in row.cells.items()
+        [row.family, row.dataset, metric_label(metric), *(row.text(line, metric) for line in page.lines)]
+        for row in page.rows
+        for metric in page.metrics
+        if any(row.text(line, metric) for line in page.lines)
     ]
-    families = {row.family for row in lead.rows}
-    there = [i for i in range(len(heads)) if any(row[i] for row in rows) and (i or len(families) > 1)]
-    title = f"-ln RBP_k = A S^-alpha and CE = A S^-alpha, S = {lead.size}; 95% intervals"
-    title = f"{next(iter(families))}: {title}" if len(families) == 1 else title
+    families = {row.family for row in page.rows}
+    if len(families) == 1:
+        heads = heads[1:]
+        rows = [row[1:] for row in rows]
+    title = next((f"{term}: {meaning}" for term, meaning in page.facts.items()), "")
     cut = max(0, len(rows) - _MOST_ROWS)
     say("")
-    shown = [[row[i] for i in there] for row in (rows[:_MOST_ROWS] if cut > 1 else rows)]
-    table([heads[i] for i in there], shown, title=title, text_columns=there.index(2) + 1)
+    title = f"{next(iter(families))}. {title}" if len(families) == 1 else title
+    table(heads, rows[:_MOST_ROWS] if cut > 1 else rows, title=title, text_columns=heads.index("metric") + 1)
     if cut > 1:
-        say(f"and {cut:,} more laws in the report")
-    for row in [row for row in lead.rows if row.line][:_MOST_ROWS]:
-        say_wrapped(row.line)
+        say(f"and {cut:,} more rows in the report")
+    for row in page.rows[:_MOST_ROWS]:
+        remarks = [f"{remark}: {row.text(remark)}" for remark in page.remarks if row.text(remark)]
+        if remarks:
+            say_wrapped(f"{row.family} on {row.dataset}: {'; '.join(remarks)}")
 
 
 def show_others(sections: Sequence[Section], *, whole: bool) -> None:
@@ -59,7 +63,7 @@ def show_others(sections: Sequence[Section], *, whole: bool) -> None:
         if whole and report.summary:
             _show_table(section.about, report)
             whole = False
-        elif not report.findings:
+        elif not section.findings:
             made = listed([counted(len(report.tables), "table"), counted(len(section.figures), "figure")])
             said = report.headline or next((note for note in report.notes if not isinstance(note, Remark)), made)
             say_wrapped(f"{section.name}: {said}", lines=2)

@@ -20,12 +20,12 @@ import psutil
 
 from rbptrack.analysis.contract import Analyzer
 from rbptrack.analysis.findings import NothingToSay
+from rbptrack.analysis.plugin_code import import_path, path_of
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.process import cores, leave_out_what_is_loaded
 from rbptrack.base.secrets import guard
 from rbptrack.reporting.computing import AnalyzerFault, computed
-from rbptrack.reporting.discovery import load_file, plugin_file
 from rbptrack.reporting.files import write_report
 
 _FEW = 2  # analyzers for which starting a process would take longer than computing them
@@ -54,11 +54,11 @@ def shared(
     ends, processes = list[Connection](), list[BaseProcess]()
     try:
         if (context := _context(runs)) and len(analyzers) > _FEW and (sent := _sent(runs, *analyzers)):
-            files = [] if isinstance(context, ForkContext) else list(filter(None, map(plugin_file, analyzers)))
+            paths = [] if isinstance(context, ForkContext) else list(filter(None, map(path_of, analyzers)))
             room = max(1, psutil.virtual_memory().available // _MEMORY)
             for _ in range(min(cores() - 1, len(analyzers) - 1, room, _MOST)):
                 end, theirs = Pipe(duplex=False)
-                process = context.Process(target=_help, args=(theirs, files, sent, folder, formats))
+                process = context.Process(target=_help, args=(theirs, paths, sent, folder, formats))
                 process.start()
                 theirs.close()
                 ends.append(end)
@@ -127,7 +127,7 @@ def _takes(place: Path) -> bool:
     return True
 
 
-def _help(told: Connection, files: Sequence[Path], sent: Sequence[bytes], folder: Path, formats: Sequence[str]) -> None:
+def _help(told: Connection, paths: Sequence[Path], sent: Sequence[bytes], folder: Path, formats: Sequence[str]) -> None:
     """Take analyzers from the last one on, as long as the process lives that this one works for."""
     guard()
     spare_memory_work()
@@ -135,8 +135,8 @@ def _help(told: Connection, files: Sequence[Path], sent: Sequence[bytes], folder
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     threading.Thread(target=_end_with_the_first, name="rbptrack-first-process", daemon=True).start()
-    for file in files:
-        load_file(file)
+    for path in paths:
+        import_path(path)
     runs, *analyzers = (pickle.loads(one) for one in sent)  # noqa: S301 - made by this program a moment ago
     for one in reversed(analyzers):
         if _takes(folder / one.name):

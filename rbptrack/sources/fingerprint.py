@@ -31,9 +31,10 @@ def contents_hash(folder: Path, paths: Iterable[Path]) -> str:
 
 @cache
 def own_code() -> str:
-    """A hash of rbptrack's own code: what is remembered of results holds for the code that made them."""
-    own = (path for path in PACKAGE.rglob("*") if path.suffix in _CODE)
-    return contents_hash(PACKAGE, (path for path in own if not path.is_relative_to(EMBEDDED)))
+    """A hash of rbptrack's code without its plugins: what is remembered of results holds for the code behind them."""
+    code = (path for path in PACKAGE.rglob("*") if path.suffix in _CODE)
+    left_out = (EMBEDDED, PACKAGE / "plugins")
+    return contents_hash(PACKAGE, (path for path in code if not any(map(path.is_relative_to, left_out))))
 
 
 def files_hash(files: Sequence[Path]) -> str:

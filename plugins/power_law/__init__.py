@@ -4,6 +4,8 @@ The figures are 3 to 6 of arXiv 2510.20387, which finds the exponents of cross-e
 intervals cannot tell, as models and documents are common to both; the law of the ratio of the two values can.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -13,7 +15,7 @@ import numpy as np
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, parse_rbp_name, rbp_name
 from rbptrack.analysis.display import HEADLINE_KS
-from rbptrack.analysis.findings import Finding, Verdict, around, by_sign, corrected, sure
+from rbptrack.analysis.findings import Verdict, around, by_sign, corrected, sure, within_margin
 from rbptrack.analysis.law_figures import draw_against_k, draw_ce_against_rbp, draw_exponents, draw_laws
 from rbptrack.analysis.laws import FamilyLaw, LawReader, by_family, equally_trained, pooled_families
 from rbptrack.analysis.rows import R2, Alpha, Column, Corrected, Exponent, OfMetric, P, exponent
@@ -32,6 +34,8 @@ from rbptrack.stats.power_law import (
     point_diagnostics,
     scatters,
 )
+
+from .findings import AgainstCE, FitsWithinSeeds, LargestLeftOut, LawInSize, SizeThatDecides
 
 KS = (*HEADLINE_KS, 1000)
 NAN = float("nan")
@@ -181,6 +185,7 @@ class PowerLaw(Analyzer):
     """
 
     name: ClassVar[str] = "power_law"
+    k_option: ClassVar[str] = "ks"
     ks: list[int] = field(default_factory=lambda: [*KS])
     curve_points: int = 8
     level: float = 0.95
@@ -240,10 +245,16 @@ class PowerLaw(Analyzer):
         for (one, _, alpha_ce), alone, p_different, p_same in zip(pairs, tested, different, same, strict=True):
             both = replace(alone, p_different=float(p_different), p_equivalent=float(p_same))
             rows[one.path] = ContrastRow(
-                **one.keys, alpha=one.law.alpha, alpha_ce=alpha_ce, margin=both.margin,
-                difference=both.difference, p_different=alone.p_different,
-                p_corrected=both.p_different, p_equivalent=both.p_equivalent, verdict=Verdict(both.verdict),
-            )  # fmt: skip
+                **one.keys,
+                alpha=one.law.alpha,
+                alpha_ce=alpha_ce,
+                margin=both.margin,
+                difference=both.difference,
+                p_different=alone.p_different,
+                p_corrected=both.p_different,
+                p_equivalent=both.p_equivalent,
+                verdict=within_margin(Verdict(both.verdict), both.difference, both.margin),
+            )
         return rows
 
     def _tables(self, report: Report, laws: list[FamilyLaw], shown: list[FamilyLaw]) -> None:
@@ -282,19 +293,33 @@ class PowerLaw(Analyzer):
 
     def _findings(self, report: Report, shown: list[FamilyLaw], contrasts: Mapping[str, ContrastRow]) -> None:
         lead = self._lead_metrics(shown)
-        report.findings += [self._law(one, lead=one.metric in lead) for one in shown]
+        report.findings += [self._law(one, opens=one.metric in lead) for one in shown]
         for one, row in ((one, contrasts[one.path]) for one in shown if one.path in contrasts):
-            p: Cells = {"p": row.p_different, "p_corrected": row.p_corrected, "verdict": row.verdict}
-            about: Cells = {"question": "same as CE", "case": _case(one), "extras": {"margin": self.margin}}
-            report.findings.append(Finding(**about, **around(row.difference), **p))
+            report.findings.append(
+                AgainstCE(
+                    case=_case(one),
+                    p=row.p_different,
+                    p_corrected=row.p_corrected,
+                    verdict=row.verdict,
+                    margin=row.margin,
+                    **around(row.difference),
+                )
+            )
 
-    def _law(self, one: FamilyLaw, *, lead: bool) -> Finding:
-        law, other = one.law, one.other
-        extras: Cells = {"sizes": law.points, "smallest": law.s.min(), "largest": law.s.max(), "level": self.level}
-        by_other = (other.alpha, other.low, other.high) if other else None
-        extras |= {"lead": lead, "size": self.size, "other": by_other}
-        alpha = exponent(law)
-        return Finding(question="law in size", case=_case(one), verdict=by_sign(alpha), extras=extras, **around(alpha))
+    def _law(self, one: FamilyLaw, *, opens: bool) -> LawInSize:
+        alpha = exponent(one.law)
+        return LawInSize(
+            case=_case(one),
+            verdict=by_sign(alpha),
+            sizes=one.law.points,
+            smallest=one.law.s.min(),
+            largest=one.law.s.max(),
+            level=self.level,
+            size=self.size,
+            other=exponent(one.other),
+            opens=opens,
+            **around(alpha),
+        )
 
     def _drawings(self, report: Report, laws: list[FamilyLaw]) -> None:
         metrics = self._lead_metrics(laws)
@@ -329,13 +354,13 @@ def _case(one: FamilyLaw) -> Cells:
     return one.family.keys | {"metric": one.metric}
 
 
-def _at_largest(one: FamilyLaw, row: LawRow) -> Finding:
+def _at_largest(one: FamilyLaw, row: LawRow) -> LargestLeftOut:
     """The signed error at the largest size when it is left out, beside its noise."""
-    extras = {"noise": row.left_out_noise, "size": one.family.labels[-1]}
-    return Finding(question="error at the largest", case=_case(one), estimate=row.left_out_error, extras=extras)
+    size = one.family.labels[-1]
+    return LargestLeftOut(case=_case(one), estimate=row.left_out_error, noise=row.left_out_noise, size=size)
 
 
-def _most_decisive(mine: list[FamilyLaw], points: Mapping[str, Sequence[PointRow]]) -> Finding:
+def _most_decisive(mine: list[FamilyLaw], points: Mapping[str, Sequence[PointRow]]) -> SizeThatDecides:
     """The size that moves an exponent of the family most."""
     moved = [
         (abs(row.alpha_without - one.law.alpha) / max(abs(one.law.alpha), 1e-9), one, row)
@@ -343,14 +368,13 @@ def _most_decisive(mine: list[FamilyLaw], points: Mapping[str, Sequence[PointRow
         for row in points[one.path]
     ]
     share, one, row = max(moved, key=lambda each: -1.0 if np.isnan(each[0]) else each[0])
-    extras = {"size": row.size, "alpha": one.law.alpha, "without": row.alpha_without}
-    return Finding(question="size that decides", case=_case(one), estimate=share, extras=extras)
+    alpha, without = one.law.alpha, row.alpha_without
+    return SizeThatDecides(case=_case(one), estimate=share, size=row.size, alpha=alpha, without=without)
 
 
-def _within_seeds(one: FamilyLaw, seeds: NestedFit) -> Finding:
+def _within_seeds(one: FamilyLaw, seeds: NestedFit) -> FitsWithinSeeds:
     """Whether a power law fits within the scatter of several runs of a size."""
-    extras = {"runs": seeds.runs, "sizes": seeds.sizes}
-    return Finding(question="fits within seeds", case=_case(one), estimate=seeds.seed, p=seeds.p, extras=extras)
+    return FitsWithinSeeds(case=_case(one), estimate=seeds.seed, p=seeds.p, runs=seeds.runs, sizes=seeds.sizes)
 
 
 def _law_rows(laws: Sequence[FamilyLaw]) -> dict[str, LawRow]:

@@ -20,10 +20,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from rbptrack.base.errors import RbptrackError
+from rbptrack.analysis import RbptrackError
 from rbptrack.ranks import FloatArray
 from rbptrack.stats import linear
-from rbptrack.stats.bends import curved, smallest_floor
+
+from .bends import curved, smallest_floor
 
 _DRAWS = 8000  # of the largest deviation over k
 _LENGTH = float(np.log(10))  # ln k over which scatter keeps a correlation of 1/e

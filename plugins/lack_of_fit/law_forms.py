@@ -5,7 +5,7 @@ M1  y = E + A S^-alpha, E >= 0 a floor (irreducible); needs m >= 6 sizes
 M2  a broken law: exponent alpha below a size and alpha2 above it; needs m >= 12
 
 Maximum likelihood, ln y = f(ln S) + e with Cov(e) = covariance + tau^2 I. Whether points bend at all is asked without a
-form (`rbptrack.stats.bends`): a likelihood ratio of M1 finds a floor in 7 to 16% of true power laws.
+form (`bends`): a likelihood ratio of M1 finds a floor in 7 to 16% of true power laws.
 """
 
 from __future__ import annotations

@@ -11,11 +11,12 @@ import numpy as np
 
 from rbptrack.ranks import DocumentCounts, FloatArray, rbp_name
 from rbptrack.stats import linear
-from rbptrack.stats.bends import LEAST_SIZES
 from rbptrack.stats.intervals import Interval, worth
 from rbptrack.stats.power_law import PowerLawFit, scatters
 from rbptrack.stats.size_laws import LawValues
-from rbptrack.stats.surface import Limit, Surface, fit_surface, largest_k_without_gap
+
+from .bends import LEAST_SIZES
+from .surface import Limit, Surface, fit_surface, largest_k_without_gap
 
 NAN = float("nan")
 UNKNOWN = Interval(NAN)

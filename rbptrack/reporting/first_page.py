@@ -1,0 +1,89 @@
+"""The first page, put together from the leads of all analyses: a table of cells, sentences, and what terms mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rbptrack.analysis.lead import Cell, Lead
+from rbptrack.analysis.phrases import upper_first
+from rbptrack.ranks import metric_label
+
+_MOST = 6  # sentences
+
+
+@dataclass(frozen=True)
+class Row:
+    """One family on one dataset.
+
+    Attributes:
+        family: its name.
+        dataset: its name.
+        cells: by line and metric; under the metric "", what is said of all metrics together.
+
+    """
+
+    family: str
+    dataset: str
+    cells: Mapping[tuple[str, str], Cell]
+
+    def text(self, line: str, metric: str = "") -> str:
+        """What a line says of a metric; empty where it says nothing."""
+        cell = self.cells.get((line, metric))
+        return cell.text if cell else ""
+
+
+@dataclass(frozen=True)
+class FirstPage:
+    """What the leads of all analyses come to.
+
+    Attributes:
+        rows: a family on a dataset each, in the order of first appearance.
+        metrics: the columns, likewise.
+        lines: what is said of each metric, likewise.
+        remarks: what is said of all metrics together: columns of their own.
+        sentences: by the order of the leads.
+        facts: terms, and what they mean.
+
+    """
+
+    rows: Sequence[Row] = ()
+    metrics: Sequence[str] = ()
+    lines: Sequence[str] = ()
+    remarks: Sequence[str] = ()
+    sentences: Sequence[str] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> list[str]:
+        """The metrics for people."""
+        return [metric_label(metric) for metric in self.metrics]
+
+
+def in_order(leads: Iterable[Lead]) -> list[Lead]:
+    """Leads by their order; those of equal order stay as they come."""
+    return sorted(leads, key=lambda lead: lead.order)
+
+
+def first_page(leads: Iterable[Lead]) -> FirstPage | None:
+    """Put the first page together; None where no cell opens a row."""
+    ordered = in_order(leads)
+    cells = [cell for lead in ordered for cell in lead.cells]
+    opening = [cell for cell in cells if cell.opens]
+    if not opening:
+        return None
+    places = dict.fromkeys((cell.family, cell.dataset) for cell in opening)
+    metrics = list(dict.fromkeys(cell.metric for cell in opening))
+    shown = [c for c in cells if (c.family, c.dataset) in places and c.metric in ("", *metrics) and c.text]
+    rows = [
+        Row(family, dataset, {(c.line, c.metric): c for c in shown if (c.family, c.dataset) == (family, dataset)})
+        for family, dataset in places
+    ]
+    return FirstPage(
+        rows,
+        metrics,
+        list(dict.fromkeys(cell.line for cell in shown if cell.metric)),
+        list(dict.fromkeys(cell.line for cell in shown if not cell.metric)),
+        [upper_first(lead.sentence) for lead in ordered if lead.sentence][:_MOST],
+        {term: meaning for lead in ordered for term, meaning in lead.facts.items()},
+    )
