@@ -16,7 +16,11 @@ from tests.synthetic import plugin
 
 FOLDER = {
     "__init__.py": "from .subject import Mine\n",
-    "rows.py": "import json\nfrom pathlib import Path\nDATA = json.loads(Path(__file__).with_name('data.json').read_text())\n",
+    "rows.py": """import json
+from pathlib import Path
+
+DATA = json.loads(Path(__file__).with_name("data.json").read_text())
+""",
     "data.json": "[1, 2]",
 }
 

@@ -189,12 +189,15 @@ def test_an_installed_package_extends_everything(site: Path, program: Program, t
     )
     listed = program("plugins", cwd=tmp_path, PYTHONPATH=path)
     assert listed.returncode == 1  # one entry point is broken
-    assert "ranking  (rbptrack-example: rbptrack_example.ranking:Ranking 1.2.3)\n  Models in the order" in listed.stdout
-    assert re.search(r"power_law  \(rbptrack \d+\.\d+\.\d+\)", listed.stdout)
-    assert "mine  (plugins/mine.py)" in listed.stdout
+    assert (
+        "ranking  (analyzer rbptrack-example: rbptrack_example.ranking:Ranking 1.2.3)\n  Models in the order"
+        in listed.stdout
+    )
+    assert re.search(r"power_law  \(analyzer rbptrack \d+\.\d+\.\d+\)", listed.stdout)
+    assert "mine  (analyzer plugins/mine.py)" in listed.stdout
     assert "  options: k=10" in listed.stdout
     assert "configs rbptrack_example.conf (of rbptrack-example 1.2.3)" in listed.stdout
-    assert "entry point broken (rbptrack_example.absent:Absent): ModuleNotFoundError" in listed.stderr
+    assert "rbptrack-example: rbptrack_example.absent:Absent: ModuleNotFoundError" in listed.stderr
     done = program("model=tiny/*", "dataset.documents=3", "analyzers=[ranking]", cwd=tmp_path, PYTHONPATH=path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 measured" in done.stdout

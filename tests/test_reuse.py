@@ -122,10 +122,6 @@ def the_plugin(store: Analysed, run_id: str) -> None:
     path.write_text(path.read_text() + "# more\n")
 
 
-def a_file_beside_the_plugin(store: Analysed, run_id: str) -> None:
-    (store.folder / "plugins/_shared.py").write_text("x = 1\n")
-
-
 def the_analysis_itself(store: Analysed, run_id: str) -> None:
     path = store.artifact("figures/f.svg", run_id)
     path.write_text(path.read_text().replace("</svg>", "<script>alert(1)</script></svg>"))
@@ -137,7 +133,7 @@ def a_deleted_analysis(store: Analysed, run_id: str) -> None:
 
 CHANGES = (
     an_option, the_formats, a_deleted_measurement, a_rank_file, imported_scores, the_groups,
-    the_plugin, a_file_beside_the_plugin, the_analysis_itself, a_deleted_analysis, the_measurements,
+    the_plugin, the_analysis_itself, a_deleted_analysis, the_measurements,
 )  # fmt: skip
 
 

@@ -121,8 +121,8 @@ class LawInSize(Finding):
             if isfinite(law.other.value):
                 text = f"{number(law.other.value, '.3f')} ({interval(law.other.low, law.other.high)})"
                 cells.append(_cell(law, other, text, law.other))
-        meaning = f"exponent of -ln RBP_k = A S^-alpha and of CE, with its {opening[0].level:.0%} interval; "
-        meaning += f"S counts {_IN_WORDS.get(size, size)}"
+        meaning = f"exponent of -ln RBP_k = A S^-alpha and of CE ({opening[0].level:.0%} interval); "
+        meaning += f"S: {_IN_WORDS.get(size, size)}"
         return Lead(cells=cells, sentence=next(cls.say(findings)), order=_ORDER, facts={ALPHA: meaning})
 
 

@@ -29,7 +29,6 @@ _FLAGS = ("--help", "--quiet")
 _HYDRA_FLAGS = ("--multirun", "--config-dir", "--cfg", "--hydra-help")
 _PATHS = ("out", "dataset.files", "dataset.path", "model.path", "sizes", "plugins.path", "tracking.artifacts")
 _WORDS = {"cache": ("clear",), "completion": ("bash", "zsh"), "help": tuple(COMMANDS)}
-_NAME = re.compile(r"^    name: ClassVar\[str\] = [\"'](\w+)[\"']", re.MULTILINE)  # of an analyzer, in its file
 _FIELD = re.compile(r"^    (\w+): (?!ClassVar)[^=\n]+ = ", re.MULTILINE)  # an option of an analyzer, in its file
 _COLUMNS = ("model", "dataset", "family", "size", "non_embedding_params", "num_tokens", "started", "run_id")
 _FORMATS = {"list": ("table", "csv", "markdown", "latex", "json"), "plan": ("table", "csv", "json")}
@@ -155,10 +154,12 @@ def _analyzers() -> dict[str, str]:
     """Names of analyzers, and the texts of their files: importing plugins takes a second."""
     texts: dict[str, str] = {}
     for folder in (builtin_folder(), Path.cwd() / "plugins"):
-        for path in sorted(folder.glob("*.py")):
+        for path in sorted([*folder.glob("*.py"), *folder.glob("*/__init__.py")]):
+            name = path.parent.name if path.name == "__init__.py" and path.parent != folder else path.stem
             with suppress(OSError, UnicodeDecodeError):
                 text = path.read_text("utf-8")
-                texts |= dict.fromkeys(_NAME.findall(text), text)
+                if not name.startswith("_") and "(Analyzer)" in text:
+                    texts[name] = text
     return texts
 
 
