@@ -33,9 +33,9 @@ def byte_level(specials: list[str], *, size: int = 400) -> Tokenizer:
     return bpe
 
 
-def sentence_piece() -> Tokenizer:
-    """The kind of Gemma: BPE over characters with byte fallback, spaces written as U+2581."""
-    specials = ["<pad>", "<eos>", "<bos>", "<unk>", *(f"<0x{i:02X}>" for i in range(256))]
+def sentence_piece(named: tuple[str, ...] = ("<pad>", "<eos>", "<bos>", "<unk>")) -> Tokenizer:
+    """The kind of Gemma and Llama 2: BPE over characters with byte fallback, spaces written as U+2581."""
+    specials = [*named, *(f"<0x{i:02X}>" for i in range(256))]
     bpe = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
     bpe.normalizer = normalizers.Replace(" ", "▁")
     trainer = trainers.BpeTrainer(vocab_size=450, special_tokens=specials, show_progress=False)
@@ -93,6 +93,13 @@ def llama3(folder: Path) -> None:
     _save(folder, tokenizer, {"tokenizer_class": "PreTrainedTokenizerFast", **names})
 
 
+def llama2(folder: Path) -> None:
+    tokenizer = sentence_piece(("<unk>", "<s>", "</s>"))
+    _begin(tokenizer, "<s>")
+    names = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    _save(folder, tokenizer, {"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": True, **names})
+
+
 def gemma(folder: Path) -> None:
     tokenizer = sentence_piece()
     _begin(tokenizer, "<bos>")
@@ -146,6 +153,9 @@ ARCHITECTURES: dict[str, Architecture] = {
         gpt2,
     ),
     "llama3": Architecture("LlamaConfig", _GATED, llama3, "<|begin_of_text|>"),
+    "llama2": Architecture("LlamaConfig", _GATED | {"num_key_value_heads": 4}, llama2, "<s>"),
+    "mistral": Architecture("MistralConfig", _GATED | {"sliding_window": 64}, llama2, "<s>"),
+    "phi": Architecture("PhiConfig", _GATED | {"num_key_value_heads": 4}, gpt2),
     "olmo2": Architecture("Olmo2Config", _GATED, gpt2),
     "qwen3": Architecture("Qwen3Config", _GATED | {"head_dim": 8}, qwen),
     "gemma2": Architecture(

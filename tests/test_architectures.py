@@ -51,6 +51,12 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any], int, int | None]] = {
     "olmo2-1b": ("Olmo2Config", {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 16, "vocab_size": 100352}, 1_073_874_944, 1_484_916_736),
     "qwen3-0.6b": ("Qwen3Config", {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "tie_word_embeddings": True}, 440_467_456, 596_049_920),
     "gemma2-2b": ("Gemma2Config", {}, 2_024_517_888, 2_614_341_888),
+    "llama2-7b": ("LlamaConfig", {}, 6_476_271_616, 6_738_415_616),
+    "llama2-70b": ("LlamaConfig", {"hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8}, 68_452_360_192, 68_976_648_192),
+    "phi2-2.7b": ("PhiConfig", {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 32, "num_attention_heads": 32, "vocab_size": 51200}, 2_517_488_640, 2_779_683_840),
+    "mistral-7b": ("MistralConfig", {}, 6_979_588_096, 7_241_732_096),
+    "deepseek-7b": ("LlamaConfig", {"num_hidden_layers": 30, "vocab_size": 102400}, 6_071_504_896, 6_910_365_696),
+    "distilgpt2": ("GPT2Config", {"n_layer": 6}, 42_528_768, 81_912_576),
 }  # fmt: skip
 
 
@@ -165,14 +171,14 @@ def test_every_config_composes_and_families_are_in_order() -> None:
     names = composer.options("model")
     assert {n.split("/")[0] for n in names} >= {
         *FAMILIES, "pythia-deduped", "mamba", "rwkv", "gpt-neo", "tinystories", "smollm2", "olmo2", "llama3", "qwen3",
-        "gemma2", "nano", "hf",
+        "gemma2", "llama2", "phi2", "mistral", "deepseek", "distilgpt2", "nano", "hf",
     }  # fmt: skip
     for family, sizes in FAMILIES.items():
         assert sorted((n for n in names if n.startswith(f"{family}/")), key=size_key) == [
             f"{family}/{size}" for size in sizes.split()
         ]
     elsewhere = ("nano-seeds/", "nano-checkpoints/", "pythia-checkpoints/")  # 1,566 names; test_checkpoints has them
-    names = [n for n in names if not n.startswith(elsewhere)]
+    names = [n for n in names if not n.startswith(elsewhere) and n != "default"]  # which is nano/115k
     models = conf_folder() / "model"
     for name in (n for n in names if n != "hf"):
         config = OmegaConf.merge(OmegaConf.structured(ModelConfig), OmegaConf.load(models / f"{name}.yaml"))
