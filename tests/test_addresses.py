@@ -10,15 +10,15 @@ import warnings
 from pathlib import Path
 
 import pytest
+from rbptrack.plugins.executors import slurm
 
 from rbptrack.base import secrets
+from rbptrack.base.addresses import login_variables
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.config.request import measuring, sweep_of
-from rbptrack.config.schema import LaunchConfig, TrackingConfig, Where
-from rbptrack.ranks.measurement import Shard
-from rbptrack.sweep import slurm
-from rbptrack.sweep.jobs import Job, Task
+from rbptrack.config.schema import TrackingConfig
 from rbptrack.tracking.uri import resolve_uri
+from tests.jobs import job
 
 MOVED = {
     "postgresql://me:geheim@host:5432/db": ("postgresql://me@host:5432/db", "geheim"),
@@ -184,6 +184,6 @@ def test_jobs_in_a_queue_that_would_lack_the_stores_password_are_refused(monkeyp
     monkeypatch.setenv("PGPASSWORD", "geheim-geheim")
     monkeypatch.setenv("SBATCH_EXPORT", "PATH,HOME")
     (cell,) = sweep_of(measuring(["model=nano/6k", "dataset=pydocs", "tracking.uri=postgresql://me@host/db"]))[1]
-    job = Job(0, (Task(0, Shard(0, 1), cell),), 0, 1, Path("job-0.json"), Path())
+    todo = [job(secrets=tuple(login_variables(cell.tracking.uri)))]
     with pytest.raises(BadInput, match=r"would not have PGPASSWORD.*export SBATCH_EXPORT=ALL, or name it there"):
-        slurm.Slurm(LaunchConfig(where=Where.slurm), "mine", print).check([job])
+        slurm.Slurm().check(todo)

@@ -25,11 +25,12 @@ from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.ranks.measurement import Shard
 from rbptrack.sources import cache
 from rbptrack.sources.pin import of_dataset
-from rbptrack.sweep.channel import Inbox, Report, Teller
-from rbptrack.sweep.jobs import Job, Task
 from rbptrack.sweep.outcome import Outcome
+from rbptrack.sweep.reports import Inbox, Report, Teller, report_file
 from rbptrack.sweep.results import Results
+from rbptrack.sweep.tasks import Task
 from tests.campaigns.recorded import note
+from tests.jobs import job
 from tests.test_measure import config, source
 from tests.test_parquet import ranks
 from tests.test_sequences import byte_tokenizer
@@ -142,14 +143,14 @@ def test_a_damaged_job_file_is_one_that_has_told_nothing(tmp_path: Path) -> None
     """Truncated at any byte: it is not taken for an end, and a job that begins again finds what was measured."""
     _, (config,) = sweep_of(measuring(["model=nano/6k", "dataset=pydocs"]))
     task = Task(0, Shard(), config)
-    job = Job(0, (task,), 0, 1, tmp_path / "job-0.json", tmp_path)
-    Teller(job).ended(task, Outcome(config.title, "nano-6k", "pydocs", "measured", numbers={"ce": 3.5}), whole=True)
-    whole = job.file.read_bytes()
+    file = report_file(job(folder=tmp_path))
+    Teller(file).ended(task, Outcome(config.title, "nano-6k", "pydocs", "measured", numbers={"ce": 3.5}), whole=True)
+    whole = file.read_bytes()
     for kept in range(len(whole)):
-        job.file.write_bytes(whole[:kept])
-        assert Report.read(job.file) is None
+        file.write_bytes(whole[:kept])
+        assert Report.read(file) is None
         results = Results()
-        Inbox(results, total=1, aloud=False).read([job])
+        Inbox(results, total=1, aloud=False).read([job(folder=tmp_path)])
         assert not results.cells
-        assert not Teller(job).known(task)
+        assert not Teller(file).known(task)
     note("cut job file", times=len(whole))

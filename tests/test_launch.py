@@ -6,52 +6,52 @@ import importlib.util
 import os
 import signal
 import socket
-import time
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
+from rbptrack.plugins.executors import gpus as gpus_plugin
+from rbptrack.plugins.executors import ray as ray_plugin
+from rbptrack.plugins.executors import slurm as slurm_plugin
+from rbptrack.plugins.executors.gpus import Gpus
+from rbptrack.plugins.executors.ray import Ray
+from rbptrack.plugins.executors.slurm import Slurm
 
+from rbptrack.analysis.executors import Executor, Job, Phase, State
 from rbptrack.base import process
 from rbptrack.base.errors import BadInput
 from rbptrack.config import check
 from rbptrack.config.request import measuring, sweep_of
 from rbptrack.config.schema import (
-    Config,
-    DatasetConfig,
     FilterConfig,
     LaunchConfig,
-    ModelConfig,
     TrackingConfig,
     Where,
 )
-from rbptrack.ranks.measurement import Shard
 from rbptrack.sweep import drive as drive_module
-from rbptrack.sweep import launch, presets, ray_cluster
-from rbptrack.sweep import slurm as slurm_preset
-from rbptrack.sweep.channel import Inbox, Teller, run
+from rbptrack.sweep import job as job_module
+from rbptrack.sweep import launch
 from rbptrack.sweep.drive import Drive
-from rbptrack.sweep.executors import Executor, Phase, State
-from rbptrack.sweep.jobs import Job, Task
 from rbptrack.sweep.outcome import Outcome
-from rbptrack.sweep.ray_cluster import Ray
+from rbptrack.sweep.reports import Inbox, Teller, report_file
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.sweep.results import Results
+from rbptrack.sweep.tasks import Pull, Tasks, left_for
 from rbptrack.tracking.schema import Kind, Tag
 from rbptrack.tracking.store import Store
 from tests import slurm
 from tests.conftest import Program, Start
-from tests.patience import PATIENCE
+from tests.jobs import asked, cells_file, job, tasks_of
+from tests.patience import PATIENCE, until
 from tests.server import free_port
 
 RAY = importlib.util.find_spec("ray") is not None
-SUBMITIT = importlib.util.find_spec("submitit") is not None
 needs_ray = pytest.mark.skipif(not RAY, reason="needs rbptrack[ray]")
-needs_slurm = pytest.mark.skipif(
-    not SUBMITIT or bool(slurm.missing()), reason=slurm.missing() or "needs rbptrack[slurm]"
-)
+needs_slurm = pytest.mark.skipif(bool(slurm.missing()), reason=slurm.missing())
 # Small parts, of which a job that is lost leaves some.
 ONE_MODEL = ("model=nano/38k", "dataset=stdlib,pydocs", "dataset.documents=4", "engine.part_tokens=500")
 CELLS = ("model=nano/38k,nano/15k", *ONE_MODEL[1:])
@@ -74,11 +74,6 @@ def all_finished(folder: Path) -> int:
     return len(connection.reader.search({Tag.KIND: Kind.MEASUREMENT}, status="FINISHED"))
 
 
-def job(number: int = 0, *, gpus: float = 0, folder: Path = Path(), config: Config | None = None) -> Job:
-    config = config or Config(model=ModelConfig(family="nano", size="6k"), dataset=DatasetConfig(name="pydocs"))
-    return Job(number, (Task(number, Shard(), config),), gpus, 5, folder / f"job-{number}.json", folder)
-
-
 @pytest.fixture(scope="module")
 def local(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Measured:
     """What the cells measure in one process."""
@@ -88,70 +83,93 @@ def local(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Measure
     return finished(folder)
 
 
-def test_presets_fill_in_what_was_found_necessary() -> None:
-    def preset(*words: str) -> LaunchConfig:
-        return sweep_of(measuring(["dataset=pydocs", "model=nano/6k", *words]))[0].launch
+def test_a_batch_script_asks_for_what_was_found_necessary(tmp_path: Path) -> None:
+    queue = Slurm(partition="a100", account="me", setup=["module load cuda", "ulimit -c 0"], sbatch={"qos": "low"})
+    todo = [job(number, folder=tmp_path, argv=("python", "a b"), environment={"A": "1 2"}) for number in (3, 4)]
+    script = queue.script(todo, 1, at_a_time=2)
+    asked_for = [line.removeprefix("#SBATCH --") for line in script.splitlines() if line.startswith("#SBATCH")]
+    assert asked_for == [
+        "job-name=rbptrack-test",
+        "array=0-1%2",
+        f"output={tmp_path}/slurm/%A_%a.out",
+        "open-mode=append",
+        "nodes=1",
+        "ntasks=1",
+        "cpus-per-task=4",
+        "time=240",
+        "signal=B:USR2@60",
+        "requeue",
+        "gres=gpu:1",
+        "partition=a100",
+        "account=me",
+        "qos=low",
+    ]
+    assert "\nmodule load cuda\nulimit -c 0\n" in script
+    assert "0) variables=('A=1 2'); argv=(python 'a b');;" in script
+    for options in ({"time": 0}, {"jobs": 0}):
+        with pytest.raises(BadInput, match=r"launch\.\w+ must be at least 1; got 0"):
+            Slurm(**options)
 
-    assert preset() == LaunchConfig()
-    words = ["launch=slurm", "launch.partition=a100", "launch.account=me", "launch.setup=module load cuda,ulimit -c 0"]
-    told = slurm_preset.parameters(preset(*words, "+launch.sbatch.qos=low"), "rbptrack-1", gpus=1)
-    assert told == {
-        "name": "rbptrack-1",
-        "timeout_min": 240,
-        "cpus_per_task": 4,
-        "nodes": 1,
-        "tasks_per_node": 1,
-        "slurm_signal_delay_s": 60,
-        "slurm_gres": "gpu:1",
-        "slurm_partition": "a100",
-        "slurm_account": "me",
-        "slurm_setup": ["module load cuda", "ulimit -c 0"],
-        "slurm_additional_parameters": {"requeue": True, "qos": "low"},
-    }
-    with pytest.raises(BadInput, match=r"launch\.cpus must be at least 1; got 0"):
-        preset("launch=slurm", "launch.cpus=0")
+
+@pytest.mark.parametrize(
+    ("code", "restarts", "requeued"), [(143, "0", True), (143, "2", False), (75, "9", True), (0, "2", False)]
+)
+def test_a_job_over_its_time_goes_back_into_the_queue_as_long_as_it_gets_on(
+    code: int, restarts: str, requeued: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It saves what it has measured first, for which it needs SIGTERM."""
+    answering(tmp_path, monkeypatch, scontrol=f"echo $* >> {tmp_path}/told")
+    work = f"trap 'echo saved > saved; exit {code}' TERM; echo > begun; for i in $(seq 600); do sleep .1; done"
+    todo = [job(folder=tmp_path, argv=("bash", "-c", work))]
+    (tmp_path / "job.sh").write_text(Slurm(time=5).script(todo, 0, at_a_time=1))
+    told = os.environ | {"SLURM_RESTART_COUNT": restarts, "SLURM_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0"}
+    script = subprocess.Popen(["bash", str(tmp_path / "job.sh")], env=told, stderr=subprocess.PIPE, text=True)
+    until((tmp_path / "begun").exists, "job")
+    script.send_signal(signal.SIGUSR2)
+    error = script.communicate(timeout=PATIENCE)[1]
+    assert (tmp_path / "saved").exists()
+    assert (tmp_path / "told").exists() == requeued
+    if not requeued and code:
+        assert error.splitlines()[-1] == "over launch.time=5 (minutes) 3 times"
+        assert script.returncode == code
 
 
-@pytest.mark.parametrize(("where", "extra"), [(Where.ray, "ray"), (Where.gpus, "ray"), (Where.slurm, "slurm")])
-def test_a_missing_extra_is_said(where: Where, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presets, "find_spec", lambda name: None)
-    with pytest.raises(
-        BadInput, match=rf"launch={where.value} needs the extra {extra}: pip install 'rbptrack\[{extra}\]'"
-    ):
-        presets.executor(LaunchConfig(where=where), name="x", tell=print)
+@pytest.mark.parametrize("executor", [Ray(), Gpus()])
+def test_a_missing_extra_is_said(executor: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_plugin, "find_spec", lambda name: None)
+    with pytest.raises(BadInput, match=rf"launch={executor.name} needs the extra ray: pip install 'rbptrack\[ray\]'"):
+        executor.room(0)
 
 
 @needs_ray
-def test_what_can_never_be_had_is_said_at_once() -> None:
-    with pytest.raises(BadInput, match=r"launch\.gpus=99, but this machine has .*launch\.gpus=0 measures on CPUs"):
-        Ray(LaunchConfig(where=Where.gpus)).check([job(gpus=99)])
+def test_a_cluster_that_is_not_there_is_said_at_once() -> None:
     with pytest.raises(BadInput, match="no Ray cluster answers there"):
-        Ray(LaunchConfig(where=Where.ray, address=f"127.0.0.1:{free_port()}")).check([])
+        Ray(address=f"127.0.0.1:{free_port()}").check([job()])
 
 
-def test_what_no_node_of_ray_has_is_said_at_once() -> None:
+def test_what_no_node_of_ray_has_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray itself would wait for such a node for ever."""
-    nodes = [ray_cluster.Node(gpus=0, cpus=64), ray_cluster.Node(gpus=4, cpus=8)]
+    monkeypatch.setattr(Ray, "where", "2 nodes of Ray")
 
-    def check(**options: object) -> int:
-        asked = LaunchConfig(where=Where.ray, **options)  # type: ignore[arg-type]
-        gpus = float(asked.gpus)
-        ray_cluster.check_nodes(asked, gpus, nodes, "2 nodes of Ray")
-        return sum(node.jobs(gpus, asked.cpus) for node in nodes)
+    def check(gpus: float, cpus: int, kind: type[Ray] = Ray, nodes: Sequence[ray_plugin.Node] = ()) -> int:
+        executor = kind(gpus=gpus, cpus=cpus)
+        executor.nodes = list(nodes) or [ray_plugin.Node(gpus=0, cpus=64), ray_plugin.Node(gpus=4, cpus=8)]
+        assert executor.check([job(gpus=gpus)])
+        return executor.room(gpus)
 
     assert check(gpus=1, cpus=1) == 4
     assert check(gpus=1, cpus=4) == 2
     assert check(gpus=0.1, cpus=1) == 8
     assert check(gpus=0, cpus=16) == 4
-    for options, message in (
-        ({"gpus": 5}, r"launch\.gpus=5, but the largest of 2 nodes of Ray has 4 GPUs; launch\.gpus=0 measures on CPUs"),
-        ({"gpus": 1, "cpus": 9}, r"launch\.cpus=9, but the largest of 2 nodes of Ray with 1 GPU has 8 CPUs; ask"),
-        ({"gpus": 0, "cpus": 65}, r"launch\.cpus=65, but the largest of 2 nodes of Ray has 64 CPUs; ask for less"),
+    for gpus, cpus, message in (
+        (5, 1, r"launch\.gpus=5, but the largest of 2 nodes of Ray has 4 GPUs; launch\.gpus=0 measures on CPUs"),
+        (1, 9, r"launch\.cpus=9, but the largest of 2 nodes of Ray with 1 GPU has 8 CPUs; ask"),
+        (0, 65, r"launch\.cpus=65, but the largest of 2 nodes of Ray has 64 CPUs; ask for less"),
     ):
         with pytest.raises(BadInput, match=message):
-            check(**options)
-    with pytest.raises(BadInput, match=r"launch\.cpus=999, but this machine has \d+ CPUs?; ask for less"):
-        Ray(LaunchConfig(where=Where.gpus, cpus=999)).check([job()])
+            check(gpus, cpus)
+    with pytest.raises(BadInput, match=r"launch=gpus: .*launch\.gpus=99, but this machine has no GPU; launch\.gpus=0"):
+        check(99, 1, Gpus, [ray_plugin.Node(gpus=0, cpus=2)])
 
 
 @pytest.mark.parametrize(
@@ -174,7 +192,7 @@ def test_an_option_of_another_preset_is_refused(launched: LaunchConfig, message:
 
 def test_an_address_without_a_port_is_said_at_once() -> None:
     with pytest.raises(BadInput, match=r"launch\.address=first: expected auto .* HOST:PORT of its head"):
-        ray_cluster._check_address("first")
+        ray_plugin.check_address("first")
 
 
 def test_a_cluster_of_other_machines_needs_ray_s_client(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,8 +201,8 @@ def test_a_cluster_of_other_machines_needs_ray_s_client(monkeypatch: pytest.Monk
     with socket.create_server(("127.0.0.1", 0)) as head:
         address = f"127.0.0.1:{head.getsockname()[1]}"
         with pytest.raises(BadInput, match=r"is no node of that cluster: launch\.address=ray://127\.0\.0\.1:10001"):
-            ray_cluster._check_address(address)
-        ray_cluster._check_address(f"ray://{address}")
+            ray_plugin.check_address(address)
+        ray_plugin.check_address(f"ray://{address}")
 
 
 def answering(folder: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> None:
@@ -206,9 +224,8 @@ def test_what_slurm_can_never_give_is_said_at_once(tmp_path: Path, monkeypatch: 
         case "$*" in *partition=gpu*) grep gpu {tmp_path}/nodes;; *partition=*) ;; *) cat {tmp_path}/nodes;; esac""",
     )
 
-    def check(**options: object) -> str:
-        gpus = float(options.get("gpus", 0))  # type: ignore[arg-type]
-        return slurm_preset.Slurm(LaunchConfig(where=Where.slurm, **options), "x", print).check([job(gpus=gpus)])  # type: ignore[arg-type]
+    def check(*, gpus: float = 0, cpus: int = 1, time: int = 60, **options: Any) -> str:
+        return Slurm(cpus=cpus, time=time, **options).check([job(gpus=gpus)])
 
     assert check(partition="gpu", gpus=4, cpus=64, memory=500, time=120) == "jobs go into SLURM's queue (1 node)"
     for options, message in (
@@ -226,21 +243,20 @@ def test_what_slurm_can_never_give_is_said_at_once(tmp_path: Path, monkeypatch: 
 
 
 def test_a_controller_that_does_not_answer_is_said_and_ends_no_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     unable = "slurm_load_partitions: Unable to contact slurm controller (connect failure)"
     answering(tmp_path, monkeypatch, sbatch="", sinfo=f"echo '{unable}' >&2; exit 1")
     with pytest.raises(BadInput, match=r"the cluster does not answer: .*Unable to contact slurm controller"):
-        slurm_preset.nodes(LaunchConfig(where=Where.slurm))
+        slurm_plugin.nodes("")
     answering(tmp_path, monkeypatch, sinfo="exec sleep 600")
     with monkeypatch.context() as patch:
-        patch.setattr(slurm_preset, "_ANSWER_SECONDS", 0.2)
+        patch.setattr(slurm_plugin, "ANSWER_SECONDS", 0.2)
         with pytest.raises(BadInput, match=r"the cluster does not answer within 0\.2 s; try again"):
-            slurm_preset.nodes(LaunchConfig(where=Where.slurm))
-    monkeypatch.setattr(slurm_preset, "_LOOK_SECONDS", 0.0)
-    said: list[str] = []
-    queue = slurm_preset.Slurm(LaunchConfig(where=Where.slurm), "rbptrack-1", said.append)
-    queue._handles[0] = SimpleNamespace(job_id="5_0", paths=SimpleNamespace(stderr=tmp_path / "stderr"))
+            slurm_plugin.nodes("")
+    monkeypatch.setattr(slurm_plugin, "LOOK_SECONDS", 0.0)
+    queue = Slurm()
+    queue._ids, queue._outputs, queue._sweep = {0: "5_0"}, {0: tmp_path / "stderr"}, "rbptrack-1"
     looks = """echo >> looks
     case $(wc -l < looks) in 1) echo '5_0|PENDING|Priority';; 2|3) exit 1;; 4) echo '5_0|FAILED|x';; esac"""
     answering(tmp_path, monkeypatch, squeue=looks)
@@ -250,10 +266,11 @@ def test_a_controller_that_does_not_answer_is_said_and_ends_no_wait(
     waits = State(Phase.waiting, "Priority")  # as far as is known
     why = "job 5_0, FAILED: slurm_script: line 18: module: command not found"
     assert states == [waits, waits, waits, State(Phase.gone, why), State(Phase.gone)]
-    assert said == ["launch=slurm: the cluster does not answer; the sweep waits for it, and its jobs go on"]  # once
+    said = "launch=slurm: the cluster does not answer; the sweep waits for it, and its jobs go on\n"
+    assert capsys.readouterr().err == said  # once
     answering(tmp_path, monkeypatch, scancel="exit 1")
     queue.cancel()
-    assert said[1].endswith("and the jobs go on; end them with: scancel --me --name=rbptrack-1")
+    assert "and the jobs go on; end them with: scancel --me --name=rbptrack-1" in capsys.readouterr().err
 
 
 def sweep(*words: str) -> launch.Sweep:
@@ -263,7 +280,6 @@ def sweep(*words: str) -> launch.Sweep:
     return launch.Sweep(request, settings, cells, [resolver.resolve(cell) for cell in cells], [], [])
 
 
-@pytest.mark.skipif(not SUBMITIT, reason="needs rbptrack[slurm]")
 def test_jobs_that_slurm_does_not_take_are_said_once_and_leave_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -277,7 +293,6 @@ def test_jobs_that_slurm_does_not_take_are_said_once_and_leave_nothing(
         monkeypatch,
         sbatch=refusing,
         sinfo="echo 'n1|gpu:1|8|infinite|64000|main*'",
-        srun="",
         scancel="",
         scontrol="echo 'MaxArraySize = 1'",
     )
@@ -287,61 +302,58 @@ def test_jobs_that_slurm_does_not_take_are_said_once_and_leave_nothing(
     assert not list(work.iterdir())
 
 
-@pytest.mark.skipif(not SUBMITIT, reason="needs rbptrack[slurm]")
 def test_an_array_holds_jobs_with_as_many_gpus_as_the_cluster_allows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering(
         tmp_path,
         monkeypatch,
-        sbatch="echo $(grep -h -e --array= -e --gres= $1) >> arrays; echo Submitted batch job $(wc -l < arrays)",
-        srun="",
+        sbatch="echo $(grep -h -e --array= -e --gres= $2) >> arrays; wc -l < arrays",
         scontrol="echo 'MaxArraySize            = 2'",
     )
     monkeypatch.chdir(tmp_path)
     todo = [job(number, gpus=gpus, folder=tmp_path) for number, gpus in enumerate((1, 4, 1, 0.3, 4))]
-    queue = slurm_preset.Slurm(LaunchConfig(where=Where.slurm, jobs=4), "x", print)
+    queue = Slurm(jobs=4)
     queue.submit(todo)
     assert (tmp_path / "arrays").read_text().splitlines() == [
         "#SBATCH --array=0-1%1 #SBATCH --gres=gpu:1",
-        "#SBATCH --gres=gpu:1",
+        "#SBATCH --array=0-0%1 #SBATCH --gres=gpu:1",
         "#SBATCH --array=0-1%1 #SBATCH --gres=gpu:4",
     ]
-    handles = {n: handle.job_id for n, handle in queue._handles.items()}
-    assert handles == {0: "1_0", 2: "1_1", 3: "2", 1: "3_0", 4: "3_1"}
+    assert queue._ids == {0: "1_0", 2: "1_1", 3: "2_0", 1: "3_0", 4: "3_1"}
 
 
 class Fake(Executor):
     """An executor whose jobs do what a function does with them; each is gone thereafter."""
 
-    elsewhere, outlives = True, "the jobs go on"
+    name, outlives = "fake", "the jobs go on"
 
-    def gpus(self) -> list[str]:
-        return []
-
-    def __init__(self, do: Callable[[Job], None], why: str = "") -> None:
-        self.do, self.why, self.submitted, self.cancelled = do, why, list[int](), False
+    def __init__(self, do: Callable[[Job], None], state: State) -> None:
+        super().__init__()
+        self.do, self.state, self.submitted, self.cancelled = do, state, list[int](), False
 
     def check(self, jobs: Sequence[Job]) -> str:
         return ""
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        for job in jobs:
-            self.submitted.append(job.number)
-            self.do(job)
+        for each in jobs:
+            self.submitted.append(each.number)
+            self.do(each)
 
     def states(self) -> dict[int, State]:
-        return dict.fromkeys(self.submitted, State(Phase.gone, self.why))
+        return dict.fromkeys(self.submitted, self.state)
 
     def cancel(self) -> None:
         self.cancelled = True
 
 
-def driven(executor: Fake, folder: Path, *, retries: int = 2) -> tuple[Drive, list[str]]:
-    cells = sweep_of(measuring(["model=nano/6k,nano/15k", "dataset=pydocs"]))[1]
-    todo = [job(number, folder=folder, config=config) for number, config in enumerate(cells)]
+def driven(executor: Fake, folder: Path) -> tuple[Drive, list[str]]:
+    cells = asked("model=nano/6k,nano/15k")
+    path = cells_file(folder, cells)
     results, said = Results(), list[str]()
-    return Drive(executor, todo, results, Inbox(results, total=2, aloud=True), retries, said.append), said
+    inbox = Inbox(results, total=2, aloud=True)
+    todo = [job(number, folder=folder) for number in range(2)]
+    return Drive(executor, {path: tasks_of(cells)}, todo, results, inbox, said.append), said
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGHUP, 129)])
@@ -351,7 +363,7 @@ def test_ctrl_c_ends_the_jobs_and_a_closed_terminal_does_not(
     for name in ("_received", "_stop"):
         monkeypatch.setattr(process, name, getattr(process, name))
     before = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGHUP)}
-    executor = Fake(lambda job: os.kill(os.getpid(), number))
+    executor = Fake(lambda job: os.kill(os.getpid(), number), State(Phase.gone))
     drive, said = driven(executor, tmp_path)
     try:
         for each in before:
@@ -372,14 +384,15 @@ def test_a_job_that_is_lost_begins_again_as_often_as_it_may(
     monkeypatch.setattr(drive_module, "_POLL_SECONDS", 0.0)
 
     def do(job: Job) -> None:
-        (task,), begun = job.tasks, executor.submitted.count(job.number)
+        task, begun = tasks_of(asked())[0], executor.submitted.count(job.number)
         if job.number == 0:
-            teller = Teller(job)
+            assert next(Pull(job.cells, 0).tasks([task]))  # the same when it begins again
+            teller = Teller(report_file(job))
             if begun == 2:
                 teller.ended(task, Outcome("nano-6k / pydocs", "nano-6k", "pydocs", "failed", message="x"), whole=True)
                 teller.close()
 
-    executor = Fake(do, why="NODE_FAIL")
+    executor = Fake(do, State(Phase.gone, "NODE_FAIL"))
     drive, said = driven(executor, tmp_path)
     assert drive.run(total=2) == 0
     assert executor.submitted == [0, 1, 0, 1, 1]
@@ -388,27 +401,57 @@ def test_a_job_that_is_lost_begins_again_as_often_as_it_may(
         "1 job was lost, and is begun again: NODE_FAIL",
         "1 job was lost: NODE_FAIL",
     ]
-    configs = [job.tasks[0].config for job in drive.jobs]
-    assert [o.message for o in drive.results.collect(configs)] == ["x", "its job never began"]
+    cells = asked("model=nano/6k,nano/15k")
+    assert [o.message for o in drive.results.collect(cells)] == ["x", "its job never began"]
     assert capsys.readouterr().out.count("nano-6k / pydocs  failed: x") == 1
-    again = Teller(drive.jobs[0])
-    assert again.known(drive.jobs[0].tasks[0])
+    again = Teller(report_file(drive.jobs[0]))
+    assert again.known(tasks_of(cells)[0])
 
 
-def test_a_job_that_gives_up_says_why_and_does_not_begin_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    executor = Fake(lambda job: run(job, over="over launch.time=5 (minutes) 3 times"))
+def test_a_job_that_may_not_begin_again_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drive_module, "_POLL_SECONDS", 0.0)
+    cells = asked("model=nano/6k,nano/15k")
+    why = "over launch.time=5 (minutes) 3 times"
+    executor = Fake(lambda job: next(Pull(job.cells, job.number).tasks(tasks_of(cells))), State(Phase.gone, why, True))
     drive, said = driven(executor, tmp_path)
     assert drive.run(total=2) == 0
-    assert (executor.submitted, said) == ([0, 1], [])
-    configs = [job.tasks[0].config for job in drive.jobs]
-    assert {o.message for o in drive.results.collect(configs)} == {"over launch.time=5 (minutes) 3 times"}
+    assert (executor.submitted, said) == ([0, 1], [f"2 jobs were lost: {why}"])
+    assert {o.message for o in drive.results.collect(cells)} == {f"{why}; the same command continues there"}
+
+
+def test_jobs_pull_tasks_until_none_is_left(tmp_path: Path) -> None:
+    """Longest first, those of the model that is loaded before others; what a lost job had taken stays its own."""
+    cells = asked("model=nano/15k,nano/6k", "dataset=stdlib,pydocs")
+    path, tasks = cells_file(tmp_path, cells), tasks_of(cells)
+    first, second = Pull(path, 0).tasks(tasks), Pull(path, 1).tasks(tasks)
+    pulled = [next(first), next(second), next(second)]
+    assert [task.title for task in pulled] == ["nano-15k / stdlib", "nano-15k / pydocs", "nano-6k / stdlib"]
+    again = Pull(path, 1).tasks(tasks)
+    assert [task.title for task in again] == ["nano-15k / pydocs", "nano-6k / stdlib", "nano-6k / pydocs"]
+    assert list(first) == []
+    assert not left_for(path, 2)
+    assert left_for(path, 1)
+    read = Tasks.read(path)
+    assert list(read) == tasks
+    assert read.cells[3].fingerprint == Resolver().resolve(cells[3]).fingerprint
+
+
+def test_what_has_changed_since_the_sweep_began_is_not_measured_as_if_it_had_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tasks = Tasks.read(cells_file(tmp_path, asked()))
+    (task,) = tasks
+    assert job_module._resolving(tasks)(task).fingerprint == tasks.cells[0].fingerprint
+    tasks.cells[0].fingerprint = "of other weights"
+    with pytest.raises(BadInput, match="have changed since the sweep began"):
+        job_module._resolving(tasks)(task)
 
 
 def test_a_job_that_slurm_no_longer_lists_has_ended() -> None:
     """So that a job that was killed is not waited for: where no accounts are kept, nothing else tells of it."""
     listed = ["5_0|RUNNING|None", "5_1|FAILED|NonZeroExitCode", "5_2|PENDING|Priority", "7|COMPLETING|None"]
-    states = {job: slurm_preset.state_of(job, listed) for job in ("5_0", "5_1", "5_2", "5_3", "7")}
+    states = {job: slurm_plugin.state_of(job, listed) for job in ("5_0", "5_1", "5_2", "5_3", "7")}
     assert states == {
         "5_0": State(Phase.running),
         "5_1": State(Phase.gone, "FAILED"),
@@ -418,69 +461,24 @@ def test_a_job_that_slurm_no_longer_lists_has_ended() -> None:
     }
 
 
-@pytest.mark.skipif(not SUBMITIT, reason="needs rbptrack[slurm]")
-@pytest.mark.parametrize("left", [True, False])
-def test_a_job_over_its_time_says_so_whatever_the_signal_met(
-    left: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A library that was being imported turned it into a broken model."""
-    from submitit.core.utils import UncompletedJobError
-
-    def requeue(number: int, frame: object) -> None:
-        requeued.append(number)
-        raise SystemExit(-1) if left else UncompletedJobError("timed-out too many times")
-
-    def measures(job: Job, *, over: str = "") -> None:
-        did.append(over)
-        if not over:
-            try:
-                os.kill(os.getpid(), signal.SIGUSR2)
-            except SystemExit:
-                process.raise_if_stopped()
-                raise
-
-    requeued, did = list[int](), list[str]()
-    monkeypatch.setattr(process, "_received", 0)
-    monkeypatch.setattr(slurm_preset, "run", measures)
-    before = {n: signal.getsignal(n) for n in (signal.SIGUSR2, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
-    config = sweep_of(measuring(["model=nano/6k", "dataset=pydocs", "launch=slurm", "launch.time=5"]))[1][0]
-    late = job(folder=tmp_path, config=config)
-    try:
-        signal.signal(signal.SIGUSR2, requeue)
-        if left:
-            with pytest.raises(SystemExit, match="-1"):
-                slurm_preset.Work()(late)
-        else:
-            slurm_preset.Work()(late)
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-    assert requeued == [signal.SIGUSR2]
-    assert did == [""] if left else ["", "over launch.time=5 (minutes) 3 times; the same command continues there"]
-
-
 @needs_ray
 def test_each_job_of_ray_is_a_process_that_sees_its_own_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that was used again kept the device and the memory cap of its first job; the GPUs here are made up."""
-    # Ray counts them, and looks for no device.
-    monkeypatch.setattr(ray_cluster, "_this_machine", lambda: ray_cluster.Node(gpus=2, cpus=2))
-
-    def tells(job: Job) -> None:
-        job.file.write_text(f"{os.getpid()} {os.environ['CUDA_VISIBLE_DEVICES']}")
-
-    monkeypatch.setattr(ray_cluster, "run", tells)
-    cluster, todo = Ray(LaunchConfig(where=Where.gpus)), [job(n, gpus=1, folder=tmp_path) for n in range(4)]
+    monkeypatch.setitem(gpus_plugin.LOCAL, "num_gpus", 2)  # Ray counts them, and looks for no device
+    write = "import os, sys; print(os.getpid(), os.environ['CUDA_VISIBLE_DEVICES'], file=open(sys.argv[1], 'w'))"
+    cluster = Gpus()
+    todo = [
+        job(number, gpus=1, folder=tmp_path, argv=(sys.executable, "-c", write, str(tmp_path / f"{number}.told")))
+        for number in range(4)
+    ]
     try:
+        assert cluster.room(1) == 2
         cluster.submit(todo)
-        for _ in range(int(PATIENCE / 0.1)):
-            states = cluster.states()
-            if all(state.phase is Phase.gone for state in states.values()):
-                break
-            time.sleep(0.1)
+        until(lambda: {state.phase for state in cluster.states().values()} == {Phase.gone}, "end of the jobs")
     finally:
         cluster.cancel()
-    assert set(states.values()) == {State(Phase.gone)}
-    told = [each.file.read_text().split() for each in todo]
+    assert set(cluster.states().values()) == {State(Phase.gone)}
+    told = [(tmp_path / f"{each.number}.told").read_text().split() for each in todo]
     assert len({process for process, _ in told}) == len(todo)
     assert {gpu for _, gpu in told} == {"0", "1"}
 
@@ -510,10 +508,9 @@ def test_slurm_measures_what_one_process_does(start: Start, with_store: Path, lo
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SLURM_CONF", cluster.environment["SLURM_CONF"])
             with pytest.raises(BadInput, match=r"launch\.time=100, but the default partition main has at most 60"):
-                slurm_preset.Slurm(LaunchConfig(where=Where.slurm, cpus=1, time=100), "x", print).check([])
-            queue = slurm_preset.Slurm(LaunchConfig(where=Where.slurm, cpus=1, time=1), "x", print)
+                Slurm(cpus=1, time=100).check([job()])
             with pytest.raises(BadInput, match=r"launch\.gpus=2, but the default partition main has at most 1 GPU"):
-                queue.check([job(gpus=2)])
+                Slurm(cpus=1, time=1).check([job(gpus=2)])
         words = ("launch=slurm", "launch.gpus=1", "launch.cpus=1", "launch.time=10")
         process = start(*QUICK, *CELLS, *words, cwd=with_store, **cluster.environment)
         try:
@@ -522,7 +519,7 @@ def test_slurm_measures_what_one_process_does(start: Start, with_store: Path, lo
             process.kill()
     assert finished(with_store) == local
     assert all_finished(with_store) == len(local) == 4
-    assert len(list(with_store.glob("mlruns/hydra/*/job-*.log"))) == 2  # a job is a model
+    assert len(list(with_store.glob("mlruns/hydra/*/job-*.log"))) == 2  # as many as there are nodes
 
 
 @needs_ray
@@ -536,4 +533,4 @@ def test_a_ray_of_another_version_is_said(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(ray, "init", connects)
     with pytest.raises(BadInput, match=r"cluster was started with: Ray: 2\.1\.0 Python: 3\.9\.1 This .*same versions"):
-        ray_cluster.connect("auto")
+        ray_plugin.join("auto")

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import heapq
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import pytest
 
+from rbptrack.analysis.executors import Executor, State
 from rbptrack.base.errors import BadInput
 from rbptrack.commands import plan as command
+from rbptrack.config.paths import conf_folder
 from rbptrack.config.request import measuring, sweep_of
-from rbptrack.config.schema import Config, Dtype, LaunchConfig, ModelConfig, PerJob, Where
+from rbptrack.config.schema import Config, Dtype, ModelConfig
 from rbptrack.sources import hub
 from rbptrack.sweep import resources
+from rbptrack.sweep.balance import cut
 from rbptrack.sweep.devices import Device, data_sheet, precision
-from rbptrack.sweep.jobs import grouped
 from rbptrack.sweep.plan import Plan, plan
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.sweep.resources import Resources
@@ -59,12 +62,47 @@ def test_the_gpus_that_a_model_needs_are_counted(tmp_path: Path, monkeypatch: py
     assert none.seconds == planned(of(80e9)).seconds  # what it would take
 
 
-def fitted(device: Device, where: Where, monkeypatch: pytest.MonkeyPatch, *words: str, **options: Any) -> Resources:
+@dataclass(kw_only=True)
+class Somewhere(Executor):
+    """Runs nothing; has room for some jobs, and GPUs of some kind."""
+
+    name: ClassVar[str] = "somewhere"
+    places: int = 1
+    limit: int = 0
+    called: list[str] = field(default_factory=list)
+
+    @property
+    def minutes(self) -> int:
+        return self.limit
+
+    def kinds(self) -> list[str]:
+        return self.called
+
+    def room(self, gpus: float) -> int:
+        return self.places
+
+    def check(self, jobs: object) -> str:
+        return ""
+
+    def submit(self, jobs: object) -> None:
+        raise AssertionError
+
+    def states(self) -> dict[int, State]:
+        return {}
+
+    def cancel(self) -> None:
+        raise AssertionError
+
+
+class Sharing(Somewhere):
+    shares_gpus: ClassVar[bool] = True
+
+
+def fitted(executor: Executor, device: Device, monkeypatch: pytest.MonkeyPatch, *words: str) -> Resources:
     cells = asked("model=nano/6k,nano/2m", *words)
     monkeypatch.setattr(resources, "sheet_of", lambda names: device)
-    launch = replace(LaunchConfig(where=where), **{"gpus": "auto"} | options)
     resolver = Resolver()
-    return Resources(launch, ["some"], cells, [resolver.resolve(cell) for cell in cells])
+    return Resources(executor, cells, [resolver.resolve(cell) for cell in cells])
 
 
 def test_each_job_has_the_gpus_that_its_model_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,42 +111,79 @@ def test_each_job_has_the_gpus_that_its_model_needs(tmp_path: Path, monkeypatch:
     assert roomy.total_params
     assert roomy.memory_bytes
 
-    def given(memory: float, where: Where) -> list[tuple[float, str]]:
-        found = fitted(of(memory), where, monkeypatch)
-        jobs = grouped(found.cells, PerJob.model)
-        return [(found.gpus(tasks), tasks[0].config.model.device_map) for tasks in jobs]
+    def given(memory: float, executor: Executor) -> list[tuple[float, list[str], str]]:
+        pools = fitted(executor, of(memory), monkeypatch).pools()
+        models = [(pool.gpus, [task.config.model for task in pool.tasks]) for pool in pools]
+        return [(gpus, [model.size for model in alike], alike[0].device_map) for gpus, alike in models]
 
-    assert given(80e9, Where.ray) == [(0.1, "")] * 2
-    assert given(80e9, Where.slurm) == [(1.0, "")] * 2  # SLURM gives whole ones
+    assert given(80e9, Sharing(gpus="auto")) == [(0.1, ["2m", "6k"], "")]
+    assert given(80e9, Somewhere(gpus="auto")) == [(1.0, ["2m", "6k"], "")]
     narrow = roomy.memory_bytes - 0.4 * 4 * roomy.total_params
-    assert given(narrow, Where.ray) == [(1.0, ""), (2.0, "auto")]
-    with pytest.raises(
-        BadInput, match=r"launch\.gpus=auto: no some, nor 8 of them, hold nano-2m; model\.dtype=bfloat16"
-    ):
-        given(roomy.memory_bytes - 4 * roomy.total_params, Where.slurm)
-    cells = asked("model=nano/6k", "launch=slurm", "launch.gpus=auto")
-    for names, listed in ((["tesla-x"], r" \(they are called tesla-x\)"), ([], "")):
-        monkeypatch.undo()
-        with pytest.raises(
-            BadInput, match=rf"launch=slurm has is not known here{listed}: name the kind, launch\.device="
-        ):
-            Resources(cells[0].launch, names, cells, [Resolver().resolve(cells[0])]).gpus(
-                grouped(cells, PerJob.cell)[0]
-            )
+    assert given(narrow, Sharing(gpus="auto")) == [(2.0, ["2m"], "auto"), (1.0, ["6k"], "")]
+    too_narrow = roomy.memory_bytes - 4 * roomy.total_params
+    with pytest.raises(BadInput, match=r"no some, nor 8 of them, hold nano-2m; model\.dtype=bfloat16"):
+        given(too_narrow, Somewhere(gpus="auto"))
+    monkeypatch.undo()
+    cells = asked("model=nano/6k")
+    for called, named in ((["tesla-x"], r" \(they are called tesla-x\)"), ([], "")):
+        executor = Somewhere(gpus="auto", called=called)
+        with pytest.raises(BadInput, match=rf"the kind of GPU of launch=somewhere is unknown{named}\. Name it, .*h100"):
+            Resources(executor, cells, [Resolver().resolve(cells[0])])
 
 
-def test_shards_and_the_order_of_jobs_follow_the_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_are_cut_by_what_they_cost_and_come_longest_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     flops = [p.flops for p in (planned(of(80e9), "model=nano/6k"), planned(of(80e9)))]
-    assert flops[0]
     assert flops[1]
     slow = replace(of(80e9), rates={"float32": flops[1] / (0.5 * 10 * 3600)})  # ten hours for the larger cell
-    found = fitted(slow, Where.ray, monkeypatch, "shards=auto")
-    assert [cell.shards for cell in found.cells] == [1, 3]
-    assert [cell.shards for cell in fitted(slow, Where.slurm, monkeypatch, "shards=auto", time=60).cells] == [1, 13]
-    jobs = sorted(grouped(found.cells, PerJob.model), key=found.cost, reverse=True)
-    assert [tasks[0].config.model.size for tasks in jobs] == ["2m", "2m", "2m", "6k"]
-    assert found.cost(jobs[0]) == pytest.approx(flops[1] / 3)
+
+    def tasks(executor: Executor, *words: str) -> list[str]:
+        found = fitted(executor, slow, monkeypatch, *words)
+        (pool,) = found.pools()
+        assert pool.jobs == min(len(pool.tasks), executor.room(1))
+        assert [cell.shards for cell in found.cells] == [pool.tasks[-1].shard.count, pool.tasks[0].shard.count]
+        return [task.config.model.size for task in pool.tasks]
+
+    assert tasks(Somewhere()) == ["2m"] * 3 + ["6k"]  # four hours at most
+    assert tasks(Somewhere(limit=60)) == ["2m"] * 13 + ["6k"]  # 80% of a job's time
+    assert tasks(Somewhere(places=4)) == ["2m"] * 32 + ["6k"]
+    assert tasks(Somewhere(places=4), "shards=1") == ["2m", "6k"]
+    skipped = fitted(Somewhere(), slow, monkeypatch).pools({1})
+    assert [task.number for pool in skipped for task in pool.tasks] == [0]
+
+
+# Published sizes: those of conf/model.
+FAMILIES = {
+    family: [path.stem for path in (conf_folder() / "model" / family).glob("*.yaml")]
+    for family in ("pythia", "opt", "qwen2.5", "olmo2", "qwen3")
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("gpus", [1, 4, 8, 64])
+def test_gpus_are_at_least_85_percent_busy(family: str, gpus: int) -> None:
+    """Of a sweep that takes each GPU two hours or more; a job loads weights at 1 GB/s and starts in 15 s."""
+    params = [float(size[:-1]) * {"m": 1e6, "b": 1e9}[size[-1]] for size in FAMILIES[family]]
+    models = [number for number in params if number < 30e9]
+    cells = {n: (n % len(models), models[n % len(models)]) for n in range(6 * len(models))}
+    rate = sum(params for _, params in cells.values()) / (gpus * 7200.0)
+    seconds = {number: params / rate for number, (_, params) in cells.items()}
+    counts = cut(seconds, jobs=gpus)
+    todo = [(seconds[n] / counts[n], *cells[n]) for n in cells for _ in range(counts[n])]
+    todo.sort(reverse=True)
+    free = [(0.0, job) for job in range(gpus)]
+    loaded: dict[int, int] = {}
+    while todo:
+        now, job = heapq.heappop(free)
+        place = next((place for place, (_, model, _) in enumerate(todo) if model == loaded.get(job)), 0)
+        length, model, params = todo.pop(place)
+        started = now + (0.0 if job in loaded else 15.0)
+        ready = started + (0.0 if loaded.get(job) == model else 4 * params / 1e9)
+        loaded[job] = model
+        heapq.heappush(free, (ready + length, job))
+    assert sum(seconds.values()) / (gpus * max(free)[0]) > 0.85
 
 
 def test_precisions_and_data_sheets() -> None:
@@ -132,7 +207,6 @@ def test_what_was_assumed_is_said(
     said = " ".join(capsys.readouterr().out.split())
     assert "time: 40 GPU-hours on h100, of which nano-2m / stdlib takes 20:00:00" in said
     assert "from 67 TFLOP/s in float32 (its data sheet), of which 50% is assumed to be reached" in said
-    assert "shards=5 brings each job of that cell under four hours" in said
     assert "one GPU a job: launch=gpus, ray or slurm: nano-6k" in said
     assert "2 GPUs a job: launch=gpus, ray or slurm launch.gpus=2 model.device_map=auto: nano-2m" in said
     command._show_time([one], cells[:1], data_sheet("h100"), elsewhere=True)
@@ -141,29 +215,31 @@ def test_what_was_assumed_is_said(
     assert not capsys.readouterr().out  # nothing is known, so nothing is said
 
 
-def test_jobs_of_a_launcher_are_counted_and_their_time_is_compared(
+def test_tasks_and_jobs_are_counted_and_their_time_is_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    cells = asked("model=nano/6k,nano/2m", "dataset=stdlib,pydocs", "launch=slurm", "launch.time=30")
+    cells = asked("model=nano/6k,nano/2m", "dataset=stdlib,pydocs")
     each = Plan("nano-6k", "stdlib", seconds=1200.0, gpus=1, status="to measure")
     plans = [each, replace(each, seconds=60.0), replace(each, seconds=4000.0), replace(each, status="measured")]
 
-    def said(*, guessed: bool = False, **changed: Any) -> str:
-        command._show_jobs(plans, cells, replace(cells[0].launch, **changed), guessed=guessed)
+    def said(executor: Executor, *, guessed: bool = False, shards: int | str = "auto") -> str:
+        command._show_jobs(plans, [replace(cell, shards=shards) for cell in cells], executor, guessed=guessed)
         return " ".join(capsys.readouterr().out.split())
 
-    assert said() == (
-        "launch=slurm: 2 jobs, the longest of 1:26:40; launch.time=30 (minutes) is over then, "
-        "and it is requeued 2 times: launch.retries=2 allows that"
+    assert said(Somewhere(limit=30)) == ("launch=somewhere: 5 tasks for 1 job at a time, the longest of 0:22:13")
+    assert said(Somewhere(limit=30), shards=1) == (
+        "launch=somewhere: 3 tasks for 1 job at a time, the longest of 1:06:40. It is longer than the 30 minutes of a "
+        "job, which goes back into the queue 2 times; launch.retries=2 allows that"
     )
-    assert said(time=20).endswith("it is requeued 4 times: launch.retries=2, which is not enough")
-    assert said(time=90) == "launch=slurm: 2 jobs, the longest of 1:26:40; launch.time=90 (minutes) is enough"
-    assert said(group=PerJob.cell).startswith("launch=slurm: 3 jobs, the longest of 1:06:40")
-    assert said(where=Where.ray) == "launch=ray: 2 jobs, the longest of 1:26:40"
-    assert said(guessed=True).startswith("launch=slurm: 2 jobs; on=h100 estimates")
+    assert said(Somewhere(limit=20), shards=1).endswith("4 times; launch.retries=2 is not enough") is False
+    assert said(Somewhere(limit=15), shards=1).endswith("4 times; launch.retries=2 is not enough")
+    assert said(Somewhere(places=4)) == (
+        "launch=somewhere: 31 tasks for 4 jobs at a time, the longest of 0:02:54; about 0:21:55 in all"
+    )
+    assert said(Somewhere(), guessed=True).startswith("launch=somewhere: 3 tasks for 1 job at a time; on=h100 estim")
     plans = [replace(each, status="measured")] * 4
-    assert not said()
+    assert not said(Somewhere())
 
 
 def test_faults_of_one_cause_are_one_line(

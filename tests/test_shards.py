@@ -13,7 +13,7 @@ import pytest
 
 from rbptrack.base.errors import BadInput, MeasurementError
 from rbptrack.config.request import measuring, sweep_of
-from rbptrack.config.schema import Config, DatasetConfig, EngineConfig, ModelConfig, PerJob
+from rbptrack.config.schema import Config, DatasetConfig, EngineConfig, ModelConfig
 from rbptrack.corpus.documents import load_documents
 from rbptrack.corpus.sequences import Corpus, build_corpus
 from rbptrack.engine import at_work
@@ -26,17 +26,20 @@ from rbptrack.models.loading import load_model
 from rbptrack.ranks import RankTable
 from rbptrack.ranks.measurement import Shard
 from rbptrack.sources.pin import of_dataset, resolve
-from rbptrack.sweep import cell, jobs, known
-from rbptrack.sweep.channel import Inbox, Teller
+from rbptrack.sweep import cell, known
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import Outcome
+from rbptrack.sweep.reports import Inbox, Teller, report_file
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.sweep.results import Results
+from rbptrack.sweep.tasks import Task, shards
 from rbptrack.sweep.watch import Watch
+from rbptrack.sweep.work import work
 from rbptrack.tracking import outbox
 from rbptrack.tracking.schema import Kind, Tag
 from rbptrack.tracking.store import Store
 from tests.conftest import EMBEDDED
+from tests.jobs import job
 from tests.patience import PATIENCE, until
 
 DATASET = DatasetConfig(
@@ -181,9 +184,9 @@ def test_that_another_process_is_at_work_is_said(
     monkeypatch.setattr(at_work, "_LOOK_SECONDS", 0.05)
     config = asked()
     resolved = Resolver().resolve(config)
-    task = jobs.Task(0, Shard(), config)
-    todo = [jobs.Job(0, (task,), 0, 1, with_store / "job-0.json", with_store)]
-    delivery = Delivery.of(config, resolved, tell=partial(Teller(todo[0]).at_work, task))
+    task = Task(0, Shard(), config)
+    todo = [job(folder=with_store)]
+    delivery = Delivery.of(config, resolved, tell=partial(Teller(report_file(todo[0])).at_work, task))
     inbox = Inbox(Results(), total=1, aloud=False)
     watch = Watch(Results(), inbox, todo, total=1)
 
@@ -324,23 +327,14 @@ def test_forced_shards_do_not_remove_each_others_work(with_store: Path, monkeypa
     monkeypatch.chdir(with_store)
     config = replace(asked("shards=3", "force=true"), sweep="again")
     resolver, results = Resolver(), Results()
-    for shard in jobs.shards(config):
-        jobs.work([jobs.Task(0, shard, config)], results, lambda task: resolver.resolve(task.config), total=1)
+    for shard in shards(config):
+        work([Task(0, shard, config)], results, lambda task: resolver.resolve(task.config), total=1)
     assert results.cells[0].status == "measured"
     assert len(finished(config)) == 1
     assert not list(with_store.glob("mlruns/partial/*"))
 
 
-def test_the_shards_of_a_cell_are_jobs_of_their_own() -> None:
-    cells = sweep_of(measuring(["model=nano/6k,nano/15k", "dataset=stdlib,pydocs", "shards=2"]))[1]
-    by_model = jobs.grouped(cells, PerJob.model)
-    assert [[(t.number, t.shard.number) for t in job] for job in by_model] == [
-        [(0, 0), (1, 0)],
-        [(0, 1), (1, 1)],
-        [(2, 0), (3, 0)],
-        [(2, 1), (3, 1)],
-    ]
-    assert len(jobs.grouped(cells, PerJob.cell)) == 8
+def test_the_number_of_shards_is_checked() -> None:
     with pytest.raises(BadInput, match=r"shards must be 1 .* or more, or auto; got 0"):
         asked("shards=0")
 
@@ -354,7 +348,7 @@ def test_a_failed_and_a_lost_shard_are_named() -> None:
     collected = results.collect(cells)  # of an interrupted sweep: only what is known
     assert [o.message for o in collected] == ["shard 2 of 4: out of memory"]
     for cell_number, shard, why in ((0, 2, "its job was lost"), *((1, n, "its job never began") for n in range(4))):
-        results.lose(jobs.Task(cell_number, Shard(shard, 4), cells[cell_number]), why)
+        results.lose(Task(cell_number, Shard(shard, 4), cells[cell_number]), why)
     lost, never = results.collect(cells)
     assert (lost.status, lost.title) == ("failed", "nano-15k / pydocs")
     assert lost.message == "shard 2 of 4: out of memory; shard 3 of 4: its job was lost"

@@ -14,17 +14,19 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from rbptrack.analysis.executors import Job
 from rbptrack.base.files import write_whole
 from rbptrack.config.request import measuring, sweep_of
 from rbptrack.console import progress as progress_module
 from rbptrack.console.progress import CellProgress, CellState
 from rbptrack.ranks.measurement import Shard
 from rbptrack.sweep import watch as watch_module
-from rbptrack.sweep.channel import Inbox, Teller
-from rbptrack.sweep.jobs import Job, Task
 from rbptrack.sweep.outcome import Outcome
+from rbptrack.sweep.reports import Inbox, Teller, report_file
 from rbptrack.sweep.results import Results
+from rbptrack.sweep.tasks import Task
 from rbptrack.sweep.watch import Watch
+from tests.jobs import job
 
 
 def shown(watch: Watch) -> list[str]:
@@ -34,10 +36,13 @@ def shown(watch: Watch) -> list[str]:
     return [line.rstrip() for line in out.file.getvalue().splitlines()]
 
 
-def jobs(folder: Path, *tasks: tuple[int, Shard]) -> list[Job]:
+def tasks_of(*places: tuple[int, Shard]) -> list[Task]:
     (config,) = sweep_of(measuring(["model=nano/6k", "dataset=pydocs"]))[1]
-    made = [Task(number, shard, config) for number, shard in tasks]
-    return [Job(n, (task,), 0, 5, folder / f"job-{n}.json", folder) for n, task in enumerate(made)]
+    return [Task(number, shard, config) for number, shard in places]
+
+
+def jobs(folder: Path, count: int) -> list[Job]:
+    return [job(number, folder=folder) for number in range(count)]
 
 
 def watching(todo: list[Job], *, total: int) -> tuple[Watch, Inbox]:
@@ -51,11 +56,10 @@ def test_running_cells_and_shards_are_shown_until_they_end(
 ) -> None:
     monkeypatch.setattr(progress_module, "_STATE_SECONDS", 0.0)
     monkeypatch.setenv("COLUMNS", "100")
-    todo = jobs(tmp_path, (0, Shard()), (1, Shard(3, 8)), (2, Shard()))
+    todo, tasks = jobs(tmp_path, 3), tasks_of((0, Shard()), (1, Shard(3, 8)), (2, Shard()))
     watch, inbox = watching(todo, total=5)
     assert watch.line() == "0 of 5 cells ended, 0 running; 3 of 3 jobs wait"
-    first, second, third = tellers = [Teller(job) for job in todo]
-    tasks = [job.tasks[0] for job in todo]
+    first, second, third = tellers = [Teller(report_file(job)) for job in todo]
     with CellProgress(
         "nano-6k / stdlib", total=2000, progress_label="", tell=partial(first.at_work, tasks[0])
     ) as progress:
@@ -93,10 +97,10 @@ def test_running_cells_and_shards_are_shown_until_they_end(
 
 
 def test_a_narrow_terminal_shows_what_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    todo = jobs(tmp_path, (0, Shard(3, 8)))
+    todo, tasks = jobs(tmp_path, 1), tasks_of((0, Shard(3, 8)))
     watch, inbox = watching(todo, total=1)
     state = CellState("nano-6k / pydocs, shard 4 of 8", "node7", 3_000, 40_000, 1000.0, time.time())
-    Teller(todo[0]).at_work(todo[0].tasks[0], state)
+    Teller(report_file(todo[0])).at_work(tasks[0], state)
     inbox.read(todo)
     monkeypatch.setenv("COLUMNS", "70")
     lines = shown(watch)
@@ -122,9 +126,9 @@ def test_a_terminal_shows_the_table_below_the_lines(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("FORCE_COLOR", "1")
     err = io.StringIO()
     monkeypatch.setattr("sys.stderr", err)
-    todo = jobs(tmp_path, (0, Shard()))
+    todo, tasks = jobs(tmp_path, 1), tasks_of((0, Shard()))
     watch, inbox = watching(todo, total=2)
-    Teller(todo[0]).at_work(todo[0].tasks[0], CellState("nano-2m / stdlib", "node8", 10, 40_000, 0.0, time.time()))
+    Teller(report_file(todo[0])).at_work(tasks[0], CellState("nano-2m / stdlib", "node8", 10, 40_000, 0.0, time.time()))
     inbox.read(todo)
     with watch:
         watch.show("")
@@ -133,26 +137,26 @@ def test_a_terminal_shows_the_table_below_the_lines(tmp_path: Path, monkeypatch:
 
 
 def test_jobs_that_wait_are_counted_and_why(tmp_path: Path) -> None:
-    todo = jobs(tmp_path, (0, Shard()), (1, Shard()))
+    todo = jobs(tmp_path, 2)
     watch, inbox = watching(todo, total=4)
-    Teller(todo[0])
+    Teller(report_file(todo[0]))
     inbox.read(todo)
     assert watch.line("Priority") == "0 of 4 cells ended, 0 running; 1 of 2 jobs waits (Priority)"
     assert shown(watch) == ["0 of 4 cells ended, 0 running; 1 of 2 jobs waits"]  # and no empty table
-    Teller(todo[1])  # a job that is requeued waits although it has begun
+    Teller(report_file(todo[1]))  # a job that is requeued waits although it has begun
     inbox.read(todo)
     assert watch.line("Priority") == "0 of 4 cells ended, 0 running; waiting: Priority"
 
 
 def test_files_that_cannot_be_read_or_written_end_neither_the_table_nor_a_measurement(tmp_path: Path) -> None:
-    todo = jobs(tmp_path, (0, Shard()), (1, Shard()))
+    todo, tasks = jobs(tmp_path, 2), tasks_of((1, Shard()))
     watch, inbox = watching(todo, total=3)
-    todo[1] = replace(todo[1], file=tmp_path / "gone/job-1.json")
-    todo[1].file.parent.mkdir()
-    teller = Teller(todo[1])
-    todo[0].file.write_text('{"ended": [[0, 0, true')
-    shutil.rmtree(todo[1].file.parent)
-    teller.at_work(todo[1].tasks[0], CellState("x", "n", 5, 10, 0.0, 0.0))
+    todo[1] = replace(todo[1], log=tmp_path / "gone/job-1.log")
+    todo[1].log.parent.mkdir()
+    teller = Teller(report_file(todo[1]))
+    report_file(todo[0]).write_text('{"ended": [[0, 0, true')
+    shutil.rmtree(todo[1].log.parent)
+    teller.at_work(tasks[0], CellState("x", "n", 5, 10, 0.0, 0.0))
     inbox.read(todo)
     assert watch.line() == "0 of 3 cells ended, 0 running; 2 of 2 jobs wait"
 

@@ -8,22 +8,26 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, astuple, replace
+from contextlib import suppress
+from dataclasses import asdict, astuple
 from functools import partial
 
 from rich.markup import escape
 
+from rbptrack.analysis.executors import Executor
+from rbptrack.base.errors import BadInput
 from rbptrack.base.words import compact, compact_bytes, counted, duration
 from rbptrack.commands.runner import HydraCommand, taken
 from rbptrack.config.request import Request, measuring, sweep_of
-from rbptrack.config.schema import Config, LaunchConfig, Where
+from rbptrack.config.schema import Config, Where
 from rbptrack.console.output import console, say, say_wrapped
 from rbptrack.console.tables import print_json, table
+from rbptrack.sweep import presets
+from rbptrack.sweep.balance import cut
 from rbptrack.sweep.devices import MEASURED_SHARE, Device, data_sheet, precision
-from rbptrack.sweep.jobs import grouped
 from rbptrack.sweep.plan import COLUMNS, Plan, plan
 from rbptrack.sweep.resolve import Resolver
-from rbptrack.sweep.resources import LONG_SECONDS
+from rbptrack.sweep.resources import LONG_SECONDS, SHARE_OF_TIME
 from rbptrack.tracking.store import Store
 
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+|\(revision [^)]*\)")  # in which faults of one cause differ
@@ -53,10 +57,10 @@ def _plan(request: Request, *, form: str, on: Device | None) -> int:
         print_json([asdict(p) for p in plans])
     else:
         _show(plans)
-        cells = [replace(c, shards=_shards(p)) if c.shards == "auto" else c for p, c in zip(plans, cells, strict=True)]
         _show_time(plans, cells, device, elsewhere=on is not None)
         if settings.launch.where is not Where.local:
-            _show_jobs(plans, cells, settings.launch, guessed=on is None and settings.launch.gpus != 0)
+            executor = presets.executor(settings.launch)
+            _show_jobs(plans, cells, executor, guessed=on is None and executor.gpus != 0)
     return 1 if any(p.total_params is None or p.status == "too large" for p in plans) else 0
 
 
@@ -95,8 +99,6 @@ def _show_time(plans: Sequence[Plan], cells: Sequence[Config], device: Device, *
         f"time: {spent} on {device.name}, of which {cell.title} takes {duration(longest)}; from {rates} "
         f"({device.source}), of which {device.share:.0%} is assumed to be reached"
     )
-    if longest > LONG_SECONDS:
-        say_wrapped(f"shards={math.ceil(longest / LONG_SECONDS)} brings each job of that cell under four hours")
     if not elsewhere and device.name.startswith("this"):
         if cells[0].launch.where is not Where.local:
             return  # what is said of its jobs says it
@@ -116,35 +118,36 @@ def _show_time(plans: Sequence[Plan], cells: Sequence[Config], device: Device, *
             say_wrapped(f"{p.model}: no {device.name}, nor 8 of them, hold it; model.dtype=bfloat16 halves it")
 
 
-def _shards(p: Plan) -> int:
-    """What `shards=auto` makes of a cell."""
-    return max(1, math.ceil((p.seconds or 0.0) / LONG_SECONDS))
-
-
-def _show_jobs(plans: Sequence[Plan], cells: Sequence[Config], launch: LaunchConfig, *, guessed: bool) -> None:
-    """How many jobs a launcher would get, and how long the longest takes.
+def _show_jobs(plans: Sequence[Plan], cells: Sequence[Config], executor: Executor, *, guessed: bool) -> None:
+    """How many tasks the jobs would pull, how long the longest takes, and how many jobs there is room for.
 
     `guessed`: time was estimated for another kind of device than the jobs have.
     """
-    ahead = [number for number, p in enumerate(plans) if p.status == "to measure"]
-    todo = [[ahead[task.number] for task in job] for job in grouped([cells[n] for n in ahead], launch.group)]
-    if not todo:
+    seconds = {number: p.seconds or 0.0 for number, p in enumerate(plans) if p.status == "to measure"}
+    if not seconds:
         return
-    said = f"launch={launch.where.value}: {counted(len(todo), 'job')}"
+    room = 0
+    with suppress(BadInput):  # no cluster answers here: what it has is not known
+        room = executor.room(max(p.gpus or 1 for p in plans) if executor.gpus == "auto" else float(executor.gpus))
+    limit = 60.0 * (executor.minutes or math.inf)
+    counts = cut(seconds, jobs=room or 1, most=min(LONG_SECONDS, SHARE_OF_TIME * limit))
+    counts |= {number: int(cells[number].shards) for number in counts if cells[number].shards != "auto"}
+    tasks = sum(counts.values())
+    said = f"launch={executor.name}: {counted(tasks, 'task')}"
+    if room:
+        said += f" for {counted(min(room, tasks), 'job')} at a time"
     if guessed:
-        say(f"{said}; on=h100 estimates how long they take on a GPU: on=h100, a100, l4, ...")
+        say_wrapped(f"{said}; on=h100 estimates how long they take on a GPU: on=h100, a100, l4, ...")
         return
-    each = [sum((plans[n].seconds or 0.0) / int(cells[n].shards) for n in job) for job in todo]
-    longest = max(each)
+    longest = max(seconds[number] / count for number, count in counts.items())
     said += f", the longest of {duration(longest)}"
-    if launch.where is Where.slurm:
-        begun = math.ceil(longest / _MINUTE / launch.time)
-        said += f"; launch.time={launch.time} (minutes)"
-        if begun > 1:
-            said += f" is over then, and it is requeued {counted(begun - 1, 'time')}: launch.retries={launch.retries}"
-            said += " allows that" if begun - 1 <= launch.retries else ", which is not enough"
-        else:
-            said += " is enough"
+    if room > 1:
+        said += f"; about {duration(max(longest, sum(seconds.values()) / room))} in all"
+    if longest > limit:
+        times = math.ceil(longest / limit) - 1
+        said += f". It is longer than the {executor.minutes} minutes of a job, which goes back into the queue "
+        said += f"{counted(times, 'time')}; launch.retries={executor.retries} "
+        said += "allows that" if times <= executor.retries else "is not enough"
     say_wrapped(said)
 
 

@@ -186,7 +186,7 @@ class LaunchConfig:
     address: str = ""  # Ray: auto (the cluster that this machine belongs to), or HOST:PORT of its head
     partition: str = ""  # SLURM's own words, also below; empty: the cluster's default
     account: str = ""
-    time: int = 60  # SLURM: minutes of a job; over them it is requeued and continues
+    time: int = 240  # SLURM: minutes of a job; over them it is requeued and continues
     memory: int = 0  # SLURM: GB of a job
     jobs: int = 256  # SLURM: how many run at a time
     setup: list[str] = field(default_factory=list)  # SLURM: shell lines before a job, such as `module load cuda`
@@ -238,7 +238,7 @@ class SweepConfig:
     figures: list[Format] = field(default_factory=lambda: [Format.svg])
     force: bool = False
     again: Again = Again.none
-    shards: int | str = 1  # jobs that measure each cell together, auto: by what it costs; changes no number
+    shards: int | str = "auto"  # tasks that a cell is cut into, auto: by what it costs; changes no number
     plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
     launch: LaunchConfig = field(default_factory=LaunchConfig)
 

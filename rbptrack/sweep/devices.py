@@ -59,6 +59,14 @@ def data_sheet(name: str, *, option: str = "on") -> Device:
     return Device(name.lower(), memory * 1e9, by_precision, _SHEET_SHARE, "its data sheet")
 
 
+_GUESSED_CPU = Device("a CPU", 16e9, {"float32": 2e11, "tf32": 2e11, "half": 1e11}, MEASURED_SHARE, "a guess")
+
+
+def guessed(*, cpu: bool) -> Device:
+    """A device for dividing work where the true one is unknown: one of two cores, or an A100."""
+    return _GUESSED_CPU if cpu else data_sheet("a100")
+
+
 def sheet_of(names: Iterable[str]) -> Device | None:
     """The smallest class of GPU among those that a machine or a cluster names; None where it names none known here.
 

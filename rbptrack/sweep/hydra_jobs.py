@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -16,10 +15,10 @@ from rbptrack.base.secrets import guard
 from rbptrack.config.check import typed
 from rbptrack.config.hydra_internals import BASIC
 from rbptrack.config.request import Request
-from rbptrack.sweep.channel import Inbox, Teller
-from rbptrack.sweep.executors import Executor
-from rbptrack.sweep.jobs import Job, Task, shards, work
+from rbptrack.sweep.reports import Inbox, Teller
 from rbptrack.sweep.resolve import Resolver
+from rbptrack.sweep.tasks import Task, shards
+from rbptrack.sweep.work import work
 
 CELLS = "RBPTRACK_CELLS"
 """The environment variable that tells processes of Hydra's launchers how many cells the sweep has."""
@@ -38,34 +37,41 @@ def _own(request: Request) -> list[str]:
     return [word for word in request.overrides if not word.startswith(("hydra.searchpath=", "hydra.mode="))]
 
 
-class HydraJobs(Executor):
-    """Hydra runs the jobs while they are submitted, one for each cell."""
+def run(request: Request, inbox: Inbox, folder: Path, *, total: int, extra: Sequence[str]) -> None:
+    """Let Hydra run a job for each cell.
 
-    def __init__(self, request: Request, inbox: Inbox, extra: Sequence[str]) -> None:
-        self._request, self._inbox, self._extra = request, inbox, extra
+    Args:
+        request: the command line.
+        inbox: hears what becomes of the cells.
+        folder: of the sweep's jobs.
+        total: how many cells there are.
+        extra: further overrides.
 
-    def submit(self, jobs: Sequence[Job]) -> None:
-        """Let Hydra run a job for each cell; those are the jobs that it is given here."""
-        os.environ[CELLS] = str(len(jobs))
-        try:
-            self._request.run_by_hydra(job, extra=self._extra)
-        except SystemExit:  # also how Hydra ends after a job that failed, which the outcomes say better
-            raise_if_stopped()
-        finally:
-            self._inbox.read(jobs)
+    """
+    os.environ[CELLS] = str(total)
+    try:
+        request.run_by_hydra(job, extra=extra)
+    except SystemExit:  # also how Hydra ends after a job that failed, which the outcomes say better
+        raise_if_stopped()
+    finally:
+        for number in range(total):
+            inbox.read_file(_report_file(folder, number))
 
 
 def job(composed: DictConfig) -> None:
     """Hydra's job: one cell, of which the sweep is told through a file in its folder."""
     guard()
     hydra, config = HydraConfig.get(), typed(composed)
-    config = replace(config, shards=1) if config.shards == "auto" else config
-    folder, total = Path(hydra.runtime.output_dir), int(os.environ.get(CELLS, "1"))
+    total = int(os.environ.get(CELLS, "1"))
     number = hydra.job.num if total > 1 else 0
-    tasks = tuple(Task(number, shard, config) for shard in shards(config))
-    teller = Teller(Job(number, tasks, 0, total, folder.parent / f"job-{number}.json", Path.cwd()))
+    tasks = [Task(number, shard, config) for shard in shards(config)]
+    teller = Teller(_report_file(Path(hydra.runtime.output_dir).parent, number))
     work(tasks, teller, lambda task: _resolver().resolve(task.config), total=total)
     teller.close()
+
+
+def _report_file(folder: Path, number: int) -> Path:
+    return folder / f"job-{number}.json"
 
 
 @cache

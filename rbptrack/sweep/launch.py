@@ -23,17 +23,17 @@ from rbptrack.config.request import Request
 from rbptrack.config.schema import Config, SweepConfig, TrackingConfig, Where
 from rbptrack.console.output import complain, program, say
 from rbptrack.console.progress import spinner
-from rbptrack.sweep import hydra_jobs, known, presets
-from rbptrack.sweep.channel import Inbox
+from rbptrack.sweep import elsewhere, hydra_jobs, known, presets
 from rbptrack.sweep.delivery import Delivery
-from rbptrack.sweep.drive import Drive
-from rbptrack.sweep.executors import Executor, Here
+from rbptrack.sweep.drive import until_interrupted
+from rbptrack.sweep.here import measure_here
 from rbptrack.sweep.interrupted import tell_what_is_kept
-from rbptrack.sweep.jobs import Job, Task, grouped, label, logged
 from rbptrack.sweep.outcome import Outcome, announce, summarise
+from rbptrack.sweep.reports import Inbox
 from rbptrack.sweep.resolve import Resolved
-from rbptrack.sweep.resources import Resources
 from rbptrack.sweep.results import Results
+from rbptrack.sweep.tasks import Task, shards
+from rbptrack.sweep.work import label, logged
 from rbptrack.tracking import outbox
 from rbptrack.tracking.store import Store
 from rbptrack.tracking.uri import resolve_uri
@@ -75,7 +75,7 @@ class Sweep:
             models, datasets = ({c.model.name for c in self.cells}, {c.dataset.name for c in self.cells})
             sides = f"{counted(len(models), 'model')} x {counted(len(datasets), 'dataset')}"
             say(f"measuring {counted(len(self.cells), 'cell')}: {sides}")
-        if self.settings.shards not in (1, "auto") and self.settings.launch.where is Where.local:
+        if self.settings.shards not in (1, "auto") and self._local:
             say("the shards of a cell run here, one after the other; launch=gpus, ray or slurm runs them side by side")
         outbox.repair_and_deliver(self.settings.tracking, tell=say)
         # Not above: a cluster's job, which imports this module, needs no analyzers. Not at the sweep's end: after hours
@@ -83,8 +83,7 @@ class Sweep:
         import_module("rbptrack.sweep.analyses")
         interrupted = self._measure()
         outcomes = self.results.collect(self.cells)
-        local = self.settings.launch.where is Where.local
-        if local and not interrupted and not any(o.run_id or o.status != "failed" for o in outcomes):
+        if self._local and not interrupted and not any(o.run_id or o.status != "failed" for o in outcomes):
             return _nothing_ran(outcomes, self.folder)
         if not interrupted:
             self._deliver_waiting(outcomes)
@@ -142,35 +141,53 @@ class Sweep:
 
     def _measure(self) -> int:
         """Have every cell measured, here or elsewhere; returns 0, or the exit code of an interrupt."""
-        launch, total = self.settings.launch, len(self.cells)
-        launched = launch.where is not Where.local
-        inbox = Inbox(self.results, total=total, aloud=launched)
-        executor = self._executor(inbox)
-        if not isinstance(executor, hydra_jobs.HydraJobs):
+        by_hydra = self._local and hydra_jobs.wanted(self.request)
+        if not by_hydra:
             self._skip_known()
-        jobs = self._jobs(executor)
-        if not jobs:
-            return 0
-        if faults := executor.check(jobs):
-            say(f"{faults}; what they print: {short_path(str(self.folder))}/job-*.log")
-        if launched and launch.where is not Where.gpus and self._tracking.uri.startswith("sqlite:"):
+            if len(self.results.cells) == len(self.cells):
+                return 0
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with logged(self.folder / "rbptrack.log"):
+                if not self._local:
+                    code = self._measure_elsewhere()
+                else:
+                    code = until_interrupted(self._measure_by_hydra if by_hydra else self._measure_here)
+        except BadInput:
+            _leave_nothing(self.folder)
+            raise
+        with suppress(OSError):  # it holds something
+            self.folder.rmdir()
+        return code
+
+    def _measure_here(self) -> None:
+        self.cells = [replace(cell, shards=len(shards(cell))) for cell in self._own_cells]
+        tasks = [Task(number, shard, cell) for number, cell in enumerate(self.cells) for shard in shards(cell)]
+        left = [task for task in tasks if not self.results.known(task)]
+        measure_here(left, self.results, self.resolved, total=len(self.cells))
+
+    def _measure_by_hydra(self) -> None:
+        extra = [
+            f"hydra.run.dir={as_value(f'{self.folder}/0')}",
+            f"hydra.sweep.dir={as_value(str(self.folder))}",
+            "hydra.sweep.subdir=${hydra.job.num}",
+            f"tracking.uri={as_value(self._tracking.uri)}",
+            *([f"sweep={self.id}"] if self.request.multirun and not self.settings.sweep else []),
+        ]
+        inbox = Inbox(self.results, total=len(self.cells), aloud=False)
+        hydra_jobs.run(self.request, inbox, self.folder, total=len(self.cells), extra=extra)
+
+    def _measure_elsewhere(self) -> int:
+        executor = presets.executor(self.settings.launch)
+        self.cells, drive = elsewhere.prepared(
+            executor, self._own_cells, self.resolved, self.results, folder=self.folder.absolute(), sweep=self.id
+        )
+        if self._tracking.uri.startswith("sqlite:") and not executor.one_machine:
             say(
                 "the tracking store is a SQLite file, which only one machine may write: for jobs on several, start a "
                 "server and export MLFLOW_TRACKING_URI=http://HOST:5000 (docs/cluster.md)"
             )
-        self.folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with logged(self.folder / "rbptrack.log"):
-                drive = Drive(executor, jobs, self.results, inbox, launch.retries, self._complain)
-                code = drive.run(total=total)
-        except BadInput:
-            _leave_nothing(self.folder)
-            raise
-        if not code:
-            drive.give_up_the_rest()
-        with suppress(OSError):  # it holds something
-            self.folder.rmdir()
-        return code
+        return drive.run(total=len(self.cells))
 
     def _skip_known(self) -> None:
         store, total = Store(self.settings.tracking), len(self.cells)
@@ -181,46 +198,10 @@ class Sweep:
             announce(outcome, label(number, total))
             self.results.take(number, 0, outcome, whole=True)
 
-    def _complain(self, line: str) -> None:
-        where = f"launch={self.settings.launch.where.value}"
-        complain(line if line.startswith(where) else f"{where}: {line}")
-
-    def _jobs(self, executor: Executor) -> list[Job]:
-        """The jobs; elsewhere those that cost most begin first."""
-        launch, cells = self.settings.launch, self._own_cells
-        if not executor.elsewhere:
-            self.cells = [replace(cell, shards=1) if cell.shards == "auto" else cell for cell in cells]
-            return self._numbered([(0.0, tasks) for tasks in self._todo()])
-        resources = Resources(launch, executor.gpus(), cells, self.resolved)
-        self.cells = resources.cells
-        todo = sorted(self._todo(), key=resources.cost, reverse=True)
-        return self._numbered([(resources.gpus(tasks), tasks) for tasks in todo])
-
-    def _todo(self) -> list[list[Task]]:
-        todo = grouped(self.cells, self.settings.launch.group)
-        left = [[task for task in tasks if not self.results.known(task)] for tasks in todo]
-        return [tasks for tasks in left if tasks]
-
-    def _numbered(self, todo: Sequence[tuple[float, Sequence[Task]]]) -> list[Job]:
-        folder, total = self.folder.absolute(), len(self.cells)
-        return [
-            Job(number, tuple(tasks), gpus, total, folder / f"job-{number}.json", Path.cwd())
-            for number, (gpus, tasks) in enumerate(todo)
-        ]
-
-    def _executor(self, inbox: Inbox) -> Executor:
-        if self.settings.launch.where is not Where.local:
-            return presets.executor(self.settings.launch, name=f"rbptrack-{self.id}", tell=self._complain)
-        if not hydra_jobs.wanted(self.request):
-            return Here(self.results, self.resolved)
-        extra = [
-            f"hydra.run.dir={as_value(f'{self.folder}/0')}",
-            f"hydra.sweep.dir={as_value(str(self.folder))}",
-            "hydra.sweep.subdir=${hydra.job.num}",
-            f"tracking.uri={as_value(self._tracking.uri)}",
-            *([f"sweep={self.id}"] if self.request.multirun and not self.settings.sweep else []),
-        ]
-        return hydra_jobs.HydraJobs(self.request, inbox, extra)
+    @property
+    def _local(self) -> bool:
+        """Whether this process measures, and no executor's jobs."""
+        return self.settings.launch.where is Where.local
 
     @property
     def _own_cells(self) -> list[Config]:

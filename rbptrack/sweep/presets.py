@@ -1,26 +1,16 @@
-"""The presets `launch=...` that run jobs elsewhere."""
+"""The executors behind `launch=...`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib.util import find_spec
+from dataclasses import fields
+from importlib import import_module
 
-from rbptrack.base.errors import BadInput
-from rbptrack.config.schema import LaunchConfig, Where
-from rbptrack.sweep.executors import Executor
-from rbptrack.sweep.ray_cluster import Ray
-from rbptrack.sweep.slurm import Slurm
-
-_EXTRAS = {  # of rbptrack, and the module that shows that it is installed
-    Where.gpus: ("ray", "ray"),
-    Where.ray: ("ray", "ray"),
-    Where.slurm: ("slurm", "submitit"),
-}
+from rbptrack.analysis.executors import Executor
+from rbptrack.config.schema import LaunchConfig
 
 
-def executor(launch: LaunchConfig, *, name: str, tell: Callable[[str], None]) -> Executor:
-    """Return the executor of a preset; BadInput where its extra is missing."""
-    extra, module = _EXTRAS[launch.where]
-    if find_spec(module) is None:
-        raise BadInput(f"launch={launch.where.value} needs the extra {extra}: pip install 'rbptrack[{extra}]'")
-    return Slurm(launch, name, tell) if launch.where is Where.slurm else Ray(launch)
+def executor(launch: LaunchConfig) -> Executor:
+    """Return the executor of a preset, with the options that it has."""
+    name = launch.where.value
+    cls: type[Executor] = getattr(import_module(f"rbptrack.plugins.executors.{name}"), name.capitalize())
+    return cls(**{f.name: getattr(launch, f.name) for f in fields(cls) if getattr(launch, f.name) not in ("",)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -107,6 +107,11 @@ class Resolved:
         return self._resolver.loaded(self)
 
     @property
+    def pinned(self) -> list[tuple[tuple[str, ...], Source]]:
+        """What the names of its sweep's cells stand for on the hub."""
+        return self._resolver.pinned
+
+    @property
     def parts(self) -> list[Resolved]:
         """The cell, and with a reference the cell that measures that: what both cost together."""
         if self.reference is None:
@@ -124,10 +129,15 @@ class Resolver:
     """Resolves cells; what several of them name is pinned, loaded and counted once.
 
     A sweep has one, each of its jobs elsewhere one of its own.
+
+    Args:
+        pinned: what another resolver pinned on the hub, by its keys: there is no need to ask again, and a branch may
+            have moved since.
+
     """
 
-    def __init__(self) -> None:
-        self._sources: dict[tuple[object, ...], Source] = {}
+    def __init__(self, pinned: Iterable[tuple[tuple[str, ...], Source]] = ()) -> None:
+        self._sources: dict[tuple[str, ...], Source] = dict(pinned)
         self._parts: dict[tuple[str, str], tuple[Any, PreTrainedTokenizerBase]] = {}
         self._counts: dict[str, Parameters] = {}
         self._loaded: dict[tuple[object, ...], CausalModel] = {}
@@ -205,7 +215,12 @@ class Resolver:
             self._counts[cell.weights.identity] = count_parameters(cell.architecture)
         return self._counts[cell.weights.identity]
 
-    def _pinned(self, key: tuple[object, ...], pin: Callable[[], Source]) -> Source:
+    @property
+    def pinned(self) -> list[tuple[tuple[str, ...], Source]]:
+        """What was pinned on the hub; local files are looked at again, because they may change."""
+        return [(key, source) for key, source in self._sources.items() if source.revision is not None]
+
+    def _pinned(self, key: tuple[str, ...], pin: Callable[[], Source]) -> Source:
         if key not in self._sources:
             self._sources[key] = pin()
         return self._sources[key]

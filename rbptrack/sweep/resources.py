@@ -1,66 +1,100 @@
-"""What each job is given: GPUs by what its models need. And what cells cost, by which they are divided and ordered."""
+"""What jobs are given: GPUs by what models need, and tasks by how long they take."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
+from rbptrack.analysis.executors import Executor
 from rbptrack.base.errors import BadInput
-from rbptrack.config.schema import Config, LaunchConfig, Where
-from rbptrack.sweep.devices import KNOWN, Device, data_sheet, sheet_of
-from rbptrack.sweep.jobs import Task
+from rbptrack.config.schema import Config
+from rbptrack.sweep.balance import cut
+from rbptrack.sweep.devices import KNOWN, Device, data_sheet, guessed, sheet_of
 from rbptrack.sweep.plan import MOST_GPUS, Size, memory_and_gpus, operations, size_of
 from rbptrack.sweep.resolve import Resolved
+from rbptrack.sweep.tasks import Task, shards
 
-LONG_SECONDS = 4 * 3600.0  # of one job; shards=auto brings it below
-_SHARE_OF_TIME = 0.8  # of launch.time that a job may take by the estimate
+LONG_SECONDS = 4 * 3600.0  # that no task takes: what is lost with a machine stays small
+SHARE_OF_TIME = 0.8  # of a job's time limit that a task may take by the estimate
 _ROOM = 2.0  # times what one sequence needs: batches are the faster the larger they are
 
 
+@dataclass(frozen=True)
+class Pool:
+    """Tasks that need the same number of GPUs, those that take longest first, and how many jobs pull them."""
+
+    gpus: float
+    tasks: Sequence[Task]
+    jobs: int
+    longest: float  # seconds of the first task
+
+
 class Resources:
-    """GPUs and costs of the cells of one sweep."""
+    """GPUs and costs of the cells of one sweep.
 
-    def __init__(
-        self, launch: LaunchConfig, names: Sequence[str], cells: Sequence[Config], resolved: Sequence[Resolved]
-    ) -> None:
-        self._launch, self._names, self._resolved = launch, names, resolved
+    Args:
+        executor: what is to run them.
+        cells: of the sweep.
+        resolved: the same, resolved.
+
+    """
+
+    def __init__(self, executor: Executor, cells: Sequence[Config], resolved: Sequence[Resolved]) -> None:
+        self._executor = executor
+        self._resolved = resolved
         self._sizes: dict[str, Size] = {}
-        self.cells = [self._fitted(cell, resolution) for cell, resolution in zip(cells, resolved, strict=True)]
+        self._kinds = list(executor.kinds())
+        self.cells = [self._spread(cell, resolution) for cell, resolution in zip(cells, resolved, strict=True)]
 
-    def gpus(self, tasks: Sequence[Task]) -> float:
-        """How many GPUs a job has for its tasks, or which share of one."""
-        if self._launch.gpus != "auto":
-            return float(self._launch.gpus)
-        return max(self._gpus(self._resolved[task.number]) for task in tasks)
+    def pools(self, ended: Collection[int] = ()) -> list[Pool]:
+        """Cut cells into tasks and divide them among jobs; cells that have ended, by their numbers, are left out.
 
-    def cost(self, tasks: Sequence[Task]) -> float:
-        """Operations of a job, as far as they are known."""
-        return sum((self._operations(self._resolved[t.number]) or 0.0) / t.shard.count for t in tasks)
+        `cells` have their numbers of shards from then on.
+        """
+        by_gpus: dict[float, list[int]] = {}
+        for number in range(len(self.cells)):
+            if number not in ended:
+                by_gpus.setdefault(self._gpus_of(number), []).append(number)
+        return [self._pool(gpus, numbers) for gpus, numbers in sorted(by_gpus.items(), reverse=True)]
 
-    def _fitted(self, cell: Config, resolved: Resolved) -> Config:
-        """A cell with the shards that its cost asks for, and spread over several GPUs where one is too small."""
-        if cell.shards == "auto":
-            cell = replace(cell, shards=self._shards(resolved))
-        several = self._launch.gpus == "auto" and self._gpus(resolved) > 1
-        if several and not cell.model.device_map:
-            cell = replace(cell, model=replace(cell.model, device_map="auto"))
+    def _pool(self, gpus: float, numbers: Sequence[int]) -> Pool:
+        room = self._executor.room(gpus)
+        seconds = {number: self._seconds(number) for number in numbers}
+        most = min(LONG_SECONDS, SHARE_OF_TIME * 60 * (self._executor.minutes or math.inf))
+        for number, count in cut(seconds, jobs=room, most=most).items():
+            if self.cells[number].shards == "auto":
+                self.cells[number] = replace(self.cells[number], shards=count)
+        tasks = [Task(number, shard, self.cells[number]) for number in numbers for shard in shards(self.cells[number])]
+        tasks.sort(key=lambda task: seconds[task.number] / task.shard.count, reverse=True)
+        longest = seconds[tasks[0].number] / tasks[0].shard.count
+        return Pool(gpus, tasks, min(room, len(tasks)), longest)
+
+    def _seconds(self, number: int) -> float:
+        """How long a cell takes one job, as far as that is known."""
+        resolved = self._resolved[number]
+        device = self._device() or guessed(cpu=resolved.model.device == "cpu" or self._executor.gpus == 0)
+        count = self._operations(resolved)
+        return 0.0 if count is None else device.seconds(count, resolved.model)
+
+    def _spread(self, cell: Config, resolved: Resolved) -> Config:
+        """A cell whose model is spread over several GPUs where one is too small."""
+        if self._executor.gpus == "auto" and not cell.model.device_map and self._gpus(resolved) > 1:
+            return replace(cell, model=replace(cell.model, device_map="auto"))
         return cell
 
-    def _shards(self, resolved: Resolved) -> int:
-        """So many that each takes less than a few hours, and than the time that SLURM gives a job."""
-        most = LONG_SECONDS
-        if self._launch.where is Where.slurm:
-            most = min(most, _SHARE_OF_TIME * 60 * self._launch.time)
-        operations = self._operations(resolved)
-        if operations is None:
-            return 1
-        return max(1, math.ceil(self._device("shards").seconds(operations, resolved.model) / most))
+    def _gpus_of(self, number: int) -> float:
+        """How many GPUs a job has for a cell, or which share of one."""
+        if self._executor.gpus != "auto":
+            return float(self._executor.gpus)
+        return self._gpus(self._resolved[number])
 
     def _gpus(self, resolved: Resolved) -> float:
         if resolved.model.device == "cpu":
             return 0.0
-        device = self._device("launch.gpus")
+        device = self._device()
+        if device is None:
+            raise self._unknown_device()
         needed, gpus = memory_and_gpus(resolved, device.memory_bytes, most=MOST_GPUS)
         if gpus is None:
             raise BadInput(
@@ -68,21 +102,20 @@ class Resources:
                 "model.dtype=bfloat16 halves it"
             )
         share = math.ceil(10 * _ROOM * needed / device.memory_bytes) / 10
-        if gpus > 1 or share > 0.5 or self._launch.where is Where.slurm:  # which gives whole GPUs
+        if gpus > 1 or share > 0.5 or not self._executor.shares_gpus:
             return float(gpus)
         return share
 
-    def _device(self, option: str) -> Device:
-        if self._launch.device:
-            return data_sheet(self._launch.device, option="launch.device")
-        if device := sheet_of(self._names):
-            return device
-        if self._launch.where is Where.gpus and not self._names:
-            raise BadInput(f"{option}=auto: this machine has no GPU; launch.gpus=0 measures on CPUs")
-        named = f" (they are called {', '.join(sorted(set(self._names)))})" if self._names else ""
-        raise BadInput(
-            f"{option}=auto: what GPUs launch={self._launch.where.value} has is not known here{named}: name the kind, "
-            f"launch.device=h100. Options: {', '.join(KNOWN)}"
+    def _device(self) -> Device | None:
+        if self._executor.device:
+            return data_sheet(self._executor.device, option="launch.device")
+        return sheet_of(self._kinds)
+
+    def _unknown_device(self) -> BadInput:
+        named = f" (they are called {', '.join(sorted(set(self._kinds)))})" if self._kinds else ""
+        return BadInput(
+            f"launch.gpus=auto: the kind of GPU of launch={self._executor.name} is unknown{named}. Name it, such as "
+            f"launch.device=h100 ({', '.join(KNOWN)}), or measure on CPUs: launch.gpus=0"
         )
 
     def _operations(self, resolved: Resolved) -> float | None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rbptrack.config.schema import Config
 from rbptrack.console.progress import CellState
-from rbptrack.sweep.jobs import Task, shards
 from rbptrack.sweep.outcome import CONTINUES, Outcome
+from rbptrack.sweep.tasks import Task, shards
 
 
 class Results:
@@ -50,7 +50,7 @@ class Results:
     def _unfinished(self, number: int, config: Config) -> Outcome | None:
         """What became of a cell's shards; None where that is not known."""
         failed = Outcome.of(config, "failed")
-        if config.shards == 1:
+        if len(shards(config)) == 1:
             failed.message = self._lost.get((number, 0), "")
             return failed if failed.message else None
         by_message: dict[str, list[str]] = {}

@@ -15,11 +15,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from rbptrack.analysis.executors import Job
 from rbptrack.base.words import compact, counted, duration
 from rbptrack.console.output import console, drawn, quiet
 from rbptrack.console.progress import CellState
-from rbptrack.sweep.channel import Inbox
-from rbptrack.sweep.jobs import Job
+from rbptrack.sweep.reports import Inbox
 from rbptrack.sweep.results import Results
 
 _PLAIN_SECONDS = 20.0  # between two lines where there is no terminal

@@ -1,62 +1,29 @@
-"""Jobs: which cells each measures, and the one function that measures them, in whatever process."""
+"""Tasks done one after the other, in whatever process; a failure never stops the next."""
 
 from __future__ import annotations
 
 import logging
 import os
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from rbptrack.base.addresses import login_variables
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.process import raise_if_stopped
 from rbptrack.base.secrets import redact
-from rbptrack.config.schema import Config, PerJob
 from rbptrack.console.progress import CellState
-from rbptrack.ranks.measurement import Shard
 from rbptrack.sweep import cell
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import CellFailed, Outcome, announce
 from rbptrack.sweep.resolve import Resolved
+from rbptrack.sweep.tasks import Task
 from rbptrack.tracking.store import Store
 
 _LOG_FORMAT = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
-
-
-@dataclass(frozen=True)
-class Task:
-    """What a job does at a time: a cell, or one shard of it."""
-
-    number: int  # of the cell in its sweep
-    shard: Shard
-    config: Config
-
-    @property
-    def title(self) -> str:
-        """`pythia-70m / wiki`, or `pythia-70m / wiki, shard 3 of 8`."""
-        return self.config.title if self.shard.count == 1 else f"{self.config.title}, {self.shard}"
-
-
-@dataclass(frozen=True)
-class Job:
-    """Tasks that one process does, one after the other."""
-
-    number: int  # in its sweep
-    tasks: tuple[Task, ...]
-    gpus: float  # how many it has, or which share of one
-    total: int  # cells of the sweep
-    file: Path  # through which it tells what became of them (see `channel`)
-    folder: Path  # in which it works, as the sweep does
-
-    @property
-    def log(self) -> Path:
-        """What it prints."""
-        return self.file.with_suffix(".log")
 
 
 class Listener(Protocol):
@@ -72,29 +39,8 @@ class Listener(Protocol):
         """How a task ended; `whole`: with it its cell, of which it may be one shard."""
 
 
-def shards(config: Config) -> list[Shard]:
-    """The shards of a cell."""
-    count = int(config.shards)
-    return [Shard(number, count) for number in range(count)]
-
-
-def login_of(jobs: Sequence[Job]) -> list[str]:
-    """The variables of this process with which jobs reach their tracking store."""
-    return login_variables(jobs[0].tasks[0].config.tracking.uri) if jobs else []
-
-
-def grouped(cells: Sequence[Config], group: PerJob) -> list[list[Task]]:
-    """The tasks of each job, in the order of the cells; the shards of a cell are in different jobs."""
-    jobs: dict[object, list[Task]] = {}
-    for number, config in enumerate(cells):
-        together = number if group is PerJob.cell else repr(config.model)
-        for shard in shards(config):
-            jobs.setdefault((together, shard), []).append(Task(number, shard, config))
-    return list(jobs.values())
-
-
 def work(tasks: Iterable[Task], listener: Listener, resolve: Callable[[Task], Resolved], *, total: int) -> None:
-    """Do tasks of which it is not known how they ended; a failure never stops the next."""
+    """Do tasks of which it is not known how they ended."""
     store = None  # which all share
     for task in tasks:
         store = store or Store(task.config.tracking)

@@ -1,0 +1,1 @@
+"""The executors that ship with rbptrack; `rbptrack.analysis.executors` says what one is."""

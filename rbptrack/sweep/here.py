@@ -1,0 +1,29 @@
+"""Tasks done in this process, with a bar over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rbptrack.base.process import leave_out_what_is_loaded
+from rbptrack.console.progress import SweepProgress
+from rbptrack.sweep.resolve import Resolved
+from rbptrack.sweep.results import Results
+from rbptrack.sweep.tasks import Task
+from rbptrack.sweep.work import work
+
+_LEAST_WEIGHT = 2e6  # parameters whose measuring takes as long as what every cell takes beside it
+
+
+def measure_here(tasks: Sequence[Task], results: Results, resolved: Sequence[Resolved], *, total: int) -> None:
+    """Do tasks one after the other."""
+    leave_out_what_is_loaded()  # what libraries leave behind is found soon: memory stays flat
+    if len(tasks) == 1:
+        work(tasks, results, lambda task: resolved[task.number], total=total)
+        return
+    with SweepProgress(lambda: [_weight(task, resolved[task.number]) for task in tasks]) as progress:
+        work(progress.over(tasks), results, lambda task: resolved[task.number], total=total)
+
+
+def _weight(task: Task, resolved: Resolved) -> float:
+    """How long a task takes beside others, roughly."""
+    return (_LEAST_WEIGHT + resolved.count_parameters().total) / task.shard.count
