@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from mlflow import MlflowClient
 from tests.leftovers import pytest_configure, pytest_sessionfinish  # noqa: F401 - hooks
 from tests.patience import PATIENCE
 from tests.prepared import EMPTY_STORE, READ_AT_IMPORT, Prepared, Running, copy_new_stores
+from tests.skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401 - hooks
 
 # Without a GPU, Triton's kernels run in its interpreter, which must be chosen before anything imports Triton.
 if shutil.which("nvidia-smi") is None:
@@ -58,16 +59,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((i for i, name in enumerate(longest) if item.path.stem == f"test_{name}"), len(longest))
 
     items.sort(key=rank)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """In CI nothing is skipped: what a machine lacks there is a failure of its set-up."""
-    report = yield
-    if report.skipped and os.environ.get("CI"):
-        report.outcome = "failed"
-        report.longrepr = f"skipped in CI: {item.nodeid}: {report.longrepr}"
-    return report
 
 
 def shared(factory: pytest.TempPathFactory) -> Path:
