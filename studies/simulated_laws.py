@@ -8,13 +8,13 @@ import numpy as np
 from rbptrack.plugins.lack_of_fit.bends import bend_of
 from rbptrack.plugins.lack_of_fit.law_forms import fit_forms
 from rbptrack.plugins.lack_of_fit.surface import fit_surface
+from rbptrack.plugins.training.training_law import fit_training_law
 
 from rbptrack.stats.bootstrap import paired_covariance
 from rbptrack.stats.contrasts import contrast, ratio_law
 from rbptrack.stats.forecasts import backtest
 from rbptrack.stats.nested import fit_nested, pure_error
 from rbptrack.stats.power_law import fit_power_law
-from rbptrack.stats.training_law import fit_training_law
 from studies.simulation import (
     EXPERIMENTS,
     Array,

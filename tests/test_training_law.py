@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
+from rbptrack.plugins.training.training_law import design_condition, fit_training_law
 
 from rbptrack.base.errors import RbptrackError
-from rbptrack.stats.training_law import design_condition, fit_training_law
 
 SIZES, TOKENS = np.geomspace(5e3, 5e5, 5), np.geomspace(1e5, 4e6, 6)
 S, D = np.repeat(SIZES, 6), np.tile(TOKENS, 5)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize, special
 
-from rbptrack.base.errors import RbptrackError
+from rbptrack.analysis import RbptrackError
 from rbptrack.ranks import FloatArray
 from rbptrack.stats.intervals import Interval
 
