@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from rbptrack.plugins.executors import slurm
 
+from rbptrack.__main__ import main
 from rbptrack.base import secrets
-from rbptrack.base.addresses import login_variables
+from rbptrack.base.addresses import login_variables, refuse_secret
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.config.request import measuring, sweep_of
 from rbptrack.config.schema import TrackingConfig
@@ -58,6 +59,9 @@ REFUSED = [
     "http://geheim@//[",
     "geheim://me@host",
     "https://",
+    "postgresql://u%3Ageheim@host/db",
+    "http://host/u:geheim@x",
+    "http://host/u%3Ageheim%40x",
 ]
 
 
@@ -132,6 +136,39 @@ def test_no_value_of_a_config_holds_a_secret(key: str, value: str, monkeypatch: 
             measuring(["model=nano/6k", "dataset=pydocs", f"{key}='{value}'" if "[" not in value else f"{key}={value}"])
         )
     assert "geheim" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["+hydra.job.env_set.HF_TOKEN=geheim"],
+        ["+hydra.job.env_set={HF_TOKEN: geheim}"],
+        ["launch.setup=['export HF_TOKEN=geheim']"],
+        ["--cfg=job", "dataset=mine"],
+        ["--info=config", "dataset=mine"],
+    ],
+)
+def test_a_secret_of_the_command_line_or_a_config_is_not_repeated(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf/dataset").mkdir(parents=True)
+    (tmp_path / "conf/dataset/mine.yaml").write_text("name: a\nrepo: b\nsplit: c\nrevision: 'https://u:geheim@h/x'\n")
+    monkeypatch.setattr(sys, "argv", ["rbptrack", "model=nano/6k", *words])
+    assert main() == 2
+    shown = capsys.readouterr()
+    assert "geheim" not in shown.out + shown.err
+    assert "which would be kept where others read it" in shown.err
+
+
+def test_a_variable_that_is_read_is_no_secret() -> None:
+    for text in (
+        "export HF_TOKEN=$(cat ~/.token)",
+        "export HF_TOKEN=$MINE",
+        "HF_TOKEN_PATH=~/.x module load",
+        "KEY= a",
+    ):
+        refuse_secret("launch.setup", text)
 
 
 def test_nothing_but_secrets_is_starred(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,6 +31,8 @@ _READ_PGPASSWORD = ("postgresql", "postgresql+psycopg", "postgresql+psycopg2", "
 _DATABASE = re.compile(r"(?P<before>[^:/]+://[^:/]*):(?P<password>[^@]*)@(?P<after>.*)", re.DOTALL)
 _PAIR = re.compile(r"[?&;#](?P<key>[^=&;#\s]+)=(?P<value>[^&;#\s]+)")
 _ANY_LOGIN = re.compile(r"(?i)\bhttps?://[^/?#\s]*@|(?<!\bhttp)(?<!\bhttps)://[^/?#\s:]*:\S*@")
+_LOGIN_IN_PATH = re.compile(r"/[^/@]*:[^/@]*@")
+_ASSIGNMENT = re.compile(r"(?<![\w${?&;#])(?P<name>[A-Za-z_]\w*)=[\"']?(?P<value>[^\s\"';$`]+)")
 _FILES = ("sslkey", "ssl_key")  # of a database's address: they name a file
 _MORE_WORDS = re.compile(r"(?i)(passwd|signature|odbc_connect|(^|_)sig)$")
 _NO_ADDRESS = (
@@ -82,7 +84,16 @@ def refuse_secret(key: str, text: str) -> None:
     elif _ANY_LOGIN.search(text) or ("://" in text and _secret_pair(text)):
         where = "in the environment or in their own files (~/.netrc, ~/.aws, hf auth login)"
         raise _refused(f"{key} is an address with a password or a token in it", f"the libraries find it {where}")
+    if sets_secret(key, text):
+        raise _refused(f"{key} gives a variable that holds a secret", "export it before you start the program")
     refuse_known({key: text})
+
+
+def sets_secret(key: str, text: str) -> bool:
+    """Whether a value gives a secret to a variable: `export HF_TOKEN=...`, or a key of `hydra.job.env_set`."""
+    in_environment = re.findall(r"\w+", f"{key}: {text}".partition("env_set")[2])
+    assigned = [found["name"] for found in _ASSIGNMENT.finditer(text) if not is_path(found["value"])]
+    return any(map(names_secret, [*in_environment, *assigned]))
 
 
 def taken_apart(address: str, key: str) -> tuple[str, Mapping[str, str]]:
@@ -128,8 +139,8 @@ def _server(address: str, key: str) -> tuple[str, Mapping[str, str]]:
     if parts.query or parts.fragment:
         raise _refused(f"{key} has a part after ? or #, which no tracking server takes", _remedy("http"))
     login, at, host = parts.netloc.rpartition("@")
-    if not parts.hostname or "@" in login or parts.port == 0:
-        raise ValueError("no host")
+    if not parts.hostname or "@" in login or parts.port == 0 or _LOGIN_IN_PATH.search(unquote(parts.path)):
+        raise ValueError("no host, or a login where a path stands")
     if not at:
         return address, {}
     user, _, password = login.partition(":")
@@ -147,6 +158,8 @@ def _postgresql(address: str, key: str) -> tuple[str, Mapping[str, str]]:
     bare, password = (f"{login['before']}@{login['after']}", unquote(login["password"])) if login else (address, "")
     if login and "@" in login["after"].partition("?")[0]:
         raise ValueError("an unquoted @")
+    if not login and ":" in unquote(urlsplit(address).username or ""):
+        raise ValueError("a quoted colon between user and password")
     place, mark, query = bare.partition("?")
     pairs = [pair for pair in query.split("&") if pair]
     for pair in [pair for pair in pairs if unquote_plus(pair.partition("=")[0]).lower() == "password"]:

@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-from rbptrack.base.addresses import refuse_secret
+from rbptrack.base.addresses import refuse_secret, sets_secret
 from rbptrack.base.errors import BadInput, nearest
 from rbptrack.base.names import name_fault
 from rbptrack.base.secrets import holds_known
@@ -44,7 +44,7 @@ _PRESETS: dict[str, tuple[Where, ...]] = {
 def typed(composed: DictConfig) -> Any:
     """The composed config as its dataclass, with the values checked that a type cannot check."""
     config = _object(composed)
-    _refuse_secrets(composed)
+    refuse_secrets(composed)
     if isinstance(config, CellConfig):
         _PIECES["model"](config.model)
         _PIECES["dataset"](config.dataset)
@@ -64,7 +64,7 @@ def typed(composed: DictConfig) -> Any:
 def typed_piece(composed: DictConfig, name: str) -> Any:
     """The model (or the dataset) of a composed config alone, likewise."""
     piece = _object(composed[name])
-    _refuse_secrets(composed[name], f"{name}.")
+    refuse_secrets(composed[name], f"{name}.")
     _PIECES[name](piece)
     return piece
 
@@ -78,10 +78,12 @@ def _object(composed: DictConfig) -> Any:
         raise wrong_value(str(error.full_key or ""), error) from error
 
 
-def _refuse_secrets(composed: DictConfig, prefix: str = "") -> None:
+def refuse_secrets(composed: DictConfig, prefix: str = "", *, resolve: bool = True) -> None:
     """BadInput where a value holds a secret: it would be written into params and files, wherever it came from."""
-    values = flattened(OmegaConf.to_container(composed, resolve=True), prefix)
-    if any("://" in text for text in values.values()) or holds_known("\n".join(values.values())):
+    values = flattened(OmegaConf.to_container(composed, resolve=resolve), prefix)
+    if any("://" in text or sets_secret(key, text) for key, text in values.items()) or holds_known(
+        "\n".join(values.values())
+    ):
         for key, text in values.items():
             refuse_secret(key, text)
 

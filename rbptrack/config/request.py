@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from rbptrack.base.errors import BadInput
 from rbptrack.config.arguments import check_keys, k_group, parse_flags, reference_group
 from rbptrack.config.cells import cells, swept_options
+from rbptrack.config.check import refuse_secrets
 from rbptrack.config.compose import Composer, glob_as_patterns, parsed, shortened
 from rbptrack.config.hydra_internals import jobs_of, show
 from rbptrack.config.patterns import expand, home_as_value, lists_as_values
@@ -87,6 +88,10 @@ class Request:
         """Let Hydra show what its flags ask for (`--cfg`, `--info`, ...); of a sweep, for its first cell."""
         register_resolver("oc.env", _as_written)
         self.flags.overrides = self.jobs()[0]
+        if self.flags.cfg or self.flags.info in ("all", "config"):
+            composed, hydra = self.composer.whole(self.flags.overrides)
+            refuse_secrets(composed, resolve=False)
+            refuse_secrets(hydra, "hydra.", resolve=False)
         self.flags.multirun = False
         self.flags.run = False
         show(self.flags, self.composer.config_name, _never_run)
