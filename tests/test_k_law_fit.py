@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rbptrack.plugins.k_law.curves import beta_interval, k_curves, size_factor_read_off, worth_of_doubling
 from scipy import stats
 
 from rbptrack.ranks import DocumentCounts, log_grid
-from rbptrack.stats.k_law import beta_interval, fit_k_law, k_curves, k_slopes, size_factor_read_off, worth_of_doubling
+from rbptrack.stats.k_law import fit_k_law, k_slopes
 
 KS = log_grid(100)
 
