@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rbptrack.plugins.error_entropy.decomposition import decompose
+from rbptrack.plugins.error_entropy.smooth_entropy import BinnedRanks, rank_bins, smooth_parts
 
 from rbptrack.ranks import FloatArray, RankTable
-from rbptrack.stats.error_entropy import decompose
-from rbptrack.stats.smooth_entropy import BinnedRanks, rank_bins, smooth_parts
 from tests.synthetic import ranked
 
 V = 4096

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from rbptrack.base.errors import RbptrackError
+from rbptrack.analysis import RbptrackError
 from rbptrack.ranks import DocumentMeans, FloatArray, RankHistogram, RankTable
 from rbptrack.stats.intervals import Interval, widening, worth
 from rbptrack.stats.power_law import fit_power_law
-from rbptrack.stats.smooth_entropy import BinnedRanks, rank_bins, smooth_parts
+
+from .smooth_entropy import BinnedRanks, rank_bins, smooth_parts
 
 
 @dataclass(frozen=True)
