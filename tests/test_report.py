@@ -253,8 +253,8 @@ def test_sections_stand_in_the_order_of_their_leads_then_by_name() -> None:
 
 def test_the_embedded_family_says_why_it_shows_a_law() -> None:
     runs = family_runs([1e4], alpha=0.1, a=3.0, family="nano")
-    assert "chosen so that one is seen, which is no evidence for the law" in render("t", runs, [])
-    assert "no evidence for the law" not in render("t", RUNS, [])
+    assert "This page demonstrates the tool; it is not evidence" in render("t", runs, [])
+    assert "it is not evidence" not in render("t", RUNS, [])
 
 
 def test_a_hundred_measurements_leave_room_for_a_sentence_of_every_analyzer() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pandas as pd
 
 from rbptrack.analysis import Runs
 from rbptrack.base.words import counted, listed, short_number
+from rbptrack.config.paths import EMBEDDED
 
-_EMBEDDED = (
-    "The embedded family nano is made to show a law: its recipe was chosen so that one is seen, which is no evidence "
-    "for the law (docs/nano.md)."
-)
 _FEW = 4  # names that are listed; more are counted
 
 
@@ -25,10 +24,12 @@ def title_in_words(runs: Runs) -> str:
     return f"How well {who} {verb} the next token on {where}"
 
 
-def made_for_a_law(runs: Runs) -> str:
-    """A sentence about the embedded family, where it was measured; empty otherwise."""
-    models = runs.frame.loc[runs.frame["family"] == "nano", "model"]
-    return _EMBEDDED if models.str.startswith("nano-").any() else ""
+def notes_on_embedded(runs: Runs) -> str:
+    """What the files of the embedded models say of their families, where those were measured; empty otherwise."""
+    notes = json.loads((EMBEDDED / "families.json").read_text(encoding="utf-8"))
+    pairs = zip(runs.frame["family"], runs.frame["model"], strict=True)
+    measured = dict.fromkeys(family for family, model in pairs if str(model).startswith(f"{family}-"))
+    return " ".join(notes[family] for family in measured if family in notes)
 
 
 def measured_in_words(runs: Runs) -> str:

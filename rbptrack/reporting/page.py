@@ -28,7 +28,7 @@ from rbptrack.base.words import counted
 from rbptrack.reporting.columns import JOINED, Shown, readable
 from rbptrack.reporting.files import InlineFigure
 from rbptrack.reporting.first_page import FirstPage, first_page
-from rbptrack.reporting.overview import made_for_a_law, measured_in_words, title_in_words
+from rbptrack.reporting.overview import measured_in_words, notes_on_embedded, title_in_words
 from rbptrack.reporting.typeset import typeset
 
 _MOST_ROWS = 16  # of a table on the page; all of them are in its CSV file
@@ -102,7 +102,7 @@ def render(
         page=run_page.partition("/runs/")[0],
         facts=[*facts, ("analysed with", software())],
         measured=f"{measured_in_words(runs)} {resampled_in_words(runs.frame)}",
-        made_for=made_for_a_law(runs),
+        notes=notes_on_embedded(runs),
         lead=lead,
         first=lead.sentences if lead else [_headline(s) for s in sections if s.report.overview],
         overview=[_overview(s, name, drawn, tables) for s in sections for name in s.report.overview],

@@ -212,16 +212,14 @@ def color(record: Record) -> dict[str, str]:
     if Metric.LOG10_NON_EMBEDDING_PARAMS not in record.metrics:
         return {}
     family = record.tags.get(Tag.FAMILY, "")
-    others = len(_HUES) - len(_FIRST_HUES)
-    number = _FIRST_HUES.index(family) if family in _FIRST_HUES else len(_FIRST_HUES) + crc32(family.encode()) % others
-    hue = np.array([int(_HUES[number][i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    digits = _HUES[crc32(family.encode()) % len(_HUES)]
+    hue = np.array([int(digits[i : i + 2], 16) / 255 for i in (1, 3, 5)])
     share = min(1.0, max(0.0, (record.metrics[Metric.LOG10_NON_EMBEDDING_PARAMS] - 3.5) / 7.5))  # 1e3.5 to 1e11
     light = 0.55 - 0.85 * share  # above 0 towards white, below towards black
     mixed = hue + (1 - hue) * light if light > 0 else hue * (1 + light)
     return {"mlflow.runColor": "#" + "".join(f"{round(255 * part):02x}" for part in mixed.tolist())}
 
 
-_FIRST_HUES = ("nano", "pythia", "gpt2", "opt", "qwen2.5")  # the paper's families and the embedded one: never alike
 _HUES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e6a700", "#56b4e9", "#8a5a2b", "#7f3fbf", "#7a7a7a", "#c21e56")
 
 
