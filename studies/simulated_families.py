@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
+from rbptrack.plugins.emergence.thresholds import threshold
 
 from rbptrack.ranks import DocumentCounts
 from rbptrack.stats.contrasts import at_equal, laws_apart, line_draws
 from rbptrack.stats.differences import paired_differences, simultaneous_differences
 from rbptrack.stats.nested import pool
 from rbptrack.stats.size_laws import LawValues, fit_law
-from rbptrack.stats.thresholds import threshold
 from studies.simulated_ranks import difficulty, lengths_of
 from studies.simulation import BOOTSTRAPS, Array, Design, Outcome, covers, experiment, grid, scatter, sizes, texts
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from rbptrack.plugins.emergence.independence import success_by_length
 from rbptrack.plugins.error_entropy.decomposition import part_errors
 from rbptrack.plugins.error_entropy.smooth_entropy import BinnedRanks, rank_bins, smooth_parts
 from rbptrack.plugins.k_law.curves import beta_interval
 
 from rbptrack.ranks import DocumentCounts, RankTable, log_grid
 from rbptrack.stats.bootstrap import document_weights
-from rbptrack.stats.independence import success_by_length
 from rbptrack.stats.k_law import fit_k_law
 from rbptrack.stats.rank_sizes import lognormal_trend
 from rbptrack.stats.segments import PositionBins

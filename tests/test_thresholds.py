@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from rbptrack.plugins.emergence import Emergence
+from rbptrack.plugins.emergence.thresholds import threshold, width_in_decades
 
 from rbptrack.reporting.telling import sentences_of
 from rbptrack.stats.power_law import fit_power_law
-from rbptrack.stats.thresholds import threshold, width_in_decades
 from tests.synthetic import family_runs
 
 S = np.geomspace(1e5, 1e9, 6)

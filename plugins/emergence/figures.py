@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from rbptrack.analysis.family_figures import Curve, curve_panels, curves_of, side_by_side
 from rbptrack.analysis.figures import COLOURS, SIZE, length_axis, log_axis
 from rbptrack.stats.power_law import PowerLawFit
-from rbptrack.stats.thresholds import Threshold
+
+from .thresholds import Threshold
 
 NULLS = {
     "independent": "independent",
