@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from rbptrack.plugins.power_law import PowerLaw
+from rbptrack.plugins.reproduction.uncertainty import implied_se, rounding_se
 from scipy import stats
 
 from rbptrack.reporting.computing import computed
@@ -16,7 +17,6 @@ from rbptrack.stats.intervals import (
     worth,
     worth_of_share,
 )
-from rbptrack.stats.published import implied_se, rounding_se
 from tests.synthetic import family_runs
 
 

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from rbptrack.plugins.reproduction import AGREES, DIFFERS, UNSURE, Reproduction
+from rbptrack.plugins.reproduction import Reproduction
 
 from rbptrack.analysis import Runs
 from rbptrack.analysis.published import published_in_k, published_in_size
@@ -34,8 +34,8 @@ def test_the_published_tables_are_whole() -> None:
 def test_equal_exponents_agree_and_others_differ() -> None:
     same, other = cells(0.066), cells(0.1)
     assert same.loc["ce", "yours"] == pytest.approx(0.066, abs=1e-5)
-    assert same.loc["ce", "verdict"] == AGREES
-    assert other.loc["ce", "verdict"] == DIFFERS
+    assert same.loc["ce", "verdict"] == "agrees"
+    assert other.loc["ce", "verdict"] == "differs"
     assert other.loc["ce", "low"] > 0
     assert other.loc["ce", "difference"] == pytest.approx(0.034, abs=1e-4)
     assert set(same.index) == {"ce", "rbp_1", "rbp_10"}, "other k exceed |V| = 64"
@@ -67,7 +67,7 @@ def test_few_and_scattered_points_cannot_be_told() -> None:
     )
     runs.frame["dataset"] = "c4"
     report = Reproduction().analyze(runs)
-    assert report.tables["law_in_size"].frame.set_index("metric").loc["ce", "verdict"] == UNSURE
+    assert report.tables["law_in_size"].frame.set_index("metric").loc["ce", "verdict"] == "undecided"
     assert any("pythia 4 of 10" in note for note in report.notes)
     assert any("yours: slide at 256 tokens, rank=paper" in note for note in report.notes)
 
@@ -84,7 +84,7 @@ def test_the_law_in_k_is_least_squares() -> None:
     even = log_grid(63)
     assert row["yours"] == pytest.approx(-np.polyfit(np.log(even), np.log(y[even - 1]), 1)[0], rel=1e-6)
     assert row["published"] == 0.308
-    assert row["verdict"] == DIFFERS
+    assert row["verdict"] == "differs"
 
 
 def test_nothing_published_is_said() -> None:
@@ -110,7 +110,7 @@ def test_imported_figures_are_compared_at_every_published_k() -> None:
     assert rows.loc["rbp_10", "yours"] == pytest.approx(0.1)
     in_k = report.tables["law_in_k"].frame if "law_in_k" in report.tables else pd.DataFrame(columns=["se", "verdict"])
     assert in_k["se"].isna().all()
-    assert in_k["verdict"].eq(UNSURE).all()
+    assert in_k["verdict"].eq("undecided").all()
     points = point_diagnostics(fit_power_law(SIZES, SIZES**-0.1))
     assert np.isnan(points["se_ln_y"]).all()
 
