@@ -146,6 +146,8 @@ def test_filters_and_selection(sampling: Sampling, tmp_path: Path) -> None:
         ({"where": {"lang": "en"}}, "a.jsonl", "no field lang"),
         ({"where": {"kind": "z"}}, "a.jsonl", r"is empty: 0 documents.*where=\{'kind': 'z'\}"),
         ({}, "empty.jsonl", "dataset mine is empty: 2 documents"),
+        ({"group": "kind.x.y"}, "a.jsonl", "kind.x.y: the field kind holds a str, which has no parts; give kind"),
+        ({"group": "meta.nope"}, "a.jsonl", "dataset.group=meta.nope: no document of mine has this field"),
     ],
 )
 def test_what_is_wrong(change: dict[str, Any], file: str, words: str, tmp_path: Path) -> None:

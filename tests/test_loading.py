@@ -19,7 +19,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import ModelConfig
 from rbptrack.models.architecture import check_fit, count_parameters, load_config, load_tokenizer, longest_sequence
 from rbptrack.models.causal import CausalModel, of_module
-from rbptrack.models.checkpoint import check_folder
+from rbptrack.models.checkpoint import check_folder, explain, unbuildable
 from rbptrack.models.device import tf32_notes
 from rbptrack.models.loading import load_model
 from rbptrack.sources.pin import of_model
@@ -415,3 +415,18 @@ def test_weights_that_are_bfloat16_numbers_lose_nothing_in_tf32() -> None:
     layer = torch.nn.Linear(8, 8)
     assert tf32_notes(layer) == ()
     assert "TF32 rounds none of them" in tf32_notes(layer.bfloat16().float())[0]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: no memory"),
+        OSError("Cannot allocate memory"),
+    ],
+    ids=["python", "torch", "mapping"],
+)
+def test_too_little_memory_is_called_so(error: Exception) -> None:
+    config = transformers.GPTNeoXConfig()
+    for fault in (unbuildable(error, "the model", config), explain(error, "the model", config=config, pickles=False)):
+        assert str(fault).startswith("the model does not fit into memory; model.dtype=bfloat16")

@@ -71,6 +71,9 @@ TYPOS = {
     "tracking.uri=./runs": "MLflow no longer keeps runs in plain files",
     "analyze": "no tracking store",
     "ui": "no tracking store",
+    "report again=5": "again=5: expected true or false",
+    "model=nano/6k force=7": "force=7: expected true or false",
+    "ui browser=5": "browser=5: expected true or false",
     # analyzers
     "analyzers=powerlaw model=nano/6k,nano/15k": "Did you mean power_law? Options: ",
     "analyze analyzer=powerlaw": "Did you mean power_law?",
@@ -89,6 +92,9 @@ TYPOS = {
     # flags and folders
     "--confg-dir=x": "Did you mean --config-dir?",
     "--multirn model=nano/6k": "Did you mean --multirun?",
+    "model=nano/6k --config-name=nope": "--config-name is not taken: rbptrack has configs of its own; --config-dir",
+    "model=nano/6k -cp /etc": "-cp is not taken",
+    "model=nano/6k --experimental-rerun x": "--experimental-rerun is not taken: run the command again",
     "--config-dir nope": "--config-dir nope: no such folder",
     "hydra.run.dir=/tmp/x": "hydra.run.dir cannot be set",
     "hydra.sweep.dir=/tmp/x": "hydra.sweep.dir cannot be set",

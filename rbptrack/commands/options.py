@@ -41,6 +41,7 @@ class OptionsCommand(Generic[T]):
             if key not in known and key not in self.lists:
                 more = f"{program()} help {self.name}"
                 raise no_option(key, [*self.lists, *known.settable], shown=listed, more=more)
+            known.check_flag(key, word.partition("=")[2])
         given: Any = OmegaConf.structured(self.schema)
         for word in lists_as_values(words, self.lists):
             word = f"{word[:-1]}'?'" if word.endswith("=?") else word  # which YAML takes for a mapping

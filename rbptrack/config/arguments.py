@@ -20,6 +20,11 @@ _SCHEMAS = {"config": (Config, "measure"), "analyze": (AnalyzeConfig, "analyze")
 """Of each primary config: what it composes to, and the command whose help explains its options."""
 
 
+_CONFIGS = "rbptrack has configs of its own; --config-dir FOLDER adds yours"
+_IGNORED = dict.fromkeys(("--config-name", "-cn", "--config-path", "-cp"), _CONFIGS)
+_IGNORED["--experimental-rerun"] = "run the command again; it continues where it stopped"
+
+
 class Choices(Protocol):
     """What there is to choose from (`rbptrack.config.compose.Composer`)."""
 
@@ -34,6 +39,9 @@ class Choices(Protocol):
 
 def parse_flags(arguments: Sequence[str]) -> Namespace:
     """Hydra's own flags as it understands them; `overrides`: the other words, which Hydra takes in one stretch only."""
+    for word in arguments:
+        if (name := word.partition("=")[0]) in _IGNORED:
+            raise BadInput(f"{name} is not taken: {_IGNORED[name]}")
     parser = flags_parser()
     known = [word for action in parser._actions for word in action.option_strings]
     for word in arguments:
@@ -63,6 +71,7 @@ def check_keys(overrides: Sequence[str], composer: Choices, chosen_by: Sequence[
             raise BadInput(f"{override}: expected key=value; the key is missing")
         if not equals and not override.startswith("~"):
             raise _no_value(override, composer, groups, known)
+        keys.check_flag(key, value)
         if key.startswith(("hydra.", "hydra/")) or "@" in key or "/" in key:
             _refuse_folders(key)
         elif key not in keys and key not in known:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
@@ -31,23 +32,32 @@ class Keys:
         leaves: `model.dtype`.
         folders: keys that hold others: `model`.
         free: keys below which users name their own: `dataset.where`.
+        flags: those leaves that are true or false.
 
     """
 
     leaves: list[str]
     folders: list[str]
     free: list[str]
+    flags: list[str]
 
     @classmethod
     def of(cls, schema: type) -> Keys:
         """Those of a dataclass."""
-        keys = cls([], [], [])
+        keys = cls([], [], [], [])
         for key, kind in _walk(schema, ""):
-            {"leaf": keys.leaves, "folder": keys.folders, "free": keys.free}[kind].append(key)
+            {"leaf": keys.leaves, "flag": keys.leaves, "folder": keys.folders, "free": keys.free}[kind].append(key)
+            if kind == "flag":
+                keys.flags.append(key)
         return keys
 
     def __contains__(self, key: str) -> bool:
         return key in self.leaves or key in self.folders or any(key == f or key.startswith(f + ".") for f in self.free)
+
+    def check_flag(self, key: str, value: str) -> None:
+        """BadInput where a key that is true or false is given a number, which OmegaConf takes for true."""
+        if key in self.flags and value.strip("'\"") not in ("0", "1") and re.fullmatch(r"['\"]?[-+.\de]+['\"]?", value):
+            raise BadInput(f"{key}={value}: expected true or false")
 
     @property
     def settable(self) -> list[str]:
@@ -65,7 +75,8 @@ def _walk(schema: type, prefix: str) -> Iterator[tuple[str, str]]:
             yield key, "folder"
             yield from _walk(kind, f"{key}.")
         else:
-            yield key, "free" if kind is Any or get_origin(kind) is dict else "leaf"
+            is_free = kind is Any or get_origin(kind) is dict
+            yield key, "free" if is_free else "flag" if kind is bool else "leaf"
 
 
 def removed(key: str) -> str | None:

@@ -92,8 +92,14 @@ def read_documents(config: DatasetConfig, source: Source) -> list[Document]:
     logging.getLogger("datasets").setLevel(logging.CRITICAL)  # the error below says what it would say
 
     def read() -> list[Document]:
-        rows = _select(_rows(config, source), config)
-        return [_document(i, row, config) for i, row in enumerate(rows)]
+        documents: list[Document] = []
+        grouped = False
+        for number, row in enumerate(_select(_rows(config, source), config)):
+            documents.append(_document(number, row, config))
+            grouped = grouped or (config.group != "" and _value(row, config.group) is not None)
+        if config.group and documents and not grouped:
+            raise BadInput(f"dataset.group={config.group}: no document of {config.name} has this field")
+        return documents
 
     local = source.revision is None
     patience = datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN
@@ -197,9 +203,22 @@ def _filter(config: DatasetConfig) -> Callable[[Row], bool]:
 
 
 def _value(row: Row, key: str) -> object:
+    """The value of a field, or of a part of one (`meta.site`); None where the row lacks it.
+
+    Raises:
+        BadInput: the key names a part of a value that has none.
+
+    """
     value: Any = row
+    read: list[str] = []
     for part in key.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            field = ".".join(read)
+            raise BadInput(f"{key}: the field {field} holds a {type(value).__name__}, which has no parts; give {field}")
+        value = value.get(part)
+        read.append(part)
     return value
 
 

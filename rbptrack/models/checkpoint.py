@@ -227,21 +227,21 @@ def explain(error: Exception, what: str, *, config: Any, pickles: bool) -> Rbptr
     if isinstance(error, RbptrackError):
         return error
     every = list(causes(error))
-    if any(type(cause).__name__ == "SafetensorError" for cause in every):
+    if any(type(cause).__name__ == "SafetensorError" for cause in every if not out_of_memory(cause)):
         return BadInput(
             f"the weights of {what} are damaged or cut short ({first_line(error)}): copy or download them again"
         )
-    if any(map(out_of_memory, every)):
-        return BadInput(f"{what} does not fit into memory; model.dtype=bfloat16 or model.device_map=auto may help")
     if not pickles and isinstance(error, OSError) and "model.safetensors" in str(error):
         return BadInput(only_pickles(what))
-    if isinstance(error, OSError | ImportError):
+    if isinstance(error, OSError | ImportError) and not any(map(out_of_memory, every)):
         return BadInput(f"{what} cannot be loaded: {first_line(error)}")
     return unbuildable(error, what, config)
 
 
 def unbuildable(error: Exception, what: str, config: Any) -> BadInput:
     """What to say of an error raised while transformers built a model from a config."""
+    if any(map(out_of_memory, causes(error))):
+        return BadInput(f"{what} does not fit into memory; model.dtype=bfloat16 or model.device_map=auto may help")
     from transformers.activations import ACT2FN
 
     named = error.args[0] if isinstance(error, KeyError) and error.args else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import psutil
@@ -12,6 +13,8 @@ from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import ModelConfig
 
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
+
+_NO_MEMORY = re.compile("DefaultCPUAllocator|(?i:cannot allocate memory|bad_alloc|failed to map segment)")
 
 
 def place(config: ModelConfig) -> tuple[torch.device, dict[str, Any]]:
@@ -91,4 +94,4 @@ def free_memory(device: torch.device) -> int:
 
 def out_of_memory(error: BaseException) -> bool:
     """Whether an allocation failed: on CUDA, in a library, or in torch on a CPU, which raises a plain RuntimeError."""
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in str(error)
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or bool(_NO_MEMORY.search(str(error)))
