@@ -9,8 +9,10 @@ from matplotlib import pyplot
 from rbptrack.analysis import Drawing, Report
 from rbptrack.analysis.figures import svg
 from rbptrack.api import ShownReport
+from rbptrack.commands import list_, plan
 from rbptrack.reporting.files import InlineFigure, inline
 from rbptrack.reporting.page import Section, render
+from rbptrack.sweep.plan import Plan
 from tests.synthetic import changed, family_runs
 
 HOSTILE = """<script>alert("x")</script><img src=x onerror='alert(1)'>"""
@@ -56,3 +58,13 @@ def assert_text(page: str) -> None:
     assert page.count("&lt;script&gt;") > 5
     assert 'alert("x")</script' not in page
     assert "<img" not in page
+
+
+def test_tables_in_markdown_and_csv(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "=cmd|'/c calc'!A1 <img onerror=alert(1)>"
+    frame = family_runs([1e3, 1e4], alpha=0.1, a=3.0).frame.assign(family=name)
+    list_._write(frame, ["family", "ce"], list_.ListConfig(format=list_.Format.markdown, columns=["family"]))
+    rows = capsys.readouterr().out.splitlines()
+    assert all(row.replace(r"\|", "").count("|") == 3 for row in rows)
+    assert "<img" not in rows[2]
+    assert plan._csv([Plan(name, "d")]).splitlines()[1].startswith("'=cmd")

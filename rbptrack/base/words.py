@@ -14,6 +14,8 @@ _LISTED = 3  # values: so many are said one by one
 _UNKNOWN_SECONDS = 1e8
 _FORMULA = re.compile(r"'*[=+\-@]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_MARKDOWN = re.compile(r"[\\|`*\[\]<>&~]|(?<!\w)_|_(?!\w)")  # an underscore inside a word is none
+_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -120,6 +122,11 @@ def for_spreadsheets(text: str) -> str:
     `=1+1` is `'=1+1`; a number such as `-0.5` stays one.
     """
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def for_markdown(text: str) -> str:
+    r"""A text as a cell of a Markdown table, in which nothing is markup: `a|b` is `a\|b`, `<b>` is `&lt;b&gt;`."""
+    return _MARKDOWN.sub(lambda sign: _ENTITIES.get(sign[0]) or f"\\{sign[0]}", " ".join(text.split()))
 
 
 def from_spreadsheet(text: str) -> str:

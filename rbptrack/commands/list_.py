@@ -13,6 +13,7 @@ import pandas as pd
 from rbptrack.analysis.display import TITLES, as_csv, cell, default_columns, presented, title
 from rbptrack.analysis.runs import Runs, Unreadable
 from rbptrack.base.errors import BadInput, unknown
+from rbptrack.base.words import for_markdown
 from rbptrack.commands.options import OptionsCommand
 from rbptrack.commands.usage import entries
 from rbptrack.config.patterns import size_key
@@ -123,7 +124,7 @@ def _write(frame: pd.DataFrame, columns: Sequence[str], config: ListConfig) -> N
         print_json(frame[list(columns)].to_dict("records"))
     elif config.format is Format.markdown:
         aligned = ["left" if _words(frame, column) else "right" for column in columns]
-        shown = presented(frame, columns, errors=errors)
+        shown = presented(frame, columns, errors=errors).map(for_markdown).rename(columns=for_markdown)
         sys.stdout.write(shown.to_markdown(index=False, colalign=aligned, disable_numparse=True))
         sys.stdout.write("\n")
     elif config.format is Format.latex:

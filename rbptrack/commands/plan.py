@@ -16,7 +16,7 @@ from rich.markup import escape
 
 from rbptrack.analysis.executors import Executor
 from rbptrack.base.errors import BadInput
-from rbptrack.base.words import compact, compact_bytes, counted, duration
+from rbptrack.base.words import compact, compact_bytes, counted, duration, for_spreadsheets
 from rbptrack.commands.runner import HydraCommand, taken
 from rbptrack.config.request import Request, measuring, sweep_of
 from rbptrack.config.schema import Config, Where
@@ -155,7 +155,8 @@ def _csv(plans: Sequence[Plan]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(astuple(p) for p in plans)
+    for p in plans:
+        writer.writerow([for_spreadsheets(value) if isinstance(value, str) else value for value in astuple(p)])
     return text.getvalue()
 
 
