@@ -19,10 +19,10 @@ from rbptrack.analysis.families import Family, read_families
 from rbptrack.analysis.findings import Finding, corrected, sure
 from rbptrack.analysis.rows import R2, UNKNOWN, Column, Corrected, Exponent, NonEmbedding, OfFamily, P, exponent
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, metric_label
-from rbptrack.stats.agreement import share_of
 from rbptrack.stats.contrasts import laws_apart
 from rbptrack.stats.intervals import LEAST_DOCUMENTS, Interval, worth
 from rbptrack.stats.power_law import PowerLawFit
+from rbptrack.stats.shares import share_of
 from rbptrack.stats.size_laws import LawValues, law_values
 from rbptrack.stats.spread import Spread
 

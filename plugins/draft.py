@@ -16,11 +16,11 @@ from rbptrack.analysis.families import Family, read_families
 from rbptrack.analysis.family_figures import curve_panels, curves_of, side_by_side
 from rbptrack.analysis.findings import Finding, around
 from rbptrack.analysis.rows import R2, Column, Exponent, OfFamily, OfSize, cells_of, exponent
-from rbptrack.stats.agreement import Share
 from rbptrack.stats.bootstrap import document_weights
 from rbptrack.stats.intervals import Interval
 from rbptrack.stats.power_law import PowerLawFit
 from rbptrack.stats.reference import ReferenceSums, independent_run, speed_up
+from rbptrack.stats.shares import Share
 from rbptrack.stats.size_laws import fit_law
 
 DRAFT, LAW = "draft", "acceptance in size"
@@ -107,7 +107,7 @@ class Drafts:
 
     def interval(self, share: Share) -> Interval:
         """A share with its interval over documents."""
-        return Interval(share.value, *share.ends(self.level))
+        return share.interval(self.level)
 
     def rate(self, i: int, way: int) -> Interval:
         """The share of tokens that are accepted, of the i-th size."""

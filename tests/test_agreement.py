@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 from rbptrack.plugins.agreement import Agreement
+from rbptrack.plugins.agreement.sums import AgreementSums, OtherTokens, paired
 
 from rbptrack.analysis import Runs
 from rbptrack.analysis.findings import NothingToSay
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import sentences_of
-from rbptrack.stats.agreement import AgreementSums, OtherTokens, paired, share_of
+from rbptrack.stats.shares import share_of
 from tests.synthetic import in_pieces, ranked, runs_of_tables, together
 
 
@@ -77,8 +78,8 @@ def test_intervals_and_the_test_of_flips_hold_their_rates() -> None:
         cost = rng.normal(0, 1, documents).repeat(length)
         pair = next(paired([table(a, documents=documents)], [table(b, documents=documents, logprob=-1.0 - cost)]))
         sums = AgreementSums.of(pair, [1])
-        low, high = sums.changes()["ce"].difference.ends(0.95)
-        inside += low <= 0 <= high
+        difference = sums.changes()["ce"].difference.interval(0.95)
+        inside += difference.low <= 0 <= difference.high
         rejected += sums.p_flips() < 0.05
     assert 0.92 <= inside / 400 <= 0.98
     assert 0.02 <= rejected / 400 <= 0.08

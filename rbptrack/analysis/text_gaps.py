@@ -10,8 +10,8 @@ from rbptrack.analysis.findings import Finding
 from rbptrack.analysis.pairs import Pair
 from rbptrack.analysis.rows import Column, Corrected, P
 from rbptrack.analysis.runs import Runs, Unreadable
-from rbptrack.stats.agreement import in_step, share_of
 from rbptrack.stats.intervals import Interval
+from rbptrack.stats.shares import in_step, share_of
 from rbptrack.stats.text_gaps import Gaps, Segment, text_gaps
 from rbptrack.stats.token_classes import KINDS
 
@@ -88,11 +88,13 @@ class Aligned:
             size, a, b = (one[:, i].sum(axis=1) for one in (sums.num_bytes, sums.nats_a, sums.nats_b))
             if size.any():
                 gap = share_of(a - b, size)
-                low, high = gap.ends(level)
+                ends = gap.interval(level)
                 values: dict[str, Any] = {"share": size.sum() / total, "nats_A": a.sum() / size.sum()}
                 values |= {"nats_B": b.sum() / size.sum(), "segments": (self.gaps.best[:1], self.gaps.worst[:1])}
                 case = {"a": self.a, "b": self.b, "dataset": self.dataset, "words": kind}
-                yield Finding(question=GAPS, case=case, estimate=gap.value, low=low, high=high, p=gap.p, extras=values)
+                yield Finding(
+                    question=GAPS, case=case, estimate=gap.value, low=ends.low, high=ends.high, p=gap.p, extras=values
+                )
 
     def segments(self) -> Iterator[SegmentRow]:
         """The worst in each direction."""

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from rbptrack.ranks import DocumentSums, FloatArray, IntArray, RankTable
-from rbptrack.stats.agreement import Share, decade_of, num_decades, share_of
+from rbptrack.stats.shares import Share, decade_of, num_decades, share_of
 
 
 @dataclass(frozen=True)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
 from scipy import special
 
-from rbptrack.base.errors import RbptrackError
+from rbptrack.analysis import RbptrackError
 from rbptrack.ranks import CE, DocumentSums, FloatArray, IntArray, RankTable, rbp_name
-from rbptrack.stats.differences import ratio_and_error
 from rbptrack.stats.intervals import LEAST_DOCUMENTS
-from rbptrack.stats.spread import Spread
+from rbptrack.stats.shares import Share, decade_of, in_step, num_decades, share_of
 
 ENTROPY, KL = "entropy", "kl"
-_POWER = 0.8
 
 
 class OtherTokens(RbptrackError):
@@ -48,23 +46,6 @@ class TokenPairs:
         return self.a.rank == 1, self.b.rank == 1
 
 
-def in_step(a: Iterable[RankTable], b: Iterable[RankTable]) -> Iterator[tuple[RankTable, RankTable]]:
-    """Two rank tables, given in pieces of whole documents, as pieces that end at the same documents.
-
-    Where one ends before the other, nothing more is given. Source: a merge of sorted lists.
-    """
-    pieces = (iter(a), iter(b))
-    held: list[RankTable | None] = [None, None]
-    while True:
-        held = [one if one is not None else next(each, None) for one, each in zip(held, pieces, strict=True)]
-        left, right = held
-        if left is None or right is None:
-            return
-        last = min(int(one.documents[0][-1]) for one in (left, right))
-        (left, held[0]), (right, held[1]) = _cut(left, last), _cut(right, last)
-        yield left, right
-
-
 def paired(a: Iterable[RankTable], b: Iterable[RankTable]) -> Iterator[TokenPairs]:
     """The same of two models that scored the same tokens (equally many: `num_tokens`).
 
@@ -79,13 +60,6 @@ def paired(a: Iterable[RankTable], b: Iterable[RankTable]) -> Iterator[TokenPair
         if not same:
             raise OtherTokens("they did not score the same tokens")
         yield TokenPairs(left, right)
-
-
-def _cut(table: RankTable, last: int) -> tuple[RankTable, RankTable | None]:
-    """The documents up to a number, and those after it."""
-    end = int(np.count_nonzero(table.column("document") <= last))
-    first, rest = (replace(table, table=part) for part in (table.table[:end], table.table[end:]))
-    return first, rest if len(rest) else None
 
 
 @dataclass(frozen=True)
@@ -198,63 +172,12 @@ class AgreementSums(DocumentSums):
 
 
 @dataclass(frozen=True)
-class Share:
-    """A ratio of sums over documents: its value, and its error over documents (sources, where they are named).
-
-    Attributes:
-        value: per token.
-        spread: its error; None with fewer than 10 documents.
-
-    """
-
-    value: float
-    spread: Spread | None
-
-    def ends(self, level: float) -> tuple[float, float]:
-        """The interval; NaN where there is none."""
-        half = self.spread.half(level) if self.spread else float("nan")
-        return self.value - half, self.value + half
-
-    @property
-    def p(self) -> float:
-        """Two-sided p of 0."""
-        return self.spread.p(self.value) if self.spread else float("nan")
-
-    def detectable(self, level: float) -> float:
-        """The smallest truth that such data would have told from 0 with a power of 80%.
-
-        Source: (t + z) standard errors, the sample size formula turned round (Cohen, Statistical Power Analysis, 1988).
-        """
-        return self.spread.half(level) + float(special.ndtri(_POWER)) * self.spread.se if self.spread else np.nan
-
-
-@dataclass(frozen=True)
 class Change:
     """A metric in both models, and b's less a's."""
 
     a: float
     b: float
     difference: Share
-
-
-def share_of(values: FloatArray, tokens: FloatArray) -> Share:
-    """The sum of values per token, with its error over documents, (documents,) both.
-
-    Source: `ratio_and_error`, t with documents - 1.
-    """
-    value, se = ratio_and_error(values, tokens)
-    known = len(tokens) >= LEAST_DOCUMENTS and np.isfinite(value)
-    return Share(value, Spread.estimated(se, len(tokens) - 1) if known else None)
-
-
-def decade_of(rank: IntArray) -> IntArray:
-    """0 for rank 1, 1 for 2 to 10, 2 for 11 to 100, ..."""
-    return np.asarray(np.searchsorted(10 ** np.arange(10), rank, side="left"))
-
-
-def num_decades(vocab_size: int) -> int:
-    """How many of them the ranks 1..|V| have."""
-    return int(decade_of(np.array([vocab_size]))[0]) + 1
 
 
 def decade_names(count: int) -> list[str]:

@@ -9,15 +9,15 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 
-from rbptrack.analysis.findings import Finding, Reason, Remark, around
+from rbptrack.analysis.findings import Reason, Remark, around
 from rbptrack.analysis.rows import Column
 from rbptrack.analysis.runs import Runs, Unreadable
-from rbptrack.ranks import FloatArray
-from rbptrack.stats.agreement import share_of
 from rbptrack.stats.intervals import Interval
 from rbptrack.stats.reference import ReferenceSums
+from rbptrack.stats.shares import share_of
 
-BESIDE = "KL to a reference"
+from .findings import FromReference
+
 _SAME_TOKENS = ("documents_hash", "sequence", "seq_len", "context", "candidates", "num_tokens")
 
 
@@ -82,38 +82,44 @@ class Beside:
         choices = self.documents.choices
         return float(choices[:2].sum() / choices.sum()) if choices.any() else np.nan
 
-    def reference_row(self, every: list[Beside], level: float) -> ReferenceRow:
-        """Its row; `every` may hold the measurement the other way round."""
-        sums, by_document = self.sums, self.documents.kl / self.documents.tokens
-        other = next((one for one in every if self._turned(one)), None)
+    def reference_row(self, models: list[Beside], level: float) -> ReferenceRow:
+        """Its row; `models` may hold the measurement the other way round."""
+        sums = self.sums
+        by_document = self.documents.kl / self.documents.tokens
+        other = next((model for model in models if self._turned(model)), None)
         return ReferenceRow(
             **self.keys,
-            kl=_interval(sums.kl, sums.tokens, level),
-            kl_documents=_interval(by_document, np.ones(len(by_document)), level),
+            kl=share_of(sums.kl, sums.tokens).interval(level),
+            kl_documents=share_of(by_document, np.ones(len(by_document))).interval(level),
             worst=float(np.quantile(by_document, 0.9)),
-            same_top=_interval(sums.same_top, sums.tokens, level),
+            same_top=share_of(sums.same_top, sums.tokens).interval(level),
             choice_in_model=self.near(),
             choice_in_reference=other.near() if other else np.nan,
         )
 
     def _turned(self, other: Beside) -> bool:
-        mine, theirs = self.row, other.row
-        turned = (mine["commit"], mine["reference_commit"]) == (theirs["reference_commit"], theirs["commit"])
-        return turned and other is not self and all(mine[name] == theirs[name] for name in _SAME_TOKENS)
+        row, turned = self.row, other.row
+        both_ways = (row["commit"], row["reference_commit"]) == (turned["reference_commit"], turned["commit"])
+        return both_ways and other is not self and all(row[name] == turned[name] for name in _SAME_TOKENS)
 
     def far_rows(self, most: int) -> Iterator[FarRow]:
         """The documents of the largest KL per token."""
         sums = self.documents
-        each = sums.kl / sums.tokens
-        for i in np.argsort(-each, kind="stable")[:most]:
-            same = sums.same_top[i] / sums.tokens[i]
-            document, tokens = int(sums.document[i]), int(sums.tokens[i])
-            yield FarRow(**self.keys, document=document, tokens=tokens, kl=float(each[i]), same_top=float(same))
+        per_token = sums.kl / sums.tokens
+        for i in np.argsort(-per_token, kind="stable")[:most]:
+            tokens = sums.tokens[i]
+            yield FarRow(
+                **self.keys,
+                document=int(sums.document[i]),
+                tokens=int(tokens),
+                kl=float(per_token[i]),
+                same_top=float(sums.same_top[i] / tokens),
+            )
 
 
 def read_beside(runs: Runs, notes: list[str]) -> list[Beside]:
     """Every measurement with a reference; what cannot be read is named in the notes."""
-    every = list[Beside]()
+    models = list[Beside]()
     for _, row in runs.frame[runs.frame["reference"].notna()].iterrows():
         run_id = str(row["run_id"])
         try:
@@ -123,19 +129,13 @@ def read_beside(runs: Runs, notes: list[str]) -> list[Beside]:
         except Unreadable as error:
             notes.append(Remark(f"{row['model']} on {row['dataset']} is left out: {error}.", Reason.UNREADABLE))
             continue
-        every.append(Beside(row, documents, documents.in_groups(sources) if len(sources) else documents))
+        models.append(Beside(row, documents, documents.in_groups(sources) if len(sources) else documents))
         runs.was_read()
-    return every
+    return models
 
 
-def findings_of(rows: list[ReferenceRow]) -> Iterator[Finding]:
+def findings_of(rows: list[ReferenceRow]) -> Iterator[FromReference]:
     """A finding for each row."""
     for row in rows:
-        case = {name: getattr(row, name) for name in ("dataset", "model", "reference")}
-        extras = {"same_top": row.same_top.value, "near": row.choice_in_model}
-        yield Finding(question=BESIDE, case=case, **around(row.kl), extras=extras)
-
-
-def _interval(values: FloatArray, tokens: FloatArray, level: float) -> Interval:
-    share = share_of(values, tokens)
-    return Interval(share.value, *share.ends(level))
+        case = {"dataset": row.dataset, "model": row.model, "reference": row.reference}
+        yield FromReference(case=case, same_top=row.same_top.value, **around(row.kl))

@@ -1,0 +1,219 @@
+"""Two models on the same tokens: where they agree, what changed, and which texts show it.
+
+For a quantised or pruned checkpoint against its base, a distilled model against its teacher, a fine-tune against its
+start, a checkpoint against the next, bfloat16 against float32. Models are paired token by token, so that a difference
+which two separate measurements could not show is seen; beside each one stands the smallest that these texts could have
+shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import pandas as pd
+
+from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, Unreadable
+from rbptrack.analysis.families import without_twins
+from rbptrack.analysis.findings import Reason, Remark, around, corrected, sure
+from rbptrack.analysis.lacking import lacking
+from rbptrack.analysis.rows import cells_of
+from rbptrack.ranks import metric_label
+
+from .figures import draw_moves
+from .findings import Changed, Flips, SameTop
+from .pairing import Measured, pairs_named, pairs_of_one_model, same_texts
+from .references import findings_of, read_beside
+from .rows import ChangeRow, Compared, SummaryRow, TokenRow, decade_rows, document_rows, token_rows
+from .sums import ENTROPY, KL, AgreementSums, OtherTokens, paired
+
+_LABELS = {ENTROPY: ENTROPY, KL: "KL"}
+_DRAWN = 6  # pairs that have a panel
+_MOVES = "Share of the tokens of each row that have the rank of the column. The diagonal: no change."
+
+
+@dataclass(kw_only=True)
+class Agreement(Analyzer):
+    """Two models on the same tokens: how often they agree, what changed, and where.
+
+    Without patterns, measurements of one model are paired: each checkpoint with the next, every other precision or
+    seed with the first.
+
+    Attributes:
+        a: pattern of one model's name: the start, the base, the teacher.
+        b: pattern of the other's.
+        ks: the k to compare at.
+        worst: how many documents and tokens are shown of each pair.
+        most: how many pairs are read at most.
+        level: nominal coverage of the intervals; tests have size 1 - level, corrected over all cases (Holm).
+
+    """
+
+    name: ClassVar[str] = "agreement"
+    a: str = ""
+    b: str = ""
+    ks: list[int] = field(default_factory=lambda: [1, 10, 100])
+    worst: int = 10
+    most: int = 100
+    level: float = 0.95
+
+    def analyze(self, runs: Runs) -> Report:
+        """Pair measurements of the same tokens, and count both."""
+        report = Report(summary="references")
+        self._add_references(report, runs)
+        pairs = list(self._compared(report, runs))
+        if not pairs and not report.findings:
+            raise report.nothing_found("no two measurements of the same tokens can be read")
+        if not pairs:
+            return report
+        self._add_shares(report, pairs)
+        self._add_changes(report, pairs)
+        report.add_rows("rank_moves", (row for pair in pairs for row in decade_rows(pair)))
+        report.add_rows("worst_documents", (row for pair in pairs for row in document_rows(pair, self.worst)))
+        report.add_rows("worst_tokens", (row for pair in pairs for row in pair.worst))
+        panels = [(f"{pair.dataset}: {pair.a} to {pair.b}", pair.sums.moves) for pair in pairs[:_DRAWN]]
+        report.drawings["rank_moves"] = Drawing(draw_moves(panels), _MOVES)
+        report.notes += lacking(runs.frame, set[str]().union(*(pair.lacking for pair in pairs)), "top")
+        return report
+
+    def _add_references(self, report: Report, runs: Runs) -> None:
+        """What is known of models beside the references that were run with them."""
+        models = read_beside(runs, report.notes)
+        rows = [model.reference_row(models, self.level) for model in models]
+        report.findings += findings_of(rows)
+        report.add_rows("references", rows)
+        report.add_rows("far_documents", (row for model in models for row in model.far_rows(self.worst)))
+        report.add_metrics("kl/{dataset}/{model}/{reference}", map(cells_of, rows), "kl")
+
+    def _compared(self, report: Report, runs: Runs) -> Iterator[Compared]:
+        """Read every pair; those that cannot be paired are named in the notes.
+
+        Raises:
+            NothingToSay: there is no pair, and no reference.
+            BadInput: the patterns name too many pairs, or none.
+
+        """
+        pairs = list(self._pairs(without_twins(runs.frame, keep="last")))
+        if not pairs and not report.findings:
+            raise report.nothing_found(
+                "no model twice (precision, checkpoint, seed) on the same tokens; analyzer.a and analyzer.b pair others"
+            )
+        if len(pairs) > self.most:
+            text = f"{len(pairs)} pairs of models, and analyzer.most={self.most}: choose with analyzer.a and analyzer.b"
+            raise BadInput(text) if self.a or self.b else report.nothing_found(text)
+        for dataset, a, b in pairs:
+            try:
+                yield self._read(runs, dataset, a, b)
+            except (Unreadable, OtherTokens) as error:
+                reason = Reason.UNREADABLE if isinstance(error, Unreadable) else ""
+                report.notes.append(Remark(f"{a[1]} and {b[1]} on {dataset} are left out: {error}.", reason))
+            runs.was_read()
+
+    def _pairs(self, frame: pd.DataFrame) -> Iterator[tuple[str, Measured, Measured]]:
+        """Every two measurements of the same tokens that are asked for."""
+        names = dict[str, None]()
+        paired_any = False
+        for dataset, rows, models in same_texts(frame):
+            names |= dict.fromkeys(models.values())
+            named = self.a or self.b
+            pairs = pairs_named(models, self.a, self.b) if named else pairs_of_one_model(rows, models)
+            for a, b in pairs:
+                paired_any = True
+                yield dataset, a, b
+        if not paired_any and (self.a or self.b):
+            raise BadInput(
+                f"no two measurements of the same tokens for analyzer.a={self.a or '*'} analyzer.b={self.b or '*'}; "
+                f"there are {', '.join(names) or 'none'}"
+            )
+
+    def _read(self, runs: Runs, dataset: str, a: Measured, b: Measured) -> Compared:
+        parts = list[AgreementSums]()
+        worst = list[TokenRow]()
+        without = set[str]()
+        texts = runs.vocabulary(a[0])
+        keys = {"dataset": dataset, "A": a[1], "B": b[1]}
+        for pair in paired(runs.rank_pieces(a[0]), runs.rank_pieces(b[0])):
+            parts.append(AgreementSums.of(pair, [k for k in sorted(self.ks) if k < pair.a.vocab_size]))
+            worst = sorted([*worst, *token_rows(pair, keys, texts, self.worst)], key=lambda row: -row.nats)
+            del worst[self.worst :]
+            without |= {run_id for (run_id, _), table in ((a, pair.a), (b, pair.b)) if table.version == 1}
+        documents = AgreementSums.concatenate(parts)
+        sources = runs.groups(a[0])
+        references = runs.frame.loc[runs.frame["run_id"].isin([a[0], b[0]]), "reference_commit"].nunique()
+        return Compared(
+            dataset=dataset,
+            a=a[1],
+            b=b[1],
+            documents=documents,
+            sums=documents.in_groups(sources) if sources else documents,
+            worst=worst,
+            lacking=without,
+            same_reference=references == 1,
+        )
+
+    def _add_shares(self, report: Report, pairs: Sequence[Compared]) -> None:
+        """How often the two agree, and the flips from right to wrong and back."""
+        flips = list[Flips]()
+        for pair in pairs:
+            tokens = pair.sums.tokens.sum()
+            lost, gained = pair.sums.lost.sum() / tokens, pair.sums.gained.sum() / tokens
+            flips.append(Flips(case=pair.case, estimate=gained - lost, p=pair.sums.p_flips(), lost=lost, gained=gained))
+        flips = corrected(flips, sure(self.level))
+        rows = list[SummaryRow]()
+        for pair, flip in zip(pairs, flips, strict=True):
+            tokens = int(pair.sums.tokens.sum())
+            same = pair.sums.agreement.interval(self.level)
+            report.findings.append(SameTop(case=pair.case, tokens=tokens, **around(same)))
+            rows.append(
+                SummaryRow(
+                    **pair.keys,
+                    tokens=tokens,
+                    same_top=same,
+                    lost=flip.lost,
+                    gained=flip.gained,
+                    p_flips=flip.p_corrected,
+                )
+            )
+        report.findings += flips
+        report.add_rows("summary", rows)
+        report.summary = "summary"
+        report.add_metrics("same_top/{dataset}/{A}/{B}", map(cells_of, rows), "same_top")
+
+    def _add_changes(self, report: Report, pairs: Sequence[Compared]) -> None:
+        """What CE, the entropy and RBP_k changed by."""
+        changes = [
+            (pair, metric, change)
+            for pair in pairs
+            for metric, change in pair.sums.changes().items()
+            if metric != KL or pair.same_reference
+        ]
+        findings = corrected(
+            (
+                Changed(
+                    case=pair.case | {"metric": metric},
+                    p=change.difference.p,
+                    detectable=change.difference.detectable(self.level),
+                    **around(change.difference.interval(self.level)),
+                )
+                for pair, metric, change in changes
+            ),
+            sure(self.level),
+        )
+        rows = [
+            ChangeRow(
+                **pair.keys,
+                metric=_LABELS.get(metric) or metric_label(metric),
+                value_A=change.a,
+                value_B=change.b,
+                difference=finding.interval,
+                p=finding.p,
+                p_corrected=finding.p_corrected,
+                detectable=finding.detectable,
+                verdict=finding.verdict,
+            )
+            for (pair, metric, change), finding in zip(changes, findings, strict=True)
+        ]
+        report.findings += findings
+        report.add_rows("changes", rows)
+        report.add_metrics("change/{dataset}/{A}/{B}/{metric}", map(cells_of, rows), "difference")

@@ -1,0 +1,120 @@
+"""What is said of two models on the same tokens: how often they agree, what changed, and how far from a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Self
+
+from rbptrack.analysis.findings import Finding, Verdict
+from rbptrack.analysis.phrases import estimate, interval, upper_first, with_verdict
+from rbptrack.base.words import number, p_in_words, some_of, spread
+from rbptrack.ranks import CE
+
+_FEW = 4  # pairs that are named
+
+
+@dataclass(frozen=True, kw_only=True)
+class SameTop(Finding):
+    """The share of tokens at which both models rank the same token first.
+
+    Attributes:
+        tokens: how many were scored.
+
+    """
+
+    question: str = "same top token"
+    tokens: int
+
+    @classmethod
+    def say(cls, findings: Sequence[Self]) -> Iterator[str]:
+        """Say the share of each pair; of many pairs its range."""
+        pairs = [finding for finding in findings if isfinite(finding.estimate)]
+        if len(pairs) > _FEW:
+            shares = spread([pair.estimate for pair in pairs], ".1%")
+            yield f"Both models of a pair rank the same token first at {shares} of the tokens."
+            return
+        for pair in pairs:
+            ends = f" ({interval(pair.low, pair.high, '.2%')})" if isfinite(pair.low) else ""
+            yield f"{_both(pair)} rank the same token first at {pair.estimate:.2%}{ends} of {pair.tokens:,} tokens."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flips(Finding):
+    """Tokens that go from right to wrong, against those that go back; the estimate is gained less lost.
+
+    Attributes:
+        lost: share of the tokens that only the first model ranks first.
+        gained: share of those that only the second does.
+
+    """
+
+    question: str = "right and wrong"
+    lost: float
+    gained: float
+
+    @classmethod
+    def say(cls, findings: Sequence[Self]) -> Iterator[str]:
+        """Say how many tokens go from right to wrong, and back; of many pairs, in how many the two differ."""
+        if len(findings) > _FEW:
+            different = some_of(len(with_verdict(findings, Verdict.DIFFERENT)), len(findings), "pair")
+            yield f"Losses and gains of right tokens differ in {different}."
+            return
+        for pair in findings:
+            text = f"Of all tokens, {pair.lost:.2%} go from right in {pair.case['a']} to wrong in {pair.case['b']} on "
+            text += f"{pair.case['dataset']}, {pair.gained:.2%} from wrong to right"
+            if isfinite(pair.p_corrected):
+                text += f" ({p_in_words(pair.p_corrected)} of no difference)"
+            yield f"{text}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changed(Finding):
+    """A metric of the second model less that of the first, over the same tokens."""
+
+    question: str = "changed"
+
+    @classmethod
+    def say(cls, findings: Sequence[Self]) -> Iterator[str]:
+        """Say how many differences are found; of what is not, the smallest that would have been."""
+        different = some_of(len(with_verdict(findings, Verdict.DIFFERENT)), len(findings), "difference")
+        yield f"{upper_first(different)} of CE, entropy and RBP_k can be told from 0."
+        shown = [finding for finding in findings if finding.case["metric"] == CE]
+        for change in shown if len(shown) <= _FEW else ():
+            text = f"CE of {change.case['b']} less that of {change.case['a']} on {change.case['dataset']} is "
+            text += f"{estimate(change, '+.4f')} nats"
+            if change.verdict is not Verdict.DIFFERENT and isfinite(change.detectable):
+                text += (
+                    f"; a difference of {number(change.detectable, '.4f')} would have been seen in 80% of such texts"
+                )
+            yield f"{text}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromReference(Finding):
+    """KL(reference || model), nats per token.
+
+    Attributes:
+        same_top: share of the tokens at which both rank the same first.
+
+    """
+
+    question: str = "KL to a reference"
+    same_top: float
+
+    @classmethod
+    def say(cls, findings: Sequence[Self]) -> Iterator[str]:
+        """Say how far models are from the references that were run with them."""
+        if len(findings) > _FEW:
+            distances = spread([finding.estimate for finding in findings], ".3g")
+            yield f"KL of a reference to a model is {distances} nats per token."
+            return
+        for finding in findings:
+            case = finding.case
+            text = f"KL of {case['reference']} to {case['model']} on {case['dataset']} is {estimate(finding, '.4f')}"
+            yield f"{text} nats per token; both rank the same token first at {finding.same_top:.1%}."
+
+
+def _both(pair: Finding) -> str:
+    return f"{pair.case['a']} and {pair.case['b']} on {pair.case['dataset']}"
