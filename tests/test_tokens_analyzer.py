@@ -3,21 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from rbptrack.plugins.tokens import Tokens
+from rbptrack.plugins.tokens.classes import ClassCounts, class_weights, frequency_bins, mix_and_within, starts_word
 
 from rbptrack.analysis import Report, Runs
 from rbptrack.analysis.findings import Finding, Verdict
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import sentences_of
-from rbptrack.stats.token_classes import (
-    KINDS,
-    ClassCounts,
-    class_weights,
-    frequency_bins,
-    kind_of,
-    mix_and_within,
-    starts_word,
-)
+from rbptrack.stats.token_kinds import KINDS, kind_of
 from tests.synthetic import changed, ranked, runs_of_tables
 
 SIZES = np.geomspace(1e4, 1e7, 6)

@@ -13,7 +13,7 @@ from rbptrack.analysis.runs import Runs, Unreadable
 from rbptrack.stats.intervals import Interval
 from rbptrack.stats.shares import in_step, share_of
 from rbptrack.stats.text_gaps import Gaps, Segment, text_gaps
-from rbptrack.stats.token_classes import KINDS
+from rbptrack.stats.token_kinds import KINDS
 
 GAPS, ALL = "gap on the text", "all"
 

@@ -17,7 +17,7 @@ from itertools import chain
 import numpy as np
 
 from rbptrack.ranks import DocumentSums, FloatArray, IntArray, RankTable
-from rbptrack.stats.token_classes import KINDS, kind_of
+from rbptrack.stats.token_kinds import KINDS, kind_of
 
 _BLANK = " \t\n\r\f\v"  # bytes that no tokenizer splits
 _WORDS = re.compile(rf"[{_BLANK}]*[^{_BLANK}]+|[{_BLANK}]+$")

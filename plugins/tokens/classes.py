@@ -10,10 +10,8 @@ because RBP = sum_c w_c exp(-y_c). The weights say in which classes the misses o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -23,6 +21,7 @@ from rbptrack.stats.contrasts import line_draws
 from rbptrack.stats.power_law import PowerLawFit
 from rbptrack.stats.segments import added
 from rbptrack.stats.size_laws import law_metrics
+from rbptrack.stats.token_kinds import KINDS, kind_of
 
 BY = {
     "kind": "kind of token",
@@ -32,32 +31,7 @@ BY = {
 }
 """Ways of classing tokens, and what they go by."""
 
-KINDS = ("word", "identifier", "number", "punctuation", "white space", "other")
-"""Kinds of token by their text, in the order of `kind_of`'s places."""
-
-_WORD = re.compile(r"[^\W\d_]+(['’][^\W\d_]+)?")
-_IDENTIFIER = re.compile(r"\w*[^\W\d_]\w*")  # letters with digits, underscores or inner capitals
 _FREQUENCIES = (1e-2, 1e-3, 1e-4, 1e-5)
-
-
-def kind_of(text: str) -> int:
-    """The kind of a token by its text, a place in `KINDS`; white space before it does not count.
-
-    Source: Unicode's classes of characters, as Python's regular expressions know them.
-    """
-    stripped = text.strip()
-    if not stripped:
-        return 4 if text else 5
-    if "\ufffd" in stripped:  # part of a character
-        return 5
-    if _WORD.fullmatch(stripped):
-        inner = any(a.islower() and b.isupper() for a, b in pairwise(stripped))
-        return 1 if inner else 0
-    if _IDENTIFIER.fullmatch(stripped):
-        return 1
-    if stripped.replace(".", "").replace(",", "").isdigit():
-        return 2
-    return 3 if not any(c.isalnum() for c in stripped) else 5
 
 
 def starts_word(text: str) -> bool:
