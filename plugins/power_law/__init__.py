@@ -9,155 +9,40 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, parse_rbp_name, rbp_name
+from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, rbp_name
 from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.analysis.findings import Verdict, around, by_sign, corrected, sure, within_margin
 from rbptrack.analysis.law_figures import draw_against_k, draw_ce_against_rbp, draw_exponents, draw_laws
 from rbptrack.analysis.laws import FamilyLaw, LawReader, by_family, equally_trained, pooled_families
-from rbptrack.analysis.rows import R2, Alpha, Column, Corrected, Exponent, OfMetric, P, exponent
+from rbptrack.analysis.rows import exponent
 from rbptrack.analysis.sizes import SizeUnit
 from rbptrack.ranks import CE
 from rbptrack.stats.contrasts import contrast, holm
 from rbptrack.stats.forecasts import backtest
-from rbptrack.stats.intervals import Interval
 from rbptrack.stats.nested import NestedFit
-from rbptrack.stats.power_law import (
-    PowerLawFit,
-    huber_alpha,
-    leave_largest_out,
-    left_out_noise,
-    of_each,
-    point_diagnostics,
-    scatters,
-)
 
 from .findings import AgainstCE, FitsWithinSeeds, LargestLeftOut, LawInSize, SizeThatDecides
+from .rows import (
+    BacktestRow,
+    ContrastRow,
+    ForecastRow,
+    LawRow,
+    PointRow,
+    PooledRow,
+    equal_row,
+    fit_rows,
+    law_rows,
+    point_rows,
+    seed_row,
+)
 
 KS = (*HEADLINE_KS, 1000)
 NAN = float("nan")
-_AS_WIDE = "its interval for one more model of that size, as wide as backtests were wrong"
 Cells = dict[str, Any]
-
-Sizes = Annotated[int, Column("number of sizes m")]
-KOrCE = Annotated[int, Column("of RBP_k; 0 for CE")]
-Error = Annotated[float, Column("predicted / measured - 1 at the largest size when it is left out", form="+.1%")]
-SizeS = Annotated[float, Column("size, in the unit of the option size", title="S", form="short")]
-
-
-@dataclass(kw_only=True)
-class LawRow(OfMetric):
-    """One law; its CSV is what the first table of the page shows."""
-
-    alpha: Exponent
-    r2: R2
-    sizes: Sizes
-    alpha_other: Annotated[
-        Interval, Column("exponent with S counted the other way: all parameters", "α, all", form=".3f")
-    ]
-    left_out_error: Error
-    left_out_noise: Annotated[float, Column("standard deviation of that error if the law holds", form=".1%")]
-
-
-@dataclass(kw_only=True)
-class ContrastRow(OfMetric):
-    """The exponent of RBP_k against that of CE."""
-
-    alpha: Alpha
-    alpha_ce: Annotated[float, Column("exponent of CE", title="α of CE", form=".3f")]
-    difference: Annotated[Interval, Column("alpha - alpha_ce, from the law of the ratio", form="+.3f")]
-    p_different: P
-    p_corrected: Corrected
-    margin: Annotated[float, Column("difference below which exponents count as the same", form=".3f")]
-    p_equivalent: Annotated[
-        float, Column("of a difference at or beyond the margin (two one-sided tests), corrected likewise", form=".3g")
-    ]
-    verdict: Annotated[Verdict, Column("equivalent, different, both (different, but within the margin) or undecided")]
-
-
-@dataclass(kw_only=True)
-class PointRow(OfMetric):
-    """One size under one law."""
-
-    k: KOrCE
-    size: Annotated[str, Column("the size as published")]
-    S: SizeS
-    y: Annotated[float, Column("CE in nats, or -ln RBP_k")]
-    se_ln_y: Annotated[float, Column("sampling error of ln y (document bootstrap)", title="se of ln y")]
-    residual: Annotated[float, Column("ln y - ln of the law")]
-    alpha_without: Annotated[float, Column("exponent when this size is left out", title="α without it", form=".3f")]
-    influence: Annotated[float, Column("alpha - alpha_without, in standard errors of alpha")]
-
-
-@dataclass(kw_only=True)
-class FitRow(OfMetric):
-    """One law in full, of every k that was fitted."""
-
-    k: KOrCE
-    sizes: Sizes
-    alpha: Exponent
-    alpha_se: Annotated[float, Column("its standard error")]
-    alpha_huber: Annotated[float, Column("by Huber's loss: a check", title="α, Huber", form=".3f")]
-    A: Annotated[float, Column("prefactor, for S in the unit of the option size")]
-    r2: R2
-    tau: Annotated[float, Column("standard deviation between models beyond sampling error, in ln y (REML)", title="τ")]
-    left_out_error: Error
-
-
-@dataclass(kw_only=True)
-class SeedRow(OfMetric):
-    """The scatter of several runs of one size."""
-
-    sizes: Sizes
-    runs: Annotated[int, Column("number of runs: several of some sizes")]
-    seed: Annotated[float, Column("standard deviation between runs of one size beyond sampling error, in ln y (REML)")]
-    recipe: Annotated[float, Column("standard deviation between sizes beyond that of runs, in ln y (REML)")]
-    lack_of_fit: Annotated[float, Column("F of the size means around the law over the scatter of runs within sizes")]
-    p: Annotated[float, Column("its p: small where no power law fits within what seeds scatter", form=".3g")]
-
-
-@dataclass(kw_only=True)
-class ForecastRow(OfMetric):
-    """A size that was not measured."""
-
-    S: SizeS
-    predicted: Annotated[Interval, Column("-ln RBP_k or CE at S, by the law", low=_AS_WIDE, bare=True)]
-    refused: Annotated[str, Column("why no number is given")]
-    beyond: Annotated[float, Column("S over the largest size measured")]
-    rbp: Annotated[float, Column("RBP_k predicted")]
-
-
-@dataclass(kw_only=True)
-class BacktestRow(OfMetric):
-    """A size that was left out, predicted from smaller ones."""
-
-    left_out: Annotated[int, Column("how many of the largest sizes the law was fitted without")]
-    S: SizeS
-    beyond: Annotated[float, Column("S over the largest size fitted")]
-    error: Annotated[float, Column("predicted / measured - 1", form="+.1%")]
-
-
-@dataclass(kw_only=True)
-class PooledRow(OfMetric):
-    """A family among the others of its dataset."""
-
-    mean: Annotated[Interval, Column("mean exponent over families (random effects, REML)", form=".3f")]
-    between: Annotated[float, Column("standard deviation between families")]
-    alpha: Alpha
-    shrunk: Annotated[float, Column("drawn towards the mean by as much as it is uncertain", form=".3f")]
-
-
-@dataclass(kw_only=True)
-class EqualTokensRow(OfMetric):
-    """The law over models that were trained on equally many tokens."""
-
-    tokens: Annotated[float, Column("training tokens of every model fitted", form="short")]
-    sizes: Annotated[int, Column("how many models")]
-    alpha: Exponent
-
 
 LAWS = "Models with 95% sampling intervals, and least squares on both logarithms; equal exponents have equal slopes."
 HOLLOW = "Hollow, where there is one: the authors' published exponent."
@@ -210,7 +95,7 @@ class PowerLaw(Analyzer):
             raise report.nothing_found("no measurement to fit")
         shown = [one for one in laws if one.logged or one.metric in (CE, *map(rbp_name, self.ks))]
         contrasts = self._against_ce(shown)
-        rows, points = _law_rows(shown), {one.path: _point_rows(one) for one in shown}
+        rows, points = law_rows(shown), {one.path: point_rows(one) for one in shown}
         report.add_rows("laws", rows.values())
         caption = "Tested over the same documents and models; p are corrected over all rows (Holm)."
         report.add_rows("against_ce", contrasts.values(), caption=caption)
@@ -258,14 +143,14 @@ class PowerLaw(Analyzer):
         return rows
 
     def _tables(self, report: Report, laws: list[FamilyLaw], shown: list[FamilyLaw]) -> None:
-        report.add_rows("fits", _fit_rows(laws))
-        report.add_rows("seeds", (_seed_row(one, one.seeds) for one in shown if one.seeds))
+        report.add_rows("fits", fit_rows(laws))
+        report.add_rows("seeds", (seed_row(one, one.seeds) for one in shown if one.seeds))
         self._forecasts(report, shown)
         if self.pool:
             report.add_rows("pooled", self._pooled(shown, report.notes))
         if self.training_tokens:
             equal = equally_trained(shown, self._unit, report.notes, level=self.level)
-            report.add_rows("equal_tokens", (_equal_row(*one) for one in equal))
+            report.add_rows("equal_tokens", (equal_row(*one) for one in equal))
 
     def _forecasts(self, report: Report, shown: list[FamilyLaw]) -> None:
         """How forecasts from fewer sizes went; and those that were asked for, as wide as that."""
@@ -375,49 +260,3 @@ def _most_decisive(mine: list[FamilyLaw], points: Mapping[str, Sequence[PointRow
 def _within_seeds(one: FamilyLaw, seeds: NestedFit) -> FitsWithinSeeds:
     """Whether a power law fits within the scatter of several runs of a size."""
     return FitsWithinSeeds(case=_case(one), estimate=seeds.seed, p=seeds.p, runs=seeds.runs, sizes=seeds.sizes)
-
-
-def _law_rows(laws: Sequence[FamilyLaw]) -> dict[str, LawRow]:
-    """The rows by the laws' paths."""
-    fits = [one.law for one in laws]
-    left_out = zip(_left_out(fits), of_each(fits, left_out_noise).tolist(), strict=True)
-    return {
-        one.path: LawRow(
-            **one.keys, alpha=exponent(one.law), r2=one.law.r2, sizes=one.law.points, alpha_other=exponent(one.other),
-            left_out_error=error, left_out_noise=noise,
-        )
-        for one, (error, noise) in zip(laws, left_out, strict=True)
-    }  # fmt: skip
-
-
-def _left_out(fits: Sequence[PowerLawFit]) -> list[float]:
-    return list(map(float, of_each(fits, lambda s, y, _: leave_largest_out(s, y))))
-
-
-def _point_rows(one: FamilyLaw) -> list[PointRow]:
-    cells = {"S": one.law.s, "y": one.law.y} | point_diagnostics(one.law)
-    columns, k = [values.tolist() for values in cells.values()], parse_rbp_name(one.metric) or 0
-    return [
-        PointRow(**one.keys, k=k, size=label, **dict(zip(cells, numbers, strict=True)))
-        for label, *numbers in zip(one.family.labels, *columns, strict=True)
-    ]
-
-
-def _fit_rows(laws: Sequence[FamilyLaw]) -> Iterator[FitRow]:
-    fits = [one.law for one in laws]
-    huber = of_each(fits, lambda s, y, _: huber_alpha(s, y)).tolist()
-    for one, alpha_huber, tau, error in zip(laws, huber, scatters(fits).tolist(), _left_out(fits), strict=True):
-        yield FitRow(
-            **one.keys, k=parse_rbp_name(one.metric) or 0, sizes=one.law.points, alpha=exponent(one.law),
-            alpha_se=one.law.se, alpha_huber=alpha_huber, A=float(np.exp(one.law.log_a)), r2=one.law.r2, tau=tau,
-            left_out_error=error,
-        )  # fmt: skip
-
-
-def _seed_row(one: FamilyLaw, seeds: NestedFit) -> SeedRow:
-    cells: Cells = {"seed": seeds.seed, "recipe": seeds.recipe, "lack_of_fit": seeds.lack, "p": seeds.p}
-    return SeedRow(**one.keys, sizes=seeds.sizes, runs=seeds.runs, **cells)
-
-
-def _equal_row(one: FamilyLaw, tokens: float) -> EqualTokensRow:
-    return EqualTokensRow(**one.keys, tokens=tokens, sizes=one.law.points, alpha=exponent(one.law))
