@@ -15,7 +15,7 @@ RIGHT = [
 ]  # fmt: skip
 REFUSED = {
     "bert (is_decoder=False)": "depend on later tokens",
-    "cpmant": "one of them is another model's",  # its logits depend on later tokens, too
+    "cpmant": "depend on later tokens",
     "llama (is_causal=False)": "depend on later tokens",
     "phi3 (longrope)": "reads at most 16 tokens at a time",
     "prophetnet": "reads several streams",
