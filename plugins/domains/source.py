@@ -1,0 +1,95 @@
+"""One source of the documents: its values, their errors over its own documents, and its laws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rbptrack.analysis.families import Family
+from rbptrack.analysis.rows import UNKNOWN, exponent
+from rbptrack.ranks import CE, DocumentCounts, FloatArray, rbp_name
+from rbptrack.stats.intervals import LEAST_DOCUMENTS, Interval, worth
+from rbptrack.stats.power_law import PowerLawFit
+from rbptrack.stats.shares import share_of
+from rbptrack.stats.size_laws import LawValues, law_values
+from rbptrack.stats.spread import Spread
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One source of the documents that a family has read.
+
+    Attributes:
+        family: whose.
+        name: of the source.
+        counts: by document, of each size, ascending in S.
+        share: of the scored tokens.
+        several: whether it is a rest of small sources put together, of which nothing but numbers is said.
+
+    """
+
+    family: Family
+    name: str
+    counts: list[DocumentCounts]
+    share: float
+    several: bool = False
+
+    @property
+    def documents(self) -> int:
+        """How many."""
+        return len(self.counts[0].document)
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are documents enough for intervals."""
+        return self.documents >= LEAST_DOCUMENTS and not self.several
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """What every row begins with."""
+        return self.family.keys | {"source": self.name}
+
+    @cached_property
+    def values(self) -> LawValues | None:
+        """What laws are fitted to; None with fewer than 3 sizes."""
+        return law_values(self.counts) if len(self.counts) >= 3 else None
+
+    def law(self, metric: str, level: float) -> PowerLawFit | None:
+        """The law of one metric; None where there is none."""
+        return self.values.fit(metric, self.family.s, level=level) if self.values else None
+
+    def alpha(self, metric: str, level: float) -> Interval:
+        """Its exponent."""
+        law = self.law(metric, level)
+        if self.enough:
+            return exponent(law)
+        return Interval(law.alpha) if law else UNKNOWN
+
+    @cached_property
+    def errors(self) -> list[dict[str, tuple[float, Spread]]]:
+        """Every metric's value and error over documents, of each size: t with as many as decide (`worth`), less one."""
+        return [
+            {metric: _error(values, count.tokens) for metric, values in _by_document(count).items()}
+            for count in self.counts
+        ]
+
+    def value(self, i: int, metric: str, level: float) -> Interval:
+        """A metric of the i-th size."""
+        value, spread = self.errors[i][metric]
+        half = spread.half(level) if self.enough else np.nan
+        return Interval(value, max(value - half, 0.0), min(value + half, np.inf if metric == CE else 1.0))
+
+
+def _by_document(counts: DocumentCounts) -> dict[str, FloatArray]:
+    """Sums by document, of which a metric is the total per token: nats of CE, hits of RBP_k."""
+    return {CE: counts.nats} | {rbp_name(k): counts.hits[:, i] for i, k in enumerate(counts.ks)}
+
+
+def _error(values: FloatArray, tokens: FloatArray) -> tuple[float, Spread]:
+    share = share_of(values, tokens)
+    weight = values - share.value * tokens
+    se = share.spread.se if share.spread else np.nan
+    return share.value, Spread.estimated(se, max(worth(weight) - 1, 1))

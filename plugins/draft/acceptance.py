@@ -1,0 +1,74 @@
+"""What is counted of the drafts of a family: acceptance, tokens in a row, speed-up, and the law in size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rbptrack.analysis.families import Family
+from rbptrack.ranks import FloatArray
+from rbptrack.stats.bootstrap import document_weights
+from rbptrack.stats.intervals import Interval
+from rbptrack.stats.power_law import PowerLawFit
+from rbptrack.stats.reference import ReferenceSums, speed_up
+from rbptrack.stats.size_laws import fit_law
+
+SAMPLING = "sampling"
+
+
+@dataclass(frozen=True)
+class Drafts:
+    """The drafts of a family for one reference on one dataset, and what was counted of each, ascending in S."""
+
+    family: Family
+    reference: str
+    counts: list[ReferenceSums]
+    costs: list[float]
+    level: float
+
+    @cached_property
+    def ways(self) -> list[str]:
+        """Sampling, then each number of branches."""
+        return [SAMPLING, *map(str, self.counts[0].ks)]
+
+    @property
+    def case(self) -> dict[str, str]:
+        """What a finding is of."""
+        return {"dataset": self.family.dataset, "family": self.family.name, "reference": self.reference}
+
+    def keys(self, i: int) -> dict[str, Any]:
+        """What a row about the i-th size begins with."""
+        return {**self.family.size_keys[i], "reference": self.reference}
+
+    def rate(self, i: int, way: int) -> Interval:
+        """The share of tokens that are accepted, of the i-th size."""
+        sums = self.counts[i]
+        return sums.per_token(_hits(sums, way)).interval(self.level)
+
+    def accepted(self, i: int, way: int, length: int) -> Interval:
+        """The accepted tokens of a draft of some length."""
+        return self.counts[i].run(way, length).interval(self.level)
+
+    def faster(self, i: int, length: int) -> Interval:
+        """The speed-up of drafts of some length."""
+        run = self.accepted(i, 0, length)
+        return Interval(*(speed_up(value, length, self.costs[i]) for value in (run.value, run.low, run.high)))
+
+    def law(self, way: int) -> PowerLawFit | None:
+        """-ln of the share of accepted tokens = A S^-alpha; None with fewer than 3 sizes, or where all are accepted."""
+        if len(self.family.s) < 3:
+            return None
+        weights = document_weights(len(self.counts[0].tokens))
+        sums = [(_hits(counted, way), counted.tokens) for counted in self.counts]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            y = -np.log([hits.sum() / tokens.sum() for hits, tokens in sums])
+            draws = -np.log(np.stack([(weights @ hits) / (weights @ tokens) for hits, tokens in sums]))
+        return fit_law(self.family.s, y, draws, level=self.level)
+
+
+def _hits(sums: ReferenceSums, way: int) -> FloatArray:
+    """Accepted tokens, (documents,): by sampling, or with so many branches."""
+    return sums.hits[:, way - 1] if way else sums.accept
