@@ -9,11 +9,11 @@ from rbptrack.plugins.emergence.independence import success_by_length
 from rbptrack.plugins.error_entropy.decomposition import part_errors
 from rbptrack.plugins.error_entropy.smooth_entropy import BinnedRanks, rank_bins, smooth_parts
 from rbptrack.plugins.k_law.curves import beta_interval
+from rbptrack.plugins.lognormal.rank_sizes import lognormal_trend
 
 from rbptrack.ranks import DocumentCounts, RankTable, log_grid
 from rbptrack.stats.bootstrap import document_weights
 from rbptrack.stats.k_law import fit_k_law
-from rbptrack.stats.rank_sizes import lognormal_trend
 from rbptrack.stats.segments import PositionBins
 from rbptrack.stats.success_runs import count_windows
 from studies.simulation import BOOTSTRAPS, Array, Design, Outcome, covers, experiment, grid, sizes

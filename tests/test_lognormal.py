@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from rbptrack.plugins.lognormal import Lognormal
+from rbptrack.plugins.lognormal.rank_distributions import CANDIDATES, Support, lognormal
 
 from rbptrack.analysis import Report
 from rbptrack.base.errors import RbptrackError
 from rbptrack.reporting.telling import sentences_of
-from rbptrack.stats.rank_distributions import CANDIDATES, Support, lognormal
 from tests.synthetic import changed, runs_of, unreadable, with_columns
 
 V = 2048

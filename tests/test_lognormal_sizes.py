@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from rbptrack.stats.rank_sizes import lognormal_trend, mu_over_sigma
+from rbptrack.plugins.lognormal.rank_sizes import lognormal_trend, mu_over_sigma
 
 S = np.geomspace(1e4, 1e7, 6)
 X = np.log(S) - np.log(S).mean()

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rbptrack.plugins.lognormal.rank_distributions import CANDIDATES, Support, lognormal, lognormal_cdfdiff
+from rbptrack.plugins.lognormal.rank_lognormal import integral_approximation
 from scipy import stats
-
-from rbptrack.stats.rank_distributions import CANDIDATES, Support, lognormal, lognormal_cdfdiff
-from rbptrack.stats.rank_lognormal import integral_approximation
 
 THETA = {
     "zipf": [1.3],

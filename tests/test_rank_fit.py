@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rbptrack.plugins.lognormal.rank_distributions import CANDIDATES, Support
+from rbptrack.plugins.lognormal.rank_fit import fit_all, fit_ranks, sampling_kl, vuong
+from rbptrack.plugins.lognormal.rank_lognormal import fit_lognormal, information_covariance, log_sums
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import RankHistogram
-from rbptrack.stats.rank_distributions import CANDIDATES, Support
-from rbptrack.stats.rank_fit import fit_all, fit_ranks, sampling_kl, vuong
-from rbptrack.stats.rank_lognormal import fit_lognormal, information_covariance, log_sums
 from tests.test_rank_distributions import THETA
 
 V = 4096

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from rbptrack.plugins.lognormal.rank_fit import fit_ranks
 
 from rbptrack.ranks import RankHistogram
 from rbptrack.stats.power_law import PowerLawFit, fit_power_law, huber_alpha, left_out_noise, of_each, scatters
-from rbptrack.stats.rank_fit import fit_ranks
 
 LAWS, TOKENS, VOCABULARY = 300, 500_000, 50_304
 

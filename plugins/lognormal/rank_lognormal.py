@@ -12,7 +12,8 @@ import numpy as np
 from scipy import special
 
 from rbptrack.ranks import FloatArray
-from rbptrack.stats.rank_distributions import Support
+
+from .rank_distributions import Support
 
 
 def log_sums(data: FloatArray, support: Support) -> FloatArray:

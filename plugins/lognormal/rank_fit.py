@@ -14,8 +14,9 @@ import numpy as np
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import FloatArray, IntArray, RankHistogram
 from rbptrack.stats.newton import minimise
-from rbptrack.stats.rank_distributions import CANDIDATES, Candidate, Support
-from rbptrack.stats.rank_lognormal import log_features, maximum_likelihood
+
+from .rank_distributions import CANDIDATES, Candidate, Support
+from .rank_lognormal import log_features, maximum_likelihood
 
 LEAST_RANKS = 8
 """Different ranks, fewer of which do not tell candidates apart."""

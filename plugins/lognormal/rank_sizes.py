@@ -10,10 +10,11 @@ from rbptrack.ranks import FloatArray, RankHistogram
 from rbptrack.stats.bootstrap import document_weights, drawn_sums
 from rbptrack.stats.intervals import LEAST_DOCUMENTS, Interval
 from rbptrack.stats.linear import centred, estimate_error, inverse
-from rbptrack.stats.rank_distributions import Support
-from rbptrack.stats.rank_fit import RankFit, fit_ranks, sampling_kl, vuong
-from rbptrack.stats.rank_lognormal import fit_lognormal, information_covariance, log_sums
 from rbptrack.stats.spread import Spread
+
+from .rank_distributions import Support
+from .rank_fit import RankFit, fit_ranks, sampling_kl, vuong
+from .rank_lognormal import fit_lognormal, information_covariance, log_sums
 
 
 @dataclass(frozen=True)
