@@ -10,16 +10,17 @@ import numpy as np
 import pandas as pd
 import pytest
 from rbptrack.plugins.proxies import Proxies
+from rbptrack.plugins.proxies.matching import last_checkpoints, matched
+from rbptrack.plugins.proxies.ordering import leave_families_out
+from rbptrack.plugins.proxies.solutions import PROXIES, Solutions, label, rarity
 from scipy import stats
 
 from rbptrack.analysis import Runs
 from rbptrack.analysis.findings import NothingToSay
-from rbptrack.analysis.scored import last_checkpoints, matched
 from rbptrack.base.errors import BadInput
 from rbptrack.exchange import scores
 from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import sentences_of
-from rbptrack.stats.proxies import PROXIES, Solutions, label, leave_families_out, rarity
 from tests.conftest import Program
 from tests.synthetic import changed, ranked, runs_of_tables, together, with_columns
 

@@ -20,7 +20,8 @@ def matched(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
         scores: with the columns of `rbptrack.analysis.runs.SCORES`.
 
     """
-    whole, bare = dict[str, list[int]](), dict[str, list[int]]()
+    whole = dict[str, list[int]]()
+    bare = dict[str, list[int]]()
     for place, (model, commit) in enumerate(zip(rows["model"], rows["commit"].fillna(""), strict=True)):
         whole.setdefault(str(model).lower(), []).append(place)
         for name in {_without_checkpoint(str(model)), _repository(str(commit)) or str(model)}:
@@ -28,16 +29,17 @@ def matched(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     revisions = rows["revision"].fillna("").tolist()
     commits = [str(commit).removeprefix("sha256:").rpartition("@")[2] for commit in rows["commit"].fillna("")]
     pairs = []
-    for one in scores.to_dict("records"):
-        name, wanted = str(one["model"]).rpartition("/")[2].lower(), str(one["revision"] or "")
-        mine = whole.get(name, [])
-        if wanted or len(mine) != 1:
-            mine = [
+    for score in scores.to_dict("records"):
+        name = str(score["model"]).rpartition("/")[2].lower()
+        wanted = str(score["revision"] or "")
+        places = whole.get(name, [])
+        if wanted or len(places) != 1:
+            places = [
                 i
-                for i in dict.fromkeys([*mine, *bare.get(name, [])])
+                for i in dict.fromkeys([*places, *bare.get(name, [])])
                 if revisions[i] == (wanted or "main") or (wanted and commits[i].startswith(wanted))
             ]
-        pairs += [{"place": place, "task": one["task"], "score": one["score"]} for place in mine[:1]]
+        pairs += [{"place": place, "task": score["task"], "score": score["score"]} for place in places[:1]]
     return pd.DataFrame(pairs, columns=["place", "task", "score"]).drop_duplicates(["place", "task"])
 
 

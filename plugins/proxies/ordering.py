@@ -1,122 +1,15 @@
-"""Statistics of a model's tokens in known answers, and how well they order models by a task's scores.
-
-In the manner of arXiv 2605.18607: token-level statistics over expert-written solutions order models by downstream
-accuracy. The definitions here are ours. A statistic is averaged within a solution by a weighting, then over solutions.
-"""
+"""How well statistics order models by a task's scores, judged by other families, and over training."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
-from rbptrack.ranks import FloatArray, IntArray, RankTable, rbp_name
-
-STATISTICS = ("p", "ce", "entropy", "rbp", "log_rank", "inverse_rank", "margin", "share_first")
-"""Per token: p(target), -ln p(target), the entropy, R <= k, ln R, 1/R, ln p(top) - ln p(target), R = 1."""
-
-WEIGHTINGS = ("uniform", "entropy", "rarity", "position")
-"""Of a solution's tokens: all alike; by the model's entropy there; by -ln of the token's frequency in the corpus; by
-their place in the solution, 1 for the first, 2 for the second, ..."""
-
-LOWER_IS_BETTER = frozenset({"ce", "entropy", "log_rank", "margin"})
-
-
-@dataclass(frozen=True)
-class Proxy:
-    """A statistic and a weighting."""
-
-    statistic: str
-    weighting: str
-
-    @property
-    def sign(self) -> int:
-        """1 where a higher value should go with a higher score, -1 where a lower one should."""
-        return -1 if self.statistic in LOWER_IS_BETTER else 1
-
-
-PROXIES = tuple(Proxy(statistic, weighting) for statistic in STATISTICS for weighting in WEIGHTINGS)
-
-
-def rarity(occurrences: IntArray) -> FloatArray:
-    """-ln of every token's frequency in a corpus, from how often each id is a target, (|V|,); at least once."""
-    seen = np.maximum(occurrences, 1).astype(np.float64)
-    return np.asarray(np.log(seen.sum()) - np.log(seen))
-
-
-@dataclass(frozen=True)
-class Solutions:
-    """The proxies of one model, solution by solution.
-
-    Attributes:
-        document: numbers of the documents that have a solution, ascending, (solutions,).
-        values: of each proxy in the order of `PROXIES`, (solutions, proxies); NaN where the table lacks a column.
-        first: whether every token of the solution is ranked first, (solutions,).
-        tokens: of each solution, (solutions,).
-
-    """
-
-    document: IntArray
-    values: FloatArray
-    first: npt.NDArray[np.bool_]
-    tokens: IntArray
-
-    @classmethod
-    def of(cls, table: RankTable, field: int, rare: FloatArray, *, k: int) -> Solutions:
-        """Count a piece of whole documents.
-
-        Args:
-            table: the ranks.
-            field: the number of the dataset's field that holds solutions.
-            rare: `rarity` of every token.
-            k: of RBP_k.
-
-        """
-        mine = table.column("field") == field
-        document, place, size = np.unique(table.column("document")[mine], return_inverse=True, return_counts=True)
-        rank, logprob = table.rank[mine].astype(np.float64), table.column("logprob")[mine].astype(np.float64)
-        unknown = np.full(len(rank), np.nan)
-        late = table.version > 1
-        entropy = table.column("entropy")[mine].astype(np.float64) if late else unknown
-        margin = table.column("top_logprob")[mine].astype(np.float64) - logprob if late else unknown
-        value: Mapping[str, FloatArray] = {
-            "p": np.exp(logprob), "ce": -logprob, "entropy": entropy, "rbp": rank <= k, "log_rank": np.log(rank),
-            "inverse_rank": 1 / rank, "margin": margin, "share_first": rank == 1,
-        }  # fmt: skip
-        starts = np.concatenate([[0], np.cumsum(size)[:-1]]).astype(np.int64)
-        weight: Mapping[str, FloatArray] = {
-            "uniform": np.ones(len(rank)),
-            "entropy": entropy,
-            "rarity": rare[table.column("token")[mine]],
-            "position": np.arange(len(rank)) - starts[place] + 1.0,
-        }
-
-        def mean(proxy: Proxy) -> FloatArray:
-            w = weight[proxy.weighting]
-            total = np.bincount(place, weights=w, minlength=len(document))
-            with np.errstate(invalid="ignore", divide="ignore"):
-                return np.asarray(
-                    np.bincount(place, weights=w * value[proxy.statistic], minlength=len(document)) / total
-                )
-
-        values = np.column_stack([mean(proxy) for proxy in PROXIES]) if len(rank) else np.empty((0, len(PROXIES)))
-        first = np.bincount(place, weights=rank > 1, minlength=len(document)) == 0
-        return cls(document.astype(np.int64), values, first, size)
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[Solutions]) -> Solutions:
-        """Join the solutions of disjoint documents."""
-        names = ("document", "values", "first", "tokens")
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-    @property
-    def means(self) -> FloatArray:
-        """Each proxy averaged over solutions, (proxies,)."""
-        return np.asarray(self.values.mean(axis=0))
+from rbptrack.ranks import FloatArray
 
 
 @dataclass(frozen=True)
@@ -156,8 +49,8 @@ def associated(values: FloatArray, scores: FloatArray, *, level: float, replicat
     low = high = unknown
     if len(values) >= 10:
         picks = np.random.default_rng(seed).integers(len(values), size=(replicates, len(values)))
-        ranks = [stats.rankdata(each[picks], axis=1) for each in (values, scores)]
-        centred = [each - each.mean(axis=1, keepdims=True) for each in ranks]
+        ranks = [stats.rankdata(numbers[picks], axis=1) for numbers in (values, scores)]
+        centred = [rank - rank.mean(axis=1, keepdims=True) for rank in ranks]
         with np.errstate(invalid="ignore"):
             draws = (centred[0] * centred[1]).sum(axis=1) / np.sqrt(
                 np.prod([(c**2).sum(axis=1) for c in centred], axis=0)
@@ -205,16 +98,19 @@ def leave_families_out(values: FloatArray, scores: FloatArray, families: Sequenc
 
     """
     family = np.asarray(families)
-    one, other = np.triu_indices(len(scores), k=1)
-    told = scores[one] != scores[other]
-    one, other = one[told], other[told]
-    agrees = np.sign(values[one] - values[other]) * np.sign(scores[one] - scores[other])[:, None]
+    first, second = np.triu_indices(len(scores), k=1)
+    unequal = scores[first] != scores[second]
+    first, second = first[unequal], second[unequal]
+    agrees = np.sign(values[first] - values[second]) * np.sign(scores[first] - scores[second])[:, None]
     right = (agrees + 1) / 2  # (pairs, proxies)
-    chosen, hits, fixed, pairs = set[int](), 0.0, np.zeros(values.shape[1]), 0
+    chosen = set[int]()
+    hits = 0.0
+    fixed = np.zeros(values.shape[1])
+    pairs = 0
     for names in combinations(dict.fromkeys(families), 2):
         left = np.isin(family, names)
-        choosing = ~left[one] & ~left[other]
-        judged = left[one] & left[other] & (family[one] != family[other])
+        choosing = ~left[first] & ~left[second]
+        judged = left[first] & left[second] & (family[first] != family[second])
         if choosing.any() and judged.any():
             best = int(np.nanargmax(right[choosing].mean(axis=0)))
             chosen.add(best)
@@ -276,9 +172,3 @@ def detectable_spearman(models: int, *, level: float = 0.95, power: float = 0.8)
         return float("nan")
     z = special.ndtri(0.5 + level / 2) + special.ndtri(power)
     return float(np.tanh(z * np.sqrt(1.06 / (models - 3))))
-
-
-def label(proxy: Proxy, k: int) -> str:
-    """As tables name it: `rbp_10`, `ce by rarity`."""
-    statistic = rbp_name(k) if proxy.statistic == "rbp" else proxy.statistic
-    return statistic if proxy.weighting == "uniform" else f"{statistic} by {proxy.weighting}"
