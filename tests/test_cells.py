@@ -9,12 +9,15 @@ import pytest
 from hydra import compose
 from hypothesis import Phase, assume, example, given, settings
 
+from rbptrack.analysis.discovery import EXECUTORS, discover
 from rbptrack.base.errors import BadInput
 from rbptrack.config.cells import cells
 from rbptrack.config.compose import Composer
 from rbptrack.config.hydra_internals import initialized
+from rbptrack.config.registration import register_plugins
 from rbptrack.config.request import measuring
 from rbptrack.sweep import hydra_jobs
+from rbptrack.sweep.executors import requested
 
 WORDS = (
     ["model=nano/6k", "dataset=pydocs"],
@@ -27,6 +30,7 @@ WORDS = (
 
 def test_what_is_composed_is_what_hydra_composes() -> None:
     composer = Composer("config", [])
+    register_plugins("launch", discover(EXECUTORS).load())
     for words in WORDS:
         with initialized():
             wanted = compose("config", overrides=list(words))
@@ -106,7 +110,7 @@ def test_the_cells_of_a_sweep_are_those_that_hydra_composes(
 ) -> None:
     """Whatever is chosen and swept; or it is refused where Hydra refuses it."""
     words = [f"{group}={choice}" for group, choice in groups.items()] + values
-    request = measuring(["-m", "--config-dir", str(strange), *words])
+    request = requested(["-m", "--config-dir", str(strange), *words])
     assume(len(request.jobs()) <= MOST_JOBS)
     try:
         wanted = [request.composer.compose_typed(job) for job in request.jobs()]

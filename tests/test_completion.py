@@ -28,6 +28,8 @@ from tests.patience import PATIENCE
         ("rbptrack model=nano/6k engine.th", ["engine.threads="]),
         ("rbptrack rank=", ["rank=paper", "rank=strict"]),
         ("rbptrack launch=s", ["launch=slurm"]),
+        ("rbptrack launch=slurm launch.p", ["launch.partition="]),
+        ("rbptrack launch=ray launch.g", ["launch.gpus="]),
         ("rbptrack analyze analyzer=po", ["analyzer=power_law"]),
         ("rbptrack report fa", ["family="]),
         ("rbptrack list format=l", ["format=latex"]),
@@ -52,7 +54,7 @@ def test_files_and_configs_of_the_working_folder(tmp_path: Path, monkeypatch: py
     (tmp_path / "conf/model/mine/small.yaml").touch()
     (tmp_path / "bundles").mkdir()
     (tmp_path / "bundles/one.zip").touch()
-    assert candidates("rbptrack model=mi") == ["model=mine/"]
+    assert candidates("rbptrack model=min") == ["model=mine/"]
     assert candidates("rbptrack model=mine/") == ["model=mine/small"]
     assert candidates("rbptrack import b") == ["bundles/"]
     assert candidates("rbptrack export out=bundles/") == ["out=bundles/one.zip"]

@@ -24,18 +24,16 @@ from rbptrack.plugins.executors.slurm import Slurm
 from rbptrack.analysis.executors import Executor, Job, Phase, State
 from rbptrack.base import process
 from rbptrack.base.errors import BadInput
-from rbptrack.config import check
-from rbptrack.config.request import measuring, sweep_of
+from rbptrack.config.request import sweep_of
 from rbptrack.config.schema import (
     FilterConfig,
-    LaunchConfig,
     TrackingConfig,
-    Where,
 )
 from rbptrack.sweep import drive as drive_module
 from rbptrack.sweep import job as job_module
 from rbptrack.sweep import launch
 from rbptrack.sweep.drive import Drive
+from rbptrack.sweep.executors import requested
 from rbptrack.sweep.outcome import Outcome
 from rbptrack.sweep.reports import Inbox, Teller, report_file
 from rbptrack.sweep.resolve import Resolver
@@ -173,21 +171,58 @@ def test_what_no_node_of_ray_has_is_said_at_once(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("launched", "message"),
+    ("words", "message"),
     [
-        (LaunchConfig(partition="gpu"), "launch.partition=gpu is for launch=slurm; this is launch=local"),
-        (LaunchConfig(gpus=4), "launch.gpus=4 is for launch=gpus or launch=ray or launch=slurm; this is launch=local"),
-        (LaunchConfig(where=Where.ray, setup=["x"]), r"launch.setup=\['x'\] is for launch=slurm; this is launch=ray"),
+        (["launch.partition=gpu"], "launch.partition=gpu is an option of launch=slurm; this is launch=local"),
         (
-            LaunchConfig(where=Where.slurm, address="auto"),
-            "launch.address=auto is for launch=ray; this is launch=slurm",
+            ["launch.gpus=4"],
+            "launch.gpus=4 is an option of launch=gpus or launch=ray or launch=slurm; this",
         ),
+        (["launch=ray", "launch.setup=x"], "launch.setup=x is an option of launch=slurm; this is launch=ray"),
+        (["launch=slurm", "launch.address=auto"], "address=auto is an option of launch=gpus or launch=ray; this is"),
+        (["launch=slurm", "launch.partitoin=gpu"], r"no option launch.partitoin. Did you mean launch.partition=\?"),
+        (["launch=slum"], "no launch matches slum. Did you mean slurm"),
+        (["launch=slurm", "launch.cpus=0"], r"launch\.cpus must be at least 1; got 0"),
+        (
+            ["launch=slurm", "launch.gpus=1.5"],
+            "launch.gpus must be a whole number, a share of one such as 0.5, or",
+        ),
+        (["launch=slurm", "launch.group=cell"], "launch.group was removed; each job pulls cells until none is left"),
+        (["launch.where=slurm"], "launch.where was removed; give launch=NAME, or begin the file"),
     ],
 )
-def test_an_option_of_another_preset_is_refused(launched: LaunchConfig, message: str) -> None:
+def test_an_option_that_the_executor_lacks_is_refused(words: list[str], message: str) -> None:
     """Else a sweep whose `launch=slurm` was forgotten would run on the login node."""
     with pytest.raises(BadInput, match=message):
-        check._check_launch(launched)
+        sweep_of(requested(["dataset=pydocs", "model=nano/6k", *words]))
+
+
+def test_executors_are_options_of_hydra_with_their_fields() -> None:
+    def chosen(*words: str) -> Any:
+        return sweep_of(requested(["dataset=pydocs", "model=nano/6k", *words]))[0].launch
+
+    assert chosen() is None
+    words = ["launch=slurm", "launch.partition=a100", "launch.setup=module load cuda,ulimit -c 0"]
+    queue = chosen(*words, "+launch.sbatch.qos=low")
+    assert queue == Slurm(partition="a100", setup=["module load cuda", "ulimit -c 0"], sbatch={"qos": "low"})
+    assert chosen("launch=gpus", "launch.gpus=auto") == Gpus(gpus="auto")
+    assert chosen("launch=ray", "launch.gpus=0.5").address == "auto"
+
+
+def test_a_preset_of_one_s_own_names_its_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of an earlier version gets the sentence of its key."""
+    monkeypatch.chdir(tmp_path)
+    presets = tmp_path / "conf" / "launch"
+    presets.mkdir(parents=True)
+    (presets / "long.yaml").write_text("defaults: [slurm]\ntime: 1440\n")
+    (presets / "former.yaml").write_text("where: slurm\ntime: 1440\n")
+    (presets / "none.yaml").write_text("time: 1440\n")
+    words = ["dataset=pydocs", "model=nano/6k,nano/15k"]
+    assert sweep_of(requested([*words, "launch=long"]))[0].launch == Slurm(time=1440)
+    with pytest.raises(BadInput, match=r"launch\.where was removed; .* begin the file with defaults: \[NAME\]"):
+        sweep_of(requested([*words, "launch=former"]))
+    with pytest.raises(BadInput, match=r"launch\.time: which executor\? Begin the config file with `defaults"):
+        sweep_of(requested([*words, "launch=none"]))
 
 
 def test_an_address_without_a_port_is_said_at_once() -> None:
@@ -274,7 +309,7 @@ def test_a_controller_that_does_not_answer_is_said_and_ends_no_wait(
 
 
 def sweep(*words: str) -> launch.Sweep:
-    request = measuring(["-m", "model=nano/6k", "dataset=pydocs", *words])
+    request = requested(["-m", "model=nano/6k", "dataset=pydocs", *words])
     settings, cells = sweep_of(request)
     resolver = Resolver()
     return launch.Sweep(request, settings, cells, [resolver.resolve(cell) for cell in cells], [], [])

@@ -163,7 +163,7 @@ FAMILIES = {
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("gpus", [1, 4, 8, 64])
-def test_gpus_are_at_least_85_percent_busy(family: str, gpus: int) -> None:
+def test_seven_of_eight_gpus_are_busy(family: str, gpus: int) -> None:
     """Of a sweep that takes each GPU two hours or more; a job loads weights at 1 GB/s and starts in 15 s."""
     params = [float(size[:-1]) * {"m": 1e6, "b": 1e9}[size[-1]] for size in FAMILIES[family]]
     models = [number for number in params if number < 30e9]
@@ -183,7 +183,7 @@ def test_gpus_are_at_least_85_percent_busy(family: str, gpus: int) -> None:
         ready = started + (0.0 if loaded.get(job) == model else 4 * params / 1e9)
         loaded[job] = model
         heapq.heappush(free, (ready + length, job))
-    assert sum(seconds.values()) / (gpus * max(free)[0]) > 0.85
+    assert sum(seconds.values()) / (gpus * max(free)[0]) > 7 / 8
 
 
 def test_precisions_and_data_sheets() -> None:
@@ -207,8 +207,8 @@ def test_what_was_assumed_is_said(
     said = " ".join(capsys.readouterr().out.split())
     assert "time: 40 GPU-hours on h100, of which nano-2m / stdlib takes 20:00:00" in said
     assert "from 67 TFLOP/s in float32 (its data sheet), of which 50% is assumed to be reached" in said
-    assert "one GPU a job: launch=gpus, ray or slurm: nano-6k" in said
-    assert "2 GPUs a job: launch=gpus, ray or slurm launch.gpus=2 model.device_map=auto: nano-2m" in said
+    assert "one GPU a job: launch=NAME: nano-6k" in said
+    assert "2 GPUs a job: launch=NAME launch.gpus=2 model.device_map=auto: nano-2m" in said
     command._show_time([one], cells[:1], data_sheet("h100"), elsewhere=True)
     assert "time: 0.028 GPU-hours on h100, of which" in " ".join(capsys.readouterr().out.split())
     command._show_time([replace(one, seconds=None)], cells[:1], data_sheet("h100"), elsewhere=True)

@@ -61,6 +61,7 @@ class Ray(Executor):
     address: str = "auto"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._refs: dict[int, Any] = {}  # of tasks, by the job's number
         self._states: dict[int, State] = {}
 

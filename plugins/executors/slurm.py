@@ -82,6 +82,7 @@ class Slurm(Executor):
     sbatch: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for option, least in (("time", 1), ("jobs", 1)):
             if getattr(self, option) < least:
                 raise BadInput(f"launch.{option} must be at least {least}; got {getattr(self, option)}")

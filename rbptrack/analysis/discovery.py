@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 from zlib import crc32
 
 from rbptrack.analysis.contract import Analyzer
+from rbptrack.analysis.executors import Executor
 from rbptrack.analysis.plugin import Plugin
 from rbptrack.analysis.plugin_code import BUILT_IN, FOLDERS, code_of, import_built_in, import_path
 from rbptrack.base import __version__
@@ -51,7 +52,8 @@ class Kind(Generic[P]):
 
 
 ANALYZERS: Kind[Analyzer] = Kind("analyzer", Analyzer)  # type: ignore[type-abstract]
-KINDS: tuple[Kind[Any], ...] = (ANALYZERS,)
+EXECUTORS: Kind[Executor] = Kind("executor", Executor, "executors")  # type: ignore[type-abstract]
+KINDS: tuple[Kind[Any], ...] = (ANALYZERS, EXECUTORS)
 
 
 @dataclass(frozen=True)

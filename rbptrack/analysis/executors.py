@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import ClassVar
+
+from rbptrack.analysis.plugin import Plugin
+from rbptrack.base.errors import BadInput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +77,7 @@ class State:
 
 
 @dataclass(kw_only=True)
-class Executor(ABC):
+class Executor(Plugin):
     """Runs jobs: a dataclass whose fields are the options `launch.NAME=...`.
 
     Attributes:
@@ -86,7 +89,6 @@ class Executor(ABC):
 
     """
 
-    name: ClassVar[str]
     outlives: ClassVar[str] = ""
     """What to tell users whose command has ended (a closed terminal) while the jobs go on; empty: they end with it."""
     one_machine: ClassVar[bool] = False
@@ -99,6 +101,14 @@ class Executor(ABC):
     cpus: int = 1
     memory: int = 0
     retries: int = 2
+
+    def __post_init__(self) -> None:
+        gpus = self.gpus
+        if gpus != "auto" and not (isinstance(gpus, int | float) and (0 <= gpus < 1 or gpus == int(gpus) >= 0)):
+            raise BadInput(f"launch.gpus must be a whole number, a share of one such as 0.5, or auto; got {gpus}")
+        for option, least in (("cpus", 1), ("memory", 0), ("retries", 0)):
+            if getattr(self, option) < least:
+                raise BadInput(f"launch.{option} must be at least {least}; got {getattr(self, option)}")
 
     @property
     def minutes(self) -> int:

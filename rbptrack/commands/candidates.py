@@ -16,7 +16,7 @@ from rbptrack.commands.catalogue import COMMANDS
 from rbptrack.commands.pages import PAGES
 from rbptrack.config.keys import Keys
 from rbptrack.config.ladders import LADDERS, names
-from rbptrack.config.paths import builtin_folder, conf_folder, home, working_conf
+from rbptrack.config.paths import PACKAGE, builtin_folder, conf_folder, home, working_conf
 from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import AnalyzeConfig, Config, Dtype, ReportConfig
 from rbptrack.tracking import local
@@ -70,7 +70,8 @@ def candidates(line: str) -> list[str]:
         return _starting([*_keys(command, partial), *_options(arguments), *names], partial)
     if command == "list" and partial:
         return _starting([*_keys(command, partial), *_values(command, "family", partial)], partial)
-    return _starting([*_WORDS.get(command, ()), *_keys(command, partial)], partial)
+    options = _launch_options(arguments) if partial.startswith("launch.") else ()
+    return _starting([*options, *_WORDS.get(command, ()), *_keys(command, partial)], partial)
 
 
 def _split(line: str) -> tuple[list[str], str]:
@@ -139,6 +140,8 @@ def _configs(group: str) -> list[str]:
         if folder:
             root = folder / group
             configs |= {path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml")}
+    if group == "launch":
+        configs |= _executors().keys()
     return sorted(configs, key=size_key)
 
 
@@ -169,6 +172,25 @@ def _options(arguments: Sequence[str]) -> list[str]:
     named = {name for word in arguments for name in word.removeprefix("analyzer=").split(",")} & texts.keys()
     fields = [field for name in sorted(named) for field in _FIELD.findall(texts[name])]
     return [f"analyzer.{field}=" for field in dict.fromkeys(fields)]
+
+
+def _executors() -> dict[str, str]:
+    """Names of executors, and the texts of their files with those of the classes that they extend."""
+    base = (PACKAGE / "analysis/executors.py").read_text("utf-8").partition("class Executor")[2]
+    texts = {}
+    for folder in (builtin_folder(), Path.cwd() / "plugins"):
+        for path in sorted((folder / "executors").glob("[!_]*.py")):
+            with suppress(OSError, UnicodeDecodeError):
+                texts[path.stem] = base + path.read_text("utf-8")
+    return texts
+
+
+def _launch_options(arguments: Sequence[str]) -> list[str]:
+    """`launch.cpus=`, for every option of the executor that the line names."""
+    texts = _executors()
+    named = [word.removeprefix("launch=") for word in arguments if word.startswith("launch=")]
+    fields = [field for name in named if name in texts for field in _FIELD.findall(texts[name])]
+    return [f"launch.{field}=" for field in dict.fromkeys(fields)]
 
 
 def _measurements() -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.base.errors import BadInput
 from rbptrack.commands.runner import HydraCommand, complain_of_broken, find_analyzers
-from rbptrack.config.request import Request, measuring, sweep_of
+from rbptrack.config.request import Request, sweep_of
 from rbptrack.console.progress import spinner
 from rbptrack.reporting.runner import choose
+from rbptrack.sweep.executors import requested
 from rbptrack.sweep.launch import Sweep
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.tracking.store import Store
@@ -35,4 +36,4 @@ def _measure(request: Request) -> int:
     return Sweep(request, settings, cells, resolved, analyzers, ks or HEADLINE_KS).run()
 
 
-main = HydraCommand(measuring, _measure)
+main = HydraCommand(requested, _measure)

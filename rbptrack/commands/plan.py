@@ -18,13 +18,13 @@ from rbptrack.analysis.executors import Executor
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import compact, compact_bytes, counted, duration, for_spreadsheets
 from rbptrack.commands.runner import HydraCommand, taken
-from rbptrack.config.request import Request, measuring, sweep_of
-from rbptrack.config.schema import Config, Where
+from rbptrack.config.request import Request, sweep_of
+from rbptrack.config.schema import Config
 from rbptrack.console.output import console, say, say_wrapped
 from rbptrack.console.tables import print_json, table
-from rbptrack.sweep import presets
 from rbptrack.sweep.balance import cut
 from rbptrack.sweep.devices import MEASURED_SHARE, Device, data_sheet, precision
+from rbptrack.sweep.executors import requested
 from rbptrack.sweep.plan import COLUMNS, Plan, plan
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.sweep.resources import LONG_SECONDS, SHARE_OF_TIME
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     """Plan; returns exit code 0, or 1 if a cell cannot be measured; raises BadInput for exit code 2."""
     form, arguments = taken(arguments, "format", ("table", "csv", "json"))
     on = next((data_sheet(a.partition("=")[2]) for a in arguments if a.startswith("on=")), None)
-    command = HydraCommand(measuring, partial(_plan, form=form, on=on))
+    command = HydraCommand(requested, partial(_plan, form=form, on=on))
     return command([a for a in arguments if not a.startswith("on=")])
 
 
@@ -58,9 +58,8 @@ def _plan(request: Request, *, form: str, on: Device | None) -> int:
     else:
         _show(plans)
         _show_time(plans, cells, device, elsewhere=on is not None)
-        if settings.launch.where is not Where.local:
-            executor = presets.executor(settings.launch)
-            _show_jobs(plans, cells, executor, guessed=on is None and executor.gpus != 0)
+        if settings.launch is not None:
+            _show_jobs(plans, cells, settings.launch, guessed=on is None and settings.launch.gpus != 0)
     return 1 if any(p.total_params is None or p.status == "too large" for p in plans) else 0
 
 
@@ -100,7 +99,7 @@ def _show_time(plans: Sequence[Plan], cells: Sequence[Config], device: Device, *
         f"({device.source}), of which {device.share:.0%} is assumed to be reached"
     )
     if not elsewhere and device.name.startswith("this"):
-        if cells[0].launch.where is not Where.local:
+        if cells[0].launch is not None:
             return  # what is said of its jobs says it
         say("on=h100 estimates for a GPU: on=h100, a100, l4, ...")
         return
@@ -109,7 +108,7 @@ def _show_time(plans: Sequence[Plan], cells: Sequence[Config], device: Device, *
         by_gpus.setdefault(p.gpus or 1, []).append(p.model)
     for gpus, models in sorted(by_gpus.items()):
         which = ", ".join(dict.fromkeys(models))
-        how = "launch=gpus, ray or slurm" + (f" launch.gpus={gpus} model.device_map=auto" if gpus > 1 else "")
+        how = "launch=NAME" + (f" launch.gpus={gpus} model.device_map=auto" if gpus > 1 else "")
         say_wrapped(f"{'one GPU' if gpus == 1 else f'{gpus} GPUs'} a job: {how}: {which}", lines=3)
     if len(by_gpus) > 1:
         say("launch.gpus=auto gives each job as many as its model needs")

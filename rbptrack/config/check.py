@@ -13,32 +13,21 @@ from rbptrack.base.addresses import refuse_secret, sets_secret
 from rbptrack.base.errors import BadInput, nearest
 from rbptrack.base.names import name_fault
 from rbptrack.base.secrets import holds_known
-from rbptrack.config.keys import flattened
+from rbptrack.config.keys import flattened, removed
 from rbptrack.config.schema import (
     CellConfig,
     DatasetConfig,
     Dtype,
     EngineConfig,
     Kernel,
-    LaunchConfig,
     ModelConfig,
     SequenceRule,
     SweepConfig,
     TrackingConfig,
-    Where,
 )
 
 _MAX_THREADS = 1024  # far more than helps, and as many as systems let a process start
 _LEAST_EVERY = 0.1  # seconds between two reports to the tracking store
-
-
-_ELSEWHERE = (Where.gpus, Where.ray, Where.slurm)
-_PRESETS: dict[str, tuple[Where, ...]] = {
-    **dict.fromkeys(("gpus", "device", "cpus", "retries"), _ELSEWHERE),
-    "address": (Where.ray,),
-    **dict.fromkeys(("partition", "account", "time", "memory", "jobs", "setup", "sbatch"), (Where.slurm,)),
-}
-"""Which presets an option of `launch` is for: given to another, it would do nothing, and its user wait for it."""
 
 
 def typed(composed: DictConfig) -> Any:
@@ -53,7 +42,9 @@ def typed(composed: DictConfig) -> Any:
             raise BadInput(f"k must be between 1 and the vocabulary's size; got {config.k.values}")
         _check_engine(config.engine)
     if isinstance(config, SweepConfig):
-        _check_launch(config.launch)
+        if isinstance(config.launch, Mapping):  # of a file that is no executor's
+            _check_launch(config.launch)
+            config.launch = None
         if config.shards != "auto" and not (isinstance(config.shards, int) and config.shards >= 1):
             raise BadInput(f"shards must be 1 (a cell is one job's) or more, or auto; got {config.shards}")
     if isinstance(tracking := getattr(config, "tracking", None), TrackingConfig) and not tracking.every >= _LEAST_EVERY:
@@ -179,19 +170,14 @@ def _check_dataset(dataset: DatasetConfig) -> None:
 _PIECES: Mapping[str, Callable[[Any], None]] = {"model": _check_model, "dataset": _check_dataset}
 
 
-def _check_launch(launch: LaunchConfig) -> None:
-    gpus = launch.gpus
-    if gpus != "auto" and not (isinstance(gpus, int | float) and (0 <= gpus < 1 or gpus == int(gpus) >= 0)):
-        raise BadInput(f"launch.gpus must be a whole number, a share of one such as 0.5, or auto; got {gpus}")
-    for name, least in (("cpus", 1), ("retries", 0), ("time", 1), ("memory", 0), ("jobs", 1)):
-        if getattr(launch, name) < least:
-            raise BadInput(f"launch.{name} must be at least {least}; got {getattr(launch, name)}")
-    for name, presets in _PRESETS.items():
-        if launch.where not in presets and (value := getattr(launch, name)) != getattr(
-            LaunchConfig, name, type(value)()
-        ):
-            one_of = " or ".join(f"launch={preset.value}" for preset in presets)
-            raise BadInput(f"launch.{name}={value} is for {one_of}; this is launch={launch.where.value}")
+def _check_launch(launch: Mapping[str, Any]) -> None:
+    """BadInput for a preset of a config file that names no executor, as those of earlier versions do."""
+    for key in launch:
+        if sentence := removed(f"launch.{key}"):
+            raise BadInput(sentence)
+    if launch:
+        options = ", ".join(f"launch.{key}" for key in launch)
+        raise BadInput(f"{options}: which executor? Begin the config file with `defaults: [NAME]`, or give launch=NAME")
 
 
 def _check_engine(engine: EngineConfig) -> None:

@@ -18,7 +18,8 @@ _FEW = 5  # options that are listed where the nearest are named already: the err
 REMOVED = {
     "model.parallel": "model.parallel was removed; model.device_map=auto spreads a model over several GPUs",
     "model.processes": "model.processes was removed; model.device_map=auto spreads a model over several GPUs",
-    "launch.where": "launch.where was removed; launch=NAME says where jobs run",
+    "launch.where": "launch.where was removed; give launch=NAME, or begin the file with defaults: [NAME]",
+    "launch.group": "launch.group was removed; each job pulls cells until none is left",
     "output": "output= was removed; format=csv gives CSV",
 }
 """Keys of earlier versions, and the sentence that their user gets; those of `model` hold for `reference` too."""

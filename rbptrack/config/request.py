@@ -20,7 +20,7 @@ from rbptrack.config.registration import register_resolver
 from rbptrack.config.schema import Config, SweepConfig
 
 # Nobody sweeps over these: `a,b` is one value.
-_LISTS = ("analyzers", "figures", "dataset.files", "dataset.fields", "launch.setup")
+_LISTS = ("analyzers", "figures", "dataset.files", "dataset.fields")
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,19 @@ def _never_run(composed: DictConfig) -> None:
     """The job of a command line with which Hydra only shows something."""
 
 
-def measuring(arguments: Sequence[str]) -> Request:
-    """A command line that asks for cells: models and datasets take patterns; `k=1,10` is one list of k."""
-    return Request.read("config", arguments, groups=("model", "dataset"), lists={name: name for name in _LISTS})
+def measuring(arguments: Sequence[str], *, lists: Sequence[str] = ()) -> Request:
+    """A command line that asks for cells: models and datasets take patterns; `k=1,10` is one list of k.
+
+    Args:
+        arguments: what follows the command's name.
+        lists: further options for which `a,b` is one list.
+
+    Raises:
+        BadInput: see `Request.read`.
+
+    """
+    named = {name: name for name in (*_LISTS, *lists)}
+    return Request.read("config", arguments, groups=("model", "dataset"), lists=named)
 
 
 def sweep_of(request: Request) -> tuple[SweepConfig, list[Config]]:

@@ -157,42 +157,6 @@ class TrackingConfig:
     every: float = 10.0  # seconds between two reports of a cell that is being measured
 
 
-class PerJob(Enum):
-    """What one job of a launcher measures: one cell, or every cell of one model, whose weights are then loaded once."""
-
-    cell = "cell"
-    model = "model"
-
-
-class Where(Enum):
-    """Where a sweep's jobs run: in this process, on this machine's GPUs, on a Ray cluster, or under SLURM."""
-
-    local = "local"
-    gpus = "gpus"
-    ray = "ray"
-    slurm = "slurm"
-
-
-@dataclass
-class LaunchConfig:
-    """How a sweep's cells become jobs, and what each job is given; `launch=ray` and the like fill it in."""
-
-    where: Where = Where.local
-    group: PerJob = PerJob.cell
-    gpus: int | float | str = 0  # of each job; auto: what its model needs, a share of one where several fit (Ray)
-    device: str = ""  # with auto: the kind of GPU, such as h100, where the cluster does not name it
-    cpus: int = 1  # of each job
-    retries: int = 2  # how often a job that was lost begins again; it continues where it stopped
-    address: str = ""  # Ray: auto (the cluster that this machine belongs to), or HOST:PORT of its head
-    partition: str = ""  # SLURM's own words, also below; empty: the cluster's default
-    account: str = ""
-    time: int = 240  # SLURM: minutes of a job; over them it is requeued and continues
-    memory: int = 0  # SLURM: GB of a job
-    jobs: int = 256  # SLURM: how many run at a time
-    setup: list[str] = field(default_factory=list)  # SLURM: shell lines before a job, such as `module load cuda`
-    sbatch: dict[str, str] = field(default_factory=dict)  # SLURM: what else sbatch takes, such as {qos: low}
-
-
 @dataclass
 class CellConfig:
     """One cell: one model on one dataset."""
@@ -240,7 +204,7 @@ class SweepConfig:
     again: Again = Again.none
     shards: int | str = "auto"  # tasks that a cell is cut into, auto: by what it costs; changes no number
     plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
-    launch: LaunchConfig = field(default_factory=LaunchConfig)
+    launch: Any = None  # the executor that runs the jobs (`rbptrack.analysis.executors`); None: this process
 
 
 @dataclass

@@ -14,16 +14,17 @@ from importlib import import_module
 from pathlib import Path
 
 from rbptrack.analysis.contract import Analyzer
+from rbptrack.analysis.executors import Executor
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.base.process import INTERRUPTED
 from rbptrack.base.words import counted, short_path
 from rbptrack.config.paths import home
 from rbptrack.config.patterns import as_value
 from rbptrack.config.request import Request
-from rbptrack.config.schema import Config, SweepConfig, TrackingConfig, Where
+from rbptrack.config.schema import Config, SweepConfig, TrackingConfig
 from rbptrack.console.output import complain, program, say
 from rbptrack.console.progress import spinner
-from rbptrack.sweep import elsewhere, hydra_jobs, known, presets
+from rbptrack.sweep import elsewhere, hydra_jobs, known
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.drive import until_interrupted
 from rbptrack.sweep.here import measure_here
@@ -76,7 +77,7 @@ class Sweep:
             sides = f"{counted(len(models), 'model')} x {counted(len(datasets), 'dataset')}"
             say(f"measuring {counted(len(self.cells), 'cell')}: {sides}")
         if self.settings.shards not in (1, "auto") and self._local:
-            say("the shards of a cell run here, one after the other; launch=gpus, ray or slurm runs them side by side")
+            say("the shards of a cell run here, one after the other; launch=NAME runs them side by side")
         outbox.repair_and_deliver(self.settings.tracking, tell=say)
         # Not above: a cluster's job, which imports this module, needs no analyzers. Not at the sweep's end: after hours
         # of measuring, the code on the disk may be another.
@@ -178,7 +179,7 @@ class Sweep:
         hydra_jobs.run(self.request, inbox, self.folder, total=len(self.cells), extra=extra)
 
     def _measure_elsewhere(self) -> int:
-        executor = presets.executor(self.settings.launch)
+        executor: Executor = self.settings.launch
         self.cells, drive = elsewhere.prepared(
             executor, self._own_cells, self.resolved, self.results, folder=self.folder.absolute(), sweep=self.id
         )
@@ -201,7 +202,7 @@ class Sweep:
     @property
     def _local(self) -> bool:
         """Whether this process measures, and no executor's jobs."""
-        return self.settings.launch.where is Where.local
+        return self.settings.launch is None
 
     @property
     def _own_cells(self) -> list[Config]:
