@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
+from rbptrack.plugins.compare.differences import paired_differences, simultaneous_differences
 from rbptrack.plugins.emergence.thresholds import threshold
 
 from rbptrack.ranks import DocumentCounts
 from rbptrack.stats.contrasts import at_equal, laws_apart, line_draws
-from rbptrack.stats.differences import paired_differences, simultaneous_differences
 from rbptrack.stats.nested import pool
 from rbptrack.stats.size_laws import LawValues, fit_law
 from studies.simulated_ranks import difficulty, lengths_of

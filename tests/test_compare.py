@@ -4,14 +4,15 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from rbptrack.plugins.compare import TEXT, Compare
+from rbptrack.plugins.compare import Compare
+from rbptrack.plugins.compare.differences import paired_differences, simultaneous_differences
+from rbptrack.plugins.compare.rows import TEXT
 
 from rbptrack.analysis import Runs
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.ranks import DocumentCounts
 from rbptrack.reporting.telling import sentences_of
 from rbptrack.stats.contrasts import holm
-from rbptrack.stats.differences import paired_differences, simultaneous_differences
 from tests.synthetic import changed, family_runs, ranked, runs_of_tables, together, with_columns
 
 SIZES = np.geomspace(1e4, 1e7, 4)

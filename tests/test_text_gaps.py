@@ -7,11 +7,11 @@ import re
 import numpy as np
 import pytest
 from rbptrack.plugins.compare import Compare
+from rbptrack.plugins.compare.aligned_texts import Words, aligned, text_gaps
 
 from rbptrack.analysis import Runs
 from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import sentences_of
-from rbptrack.stats.text_gaps import Words, aligned, text_gaps
 from tests.synthetic import changed, runs_of_tables, text_table, together
 
 TEXT = "x" + " the quick  brown fox\n jumps over 1234 lazy dogs; déjà vu" * 12

@@ -5,10 +5,10 @@ import re
 import numpy as np
 import pytest
 from rbptrack.plugins.compare import Compare
+from rbptrack.plugins.compare.whole_words import TokenShapes, WordCounts
 
 from rbptrack.analysis import Runs
 from rbptrack.reporting.telling import sentences_of
-from rbptrack.stats.whole_words import TokenShapes, WordCounts
 from tests.synthetic import changed, runs_of_tables, text_table, together
 
 SIZES = np.geomspace(1e4, 1e7, 5)

@@ -9,7 +9,6 @@ import numpy as np
 from scipy import special
 
 from rbptrack.ranks import FloatArray, IntArray, RankTable
-from rbptrack.stats.differences import ratio_and_error
 from rbptrack.stats.intervals import LEAST_DOCUMENTS, Interval
 from rbptrack.stats.spread import Spread
 
@@ -89,3 +88,14 @@ def _cut(table: RankTable, last: int) -> tuple[RankTable, RankTable | None]:
     end = int(np.count_nonzero(table.column("document") <= last))
     rest = replace(table, table=table.table[end:])
     return replace(table, table=table.table[:end]), rest if len(rest) else None
+
+
+def ratio_and_error(values: FloatArray, units: FloatArray) -> tuple[float, float]:
+    """The sum of values over that of units, with its standard error over documents, (documents,) both.
+
+    Source: the ratio estimator of clusters (Cochran, Sampling Techniques, 1977, section 6.3).
+    """
+    documents, total = len(units), units.sum()
+    ratio = float(values.sum() / total)
+    influence = (values - ratio * units) / total
+    return ratio, float(np.sqrt(documents / max(documents - 1, 1) * (influence**2).sum()))

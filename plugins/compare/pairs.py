@@ -17,7 +17,9 @@ from rbptrack.analysis.runs import Runs, Unreadable
 from rbptrack.ranks import CE, DocumentCounts, rbp_name, se_name
 from rbptrack.stats.bootstrap import BOOTSTRAP_SEED, document_weights
 from rbptrack.stats.contrasts import Apart, at_equal, laws_apart
-from rbptrack.stats.differences import (
+from rbptrack.stats.size_laws import LawValues, law_values
+
+from .differences import (
     LOG_NATS,
     Difference,
     logged_difference,
@@ -25,8 +27,7 @@ from rbptrack.stats.differences import (
     on_common_documents,
     paired_differences,
 )
-from rbptrack.stats.size_laws import LawValues, law_values
-from rbptrack.stats.whole_words import TokenShapes, WordCounts
+from .whole_words import TokenShapes, WordCounts
 
 BITS = "bits per byte"
 _SAME_BYTES = 0.005  # a first token that is not scored is longer in one tokenizer than in another
@@ -74,8 +75,8 @@ class Side:
             return None
         weights = document_weights(len(self.words[0].document))
         metrics = (BITS, *(f"words_{k}" for k in self.words[0].ks))
-        every = [(one.values(np.ones((1, weights.shape[1]))), one.values(weights)) for one in self.words]
-        return LawValues(metrics, np.concatenate([v for v, _ in every]), np.stack([d for _, d in every]))
+        values = np.concatenate([size.values(np.ones((1, weights.shape[1]))) for size in self.words])
+        return LawValues(metrics, values, np.stack([size.values(weights) for size in self.words]))
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,8 @@ class Pair:
     def other_tokens(self) -> bool:
         """Whether the same texts were cut into other tokens."""
         columns = ("vocab_size", "num_tokens")
-        known = [[{*side.family.rows[name].dropna()} for name in columns] for side in (self.a, self.b)]
-        return self.a.family.shares_texts(self.b.family) and known[0] != known[1]
+        a, b = ([{*side.family.rows[name].dropna()} for name in columns] for side in (self.a, self.b))
+        return self.a.family.shares_texts(self.b.family) and a != b
 
     @property
     def keys(self) -> dict[str, Any]:
@@ -129,37 +130,42 @@ class Pair:
         """Metric, difference, and how it was made, of the i-th model of A and the j-th of B on the same texts."""
         a, b = self.a, self.b
         if not (a.counts and b.counts):
-            left, right = a.logged(i, ks), b.logged(j, ks)
+            left = a.logged(i, ks)
+            right = b.logged(j, ks)
             for number, metric in enumerate(m for m in left if m in right):
                 seed = BOOTSTRAP_SEED + 1000 * (i + 1) + number
                 (x, x_se), (y, y_se) = left[metric], right[metric]
                 yield metric, logged_difference(x, y, x_se, y_se, replicates=replicates, seed=seed), {}
             return
-        one, two = on_common_documents(a.counts[i], b.counts[j])
-        differences = paired_differences(one, two, replicates=replicates, seed=BOOTSTRAP_SEED)
+        left_counts, right_counts = on_common_documents(a.counts[i], b.counts[j])
+        differences = paired_differences(left_counts, right_counts, replicates=replicates, seed=BOOTSTRAP_SEED)
         if not abs(a.num_bytes(i) / b.num_bytes(j) - 1) <= _SAME_BYTES:
             del differences[LOG_NATS]
-        how = {"paired": True, "documents": len(one.document)}
-        how["same_tokens"] = bool(one.tokens.sum() == two.tokens.sum())
+        how = {
+            "paired": True,
+            "documents": len(left_counts.document),
+            "same_tokens": bool(left_counts.tokens.sum() == right_counts.tokens.sum()),
+        }
         for metric, difference in differences.items():
             yield metric, difference, how
 
     def laws(self, *, at_equal_ce: bool, level: float) -> Iterator[tuple[str, Apart]]:
         """Metric, and the laws of both against each other: in S, or in CE (bits per byte) where the ranges overlap."""
         words = self.same_dataset and self.other_tokens
-        mine, theirs = (side.word_values if words else side.values for side in (self.a, self.b))
-        if mine is None or theirs is None:
+        values_a, values_b = (side.word_values if words else side.values for side in (self.a, self.b))
+        if values_a is None or values_b is None:
             return
         same = self.a.family.shares_texts(self.b.family)
         if words:  # else replicates are of other documents
             same = np.array_equal(self.a.words[0].document, self.b.words[0].document)
-        one, two = (self.a.family.s, mine), (self.b.family.s, theirs)
+        a = (self.a.family.s, values_a)
+        b = (self.b.family.s, values_b)
         if at_equal_ce:
-            one, two = (at_equal(values, BITS if words else CE) for values in (mine, theirs))
-            if max(one[0].min(), two[0].min()) >= min(one[0].max(), two[0].max()):
+            a, b = (at_equal(values, BITS if words else CE) for values in (values_a, values_b))
+            if max(a[0].min(), b[0].min()) >= min(a[0].max(), b[0].max()):
                 return
-        for metric in (m for m in one[1].metrics if m in two[1].metrics):
-            if apart := laws_apart(one, two, metric, same_texts=same, level=level):
+        for metric in (metric for metric in a[1].metrics if metric in b[1].metrics):
+            if apart := laws_apart(a, b, metric, same_texts=same, level=level):
                 yield metric, apart
 
 
@@ -182,13 +188,13 @@ def read_sides(runs: Runs, ks: Sequence[int], notes: list[str]) -> list[Side]:
 
 def pairs_of(sides: Sequence[Side], a: str = "*", b: str = "*") -> Iterator[Pair]:
     """Every two that share texts, or a family; of the first named by pattern a, the second by b (`pythia/wiki`)."""
-    for one, two in combinations(sides, 2):
-        imported = not (one.counts and two.counts)  # what texts an import read is often not known
-        if one.family.dataset == two.family.dataset:
-            shared = one.family.shares_texts(two.family) or imported
+    for first, second in combinations(sides, 2):
+        imported = not (first.counts and second.counts)  # what texts an import read is often not known
+        if first.family.dataset == second.family.dataset:
+            shared = first.family.shares_texts(second.family) or imported
         else:
-            shared = one.family.name == two.family.name
-        for left, right in ((one, two), (two, one)):
+            shared = first.family.name == second.family.name
+        for left, right in ((first, second), (second, first)):
             if shared and fnmatchcase(left.path, a) and fnmatchcase(right.path, b):
                 yield Pair(left, right)
                 break

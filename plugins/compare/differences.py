@@ -9,6 +9,7 @@ import numpy as np
 
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, rbp_name
 from rbptrack.stats.bootstrap import Weights, document_weights, drawn_sums
+from rbptrack.stats.shares import ratio_and_error
 
 LOG_NATS = "log_nats"
 """The name of ln(nats of the whole text), which does not depend on how a tokenizer cuts the text."""
@@ -23,17 +24,6 @@ def on_common_documents(left: DocumentCounts, right: DocumentCounts) -> tuple[Do
 def metric_errors(counts: DocumentCounts) -> dict[str, tuple[float, float]]:
     """CE and RBP_k of every k with their standard errors over documents, by metric. Source: `ratio_and_error`."""
     return {metric: ratio_and_error(*ratio) for metric, ratio in _ratios(counts).items() if metric != LOG_NATS}
-
-
-def ratio_and_error(values: FloatArray, units: FloatArray) -> tuple[float, float]:
-    """The sum of values over that of units, with its standard error over documents, (documents,) both.
-
-    Source: the ratio estimator of clusters (Cochran, Sampling Techniques, 1977, section 6.3).
-    """
-    documents, total = len(units), units.sum()
-    ratio = float(values.sum() / total)
-    influence = (values - ratio * units) / total
-    return ratio, float(np.sqrt(documents / max(documents - 1, 1) * (influence**2).sum()))
 
 
 @dataclass(frozen=True)
