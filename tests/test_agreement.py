@@ -85,6 +85,20 @@ def test_intervals_and_the_test_of_flips_hold_their_rates() -> None:
     assert 0.02 <= rejected / 400 <= 0.08
 
 
+def test_documents_of_very_unequal_length_keep_the_rate() -> None:
+    """At 20 documents whose ln lengths have a standard deviation of 1.5, t with 19 degrees of freedom covers 82%."""
+    rng = np.random.default_rng(2)
+    inside = [0, 0]
+    for _ in range(500):
+        tokens = np.maximum(8, rng.lognormal(5, 1.5, 20))
+        difference = share_of(tokens * rng.normal(0, 1, 20), tokens).interval(0.95)
+        kl = share_of(tokens * rng.lognormal(0, 0.8, 20), tokens).positive(0.95)
+        inside[0] += difference.low <= 0 <= difference.high
+        inside[1] += kl.low <= np.exp(0.32) <= kl.high
+        assert kl.low > 0
+    assert 0.93 <= min(inside) / 500 <= max(inside) / 500 <= 0.99
+
+
 def test_the_smallest_difference_that_would_have_been_seen() -> None:
     """Drawn with that truth, four of five differences are told from 0."""
     rng = np.random.default_rng(1)

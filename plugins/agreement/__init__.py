@@ -163,7 +163,7 @@ class Agreement(Analyzer):
         rows = list[SummaryRow]()
         for pair, flip in zip(pairs, flips, strict=True):
             tokens = int(pair.sums.tokens.sum())
-            same = pair.sums.agreement.interval(self.level)
+            same = pair.sums.agreement.interval(self.level, lowest=0.0, highest=1.0)
             report.findings.append(SameTop(case=pair.case, tokens=tokens, **around(same)))
             rows.append(
                 SummaryRow(

@@ -89,10 +89,10 @@ class Beside:
         other = next((model for model in models if self._turned(model)), None)
         return ReferenceRow(
             **self.keys,
-            kl=share_of(sums.kl, sums.tokens).interval(level),
-            kl_documents=share_of(by_document, np.ones(len(by_document))).interval(level),
+            kl=share_of(sums.kl, sums.tokens).positive(level),
+            kl_documents=share_of(by_document, np.ones(len(by_document))).positive(level),
             worst=float(np.quantile(by_document, 0.9)),
-            same_top=share_of(sums.same_top, sums.tokens).interval(level),
+            same_top=share_of(sums.same_top, sums.tokens).interval(level, lowest=0.0, highest=1.0),
             choice_in_model=self.near(),
             choice_in_reference=other.near() if other else np.nan,
         )

@@ -119,11 +119,12 @@ class Domains(Analyzer):
             case = source.keys | {"than": than.name}
             family = source.family
             for metric in (CE, shown):
-                if metric in source.errors[-1]:
-                    value, error = source.errors[-1][metric]
-                    than_value, than_error = than.errors[-1][metric]
+                share = source.shares[-1].get(metric)
+                other = than.shares[-1].get(metric)
+                if share and other and share.spread and other.spread:
                     quantity = {"quantity": f"{metric_label(metric)} of {family.labels[-1]}"}
-                    yield self._contrast(LevelsDiffer, case | quantity, value, than_value, error + than_error)
+                    spread = share.spread + other.spread
+                    yield self._contrast(LevelsDiffer, case | quantity, share.value, other.value, spread)
             if not (source.values and than.values):
                 continue
             sides = ((family.s, source.values), (family.s, than.values))
@@ -140,7 +141,7 @@ class Domains(Analyzer):
 
     def _summary(self, source: Source) -> SummaryRow:
         shown = rbp_name(self.shown)
-        counted = shown in source.errors[-1]
+        counted = shown in source.shares[-1]
         return SummaryRow(
             **source.keys,
             documents=source.documents,
@@ -158,7 +159,7 @@ class Domains(Analyzer):
 
     def _values(self, source: Source) -> Iterator[ValueRow]:
         for i, keys in enumerate(source.family.size_keys):
-            for metric in source.errors[i]:
+            for metric in source.shares[i]:
                 value = source.value(i, metric, self.level)
                 yield ValueRow(**keys, source=source.name, metric=metric_label(metric), value=value)
 

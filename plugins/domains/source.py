@@ -11,11 +11,10 @@ import numpy as np
 from rbptrack.analysis.families import Family
 from rbptrack.analysis.rows import UNKNOWN, exponent
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, rbp_name
-from rbptrack.stats.intervals import LEAST_DOCUMENTS, Interval, worth
+from rbptrack.stats.intervals import LEAST_DOCUMENTS, Interval
 from rbptrack.stats.power_law import PowerLawFit
-from rbptrack.stats.shares import share_of
+from rbptrack.stats.shares import Share, share_of
 from rbptrack.stats.size_laws import LawValues, law_values
-from rbptrack.stats.spread import Spread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,27 +68,21 @@ class Source:
         return Interval(law.alpha) if law else UNKNOWN
 
     @cached_property
-    def errors(self) -> list[dict[str, tuple[float, Spread]]]:
-        """Every metric's value and error over documents, of each size: t with as many as decide (`worth`), less one."""
+    def shares(self) -> list[dict[str, Share]]:
+        """Every metric with its error over documents, of each size."""
         return [
-            {metric: _error(values, count.tokens) for metric, values in _by_document(count).items()}
+            {metric: share_of(values, count.tokens) for metric, values in _by_document(count).items()}
             for count in self.counts
         ]
 
     def value(self, i: int, metric: str, level: float) -> Interval:
         """A metric of the i-th size."""
-        value, spread = self.errors[i][metric]
-        half = spread.half(level) if self.enough else np.nan
-        return Interval(value, max(value - half, 0.0), min(value + half, np.inf if metric == CE else 1.0))
+        share = self.shares[i][metric]
+        if not self.enough:
+            return Interval(share.value)
+        return share.interval(level, lowest=0.0, highest=np.inf if metric == CE else 1.0)
 
 
 def _by_document(counts: DocumentCounts) -> dict[str, FloatArray]:
     """Sums by document, of which a metric is the total per token: nats of CE, hits of RBP_k."""
     return {CE: counts.nats} | {rbp_name(k): counts.hits[:, i] for i, k in enumerate(counts.ks)}
-
-
-def _error(values: FloatArray, tokens: FloatArray) -> tuple[float, Spread]:
-    share = share_of(values, tokens)
-    weight = values - share.value * tokens
-    se = share.spread.se if share.spread else np.nan
-    return share.value, Spread.estimated(se, max(worth(weight) - 1, 1))

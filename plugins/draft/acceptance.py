@@ -46,11 +46,11 @@ class Drafts:
     def rate(self, i: int, way: int) -> Interval:
         """The share of tokens that are accepted, of the i-th size."""
         sums = self.counts[i]
-        return sums.per_token(_hits(sums, way)).interval(self.level)
+        return sums.per_token(_hits(sums, way)).interval(self.level, lowest=0.0, highest=1.0)
 
     def accepted(self, i: int, way: int, length: int) -> Interval:
         """The accepted tokens of a draft of some length."""
-        return self.counts[i].run(way, length).interval(self.level)
+        return self.counts[i].run(way, length).interval(self.level, lowest=0.0, highest=length)
 
     def faster(self, i: int, length: int) -> Interval:
         """The speed-up of drafts of some length."""

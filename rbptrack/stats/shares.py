@@ -9,10 +9,11 @@ import numpy as np
 from scipy import special
 
 from rbptrack.ranks import FloatArray, IntArray, RankTable
-from rbptrack.stats.intervals import LEAST_DOCUMENTS, Interval
+from rbptrack.stats.intervals import LEAST_DOCUMENTS, Interval, worth
 from rbptrack.stats.spread import Spread
 
 _POWER = 0.8
+_LEAST_REST = 1e-9  # of the tokens, outside one document
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,20 @@ class Share:
     value: float
     spread: Spread | None
 
-    def interval(self, level: float) -> Interval:
-        """The value with its ends; NaN where there are none."""
-        return Interval.around(self.value, self.spread.half(level) if self.spread else float("nan"))
+    def interval(self, level: float, *, lowest: float = -np.inf, highest: float = np.inf) -> Interval:
+        """The value with its ends, which lie between bounds of the quantity; NaN where there are none."""
+        half = self.spread.half(level) if self.spread else float("nan")
+        return Interval(self.value, max(self.value - half, lowest), min(self.value + half, highest))
+
+    def positive(self, level: float) -> Interval:
+        """The value with ends on the scale of its logarithm: of a mean of skewed numbers above 0, such as KL.
+
+        Source: the delta method. Simulated coverage of 95%: 93 to 97% with 10 to 135 documents (docs/validity.md).
+        """
+        if not self.value > 0:
+            return self.interval(level, lowest=0.0)
+        factor = float(np.exp((self.spread.half(level) if self.spread else float("nan")) / self.value))
+        return Interval(self.value, self.value / factor, self.value * factor)
 
     @property
     def p(self) -> float:
@@ -48,11 +60,20 @@ class Share:
 def share_of(values: FloatArray, tokens: FloatArray) -> Share:
     """The sum of values per token, with its error over documents, (documents,) both.
 
-    Source: `ratio_and_error`, t with documents - 1.
+    The residual of a document that holds a share h of the tokens is too small by sqrt(1 - h), for which it is corrected
+    (MacKinnon and White, Journal of Econometrics 29, 1985: HC2); t has as many degrees of freedom as documents decide
+    (`worth`), less one. Simulated coverage of 95%: 93 to 99% with 10 to 135 documents, whatever their lengths; with
+    documents - 1 degrees of freedom 74 to 95%.
+
+    Source: the ratio estimator of clusters (Cochran, Sampling Techniques, 1977, section 6.3).
     """
-    value, se = ratio_and_error(values, tokens)
-    known = len(tokens) >= LEAST_DOCUMENTS and np.isfinite(value)
-    return Share(value, Spread.estimated(se, len(tokens) - 1) if known else None)
+    total = tokens.sum()
+    value = float(values.sum() / total)
+    if len(tokens) < LEAST_DOCUMENTS or not np.isfinite(value):
+        return Share(value, None)
+    influence = (values - value * tokens) / total / np.sqrt(np.maximum(1 - tokens / total, _LEAST_REST))
+    se = float(np.sqrt((influence**2).sum()))
+    return Share(value, Spread.estimated(se, max(worth(influence) - 1, 1.0)))
 
 
 def decade_of(rank: IntArray) -> IntArray:
