@@ -8,12 +8,12 @@ with 200 documents of 1,000 tokens 89%), 200 draws a row.
 from __future__ import annotations
 
 import numpy as np
+from rbptrack.plugins.rank_and_ce.equal_loss import Leaning
+from rbptrack.plugins.rank_and_ce.rank_and_probability import RankAndProbability, Rates, split_of_gain
 
 from rbptrack.ranks import RankTable
 from rbptrack.stats.bootstrap import document_weights
-from rbptrack.stats.equal_loss import Leaning
 from rbptrack.stats.intervals import percentiles, widening, worth
-from rbptrack.stats.rank_and_probability import RankAndProbability, Rates, split_of_gain
 from studies.simulated_ranks import VOCABULARY, difficulty, lengths_of
 from studies.simulation import BOOTSTRAPS, Array, Design, Outcome, covers, experiment, grid
 

@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from rbptrack.plugins.rank_and_ce import RankAndCe
+from rbptrack.plugins.rank_and_ce.equal_loss import Leaning, collapse, families_needed, held_out_errors, sign_flip_p
+from rbptrack.plugins.rank_and_ce.rank_and_probability import RankAndProbability, Rates, quantiles_by_bin, split_of_gain
 
 from rbptrack.analysis import Runs
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import FloatArray, RankTable
 from rbptrack.reporting.telling import sentences_of
-from rbptrack.stats.equal_loss import Leaning, collapse, families_needed, held_out_errors, sign_flip_p
-from rbptrack.stats.rank_and_probability import RankAndProbability, Rates, quantiles_by_bin, split_of_gain
 from tests.synthetic import family_runs, ranked, runs_of_tables, together
 
 SIZES = np.geomspace(1e4, 1e7, 5)

@@ -68,7 +68,7 @@ def _say(group: Sequence[Finding]) -> Iterable[str]:
     return legacy(group) if legacy else type(first).say(group)
 
 
-_LEGACY_ORDER = {"collapses on CE": 10}
+_LEGACY_ORDER: dict[str, int] = {}
 
 
 def _lead(group: Sequence[Finding]) -> Lead:

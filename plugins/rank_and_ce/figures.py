@@ -1,15 +1,16 @@
-"""Figures of ranks against probabilities, and of whole windows."""
+"""Figures of RBP_k at equal loss, of ranks against probabilities, and of whole windows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
-from rbptrack.analysis.family_figures import Curve, curve_panels
+from rbptrack.analysis.family_figures import Curve, curve_panels, curves_of
 from rbptrack.analysis.figures import length_axis, log_axis
-from rbptrack.ranks import FloatArray
+from rbptrack.ranks import FloatArray, metric_label
 
 
 def draw_ranks_at_p(families: Mapping[str, Mapping[str, Mapping[str, FloatArray]]]) -> Figure:
@@ -57,3 +58,10 @@ def draw_whole_windows(families: Mapping[str, Mapping[str, FloatArray]]) -> Figu
         floor = min((value for value in rows["measured"] if value > 0), default=1e-6)
         log_axis(ax.yaxis, low=floor / 1e3, high=1.5)
     return figure
+
+
+def draw_equal_loss(points: pd.DataFrame, metric: str) -> Figure:
+    """Figure 8a of arXiv 2510.20387, with both axes logarithmic: -ln RBP_k against CE."""
+    drawn = points.assign(y=-np.log(points[metric].where(points[metric].between(0, 1, inclusive="neither"))))
+    curves = list(curves_of(drawn, "ce", "y", panel="{dataset}", series="{family}", label="{family}"))
+    return curve_panels(curves, xlabel="CE, nats", ylabel=f"−ln {metric_label(metric)}", logs="xy", sharey=True)[0]
