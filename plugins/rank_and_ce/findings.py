@@ -52,8 +52,8 @@ class CollapsesOnCe(Finding):
         for finding in apart:
             yield (
                 f"{finding.case['dataset']}, {metric_of(finding)}: at equal CE {finding.farthest} lies "
-                f"{_more(finding)} ({interval(finding.low, finding.high, '.1%')}) from the mean ({p_in_words(finding.p_corrected)}, "
-                f"corrected); CE explains {finding.explained:.1%} of ln(-ln RBP)."
+                f"{_more(finding)} ({interval(finding.low, finding.high, '.1%')}) from the mean "
+                f"({p_in_words(finding.p_corrected)}, corrected); CE explains {finding.explained:.1%} of ln(-ln RBP)."
             )
         yield f"A curve of CE leaves {left} of -ln RBP_k (root mean square)."
 
