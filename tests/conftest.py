@@ -68,10 +68,11 @@ def shared(factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Caches of the tests' own: nothing of the user's is read or written."""
+def cache(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Path:
+    """Caches of the tests' own: nothing of the user's is read or written. Warnings are errors in programs, too."""
     folder = tmp_path_factory.mktemp("cache")
     os.environ["RBPTRACK_CACHE"] = str(folder / "rbptrack")
+    os.environ["PYTHONWARNINGS"] = ",".join(pytestconfig.getini("filterwarnings"))
     os.environ.pop("COLUMNS", None)  # xdist sets it for its workers: what is printed would be wrapped to fit
     os.environ[EMPTY_STORE] = str(shared(tmp_path_factory) / "empty.db")
     copy_new_stores(Path(os.environ[EMPTY_STORE]))
