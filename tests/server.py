@@ -101,11 +101,20 @@ def start_mlflow(folder: Path, store: str, port: int, *words: str, **environment
     return start(command, f"http://127.0.0.1:{port}/health", folder / "mlflow.log", **quiet, **environment)
 
 
+OTHERS_WARN = {"PYTHONWARNINGS": "default"}
+"""Warnings are errors in our programs; a server, a browser or a cluster is others', and may warn."""
+
+
 def start(command: Sequence[str], address: str, log: Path, **environment: str) -> subprocess.Popen[bytes]:
     """Start a server in its log's folder and wait until it answers at an address; fails with its log if it ends."""
     with log.open("ab") as said:
         process = subprocess.Popen(
-            command, env=os.environ | environment, stdout=said, stderr=said, start_new_session=True, cwd=log.parent
+            command,
+            env=os.environ | OTHERS_WARN | environment,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+            cwd=log.parent,
         )
 
     def answers() -> bool:

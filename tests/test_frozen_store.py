@@ -136,7 +136,7 @@ def test_it_goes_to_another_store_and_an_old_bundle_comes_in(say: Any, store: Pa
 
 
 def test_every_analyzer_reads_it(say: Any, store: Path, unpacked: Path) -> None:
-    names = re.findall(r"^(\w+)  \(rbptrack\b", say("plugins", cwd=store), re.MULTILINE)
+    names = re.findall(r"^(\w+)  \(analyzer rbptrack\b", say("plugins", cwd=store), re.MULTILINE)
     assert "power_law" in names
     say("report", "out=page.html", "dataset=stdlib", "size=6k,38k,115k", cwd=store)
     page = (store / "page.html").read_text()

@@ -61,7 +61,7 @@ def test_documents_that_tilt_all_sizes_are_no_lack_of_fit():
         s, y = drawn(rng, seeds=3, seed=0.005)
         y = y * np.exp(curve * rng.standard_normal())
         rejected.append(pure_error(s, y, np.outer(curve, curve))[1] < 0.05)
-    assert np.mean(rejected) < 0.12
+    assert 0 < np.mean(rejected) < 0.12
 
 
 def test_what_cannot_be_fitted():

@@ -23,11 +23,11 @@ from studies.validity import EXPERIMENTS, rows, run, simulate, table
 def test_claims_hold_within_sampling_error(row, replicates):
     name, one, design = next(rows([row]))
     for claim, (true, made) in simulate(name, one, design, 0, replicates).items():
-        if made:
-            nominal = one.claims[claim]
-            slack = 3 * np.sqrt(nominal * (1 - nominal) / made)
-            share = true / made
-            assert share >= nominal - slack - 0.02 if nominal > 0.5 else share <= nominal + slack + 0.02, (claim, share)
+        assert made, f"{claim} was never made"
+        nominal = one.claims[claim]
+        slack = 3 * np.sqrt(nominal * (1 - nominal) / made)
+        share = true / made
+        assert share >= nominal - slack - 0.02 if nominal > 0.5 else share <= nominal + slack + 0.02, (claim, share)
 
 
 def test_a_stopped_simulation_continues_to_the_same_numbers(tmp_path):
