@@ -27,6 +27,7 @@ test-long: $(STAMP) test-hydra
 	RBPTRACK_RESULTS=$(RESULTS) $(RUN) -m pytest -n 1 -m long
 	RBPTRACK_RESULTS=$(RESULTS) $(RUN) -m pytest -n 1 tests/test_flipped_bits.py
 	$(RUN) -m pytest -n 1 --hypothesis-profile=long tests/test_properties.py
+	$(RUN) -m tools.real_models compare
 	$(RUN) -m tests.campaigns all $(RESULTS)
 
 # The tests of configs and command lines with Hydra's newest release candidate, over the packages that are installed.

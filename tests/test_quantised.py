@@ -147,8 +147,20 @@ def test_a_gguf_files_own_token_list_is_held_against_another_tokenizer(tmp_path:
 
 
 @needs_gguf
-def test_a_gguf_file_is_measured_dequantised(tmp_path: Path, program: Program, with_store: Path) -> None:
+def test_a_gguf_file_is_measured_dequantised(
+    tmp_path: Path, program: Program, with_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Config, tokenizer and weights come from the one file; another beside it is another model."""
+    import gguf
+
+    rows, whole = [0], gguf.quants.dequantize
+    monkeypatch.setattr("rbptrack.models.loading._PIECE_ROWS", 7)  # matrices are never whole in memory twice
+
+    def counted(data: Any, kind: Any) -> Any:
+        rows.append(len(data) if data.ndim == 2 else 0)
+        return whole(data, kind)
+
+    monkeypatch.setattr(gguf, "dequantize", counted)
     folder, text = tmp_path / "model-1k", tmp_path / "text.jsonl"
     written = write_gguf(folder, "toy-Q8_0.gguf")
     config = toy(folder, gguf="toy-Q8_0.gguf")
@@ -156,6 +168,7 @@ def test_a_gguf_file_is_measured_dequantised(tmp_path: Path, program: Program, w
     with torch.inference_mode():
         assert torch.equal(model.whole(tokens), written(tokens).logits)
     assert model.notes == ("its weights are those of toy-Q8_0.gguf, dequantised",)
+    assert max(rows) == 7
     (folder / "other.gguf").write_bytes((folder / "toy-Q8_0.gguf").read_bytes()[:-64])
     text.write_text(json.dumps({"text": TEXT}))
     cell = ["model=hf", f"model.path={folder}", "dataset=files", f"dataset.files=[{text}]", "dataset.name=text"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from rbptrack.config.schema import ModelConfig
@@ -19,6 +20,8 @@ from rbptrack.models.checkpoint import check_loaded, check_shards, check_stored,
 from rbptrack.models.device import device_of, place, tf32_notes
 from rbptrack.models.quantised import compute_in, dequantising, method_of
 from rbptrack.sources.pin import Source
+
+_PIECE_ROWS = 4096  # of a GGUF file's matrix that are dequantised at a time
 
 
 def load_model(
@@ -65,7 +68,7 @@ def load_module(config: ModelConfig, source: Source, **placed: Any) -> Any:
     elif quantised and not placed:  # by its own library: some weights cannot be moved once they are made
         placed = {"device_map": {"": device_of(config.device)}}
     try:
-        with _without_adapters():
+        with _without_adapters(), _in_pieces() if source.gguf else nullcontext():
             module, loading_info = from_source(
                 source,
                 model_class(architecture).from_pretrained,
@@ -85,6 +88,31 @@ def load_module(config: ModelConfig, source: Source, **placed: Any) -> Any:
     if quantised:
         compute_in(module, getattr(torch, config.dtype.value))
     return module
+
+
+@contextmanager
+def _in_pieces() -> Iterator[None]:
+    """Dequantise a few rows of a GGUF file's matrices at a time; whole ones are in memory several times over."""
+    import gguf
+
+    whole = gguf.dequantize
+
+    def dequantize(data: Any, kind: Any) -> Any:
+        if data.ndim != 2 or len(data) <= _PIECE_ROWS:
+            return whole(data, kind)
+        pieces = (whole(data[low : low + _PIECE_ROWS], kind) for low in range(0, len(data), _PIECE_ROWS))
+        first = next(pieces)
+        matrix = np.empty((len(data), first.shape[1]), first.dtype)
+        matrix[: len(first)] = first
+        for number, piece in enumerate(pieces, 1):
+            matrix[number * _PIECE_ROWS :][: len(piece)] = piece
+        return matrix
+
+    gguf.dequantize = dequantize
+    try:
+        yield
+    finally:
+        gguf.dequantize = whole
 
 
 @contextmanager
