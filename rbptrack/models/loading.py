@@ -95,7 +95,8 @@ def _in_pieces() -> Iterator[None]:
     """Dequantise a few rows of a GGUF file's matrices at a time; whole ones are in memory several times over."""
     import gguf
 
-    whole = gguf.dequantize
+    reader: Any = gguf
+    whole = reader.dequantize
 
     def dequantize(data: Any, kind: Any) -> Any:
         if data.ndim != 2 or len(data) <= _PIECE_ROWS:
@@ -108,11 +109,11 @@ def _in_pieces() -> Iterator[None]:
             matrix[number * _PIECE_ROWS :][: len(piece)] = piece
         return matrix
 
-    gguf.dequantize = dequantize
+    reader.dequantize = dequantize
     try:
         yield
     finally:
-        gguf.dequantize = whole
+        reader.dequantize = whole
 
 
 @contextmanager
