@@ -24,6 +24,7 @@ fresh: $(STAMP)
 # What takes hours: kills, lost nodes, fuzzing, full disks, bad servers, endurance (docs/reliability.md). Continues where it stopped.
 test-long: $(STAMP) test-hydra
 	$(RUN) -m tools.fresh_environment --sdist
+	$(RUN) -m tools.versions --suite --write
 	RBPTRACK_RESULTS=$(RESULTS) $(RUN) -m pytest -n 1 -m long
 	RBPTRACK_RESULTS=$(RESULTS) $(RUN) -m pytest -n 1 tests/test_flipped_bits.py
 	$(RUN) -m pytest -n 1 --hypothesis-profile=long tests/test_properties.py

@@ -235,8 +235,8 @@ def main() -> int:
                 try_case(case, wheel, python=python, torch=options.torch, suite=options.suite, reference=expected)
                 print(f"  {case.result}; measured {case.measured}; tables {case.tables}; {case.tests}", flush=True)
                 cases.append(case)
-    if options.write:
-        write(cases)
+                if options.write:
+                    write(cases)
     return int(any(case.result != "works" for case in cases))
 
 
