@@ -5,9 +5,11 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
+from transformers import LlamaConfig, Qwen2Config
 
 from rbptrack.analysis.executors import Executor, State
 from rbptrack.base.errors import BadInput
@@ -15,11 +17,12 @@ from rbptrack.commands import plan as command
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.request import measuring, sweep_of
 from rbptrack.config.schema import Config, Dtype, ModelConfig
+from rbptrack.models.architecture import Parameters
 from rbptrack.sources import hub
 from rbptrack.sweep import resources
 from rbptrack.sweep.balance import cut
 from rbptrack.sweep.devices import Device, data_sheet, precision
-from rbptrack.sweep.plan import Plan, plan
+from rbptrack.sweep.plan import Plan, memory_and_gpus, plan, too_large
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.sweep.resources import Resources
 from rbptrack.tracking.store import Store
@@ -121,7 +124,7 @@ def test_each_job_has_the_gpus_that_its_model_needs(tmp_path: Path, monkeypatch:
     narrow = roomy.memory_bytes - 0.4 * 4 * roomy.total_params
     assert given(narrow, Sharing(gpus="auto")) == [(2.0, ["2m"], "auto"), (1.0, ["6k"], "")]
     too_narrow = roomy.memory_bytes - 4 * roomy.total_params
-    with pytest.raises(BadInput, match=r"no some, nor 8 of them, hold nano-2m; model\.dtype=bfloat16"):
+    with pytest.raises(BadInput, match=r"nano-2m in float32 does not fit on 8 x some; model\.dtype=bfloat16 halves"):
         given(too_narrow, Somewhere(gpus="auto"))
     monkeypatch.undo()
     cells = asked("model=nano/6k")
@@ -184,6 +187,46 @@ def test_seven_of_eight_gpus_are_busy(family: str, gpus: int) -> None:
         loaded[job] = model
         heapq.heappush(free, (ready + length, job))
     assert sum(seconds.values()) / (gpus * max(free)[0]) > 7 / 8
+
+
+# Published shapes, and their parameters as transformers counts them.
+LARGE = {
+    "72b": (
+        Qwen2Config(hidden_size=8192, intermediate_size=29568, num_attention_heads=64, vocab_size=152064),
+        Parameters(70_214_787_072, 72_706_203_648, 1_245_708_288, 0),
+    ),
+    "405b": (
+        LlamaConfig(hidden_size=16384, intermediate_size=53248, num_attention_heads=128, vocab_size=128256),
+        Parameters(401_650_696_192, 405_853_388_800, 2_101_346_304, 0),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype", "h100", "h200"),
+    [
+        ("72b", "bfloat16", 3, 2),
+        ("72b", "float32", 5, 3),
+        ("405b", "bfloat16", None, 8),
+        ("405b", "float32", None, None),
+    ],
+)
+def test_large_models_are_spread_over_the_gpus_of_a_node(
+    size: str, dtype: str, h100: int | None, h200: int | None
+) -> None:
+    shape, counts = LARGE[size]
+    cell = SimpleNamespace(
+        architecture=shape,
+        model=ModelConfig("f", size, dtype=Dtype(dtype)),
+        dataset=SimpleNamespace(seq_len=2048),
+        reference=None,
+        count_parameters=lambda: counts,
+    )
+    cell.parts = [cell]
+    held = [memory_and_gpus(cell, data_sheet(name).memory_bytes, most=8)[1] for name in ("h100", "h200")]  # type: ignore[arg-type]
+    assert held == [h100, h200]
+    remedy = "model.dtype=bfloat16 halves the memory" if dtype == "float32" else "import the ranks of another engine"
+    assert remedy in too_large(size, dtype, "h100")
 
 
 def test_precisions_and_data_sheets() -> None:

@@ -25,7 +25,7 @@ from rbptrack.console.tables import print_json, table
 from rbptrack.sweep.balance import cut
 from rbptrack.sweep.devices import MEASURED_SHARE, Device, data_sheet, precision
 from rbptrack.sweep.executors import requested
-from rbptrack.sweep.plan import COLUMNS, Plan, plan
+from rbptrack.sweep.plan import COLUMNS, Plan, plan, too_large
 from rbptrack.sweep.resolve import Resolver
 from rbptrack.sweep.resources import LONG_SECONDS, SHARE_OF_TIME
 from rbptrack.tracking.store import Store
@@ -112,9 +112,9 @@ def _show_time(plans: Sequence[Plan], cells: Sequence[Config], device: Device, *
         say_wrapped(f"{'one GPU' if gpus == 1 else f'{gpus} GPUs'} a job: {how}: {which}", lines=3)
     if len(by_gpus) > 1:
         say("launch.gpus=auto gives each job as many as its model needs")
-    for p in plans:
+    for p, cell in zip(plans, cells, strict=True):
         if p.status == "too large":
-            say_wrapped(f"{p.model}: no {device.name}, nor 8 of them, hold it; model.dtype=bfloat16 halves it")
+            say_wrapped(too_large(p.model, cell.model.dtype.value, device.name))
 
 
 def _show_jobs(plans: Sequence[Plan], cells: Sequence[Config], executor: Executor, *, guessed: bool) -> None:

@@ -110,6 +110,14 @@ def memory_and_gpus(cell: Resolved, memory_bytes: float, *, most: int) -> tuple[
     return needed, gpus if gpus <= most else None
 
 
+def too_large(model: str, dtype: str, device: str) -> str:
+    """What can be done about a model that no node of a kind of GPU holds, for people."""
+    remedy = "import the ranks of another engine (docs/importing.md)"
+    if dtype == "float32":
+        remedy = "model.dtype=bfloat16 halves the memory"
+    return f"{model} in {dtype} does not fit on {MOST_GPUS} x {device}; {remedy}"
+
+
 def _needed(cell: Resolved, counts: Parameters) -> tuple[float, float]:
     """Bytes of the weights, and of one sequence's activations (batches grow as memory allows) and scoring."""
     from rbptrack.models.architecture import text_config, vocab_size

@@ -11,7 +11,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import Config
 from rbptrack.sweep.balance import cut
 from rbptrack.sweep.devices import KNOWN, Device, data_sheet, guessed, sheet_of
-from rbptrack.sweep.plan import MOST_GPUS, Size, memory_and_gpus, operations, size_of
+from rbptrack.sweep.plan import MOST_GPUS, Size, memory_and_gpus, operations, size_of, too_large
 from rbptrack.sweep.resolve import Resolved
 from rbptrack.sweep.tasks import Task, shards
 
@@ -97,10 +97,7 @@ class Resources:
             raise self._unknown_device()
         needed, gpus = memory_and_gpus(resolved, device.memory_bytes, most=MOST_GPUS)
         if gpus is None:
-            raise BadInput(
-                f"launch.gpus=auto: no {device.name}, nor {MOST_GPUS} of them, hold {resolved.model.name}; "
-                "model.dtype=bfloat16 halves it"
-            )
+            raise BadInput(too_large(resolved.model.name, resolved.model.dtype.value, device.name))
         share = math.ceil(10 * _ROOM * needed / device.memory_bytes) / 10
         if gpus > 1 or share > 0.5 or not self._executor.shares_gpus:
             return float(gpus)
