@@ -17,7 +17,7 @@ from rbptrack.commands import plan as command
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.request import measuring, sweep_of
 from rbptrack.config.schema import Config, Dtype, ModelConfig
-from rbptrack.models.architecture import Parameters
+from rbptrack.models.parameters import Parameters
 from rbptrack.sources import hub
 from rbptrack.sweep import resources
 from rbptrack.sweep.balance import cut

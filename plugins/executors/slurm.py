@@ -43,7 +43,8 @@ cd {folder}
 trap 'late=yes; kill -TERM $process' USR2
 trap 'kill -TERM $process' TERM
 env "${{variables[@]}}" "${{argv[@]}}" </dev/null & process=$!
-while true; do wait $process; code=$?; kill -0 $process 2>/dev/null || break; done
+while kill -0 $process 2>/dev/null; do wait $process; done
+wait $process; code=$?
 if [[ $late && $code != 0 ]]; then
     if (( code == {got_on} || ${{SLURM_RESTART_COUNT:-0}} < {retries} )); then
         scontrol requeue "$SLURM_JOB_ID" && exit

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from torch import nn
 from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.config.schema import Candidates
 from rbptrack.models.checkpoint import check_quantisation, unbuildable
+from rbptrack.models.parameters import Parameters
 from rbptrack.models.quantised import check_library, quiet
 from rbptrack.sources import hub
 from rbptrack.sources.pin import Source
@@ -22,33 +22,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _SAID = 300  # characters of another library's error
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """Counts of a model's parameters, tied ones once.
-
-    Attributes:
-        non_embedding: S.
-        total: all.
-        head: rows times columns of the output head.
-        other: those of towers that read no text (images, audio), which S leaves out; 0 for a text model.
-
-    """
-
-    non_embedding: int
-    total: int
-    head: int
-    other: int = 0
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What to say of how S was counted; nothing for a text model."""
-        if not self.other:
-            return ()
-        return (
-            f"S counts the text part of a multimodal model: {self.other:,} of {self.total:,} parameters are not its",
-        )
 
 
 def load_tokenizer(source: Source) -> PreTrainedTokenizerBase:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.config.schema import CellConfig, DatasetConfig, SequenceRule
@@ -17,7 +17,7 @@ from rbptrack.sweep.resolve import Resolved, Resolver
 from rbptrack.tracking.reader import Reader
 
 if TYPE_CHECKING:
-    from rbptrack.models.architecture import Parameters
+    from rbptrack.models.parameters import Parameters
 
 _BYTES_PER_TOKEN = 4.0  # of text, for corpora that were not tokenised yet: between code and English
 _DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -144,12 +144,17 @@ class Size:
 
 def size_of(cell: Resolved) -> Size:
     """Exact where the texts were tokenised before, else estimated from what the hub or the files say of their size."""
+    exact = cell.remembered_size(lambda: _exact_size(cell))
+    return Size(**exact) if exact else _estimate(cell.dataset, *_extent(cell.dataset, cell.texts))
+
+
+def _exact_size(cell: Resolved) -> dict[str, Any] | None:
     from rbptrack.corpus.tokens import tokens_name
 
-    if (cache.folder() / tokens_name(cell.dataset, cell.texts, cell.tokenizer)).exists():
-        corpus = cell.load_corpus()
-        return Size(len(corpus.document_ids), corpus.num_targets, int(corpus.lengths.sum()), estimated=False)
-    return _estimate(cell.dataset, *_extent(cell.dataset, cell.texts))
+    if not (cache.folder() / tokens_name(cell.dataset, cell.texts, cell.tokenizer)).exists():
+        return None
+    corpus = cell.load_corpus()
+    return asdict(Size(len(corpus.document_ids), corpus.num_targets, int(corpus.lengths.sum()), estimated=False))
 
 
 def _estimate(dataset: DatasetConfig, documents: int | None, text_bytes: float | None) -> Size:

@@ -19,6 +19,7 @@ from rbptrack.config.schema import (
     SequenceRule,
 )
 from rbptrack.corpus.documents import load_documents, texts_hash
+from rbptrack.models.parameters import Parameters
 from rbptrack.sources import cache
 from rbptrack.sources.fingerprint import fingerprint, own_code
 from rbptrack.sources.pin import Source, chat_file, of_dataset, of_model, of_tokenizer
@@ -29,7 +30,6 @@ if TYPE_CHECKING:  # torch, transformers and datasets load only where a model ru
     from transformers import PreTrainedTokenizerBase
 
     from rbptrack.corpus.sequences import Corpus
-    from rbptrack.models.architecture import Parameters
     from rbptrack.models.causal import CausalModel
 
 _LIBRARIES = ("transformers", "tokenizers")  # that read what `_Fit` is about
@@ -120,6 +120,10 @@ class Resolved:
         own = replace(self, reference=None)
         return [own, replace(own, model=other.model, weights=other.weights)]
 
+    def remembered_size(self, compute: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
+        """How much there is to measure, where it was computed before or can be now."""
+        return self._resolver.remembered_size(self, compute)
+
     def count_parameters(self) -> Parameters:
         """The model's parameters, counted from the architecture without weights."""
         return self._resolver.counted(self)
@@ -209,11 +213,17 @@ class Resolver:
 
     def counted(self, cell: Resolved) -> Parameters:
         """A cell's counts of parameters."""
-        from rbptrack.models.architecture import count_parameters
+        weights = cell.weights.identity
+        if weights not in self._counts:
+            self._counts[weights] = Parameters(**_remembered(f"parameters of {weights}", lambda: _count(cell)))
+        return self._counts[weights]
 
-        if cell.weights.identity not in self._counts:
-            self._counts[cell.weights.identity] = count_parameters(cell.architecture)
-        return self._counts[cell.weights.identity]
+    def remembered_size(self, cell: Resolved, compute: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
+        """How much there is to measure of a cell's texts, where it was computed before or can be now."""
+        tokenizer = self._tokenizer(cell.model).identity
+        asked = repr((cell.dataset, cell.texts.identity, tokenizer, cell.model.chat_template))
+        size: dict[str, Any] | None = _remembered(f"size of {asked}", compute)
+        return size
 
     @property
     def pinned(self) -> list[tuple[tuple[str, ...], Source]]:
@@ -253,13 +263,8 @@ class Resolver:
         chat = chat_file(given) if given and dataset.chat else str(dataset.chat)
         asked = repr((files, config.candidates, dataset.seq_len, dataset.sequence, chat))
         if asked not in self._fits:
-            name = f"fits/{fingerprint({'asked': asked, 'code': own_code(), **{n: version(n) for n in _LIBRARIES}})}"
-            if kept := cache.recall(name):
-                fit = _Fit(**json.loads(kept))
-                self._fits[asked] = replace(fit, without=tuple(fit.without))
-            else:
-                self._fits[asked] = self._checked(config, *models)
-                cache.remember(name, json.dumps(asdict(self._fits[asked])))
+            fit = _Fit(**_remembered(asked, lambda: asdict(self._checked(config, *models))))
+            self._fits[asked] = replace(fit, without=tuple(fit.without))
         return self._fits[asked]
 
     def _checked(self, config: CellConfig, model: ModelConfig, other: ModelConfig | None = None) -> _Fit:
@@ -289,6 +294,23 @@ class Resolver:
         template = template_of(model.chat_template, tokenizer, model.name) if config.dataset.chat else ""
         hashed = template_hash(template) if template else ""
         return _Fit(rows, without, None if same else now, reference, hashed)
+
+
+def _remembered(asked: str, compute: Callable[[], Any]) -> Any:
+    """What was computed of the same things by the same code, from this user's cache; None is not kept."""
+    name = f"fits/{fingerprint({'asked': asked, 'code': own_code(), **{n: version(n) for n in _LIBRARIES}})}"
+    if kept := cache.recall(name):
+        return json.loads(kept)
+    made = compute()
+    if made is not None:
+        cache.remember(name, json.dumps(made))
+    return made
+
+
+def _count(cell: Resolved) -> dict[str, int]:
+    from rbptrack.models.architecture import count_parameters
+
+    return asdict(count_parameters(cell.architecture))
 
 
 def _load(

@@ -11,7 +11,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import Config
 from rbptrack.sweep.balance import cut
 from rbptrack.sweep.devices import KNOWN, Device, data_sheet, guessed, sheet_of
-from rbptrack.sweep.plan import MOST_GPUS, Size, memory_and_gpus, operations, size_of, too_large
+from rbptrack.sweep.plan import MOST_GPUS, memory_and_gpus, operations, size_of, too_large
 from rbptrack.sweep.resolve import Resolved
 from rbptrack.sweep.tasks import Task, shards
 
@@ -43,7 +43,6 @@ class Resources:
     def __init__(self, executor: Executor, cells: Sequence[Config], resolved: Sequence[Resolved]) -> None:
         self._executor = executor
         self._resolved = resolved
-        self._sizes: dict[str, Size] = {}
         self._kinds = list(executor.kinds())
         self.cells = [self._spread(cell, resolution) for cell, resolution in zip(cells, resolved, strict=True)]
 
@@ -116,7 +115,4 @@ class Resources:
         )
 
     def _operations(self, resolved: Resolved) -> float | None:
-        key = repr((resolved.dataset, resolved.texts.identity, resolved.tokenizer.name_or_path))
-        if key not in self._sizes:
-            self._sizes[key] = size_of(resolved)
-        return operations(resolved, self._sizes[key])
+        return operations(resolved, size_of(resolved))
