@@ -286,9 +286,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", choices=("fetch", "compare", "cost", "ladder"), default="fetch")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--tokens", type=int, default=2000)
+    parser.add_argument("--tokens", type=int, default=2500)  # that are read; some are context
     asked = parser.parse_args(given)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here comes from a hub
+    for library in ("HF_HUB_DISABLE_PROGRESS_BARS", "TQDM_DISABLE"):
+        os.environ.setdefault(library, "1")
     passed = True
     for name in asked.models:
         fetch(MODELS[name])
