@@ -21,6 +21,7 @@ from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import Candidates, DatasetConfig, EngineConfig, ModelConfig
 from rbptrack.corpus.documents import Document
 from rbptrack.corpus.sequences import build_corpus
+from rbptrack.engine import executor
 from rbptrack.engine.measure import measure
 from rbptrack.models.architecture import candidates, count_parameters, load_config, load_tokenizer
 from rbptrack.models.loading import load_model
@@ -74,7 +75,7 @@ def folder_of(name: str, place: Path) -> tuple[ModelConfig, Any]:
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_ranks_are_those_of_the_logits(name: str, tmp_path: Path) -> None:
+def test_ranks_are_those_of_the_logits(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config, source = folder_of(name, tmp_path / "model")
     tokenizer = load_tokenizer(source)
     corpus = build_corpus(DOCUMENTS, tokenizer, DATASET)
@@ -100,6 +101,13 @@ def test_ranks_are_those_of_the_logits(name: str, tmp_path: Path) -> None:
     assert moved.sum() <= max(1, len(moved) // 200)
     np.testing.assert_allclose(table.column("logprob"), expected["logprob"], atol=2e-4)
     assert 0 < result.rbp(1) < 1 or result.rbp(10) > 0  # not a constant
+    monkeypatch.setattr(executor, "_MANY_ENTRIES", 0)
+    once = measure(
+        load_model(config, source), corpus, ks=(1, 10), engine=EngineConfig(), folder=tmp_path / "once"
+    ).ranks
+    for column in ("greater", "ties", "top"):  # numba's one pass over logits ranks to the byte as torch does
+        np.testing.assert_array_equal(once.column(column), table.column(column))
+    np.testing.assert_allclose(once.column("logprob"), table.column("logprob"), rtol=0, atol=2e-6)
 
 
 def test_candidates_of_the_tokenizer_only(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rbptrack.scoring import cpu
 from rbptrack.scoring.scorer import Head, Scorer, reference
 from rbptrack.scoring.scores import Scores
 
@@ -24,6 +25,15 @@ def close(got: Scores, want: Scores, *, exact: bool) -> None:
     assert not moved.any() if exact else moved.float().mean() <= 0.05
     best = got.greater + got.ties == 0
     assert torch.equal(got.logprob[best], got.top_logprob[best])
+
+
+def same_ranks(got: Scores, want: Scores) -> None:
+    """Counts and tops to the byte, and the rest to rounding."""
+    for name in ("greater", "ties", "top"):
+        assert torch.equal(getattr(got, name), getattr(want, name))
+    torch.testing.assert_close(got.logprob, want.logprob, rtol=1e-7, atol=2e-6)
+    torch.testing.assert_close(got.top_logprob, want.top_logprob, rtol=1e-7, atol=2e-6)
+    torch.testing.assert_close(got.entropy, want.entropy, rtol=1e-6, atol=1e-5)
 
 
 def test_hand_made_logits() -> None:
@@ -66,6 +76,8 @@ def test_scorer_equals_the_definition(
     logits = logits if softcap is None else softcap * torch.tanh(logits / softcap)
     want, got = reference(logits, targets), scorer(hidden, targets)
     close(got, want, exact=coarse and softcap is None)
+    once = Scorer(Head(weight, offset, softcap, scale), chunk_tokens=chunk, one_pass=True)
+    same_ranks(once(hidden, targets), got)
     brief = Scorer(Head(weight, offset, softcap, scale), chunk_tokens=chunk, brief=True)(hidden, targets)
     assert torch.equal(brief.greater + brief.ties, got.greater + got.ties)
     torch.testing.assert_close(brief.logprob, got.logprob, rtol=1e-6, atol=2e-6)
@@ -94,14 +106,15 @@ def test_a_target_equals_itself() -> None:
     assert (scores.ties >= 0).all()
 
 
+@pytest.mark.parametrize("one_pass", [False, True])
 @pytest.mark.parametrize("size", [1.0, 1e3, 1e4])
-def test_large_logits_round_no_probability_above_one(size: float) -> None:
+def test_large_logits_round_no_probability_above_one(size: float, one_pass: bool) -> None:
     """And to the precision of float32 in ln p itself, however large the logits that it is a difference of."""
     generator = torch.Generator().manual_seed(0)
     logits = size + 3 * torch.randn(200, 2001, generator=generator)
     logits[:100, 7] += 40.0  # sure of one
     targets = torch.where(torch.arange(200) < 150, 7, 3)
-    scorer = Scorer(Head(logits.T.contiguous()), chunk_tokens=64)
+    scorer = Scorer(Head(logits.T.contiguous()), chunk_tokens=64, one_pass=one_pass)
     got, want = scorer(torch.eye(200), targets), reference(logits, targets)
     for name in ("logprob", "top_logprob", "entropy"):
         torch.testing.assert_close(getattr(got, name), getattr(want, name), rtol=1e-6, atol=3e-6)
@@ -110,20 +123,25 @@ def test_large_logits_round_no_probability_above_one(size: float) -> None:
     assert torch.equal(got.top, want.top)
 
 
-def test_entries_that_a_model_rules_out_are_no_trouble() -> None:
-    logits = torch.randn(40, 600)
-    logits[:, :300] = float("-inf")
-    targets = torch.arange(300, 340)
-    scorer = Scorer(Head(torch.randn(600, 40), then=lambda _: logits[:16].clone()), chunk_tokens=16)
+@pytest.mark.parametrize("one_pass", [False, True])
+@pytest.mark.parametrize("ruled_out", [slice(0, 300), slice(0, 2500), slice(2048, 5000)])
+def test_entries_that_a_model_rules_out_are_no_trouble(ruled_out: slice, one_pass: bool) -> None:
+    """Whole stretches of them, at the beginning and at the end, too."""
+    logits = torch.randn(40, 5000)
+    logits[:, ruled_out] = float("-inf")
+    targets = torch.arange(300, 340) if ruled_out.start else torch.arange(4000, 4040)
+    head = Head(torch.randn(5000, 40), then=lambda _: logits[:16].clone())
+    scorer = Scorer(head, chunk_tokens=16, one_pass=one_pass)
     got, want = scorer(torch.randn(16, 40), targets[:16]), reference(logits[:16], targets[:16])
     torch.testing.assert_close(got.columns, want.columns, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("one_pass", [False, True])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_bad_logits_are_visible(bad: float) -> None:
+def test_bad_logits_are_visible(bad: float, one_pass: bool) -> None:
     hidden = torch.randn(3, 4)
     hidden[1, 2] = bad
-    scores = Scorer(Head(torch.randn(9, 4)), chunk_tokens=16)(hidden, torch.tensor([0, 1, 2]))
+    scores = Scorer(Head(torch.randn(9, 4)), chunk_tokens=16, one_pass=one_pass)(hidden, torch.tensor([0, 1, 2]))
     assert torch.isfinite(scores.logprob).tolist() == [True, False, True]
 
 
@@ -134,3 +152,48 @@ def test_low_precision_weights_are_compared_in_float32() -> None:
     want = reference(hidden.float() @ weight.float().T, targets)
     assert scores.ties.sum() <= 2
     assert ((scores.greater - want.greater).abs() <= 1).all()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_rows_at_the_borders_of_one_pass(threads: int) -> None:
+    """A single bad entry anywhere, zeros of both signs, equal maxima in several stretches, masks of all entries."""
+    rows = torch.randn(40, 6001)
+    for number, place in enumerate((0, 2047, 2048, 6000)):
+        rows[number, place] = float("nan")
+        rows[4 + number, place] = -float("nan")  # whose sign bit is set, as x86 makes them
+        rows[8 + number, place] = float("inf")
+        rows[12 + number, [place, 3000]] = 9.0
+    rows[16] = rows[16].clamp(max=0)
+    rows[16, 5] = -0.0
+    rows[17] = float("-inf")
+    rows[18, :] = 0.25
+    rows[19, 1:] = float("-inf")
+    targets = torch.arange(40) * 150
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        once, plain = (
+            Scorer(Head(torch.zeros(6001, 2), then=lambda _: rows.clone()), chunk_tokens=40, one_pass=one_pass)(
+                torch.zeros(40, 2), targets
+            )
+            for one_pass in (True, False)
+        )
+    finally:
+        torch.set_num_threads(before)
+    good = torch.isfinite(plain.top_logprob)
+    assert torch.equal(torch.isfinite(once.top_logprob), good)
+    assert good.sum() == 40 - 13
+    same_ranks(*(Scores(**{name: column[good] for name, column in s.columns.items()}) for s in (once, plain)))
+
+
+def test_numba_scores_where_it_is_installed() -> None:
+    pytest.importorskip("numba")
+    path = Scorer(Head(torch.randn(9, 4)), chunk_tokens=16, one_pass=True).path
+    assert path == "one pass over the logits (numba)"
+
+
+def test_without_numba_torch_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "find_spec", lambda name: None)
+    cpu.available.cache_clear()
+    assert Scorer(Head(torch.randn(9, 4)), chunk_tokens=16, one_pass=True).path == "plain torch"
+    cpu.available.cache_clear()

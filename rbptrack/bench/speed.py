@@ -99,7 +99,7 @@ def compare(name: str, model: CausalModel, corpus: Corpus, *, engine: EngineConf
 
 
 def _compared(name: str, model: CausalModel, corpus: Corpus, engine: EngineConfig, rounds: int) -> Speed:
-    with Engine(model, engine, longest=int(corpus.lengths.max())) as chosen:
+    with Engine(model, engine, longest=int(corpus.lengths.max()), targets=corpus.num_targets) as chosen:
         batch_tokens, workers = chosen.batch_tokens, chosen.workers
         for _ in chosen.run([batch_of(corpus.first_tokens(1), [0])]):
             path = chosen.path

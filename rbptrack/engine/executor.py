@@ -25,7 +25,7 @@ from rbptrack.models.causal import CausalModel, Reference
 from rbptrack.models.device import free_memory, out_of_memory
 from rbptrack.scoring import kernels
 from rbptrack.scoring.comparison import PairScorer
-from rbptrack.scoring.proof import trouble
+from rbptrack.scoring.proof import proved
 from rbptrack.scoring.scorer import Scorer
 from rbptrack.scoring.scores import Scores
 
@@ -38,6 +38,7 @@ _LOGITS_BYTES = 80_000_000  # of all threads together, on a CPU
 _CPU_BATCH = 2048  # tokens: activations of larger ones leave the caches
 _CUDA_BATCH = 32_768
 _MAX_WORKERS = 4
+_MANY_ENTRIES = 1e9  # tokens * |V| from which one pass over logits gains more than numba's import takes (0.7 s)
 _LARGE_MODEL = 10**9  # parameters above which one batch's operations keep every core busy by themselves
 
 
@@ -48,6 +49,7 @@ class Engine:
         model: on its device.
         config: sizes that are 0 are chosen from the device and its free memory.
         longest: tokens of the longest sequence to come.
+        targets: scored tokens to come, in all processes: for few of them numba is not loaded.
 
     Attributes:
         batch_tokens: tokens per batch.
@@ -61,11 +63,12 @@ class Engine:
 
     """
 
-    def __init__(self, model: CausalModel, config: EngineConfig, *, longest: int) -> None:
+    def __init__(self, model: CausalModel, config: EngineConfig, *, longest: int, targets: int = 0) -> None:
         self._model, self._cuda, self._brief = model, model.device.type == "cuda", not config.columns
         self._kernel, self.path = config.kernel, ""
         if config.kernel in (Kernel.reduce, Kernel.fused) and not kernels.available(model.device):
             raise BadInput(f"engine.kernel={config.kernel.value} needs a CUDA device and Triton; auto does without")
+        self._one_pass = config.kernel is Kernel.auto and targets * model.vocab_size >= _MANY_ENTRIES
         self._threads = torch.get_num_threads()
         threads = config.threads or self._threads
         alone = self._cuda or model.spread or model.largest_params > _LARGE_MODEL
@@ -145,11 +148,10 @@ class Engine:
         # A model spread over several devices returns its hidden states on the last of them.
         states = hidden.flatten(0, 1)[batch.state_index.to(hidden.device)]  # (targets, width)
         states = states.to(batch.target_ids.device)
-        if not self._proven:
-            self._prove(self._scorer(), states, batch.target_ids)
+        scores = None if self._proven else self._prove(self._scorer(), states, batch.target_ids)
         if self._model.reference is not None:
             return self._compared(self._model.reference, batch, states)
-        return self._scorer()(states, batch.target_ids)
+        return self._scorer()(states, batch.target_ids) if scores is None else scores
 
     def _compared(self, reference: Reference, batch: Batch, states: Tensor) -> Scores:
         """The scores of hidden states (targets, width), with how the reference's distributions differ from theirs."""
@@ -171,26 +173,29 @@ class Engine:
         if getattr(self._local, "wanted", None) != wanted:
             self._local.scorer = self._local.reference = None
             options: dict[str, Any] = {"chunk_tokens": self.chunk_tokens, "kernel": False if self._plain else None}
+            one_pass = self._one_pass and not self._plain
             fused = None if self._kernel is Kernel.auto else self._kernel is Kernel.fused
             if (reference := self._model.reference) is not None:
                 fused = False  # the comparison looks at logits
                 self._local.reference = Scorer(reference.model.head, fused=fused, **options)
-            self._local.scorer = Scorer(self._model.head, fused=fused, brief=self._brief, **options)
+            self._local.scorer = Scorer(self._model.head, fused=fused, brief=self._brief, one_pass=one_pass, **options)
             self.path = self._local.scorer.path
             self._local.wanted = wanted
         scorer: Scorer = self._local.scorer
         return scorer
 
-    def _prove(self, scorer: Scorer, states: Tensor, target_ids: Tensor) -> None:
-        """Where a Triton kernel scores, let it rank the first batch beside plain torch; distrust it if they differ."""
+    def _prove(self, scorer: Scorer, states: Tensor, target_ids: Tensor) -> Scores | None:
+        """The first batch's scores by a kernel that ranks some of its tokens as plain torch does; else distrust it."""
         with self._lock:
-            if self._proven:
-                return
-            why = trouble(scorer, states, target_ids) if scorer.kernel else ""
+            if self._proven or not (scorer.kernel or scorer.once):
+                self._proven = True
+                return None
+            scores, why = proved(scorer, states, target_ids)
             self._proven, self._plain = True, self._plain or bool(why)
             if why:
-                self.notes.append(f"plain torch scored instead of the Triton kernel: {why}")
-                log.warning("the Triton kernel is not used: %s", why)
+                self.notes.append(f"plain torch scored instead of the {scorer.kind}: {why}")
+                log.warning("the %s is not used: %s", scorer.kind, why)
+            return scores
 
     def _shrink(self, piece: Batch, before: tuple[int, int]) -> None:
         """Halve the head's chunk or, every other time, the batch; MeasurementError where neither can be."""

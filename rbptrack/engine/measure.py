@@ -96,7 +96,7 @@ class Share:
         tokens = 0
         with (
             PeakMemory(self._model.device) as memory,
-            Engine(self._model, self._engine, longest=self._longest) as running,
+            Engine(self._model, self._engine, longest=self._longest, targets=self._corpus.num_targets) as running,
         ):
             for number in self._division.numbers(self._shard):
                 asked = time.perf_counter()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from rbptrack.scoring import kernels
+from rbptrack.scoring import cpu, kernels
 from rbptrack.scoring.scores import Scores, Sums
 
 TILE_ELEMENTS = 800_000  # logits compared at a time: 3.2 MB, stays in cache and far below allocation cliffs
@@ -94,6 +94,7 @@ class Scorer:
     """Scores hidden states against one head with preallocated buffers; one thread at a time.
 
     On CUDA with Triton, chunks of logits are cuBLAS's and read once by a kernel, or, `fused`, no logits exist at all.
+    On a CPU with numba, `one_pass`, they are read once, too. Ranks and tops are the same numbers with and without.
 
     Args:
         head: the output projection, on the device where scoring happens.
@@ -101,6 +102,7 @@ class Scorer:
         kernel: use the Triton kernels; None: wherever they can run.
         fused: let one kernel make logits and reduce them, where it can; None: where torch cannot multiply
             half-precision factors into float32.
+        one_pass: on a CPU, read each row of logits once, where numba is installed; False: as torch's operations do.
         brief: on a CPU, take no time for entropy, top and top_logprob, which are then without meaning.
 
     """
@@ -112,6 +114,7 @@ class Scorer:
         chunk_tokens: int,
         kernel: bool | None = None,
         fused: bool | None = None,
+        one_pass: bool = False,
         brief: bool = False,
     ) -> None:
         weight = head.weight
@@ -124,14 +127,16 @@ class Scorer:
         self.wide = cuda and plain and not single and _MM_WIDENS
         wanted = not (single or self.wide) if fused is None else fused
         self.fused = self.kernel and wanted and plain and head.then is None and (self.tf32 or not single)
+        once = one_pass and device.type == "cpu" and not self.kernel and cpu.available()
+        self.once = cpu.OnePass() if once else None
         if self.fused:
             return
-        whole = self.kernel or cuda  # only a CPU has a cache that a tile should stay in
+        whole = self.kernel or cuda or once  # only a CPU has a cache that a tile should stay in
         self.rows = self.chunk if whole else max(1, min(self.chunk, TILE_ELEMENTS // vocabulary))
         self.logits = torch.empty(self.chunk, vocabulary, dtype=torch.float32, device=device)
         # Comparisons are written as 0.0 and 1.0: summing floats is several times faster than summing booleans,
         # and exact, because counts stay far below 2**24.
-        self.hits = torch.empty(0 if self.kernel else self.rows, vocabulary, dtype=torch.float32, device=device)
+        self.hits = torch.empty(0 if self.kernel or once else self.rows, vocabulary, dtype=torch.float32, device=device)
         # Products in float32 whatever the weights: bfloat16 logits tie at a large share of positions. Weights of half
         # precision become float32 a block at a time, because a whole copy would take twice the head's memory.
         self.block = min(vocabulary, max(1, _BLOCK_ELEMENTS // width))
@@ -141,9 +146,16 @@ class Scorer:
     @property
     def path(self) -> str:
         """What scores, in words."""
+        if self.once is not None:
+            return "one pass over the logits (numba)"
         if not self.kernel:
             return "plain torch"
         return "the fused kernel, without logits" if self.fused else "products, and the kernel that reads their logits"
+
+    @property
+    def kind(self) -> str:
+        """Name of the kernel, where one scores."""
+        return "Triton kernel" if self.kernel else "numba kernel"
 
     @torch.inference_mode()
     def __call__(self, hidden: Tensor, targets: Tensor, look: Callable[[Tensor, int], None] | None = None) -> Scores:
@@ -204,7 +216,7 @@ class Scorer:
             start: the place of the first token there.
 
         """
-        reduce = kernels.reduce if self.kernel else self._reduce
+        reduce = kernels.reduce if self.kernel else self.once or self._reduce
         for low in range(0, logits.shape[0], self.rows):
             high = min(low + self.rows, logits.shape[0])
             reduce(logits[low:high], own[low:high], *sums.piece(start + low, start + high))
