@@ -88,7 +88,7 @@ def _dispatch(arguments: list[str]) -> int:
     elif arguments[:1] in (["-h"], ["--help"]):
         name, arguments = "help", []
     elif arguments and "=" not in arguments[0] and not arguments[0].startswith("-"):
-        raise _no_command(arguments[0])
+        raise _no_command(*arguments[:2])
     else:
         name = "measure"
     if asks_for_help(arguments):
@@ -99,8 +99,10 @@ def _dispatch(arguments: list[str]) -> int:
     return int(module_of(name).main(arguments))
 
 
-def _no_command(word: str) -> BadInput:
-    """The error for a first word that is no command; it may be a model or a dataset without its key."""
+def _no_command(word: str, following: str = "") -> BadInput:
+    """The error for a first word that is no command: a model or a dataset without its key, or a key without `=`."""
+    if following and "=" not in following and word in COMMANDS["measure"].heads:
+        return BadInput(f"unknown command {word!r}. Write {word}={following}")
     if "/" in word or (not nearest(word, COMMANDS) and word.isidentifier()):
         from rbptrack.config.compose import Composer
 

@@ -12,7 +12,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.commands.catalogue import COMMANDS, module_of
 from tests.conftest import Program
 
-WITH_OPTIONS = ("ui", "sync", "verify", "export", "import", "plugins", "bench", "cache", "list", "show")
+WITH_OPTIONS = ("ui", "sync", "rm", "verify", "export", "import", "plugins", "bench", "cache", "list", "show")
 
 
 def run(command: str, *arguments: str) -> int:
@@ -67,12 +67,16 @@ def test_a_wrong_option_shows_the_right_ones(command: str) -> None:
     ("arguments", "words"),
     [
         (("sync", "moved=perhaps"), "Value 'perhaps'"),
-        (("plan", "format=pdf"), "format=pdf: expected table, csv or json"),
+        (("plan", "format=pdf"), "format=pdf: no such value. Options: table, csv, json"),
         (("cache", "empty"), "cache empty: expected nothing, or clear"),
         (("export",), "out=... is missing"),
         (("import",), "what to import"),
         (("show",), "which measurement"),
         (("list", "k=0"), "k must be 1 or more; got 0"),
+        (("list", "limit=-1"), "limit must be 0"),
+        (("rm",), "which measurements"),
+        (("list", "--limt=3"), "unknown option '--limt=3'. Did you mean limit=3"),
+        (("list", "--limit", "3"), "unknown option '--limit'. Write limit=3"),
     ],
     ids=" ".join,
 )

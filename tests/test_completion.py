@@ -39,6 +39,8 @@ from tests.patience import PATIENCE
         ("rbptrack --mu", ["--multirun"]),
         ("rbptrack analyze k_", ["k_law"]),
         ("rbptrack list sort=mo", ["sort=model"]),
+        ("rbptrack list li", ["limit="]),
+        ("rbptrack rm y", ["yes="]),
         ("rbptrack list columns=model,da", ["columns=model,dataset"]),
         ("rbptrack analyze analyzer=power_law analyzer.k", ["analyzer.ks="]),
         ("rbptrack model=nope/", []),

@@ -63,7 +63,7 @@ def assert_text(page: str) -> None:
 def test_tables_in_markdown_and_csv(capsys: pytest.CaptureFixture[str]) -> None:
     name = "=cmd|'/c calc'!A1 <img onerror=alert(1)>"
     frame = family_runs([1e3, 1e4], alpha=0.1, a=3.0).frame.assign(family=name)
-    list_._write(frame, ["family", "ce"], list_.ListConfig(format=list_.Format.markdown, columns=["family"]))
+    list_._write(frame, ["family", "ce"], list_.ListConfig(format=list_.ListFormat.markdown, columns=["family"]), 2)
     rows = capsys.readouterr().out.splitlines()
     assert all(row.replace(r"\|", "").count("|") == 3 for row in rows)
     assert "<img" not in rows[2]

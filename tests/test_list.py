@@ -6,12 +6,14 @@ import csv
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from rbptrack.base.errors import BadInput
 from rbptrack.commands.list_ import main as list_
+from rbptrack.commands.rm import main as rm
 from rbptrack.commands.show import main as show
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.tracking.store import Store
@@ -129,3 +131,24 @@ def test_one_measurement(said, capsys: pytest.CaptureFixture[str]) -> None:  # t
 def test_a_word_that_names_none_or_several(word: str, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         show([word])
+
+
+def test_the_first_of_a_list(said) -> None:  # type: ignore[no-untyped-def]
+    whole = said(list_, "sort=ce")
+    assert said(list_, "sort=ce", "limit=2", "--json")[-1] == "]"
+    assert said(list_, "sort=ce", "limit=2")[1:3] == whole[1:3]
+    assert said(list_, "limit=2")[-1] == f"2 of {whole[-1]}"
+
+
+def test_what_is_removed_is_passed_over(  # type: ignore[no-untyped-def]
+    said, untouched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(untouched, tmp_path / "store")
+    monkeypatch.chdir(tmp_path / "store")
+    with pytest.raises(BadInput, match="2 measurements: nano-6k/pydocs, nano-6k/stdlib: there is no terminal"):
+        rm(["size=6k"])
+    assert said(rm, "nano-6k/stdlib", "nano-15k/stdlib", "yes=true") == [
+        "removed 2 measurements: nano-6k/stdlib, nano-15k/stdlib"
+    ]
+    assert said(list_)[-1] == "6 measurements"
+    assert [row.strip() for row in said(list_, "dataset=stdlib", "columns=size")[1:-1]] == ["38k", "115k"]

@@ -48,6 +48,11 @@ TYPOS = {
     "wikki": "Did you mean dataset=wiki?",
     "analyze powerlaw": "Did you mean power_law?",
     "report dataset": "expected dataset=...",
+    "--model nano/6k": "unknown option '--model'. Write model=nano/6k",
+    "--model=nano/6k": "Write model=nano/6k",
+    "model nano/6k": "unknown command 'model'. Write model=nano/6k",
+    "list --sort ce": "unknown option '--sort'. Write sort=ce",
+    "report --opne": "Did you mean --open?",
     # commands
     "measur": "Did you mean measure? Commands: demo, measure, report, ui",
     "exprot out=x.zip": "Did you mean export?",

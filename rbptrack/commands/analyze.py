@@ -14,15 +14,16 @@ from rbptrack.analysis.contract import Analyzer
 from rbptrack.analysis.discovery import Plugins
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.words import short_path
-from rbptrack.commands.runner import HydraCommand, complain_of_broken, find_analyzers, taken
+from rbptrack.commands.declared.closer import ANALYZE
+from rbptrack.commands.runner import HydraCommand, complain_of_broken, find_analyzers
 from rbptrack.config.keys import no_option
 from rbptrack.config.paths import conf_folder, plugin_folders
 from rbptrack.config.patterns import match, split_list
 from rbptrack.config.registration import register_plugins
 from rbptrack.config.request import Request
-from rbptrack.config.schema import FILTERS, AnalyzeConfig
+from rbptrack.config.schema import AnalyzeConfig
 from rbptrack.console.output import complain, program, say
-from rbptrack.console.tables import print_json
+from rbptrack.console.tables import Format, print_json
 from rbptrack.reporting.page import Section
 from rbptrack.reporting.runner import analyze, say_reused
 from rbptrack.reporting.terminal import show
@@ -37,7 +38,7 @@ def _read(arguments: Sequence[str]) -> Request:
     classes = _register(names, plugins)
     complain_of_broken(plugins)
     _check_options(words, classes)
-    return Request.read("analyze", words, groups=("analyzer",), lists={**FILTERS, "figures": "figures"})
+    return Request.read("analyze", words, groups=("analyzer",), lists=ANALYZE.lists)
 
 
 def _default() -> str:
@@ -68,7 +69,7 @@ def _check_options(words: Sequence[str], classes: Mapping[str, type[Analyzer]]) 
             raise no_option(key, options, shown=options, more=f"{program()} plugins")
 
 
-def _analyze(request: Request, *, form: str) -> int:
+def _analyze(request: Request, *, form: Format) -> int:
     """Run each analyzer asked for; of several, one that fails does not stop the others."""
     configs: list[AnalyzeConfig] = [request.composer.compose_typed(job) for job in request.jobs()]
     failed = 0
@@ -83,7 +84,7 @@ def _analyze(request: Request, *, form: str) -> int:
     return 1 if failed else 0
 
 
-def _run(config: AnalyzeConfig, form: str) -> None:
+def _run(config: AnalyzeConfig, form: Format) -> None:
     store = Store(config.tracking)
     reader = store.reader
     runs = reader.runs(config.filter)
@@ -99,7 +100,7 @@ def _run(config: AnalyzeConfig, form: str) -> None:
             formats=[one.value for one in config.figures],
             again=config.again,
         )
-    if form == "json":
+    if form is Format.json:
         print_json(_document(section, run_id))
         return
     show(section)
@@ -126,5 +127,5 @@ def _document(section: Section, run_id: str) -> dict[str, object]:
 
 def main(arguments: Sequence[str]) -> int:
     """Analyze; returns the exit code."""
-    form, words = taken(arguments, "format", ("table", "json"))
-    return HydraCommand(_read, partial(_analyze, form=form))(words)
+    options, words = ANALYZE.split(arguments)
+    return HydraCommand(_read, partial(_analyze, form=options.format))(words)

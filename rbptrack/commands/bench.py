@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +11,10 @@ from omegaconf import OmegaConf
 from rbptrack.base.errors import BadInput, unknown
 from rbptrack.base.files import check_replaceable, write_whole
 from rbptrack.bench.shapes import SHAPES
-from rbptrack.commands.options import OptionsCommand
+from rbptrack.commands.declared.housekeeping import BENCH, BenchConfig
 from rbptrack.config.compose import Composer
 from rbptrack.config.patterns import chosen, split_list
-from rbptrack.config.schema import Config, Dtype, EngineConfig, ModelConfig
+from rbptrack.config.schema import Config, ModelConfig
 from rbptrack.console.output import say
 from rbptrack.console.tables import table
 from rbptrack.sweep.resolve import Resolver
@@ -25,28 +23,6 @@ if TYPE_CHECKING:
     from rbptrack.bench.speed import Speed
     from rbptrack.corpus.sequences import Corpus
     from rbptrack.models.causal import CausalModel
-
-
-@dataclass
-class BenchConfig:
-    """Options of the command."""
-
-    model: str = "pythia-14m,pythia-70m"
-    dataset: str = ""
-    tokens: int = 16384
-    seq_len: int = 512
-    vocabulary: int = 0
-    rounds: int = 4
-    dtype: Dtype = Dtype.float32
-    tf32: bool = False
-    device: str = "auto"
-    engine: EngineConfig = field(default_factory=EngineConfig)
-    out: str = ""
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run the bench; returns exit code 0; raises BadInput for exit code 2."""
-    return OptionsCommand("bench", BenchConfig, _bench)(arguments)
 
 
 def _bench(config: BenchConfig) -> int:
@@ -135,3 +111,6 @@ def _show(speed: Speed, *, gpu: bool) -> None:
     work, rate = speed.flops / speed.scored / 1e6, speed.flops / speed.seconds("limit", "wall") / 1e9
     say(f"limit: 2 S + 2 d V = {work:,.1f} MFLOP per token at {rate:,.0f} GFLOP/s, a large matrix product here")
     say(f"scored by {speed.path}")
+
+
+main = BENCH.running(_bench)

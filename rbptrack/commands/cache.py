@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import compact_bytes
-from rbptrack.commands.options import OptionsCommand
+from rbptrack.commands.declared.housekeeping import CACHE, CacheConfig
 from rbptrack.console.output import say
 from rbptrack.sources import cache
-
-
-@dataclass
-class CacheConfig:
-    """Options of the command."""
-
-    action: str = ""
 
 
 def _cache(config: CacheConfig) -> int:
@@ -35,4 +26,4 @@ def _cache(config: CacheConfig) -> int:
     return 0
 
 
-main = OptionsCommand("cache", CacheConfig, _cache, bare_word="action")
+main = CACHE.running(_cache)

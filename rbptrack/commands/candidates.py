@@ -6,41 +6,26 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from enum import Enum
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.user_paths import user_path
 from rbptrack.commands.catalogue import COMMANDS
-from rbptrack.commands.pages import PAGES
-from rbptrack.config.keys import Keys
+from rbptrack.commands.declaration import Command, NoOptions
 from rbptrack.config.ladders import LADDERS, names
 from rbptrack.config.paths import PACKAGE, builtin_folder, conf_folder, home, working_conf
 from rbptrack.config.patterns import size_key
-from rbptrack.config.schema import AnalyzeConfig, Config, Dtype, ReportConfig
+from rbptrack.config.schema import FILTERS, AnalyzeConfig, Config
 from rbptrack.tracking import local
 
-_CONFIGS = {"measure": Config, "plan": Config, "analyze": AnalyzeConfig, "report": ReportConfig}
 _GROUPS = ("model", "dataset", "k", "protocol", "launch")
-_FILTERS = ("family", "size", "dataset", "sweep")
 _FIRST = ("model=", "dataset=", "k=")  # beside the commands, for a line without one
 _FLAGS = ("--help", "--quiet")
 _HYDRA_FLAGS = ("--multirun", "--config-dir", "--cfg", "--hydra-help")
-_PATHS = ("out", "dataset.files", "dataset.path", "model.path", "sizes", "plugins.path", "tracking.artifacts")
-_WORDS = {"cache": ("clear",), "completion": ("bash", "zsh"), "help": tuple(COMMANDS)}
 _FIELD = re.compile(r"^    (\w+): (?!ClassVar)[^=\n]+ = ", re.MULTILINE)  # an option of an analyzer, in its file
+_PATHS = ("dataset.files", "dataset.path", "model.path", "tracking.artifacts")  # of configs
 _COLUMNS = ("model", "dataset", "family", "size", "non_embedding_params", "num_tokens", "started", "run_id")
-_FORMATS = {"list": ("table", "csv", "markdown", "latex", "json"), "plan": ("table", "csv", "json")}
-_VALUES: dict[str, tuple[str, ...]] = {
-    "dtype": tuple(each.value for each in Dtype),
-    "tokens": ("true", "false"),
-    "documents": ("true", "false"),
-    "ranks": ("csv", "parquet"),
-    "moved": ("true", "false"),
-    "browser": ("yes", "no"),
-    "tf32": ("true", "false"),
-}
 
 
 def candidates(line: str) -> list[str]:
@@ -48,10 +33,11 @@ def candidates(line: str) -> list[str]:
     words, partial = _split(line)
     if not words and "=" not in partial and not partial.startswith("-"):
         return _starting([*COMMANDS, *_FIRST], partial)
-    command = words[0] if words and words[0] in COMMANDS else "measure"
+    command = COMMANDS[words[0] if words and words[0] in COMMANDS else "measure"]
     arguments = words[1:] if words and words[0] in COMMANDS else words
+    composed = command.composed is not NoOptions
     if partial.startswith("-"):
-        return _starting([*_FLAGS, *(_HYDRA_FLAGS if command in _CONFIGS else ())], partial)
+        return _starting([*_FLAGS, *(_HYDRA_FLAGS if composed else ())], partial)
     if arguments[-1:] == ["--config-dir"]:
         return _starting(_files(partial), partial)
     key, equals, value = partial.partition("=")
@@ -59,19 +45,14 @@ def candidates(line: str) -> list[str]:
         *done, last = value.split(",")
         start = f"{key}={','.join([*done, ''])}"
         return [start + name for name in _starting(_values(command, key, last), last) if name not in done]
-    if command == "show":
-        return _starting([*_measurements(), *_keys(command, partial)], partial)
-    if command == "import":
-        return _starting([*_files(partial), *_keys(command, partial)], partial)
-    if command == "analyze":
-        names = (
-            [] if any("=" not in word or word.startswith("analyzer=") for word in arguments) else sorted(_analyzers())
-        )
-        return _starting([*_keys(command, partial), *_options(arguments), *names], partial)
-    if command == "list" and partial:
-        return _starting([*_keys(command, partial), *_values(command, "family", partial)], partial)
-    options = _launch_options(arguments) if partial.startswith("launch.") else ()
-    return _starting([*options, *_WORDS.get(command, ()), *_keys(command, partial)], partial)
+    bare = next((option for option in command.declared() if option.key == command.bare_word), None)
+    names = _of(bare.values, partial) if bare and (partial or bare.key != "family") else []
+    if command.name == "analyze":
+        named = any("=" not in word or word.startswith("analyzer=") for word in arguments)
+        return _starting([*_keys(command, partial), *_options(arguments), *([] if named else _analyzers())], partial)
+    launched = _launch_options(arguments) if partial.startswith("launch.") else []
+    keys = [*launched, *_keys(command, partial)]
+    return _starting([*keys, *names] if command.name == "list" else [*names, *keys], partial)
 
 
 def _split(line: str) -> tuple[list[str], str]:
@@ -89,49 +70,44 @@ def _starting(names: Iterable[str], beginning: str) -> list[str]:
     return list(dict.fromkeys(name for name in names if name.startswith(beginning)))
 
 
-def _keys(command: str, partial: str) -> list[str]:
+def _keys(command: Command[Any], partial: str) -> list[str]:
     """Options with `=`; of those in folders, the folder first: `engine.`, then `engine.threads=`."""
-    if command not in _CONFIGS:
-        return [f"{key}=" for key in PAGES[command].keys]
-    known = Keys.of(_CONFIGS[command])
-    groups = (
-        _GROUPS if command in ("measure", "plan") else (*_FILTERS, *(("analyzer",) if command == "analyze" else ()))
-    )
+    if command.composed is NoOptions:
+        return [f"{option.key}=" for option in command.declared() if option.meaning]
+    keys = [option.key for option in command.declared() if option.key != "analyzer"]
     depth = partial.count(".")
-    plain = [f"{key}=" for key in known.settable if key.count(".") == depth and key not in ("analyzer",)]
-    folders = [f"{key}." for key in [*known.folders, *known.free] if key.count(".") == depth and key != "filter"]
-    first = [f"{group}=" for group in groups] if not depth else []
-    extra = ["format="] if command in ("plan", "analyze") and not depth else []
-    return [*first, *(key for key in plain if key[:-1] not in known.free), *extra, *folders]
+    groups = {Config: _GROUPS, AnalyzeConfig: ("analyzer",)}.get(command.composed, ())
+    plain = [f"{key}=" for key in keys if key.count(".") == depth]
+    folders = [f"{key.rpartition('.')[0]}." for key in keys if key.count(".") == depth + 1]
+    return [*(f"{group}=" for group in groups if not depth), *plain, *folders]
 
 
-def _values(command: str, key: str, partial: str) -> list[str]:
+def _values(command: Command[Any], key: str, partial: str) -> list[str]:
     """Values of an option, as far as they can be known."""
-    if command in ("measure", "plan", "bench") and key in _GROUPS:
+    if command.composed is Config and key in _GROUPS:
         return _by_folder(_configs(key), partial)
-    if key in _FILTERS:
-        return sorted(local.tag_values(home() / "mlflow.db", key), key=size_key)
-    if key in ("analyzer", "analyzers"):
+    if key == "analyzer":
         return sorted(_analyzers())
-    if key in ("sort", "columns"):
-        signs = ("", "-") if key == "sort" else ("",)
-        return [sign + name for sign in signs for name in (*_COLUMNS, *local.metrics(home() / "mlflow.db"))]
     if key in _PATHS:
         return _files(partial)
-    if key == "format":
-        return list(_FORMATS.get(command, ("table", "json")))
-    if command in _CONFIGS and (choices := _of_type(_CONFIGS[command], key)):
-        return choices
-    return list(_VALUES.get(key, ()))
+    values = next((option.values for option in command.declared() if option.key == key), ())
+    return _of(values, partial)
 
 
-def _of_type(schema: Any, key: str) -> list[str]:
-    """The values of an enum or a flag of a schema."""
-    for part in key.split("."):
-        schema = get_type_hints(schema).get(part) if hasattr(schema, "__dataclass_fields__") else None
-    if isinstance(schema, type) and issubclass(schema, Enum):
-        return [str(member.value) for member in schema]
-    return ["true", "false"] if schema is bool else []
+def _of(values: Sequence[str] | str, partial: str) -> list[str]:
+    """The words, or those of a kind of words, that `rbptrack.base.options.option` names."""
+    if not isinstance(values, str):
+        return list(values)
+    if values in FILTERS:
+        return sorted(local.tag_values(home() / "mlflow.db", values), key=size_key)
+    if values in ("sort", "columns"):
+        signs = ("", "-") if values == "sort" else ("",)
+        return [sign + name for sign in signs for name in (*_COLUMNS, *local.metrics(home() / "mlflow.db"))]
+    if values.endswith("configs"):
+        return _by_folder(_configs(values.split()[0]), partial)
+    kinds = {"files": lambda: _files(partial), "analyzers": lambda: sorted(_analyzers())}
+    kinds |= {"measurements": _measurements, "commands": lambda: list(COMMANDS)}
+    return kinds[values]()
 
 
 def _configs(group: str) -> list[str]:

@@ -1,41 +1,32 @@
-"""Every command in a line: what `rbptrack --help`, shells' completion and the main program know of them."""
+"""Every command: what `rbptrack --help`, shells' completion and the main program know of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
-GROUPS: Mapping[str, Mapping[str, str]] = {
-    "Start here": {
-        "demo": "seven embedded models on two embedded corpora, and their law",
-        "measure": "measure models on datasets and fit their laws",
-        "report": "every analysis of what was measured, as one page",
-        "ui": "compare measurements in MLflow, in the browser",
-    },
-    "Look closer": {
-        "plan": "what a sweep would cost, before it costs anything",
-        "list": "measurements as a table, also as CSV, Markdown, LaTeX, JSON",
-        "show": "one measurement: its numbers, its ranks, its files",
-        "analyze": "one analysis, with its options",
-    },
-    "Extend and exchange": {
-        "plugins": "the analyzers there are, and their options",
-        "export": "measurements as one file for others",
-        "import": "measurements of others: bundles, tables, the authors' results",
-    },
-    "Housekeeping": {
-        "verify": "check the store: files, checksums, numbers, database",
-        "sync": "deliver what waits for a store; repair one that was moved",
-        "cache": "the cache of texts and tokens: its size, clearing it",
-        "bench": "how fast measuring is here",
-        "completion": "Tab completion for bash and zsh",
-        "help": "this page, or what a command does",
-    },
+from rbptrack.commands.declaration import Command
+from rbptrack.commands.declared import closer, exchange, housekeeping, start
+
+GROUPS: Mapping[str, Sequence[Command[Any]]] = {
+    "Start here": (start.DEMO, start.MEASURE, start.REPORT, start.UI),
+    "Look closer": (closer.PLAN, closer.LIST, closer.SHOW, closer.ANALYZE),
+    "Extend and exchange": (exchange.PLUGINS, exchange.EXPORT, exchange.IMPORT),
+    "Housekeeping": (
+        housekeeping.VERIFY,
+        housekeeping.RM,
+        housekeeping.SYNC,
+        housekeeping.CACHE,
+        housekeeping.BENCH,
+        housekeeping.COMPLETION,
+        housekeeping.HELP,
+    ),
 }
 
-COMMANDS: Mapping[str, str] = {name: summary for group in GROUPS.values() for name, summary in group.items()}
-"""What each command does, by the name that users type."""
+COMMANDS: Mapping[str, Command[Any]] = {command.name: command for group in GROUPS.values() for command in group}
+"""The commands, by the name that users type."""
 
 
 def module_of(command: str) -> ModuleType:

@@ -6,8 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from rbptrack.base.errors import BadInput, unknown
-from rbptrack.commands.pages import PAGES
-from rbptrack.console.output import program
+from rbptrack.commands.declared.housekeeping import COMPLETION
 
 # bash splits words at = and :, and replaces what follows the last of them, but not within quotes.
 BASH = r"""_rbptrack() {
@@ -52,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.writelines(f"{candidate}\n" for candidate in candidates(arguments[1] if arguments[1:] else ""))
         return 0
     if len(arguments) != 1:
-        raise BadInput(f"for which shell? {program()} {PAGES['completion'].synopsis}")
+        raise BadInput(f"for which shell? {COMPLETION.usage}")
     if arguments[0] not in SCRIPTS:
         raise unknown("shell", arguments[0], SCRIPTS)
     sys.stdout.write(SCRIPTS[arguments[0]])

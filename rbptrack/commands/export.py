@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -11,33 +10,15 @@ from rbptrack.analysis.plugin_code import import_path
 from rbptrack.base.errors import BadInput, said_of_the_disk, unknown
 from rbptrack.base.user_paths import check_writable_folder, user_path
 from rbptrack.base.words import compact_bytes, counted
-from rbptrack.commands.options import OptionsCommand
-from rbptrack.commands.pages import PAGES
+from rbptrack.commands.declared.exchange import EXPORT, ExportConfig
 from rbptrack.config.paths import builtin_folder
-from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
-from rbptrack.console.output import program, say
+from rbptrack.console.output import say
 from rbptrack.exchange import bundle, hub_folder, tables
 from rbptrack.tracking.store import Store
 
 _TABLES = ("csv", "parquet")
 EXPORTERS = "rbptrack.exporters"
 """The entry point group of exporters: functions as `plugins/exporters/wandb.py` has one."""
-
-
-@dataclass
-class ExportConfig:
-    """Options of the command."""
-
-    out: str = ""
-    hub: str = ""
-    to: str = ""
-    project: str = "rbptrack"
-    offline: bool = False
-    tokens: bool = False
-    ranks: str = ""
-    documents: bool = False
-    filter: FilterConfig = field(default_factory=FilterConfig)
-    tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
 
 def _export(config: ExportConfig) -> int:
@@ -52,7 +33,7 @@ def _export(config: ExportConfig) -> int:
     if config.hub:
         return _export_for_hub(config)
     if not config.out:
-        raise BadInput(f"out=... is missing: {program()} {PAGES['export'].synopsis}")
+        raise BadInput(f"out=... is missing: {EXPORT.usage}")
     out, ending = user_path(config.out), f".{config.ranks or 'zip'}"
     if out.suffix != ending:
         raise BadInput(f"out={config.out}: the file's name must end in {ending}")
@@ -102,4 +83,4 @@ def _export_for_hub(config: ExportConfig) -> int:
     return 0
 
 
-main = OptionsCommand("export", ExportConfig, _export, lists=FILTERS)
+main = EXPORT.running(_export)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from rbptrack.base.errors import unknown
 from rbptrack.commands.catalogue import COMMANDS, GROUPS
-from rbptrack.commands.pages import PAGES
 from rbptrack.commands.usage import HELP_FLAGS, entries, write
 from rbptrack.console.output import program
 
 EVERYWHERE = {
     "-h, --help": "this page, or the help of a command",
     "-q, --quiet": "print only errors, and what was asked for",
+    "--json": "format=json, where a command has it",
     "--version": "the version",
 }
 
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def explain(command: str, arguments: Sequence[str]) -> None:
     """Print what a command does, and what there is to name; other arguments may name more folders of it."""
-    PAGES[command].show()
+    COMMANDS[command].show_help()
     arguments = [word for word in arguments if word not in HELP_FLAGS]
     if command == "measure":
         _show_models(arguments)
@@ -50,7 +50,7 @@ def overview() -> None:
     write("rbptrack measures how families of language models rank the right next token.")
     width = max(map(len, COMMANDS))
     for title, commands in GROUPS.items():
-        entries(title, commands, word_width=width)
+        entries(title, {command.name: command.summary for command in commands}, word_width=width)
     entries("Options of every command", EVERYWHERE)
     entries("Examples", {f"{program()} {words}": meaning for words, meaning in EXAMPLES.items()}, stacked=True)
     write("")

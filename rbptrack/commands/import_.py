@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,9 @@ from rbptrack.base.errors import BadInput
 from rbptrack.base.files import kind_of
 from rbptrack.base.user_paths import user_path
 from rbptrack.base.words import counted
-from rbptrack.commands.options import OptionsCommand
-from rbptrack.commands.pages import PAGES
+from rbptrack.commands.declared.exchange import IMPORT, ImportConfig
 from rbptrack.config.paths import conf_folder
-from rbptrack.config.schema import TrackingConfig
-from rbptrack.console.output import program, say
+from rbptrack.console.output import say
 from rbptrack.exchange import authors, rows, scores, served
 from rbptrack.exchange.archive import Bundle
 from rbptrack.exchange.delivery import Imported, Source, deliver
@@ -27,29 +24,13 @@ from rbptrack.tracking.rules import LARGEST_VOCABULARY
 from rbptrack.tracking.store import Store
 
 
-@dataclass
-class ImportConfig:
-    """Options of the command."""
-
-    path: str = ""
-    sizes: str = ""
-    vocab_size: int = 0
-    model: str = ""
-    dataset: str = ""
-    without_s: bool = False
-    scores: str = ""
-    scores_map: str = ""
-    scores_metric: str = ""
-    tracking: TrackingConfig = field(default_factory=TrackingConfig)
-
-
 def _import(config: ImportConfig) -> int:
     if config.scores and not config.path:
         return _import_scores(config)
     if config.scores:
         raise BadInput(f"import takes {config.path} or scores={config.scores}, not both at once")
     if not config.path:
-        raise BadInput(f"what to import? {program()} {PAGES['import'].synopsis}")
+        raise BadInput(f"what to import? {IMPORT.usage}")
     path = user_path(config.path)
     _check_kind(path, folder=True)
     if config.sizes:
@@ -125,4 +106,4 @@ def _summarise(path: Path, done: Imported) -> None:
         say(f"{done.without_ranks} without ranks: analyzers that need them leave these out")
 
 
-main = OptionsCommand("import", ImportConfig, _import, bare_word="path")
+main = IMPORT.running(_import)

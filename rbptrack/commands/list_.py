@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from enum import Enum
 
 import numpy as np
 import pandas as pd
@@ -13,42 +11,21 @@ import pandas as pd
 from rbptrack.analysis.display import TITLES, as_csv, cell, default_columns, presented, title
 from rbptrack.analysis.runs import Runs, Unreadable
 from rbptrack.base.errors import BadInput, unknown
-from rbptrack.base.words import for_markdown
-from rbptrack.commands.options import OptionsCommand
+from rbptrack.base.words import counted, for_markdown
+from rbptrack.commands.declared.closer import LIST, ListConfig, ListFormat
 from rbptrack.commands.usage import entries
 from rbptrack.config.patterns import size_key
-from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
 from rbptrack.console.output import quiet, say
 from rbptrack.console.tables import print_json, table
 from rbptrack.ranks import parse_rbp_name, rbp_ks, rbp_name
 from rbptrack.tracking.store import Store
 
 
-class Format(Enum):
-    """How the table is written."""
-
-    table = "table"
-    csv = "csv"
-    markdown = "markdown"
-    latex = "latex"
-    json = "json"
-
-
-@dataclass
-class ListConfig:
-    """Options of the command."""
-
-    sort: list[str] = field(default_factory=list)
-    columns: list[str] = field(default_factory=list)
-    k: list[int] = field(default_factory=list)
-    format: Format = Format.table
-    filter: FilterConfig = field(default_factory=FilterConfig)
-    tracking: TrackingConfig = field(default_factory=TrackingConfig)
-
-
 def _list(config: ListConfig) -> int:
     if any(k < 1 for k in config.k):
         raise BadInput(f"k must be 1 or more; got {', '.join(map(str, config.k))}")
+    if config.limit < 0:
+        raise BadInput(f"limit must be 0 (all) or more; got {config.limit}")
     runs = Store(config.tracking).reader.runs(config.filter)
     columns = _columns(runs, config)
     order = [(name.lstrip("-"), name.startswith("-")) for name in config.sort]
@@ -56,10 +33,12 @@ def _list(config: ListConfig) -> int:
     frame = _with_rbp(runs, [*columns, *(name for name, _ in sorting)])
     for name, falling in reversed(sorting):
         frame = frame.sort_values(name, key=_by_size, ascending=not falling, kind="stable")
+    total = len(frame)
+    frame = frame.head(config.limit) if config.limit else frame
     if quiet():
         sys.stdout.writelines(f"{run_id}\n" for run_id in frame["run_id"])
     else:
-        _write(frame, columns, config)
+        _write(frame, columns, config, total)
     return 0
 
 
@@ -68,7 +47,7 @@ def _columns(runs: Runs, config: ListConfig) -> list[str]:
         return list(runs.frame.columns)
     if config.columns:
         return [_column(runs, name) for name in config.columns]
-    if config.format in (Format.csv, Format.json) and not config.k:
+    if config.format in (ListFormat.csv, ListFormat.json) and not config.k:
         return list(runs.frame.columns)
     chosen = default_columns(runs.frame.columns)
     if runs.frame["swept"].any():
@@ -116,18 +95,18 @@ def _by_size(values: pd.Series) -> pd.Series:
     return values.map({name: i for i, name in enumerate(places)})
 
 
-def _write(frame: pd.DataFrame, columns: Sequence[str], config: ListConfig) -> None:
+def _write(frame: pd.DataFrame, columns: Sequence[str], config: ListConfig, total: int) -> None:
     errors = not config.columns  # who names columns has those
-    if config.format is Format.csv:
+    if config.format is ListFormat.csv:
         sys.stdout.write(as_csv(frame[list(columns)]))
-    elif config.format is Format.json:
+    elif config.format is ListFormat.json:
         print_json(frame[list(columns)].to_dict("records"))
-    elif config.format is Format.markdown:
+    elif config.format is ListFormat.markdown:
         aligned = ["left" if _words(frame, column) else "right" for column in columns]
         shown = presented(frame, columns, errors=errors).map(for_markdown).rename(columns=for_markdown)
         sys.stdout.write(shown.to_markdown(index=False, colalign=aligned, disable_numparse=True))
         sys.stdout.write("\n")
-    elif config.format is Format.latex:
+    elif config.format is ListFormat.latex:
         aligned = ["l" if _words(frame, column) else "r" for column in columns]
         shown = presented(frame, columns, errors=errors)
         sys.stdout.write(shown.to_latex(index=False, escape=True, column_format="".join(aligned)))
@@ -136,10 +115,10 @@ def _write(frame: pd.DataFrame, columns: Sequence[str], config: ListConfig) -> N
             values = {title(column): cell(column, row[column]) for column in columns}
             entries(f"{row['model']} / {row['dataset']}", {name: text for name, text in values.items() if text})
     else:
-        _show(frame, columns, errors=errors)
+        _show(frame, columns, total, errors=errors)
 
 
-def _show(frame: pd.DataFrame, columns: Sequence[str], *, errors: bool) -> None:
+def _show(frame: pd.DataFrame, columns: Sequence[str], total: int, *, errors: bool) -> None:
     """On the terminal: words first, so that numbers stand in one block."""
     ordered = sorted(columns, key=lambda column: not _words(frame, column) or column == "run_id")
     shown = presented(frame, ordered, errors=errors)
@@ -147,13 +126,12 @@ def _show(frame: pd.DataFrame, columns: Sequence[str], *, errors: bool) -> None:
     last_metrics = [name for name in reversed(shown.columns) if name.endswith("± se")][:-2]
     first_out = [title("num_tokens"), *last_metrics, title("non_embedding_params"), title("run_id")]
     table(list(shown.columns), shown.to_numpy().tolist(), text_columns=texts, first_out=first_out)
-    say(f"{len(frame)} measurements" if len(frame) != 1 else "one measurement")
+    shown_part = f"{len(frame):,} of " if len(frame) < total else ""
+    say(shown_part + counted(total, "measurement"))
 
 
 def _words(frame: pd.DataFrame, column: str) -> bool:
     return bool(pd.api.types.is_string_dtype(frame[column]))
 
 
-_LISTS = {**FILTERS, "sort": "sort", "columns": "columns", "k": "k"}
-
-main = OptionsCommand("list", ListConfig, _list, lists=_LISTS, bare_word="family")
+main = LIST.running(_list)

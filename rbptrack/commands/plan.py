@@ -17,7 +17,8 @@ from rich.markup import escape
 from rbptrack.analysis.executors import Executor
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import compact, compact_bytes, counted, duration, for_spreadsheets
-from rbptrack.commands.runner import HydraCommand, taken
+from rbptrack.commands.declared.closer import PLAN, PlanFormat
+from rbptrack.commands.runner import HydraCommand
 from rbptrack.config.request import Request, sweep_of
 from rbptrack.config.schema import Config
 from rbptrack.console.output import console, say, say_wrapped
@@ -36,13 +37,12 @@ _MINUTE, _HOUR = 60.0, 3600.0  # seconds
 
 def main(arguments: Sequence[str]) -> int:
     """Plan; returns exit code 0, or 1 if a cell cannot be measured; raises BadInput for exit code 2."""
-    form, arguments = taken(arguments, "format", ("table", "csv", "json"))
-    on = next((data_sheet(a.partition("=")[2]) for a in arguments if a.startswith("on=")), None)
-    command = HydraCommand(requested, partial(_plan, form=form, on=on))
-    return command([a for a in arguments if not a.startswith("on=")])
+    options, words = PLAN.split(arguments)
+    on = data_sheet(options.on) if options.on else None
+    return HydraCommand(requested, partial(_plan, form=options.format, on=on))(words)
 
 
-def _plan(request: Request, *, form: str, on: Device | None) -> int:
+def _plan(request: Request, *, form: PlanFormat, on: Device | None) -> int:
     settings, cells = sweep_of(request)
     reader, resolver = Store(settings.tracking).reader, Resolver()
     device = on or _present(cells)
@@ -51,9 +51,9 @@ def _plan(request: Request, *, form: str, on: Device | None) -> int:
         for number, cell in enumerate(cells):
             status.update(escape(f"[{number + 1}/{len(cells)}] {cell.title}"))
             plans.append(plan(cell, resolver, reader, device, elsewhere=on is not None))
-    if form == "csv":
+    if form is PlanFormat.csv:
         sys.stdout.write(_csv(plans))
-    elif form == "json":
+    elif form is PlanFormat.json:
         print_json([asdict(p) for p in plans])
     else:
         _show(plans)

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
 from rbptrack.analysis.discovery import KINDS, Plugins, discover
 from rbptrack.analysis.plugin import help_line
 from rbptrack.base.words import short_path
-from rbptrack.commands.options import OptionsCommand
+from rbptrack.commands.declared.exchange import PLUGINS, PluginsConfig
 from rbptrack.config.paths import config_packages
 from rbptrack.console.output import complain, say, say_wrapped
 from rbptrack.console.tables import Format, print_json
-
-
-@dataclass
-class PluginsConfig:
-    """Options of the command."""
-
-    plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
-    format: Format = Format.table
 
 
 def _plugins(config: PluginsConfig) -> int:
@@ -76,4 +68,4 @@ def _value(option: Field[Any]) -> object:
     return "(required)" if option.default is MISSING else option.default
 
 
-main = OptionsCommand("plugins", PluginsConfig, _plugins, lists={"plugins.path": "plugins.path"})
+main = PLUGINS.running(_plugins)

@@ -17,10 +17,11 @@ from rbptrack.base.errors import BadInput, RbptrackError, said_of_the_disk
 from rbptrack.base.files import check_replaceable, put
 from rbptrack.base.user_paths import check_writable_folder, user_path
 from rbptrack.base.words import counted, short_path
+from rbptrack.commands.declared.start import REPORT
 from rbptrack.commands.runner import HydraCommand, complain_of_broken, find_analyzers
 from rbptrack.config.paths import plugin_folders
 from rbptrack.config.request import Request
-from rbptrack.config.schema import FILTERS, ReportConfig
+from rbptrack.config.schema import ReportConfig
 from rbptrack.console.output import complain, say
 from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import Findings, analyze_all, choose, say_reused
@@ -30,8 +31,7 @@ from rbptrack.tracking.store import Store
 
 
 def _read(arguments: Sequence[str]) -> Request:
-    arguments = ["open=true" if word == "--open" else word for word in arguments]
-    return Request.read("report", arguments, groups=(), lists=FILTERS | {one: one for one in ("analyzers", "figures")})
+    return Request.read("report", REPORT.without_flags(arguments), groups=(), lists=REPORT.lists)
 
 
 def _report(request: Request) -> int:
@@ -74,7 +74,7 @@ def _write(
     sweep = config.filter.sweep[0] if len(config.filter.sweep) == 1 else ""
     scope = f"Sweep {sweep}" if sweep else counted(len(runs), "measurement")
     of_sweep = reader.sweep_run(sweep) if sweep else None
-    formats = [one.value for one in config.figures]
+    formats = [form.value for form in config.figures]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         findings = analyze_all(reader, runs, analyzers, folder=folder, sweep=sweep, formats=formats, again=config.again)

@@ -8,7 +8,6 @@ from typing import Any
 
 from rbptrack.analysis.contract import Analyzer
 from rbptrack.analysis.discovery import ANALYZERS, Plugins, discover
-from rbptrack.base.errors import BadInput
 from rbptrack.config.paths import unused_configs
 from rbptrack.config.request import Request
 from rbptrack.console.output import complain
@@ -30,14 +29,6 @@ class HydraCommand:
             request.show()
             return 0
         return self.action(request)
-
-
-def taken(arguments: Sequence[str], key: str, choices: Sequence[str]) -> tuple[str, list[str]]:
-    """The value of an option that no config has, by default the first choice, else BadInput; and the other words."""
-    value = next((word.partition("=")[2] for word in arguments if word.startswith(f"{key}=")), choices[0])
-    if value not in choices:
-        raise BadInput(f"{key}={value}: expected {', '.join(choices[:-1])} or {choices[-1]}")
-    return value, [word for word in arguments if not word.startswith(f"{key}=")]
 
 
 def find_analyzers(folders: Sequence[str]) -> Plugins[Analyzer]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -14,10 +13,9 @@ from rbptrack.analysis.display import cell, title
 from rbptrack.analysis.runs import Runs, Unreadable
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import short_path
-from rbptrack.commands.options import OptionsCommand
-from rbptrack.commands.pages import PAGES
+from rbptrack.commands.declared.closer import SHOW, ShowConfig
 from rbptrack.commands.usage import entries
-from rbptrack.config.schema import FilterConfig, TrackingConfig
+from rbptrack.config.schema import FilterConfig
 from rbptrack.console.output import console, program, say, sentence_width
 from rbptrack.console.tables import Format, print_json, table
 from rbptrack.ranks import RankHistogram, rbp_ks, rbp_name, se_name
@@ -26,19 +24,9 @@ from rbptrack.tracking.schema import Metric
 from rbptrack.tracking.store import Store
 
 
-@dataclass
-class ShowConfig:
-    """Options of the command."""
-
-    run: str = ""
-    k: list[int] = field(default_factory=list)
-    format: Format = Format.table
-    tracking: TrackingConfig = field(default_factory=TrackingConfig)
-
-
 def _show(config: ShowConfig) -> int:
     if not config.run:
-        raise BadInput(f"which measurement? {program()} {PAGES['show'].synopsis}; {program()} list names them")
+        raise BadInput(f"which measurement? {SHOW.usage}; {program()} list names them")
     reader = Store(config.tracking).reader
     runs = reader.runs(FilterConfig())
     row = runs[config.run]
@@ -154,4 +142,4 @@ def _short_hash(text: str) -> str:
     return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b", r"\1", text)
 
 
-main = OptionsCommand("show", ShowConfig, _show, lists={"k": "k"}, bare_word="run")
+main = SHOW.running(_show)

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from rbptrack.base.words import counted
-from rbptrack.commands.options import OptionsCommand
-from rbptrack.config.schema import TrackingConfig
+from rbptrack.commands.declared.housekeeping import SYNC, SyncConfig
 from rbptrack.console.output import say
 from rbptrack.tracking import outbox
 from rbptrack.tracking.store import Store
-
-
-@dataclass
-class SyncConfig:
-    """Options of the command."""
-
-    moved: bool = False
-    tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
 
 def _sync(config: SyncConfig) -> int:
@@ -38,4 +27,4 @@ def _sync(config: SyncConfig) -> int:
     return 1 if done.left or done.away else 0
 
 
-main = OptionsCommand("sync", SyncConfig, _sync)
+main = SYNC.running(_sync)

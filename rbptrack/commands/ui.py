@@ -13,12 +13,10 @@ import urllib.request
 import webbrowser
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from importlib.metadata import version
 
 from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.commands.options import OptionsCommand
-from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
+from rbptrack.commands.declared.start import UI, UiConfig
 from rbptrack.console.output import say
 from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.outbox import repair_and_deliver
@@ -29,17 +27,6 @@ from rbptrack.tracking.view import PAGE, Shown, by_id, chosen_runs, knows_view, 
 _START_SECONDS = 180.0  # it takes some ten, and minutes on a machine under load
 _LOOK_SECONDS = 0.5  # between two looks whether the server has ended
 _REFUSED_PORTS = (5060, 5061)  # browsers refuse these between 5000 and 6000: they belong to telephony (SIP)
-
-
-@dataclass
-class UiConfig:
-    """Options of the command."""
-
-    port: int = 5000
-    host: str = "127.0.0.1"
-    browser: bool = True
-    filter: FilterConfig = field(default_factory=FilterConfig)
-    tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
 
 def _ui(config: UiConfig) -> int:
@@ -177,4 +164,4 @@ def _free_port(host: str, wanted: int) -> int:
     raise BadInput(f"no free port from {wanted} to {wanted + 99} on {host}; give another: port=...")
 
 
-main = OptionsCommand("ui", UiConfig, _ui, lists=FILTERS)
+main = UI.running(_ui)

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 
 from rbptrack.base.errors import BadInput
 from rbptrack.base.words import counted
-from rbptrack.commands.options import OptionsCommand
-from rbptrack.config.schema import FILTERS, FilterConfig, TrackingConfig
+from rbptrack.commands.declared.housekeeping import VERIFY, VerifyConfig
 from rbptrack.console.output import complain, program, say
 from rbptrack.console.tables import Format, print_json
 from rbptrack.sweep.identity import identities
 from rbptrack.tracking.store import Store
 from rbptrack.tracking.verify import Verified, database_faults, unlooked, verify
-
-
-@dataclass
-class VerifyConfig:
-    """Options of the command."""
-
-    read_data: bool = False
-    repair: bool = False
-    format: Format = Format.table
-    filter: FilterConfig = field(default_factory=FilterConfig)
-    tracking: TrackingConfig = field(default_factory=TrackingConfig)
-
 
 _SPLIT = "the runs' notes say how many, their param model.split_difference how far logits moved"
 
@@ -81,4 +68,4 @@ def _summarise(done: Verified, config: VerifyConfig) -> None:
         say(f"restore them from a copy, or let the next sweep measure them again: {program()} verify repair=true")
 
 
-main = OptionsCommand("verify", VerifyConfig, _verify, lists=FILTERS)
+main = VERIFY.running(_verify)

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NoReturn, Protocol
 
 from rbptrack.base.errors import BadInput, nearest, unknown
 from rbptrack.base.user_paths import user_path
 from rbptrack.config.hydra_internals import flags_parser
-from rbptrack.config.keys import Keys, no_option
+from rbptrack.config.keys import Keys, no_flag, no_option, options_of
 from rbptrack.config.patterns import as_value, chosen_by, families, lists_as_values, split_list
 from rbptrack.config.registration import family_and_size
 from rbptrack.config.schema import AnalyzeConfig, Config, ReportConfig
 from rbptrack.console.output import program
 
-_SCHEMAS = {"config": (Config, "measure"), "analyze": (AnalyzeConfig, "analyze"), "report": (ReportConfig, "report")}
+SCHEMAS = {"config": (Config, "measure"), "analyze": (AnalyzeConfig, "analyze"), "report": (ReportConfig, "report")}
 """Of each primary config: what it composes to, and the command whose help explains its options."""
 
 
 _CONFIGS = "rbptrack has configs of its own; --config-dir FOLDER adds yours"
 _IGNORED = dict.fromkeys(("--config-name", "-cn", "--config-path", "-cp"), _CONFIGS)
 _IGNORED["--experimental-rerun"] = "run the command again; it continues where it stopped"
+
+
+OWN_FLAGS = ("--open", "--json", "--quiet")
+"""Words with a dash that commands take beside Hydra's."""
 
 
 class Choices(Protocol):
@@ -37,16 +41,22 @@ class Choices(Protocol):
         """The config groups."""
 
 
-def parse_flags(arguments: Sequence[str]) -> Namespace:
-    """Hydra's own flags as it understands them; `overrides`: the other words, which Hydra takes in one stretch only."""
+def parse_flags(arguments: Sequence[str], keys: Collection[str] = ()) -> Namespace:
+    """Read Hydra's own flags; `overrides` of the result: the other words, which Hydra takes in one stretch only.
+
+    Args:
+        arguments: the command line.
+        keys: the options of the command, for the error where one is typed with a dash.
+
+    """
     for word in arguments:
         if (name := word.partition("=")[0]) in _IGNORED:
             raise BadInput(f"{name} is not taken: {_IGNORED[name]}")
     parser = flags_parser()
-    known = [word for action in parser._actions for word in action.option_strings]
-    for word in arguments:
-        if word.startswith("--") and not any(flag.startswith(word.partition("=")[0]) for flag in known):
-            raise unknown("flag", word, [flag for flag in known if flag.startswith("--")], label="Flags")
+    flags = [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")]
+    for number, word in enumerate(arguments):
+        if word.startswith("--") and not any(flag.startswith(word.partition("=")[0]) for flag in flags):
+            raise no_flag(word, arguments[number + 1 :], keys, [*flags, *OWN_FLAGS])
     parser.error = _flag_error  # type: ignore[method-assign]
     return parser.parse_intermixed_args(list(arguments))
 
@@ -57,8 +67,9 @@ def _flag_error(message: str) -> NoReturn:
 
 def check_keys(overrides: Sequence[str], composer: Choices, chosen_by: Sequence[str], lists: Mapping[str, str]) -> None:
     """BadInput for an option that there is not, before Hydra proposes to add it with `+`, and for an unknown choice."""
-    schema, command = _SCHEMAS[composer.config_name]
+    schema, command = SCHEMAS[composer.config_name]
     keys = Keys.of(schema)
+    checked = {option.key: option for option in options_of(schema)}
     groups = composer.groups() if composer.config_name == "config" else list(chosen_by)
     known = [*groups, *lists, *keys.settable]
     compared = any(override.startswith(("reference=", "+model@reference=")) for override in overrides)
@@ -71,7 +82,8 @@ def check_keys(overrides: Sequence[str], composer: Choices, chosen_by: Sequence[
             raise BadInput(f"{override}: expected key=value; the key is missing")
         if not equals and not override.startswith("~"):
             raise _no_value(override, composer, groups, known)
-        keys.check_flag(key, value)
+        if key in checked:
+            checked[key].check(value)
         if key.startswith(("hydra.", "hydra/")) or "@" in key or "/" in key:
             _refuse_folders(key)
         elif key not in keys and key not in known:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import Field, dataclass, fields, is_dataclass
+from enum import Enum
 from typing import Any, get_args, get_origin, get_type_hints
 
 from omegaconf import OmegaConf
@@ -26,6 +27,64 @@ REMOVED = {
 
 
 @dataclass(frozen=True)
+class Option:
+    """An option of a command, as the field of a dataclass declares it (`rbptrack.base.options.option`).
+
+    Attributes:
+        key: as it is typed: `family`, `model.dtype`.
+        target: the key that it sets: `filter.family`.
+        kind: the type of its values.
+        meaning: its help; empty for one that stands on no page.
+        shown: how help writes it: `family=NAME,...`.
+        values: what Tab completes: words, or the name of a kind of words.
+
+    """
+
+    key: str
+    target: str
+    kind: Any
+    meaning: str
+    shown: str
+    values: Sequence[str] | str
+
+    @property
+    def takes_list(self) -> bool:
+        """Whether `a,b` is one value."""
+        return get_origin(self.kind) is list
+
+    def check(self, value: str) -> None:
+        """BadInput where an option that is true or false is given a number, which OmegaConf takes for true."""
+        bare = value.strip("'\"")
+        if self.kind is bool and bare not in ("0", "1") and re.fullmatch(r"[-+.\de]+", bare):
+            raise BadInput(f"{self.key}={value}: expected true or false")
+
+
+def options_of(schema: type, prefix: str = "") -> list[Option]:
+    """List the options that a dataclass and those in it declare; filters are typed without a prefix."""
+    options: list[Option] = []
+    for field, kind in _fields(schema):
+        target = f"{prefix}{field.name}"
+        if is_dataclass(kind) and isinstance(kind, type):
+            options += options_of(kind, f"{target}.")
+            continue
+        shown = field.metadata.get("shown", "")
+        typed = shown.partition("=")[0] if get_origin(kind) is dict and shown else target  # plugins.path=FOLDER
+        kind = list[str] if typed != target else kind
+        key = typed.removeprefix("filter.")
+        values = field.metadata.get("values", ()) or _values(kind)
+        form = shown or f"{key}={'|'.join(values) if values and not isinstance(values, str) else 'VALUE'}"
+        options.append(Option(key, typed, kind, field.metadata.get("help", ""), form, values))
+    return options
+
+
+def _values(kind: Any) -> Sequence[str]:
+    """The values of an enum, or of what is true or false."""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return [str(member.value) for member in kind]
+    return ["true", "false"] if kind is bool else []
+
+
+@dataclass(frozen=True)
 class Keys:
     """The keys of a schema, flat.
 
@@ -33,32 +92,23 @@ class Keys:
         leaves: `model.dtype`.
         folders: keys that hold others: `model`.
         free: keys below which users name their own: `dataset.where`.
-        flags: those leaves that are true or false.
 
     """
 
     leaves: list[str]
     folders: list[str]
     free: list[str]
-    flags: list[str]
 
     @classmethod
     def of(cls, schema: type) -> Keys:
         """Those of a dataclass."""
-        keys = cls([], [], [], [])
+        keys = cls([], [], [])
         for key, kind in _walk(schema, ""):
-            {"leaf": keys.leaves, "flag": keys.leaves, "folder": keys.folders, "free": keys.free}[kind].append(key)
-            if kind == "flag":
-                keys.flags.append(key)
+            {"leaf": keys.leaves, "folder": keys.folders, "free": keys.free}[kind].append(key)
         return keys
 
     def __contains__(self, key: str) -> bool:
         return key in self.leaves or key in self.folders or any(key == f or key.startswith(f + ".") for f in self.free)
-
-    def check_flag(self, key: str, value: str) -> None:
-        """BadInput where a key that is true or false is given a number, which OmegaConf takes for true."""
-        if key in self.flags and value.strip("'\"") not in ("0", "1") and re.fullmatch(r"['\"]?[-+.\de]+['\"]?", value):
-            raise BadInput(f"{key}={value}: expected true or false")
 
     @property
     def settable(self) -> list[str]:
@@ -66,18 +116,43 @@ class Keys:
         return [*self.leaves, *self.free]
 
 
-def _walk(schema: type, prefix: str) -> Iterator[tuple[str, str]]:
+def _fields(schema: type) -> Iterator[tuple[Field[Any], Any]]:
+    """The fields of a dataclass with their types; of a dataclass that may be left out, that dataclass."""
     hints = get_type_hints(schema)
     for field in fields(schema):
         kind: Any = hints[field.name]
+        yield field, next(filter(is_dataclass, get_args(kind)), kind)
+
+
+def _walk(schema: type, prefix: str) -> Iterator[tuple[str, str]]:
+    for field, kind in _fields(schema):
         key = f"{prefix}{field.name}"
-        kind = next(filter(is_dataclass, get_args(kind)), kind)  # one that may be left out
         if is_dataclass(kind) and isinstance(kind, type):
             yield key, "folder"
             yield from _walk(kind, f"{key}.")
         else:
-            is_free = kind is Any or get_origin(kind) is dict
-            yield key, "free" if is_free else "flag" if kind is bool else "leaf"
+            yield key, "free" if kind is Any or get_origin(kind) is dict else "leaf"
+
+
+def no_flag(word: str, following: Sequence[str], keys: Collection[str], flags: Collection[str]) -> BadInput:
+    """The error for an option that is typed as other programs have theirs: `--model nano/6k`.
+
+    Args:
+        word: the one that begins with a dash.
+        following: the words after it.
+        keys: the options that the command takes.
+        flags: the words that it takes with a dash.
+
+    """
+    name, equals, value = word.lstrip("-").partition("=")
+    value = value if equals else next((other for other in following[:1] if "=" not in other), "...")
+    if name in keys:
+        return BadInput(f"unknown option {word!r}. Write {name}={value}")
+    near = nearest(f"--{name}", [*flags, *(f"--{key}" for key in keys)], most=1)
+    if near and near[0] not in flags:
+        return BadInput(f"unknown option {word!r}. Did you mean {near[0].lstrip('-')}={value}?")
+    known = f"Did you mean {near[0]}?" if near else f"Options with a dash: {', '.join(flags)}"
+    return BadInput(f"unknown option {word!r}. {known}")
 
 
 def removed(key: str) -> str | None:

@@ -10,11 +10,12 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 
 from rbptrack.base.errors import BadInput
-from rbptrack.config.arguments import check_keys, k_group, parse_flags, reference_group
+from rbptrack.config.arguments import SCHEMAS, check_keys, k_group, parse_flags, reference_group
 from rbptrack.config.cells import cells, swept_options
 from rbptrack.config.check import refuse_secrets
 from rbptrack.config.compose import Composer, glob_as_patterns, parsed, shortened
 from rbptrack.config.hydra_internals import jobs_of, show
+from rbptrack.config.keys import Keys, options_of
 from rbptrack.config.patterns import expand, home_as_value, lists_as_values
 from rbptrack.config.registration import register_resolver
 from rbptrack.config.schema import Config, SweepConfig
@@ -58,8 +59,10 @@ class Request:
             BadInput: a name or pattern that matches nothing, or an override that Hydra does not understand.
 
         """
+        schema = SCHEMAS[config_name][0]
+        keys = [*Keys.of(schema).folders, *lists, *(option.key for option in options_of(schema))]
+        flags = parse_flags(arguments, keys)
         composer = Composer(config_name, arguments)
-        flags = parse_flags(arguments)
         overrides = [glob_as_patterns(home_as_value(word)) for word in flags.overrides]
         check_keys(overrides, composer, groups, lists)
         overrides = expand(overrides, groups=groups, options=composer.options)

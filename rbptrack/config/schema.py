@@ -8,6 +8,8 @@ from typing import Any
 
 from omegaconf import MISSING
 
+from rbptrack.base.options import option
+
 
 class Dtype(Enum):
     """Precision of the weights; logits are compared in float32 whatever it is."""
@@ -151,8 +153,8 @@ class EngineConfig:
 class TrackingConfig:
     """Where runs are kept. An empty uri: MLFLOW_TRACKING_URI, else ./mlruns/mlflow.db."""
 
-    uri: str = ""
-    experiment: str = "rbptrack"
+    uri: str = option("tracking.uri=URI", "the tracking store; otherwise MLFLOW_TRACKING_URI, else ./mlruns")
+    experiment: str = option("tracking.experiment=NAME", "the MLflow experiment; otherwise rbptrack", "rbptrack")
     artifacts: str = ""  # of a new experiment in a database without a server: a folder or bucket that all users reach
     every: float = 10.0  # seconds between two reports of a cell that is being measured
 
@@ -216,10 +218,10 @@ class Config(SweepConfig, CellConfig):
 class FilterConfig:
     """Which measurements an analysis reads; every empty list means all. Values may be patterns (`pythia*`)."""
 
-    family: list[str] = field(default_factory=list)
-    size: list[str] = field(default_factory=list)
-    dataset: list[str] = field(default_factory=list)
-    sweep: list[str] = field(default_factory=list)
+    family: list[str] = option("family=NAME,...", "only these model families", list, values="family")
+    size: list[str] = option("size=SIZE,...", "only these sizes, as they are published: 70m, 1.4b", list, values="size")
+    dataset: list[str] = option("dataset=NAME,...", "only these datasets", list, values="dataset")
+    sweep: list[str] = option("sweep=ID,...", "only runs that these sweeps measured or reused", list, values="sweep")
 
 
 FILTERS = {f.name: f"filter.{f.name}" for f in fields(FilterConfig)}  # as the command line has them: `family=pythia`
@@ -229,11 +231,18 @@ FILTERS = {f.name: f"filter.{f.name}" for f in fields(FilterConfig)}  # as the c
 class ReadingConfig:
     """What `analyze` and `report` share."""
 
-    figures: list[Format] = field(default_factory=lambda: [Format.svg])
-    again: bool = False  # also analyses that are there already
     filter: FilterConfig = field(default_factory=FilterConfig)
+    figures: list[Format] = option(
+        "figures=svg,png,pdf",
+        "how figures are drawn (default: svg)",
+        lambda: [Format.svg],
+        values=("svg", "png", "pdf"),
+    )
+    again: bool = option("again=yes", "recompute even if an identical analysis exists", False)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
-    plugins: dict[str, list[str]] = field(default_factory=lambda: {"path": []})
+    plugins: dict[str, list[str]] = option(
+        "plugins.path=FOLDER,...", "more folders of plugins", lambda: {"path": []}, values="files"
+    )
 
 
 @dataclass
@@ -247,6 +256,10 @@ class AnalyzeConfig(ReadingConfig):
 class ReportConfig(ReadingConfig):
     """Every analyzer over the tracking store, as one page."""
 
-    analyzers: list[str] = field(default_factory=lambda: ["*"])
-    out: str = ""  # also write the page to this file
-    open: bool = False  # show it in the browser
+    analyzers: list[str] = option(
+        "analyzers=NAME,...", "only these analyzers (rbptrack plugins lists them)", lambda: ["*"], values="analyzers"
+    )
+    out: str = option(
+        "out=FILE.html", "also write the page to this file, and its tables to the folder FILE-tables", values="files"
+    )
+    open: bool = option("--open", "show the page in the browser", False)
