@@ -15,13 +15,15 @@ from rbptrack.ranks import FloatArray, RankTable
 from tests.synthetic import runs_of_tables
 
 DRAWS = 400
-SETTINGS = (  # documents of the two sources, sizes, difficulty of documents, scatter between models
-    ((12, 12), 5, "t3", 0.01),
-    ((50, 50), 5, "t3", 0.01),
-    ((12, 100), 5, "t3", 0.01),
-    ((50, 50), 5, "skewed", 0.01),
-    ((50, 50), 4, "t3", 0.0),
-    ((50, 50), 5, "t3", 0.05),
+SETTINGS = (  # documents of the two sources, sizes, difficulty of documents, scatter between models, sd of ln length
+    ((12, 12), 5, "t3", 0.01, 0.6),
+    ((20, 20), 10, "t3", 0.01, 1.5),
+    ((20, 20), 5, "t3", 0.01, 1.5),
+    ((50, 50), 5, "t3", 0.01, 0.6),
+    ((12, 100), 5, "t3", 0.01, 0.6),
+    ((50, 50), 5, "skewed", 0.01, 0.6),
+    ((50, 50), 4, "t3", 0.0, 0.6),
+    ((50, 50), 5, "t3", 0.05, 0.6),
 )
 
 
@@ -29,10 +31,10 @@ def difficulties(kind: str, n: int, rng: np.random.Generator) -> FloatArray:
     return 0.12 * rng.standard_t(3, n) if kind == "t3" else 0.15 * rng.lognormal(0, 0.6, n)
 
 
-def drawn(seed: int, documents: tuple[int, int], sizes: int, kind: str, scatter: float) -> Runs:
+def drawn(seed: int, documents: tuple[int, int], sizes: int, kind: str, scatter: float, spread: float) -> Runs:
     """A family whose documents differ in difficulty and slope, whatever their source."""
     rng, s, n = np.random.default_rng(seed), np.geomspace(1e4, 1e7, sizes), sum(documents)
-    lengths = np.maximum(20, rng.lognormal(5, 0.6, n)).astype(int)
+    lengths = np.maximum(20, rng.lognormal(5, spread, n)).astype(int)
     difficulty, slope = difficulties(kind, n, rng), rng.normal(0, 0.02, n)
     document, position = np.repeat(np.arange(n), lengths), np.concatenate([np.arange(length) for length in lengths])
     zeros, tables = np.zeros(len(document)), dict[str, RankTable]()

@@ -108,6 +108,24 @@ def test_the_smallest_difference_that_would_have_been_seen() -> None:
     assert 0.75 <= seen <= 0.85
 
 
+def test_what_would_have_been_seen_is_seen_among_all_tests_of_the_page() -> None:
+    """Corrected for the page's own number of tests: at the uncorrected level the power of 15 tests is 41%."""
+    rng = np.random.default_rng(7)
+    rank = np.where(rng.random(4000) < 0.5, 1, 2)
+    runs = precisions(table(rank), table(rank, logprob=rng.normal(-1, 0.5, 4000)))
+    report = Agreement().analyze(runs)
+    changes = {finding.case["metric"]: finding for finding in report.findings if finding.question == "changed"}
+    assert {finding.tests for finding in changes.values()} == {5}
+    tokens = np.full(50, 100.0)
+    scatter = rng.normal(0, 30, (500, 50))
+    level = 1 - 0.05 / 15
+    least = float(np.mean([share_of(noise, tokens).detectable(level) for noise in scatter]))
+    seen = np.mean([share_of(noise + least * 100, tokens).p < 1 - level for noise in scatter])
+    assert 0.75 <= seen <= 0.88
+    ce = changes["ce"]
+    assert ce.detectable > (ce.high - ce.low) / 2 * 1.7, "the interval alone, or the uncorrected level, would be less"
+
+
 def test_pieces_that_end_elsewhere_are_paired_and_other_tokens_refused() -> None:
     rank = np.tile([1, 2, 30, 400], 40)
     whole = precisions(table(rank), table(rank[::-1].copy()))

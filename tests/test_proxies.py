@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from rbptrack.plugins.proxies import Proxies
 from rbptrack.plugins.proxies.matching import last_checkpoints, matched
-from rbptrack.plugins.proxies.ordering import leave_families_out
+from rbptrack.plugins.proxies.ordering import Arrangement, associated, leave_families_out
 from rbptrack.plugins.proxies.solutions import PROXIES, Solutions, label, rarity
 from scipy import stats
 
@@ -67,11 +67,12 @@ def test_the_known_best_proxy_is_found_also_by_families_left_out(population: Run
     assert len(proxies) == 32
     assert proxies.loc["log_rank", "spearman"] > 0.95
     assert proxies.loc["ce", "spearman"] < 0.8
-    assert proxies.loc["log_rank", "spearman_low"] > proxies.loc["ce", "spearman"]
     assert proxies.loc[["log_rank", "entropy"], "verdict"].tolist() == ["yes", "undecided"]
+    assert proxies.loc["ce", "verdict"] == "yes", "within a family, CE follows the ranks"
     row = report.tables["summary"].frame.iloc[0]
     assert row[["models", "families"]].tolist() == [20, 5]
     assert row["left_out"] > 0.9 > row["left_out_ce"]
+    assert 0.5 < row["left_out_low"] < row["left_out"] <= row["left_out_high"] <= 1
     said = sentences_of(report.findings)
     assert said[0].startswith("sums by answers of maths: the proxy that the other families choose (")
     assert "cross-entropy" in said[0]
@@ -163,14 +164,65 @@ def test_scores_are_joined_by_name_checkpoint_and_commit() -> None:
 
 def test_the_best_of_many_is_not_judged_by_the_models_that_chose_it() -> None:
     """Thirty-two proxies of pure noise: the best on all models looks good, left out families show that none is."""
-    rng, flattered, honest = np.random.default_rng(3), [], []
+    rng = np.random.default_rng(3)
+    flattered = []
+    honest = []
+    inside = 0
     for _ in range(60):
-        noise, truth = rng.normal(size=(16, 32)), rng.normal(size=16)
-        flattered.append(max(stats.kendalltau(one, truth).statistic for one in noise.T))
-        if left := leave_families_out(noise, truth, list("aaaabbbbccccdddd")):
-            honest.append(left.right)
+        noise = rng.normal(size=(16, 32))
+        truth = rng.normal(size=16)
+        flattered.append(max(stats.kendalltau(proxy, truth).statistic for proxy in noise.T))
+        left = leave_families_out(noise, truth, list("aaaabbbbccccdddd"))
+        assert left
+        honest.append(left.right.value)
+        interval = left.right.interval(0.95)
+        inside += interval.low <= 0.5 <= interval.high
     assert np.mean(flattered) > 0.3
     assert np.mean(honest) == pytest.approx(0.5, abs=0.03)
+    assert inside >= 54
+    few = leave_families_out(noise[:12], truth[:12], list("aaaabbbbcccc"))
+    assert few
+    assert few.right.spread is None, "no interval below four families"
+
+
+def test_families_that_differ_are_not_taken_for_models_that_do() -> None:
+    """Families whose scores and proxies lie 2 standard deviations apart: Kendall's p of all models fails in 20%."""
+    rng = np.random.default_rng(4)
+    families = np.repeat(np.arange(5), 4)
+    arrangement = Arrangement.of([str(family) for family in families])
+    rejected = {"all models": 0, "within": 0}
+    for _ in range(400):
+        proxy, scores = rng.normal(size=(2, 20)) + 2 * rng.normal(size=(2, 5))[:, families]
+        rejected["all models"] += stats.kendalltau(proxy, scores).pvalue < 0.05
+        rejected["within"] += associated(proxy, scores, arrangement).p < 0.05
+    assert rejected["all models"] / 400 > 0.15
+    assert rejected["within"] / 400 < 0.07
+
+
+def test_an_arrangement_of_one_family_is_kendalls_exact_test() -> None:
+    rng = np.random.default_rng(5)
+    proxy, scores = rng.normal(size=(2, 9))
+    expected = stats.kendalltau(proxy, scores, method="exact")
+    found = associated(proxy, scores, Arrangement.of(["a"] * 9))
+    assert (found.kendall, found.p) == pytest.approx((expected.statistic, expected.pvalue))
+    singles = associated(proxy, scores, Arrangement.of(list("abcdefghi")))
+    assert singles.p == pytest.approx(expected.pvalue)
+
+
+def test_what_would_have_been_seen_counts_the_tests() -> None:
+    """Five models of one family: no order of 32 proxies. Ten of each of two: a tau found in 80%, corrected."""
+    assert np.isnan(Arrangement.of(["a"] * 5).detectable(1 - 0.05 / 32))
+    families = ["a"] * 10 + ["b"] * 10
+    arrangement = Arrangement.of(families)
+    level = 1 - 0.05 / 32
+    rho = np.sin(np.pi / 2 * arrangement.detectable(level))
+    rng = np.random.default_rng(6)
+    scores = rng.normal(size=(500, 20))
+    proxies = rho * scores + np.sqrt(1 - rho**2) * rng.normal(size=(500, 20))
+    seen = np.mean(
+        [arrangement.p(arrangement.in_order(*pair)) < 1 - level for pair in zip(proxies, scores, strict=True)]
+    )
+    assert 0.72 <= seen <= 0.88
 
 
 def harness(model: str, accuracy: float) -> str:

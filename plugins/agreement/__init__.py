@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, Unreadable
@@ -188,12 +189,15 @@ class Agreement(Analyzer):
             for metric, change in pair.sums.changes().items()
             if metric != KL or pair.same_reference
         ]
+        tests = sum(np.isfinite(change.difference.p) for _, _, change in changes)
+        decides = 1 - (1 - self.level) / max(tests, 1)
         findings = corrected(
             (
                 Changed(
                     case=pair.case | {"metric": metric},
                     p=change.difference.p,
-                    detectable=change.difference.detectable(self.level),
+                    detectable=change.difference.detectable(decides),
+                    tests=tests,
                     **around(change.difference.interval(self.level)),
                 )
                 for pair, metric, change in changes

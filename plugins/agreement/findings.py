@@ -71,15 +71,21 @@ class Flips(Finding):
 
 @dataclass(frozen=True, kw_only=True)
 class Changed(Finding):
-    """A metric of the second model less that of the first, over the same tokens."""
+    """A metric of the second model less that of the first, over the same tokens.
+
+    Attributes:
+        tests: for how many p are corrected.
+
+    """
 
     question: str = "changed"
+    tests: int
 
     @classmethod
     def say(cls, findings: Sequence[Self]) -> Iterator[str]:
         """Say how many differences are found; of what is not, the smallest that would have been."""
         different = some_of(len(with_verdict(findings, Verdict.DIFFERENT)), len(findings), "difference")
-        yield f"{upper_first(different)} of CE, entropy and RBP_k can be told from 0."
+        yield f"{upper_first(different)} of CE, entropy and RBP_k can be told from 0 (corrected)."
         shown = [finding for finding in findings if finding.case["metric"] == CE]
         for change in shown if len(shown) <= _FEW else ():
             text = f"CE of {change.case['b']} less that of {change.case['a']} on {change.case['dataset']} is "

@@ -51,7 +51,8 @@ class ChangeRow(PairRow):
     p: P
     p_corrected: Corrected
     detectable: Annotated[
-        float, Column("smallest difference that these texts would have shown with a power of 80%", form=".4f")
+        float,
+        Column("smallest difference that these texts would have shown, corrected, with a power of 80%", form=".4f"),
     ]
     verdict: Annotated[str, Column("different or undecided")]
 

@@ -108,6 +108,7 @@ class Domains(Analyzer):
                 counts=[count.take(np.isin(place, places)) for count in counts],
                 share=float(tokens[places].sum() / tokens.sum()),
                 several=len(places) > 1,
+                level=self.level,
             )
             for name, places in parts
         ]
@@ -146,28 +147,28 @@ class Domains(Analyzer):
             **source.keys,
             documents=source.documents,
             share=source.share,
-            ce=source.value(-1, CE, self.level),
-            rbp=source.value(-1, shown, self.level) if counted else UNKNOWN,
-            alpha=source.alpha(shown, self.level) if counted else UNKNOWN,
+            ce=source.value(-1, CE),
+            rbp=source.value(-1, shown) if counted else UNKNOWN,
+            alpha=source.alpha(shown) if counted else UNKNOWN,
         )
 
     def _laws(self, source: Source) -> Iterator[LawRow]:
         for metric in source.values.metrics if source.values else ():
-            if law := source.law(metric, self.level):
-                alpha = source.alpha(metric, self.level)
+            if law := source.law(metric):
+                alpha = source.alpha(metric)
                 yield LawRow(**source.keys, metric=metric_label(metric), alpha=alpha, r2=law.r2)
 
     def _values(self, source: Source) -> Iterator[ValueRow]:
         for i, keys in enumerate(source.family.size_keys):
             for metric in source.shares[i]:
-                value = source.value(i, metric, self.level)
+                value = source.value(i, metric)
                 yield ValueRow(**keys, source=source.name, metric=metric_label(metric), value=value)
 
     def _draw(self, report: Report, sources: Sequence[Source]) -> None:
         """Cross-entropy and the exponent in each source."""
         shown = rbp_name(self.shown)
-        ce = [(source, source.value(-1, CE, self.level)) for source in sources]
-        alpha = [(source, source.alpha(shown, self.level)) for source in sources if source.law(shown, self.level)]
+        ce = [(source, source.value(-1, CE)) for source in sources]
+        alpha = [(source, source.alpha(shown)) for source in sources if source.law(shown)]
         for name, numbers, label in (
             ("exponent_by_source", alpha, f"α of {self._label}"),
             ("ce_by_source", ce, "CE of the largest size, nats"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from rbptrack.analysis.families import Family
 from rbptrack.analysis.rows import UNKNOWN, exponent
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, rbp_name
-from rbptrack.stats.intervals import LEAST_DOCUMENTS, Interval
+from rbptrack.stats.intervals import LEAST_DOCUMENTS, Interval, widening, worth
 from rbptrack.stats.power_law import PowerLawFit
 from rbptrack.stats.shares import Share, share_of
 from rbptrack.stats.size_laws import LawValues, law_values
@@ -26,6 +26,7 @@ class Source:
         name: of the source.
         counts: by document, of each size, ascending in S.
         share: of the scored tokens.
+        level: nominal coverage of the intervals.
         several: whether it is a rest of small sources put together, of which nothing but numbers is said.
 
     """
@@ -34,6 +35,7 @@ class Source:
     name: str
     counts: list[DocumentCounts]
     share: float
+    level: float
     several: bool = False
 
     @property
@@ -53,16 +55,35 @@ class Source:
 
     @cached_property
     def values(self) -> LawValues | None:
-        """What laws are fitted to; None with fewer than 3 sizes."""
-        return law_values(self.counts) if len(self.counts) >= 3 else None
+        """What laws are fitted to; None with fewer than 3 sizes.
 
-    def law(self, metric: str, level: float) -> PowerLawFit | None:
+        A bootstrap of few documents, or of a few long ones, is too narrow: its replicates are drawn apart for that.
+
+        Source: `widening`, for as many documents as decide the slope (`worth`).
+        """
+        if len(self.counts) < 3:
+            return None
+        values = law_values(self.counts)
+        wider = np.array([widening(worth(self._tilt(metric)), self.level) for metric in values.metrics])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            draws = values.values[:, None] * (values.draws / values.values[:, None]) ** wider
+        return replace(values, draws=draws)
+
+    def _tilt(self, metric: str) -> FloatArray:
+        """The influence of each document on ln y of the largest size less that of the smallest, (documents,)."""
+        ends = [self.shares[i][metric] for i in (0, -1)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slopes = [share.value if metric == CE else share.value * np.log(share.value) for share in ends]
+            tilt = ends[1].influence / slopes[1] - ends[0].influence / slopes[0]
+        return np.nan_to_num(tilt, nan=0.0, posinf=0.0, neginf=0.0)
+
+    def law(self, metric: str) -> PowerLawFit | None:
         """The law of one metric; None where there is none."""
-        return self.values.fit(metric, self.family.s, level=level) if self.values else None
+        return self.values.fit(metric, self.family.s, level=self.level) if self.values else None
 
-    def alpha(self, metric: str, level: float) -> Interval:
+    def alpha(self, metric: str) -> Interval:
         """Its exponent."""
-        law = self.law(metric, level)
+        law = self.law(metric)
         if self.enough:
             return exponent(law)
         return Interval(law.alpha) if law else UNKNOWN
@@ -75,12 +96,12 @@ class Source:
             for count in self.counts
         ]
 
-    def value(self, i: int, metric: str, level: float) -> Interval:
+    def value(self, i: int, metric: str) -> Interval:
         """A metric of the i-th size."""
         share = self.shares[i][metric]
         if not self.enough:
             return Interval(share.value)
-        return share.interval(level, lowest=0.0, highest=np.inf if metric == CE else 1.0)
+        return share.interval(self.level, lowest=0.0, highest=np.inf if metric == CE else 1.0)
 
 
 def _by_document(counts: DocumentCounts) -> dict[str, FloatArray]:

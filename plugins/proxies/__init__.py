@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import ClassVar
 
 import numpy as np
@@ -18,14 +19,13 @@ from rbptrack.analysis import Analyzer, Drawing, Report, Runs, Unreadable
 from rbptrack.analysis.families import without_twins
 from rbptrack.analysis.findings import Reason, Remark, Verdict, around, corrected, sure
 from rbptrack.analysis.lacking import lacking
+from rbptrack.analysis.rows import UNKNOWN, cells_of
 from rbptrack.ranks import FloatArray
-from rbptrack.stats.bootstrap import BOOTSTRAP_SEED
-from rbptrack.stats.intervals import Interval
 
 from .figures import draw_proxies
 from .findings import Chosen, Extrapolation, Orders
 from .matching import last_checkpoints, matched
-from .ordering import associated, detectable_spearman, extrapolate, leave_families_out
+from .ordering import Arrangement, associated, extrapolate, leave_families_out
 from .rows import ProxyRow, SummaryRow, TrainingRow
 from .solutions import PROXIES, Solutions, label, rarity
 from .task import CE, SIGNS, Answered, Task, model_rows
@@ -43,7 +43,6 @@ class Proxies(Analyzer):
         least: models of one dataset and task, fewer of which are left out.
         seen: datasets that the models may have been trained on: said beside what is found there.
         level: nominal coverage of the intervals; tests have size 1 - level, corrected (Holm).
-        replicates: bootstraps of models.
 
     """
 
@@ -52,7 +51,6 @@ class Proxies(Analyzer):
     least: int = 5
     seen: list[str] = field(default_factory=list)
     level: float = 0.95
-    replicates: int = 1000
 
     def analyze(self, runs: Runs) -> Report:
         """Join scores to measurements of answers; correlate, leave families out, and extrapolate along training."""
@@ -140,12 +138,19 @@ class Proxies(Analyzer):
             if np.ptp(scored[last]) == 0:
                 report.notes.append(f"{name}: all models on {on.dataset} have the same score.")
                 continue
-            associations = [
-                associated(proxy, scored[last], level=self.level, replicates=self.replicates, seed=BOOTSTRAP_SEED)
-                for proxy in means[last].T
-            ]
-            left_out = leave_families_out(means[last], scored[last], list(map(str, rows["family"][last])))
-            yield Task(str(name), on, rows, means, scored, last, associations, left_out)
+            families = list(map(str, rows["family"][last]))
+            arrangement = Arrangement.of(families)
+            yield Task(
+                name=str(name),
+                on=on,
+                rows=rows,
+                means=means,
+                scores=scored,
+                last=last,
+                arrangement=arrangement,
+                associations=[associated(proxy, scored[last], arrangement) for proxy in means[last].T],
+                left_out=leave_families_out(means[last], scored[last], families),
+            )
 
     def _add_proxies(self, report: Report, tasks: Sequence[Task]) -> None:
         """Every proxy's order, corrected over all; and the proxy that other families choose."""
@@ -153,8 +158,8 @@ class Proxies(Analyzer):
             (
                 Orders(
                     case=task.case | {"proxy": label(proxy, self.k)},
+                    estimate=association.spearman,
                     p=association.p,
-                    **around(Interval(association.spearman, association.low, association.high)),
                 )
                 for task in tasks
                 for proxy, association in zip(PROXIES, task.associations, strict=True)
@@ -163,15 +168,17 @@ class Proxies(Analyzer):
         )
         rows = list[ProxyRow]()
         summary = list[SummaryRow]()
+        chosen = list[Chosen]()
+        tests = sum(isfinite(finding.p) for finding in findings)
         for number, task in enumerate(tasks):
             orders = findings[number * len(PROXIES) : (number + 1) * len(PROXIES)]
             rows += self._rows(task, orders)
-            summary.append(self._summary(task, orders))
-            report.findings.append(self._chosen(task, summary[-1]))
-        report.findings += findings
+            summary.append(self._summary(task, orders, tests))
+            chosen.append(self._chosen(task, summary[-1], tests))
+        report.findings += [*corrected(chosen, self._better_than_chance), *findings]
         report.add_rows("summary", summary)
         report.add_rows("proxies", rows)
-        report.add_metrics("spearman/{dataset}/{task}/{proxy}", map(vars, rows), "spearman")
+        report.add_metrics("spearman/{dataset}/{task}/{proxy}", map(cells_of, rows), "spearman")
 
     def _rows(self, task: Task, orders: Sequence[Orders]) -> Iterator[ProxyRow]:
         for i, (association, finding) in enumerate(zip(task.associations, orders, strict=True)):
@@ -180,8 +187,6 @@ class Proxies(Analyzer):
                 proxy=finding.case["proxy"],
                 models=int(task.last.sum()),
                 spearman=association.spearman,
-                spearman_low=association.low,
-                spearman_high=association.high,
                 kendall=association.kendall,
                 p=association.p,
                 p_corrected=finding.p_corrected,
@@ -189,7 +194,7 @@ class Proxies(Analyzer):
                 verdict=finding.verdict,
             )
 
-    def _summary(self, task: Task, orders: Sequence[Orders]) -> SummaryRow:
+    def _summary(self, task: Task, orders: Sequence[Orders], tests: int) -> SummaryRow:
         left = task.left_out
         models = int(task.last.sum())
         return SummaryRow(
@@ -200,18 +205,22 @@ class Proxies(Analyzer):
             spearman=task.associations[task.best].spearman,
             ce=task.associations[CE].spearman,
             survive=sum(finding.verdict is Verdict.YES for finding in orders),
-            left_out=left.right if left else np.nan,
+            left_out=left.right.interval(self.level, lowest=0.0, highest=1.0) if left else UNKNOWN,
             left_out_ce=left.fixed[CE] if left else np.nan,
-            detectable=detectable_spearman(models, level=self.level),
+            detectable=task.arrangement.detectable(1 - (1 - self.level) / max(tests, 1)),
         )
 
-    def _chosen(self, task: Task, row: SummaryRow) -> Chosen:
+    def _chosen(self, task: Task, row: SummaryRow, tests: int) -> Chosen:
         """How well a proxy orders the models of families that did not choose it."""
         left = task.left_out
         return Chosen(
             case=task.case,
-            estimate=row.left_out,
-            detectable=row.detectable,
+            null=0.5,
+            p=left.right.spread.p(left.right.value - 0.5) if left and left.right.spread else np.nan,
+            detectable_order=row.detectable,
+            tests=tests,
+            within=task.arrangement.within,
+            units=task.arrangement.units,
             models=row.models,
             survive=row.survive,
             best=row.best,
@@ -220,7 +229,13 @@ class Proxies(Analyzer):
             right_ce=row.left_out_ce,
             chosen=[label(PROXIES[i], self.k) for i in left.chosen] if left else [],
             pairs=left.pairs if left else 0,
+            **around(row.left_out),
         )
+
+    def _better_than_chance(self, task: Chosen) -> Verdict:
+        if not task.p_corrected < 1 - self.level:
+            return Verdict.UNTOLD
+        return Verdict.YES if task.estimate > task.null else Verdict.NO
 
     def _along_training(self, task: Task) -> Iterator[TrainingRow]:
         """Of every model with checkpoints: its score's second half, by the proxy that fits the first half best."""

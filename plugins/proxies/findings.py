@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Self
 
-from rbptrack.analysis.findings import Finding
+from rbptrack.analysis.findings import Finding, Verdict
+from rbptrack.analysis.phrases import interval
 from rbptrack.base.words import counted, listed
 
 
@@ -15,7 +16,14 @@ from rbptrack.base.words import counted, listed
 class Chosen(Finding):
     """The share of pairs of models of two families that the proxy chosen by the other families orders rightly.
 
+    YES where that is more than half, corrected over tasks.
+
     Attributes:
+        detectable_order: the smallest tau of a proxy that would have been found in 80% of repetitions, corrected; NaN
+            where none would.
+        tests: of proxies, for which verdicts are corrected.
+        within: whether proxies are tested by models of one family; else by families.
+        units: how many models, or families, that is.
         models: models with a score.
         survive: proxies whose order survives correction.
         best: the proxy of largest rank correlation on these very models.
@@ -28,6 +36,10 @@ class Chosen(Finding):
     """
 
     question: str = "proxy chosen by other families"
+    detectable_order: float
+    tests: int
+    within: bool
+    units: int
     models: int
     survive: int
     best: str
@@ -43,21 +55,35 @@ class Chosen(Finding):
         for task in findings:
             place = f"{task.case['task']} by answers of {task.case['dataset']}"
             if isfinite(task.estimate):
+                ends = f" ({interval(task.low, task.high, '.0%')})" if isfinite(task.low) else ""
                 yield (
                     f"{place}: the proxy that the other families choose ({listed(task.chosen)}) orders "
-                    f"{task.estimate:.0%} of {counted(task.pairs, 'pair')} of models rightly, cross-entropy "
-                    f"{task.right_ce:.0%}."
+                    f"{task.estimate:.0%}{ends} of {counted(task.pairs, 'pair')} of models correctly, cross-entropy "
+                    f"{task.right_ce:.0%}{task.doubt()}."
                 )
             else:
-                yield f"{place}: whether a proxy orders other families cannot be told with fewer than 3 families."
-            models = counted(task.models, "model")
-            text = f"{place}: {task.survive} of 32 proxies order {models} beyond chance (corrected)"
-            if not task.survive and isfinite(task.detectable):
-                text += f"; a rank correlation of {task.detectable:.2f} would have been seen in 80% of such sets"
+                yield f"{place}: fewer than 3 families, so no proxy can be judged by families that did not choose it."
+            yield f"{place}: {task.order()}."
             yield (
-                f"{text}. The largest rank correlation is that of {task.best}, {task.spearman:+.2f}; "
-                f"cross-entropy has {task.spearman_ce:+.2f}."
+                f"{place}: the largest rank correlation is that of {task.best}, {task.spearman:+.2f}; cross-entropy "
+                f"has {task.spearman_ce:+.2f}."
             )
+
+    def doubt(self) -> str:
+        """What limits the share of pairs."""
+        if not isfinite(self.low):
+            return "; an interval needs 4 families"
+        return "" if self.verdict is Verdict.YES else "; that this beats chance cannot be told"
+
+    def order(self) -> str:
+        """How many proxies order models, or what could have been seen."""
+        units = f"{self.units} models within their families" if self.within else f"{self.units} families"
+        if not isfinite(self.detectable_order):
+            return f"no order of {units} could be told from chance, corrected for {self.tests} tests"
+        text = f"{self.survive} of 32 proxies order {units} beyond chance (corrected for {self.tests} tests)"
+        if not self.survive:
+            text += f"; a tau of {self.detectable_order:.2f} would have been seen in 80% of such sets"
+        return text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rbptrack.analysis.rows import Column, Corrected, P
+from rbptrack.stats.intervals import Interval
 
 
 @dataclass(kw_only=True)
@@ -23,9 +24,9 @@ class ProxyRow(OfTask):
     proxy: Annotated[str, Column("statistic of the solution's tokens, and the weighting where it is not uniform")]
     models: Annotated[int, Column("models with a score")]
     spearman: Annotated[float, Column("rank correlation with the scores; above 0: as expected", "ρ", form="+.2f")]
-    spearman_low: Annotated[float, Column("lower end of its interval (models resampled; from ten models)")]
-    spearman_high: Annotated[float, Column("upper end")]
-    kendall: Annotated[float, Column("Kendall's tau", title="τ", form="+.2f")]
+    kendall: Annotated[
+        float, Column("Kendall's tau over pairs of models of one family, or else of families", title="τ", form="+.2f")
+    ]
     p: P
     p_corrected: Corrected
     left_out: Annotated[
@@ -45,12 +46,13 @@ class SummaryRow(OfTask):
     ce: Annotated[float, Column("that of cross-entropy", "ρ of CE", form="+.2f")]
     survive: Annotated[int, Column("proxies whose order survives correction (Holm), of 32")]
     left_out: Annotated[
-        float,
+        Interval,
         Column("share of pairs ordered rightly by the proxy that the other families chose", "pairs right", form=".0%"),
     ]
     left_out_ce: Annotated[float, Column("by cross-entropy", "pairs right by CE", form=".0%")]
     detectable: Annotated[
-        float, Column("smallest rank correlation that so many models would have shown", "ρ that would show", form=".2f")
+        float,
+        Column("smallest τ that such models would have shown, corrected (power 80%)", "τ that would show", form=".2f"),
     ]
 
 

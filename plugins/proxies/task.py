@@ -11,7 +11,7 @@ import pandas as pd
 
 from rbptrack.ranks import FloatArray
 
-from .ordering import Association, LeftOut
+from .ordering import Arrangement, Association, LeftOut
 from .rows import ModelRow
 from .solutions import PROXIES
 
@@ -39,6 +39,7 @@ class Task:
     means: FloatArray
     scores: FloatArray
     last: npt.NDArray[np.bool_]  # whether a row is its model's last checkpoint: models, not checkpoints, are compared
+    arrangement: Arrangement
     associations: list[Association]
     left_out: LeftOut | None
 

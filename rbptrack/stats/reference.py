@@ -94,7 +94,7 @@ class ReferenceSums(DocumentSums):
     def run(self, way: int, length: int) -> Share:
         """Accepted tokens that a draft of so many is expected to give, with the error over documents."""
         if not self.starts.any():
-            return Share(float("nan"), None)
+            return Share(float("nan"), None, np.zeros(len(self.starts)))
         return share_of(self.accepted[:, way, :length].sum(axis=1), self.starts)
 
 

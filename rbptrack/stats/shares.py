@@ -23,11 +23,13 @@ class Share:
     Attributes:
         value: per token.
         spread: its error; None with fewer than 10 documents.
+        influence: of each document on the value, (documents,).
 
     """
 
     value: float
     spread: Spread | None
+    influence: FloatArray
 
     def interval(self, level: float, *, lowest: float = -np.inf, highest: float = np.inf) -> Interval:
         """The value with its ends, which lie between bounds of the quantity; NaN where there are none."""
@@ -69,11 +71,11 @@ def share_of(values: FloatArray, tokens: FloatArray) -> Share:
     """
     total = tokens.sum()
     value = float(values.sum() / total)
-    if len(tokens) < LEAST_DOCUMENTS or not np.isfinite(value):
-        return Share(value, None)
     influence = (values - value * tokens) / total / np.sqrt(np.maximum(1 - tokens / total, _LEAST_REST))
+    if len(tokens) < LEAST_DOCUMENTS or not np.isfinite(value):
+        return Share(value, None, influence)
     se = float(np.sqrt((influence**2).sum()))
-    return Share(value, Spread.estimated(se, max(worth(influence) - 1, 1.0)))
+    return Share(value, Spread.estimated(se, max(worth(influence) - 1, 1.0)), influence)
 
 
 def decade_of(rank: IntArray) -> IntArray:
