@@ -9,8 +9,9 @@ from rbptrack.plugins.rank_and_ce.rank_and_probability import RankAndProbability
 from rbptrack.analysis import Runs
 from rbptrack.base.errors import BadInput
 from rbptrack.ranks import FloatArray, RankTable
-from rbptrack.reporting.telling import sentences_of
+from rbptrack.reporting.telling import leads_of, sentences_of
 from tests.synthetic import family_runs, ranked, runs_of_tables, together
+from tests.test_rank_and_rest import of_distributions
 
 SIZES = np.geomspace(1e4, 1e7, 5)
 
@@ -29,15 +30,6 @@ def test_counts_by_hand() -> None:
     assert one.likelihood[0, 1] == pytest.approx(products.sum())
     both = one + one
     assert (both.ce, both.rbp(1)) == (one.ce, one.rbp(1))
-
-
-def test_rank_follows_from_probability_or_not_at_all() -> None:
-    rng = np.random.default_rng(0)
-    nats = rng.choice([0.1, 1.1, 2.1, 4.1], size=4000)
-    follows = RankAndProbability.of(table(np.rint(np.exp(nats)), nats), lengths=[1], ks=[1])
-    assert follows.told_by_p == pytest.approx(1)
-    apart = RankAndProbability.of(table(rng.integers(1, 50, 4000), nats), lengths=[1], ks=[1])
-    assert apart.told_by_p < 0.01 > apart.told_by_rank
 
 
 def drawn(rng: np.random.Generator, mean: float, hit: float, tokens: int = 40_000) -> RankTable:
@@ -149,7 +141,8 @@ def test_one_curve_or_several_at_equal_loss() -> None:
 
 def test_the_report(two_families: Runs) -> None:
     report = RankAndCe(ks=[1, 2], shown=1).analyze(two_families)
-    assert report.findings[0].question == "collapses on CE", "its first sentence is the headline"
+    assert report.findings[0].question == "collapses on CE"
+    assert "so that CE is not split" in " ".join(report.notes), "the ranks here are not of these probabilities"
     curve = report.tables["collapse"].frame
     assert set(curve["dataset"]) == {"text"}
     assert (curve["series"] == 2).all()
@@ -166,9 +159,34 @@ def test_the_report(two_families: Runs) -> None:
     windows = report.tables["windows"].frame.query("N == 4")
     np.testing.assert_allclose(windows["measured"], windows["independent"], rtol=0.35, atol=2e-3)
     said = sentences_of(report.findings)
-    assert "at equal loss" in said[0]
+    assert said[0].startswith("At equal CE, of 2 cases: ")
     assert any("takes 8 of them" in sentence for sentence in said)
     assert set(report.drawings) == {"equal_loss", "rank_and_probability", "windows"}
+
+
+def test_ce_is_split_into_rank_and_rest() -> None:
+    """Each size has ranks and probabilities of one distribution; larger ones are surer of the right token."""
+    rng = np.random.default_rng(6)
+    tables = {}
+    for i, s in enumerate(SIZES):
+        tables[f"r{i}"] = of_distributions(rng, 3000, documents=30, scale=0.5 * (s / 1e4) ** 0.15)
+    report = RankAndCe(ks=[1, 2], shown=1, replicates=200).analyze(runs_of_tables(SIZES, tables))
+    split = report.tables["split"].frame
+    np.testing.assert_allclose(split["rank"] + split["rest"], split["ce"])
+    np.testing.assert_allclose(split["ce"], [table.ce for table in tables.values()])
+    fall = report.tables["fall"].frame.iloc[0]
+    assert fall["share"] == pytest.approx((split["rank"].iloc[0] - split["rank"].iloc[-1]) / fall["fall"])
+    assert fall["share_low"] < fall["share"] < fall["share_high"]
+    spectrum = report.tables["spectrum"].frame
+    assert spectrum["share"].sum() == pytest.approx(fall["share"])
+    laws = report.tables["part_laws"].frame.iloc[0]
+    assert laws["alpha_rank"] - laws["alpha_rest"] == pytest.approx(laws["difference"], abs=0.02)
+    assert laws["low"] < laws["difference"] < laws["high"]
+    texts = sentences_of(report.findings)
+    assert texts[0].startswith(f"Better ranks make up {fall['share']:.0%} (")
+    assert "of the fall of cross-entropy with size" in texts[0]
+    assert leads_of(report.findings)[0].sentence == texts[0]
+    assert "spectrum" in report.drawings
 
 
 def test_a_k_that_is_not_counted_is_refused(two_families: Runs) -> None:

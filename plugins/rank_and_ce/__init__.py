@@ -1,9 +1,9 @@
-"""Is the law of RBP only that of cross-entropy? Both at equal loss; rank beside probability; what predicts sequences.
+"""How much of cross-entropy, and of its fall, is rank? Both at equal loss; what predicts sequences.
 
-Figures 1, 2 and 8 and section 5.1 of arXiv 2510.20387. First: over all families, sizes and checkpoints, is -ln RBP_k
-one curve of CE, and what is left at equal loss. Then how much of a rank follows from p(target) (at p at most 1/p
-entries can have as much, so R <= 1/p), whether larger models rank better at equal p, and whether CE or RBP_k predicts,
-at sizes and families left out, how often whole windows or answers succeed.
+CE = E[ln R] + E[-ln(p R)] exactly: a part that ranks alone fix, and the rest; each has a law in size and a share of the
+fall of CE, and the rank part is a sum over k. Then figures 1, 2 and 8 and section 5.1 of arXiv 2510.20387: over all
+families, sizes and checkpoints, is -ln RBP_k one curve of CE; do larger models rank better at equal p(target); and does
+CE or RBP_k predict, at sizes and families left out, how often whole windows or answers succeed.
 """
 
 from __future__ import annotations
@@ -18,18 +18,28 @@ import pandas as pd
 
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, parse_rbp_name, rbp_name
 from rbptrack.analysis.families import Family, Pooled, read_families
-from rbptrack.analysis.findings import Finding, Verdict, around, by_sign, corrected, within_margin
-from rbptrack.analysis.rows import UNKNOWN, OfSize, columns_of
-from rbptrack.ranks import FloatArray
+from rbptrack.analysis.findings import Finding, Verdict, around, by_sign, corrected, sure, within_margin
+from rbptrack.analysis.rows import UNKNOWN, OfSize, columns_of, exponent
+from rbptrack.ranks import BANDS, FloatArray, RankAndRest
 from rbptrack.stats.answers import Answers, read_answers
 from rbptrack.stats.bootstrap import document_weights
 from rbptrack.stats.intervals import Interval, percentiles, widening, worth
 
 from .equal_loss import collapse, families_needed, predict_left_out
-from .figures import draw_equal_loss, draw_ranks_at_p, draw_whole_windows
-from .findings import CollapsesOnCe, Predicts, RanksAtEqualP
+from .figures import draw_equal_loss, draw_ranks_at_p, draw_spectrum, draw_whole_windows
+from .findings import CollapsesOnCe, ExponentsOfParts, Predicts, RanksAtEqualP, ShareOfFall
+from .parts import Parts, detectable
 from .rank_and_probability import PER_SIZE, RANK_EDGES, RankAndProbability, Rates, countable_ks, split_of_gain
-from .rows import CollapseRow, GainRow, PredictionRow, SummaryRow
+from .rows import (
+    CollapseRow,
+    FallRow,
+    GainRow,
+    PartLawRow,
+    PredictionRow,
+    SpectrumRow,
+    SplitRow,
+    SummaryRow,
+)
 
 ALL = "all together"
 
@@ -40,6 +50,7 @@ class Counts(Pooled):
 
     joint: RankAndProbability
     answers: Answers
+    split: RankAndRest
     _rates: dict[int, tuple[dict[int, Rates], dict[int, Rates]]] = field(default_factory=dict, repr=False)
 
     def rates(self, k: int, replicates: int) -> tuple[Rates, Rates]:
@@ -64,7 +75,7 @@ Columns = Callable[[RankAndProbability], Mapping[str, FloatArray]]
 
 @dataclass(kw_only=True)
 class RankAndCe(Analyzer):
-    """Whether ranks tell more than cross-entropy: at equal loss, at equal probability, and of whole sequences.
+    """How much of cross-entropy is rank, and whether ranks tell more: at equal loss, at equal p, of whole sequences.
 
     Attributes:
         ks: the k; one of 1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000, 3000.
@@ -94,17 +105,22 @@ class RankAndCe(Analyzer):
         def load(family: Family, run_id: str) -> Counts:
             joint = list[RankAndProbability]()
             answers = list[Answers]()
+            split = list[RankAndRest]()
             lengths = sorted({*self.lengths, self.predicted})
             ks = sorted({1, *self.ks})
             for piece in runs.rank_pieces(run_id):
                 joint.append(RankAndProbability.of(piece, lengths=lengths, ks=ks))
                 answers.append(read_answers(piece, self.ks, cut_at=family.cut_at))
-            return Counts(RankAndProbability.concatenate(joint), Answers.concatenate(answers))
+                split.append(RankAndRest.of(piece))
+            return Counts(
+                RankAndProbability.concatenate(joint), Answers.concatenate(answers), RankAndRest.concatenate(split)
+            )
 
         everything = list(read_families(runs, load, report.notes))
         if not everything:
             raise report.nothing_found("no measurement with ranks")
         points = self._points(everything)
+        self._ask_parts(report, everything)
         self._ask_equal_loss(report, points)
         self._ask_equal_p(report, everything)
         self._ask_predictions(report, points)
@@ -148,6 +164,96 @@ class RankAndCe(Analyzer):
                     row[f"answers_{k}"] = size.answers.whole[:, j].mean() if answered else np.nan
                 rows.append(row)
         return pd.DataFrame(rows)
+
+    def _ask_parts(self, report: Report, everything: Everything) -> None:
+        """Ask how much of CE, and of its fall with size, is rank, and whether rank falls faster than the rest."""
+        split = list[tuple[Family, Parts]]()
+        for family, counts in everything:
+            impossible = sum(int(size.split.impossible.sum()) for size in counts)
+            if impossible:
+                tokens = f"{impossible:,} tokens have a p(target) above 1/R"
+                report.notes.append(f"{family}: {tokens}, so that CE is not split into rank and rest.")
+            else:
+                sizes = [size.split for size in counts]
+                split.append((family, Parts.of(sizes, replicates=self.replicates, level=self.level)))
+        report.add_rows("split", (row for case in split for row in self._split_rows(*case)))
+        falls = [self._fall_row(*case) for case in split if len(case[1].values) > 1]
+        report.add_rows("fall", falls)
+        report.add_metrics("rank_share_of_fall/{family}/{dataset}", falls, "share")
+        report.findings += [ShareOfFall.of(row) for row in falls]
+        self._ask_exponents(report, split)
+        spectrum = [row for case in split for row in self._spectrum_rows(*case)]
+        report.add_rows("spectrum", spectrum)
+        if spectrum:
+            report.drawings["spectrum"] = Drawing(
+                draw_spectrum(spectrum),
+                "Share of the fall of CE, from the smallest to the largest size, that lies in each band of k of "
+                "sum over k of ln(1 + 1/k) (1 - RBP_k), with intervals. The bands add up to the rank part's share.",
+            )
+
+    def _split_rows(self, family: Family, parts: Parts) -> Iterator[SplitRow]:
+        for i, (keys, values) in enumerate(zip(family.size_keys, parts.values, strict=True)):
+            ce, rank, rest = values.tolist()
+            yield SplitRow(**keys, ce=ce, rank=rank, rest=rest, share=parts.rank_share(i, self.level))
+
+    def _fall_row(self, family: Family, parts: Parts) -> FallRow:
+        fall, rank, _ = (parts.values[0] - parts.values[-1]).tolist()
+        sizes = f"{family.labels[0]} to {family.labels[-1]}"
+        row = FallRow(**family.keys, sizes=sizes, fall=fall, rank=rank)
+        if parts.falls:
+            row.share = parts.share_of_fall(self.level)
+        return row
+
+    def _ask_exponents(self, report: Report, split: Sequence[tuple[Family, Parts]]) -> None:
+        rows = list[PartLawRow]()
+        findings = list[ExponentsOfParts]()
+        contrasts = [(family, parts, parts.contrast(family.s, self.level)) for family, parts in split]
+        fitted = [(family, parts, law) for family, parts, law in contrasts if law]
+        for family, parts, law in fitted:
+            findings.append(
+                ExponentsOfParts(
+                    case=family.keys,
+                    p=law.spread.p(law.alpha),
+                    detectable=detectable(law, level=self.level, tests=len(fitted)),
+                    **around(law.exponent),
+                )
+            )
+            ce, rank, rest = (exponent(part) for part in parts.laws(family.s, self.level))
+            rows.append(
+                PartLawRow(
+                    **family.keys,
+                    alpha_ce=ce,
+                    alpha_rank=rank,
+                    alpha_rest=rest,
+                    difference=law.exponent,
+                    p=law.spread.p(law.alpha),
+                    p_corrected=np.nan,
+                )
+            )
+        findings = corrected(findings, sure(self.level))
+        for row, finding in zip(rows, findings, strict=True):
+            row.p_corrected = finding.p_corrected
+        report.findings += findings
+        report.add_rows("part_laws", rows)
+        for part in ("rank", "rest"):
+            report.add_metrics(f"alpha_of_{part}/{{family}}/{{dataset}}", rows, f"alpha_{part}")
+
+    def _spectrum_rows(self, family: Family, parts: Parts) -> Iterator[SpectrumRow]:
+        """The bands of k below |V|; none where CE is not seen to fall."""
+        if len(parts.values) < 2 or not parts.falls:
+            return
+        ends = [*(BANDS[1:] - 1), family.vocab_size]
+        shares = parts.band_shares(self.level)
+        for j, (first, last, share) in enumerate(zip(BANDS, ends, shares, strict=True)):
+            if first < family.vocab_size:
+                yield SpectrumRow(
+                    **family.keys,
+                    k=int(first),
+                    last_k=int(min(last, family.vocab_size - 1)),
+                    smallest=float(parts.bands[0, j]),
+                    largest=float(parts.bands[-1, j]),
+                    share=share,
+                )
 
     def _ask_equal_loss(self, report: Report, points: pd.DataFrame) -> None:
         """Ask whether all families, sizes and checkpoints lie on one curve of RBP_k over CE."""
@@ -210,18 +316,10 @@ class RankAndCe(Analyzer):
         report.findings += map(self._finding, summary)
         report.add_rows("summary", summary)
         report.add_rows("gains", (row for family, counts in everything for row in self._gain_rows(family, counts)))
-        for quantity, name in (("within_share", "/rbp_{k}"), ("told_by_p", "")):
-            report.add_metrics(f"{quantity}/{{family}}/{{dataset}}{name}", summary, quantity)
+        report.add_metrics("within_share/{family}/{dataset}/rbp_{k}", summary, "within_share")
 
     def _summary_row(self, family: Family, counts: Sequence[Counts]) -> SummaryRow:
-        last = counts[-1].joint
-        row = SummaryRow(
-            **family.keys,
-            sizes=family.labels[0],
-            k=self.shown,
-            told_by_p=last.told_by_p,
-            told_by_rank=last.told_by_rank,
-        )
+        row = SummaryRow(**family.keys, sizes=family.labels[0], k=self.shown)
         if len(counts) == 1:
             return row
         parts, draws = self._split(counts[0], counts[-1], self.shown)
@@ -247,7 +345,6 @@ class RankAndCe(Analyzer):
             margin=self.margin,
             gain=row.gain,
             sizes=row.sizes,
-            told_by_p=row.told_by_p,
             **around(share),
         )
 

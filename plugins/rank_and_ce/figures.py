@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,10 @@ from matplotlib.figure import Figure
 
 from rbptrack.analysis.family_figures import Curve, curve_panels, curves_of
 from rbptrack.analysis.figures import length_axis, log_axis
+from rbptrack.analysis.rows import frame_of
 from rbptrack.ranks import FloatArray, metric_label
+
+from .rows import SpectrumRow
 
 
 def draw_ranks_at_p(families: Mapping[str, Mapping[str, Mapping[str, FloatArray]]]) -> Figure:
@@ -65,3 +68,13 @@ def draw_equal_loss(points: pd.DataFrame, metric: str) -> Figure:
     drawn = points.assign(y=-np.log(points[metric].where(points[metric].between(0, 1, inclusive="neither"))))
     curves = list(curves_of(drawn, "ce", "y", panel="{dataset}", series="{family}", label="{family}"))
     return curve_panels(curves, xlabel="CE, nats", ylabel=f"−ln {metric_label(metric)}", logs="xy", sharey=True)[0]
+
+
+def draw_spectrum(rows: Sequence[SpectrumRow]) -> Figure:
+    """The share of the fall of CE in each band of k, a panel per dataset."""
+    table = frame_of(rows)[0]
+    curves = curves_of(table, "k", "share", panel="{dataset}", series="{family}", label="{family}", ends="bars")
+    figure, axes = curve_panels(list(curves), xlabel="k, first of the band", ylabel="share of the fall of CE", logs="x")
+    for ax in axes:
+        ax.axhline(0, lw=0.8, color="0.5")
+    return figure

@@ -4,14 +4,110 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Self
 
-from rbptrack.analysis.findings import Finding, Verdict
+from rbptrack.analysis.findings import Finding, Verdict, around, by_sign
 from rbptrack.analysis.lead import Lead
 from rbptrack.analysis.phrases import estimate, interval, metric_of, where, with_verdict
-from rbptrack.base.words import counted, listed, p_in_words, some_of
+from rbptrack.base.words import counted, listed, number, p_in_words, some_of
+
+from .rows import FallRow
 
 _ORDER = 10  # on the first page
+_FEW = 3  # cases that a sentence names
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShareOfFall(Finding):
+    """The share of the fall of CE, from the smallest to the largest size, that its rank part E[ln R] makes up.
+
+    Attributes:
+        sizes: smallest and largest.
+        fall: of CE, in nats.
+        rank: of its rank part.
+
+    """
+
+    question: str = "rank's share of the fall of CE"
+    sizes: str
+    fall: float
+    rank: float
+
+    @classmethod
+    def of(cls, row: FallRow) -> Self:
+        """Make the finding of a row."""
+        seen = isfinite(row.share.value)
+        return cls(
+            case=row.case(),
+            verdict=by_sign(row.share),
+            reason="" if seen else "no fall",
+            sizes=row.sizes,
+            fall=row.fall,
+            rank=row.rank,
+            **around(row.share),
+        )
+
+    @classmethod
+    def say(cls, findings: Sequence[Self]) -> Iterator[str]:
+        """Say how much of the fall of CE is better ranks."""
+        seen = [finding for finding in findings if not finding.reason]
+        if len(seen) > _FEW:
+            shares = [finding.estimate for finding in seen]
+            yield (
+                f"Better ranks make up {interval(min(shares), max(shares), '.0%')} of the fall of cross-entropy with "
+                f"size ({counted(len(seen), 'case')}); the rest is probability at equal rank."
+            )
+        elif seen:
+            parts = [f"{estimate(finding, '.0%')} on {finding.case['dataset']}{finding.of_family}" for finding in seen]
+            yield (
+                f"Better ranks make up {listed(parts)} of the fall of cross-entropy with size; the rest is probability "
+                "at equal rank."
+            )
+        for finding in findings:
+            if finding.reason:
+                yield f"{where(finding)}: CE is not seen to fall from {finding.sizes}, so no share of it is given."
+            else:
+                yield (
+                    f"{where(finding)}: from {finding.sizes}, CE falls by {number(finding.fall, '.3f')} nats, its rank "
+                    f"part E[ln R] by {number(finding.rank, '.3f')}: {estimate(finding, '.1%')}."
+                )
+
+    @property
+    def of_family(self) -> str:
+        """The family, in parentheses."""
+        return f" ({self.case['family']})"
+
+    @classmethod
+    def lead(cls, findings: Sequence[Self]) -> Lead:
+        """The first sentence."""
+        facts = {"rank part": "E[ln R], which ranks alone fix; CE = E[ln R] + E[-ln(p R)]"}
+        return Lead(sentence=next(cls.say(findings), ""), order=_ORDER, facts=facts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExponentsOfParts(Finding):
+    """The exponent of CE's rank part less that of the rest, over the same models and documents."""
+
+    question: str = "rank falls faster than the rest"
+
+    @classmethod
+    def say(cls, findings: Sequence[Self]) -> Iterator[str]:
+        """Say in how many cases the rank part falls faster with size than the rest."""
+        different = with_verdict(findings, Verdict.DIFFERENT)
+        faster = [finding for finding in different if finding.estimate > 0]
+        text = (
+            f"The rank part of CE falls faster with size than the rest in {some_of(len(faster), len(findings), 'case')}"
+        )
+        if len(different) > len(faster):
+            text += f", and more slowly in {len(different) - len(faster)}"
+        yield f"{text} (corrected)."
+        for finding in findings:
+            ends = estimate(finding, "+.3f")
+            text = f"{where(finding)}: the exponent of the rank part less that of the rest is {ends}"
+            if finding.verdict is Verdict.UNTOLD:
+                text += f"; undecided, a difference of {number(finding.detectable, '.3f')} would be detected (80%)"
+            yield f"{text}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,14 +153,9 @@ class CollapsesOnCe(Finding):
             )
         yield f"A curve of CE leaves {left} of -ln RBP_k (root mean square)."
 
-    @classmethod
-    def lead(cls, findings: Sequence[Self]) -> Lead:
-        """The first sentence."""
-        return Lead(sentence=next(cls.say(findings), ""), order=_ORDER)
-
 
 def _overall(tested: Sequence[CollapsesOnCe], apart: Sequence[CollapsesOnCe]) -> str:
-    alike = with_verdict(tested, Verdict.SAME, Verdict.CLOSE)
+    """What holds at equal loss: different, the same within the margin, or undecided and how large it may be."""
     cases = some_of(len(apart), len(tested), "case")
     if apart:
         most = max(apart, key=lambda finding: abs(finding.estimate))
@@ -72,15 +163,19 @@ def _overall(tested: Sequence[CollapsesOnCe], apart: Sequence[CollapsesOnCe]) ->
             f"The law of RBP is not only that of CE: at equal loss {_series(apart)} differ in {cases} (corrected), by "
             f"{_more(most)} at most ({most.farthest}, {metric_of(most)})."
         )
-    if len(alike) == len(tested):
-        return (
-            f"The law of RBP is that of CE: at equal loss {_series(tested)} lie on one curve, within "
-            f"{tested[0].margin:.0%} ({counted(len(tested), 'case')})."
-        )
-    return (
-        f"No evidence that the law of RBP is more than that of CE ({cases} differ at equal loss), but too few points "
-        f"to call it one curve in {some_of(len(tested) - len(alike), len(tested), 'case')}."
-    )
+    margin = f"{tested[0].margin:.0%}"
+    same = with_verdict(tested, Verdict.SAME)
+    close = with_verdict(tested, Verdict.CLOSE)
+    untold = with_verdict(tested, Verdict.UNTOLD)
+    parts = []
+    if same:
+        parts.append(f"RBP_k is the same for all {_series(same)}, within {margin}, in {len(same)}")
+    if close:
+        parts.append(f"{_series(close)} differ, but by less than {margin}, in {len(close)}")
+    if untold:
+        largest = max(finding.largest for finding in untold)
+        parts.append(f"no difference was detected in {len(untold)}, where one of up to {largest:.0%} may be")
+    return f"At equal CE, of {counted(len(tested), 'case')}: {listed(parts)}."
 
 
 def _series(findings: Sequence[Finding]) -> str:
@@ -98,14 +193,12 @@ class RanksAtEqualP(Finding):
     Attributes:
         gain: of RBP_k, from the smallest to the largest size.
         sizes: smallest and largest.
-        told_by_p: share of the variance of ln R that p explains at the largest size.
 
     """
 
     question: str = "ranks at equal p"
     gain: float
     sizes: str
-    told_by_p: float
 
     @classmethod
     def say(cls, findings: Sequence[Self]) -> Iterator[str]:
@@ -122,14 +215,23 @@ class RanksAtEqualP(Finding):
                     f"Larger models rank better at equal probability in {len(better)} and worse in {len(worse)} of "
                     f"{counted(len(tested), 'case')}: {parts} of the gain in {label}, which CE cannot see."
                 )
+            elif len(with_verdict(tested, Verdict.SAME)) == len(tested):
+                yield (
+                    f"Ranks at equal probability add less than {tested[0].margin:.0%} of the gain in {label}, shown in "
+                    f"{some_of(len(tested), len(tested), 'case')}."
+                )
             else:
-                yield f"CE explains the whole gain in {label}: better ranks at equal probability add {parts}."
-        for finding in findings:
-            text = f"at the largest size p(target) tells {finding.told_by_p:.0%} of the variance of ln R"
-            if not finding.reason:
-                share = estimate(finding, ".1%")
-                text += f"; ranks at equal p make up {share} of the gain in {label} ({finding.sizes})"
-            yield f"{where(finding)}: {text}."
+                low = min(finding.low for finding in tested)
+                high = max(finding.high for finding in tested)
+                yield (
+                    f"Whether larger models rank better at equal probability is undecided: that may be "
+                    f"{interval(low, high, '.0%')} of the gain in {label}."
+                )
+        for finding in tested:
+            yield (
+                f"{where(finding)}: ranks at equal p make up {estimate(finding, '.1%')} of the gain in {label} "
+                f"({finding.sizes})."
+            )
         if any(finding.reason == "one size" for finding in findings):
             yield "Whether larger models rank better at equal p needs a second size."
 
@@ -173,5 +275,5 @@ class Predicts(Finding):
             yield f"Those are: {listed(named)}."
         else:
             yield (
-                f"RBP_k and CE predict whole sequences of {left_out} left out equally well, as far as {cases} can tell."
+                f"For whole sequences of {left_out} left out, neither RBP_k nor CE is seen to predict better ({cases})."
             )

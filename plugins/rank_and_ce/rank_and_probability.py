@@ -133,19 +133,6 @@ class RankAndProbability(DocumentSums):
             "exp(-N CE)": np.exp(-n[there] * self.ce),
         }
 
-    @property
-    def told_by_p(self) -> float:
-        """Share of the variance of ln R that bins of -ln p explain: 1 if rank followed from probability.
-
-        Source: the correlation ratio (Pearson 1905).
-        """
-        return _correlation_ratio(self.tokens.sum(axis=0), _middles(RANK_EDGES))
-
-    @property
-    def told_by_rank(self) -> float:
-        """Share of the variance of -ln p that bins of R explain. Source: as `told_by_p`."""
-        return _correlation_ratio(self.tokens.sum(axis=0).T, NATS_EDGES + np.diff(NATS_EDGES, append=15.0) / 2)
-
 
 PER_SIZE: Mapping[str, tuple[Callable[[RankAndProbability], dict[str, FloatArray]], Mapping[str, str]]] = {
     "windows": (
@@ -263,18 +250,3 @@ def _slope(first: Rates, second: Rates) -> FloatArray:
         nats, rate = (values[:, :, there].mean(axis=(0, 1)) for values in both)
         slope[there] = np.gradient(rate, nats)
     return slope
-
-
-def _middles(edges: FloatArray) -> FloatArray:
-    """Ln of what stands for each bin of ranks: the geometric middle of its first and last."""
-    last = np.append(edges[1:] - 1, 3 * edges[-1])
-    return np.asarray((np.log(edges) + np.log(last)) / 2)
-
-
-def _correlation_ratio(counts: FloatArray, values: FloatArray) -> float:
-    """Share of the variance of `values` (of the columns) that lies between the rows of counts."""
-    total, rows = counts.sum(), counts.sum(axis=1)
-    mean, square = float((counts @ values).sum() / total), float((counts @ values**2).sum() / total)
-    means = np.divide(counts @ values, rows, out=np.zeros(len(rows)), where=rows > 0)
-    variance = square - mean**2
-    return float(rows @ (means - mean) ** 2 / total / variance) if variance > 0 else float("nan")

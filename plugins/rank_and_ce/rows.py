@@ -7,11 +7,55 @@ from typing import Annotated
 
 import numpy as np
 
-from rbptrack.analysis.rows import UNKNOWN, Column, Corrected, K, OfFamily, P
+from rbptrack.analysis.rows import UNKNOWN, Column, Corrected, K, OfFamily, OfSize, P
 from rbptrack.stats.intervals import Interval
 
 _RESAMPLED = "lower end of its interval (documents resampled)"
-Share = Annotated[float, Column("of the variance of ln R that -ln p explains at the largest size", form=".1%")]
+
+
+@dataclass(kw_only=True)
+class SplitRow(OfSize):
+    """CE of one measurement, split into rank and rest."""
+
+    ce: Annotated[float, Column("cross-entropy", title="CE", unit="nats", form=".3f")]
+    rank: Annotated[float, Column("mean ln R: the part that ranks fix", title="rank", unit="nats", form=".3f")]
+    rest: Annotated[float, Column("mean -ln(p R): what p lacks to 1/R", title="rest", unit="nats", form=".3f")]
+    share: Annotated[Interval, Column("rank over CE", form=".1%", low=_RESAMPLED)]
+
+
+@dataclass(kw_only=True)
+class FallRow(OfFamily):
+    """The fall of CE from the smallest to the largest size."""
+
+    sizes: Annotated[str, Column("smallest and largest size")]
+    fall: Annotated[float, Column("fall of CE", title="fall of CE", unit="nats", form=".3f")]
+    rank: Annotated[float, Column("fall of its rank part", title="of rank", unit="nats", form=".3f")]
+    share: Annotated[Interval, Column("share of the fall that is the rank part's", form=".1%", low=_RESAMPLED)] = (
+        UNKNOWN
+    )
+
+
+@dataclass(kw_only=True)
+class PartLawRow(OfFamily):
+    """The laws in size of the parts of CE."""
+
+    alpha_ce: Annotated[Interval, Column("exponent of CE", title="α of CE", form=".3f")]
+    alpha_rank: Annotated[Interval, Column("exponent of the rank part", title="α of rank", form=".3f")]
+    alpha_rest: Annotated[Interval, Column("exponent of the rest", title="α of rest", form=".3f")]
+    difference: Annotated[Interval, Column("rank's exponent less the rest's", form="+.3f", bare=True)]
+    p: P
+    p_corrected: Corrected
+
+
+@dataclass(kw_only=True)
+class SpectrumRow(OfFamily):
+    """A band of k: its part of sum over k of ln(1 + 1/k) (1 - RBP_k)."""
+
+    k: Annotated[int, Column("first k of the band")]
+    last_k: Annotated[int, Column("last k of it")]
+    smallest: Annotated[float, Column("nats at the smallest size", form=".3f")]
+    largest: Annotated[float, Column("nats at the largest", form=".3f")]
+    share: Annotated[Interval, Column("share of the fall of CE that lies in the band", form=".1%", low=_RESAMPLED)]
 
 
 @dataclass(kw_only=True)
@@ -41,8 +85,6 @@ class SummaryRow(OfFamily):
     within_share: Annotated[
         Interval, Column("share of the gain at equal p(target): unseen by cross-entropy", form=".1%", low=_RESAMPLED)
     ] = UNKNOWN
-    told_by_p: Share
-    told_by_rank: Annotated[float, Column("share of the variance of -ln p that R explains there", form=".1%")]
 
 
 @dataclass(kw_only=True)

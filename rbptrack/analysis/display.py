@@ -25,6 +25,8 @@ TITLES = {
     "run_id": "run",
     "vocab_size": "|V|",
     "total_params": "parameters",
+    "ce_rank": "CE by ranks",
+    "ce_rest": "rest of CE",
     "bits_per_byte": "bits per byte",
     "seq_len": "sequence length",
     "documents_hash": "hash of the texts",
@@ -35,6 +37,7 @@ TITLES = {
 
 _MOST_KS = 4  # of a summary, where others than those were logged
 _SHORT_ID = 8  # characters of a run id that tell it from others in almost every store
+_FOUR_DIGITS = ("ce", "ce_se", "ce_rank", "ce_rest", "bits_per_byte", "kl", "acceptance", "same_top")
 _COMPACT = ("non_embedding_params", "total_params", "training_tokens")
 
 
@@ -56,7 +59,7 @@ def cell(column: str, value: object) -> str:
         return f"{datetime.fromtimestamp(float(str(value)) / 1000, UTC):%Y-%m-%d %H:%M} UTC"
     if column in _COMPACT and isinstance(value, Real):
         return compact(float(value))
-    if is_rbp_column(column) or column in ("ce", "ce_se", "bits_per_byte", "kl", "acceptance", "same_top"):
+    if is_rbp_column(column) or column in _FOUR_DIGITS:
         return f"{float(str(value)):.4f}"
     if isinstance(value, Integral):
         return f"{value:,}" if column != "seq_len" else str(value)

@@ -46,6 +46,8 @@ COLUMNS: Mapping[str, str] = {
     "num_documents": "Int64",
     "ce": "Float64",
     "ce_se": "Float64",
+    "ce_rank": "Float64",
+    "ce_rest": "Float64",
     "bits_per_byte": "Float64",
     "tie_rate": "Float64",
     "without_ranks": "boolean",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ from rbptrack.commands.usage import entries
 from rbptrack.config.patterns import size_key
 from rbptrack.console.output import quiet, say
 from rbptrack.console.tables import print_json, table
-from rbptrack.ranks import parse_rbp_name, rbp_ks, rbp_name
+from rbptrack.ranks import histogram_parts, parse_rbp_name, rbp_ks, rbp_name
 from rbptrack.tracking.store import Store
 
 
@@ -72,7 +73,7 @@ def _column(runs: Runs, name: str) -> str:
 
 
 def _with_rbp(runs: Runs, columns: Sequence[str]) -> pd.DataFrame:
-    """The frame, with RBP_k from the stored ranks where it was not logged."""
+    """The frame, with RBP_k and the parts of CE from the stored ranks where they were not logged."""
     frame = runs.frame.copy()
     for k in rbp_ks(columns):
         name = rbp_name(k)
@@ -84,6 +85,10 @@ def _with_rbp(runs: Runs, columns: Sequence[str]) -> pd.DataFrame:
             except Unreadable:  # imported without ranks, or damaged: the cell stays empty
                 continue
             frame.loc[i, name] = histogram.rbp(k) if k <= histogram.vocab_size else np.nan
+    parts = [name for name in ("ce_rank", "ce_rest") if name in columns and len(columns) < len(runs.frame.columns)]
+    for i in frame.index[frame[parts].isna().any(axis=1) & frame["rank"].fillna("").ne("strict")] if parts else ():
+        with suppress(Unreadable):
+            frame.loc[i, ["ce_rank", "ce_rest"]] = histogram_parts(runs.histogram(str(frame.loc[i, "run_id"])))
     return frame
 
 

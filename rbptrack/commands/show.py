@@ -70,7 +70,8 @@ def _numbers(run: LoggedRun, histogram: RankHistogram | None, ks: list[int]) -> 
     for k in ks:
         if histogram is not None and rbp_name(k) not in numbers:
             numbers[rbp_name(k)] = histogram.rbp(k)
-    chosen = [Metric.CE, Metric.BITS_PER_BYTE, Metric.KL, Metric.ACCEPTANCE, Metric.SAME_TOP]
+    chosen = [Metric.CE, Metric.CE_RANK, Metric.CE_REST, Metric.BITS_PER_BYTE]
+    chosen += [Metric.KL, Metric.ACCEPTANCE, Metric.SAME_TOP]
     chosen += map(rbp_name, ks or rbp_ks(numbers))
     rows = [
         [title(name), cell(name, numbers[name]), cell(se_name(name), numbers.get(se_name(name)))]

@@ -26,7 +26,7 @@ from rbptrack.engine.parts import Block, Stretch, blocks, table_version
 from rbptrack.engine.saver import Saver
 from rbptrack.engine.shards import Cost, Division
 from rbptrack.models.causal import CausalModel
-from rbptrack.ranks import DocumentCounts, FloatArray, RankHistogram, RankTable
+from rbptrack.ranks import DocumentCounts, FloatArray, RankHistogram, RankTable, split_sums
 from rbptrack.ranks.measurement import WHOLE, Compared, Measurement, Shard
 from rbptrack.scoring.scores import Scores
 
@@ -174,6 +174,7 @@ def measure(
         batch_tokens=cost.batch_tokens,
         chunk_tokens=cost.chunk_tokens,
         notes=(*model.notes, *cost.notes),
+        split=_parts(sums),
         compared=Compared.of(sums.compared, sums.histogram.num_tokens, cost.padding_mass) if model.reference else None,
     )
 
@@ -201,6 +202,13 @@ class _Sums:
     num_bytes: int
     tied: int
     compared: FloatArray
+    split: FloatArray
+
+
+def _parts(sums: _Sums) -> tuple[float, float] | None:
+    """The means of ln R and of -ln(p R); None where R and p are not of one distribution."""
+    rank, rest, impossible = (sums.split / sums.histogram.num_tokens).tolist()
+    return None if impossible else (rank, rest)
 
 
 def _gather(wanted: list[Block], out: Path, ks: tuple[int, ...], *, version: int) -> _Sums:
@@ -214,7 +222,7 @@ def _gather(wanted: list[Block], out: Path, ks: tuple[int, ...], *, version: int
             histogram, counts = table.histogram(), table.document_counts(ks)
             tied = int(np.count_nonzero(table.column("ties")))
             num_bytes = int(block.corpus.num_bytes[block.corpus.targets(*block.sequences)].sum())
-            gathered = _Sums(histogram, counts, num_bytes, tied, table.compared_sums())
+            gathered = _Sums(histogram, counts, num_bytes, tied, table.compared_sums(), split_sums(table))
             if sums is None:
                 sums = gathered
             else:

@@ -84,7 +84,7 @@ def record_of(
     columns = {name: value for name, value in row.columns().items() if value is not None}
     known = {f.name: columns[f.name] for f in fields(MeasurementParams) if f.name in columns}
     params = replace(MeasurementParams.unknown(), repo=repo, **known)
-    single = (Metric.CE, Metric.BITS_PER_BYTE, Metric.TIE_RATE, Metric.NUM_TOKENS)
+    single = (Metric.CE, Metric.CE_RANK, Metric.CE_REST, Metric.BITS_PER_BYTE, Metric.TIE_RATE, Metric.NUM_TOKENS)
     metrics = {name: float(columns[name]) for name in single if name in columns}
     metrics |= row.rbp | row.errors | dict(more or {})
     names = param_names()

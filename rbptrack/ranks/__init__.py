@@ -19,11 +19,13 @@ from rbptrack.ranks.names import (
     rbp_name,
     se_name,
 )
+from rbptrack.ranks.rank_and_rest import BANDS, RankAndRest, histogram_parts, split_sums
 from rbptrack.ranks.table import ADDED, COMPARED, IDS, SCHEMA, VERSION, LacksColumn, RankTable, version_of
 
 __all__ = [
     "ABOVE_ZERO",
     "ADDED",
+    "BANDS",
     "CE",
     "COMPARED",
     "IDS",
@@ -35,9 +37,11 @@ __all__ = [
     "FloatArray",
     "IntArray",
     "LacksColumn",
+    "RankAndRest",
     "RankHistogram",
     "RankTable",
     "check_k",
+    "histogram_parts",
     "is_rbp_column",
     "log_grid",
     "metric_label",
@@ -45,6 +49,7 @@ __all__ = [
     "rbp_ks",
     "rbp_name",
     "se_name",
+    "split_sums",
     "sum_by",
     "version_of",
 ]

@@ -71,6 +71,7 @@ class Measurement:
         chunk_tokens: rows of logits at a time, as chosen, or as it was after memory ran out.
         notes: what was changed on the way: because memory ran out, or because a kernel did not prove itself.
         compared: with the reference; None where there was none.
+        split: the means of ln R and of -ln(p R), which add up to CE; None where a p R is above 1 by more than rounding.
 
     """
 
@@ -86,6 +87,7 @@ class Measurement:
     chunk_tokens: int
     notes: tuple[str, ...]
     compared: Compared | None = None
+    split: tuple[float, float] | None = None
 
     @property
     def num_tokens(self) -> int:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from rbptrack.base.errors import BadInput, RbptrackError
-from rbptrack.ranks import ABOVE_ZERO, RankHistogram, RankTable, parse_rbp_name
+from rbptrack.ranks import ABOVE_ZERO, RankHistogram, RankTable, parse_rbp_name, split_sums
 from rbptrack.tracking import limits
 from rbptrack.tracking.frame import came_without_ranks
 from rbptrack.tracking.params import MeasurementParams
@@ -154,6 +154,8 @@ def _contradictions(record: Record, table: RankTable, ranks: RankHistogram) -> I
     allowed = _ROUNDED if "authors: " in record.tags.get(Tag.IMPORTED, "") else EXACT
     expected = {Metric.CE: ranks.ce, Metric.NUM_TOKENS: ranks.num_tokens}
     expected |= {Metric.TIE_RATE: table.tie_rate} if table.ties_known else {}
+    if Metric.CE_RANK in record.metrics:
+        expected |= dict(zip((Metric.CE_RANK, Metric.CE_REST), split_sums(table) / len(table), strict=False))
     if table.compared:
         names, means = (Metric.KL, Metric.ACCEPTANCE, Metric.SAME_TOP), table.compared_sums() / len(table)
         expected |= dict(zip(names, means, strict=True))

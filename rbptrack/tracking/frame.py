@@ -114,6 +114,9 @@ def came_without_ranks(tags: Mapping[str, str], params: MeasurementParams) -> bo
     return tags.get(Tag.RANKS) == WITHOUT or untagged
 
 
+_NUMBERS = (Metric.CE, Metric.CE_RANK, Metric.CE_REST, Metric.BITS_PER_BYTE, Metric.TIE_RATE)
+
+
 def columns_of(run: LoggedRun | Record, params: MeasurementParams) -> dict[str, Any]:
     """The columns of a run that `rbptrack.tracking.rules` are about, as they are, unchecked."""
     metrics, tags = run.metrics, run.tags
@@ -132,7 +135,7 @@ def columns_of(run: LoggedRun | Record, params: MeasurementParams) -> dict[str, 
         "training_tokens": params.training_tokens or None,
         "non_embedding_params": params.non_embedding_params,
         "num_tokens": metrics.get(Metric.NUM_TOKENS),
-        **{name: metrics.get(name) for name in (Metric.CE, Metric.BITS_PER_BYTE, Metric.TIE_RATE)},
+        **{name: metrics.get(name) for name in _NUMBERS},
         **{name: value for name, value in metrics.items() if is_rbp_column(name) or name == se_name(Metric.CE)},
     }
 

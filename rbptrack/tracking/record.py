@@ -76,6 +76,8 @@ class Record:
             Metric.OUT_OF_MEMORY_RECOVERIES: sum(note.startswith("out of memory") for note in measurement.notes),
         }
         self.tags |= {Tag.NOTES: "; ".join(measurement.notes)} if measurement.notes else {}
+        if measurement.split:
+            self.metrics |= dict(zip((Metric.CE_RANK, Metric.CE_REST), measurement.split, strict=True))
         if measurement.compared:
             self.metrics |= asdict(measurement.compared)
         if measurement.fresh_tokens:

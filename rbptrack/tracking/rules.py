@@ -137,6 +137,8 @@ class MeasurementRow(BaseModel):
     dtype: Label | None = None
     sequence: Label | None = None
     ce: Nats | None = None
+    ce_rank: Nats | None = None
+    ce_rest: Number | None = None
     bits_per_byte: Nats | None = None
     tie_rate: Share | None = None
     rbp: dict[str, Share] = {}

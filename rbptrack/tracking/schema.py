@@ -135,6 +135,8 @@ class Metric:
     """Names of metrics; those of RBP_k are made by `rbptrack.ranks.rbp_name`."""
 
     CE = "ce"
+    CE_RANK = "ce_rank"  # mean of ln R: the part of CE that ranks fix
+    CE_REST = "ce_rest"  # mean of -ln(p R): the rest
     BITS_PER_BYTE = "bits_per_byte"
     NUM_TOKENS = "num_tokens"
     TIE_RATE = "tie_rate"
@@ -182,5 +184,5 @@ LAW_METRICS = (*map(rbp_name, HEADLINE_KS), Metric.CE)
 
 def is_result(metric: str) -> bool:
     """Whether a metric is a number that others may have computed: CE, RBP_k and the like, or a standard error."""
-    results = (Metric.CE, Metric.BITS_PER_BYTE, Metric.TIE_RATE, Metric.NUM_TOKENS)
+    results = (Metric.CE, Metric.CE_RANK, Metric.CE_REST, Metric.BITS_PER_BYTE, Metric.TIE_RATE, Metric.NUM_TOKENS)
     return is_rbp_column(metric) or metric in results or metric in map(se_name, results)
