@@ -152,5 +152,5 @@ def test_a_damaged_job_file_is_one_that_has_told_nothing(tmp_path: Path) -> None
         results = Results()
         Inbox(results, total=1, aloud=False).read([job(folder=tmp_path)])
         assert not results.cells
-        assert not Teller(file).known(task)
+        assert not Teller(file).knows_end_of(task)
     note("cut job file", times=len(whole))

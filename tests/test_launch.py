@@ -439,7 +439,7 @@ def test_a_job_that_is_lost_begins_again_as_often_as_it_may(
     assert [o.message for o in drive.results.collect(cells)] == ["x", "its job never began"]
     assert capsys.readouterr().out.count("nano-6k / pydocs  failed: x") == 1
     again = Teller(report_file(drive.jobs[0]))
-    assert again.known(tasks_of(cells)[0])
+    assert again.knows_end_of(tasks_of(cells)[0])
 
 
 def test_a_job_that_may_not_begin_again_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

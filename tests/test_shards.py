@@ -26,7 +26,7 @@ from rbptrack.models.loading import load_model
 from rbptrack.ranks import RankTable
 from rbptrack.ranks.measurement import Shard
 from rbptrack.sources.pin import of_dataset, resolve
-from rbptrack.sweep import cell, known
+from rbptrack.sweep import cell, measured_before
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import Outcome
 from rbptrack.sweep.reports import Inbox, Teller, report_file
@@ -296,11 +296,12 @@ def test_a_run_that_finds_its_cell_known_leaves_shards_at_work_alone(
     delivery = Delivery.of(config, resolved)
     first = cell.run(resolved, delivery)  # the cell is known from here on
     assert first
-    measured_before, share, asked_for, sizes = known.known, Share.measure, list[str](), list[int]()
+    outcome_of = measured_before.outcome_of
+    share, asked_for, sizes = Share.measure, list[str](), list[int]()
 
     def unknown_at_first(*arguments: object) -> Outcome | None:
         asked_for.append("asked")
-        return measured_before(*arguments) if len(asked_for) > 3 else None  # type: ignore[arg-type]
+        return outcome_of(*arguments) if len(asked_for) > 3 else None  # type: ignore[arg-type]
 
     def meanwhile(self: Share, **options: Any) -> None:
         def progress(tokens: int) -> None:
@@ -313,7 +314,7 @@ def test_a_run_that_finds_its_cell_known_leaves_shards_at_work_alone(
 
         share(self, **options | {"progress": progress})
 
-    monkeypatch.setattr(known, "known", unknown_at_first)
+    monkeypatch.setattr(measured_before, "outcome_of", unknown_at_first)
     monkeypatch.setattr(Share, "measure", meanwhile)
     ended = cell.run(resolved, delivery, Shard(0, 2))
     assert sizes

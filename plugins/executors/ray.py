@@ -181,11 +181,14 @@ class Ray(Executor):
         largest = self.where if len(self.nodes) == 1 else f"the largest of {self.where}"
         most = max((node.gpus for node in self.nodes), default=0)
         if gpus > most:
-            wanted, remedy = f"launch.gpus={gpus:g}", "launch.gpus=0 measures on CPUs"
+            wanted = f"launch.gpus={gpus:g}"
+            remedy = "launch.gpus=0 measures on CPUs"
             available = {0: "no GPU", 1: "one GPU"}.get(most, f"{most} GPUs")
         else:
             cpus = max(node.cpus for node in self.nodes if node.gpus >= gpus)
-            wanted, available, remedy = f"launch.cpus={self.cpus}", counted(cpus, "CPU"), "ask for less"
+            wanted = f"launch.cpus={self.cpus}"
+            available = counted(cpus, "CPU")
+            remedy = "ask for less"
             if gpus and len(self.nodes) > 1:
                 largest += f" with {counted(math.ceil(gpus), 'GPU')}"
         raise BadInput(f"launch={self.name}: each job is to have {wanted}, but {largest} has {available}; {remedy}")

@@ -224,12 +224,12 @@ class Slurm(Executor):
         state = state_of(job_id, listed)
         if state.phase is not Phase.gone or not state.why:
             return state
-        said: list[str] = []
+        printed: list[str] = []
         with suppress(OSError):
-            said = [line.strip() for line in self._outputs[job].read_text().splitlines() if line.strip()]
-        if said and said[-1].startswith(OVER):
-            return State(Phase.gone, said[-1], final=True)
-        return State(Phase.gone, f"job {job_id}, {state.why}" + (f": {said[-1]}" if said else ""))
+            printed = [line.strip() for line in self._outputs[job].read_text().splitlines() if line.strip()]
+        if printed and printed[-1].startswith(OVER):
+            return State(Phase.gone, printed[-1], final=True)
+        return State(Phase.gone, f"job {job_id}, {state.why}" + (f": {printed[-1]}" if printed else ""))
 
     def cancel(self) -> None:
         """End all jobs of this name."""
@@ -263,8 +263,8 @@ def max_array() -> int:
 
 def refusal(text: str) -> str:
     """What sbatch said of jobs that it did not take, in a line."""
-    said = [line.removeprefix("sbatch: ").removeprefix("error: ") for line in text.splitlines() if line.strip()]
-    return "; ".join(line.removeprefix("Batch job submission failed: ") for line in said)
+    printed = [line.removeprefix("sbatch: ").removeprefix("error: ") for line in text.splitlines() if line.strip()]
+    return "; ".join(line.removeprefix("Batch job submission failed: ") for line in printed)
 
 
 def nodes(partition: str) -> list[list[str]]:

@@ -32,7 +32,8 @@ from rbptrack.sweep.resources import LONG_SECONDS, SHARE_OF_TIME
 from rbptrack.tracking.store import Store
 
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+|\(revision [^)]*\)")  # in which faults of one cause differ
-_MINUTE, _HOUR = 60.0, 3600.0  # seconds
+_MINUTE = 60.0
+_HOUR = 3600.0  # seconds
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -44,7 +45,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _plan(request: Request, *, form: PlanFormat, on: Device | None) -> int:
     settings, cells = sweep_of(request)
-    reader, resolver = Store(settings.tracking).reader, Resolver()
+    reader = Store(settings.tracking).reader
+    resolver = Resolver()
     device = on or _present(cells)
     plans = []
     with console(stderr=True).status("") as status:
@@ -132,22 +134,22 @@ def _show_jobs(plans: Sequence[Plan], cells: Sequence[Config], executor: Executo
     counts = cut(seconds, jobs=room or 1, most=min(LONG_SECONDS, SHARE_OF_TIME * limit))
     counts |= {number: int(cells[number].shards) for number in counts if cells[number].shards != "auto"}
     tasks = sum(counts.values())
-    said = f"launch={executor.name}: {counted(tasks, 'task')}"
+    line = f"launch={executor.name}: {counted(tasks, 'task')}"
     if room:
-        said += f" for {counted(min(room, tasks), 'job')} at a time"
+        line += f" for {counted(min(room, tasks), 'job')} at a time"
     if guessed:
-        say_wrapped(f"{said}; on=h100 estimates how long they take on a GPU: on=h100, a100, l4, ...")
+        say_wrapped(f"{line}; on=h100 estimates how long they take on a GPU: on=h100, a100, l4, ...")
         return
     longest = max(seconds[number] / count for number, count in counts.items())
-    said += f", the longest of {duration(longest)}"
+    line += f", the longest of {duration(longest)}"
     if room > 1:
-        said += f"; about {duration(max(longest, sum(seconds.values()) / room))} in all"
+        line += f"; about {duration(max(longest, sum(seconds.values()) / room))} in all"
     if longest > limit:
         times = math.ceil(longest / limit) - 1
-        said += f". It is longer than the {executor.minutes} minutes of a job, which goes back into the queue "
-        said += f"{counted(times, 'time')}; launch.retries={executor.retries} "
-        said += "allows that" if times <= executor.retries else "is not enough"
-    say_wrapped(said)
+        line += f". It is longer than the {executor.minutes} minutes of a job, which goes back into the queue "
+        line += f"{counted(times, 'time')}; launch.retries={executor.retries} "
+        line += "allows that" if times <= executor.retries else "is not enough"
+    say_wrapped(line)
 
 
 def _csv(plans: Sequence[Plan]) -> str:

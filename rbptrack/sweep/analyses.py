@@ -35,10 +35,12 @@ def analyze_sweep(
     """Analyse what a sweep measured and found measured, and log it as the sweep's run; returns how many failed."""
     command = shlex.join(["python", "-m", "rbptrack", "-m", *overrides])
     store = Store(settings.tracking)
-    reader, writer = store.reader, store.writer
+    reader = store.reader
+    writer = store.writer
     run_ids = [o.run_id for o in outcomes if o.run_id and o.status in ("measured", "skipped")]
     run_id = writer.begin(f"sweep {name}", sweep_tags(name, command))  # newer than its cells: above them in the UI
-    status, findings = "FAILED", Findings()
+    status = "FAILED"
+    findings = Findings()
     try:
         with tempfile.TemporaryDirectory() as temporary, Heartbeat(writer, run_id):
             folder = Path(temporary)
@@ -50,12 +52,13 @@ def analyze_sweep(
                     analyzers,
                     folder=folder,
                     sweep=name,
-                    formats=[one.value for one in settings.figures],
+                    formats=[figure_format.value for figure_format in settings.figures],
                     again=settings.again is Again.analyses,
                 )
                 say_reused(len(findings.reused), remedy="again=analyses")
                 facts = [("command", command), ("store", store.shown)]
-                title, run_page = f"Sweep {name}", store.run_page
+                title = f"Sweep {name}"
+                run_page = store.run_page
                 page = render(title, runs, findings.sections, facts=facts, silent=findings.silent, run_page=run_page)
                 (folder / "report.html").write_text(page, encoding="utf-8")
             (folder / "cells.csv").write_text(as_csv(cells_frame(outcomes)), encoding="utf-8")

@@ -14,7 +14,7 @@ from rbptrack.console.output import say
 from rbptrack.console.progress import CellProgress
 from rbptrack.engine.at_work import discard, locked
 from rbptrack.ranks.measurement import WHOLE, Measurement, Shard
-from rbptrack.sweep import known
+from rbptrack.sweep import measured_before
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import CellFailed, Outcome
 from rbptrack.sweep.resolve import Resolved
@@ -44,8 +44,8 @@ def run(cell: Resolved, delivery: Delivery, shard: Shard = WHOLE) -> Outcome | N
         CellFailed: the run that had begun could not be finished; it is marked FAILED (KILLED for an interrupt).
 
     """
-    delivery = known.again(delivery)
-    if ended := known.known(cell, delivery):
+    delivery = measured_before.forced_where_columns_are_missing(delivery)
+    if ended := measured_before.outcome_of(cell, delivery):
         return ended
     if delivery.store.database is not None:
         delivery.store.check_writable()
@@ -54,7 +54,7 @@ def run(cell: Resolved, delivery: Delivery, shard: Shard = WHOLE) -> Outcome | N
         return _run_shard(cell, corpus, delivery, shard)
     # Two processes that are asked for the same cell: one measures, the other waits and then finds it measured.
     with locked(delivery.folder, waits=delivery.waits):
-        if ended := known.known(cell, delivery):
+        if ended := measured_before.outcome_of(cell, delivery):
             discard(delivery.folder)  # what is left there was measured by a process that died, or elsewhere
             return ended
         return _measure(cell, corpus, cell.load_model(), delivery)
@@ -67,12 +67,12 @@ def _run_shard(cell: Resolved, corpus: Corpus, delivery: Delivery, shard: Shard)
 
     model = cell.load_model()
     with locked(delivery.folder, waits=delivery.waits):  # else the folder may be one that is being removed
-        if ended := known.known(cell, delivery):
+        if ended := measured_before.outcome_of(cell, delivery):
             return ended
         share = Share(model, corpus, engine=cell.engine, folder=delivery.folder, shard=shard)
     _measure_share(cell, share, delivery, shard)
     with locked(delivery.folder, waits=delivery.waits):
-        ended = known.known(cell, delivery)
+        ended = measured_before.outcome_of(cell, delivery)
         if ended is None and complete(corpus, delivery.folder):
             return _measure(cell, corpus, model, delivery)
         if ended:
@@ -97,15 +97,17 @@ def _measure(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Deliv
     """Measure in a run of the cell's own, and deliver it; a store that is away gets it later."""
     from rbptrack.engine.measure import measure
 
-    about, folder = delivery.about, delivery.folder
-    ks, notes = known.usable_ks(cell.ks, cell.candidates, about.model)
+    about = delivery.about
+    folder = delivery.folder
+    ks, notes = measured_before.usable_ks(cell.ks, cell.candidates, about.model)
     if delivery.force and delivery.config.shards == 1:
         discard(folder)
     record = _record(cell, corpus, model, delivery)
     run_id, done = _begin(record, delivery)
     if done:
-        return known.skipped(cell, delivery, delivery.store.reader.run(run_id))
-    writer, groups = delivery.store.writer, cell.load_groups()
+        return measured_before.skipped(cell, delivery, delivery.store.reader.run(run_id))
+    writer = delivery.store.writer
+    groups = cell.load_groups()
     with (
         _closed(writer, run_id, folder),
         _progress(about.title, corpus.num_targets, delivery) as progress,
@@ -168,7 +170,8 @@ def _begin(record: Record, delivery: Delivery) -> tuple[str, bool]:
     delivery.store.wait()  # before hours are spent: a moment's silence must not hide that it was measured
     try:
         if delivery.force:
-            run_id, done = writer.begin(record.name, record.tags, started=record.started), False
+            run_id = writer.begin(record.name, record.tags, started=record.started)
+            done = False
         else:
             run_id, done = claim(delivery.store, record, delivery.folder, tell=delivery.say_waiting)
         if not done:

@@ -101,7 +101,7 @@ class Drive:
                 time.sleep(_POLL_SECONDS * max(1.0, len(left) / _POLL_JOBS))
 
     def _all_known(self) -> bool:
-        return all(self.results.known(task) for tasks in self.tasks.values() for task in tasks)
+        return all(self.results.knows_end_of(task) for tasks in self.tasks.values() for task in tasks)
 
     def _has_ended(self, job: Job) -> bool:
         """Whether a job has told that it has nothing more to tell."""
@@ -144,7 +144,7 @@ class Drive:
         for path, tasks in self.tasks.items():
             by_place = takers(path)
             for place, task in enumerate(tasks):
-                if not self.results.known(task):
+                if not self.results.knows_end_of(task):
                     why = f"its job was lost; {CONTINUES}" if place in by_place else "its job never began"
                     self.results.lose(task, self._lost.get(by_place.get(place, -1), why))
 

@@ -50,11 +50,11 @@ def _check_options(
     arguments: Sequence[str], name: str, classes: Mapping[str, type[Executor]], plugins: Plugins[Executor]
 ) -> None:
     """BadInput for an option that the executor lacks: the login node would measure where `launch=` was forgotten."""
-    known = _options(classes)
+    options = _options(classes)
     for word in arguments:
         key = word.partition("=")[0].lstrip("+~")
         option = ".".join(key.split(".")[:2])
-        if not key.startswith("launch.") or option in known:
+        if not key.startswith("launch.") or option in options:
             continue
         if sentence := removed(key):
             raise BadInput(sentence)
@@ -62,7 +62,7 @@ def _check_options(
         if others:
             places = " or ".join(f"launch={other}" for other in others)
             raise BadInput(f"{word} is an option of {places}; this is launch={name}")
-        options = known or _options(plugins.load())
+        options = options or _options(plugins.load())
         raise no_option(key, options, shown=options, more=f"{program()} plugins")
 
 

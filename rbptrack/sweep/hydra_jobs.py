@@ -61,7 +61,8 @@ def run(request: Request, inbox: Inbox, folder: Path, *, total: int, extra: Sequ
 def job(composed: DictConfig) -> None:
     """Hydra's job: one cell, of which the sweep is told through a file in its folder."""
     guard()
-    hydra, config = HydraConfig.get(), typed(composed)
+    hydra = HydraConfig.get()
+    config = typed(composed)
     total = int(os.environ.get(CELLS, "1"))
     number = hydra.job.num if total > 1 else 0
     tasks = [Task(number, shard, config) for shard in shards(config)]

@@ -80,7 +80,8 @@ def identities(params: Mapping[str, str]) -> Iterator[str] | None:
     if params.get(f"{VERSIONS}scoring", "") != str(SCORING_VERSION):
         return None
     try:
-        config, about = _config(params), MeasurementParams.read(params)
+        config = _config(params)
+        about = MeasurementParams.read(params)
         prefix = ast.literal_eval(about.prefix) if about.prefix else None
     except (OmegaConfBaseException, ValueError, SyntaxError):
         return iter(())  # no config can say this

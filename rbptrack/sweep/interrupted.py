@@ -30,12 +30,14 @@ def tell_what_is_kept(cells: Sequence[Config], resolved: Sequence[Resolved], res
     kept = sum(o.status in ("measured", "skipped") for o in outcomes) + len(complete)
     untouched = len(left) - len(partly) - len(complete)
     say(f"interrupted: {kept} of {len(cells)} cells measured, {len(partly)} partly, {untouched} not begun")
-    told = [f"{title}: measured, and not in the tracking store yet; the next command delivers it" for title in complete]
-    told += [f"{title}: {tokens:,} scored tokens are saved" for title, tokens in partly]
-    if len(told) > _MOST:
+    lines = [
+        f"{title}: measured, and not in the tracking store yet; the next command delivers it" for title in complete
+    ]
+    lines += [f"{title}: {tokens:,} scored tokens are saved" for title, tokens in partly]
+    if len(lines) > _MOST:
         rest = sum(tokens for _, tokens in partly[max(0, _MOST - 1 - len(complete)) :])
-        told = [*told[: _MOST - 1], f"and {len(told) - _MOST + 1} more: {rest:,} scored tokens are saved"]
-    for line in told:
+        lines = [*lines[: _MOST - 1], f"and {len(lines) - _MOST + 1} more: {rest:,} scored tokens are saved"]
+    for line in lines:
         say(f"  {line}")
     say("continue with")
     say(f"  {command}", whole=True)

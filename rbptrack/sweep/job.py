@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str]) -> int:
     """Do a job; returns exit code 0, also where cells failed, which the report tells."""
     install_signals()
-    cells, number = Path(arguments[0]), int(arguments[1])
+    cells = Path(arguments[0])
+    number = int(arguments[1])
     log = cells.with_name(f"job-{number}.log")
     with log.open("a", buffering=1) as file, redirect_stdout(file), redirect_stderr(file):
         _pull(cells, number, log)

@@ -24,7 +24,7 @@ from rbptrack.config.request import Request
 from rbptrack.config.schema import Config, SweepConfig, TrackingConfig
 from rbptrack.console.output import complain, program, say
 from rbptrack.console.progress import spinner
-from rbptrack.sweep import elsewhere, hydra_jobs, known
+from rbptrack.sweep import elsewhere, hydra_jobs, measured_before
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.drive import until_interrupted
 from rbptrack.sweep.here import measure_here
@@ -73,7 +73,8 @@ class Sweep:
 
         """
         if self.request.multirun:
-            models, datasets = ({c.model.name for c in self.cells}, {c.dataset.name for c in self.cells})
+            models = {c.model.name for c in self.cells}
+            datasets = {c.dataset.name for c in self.cells}
             sides = f"{counted(len(models), 'model')} x {counted(len(datasets), 'dataset')}"
             say(f"measuring {counted(len(self.cells), 'cell')}: {sides}")
         if self.settings.shards not in (1, "auto") and self._local:
@@ -164,7 +165,7 @@ class Sweep:
     def _measure_here(self) -> None:
         self.cells = [replace(cell, shards=len(shards(cell))) for cell in self._own_cells]
         tasks = [Task(number, shard, cell) for number, cell in enumerate(self.cells) for shard in shards(cell)]
-        left = [task for task in tasks if not self.results.known(task)]
+        left = [task for task in tasks if not self.results.knows_end_of(task)]
         measure_here(left, self.results, self.resolved, total=len(self.cells))
 
     def _measure_by_hydra(self) -> None:
@@ -191,10 +192,11 @@ class Sweep:
         return drive.run(total=len(self.cells))
 
     def _skip_known(self) -> None:
-        store, total = Store(self.settings.tracking), len(self.cells)
+        store = Store(self.settings.tracking)
+        total = len(self.cells)
         cells = [(r, Delivery.of(c, r, store)) for c, r in zip(self._own_cells, self.resolved, strict=True)]
         with spinner("looking for what was measured before"):
-            outcomes = known.of_sweep(cells)
+            outcomes = measured_before.outcomes_of(cells)
         for number, outcome in outcomes.items():
             announce(outcome, label(number, total))
             self.results.take(number, 0, outcome, whole=True)
@@ -207,7 +209,8 @@ class Sweep:
     @property
     def _own_cells(self) -> list[Config]:
         """The cells with the absolute address of the store, and the sweep that they belong to."""
-        sweep, tracking = self.name if self.request.multirun else self.settings.sweep, self._tracking
+        sweep = self.name if self.request.multirun else self.settings.sweep
+        tracking = self._tracking
         return [replace(cell, tracking=tracking, sweep=sweep) for cell in self.cells]
 
     @property

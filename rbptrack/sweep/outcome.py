@@ -51,7 +51,8 @@ class CellFailed(Exception):
 
     def __init__(self, run_id: str, cause: Exception) -> None:
         super().__init__(str(cause))
-        self.run_id, self.cause = run_id, cause
+        self.run_id = run_id
+        self.cause = cause
 
 
 def announce(outcome: Outcome, progress_label: str) -> None:
@@ -67,7 +68,8 @@ def announce(outcome: Outcome, progress_label: str) -> None:
     fresh = outcome.status == "measured" and Metric.TOKENS_PER_SECOND in numbers
     speed = f"  {numbers[Metric.TOKENS_PER_SECOND]:,.0f} tok/s" if fresh else ""
     tokens = f"{numbers.get(Metric.NUM_TOKENS, 0):,.0f} tokens"
-    width, ce = columns(), f"  CE {numbers[Metric.CE]:.3f}"
+    width = columns()
+    ce = f"  CE {numbers[Metric.CE]:.3f}"
     line = (
         f"{progress_label} {outcome.title:<{36 if outcome.swept else 24}} {status:<8} {tokens:>16}{ce}{speed}".strip()
     )
@@ -102,14 +104,17 @@ def _show_results(outcomes: Sequence[Outcome], ks: Sequence[int]) -> None:
     for outcome in sorted(outcomes, key=_by_dataset_and_size):
         n = outcome.numbers
         values = [_with_error(n, name) for name in (Metric.CE, *map(rbp_name, shown))]
-        size, tokens = compact(n[Metric.NON_EMBEDDING_PARAMS]), f"{n[Metric.NUM_TOKENS]:,.0f}"
+        size = compact(n[Metric.NON_EMBEDDING_PARAMS])
+        tokens = f"{n[Metric.NUM_TOKENS]:,.0f}"
         rows.append([outcome.model, outcome.dataset, outcome.swept, size, tokens, *values, outcome.status])
     headers = ["model", "dataset", "swept", "S", "tokens", "CE ± se", *(f"RBP_{k} ± se" for k in shown), "status"]
     if len({outcome.status for outcome in outcomes}) == 1:  # the line below the table says it
-        headers, rows = headers[:-1], [row[:-1] for row in rows]
+        headers = headers[:-1]
+        rows = [row[:-1] for row in rows]
     swept = any(outcome.swept for outcome in outcomes)
     if not swept:
-        headers, rows = headers[:2] + headers[3:], [row[:2] + row[3:] for row in rows]
+        headers = headers[:2] + headers[3:]
+        rows = [row[:2] + row[3:] for row in rows]
     if rows:
         table(headers, rows, text_columns=2 + swept, first_out=["tokens", "status", "S"])
 

@@ -93,13 +93,16 @@ def plan(config: CellConfig, resolver: Resolver, reader: Reader, device: Device,
 def operations(cell: Resolved, size: Size) -> float | None:
     """(2 S + 2 d |V|) for each token that the model reads; None where their number is not known."""
     counts = [part.count_parameters() for part in cell.parts]
-    return None if size.read is None else 2.0 * sum(one.non_embedding + one.head for one in counts) * size.read
+    if size.read is None:
+        return None
+    return 2.0 * sum(count.non_embedding + count.head for count in counts) * size.read
 
 
 def memory_and_gpus(cell: Resolved, memory_bytes: float, *, most: int) -> tuple[float, int | None]:
     """Bytes that a cell needs, and how many GPUs of so much memory hold that together; None where `most` do not."""
-    each = [_needed(part, part.count_parameters()) for part in cell.parts]
-    weights, beside = sum(one for one, _ in each), max(more for _, more in each)
+    needs = [_needed(part, part.count_parameters()) for part in cell.parts]
+    weights = sum(own_weights for own_weights, _ in needs)
+    beside = max(own_beside for _, own_beside in needs)
     needed = weights + beside
     if needed <= memory_bytes:
         return needed, 1
@@ -127,9 +130,10 @@ def _needed(cell: Resolved, counts: Parameters) -> tuple[float, float]:
     inner = getattr(text, "intermediate_size", None) or getattr(text, "ffn_dim", None) or 4 * width
     inner = max(inner) if isinstance(inner, list) else int(inner)
     heads = int(getattr(text, "num_attention_heads", None) or 0)
-    length, each = cell.dataset.seq_len, _DTYPE_BYTES[cell.model.dtype.value]
-    activations = length * each * (12 * width + 4 * inner + 3 * heads * length)
-    return counts.total * each, activations + _SCORING_BYTES
+    length = cell.dataset.seq_len
+    item_bytes = _DTYPE_BYTES[cell.model.dtype.value]
+    activations = length * item_bytes * (12 * width + 4 * inner + 3 * heads * length)
+    return counts.total * item_bytes, activations + _SCORING_BYTES
 
 
 @dataclass(frozen=True)
@@ -163,14 +167,14 @@ def _estimate(dataset: DatasetConfig, documents: int | None, text_bytes: float |
         documents = dataset.documents if documents is None else min(dataset.documents, documents)
     if documents is None or text_bytes is None:
         return Size(documents, None, None, estimated=True)
-    each = max(2.0, text_bytes / _BYTES_PER_TOKEN)
+    tokens = max(2.0, text_bytes / _BYTES_PER_TOKEN)
     if dataset.sequence is SequenceRule.truncate:
-        read = min(each, dataset.seq_len)
-    elif dataset.sequence is SequenceRule.slide and each > dataset.seq_len:
-        read = each * dataset.seq_len / (dataset.seq_len - dataset.context)
+        read = min(tokens, dataset.seq_len)
+    elif dataset.sequence is SequenceRule.slide and tokens > dataset.seq_len:
+        read = tokens * dataset.seq_len / (dataset.seq_len - dataset.context)
     else:
-        read = each
-    scored = min(each, dataset.seq_len) if dataset.sequence is SequenceRule.truncate else each
+        read = tokens
+    scored = min(tokens, dataset.seq_len) if dataset.sequence is SequenceRule.truncate else tokens
     return Size(documents, int(documents * (scored - 1)), int(documents * read), estimated=True)
 
 
@@ -212,7 +216,8 @@ def _described(location: str, revision: str | None, name: str, split: str) -> tu
 def _parquet(folder: Path, config: DatasetConfig) -> tuple[int | None, float | None]:
     import pyarrow.parquet as pq
 
-    rows, size = 0, 0.0
+    rows = 0
+    size = 0.0
     for path in folder.rglob(f"*{config.split}*.parquet"):
         metadata = pq.read_metadata(path)
         rows += metadata.num_rows

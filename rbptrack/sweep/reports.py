@@ -64,7 +64,7 @@ class Teller:
         self.got_on = False  # whether a task has ended in this life of the job
         self._write()
 
-    def known(self, task: Task) -> bool:
+    def knows_end_of(self, task: Task) -> bool:
         """Whether this job has told of the end of a task, or of its cell."""
         return any(
             cell == task.number and (whole or shard == task.shard.number)
@@ -107,7 +107,9 @@ class Inbox:
 
     def __init__(self, results: Results, *, total: int, aloud: bool) -> None:
         self.reports: dict[int, Report] = {}
-        self._results, self._total, self._aloud = results, total, aloud
+        self._results = results
+        self._total = total
+        self._aloud = aloud
         self._seen: dict[Path, tuple[int, int]] = {}
 
     def read(self, jobs: Iterable[Job]) -> None:

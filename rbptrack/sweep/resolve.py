@@ -157,7 +157,8 @@ class Resolver:
                 the tokenizer or the length of sequences does not fit the model.
 
         """
-        model, dataset = config.model, config.dataset
+        model = config.model
+        dataset = config.dataset
         weights = self._weights(model)
         texts = self._pinned(
             ("dataset", dataset.repo, dataset.path, dataset.revision, *dataset.files), lambda: of_dataset(dataset)
@@ -247,7 +248,8 @@ class Resolver:
         """A model's transformers config, and its tokenizer."""
         from rbptrack.models.architecture import load_config, load_tokenizer
 
-        weights, tokenizer = self._weights(model), self._tokenizer(model)
+        weights = self._weights(model)
+        tokenizer = self._tokenizer(model)
         key = (weights.identity, tokenizer.identity)
         if key not in self._parts:
             self._parts[key] = load_config(weights), load_tokenizer(tokenizer)
@@ -259,7 +261,8 @@ class Resolver:
         Where all is measured already, a sweep then needs neither torch nor transformers, whose imports take seconds.
         """
         files = [(repr(model), self._weights(model).identity, self._tokenizer(model).identity) for model in models]
-        dataset, given = config.dataset, config.model.chat_template
+        dataset = config.dataset
+        given = config.model.chat_template
         chat = chat_file(given) if given and dataset.chat else str(dataset.chat)
         asked = repr((files, config.candidates, dataset.seq_len, dataset.sequence, chat))
         if asked not in self._fits:

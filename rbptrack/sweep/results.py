@@ -18,7 +18,7 @@ class Results:
         self._shards: dict[tuple[int, int], Outcome] = {}
         self._lost: dict[tuple[int, int], str] = {}
 
-    def known(self, task: Task) -> bool:
+    def knows_end_of(self, task: Task) -> bool:
         """Whether it is known how a task ended, or its cell."""
         return task.number in self.cells or (task.number, task.shard.number) in self._shards
 
@@ -63,8 +63,8 @@ class Results:
                 continue
             if message:
                 by_message.setdefault(message, []).append(str(shard.number + 1))
-        said = [f"shard {', '.join(which)} of {config.shards}: {message}" for message, which in by_message.items()]
-        if not said and not all((number, shard.number) in self._shards for shard in shards(config)):
+        messages = [f"shard {', '.join(which)} of {config.shards}: {message}" for message, which in by_message.items()]
+        if not messages and not all((number, shard.number) in self._shards for shard in shards(config)):
             return None
-        failed.message = "; ".join(said) or f"every shard ended, and none delivered it; {CONTINUES}"
+        failed.message = "; ".join(messages) or f"every shard ended, and none delivered it; {CONTINUES}"
         return failed

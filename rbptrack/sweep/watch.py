@@ -23,8 +23,9 @@ from rbptrack.sweep.reports import Inbox
 from rbptrack.sweep.results import Results
 
 _PLAIN_SECONDS = 20.0  # between two lines where there is no terminal
-_SILENT_SECONDS = 60.0  # after which a process is said to be silent
-_ROWS, _PLAIN_CELLS = 16, 3  # as many running cells are shown
+_SILENT_SECONDS = 60.0  # after which a process is shown as silent
+_ROWS = 16  # running cells that the table shows
+_PLAIN_CELLS = 3  # and a plain line
 # With the least width of a terminal that has room for them.
 _COLUMNS = (("cell", 0), ("node", 78), ("tokens", 0), ("tok/s", 64), ("left", 0), ("log", 92))
 _NUMBERS = ("tokens", "tok/s", "left")
@@ -37,7 +38,10 @@ class Watch:
     """
 
     def __init__(self, results: Results, inbox: Inbox, jobs: Sequence[Job], *, total: int) -> None:
-        self._results, self._inbox, self._jobs, self._total = results, inbox, jobs, total
+        self._results = results
+        self._inbox = inbox
+        self._jobs = jobs
+        self._total = total
         self._heard: dict[int, tuple[float, float]] = {}  # its clock's time, and this one's when that was first seen
         self._drawing = ExitStack()
         shown = console(stderr=True)
@@ -85,12 +89,12 @@ class Watch:
 
     def line(self, reason: str = "") -> str:
         """The same in one line."""
-        said = []
+        parts = []
         for job, _, state in self._running()[:_PLAIN_CELLS]:
             title, node, tokens, speed, left, _ = self._row(job, state)
             where = f"{title} on {node}"
-            said.append(f"{where} waits" if state.waits else f"{where} {tokens} tokens, {speed} tok/s, {left} left")
-        return "; ".join([self._counts(reason), *said])
+            parts.append(f"{where} waits" if state.waits else f"{where} {tokens} tokens, {speed} tok/s, {left} left")
+        return "; ".join([self._counts(reason), *parts])
 
     def _row(self, job: Job, state: CellState) -> list[str]:
         if state.waits:
@@ -103,26 +107,27 @@ class Watch:
     def _silent(self, job: Job, state: CellState) -> float:
         """Seconds since a process was heard of, by this machine's clock: those of other machines may be wrong."""
         now = time.monotonic()
-        said, heard = self._heard.get(job.number, (math.nan, now))
-        if said != state.at:
-            self._heard[job.number] = (state.at, heard := now)
+        its_clock, heard = self._heard.get(job.number, (math.nan, now))
+        if its_clock != state.at:
+            heard = now
+            self._heard[job.number] = (state.at, heard)
         return now - heard
 
     def _counts(self, reason: str) -> str:
         """`3 of 8 cells ended (1 failed), 2 running; 1 of 4 jobs waits (Priority)`."""
         ended = self._results.cells.values()
         failed = sum(outcome.status == "failed" for outcome in ended)
-        said = f"{len(ended)} of {counted(self._total, 'cell')} ended" + (f" ({failed} failed)" if failed else "")
+        line = f"{len(ended)} of {counted(self._total, 'cell')} ended" + (f" ({failed} failed)" if failed else "")
         running = {cell for _, cell, state in self._running() if not state.waits}
-        said += f", {len(running)} running"
+        line += f", {len(running)} running"
         if others := len({cell for _, cell, _ in self._running()} - running):
-            said += f", {others} at work in another process"
+            line += f", {others} at work in another process"
         if waiting := sum(job.number not in self._inbox.reports for job in self._jobs):
-            said += f"; {waiting} of {counted(len(self._jobs), 'job')} {'waits' if waiting == 1 else 'wait'}"
-            said += f" ({reason})" if reason else ""
+            line += f"; {waiting} of {counted(len(self._jobs), 'job')} {'waits' if waiting == 1 else 'wait'}"
+            line += f" ({reason})" if reason else ""
         elif reason:  # of a job that was requeued
-            said += f"; waiting: {reason}"
-        return said
+            line += f"; waiting: {reason}"
+        return line
 
     def _running(self) -> list[tuple[Job, int, CellState]]:
         """What is being measured: the job, the number of its cell, and how far it is."""

@@ -29,7 +29,7 @@ _LOG_FORMAT = "[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"
 class Listener(Protocol):
     """Whom a job tells what becomes of its tasks."""
 
-    def known(self, task: Task) -> bool:
+    def knows_end_of(self, task: Task) -> bool:
         """Whether it is known how a task ended, so that it need not be done."""
 
     def at_work(self, task: Task, state: CellState) -> None:
@@ -44,7 +44,7 @@ def work(tasks: Iterable[Task], listener: Listener, resolve: Callable[[Task], Re
     store = None  # which all share
     for task in tasks:
         store = store or Store(task.config.tracking)
-        if not listener.known(task):
+        if not listener.knows_end_of(task):
             _measure(task, listener, resolve, store, label(task.number, total))
 
 
@@ -54,25 +54,30 @@ def label(number: int, total: int) -> str:
 
 
 def _measure(task: Task, listener: Listener, resolve: Callable[[Task], Resolved], store: Store, label: str) -> None:
-    config, whole = task.config, task.shard.count == 1
+    config = task.config
+    whole = task.shard.count == 1
     outcome = replace(Outcome.of(config, "failed"), title=task.title)
     try:
         resolved = resolve(task)
         tell = partial(listener.at_work, task)
         delivery = Delivery.of(config, resolved, store, progress_label=label, tell=tell)
         if ended := cell.run(resolved, delivery, task.shard):
-            outcome, whole = ended, True
+            outcome = ended
+            whole = True
         else:
             outcome.status = "measured"  # this shard; the cell is delivered with its last one
     except RbptrackError as error:
         raise_if_stopped()
-        outcome.message, outcome.bad_input = str(error), isinstance(error, BadInput)
+        outcome.message = str(error)
+        outcome.bad_input = isinstance(error, BadInput)
     except CellFailed as failure:
-        outcome.run_id, outcome.message = failure.run_id, _in_a_line(failure.cause)
+        outcome.run_id = failure.run_id
+        outcome.message = _in_a_line(failure.cause)
     except Exception as error:
         raise_if_stopped()
         outcome.message = _in_a_line(error)
-    outcome.message, outcome.waits = redact(outcome.message), redact(outcome.waits)
+    outcome.message = redact(outcome.message)
+    outcome.waits = redact(outcome.waits)
     if label or outcome.run_id or outcome.status != "failed":  # why a single cell did not begin, the sweep itself says
         announce(outcome, label)
     listener.ended(task, outcome, whole=whole)

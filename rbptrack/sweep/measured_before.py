@@ -23,20 +23,21 @@ from rbptrack.tracking.record import k_metrics
 from rbptrack.tracking.schema import Tag
 
 
-def of_sweep(cells: Sequence[tuple[Resolved, Delivery]]) -> dict[int, Outcome]:
+def outcomes_of(cells: Sequence[tuple[Resolved, Delivery]]) -> dict[int, Outcome]:
     """The cells of a sweep that were measured before, by their numbers: the store is asked once for all of them.
 
     What cannot be said of a cell now (its texts have changed, say) is left for its job to say.
     """
-    asked = {number: each for number, each in enumerate(cells) if not each[1].force}
-    if not asked:
+    unforced = {number: pair for number, pair in enumerate(cells) if not pair[1].force}
+    if not unforced:
         return {}
-    reader, outcomes = cells[0][1].store.reader, dict[int, Outcome]()
+    reader = cells[0][1].store.reader
+    outcomes: dict[int, Outcome] = {}
     try:
-        runs = reader.find_all({cell.fingerprint for cell, _ in asked.values()})
+        runs = reader.find_all({cell.fingerprint for cell, _ in unforced.values()})
     except StoreAway:
         runs = {}
-    for number, (cell, delivery) in asked.items():
+    for number, (cell, delivery) in unforced.items():
         run = runs.get(cell.fingerprint)
         with suppress(RbptrackError):
             if waiting := _waiting(delivery):
@@ -46,7 +47,7 @@ def of_sweep(cells: Sequence[tuple[Resolved, Delivery]]) -> dict[int, Outcome]:
     return outcomes
 
 
-def again(delivery: Delivery) -> Delivery:
+def forced_where_columns_are_missing(delivery: Delivery) -> Delivery:
     """The same delivery; a forced one where what was measured before lacks columns that are asked for."""
     if delivery.config.again is not Again.columns or delivery.force:
         return delivery
@@ -65,7 +66,7 @@ def _has_columns(reader: Reader, run_id: str) -> bool:
         return False
 
 
-def known(cell: Resolved, delivery: Delivery) -> Outcome | None:
+def outcome_of(cell: Resolved, delivery: Delivery) -> Outcome | None:
     """What was measured before, in the store or waiting for it; a store that is away knows nothing now."""
     if delivery.force:
         return None
@@ -90,16 +91,18 @@ def _waiting(delivery: Delivery) -> Outcome | None:
 
 def skipped(cell: Resolved, delivery: Delivery, logged: LoggedRun) -> Outcome:
     """A cell that was measured before; k that it lacks are added from its ranks, without the model."""
-    run_id, reader = logged.run_id, delivery.store.reader
-    metrics, params = dict(logged.metrics), ResolvedParams.read(logged.params)
+    run_id = logged.run_id
+    reader = delivery.store.reader
+    metrics = dict(logged.metrics)
+    params = ResolvedParams.read(logged.params)
     ks, notes = usable_ks(cell.ks, params.vocab_size or 0, delivery.about.model)
-    lacking = tuple(k for k in ks if rbp_name(k) not in metrics)
-    groups = _missing_groups(cell, logged.tags, params.texts_hash)
+    missing = tuple(k for k in ks if rbp_name(k) not in metrics)
+    groups = _missing_sources(cell, logged.tags, params.texts_hash)
     if groups:
         notes.append(_filled(groups, run_id, logged.metrics, delivery))
-    if lacking:
+    if missing:
         ranks = reader.ranks(run_id)
-        counts = ranks.document_counts(lacking)
+        counts = ranks.document_counts(missing)
         if Tag.GROUPS in logged.tags or groups:
             sources = reader.groups(run_id)
             counts = counts.in_groups([sources[document] for document in counts.document])
@@ -107,11 +110,11 @@ def skipped(cell: Resolved, delivery: Delivery, logged: LoggedRun) -> Outcome:
         delivery.store.writer.log_more(run_id, {k: v for k, v in added.items() if is_rbp_column(k)})
         metrics |= added
     outcome = delivery.outcome("skipped", run_id, numbers=metrics, notes=notes)
-    outcome.added_ks = list(lacking)
+    outcome.added_ks = list(missing)
     return outcome
 
 
-def _missing_groups(cell: Resolved, tags: Mapping[str, str], texts_hash: str | None) -> DocumentGroups | None:
+def _missing_sources(cell: Resolved, tags: Mapping[str, str], texts_hash: str | None) -> DocumentGroups | None:
     """The sources of documents that a measurement lacks or has otherwise; BadInput where its texts have changed."""
     groups = cell.load_groups()
     if groups is None or tags.get(Tag.GROUPS) == groups.tag:
@@ -126,7 +129,8 @@ def _missing_groups(cell: Resolved, tags: Mapping[str, str], texts_hash: str | N
 
 def _filled(groups: DocumentGroups, run_id: str, metrics: Mapping[str, float], delivery: Delivery) -> str:
     """Keep the sources of documents with a measurement made before, and the errors that follow from them; says so."""
-    reader, writer = delivery.store.reader, delivery.store.writer
+    reader = delivery.store.reader
+    writer = delivery.store.writer
     ranks = reader.ranks(run_id)
     counts = ranks.document_counts(rbp_ks(metrics))
     errors = k_metrics(ranks.histogram(), counts.in_groups(groups.of(counts)))
