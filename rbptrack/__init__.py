@@ -3,6 +3,7 @@
 In Python: `rbptrack.measure`, `rbptrack.runs`, `rbptrack.analyze`, `rbptrack.RankCallback`; see docs/python.md.
 """
 
+import random
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -33,5 +34,9 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> object:
     """The API loads when it is used: mlflow, torch and transformers take seconds."""
     if name in _LAZY:
-        return getattr(import_module(f"rbptrack.{_LAZY[name]}"), name)
+        state = random.getstate()  # libraries draw from it while they are imported; a notebook's seed is its own
+        try:
+            return getattr(import_module(f"rbptrack.{_LAZY[name]}"), name)
+        finally:
+            random.setstate(state)
     raise AttributeError(f"module 'rbptrack' has no attribute {name!r}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence, Sized
+from contextlib import ExitStack
 from dataclasses import fields
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -79,6 +80,7 @@ def measure(
     """
     from rbptrack.engine.measure import measure as measure_corpus
     from rbptrack.models.architecture import check_fit
+    from rbptrack.models.backbone import Backbone
     from rbptrack.models.borrowed import borrowed
     from rbptrack.models.causal import of_module
 
@@ -88,8 +90,10 @@ def measure(
     check_fit(type(model).__name__, model.config, tokenizer, seq_len)
     corpus = _corpus(texts, tokenizer, config)
     folder = TemporaryFolder()
-    with borrowed(model):
+    with borrowed(model), ExitStack() as given_back:
         split = of_module(model, type(model).__name__)
+        if isinstance(split.backbone, Backbone):
+            given_back.callback(split.backbone.release)
         engine = EngineConfig() if batch_tokens is None else EngineConfig(batch_tokens=batch_tokens)
         ks = tuple(k for k in DEFAULT_KS if k <= split.vocab_size)
         result = measure_corpus(split, corpus, ks=ks, engine=engine, folder=folder.path)
@@ -122,13 +126,22 @@ def _checked(texts: Iterable[str]) -> list[str]:
 
 
 def _check_parts(model: Any, tokenizer: Any) -> None:
-    """BadInput for a wrapper around a model, and for a slow tokenizer."""
+    """BadInput for a wrapper around a model, one that cannot be measured as it computes, and for a slow tokenizer."""
     from transformers import PreTrainedModel
+
+    from rbptrack.models.device import is_spread
 
     if not isinstance(model, PreTrainedModel) and not hasattr(model, "base_model"):
         inside = next((name for name in ("module", "_orig_mod", "model") if hasattr(model, name)), "")
         remedy = f"give its .{inside}" if inside else "give a causal language model of transformers"
         raise BadInput(f"model is a {type(model).__name__}, not a model of transformers: {remedy}")
+    if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
+        raise BadInput(
+            f"model is a {type(model).__name__} whose adapter adds virtual tokens (prompt learning): ranks would be "
+            "those of its base. Measure the base, or an adapter that changes weights, such as LoRA"
+        )
+    if any(parameter.is_meta for parameter in model.parameters()) and not is_spread(model):
+        raise BadInput("model has parameters on the device meta, which hold no numbers: load its weights")
     if not getattr(tokenizer, "is_fast", False):
         raise BadInput(
             f"tokenizer is a {type(tokenizer).__name__}, which does not say where its tokens stand in a text: give the "

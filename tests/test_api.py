@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import gc
+import importlib
 import json
+import random
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,6 +42,19 @@ def nano() -> tuple[object, object]:
 def test_there_is_no_other_name() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         rbptrack.nonsense  # noqa: B018
+
+
+def test_loading_the_api_leaves_pythons_random_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of the libraries draw while they are imported."""
+
+    def load(name: str) -> ModuleType:
+        random.random()
+        return importlib.import_module(name)
+
+    monkeypatch.setattr(rbptrack, "import_module", load)
+    before = random.getstate()
+    assert rbptrack.measure is rbptrack.api.measure
+    assert random.getstate() == before
 
 
 def test_the_documentation_runs(program: Program, tmp_path: Path) -> None:
@@ -178,6 +196,32 @@ def test_wrappers_and_slow_tokenizers_are_refused_in_a_line(nano: tuple[object, 
         rbptrack.measure(torch.nn.DataParallel(model), tokenizer, TEXTS)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match=r"tokenizer is a SimpleNamespace, .* give the fast one"):
         rbptrack.measure(model, SimpleNamespace(is_fast=False), TEXTS)  # type: ignore[arg-type]
+
+
+def test_models_whose_numbers_would_be_anothers_are_refused(nano: tuple[Any, object]) -> None:
+    """A prompt-tuned model is its base plus virtual tokens; one on the device meta holds no numbers."""
+    model, tokenizer = nano
+    model.active_peft_config = SimpleNamespace(is_prompt_learning=True)
+    try:
+        with pytest.raises(BadInput, match=r"whose adapter adds virtual tokens \(prompt learning\)"):
+            rbptrack.measure(model, tokenizer, TEXTS, seq_len=64)  # type: ignore[arg-type]
+    finally:
+        del model.active_peft_config
+    with torch.device("meta"):
+        empty = type(model)(model.config)
+    with pytest.raises(BadInput, match="parameters on the device meta, which hold no numbers"):
+        rbptrack.measure(empty, tokenizer, TEXTS, seq_len=64)  # type: ignore[arg-type]
+
+
+def test_a_compiled_model_is_given_back_without_a_hook(nano: tuple[Any, object]) -> None:
+    model = copy.deepcopy(nano[0])
+    model.compile(backend="eager")
+    gc.disable()  # what compiled code holds in a cycle would go with the next collection
+    try:
+        rbptrack.measure(model, nano[1], TEXTS[:1], seq_len=64)  # type: ignore[arg-type]
+        assert not any(part._forward_pre_hooks for part in model.modules())
+    finally:
+        gc.enable()
 
 
 def test_bad_input_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,11 @@ class Backbone:
                 raise _AtHead(args[0] if args else next(iter(kwargs.values())))
 
         hook = output.register_forward_pre_hook(stop, prepend=True, with_kwargs=True)
-        weakref.finalize(self, hook.remove)  # the module may be another's, and live on
+        self._finalizer = weakref.finalize(self, hook.remove)  # the module may be another's, and live on
+
+    def release(self) -> None:
+        """Take the hook off the model's head now: what was compiled may hold this object in a cycle."""
+        self._finalizer()
 
     def __call__(self, tokens: Tensor) -> Tensor:
         """States (batch, length, width) of token ids (batch, length) padded on the right.
