@@ -24,12 +24,13 @@ from rbptrack.ranks import metric_label
 
 from .figures import draw_moves
 from .findings import Changed, Flips, SameTop
+from .harm import LADDER, harm_of, ladder_rows
 from .pairing import Measured, pairs_named, pairs_of_one_model, same_texts
 from .references import findings_of, read_beside
 from .rows import ChangeRow, Compared, SummaryRow, TokenRow, decade_rows, document_rows, token_rows
-from .sums import ENTROPY, KL, AgreementSums, OtherTokens, paired
+from .sums import ENTROPY, KL, RANK, REST, AgreementSums, OtherTokens, paired
 
-_LABELS = {ENTROPY: ENTROPY, KL: "KL"}
+_LABELS = {ENTROPY: ENTROPY, KL: "KL", RANK: "rank part of CE", REST: "rest of CE"}
 _DRAWN = 6  # pairs that have a panel
 _MOVES = "Share of the tokens of each row that have the rank of the column. The diagonal: no change."
 
@@ -47,6 +48,8 @@ class Agreement(Analyzer):
         ks: the k to compare at.
         worst: how many documents and tokens are shown of each pair.
         most: how many pairs are read at most.
+        delta: how far RBP_k may fall, and the rank part of the loss rise (nats), without harm; 0: not given, so that no
+            pair is called unharmed.
         level: nominal coverage of the intervals; tests have size 1 - level, corrected over all cases (Holm).
 
     """
@@ -57,6 +60,7 @@ class Agreement(Analyzer):
     ks: list[int] = field(default_factory=lambda: [1, 10, 100])
     worst: int = 10
     most: int = 100
+    delta: float = 0.0
     level: float = 0.95
 
     def analyze(self, runs: Runs) -> Report:
@@ -70,6 +74,9 @@ class Agreement(Analyzer):
             return report
         self._add_shares(report, pairs)
         self._add_changes(report, pairs)
+        harm = harm_of(pairs, delta=self.delta, level=self.level)
+        report.findings += harm
+        report.add_rows("ladder", ladder_rows(pairs, harm, self.level), caption=LADDER)
         report.add_rows("rank_moves", (row for pair in pairs for row in decade_rows(pair)))
         report.add_rows("worst_documents", (row for pair in pairs for row in document_rows(pair, self.worst)))
         report.add_rows("worst_tokens", (row for pair in pairs for row in pair.worst))

@@ -16,6 +16,9 @@ from rbptrack.stats.intervals import LEAST_DOCUMENTS
 from rbptrack.stats.shares import Share, decade_of, in_step, num_decades, share_of
 
 ENTROPY, KL = "entropy", "kl"
+RANK, REST = "ce_rank", "ce_rest"
+NEAR = 0.1
+"""Mean margin, nats, up to which a token that is lost or gained was nearly a tie: p of the two differ by 10%."""
 
 
 class OtherTokens(RbptrackError):
@@ -39,6 +42,16 @@ class TokenPairs:
     def worse_by(self) -> FloatArray:
         """-ln p(target) of b less that of a, nats, (tokens,)."""
         return np.asarray(self.a.column("logprob").astype(np.float64) - self.b.column("logprob"))
+
+    @property
+    def margin(self) -> FloatArray:
+        """Ln p(top) - ln p(target), the mean of both models, nats, (tokens,); NaN where a table does not say."""
+        if min(self.a.version, self.b.version) == 1:
+            return np.full(len(self.a), np.nan)
+        margins = [
+            table.column("top_logprob").astype(np.float64) - table.column("logprob") for table in (self.a, self.b)
+        ]
+        return np.asarray((margins[0] + margins[1]) / 2)
 
     @property
     def right(self) -> tuple[IntArray, IntArray]:
@@ -75,6 +88,13 @@ class AgreementSums(DocumentSums):
         gained: tokens that b ranks first and a does not, (documents,).
         nats_a: sums of -ln p(target), (documents,).
         nats_b: likewise.
+        rank_a: sums of ln R, the part of the loss that ranks fix, nats, (documents,).
+        rank_b: likewise.
+        rest_a: sums of -ln(p R), the rest of the loss, (documents,).
+        rest_b: likewise.
+        decided: tokens gained less tokens lost, each by the mean of both models' margins, nats, (documents,); NaN where
+            a table does not say. A margin is ln p(top) - ln p(target). One model's alone would regress to the mean.
+        near: tokens lost or gained at a tie or nearly one: the mean margin is at most `NEAR`, (documents,); likewise.
         entropy_a: sums of the distribution's entropy, nats, (documents,); NaN where a table does not say.
         entropy_b: likewise.
         kl_a: sums of KL to the reference, nats, (documents,); NaN where there was none.
@@ -86,12 +106,19 @@ class AgreementSums(DocumentSums):
     """
 
     LABELS: ClassVar = ("document",)
-    SUMMED: ClassVar = ("tokens", "same_top", "lost", "gained", "nats_a", "nats_b", "entropy_a", "entropy_b",
+    SUMMED: ClassVar = ("rank_a", "rank_b", "rest_a", "rest_b", "decided", "near",
+                        "tokens", "same_top", "lost", "gained", "nats_a", "nats_b", "entropy_a", "entropy_b",
                         "kl_a", "kl_b", "hits_a", "hits_b")  # fmt: skip
     TOTALS: ClassVar = ("moves",)
 
     ks: tuple[int, ...]
     document: IntArray
+    rank_a: FloatArray
+    rank_b: FloatArray
+    rest_a: FloatArray
+    rest_b: FloatArray
+    decided: FloatArray
+    near: FloatArray
     tokens: FloatArray
     same_top: FloatArray
     lost: FloatArray
@@ -121,6 +148,8 @@ class AgreementSums(DocumentSums):
         tops = known(pair.a, "top"), known(pair.b, "top")
         same = np.where(np.isnan(tops[0] + tops[1]), np.nan, tops[0] == tops[1])
         right_a, right_b = pair.right
+        gained = (right_b & ~right_a).astype(np.float64) - (right_a & ~right_b)
+        margin = pair.margin
         decades = [decade_of(table.rank) for table in (pair.a, pair.b)]
         count = num_decades(pair.a.vocab_size)
         moves = np.bincount(decades[0] * count + decades[1], minlength=count**2).reshape(count, count)
@@ -128,6 +157,12 @@ class AgreementSums(DocumentSums):
         return cls(
             ks=tuple(ks),
             document=present.astype(np.int64),
+            rank_a=by_document(np.log(pair.a.rank)),
+            rank_b=by_document(np.log(pair.b.rank)),
+            rest_a=by_document(-pair.a.column("logprob").astype(np.float64) - np.log(pair.a.rank)),
+            rest_b=by_document(-pair.b.column("logprob").astype(np.float64) - np.log(pair.b.rank)),
+            decided=by_document(gained * margin),
+            near=by_document(np.where(np.isnan(margin), np.nan, (gained != 0) & (margin <= NEAR))),
             tokens=by_document(np.ones(len(pair.a))),
             same_top=by_document(same),
             lost=by_document(right_a & ~right_b),
@@ -149,8 +184,11 @@ class AgreementSums(DocumentSums):
         return share_of(self.same_top, self.tokens)
 
     def changes(self) -> dict[str, Change]:
-        """Metric -> its value in a and in b, and the difference: CE, entropy and KL where known, every RBP_k."""
+        """Metric -> its value in a and in b, and the difference: CE and its parts, entropy and KL where known,
+        every RBP_k.
+        """
         sums = {CE: (self.nats_a, self.nats_b), ENTROPY: (self.entropy_a, self.entropy_b), KL: (self.kl_a, self.kl_b)}
+        sums |= {RANK: (self.rank_a, self.rank_b), REST: (self.rest_a, self.rest_b)}
         sums |= {rbp_name(k): (self.hits_a[:, i], self.hits_b[:, i]) for i, k in enumerate(self.ks)}
         total = self.tokens.sum()
         return {
