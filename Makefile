@@ -7,7 +7,7 @@ PIP = $(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.t
 HYDRA_TESTS := $(patsubst %,tests/test_%.py,cells patterns places typos working_conf checkpoints not_ours protocol plan)
 RESULTS := $(CURDIR)/test-long.jsonl
 
-.PHONY: demo test test-long test-hydra docs install lint clean
+.PHONY: demo test test-long test-hydra docs install lint clean gpu-proof
 
 # The main job: 7 embedded models on 2 embedded corpora, the table of results and the fitted laws.
 demo: $(RUNS)
@@ -37,6 +37,11 @@ test-hydra: $(STAMP)
 	$(RUN) -c "import sysconfig; print(sysconfig.get_path('purelib'))" > "$$($(VENV)/hydra/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/installed.pth"
 	$(VENV)/hydra/bin/python -m pip install --quiet --disable-pip-version-check --pre --no-deps 'hydra-core>=1.4.0rc3,<1.5' 'omegaconf>=2.4.1rc1,<2.5'
 	$(VENV)/hydra/bin/python -m pytest -n 0 $(HYDRA_TESTS)
+
+# Kernels, speed, memory and ranks on one GPU, offline: gpu-proof.json, gpu-proof.md. Not yet run on a GPU.
+DEVICE := cuda
+gpu-proof: $(RUNS)
+	$(RUN) -m tools.gpu_proof --device $(DEVICE)
 
 lint: $(STAMP)
 	$(RUN) -m ruff check .

@@ -14,7 +14,9 @@ from rbptrack.bench import speed
 from rbptrack.bench.shapes import random_corpus, random_model
 from rbptrack.commands import bench
 from rbptrack.config.schema import EngineConfig
-from tools import keeping, precision
+from rbptrack.scoring.scorer import Scorer
+from rbptrack.scoring.scores import Sums
+from tools import gpu_proof, keeping, precision
 from tools.precision import TF32, to_tf32
 
 
@@ -123,3 +125,22 @@ def test_bad_input(arguments: list[str], words: str) -> None:
     with pytest.raises(BadInput) as refused:
         bench.main(arguments)
     assert words in str(refused.value)
+
+
+def test_the_proof_on_a_gpu_runs_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same steps with small shapes; a kernel that counts wrongly is seen."""
+    rows = gpu_proof.main(["--device=cpu", f"--out={tmp_path / 'proof'}"])
+    assert {row["step"] for row in rows} == {"kernels", "speed", "two batch sizes", "demo"}
+    assert not any(row.get("unexplained") for row in rows)
+    assert all(row["nats"] < 1e-4 for row in rows if "nats" in row)
+    assert json.loads((tmp_path / "proof.json").read_text())["rows"] == rows
+    assert "| pythia-14m, float32 |" in (tmp_path / "proof.md").read_text()
+    (case, *_) = gpu_proof.heads(gpu_proof.CPU, torch.device("cpu"))
+    reduce = Scorer.reduce
+
+    def wrong(self: Scorer, logits: torch.Tensor, own: torch.Tensor, sums: Sums, start: int) -> None:
+        reduce(self, logits, own, sums, start)
+        sums.counts[0, start + 7] += 5
+
+    monkeypatch.setattr(Scorer, "reduce", wrong)
+    assert all(row["unexplained"] for row in gpu_proof.against_float64(*case))
