@@ -9,6 +9,7 @@ import pytest
 
 from rbptrack.__main__ import main
 from rbptrack.base.errors import BadInput
+from rbptrack.commands import analyze
 from rbptrack.commands.catalogue import COMMANDS, module_of
 from tests.conftest import Program
 
@@ -51,6 +52,10 @@ def test_the_report_is_explained_by_its_filters_and_lists_no_models(capsys: pyte
 def test_sizes_are_listed_in_the_order_of_size(capsys: pytest.CaptureFixture[str]) -> None:
     run("help", "measure")
     assert "14m 31m 70m 160m 410m 1b 1.4b 2.8b 6.9b 12b" in capsys.readouterr().out
+
+
+def test_an_analyzers_list_needs_no_brackets() -> None:
+    assert analyze._read(["power_law", "analyzer.ks=1,10"]).overrides == ["analyzer=power_law", "analyzer.ks=[1,10]"]
 
 
 @pytest.mark.parametrize("command", WITH_OPTIONS)

@@ -21,7 +21,7 @@ from transformers import PreTrainedTokenizerFast
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import DatasetConfig, Sampling
-from rbptrack.corpus.documents import Document, load_documents, selection_identity
+from rbptrack.corpus.documents import Document, load_documents, only_split, selection_identity
 from rbptrack.corpus.sequences import build_corpus
 from rbptrack.corpus.tokens import token_texts, tokens_name
 from rbptrack.sources import cache
@@ -272,3 +272,12 @@ def test_the_text_of_a_token_keeps_its_space() -> None:
         "\n",
         "\ufffd",
     ]
+
+
+def test_a_dataset_with_one_split_needs_no_split(tmp_path: Path) -> None:
+    write(tmp_path, "train.jsonl")
+    config = replace(CONFIG, path=str(tmp_path), split="")
+    assert only_split(config, of_dataset(config)) == "train"
+    write(tmp_path, "test.jsonl")
+    with pytest.raises(BadInput, match=r"mine has several splits: give dataset.split=... Splits: train, test"):
+        only_split(config, of_dataset(config))

@@ -46,6 +46,7 @@ TYPOS = {
     "nano/6k": "Did you mean model=nano/6k?",
     "pythia/70m dataset=wiki": "Did you mean model=pythia/70m?",
     "wikki": "Did you mean dataset=wiki?",
+    "analyze power_law analyzer.ks=1,x": "ks",
     "analyze powerlaw": "Did you mean power_law?",
     "report dataset": "expected dataset=...",
     "--model nano/6k": "unknown option '--model'. Write model=nano/6k",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from rbptrack.base.errors import RbptrackError
 from rbptrack.base.words import short_path
 from rbptrack.commands.declared.closer import ANALYZE
 from rbptrack.commands.runner import HydraCommand, complain_of_broken, find_analyzers
-from rbptrack.config.keys import no_option
+from rbptrack.config.keys import Option, no_option, options_of
 from rbptrack.config.paths import conf_folder, plugin_folders
 from rbptrack.config.patterns import match, split_list
 from rbptrack.config.registration import register_plugins
@@ -37,8 +36,11 @@ def _read(arguments: Sequence[str]) -> Request:
     names = {name for pattern in split_list(patterns) for name in match(pattern, plugins.names)}
     classes = _register(names, plugins)
     complain_of_broken(plugins)
-    _check_options(words, classes)
-    return Request.read("analyze", words, groups=("analyzer",), lists=ANALYZE.lists)
+    options = [option for cls in classes.values() for option in options_of(cls, "analyzer.")]
+    if classes:
+        _check_options(words, options)
+    lists = {option.key: option.key for option in options if option.takes_list}
+    return Request.read("analyze", words, groups=("analyzer",), lists=ANALYZE.lists | lists)
 
 
 def _default() -> str:
@@ -60,13 +62,16 @@ def _register(names: Collection[str], plugins: Plugins[Analyzer]) -> dict[str, t
     return classes
 
 
-def _check_options(words: Sequence[str], classes: Mapping[str, type[Analyzer]]) -> None:
-    """BadInput for an option that none of the analyzers asked for has."""
-    options = [f"analyzer.{option.name}" for name in classes for option in fields(classes[name])]
+def _check_options(words: Sequence[str], options: Sequence[Option]) -> None:
+    """BadInput for an option that none of the analyzers asked for has, or a value that it does not take."""
+    by_key = {option.key: option for option in options}
     for word in words:
-        key = word.partition("=")[0].lstrip("+~")
-        if classes and key.startswith("analyzer.") and ".".join(key.split(".")[:2]) not in options:
-            raise no_option(key, options, shown=options, more=f"{program()} plugins")
+        key, _, value = word.partition("=")
+        key = ".".join(key.lstrip("+~").split(".")[:2])
+        if key in by_key:
+            by_key[key].check(value)
+        elif key.startswith("analyzer."):
+            raise no_option(key, list(by_key), shown=list(by_key), more=f"{program()} plugins")
 
 
 def _analyze(request: Request, *, form: Format) -> int:

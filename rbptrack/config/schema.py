@@ -102,7 +102,7 @@ class DatasetConfig:
     path: str = ""
     files: list[str] = field(default_factory=list)  # names or patterns
     config: str = ""
-    split: str = MISSING
+    split: str = ""  # empty: the only one
     revision: str = "main"
     fields: list[str] = field(default_factory=lambda: ["text"])
     separator: str = "\n"

@@ -123,6 +123,34 @@ def read_documents(config: DatasetConfig, source: Source) -> list[Document]:
     return documents
 
 
+def only_split(config: DatasetConfig, source: Source) -> str:
+    """The split of a dataset that names none.
+
+    Raises:
+        BadInput: the dataset cannot be read, or has several.
+
+    """
+    import datasets
+
+    if source.files:
+        return "train"  # what `datasets` calls files given by name
+    options: dict[str, Any] = {"data_files": list(config.files)} if config.files else {}
+
+    def names() -> list[str]:
+        found = datasets.get_dataset_split_names(
+            source.location, config.config or None, revision=source.revision, **options
+        )
+        return [str(name) for name in found]
+
+    try:
+        splits = names() if source.revision is None else hub.call("dataset", source.location, config.revision, names)
+    except (*_READING, datasets.exceptions.DatasetsError) as error:
+        raise BadInput(f"dataset {config.name} cannot be read from {source.location}: {first_line(error)}") from error
+    if len(splits) != 1:
+        raise BadInput(f"dataset {config.name} has several splits: give dataset.split=... Splits: {', '.join(splits)}")
+    return splits[0]
+
+
 def _rows(config: DatasetConfig, source: Source) -> Any:
     """The split as `datasets` gives it: streamed, or whole where a permutation of all rows is asked for."""
     import datasets

@@ -94,4 +94,5 @@ class Delivery:
     ) -> Delivery:
         """The delivery that a cell's config asks for."""
         opened = store or Store(config.tracking)
+        config = replace(config, dataset=cell.dataset)  # with its split, where the config names none
         return cls(opened, config, cell.fingerprint, progress_label, tell, config.force)

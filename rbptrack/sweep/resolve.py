@@ -18,7 +18,7 @@ from rbptrack.config.schema import (
     Rank,
     SequenceRule,
 )
-from rbptrack.corpus.documents import load_documents, texts_hash
+from rbptrack.corpus.documents import load_documents, only_split, texts_hash
 from rbptrack.models.parameters import Parameters
 from rbptrack.sources import cache
 from rbptrack.sources.fingerprint import fingerprint, own_code
@@ -142,6 +142,7 @@ class Resolver:
 
     def __init__(self, pinned: Iterable[tuple[tuple[str, ...], Source]] = ()) -> None:
         self._sources: dict[tuple[str, ...], Source] = dict(pinned)
+        self._splits: dict[tuple[str, str], str] = {}
         self._parts: dict[tuple[str, str], tuple[Any, PreTrainedTokenizerBase]] = {}
         self._counts: dict[str, Parameters] = {}
         self._loaded: dict[tuple[object, ...], CausalModel] = {}
@@ -163,6 +164,9 @@ class Resolver:
         texts = self._pinned(
             ("dataset", dataset.repo, dataset.path, dataset.revision, *dataset.files), lambda: of_dataset(dataset)
         )
+        if not dataset.split:
+            dataset = replace(dataset, split=self._split(dataset, texts))
+            config = replace(config, dataset=dataset)
         other = replace(config.reference, device=model.device) if config.reference else None
         fit = self._fit(config, [model, *([other] if other else [])])
         reference = ResolvedReference(other, self._weights(other), *fit.reference) if other and fit.reference else None
@@ -230,6 +234,13 @@ class Resolver:
     def pinned(self) -> list[tuple[tuple[str, ...], Source]]:
         """What was pinned on the hub; local files are looked at again, because they may change."""
         return [(key, source) for key, source in self._sources.items() if source.revision is not None]
+
+    def _split(self, dataset: DatasetConfig, texts: Source) -> str:
+        """The only split of a dataset."""
+        key = (texts.identity, dataset.config)
+        if key not in self._splits:
+            self._splits[key] = only_split(dataset, texts)
+        return self._splits[key]
 
     def _pinned(self, key: tuple[str, ...], pin: Callable[[], Source]) -> Source:
         if key not in self._sources:
