@@ -15,7 +15,7 @@ from rbptrack.__main__ import main
 from rbptrack.analysis.families import read_families
 from rbptrack.base.words import compact, compact_bytes
 from rbptrack.commands.usage import entries
-from rbptrack.console.output import complain, drawn, hush, say, say_wrapped
+from rbptrack.console.output import complain, complain_alike, drawn, hush, say, say_wrapped
 from rbptrack.console.progress import AnalyzerProgress, CellProgress
 from rbptrack.console.tables import table
 from tests.synthetic import family_runs
@@ -185,3 +185,13 @@ def test_where_the_reader_has_gone_the_command_goes_on_and_ends_with_141(monkeyp
         monkeypatch.setattr(sys, "stdout", pipe)
         assert main() == 141
     assert finished == [[]]
+
+
+def test_errors_that_differ_by_a_name_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = [(f"nano-{size} / wiki", f"model nano-{size} (/m/nano-{size}) does not fit") for size in range(24)]
+    complain_alike([*failed, ("nano-1 / c4", "c4 is gated")])
+    lines = " ".join(capsys.readouterr().err.split()).split("error: ")[1:]
+    assert len(lines) == 2
+    assert lines[0].startswith(
+        "nano-0 / wiki: model nano-0 (/m/nano-0) does not fit (23 more likewise: nano-1 / wiki, "
+    )

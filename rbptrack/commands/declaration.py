@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -78,9 +79,9 @@ class Command(Generic[T]):
         write(self.usage, style="bold")
         for paragraph in self.about.strip().split("\n\n"):
             write("")
-            write(" ".join(paragraph.split()))
-        own = {option.shown: option.meaning for option in self.declared() if option.meaning}
-        entries("Options", {**self.more, **own})
+            write(_as_typed(" ".join(paragraph.split())))
+        own = {option.shown: _as_typed(option.meaning) for option in self.declared() if option.meaning}
+        entries("Options", {word: _as_typed(text) for word, text in self.more.items()} | own)
         entries("Examples", {f"{program()} {words}": text for words, text in self.examples.items()}, stacked=True)
 
     def running(self, action: Callable[[T], int]) -> Callable[[Sequence[str]], int]:
@@ -151,3 +152,8 @@ class Command(Generic[T]):
             return OmegaConf.to_object(given)  # type: ignore[return-value]
         except MissingMandatoryValue as error:
             raise BadInput(f"{error.full_key}=... is missing: {self.usage}") from error
+
+
+def _as_typed(text: str) -> str:
+    """A text in which `rbptrack list` and the like begin as the user types them."""
+    return re.sub(r"\brbptrack (?=(export|import|list|plugins)\b)", f"{program()} ", text)

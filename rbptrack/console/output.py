@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import wrap
 
 from rich.console import Console
+
+from rbptrack.base.errors import shortened
 
 WIDTH = 100
 """Columns of the longest sentence, and of all of them where there is no terminal."""
@@ -93,6 +95,21 @@ def complain(text: str) -> None:
     """Print an error on standard error."""
     shown = _fitted(f"error: {printable(text)}", columns(stderr=True))
     console(stderr=True).print(shown, markup=False, emoji=False, soft_wrap=True, style="red")
+
+
+def complain_alike(errors: Sequence[tuple[str, str]]) -> None:
+    """Print errors of several subjects, such as `nano-6k / wiki`; those that differ by their subject's names, once."""
+    subjects: dict[str, list[str]] = {}
+    first: dict[str, str] = {}
+    for subject, text in errors:
+        kind = text
+        for name in (subject, *re.split(r" / |, ", subject)):
+            kind = kind.replace(name, "*")
+        subjects.setdefault(kind, []).append(subject)
+        first.setdefault(kind, f"{subject}: {text}")
+    for kind, names in subjects.items():
+        others = f" ({len(names) - 1:,} more likewise: {shortened(names[1:])})" if names[1:] else ""
+        complain(first[kind] + others)
 
 
 def printable(text: str) -> str:

@@ -14,7 +14,7 @@ from rbptrack.analysis.display import as_csv
 from rbptrack.base.errors import RbptrackError
 from rbptrack.base.words import counted, short_path
 from rbptrack.config.schema import Again, FilterConfig, SweepConfig
-from rbptrack.console.output import say
+from rbptrack.console.output import program, say
 from rbptrack.reporting.page import render
 from rbptrack.reporting.runner import Findings, analyze_all, say_reused
 from rbptrack.sweep.outcome import Outcome, cells_frame
@@ -72,7 +72,7 @@ def analyze_sweep(
         status = "KILLED"
         say(
             f"interrupted; {'all ' if len(run_ids) > 1 else ''}{counted(len(run_ids), 'measurement')} saved. "
-            f"To finish: python -m rbptrack report sweep={name}"
+            f"To finish: {program()} report sweep={name}"
         )
         raise
     finally:

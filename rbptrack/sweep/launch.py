@@ -96,7 +96,7 @@ class Sweep:
         if waiting := sum(bool(o.waits) for o in outcomes):
             complain(
                 f"the tracking store is away: {waiting} measurements wait, complete, in "
-                f"{short_path(str(outbox.folder()))}. Once it answers: python -m rbptrack sync, then analyze"
+                f"{short_path(str(outbox.folder()))}. Once it answers: {program()} sync, then analyze"
             )
             return 1
         failed = sum(o.status == "failed" for o in outcomes) + (len(self.cells) - len(outcomes))
@@ -104,7 +104,7 @@ class Sweep:
             failed += self._analyze(outcomes)
         except KeyboardInterrupt:
             return INTERRUPTED
-        say("compare  python -m rbptrack ui")
+        say(f"compare  {program()} ui")
         return 1 if failed else 0
 
     @property
@@ -137,7 +137,7 @@ class Sweep:
                 began=self.began,
             )
         if outcomes and outcomes[0].status == "measured":
-            example = "python -m rbptrack -m 'model=nano/*' dataset=stdlib,pydocs"
+            example = f"{program()} -m 'model=nano/*' dataset=stdlib,pydocs"
             say(f"sweep several sizes for a law, for example: {example}")
         return 0
 

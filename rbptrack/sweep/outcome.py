@@ -12,7 +12,7 @@ import pandas as pd
 from rbptrack.base.words import compact
 from rbptrack.config.patterns import size_key
 from rbptrack.config.schema import CellConfig
-from rbptrack.console.output import columns, complain, say
+from rbptrack.console.output import columns, complain_alike, say
 from rbptrack.console.tables import table
 from rbptrack.ranks import rbp_name, se_name
 from rbptrack.tracking.schema import Metric
@@ -91,9 +91,7 @@ def summarise(outcomes: Sequence[Outcome], *, total: int, ks: Sequence[int]) -> 
     for added, number in Counter(tuple(o.added_ks) for o in outcomes if o.added_ks).items():
         where = "one finished measurement" if number == 1 else f"{number} finished measurements"
         say(f"added to {where} from stored ranks: {', '.join(f'RBP_{k}' for k in added)}")
-    for outcome in outcomes:
-        if outcome.status == "failed":
-            complain(f"{outcome.title}: {outcome.message}")
+    complain_alike([(outcome.title, outcome.message) for outcome in outcomes if outcome.status == "failed"])
     for note in dict.fromkeys(note for outcome in outcomes for note in outcome.notes):
         say(note)
 
