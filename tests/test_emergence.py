@@ -7,6 +7,7 @@ import pytest
 from rbptrack.plugins.emergence import Emergence
 
 from rbptrack.analysis import Report
+from rbptrack.analysis.findings import Verdict
 from rbptrack.base.errors import RbptrackError
 from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import sentences_of
@@ -82,7 +83,11 @@ def test_independent_hits_have_rho_1_and_n_eff_n(independent: Report) -> None:
     assert seen["eta"].to_numpy(dtype=float) == pytest.approx(1, abs=0.15)
     tested = seen[seen["N"] > 2]
     assert (tested["verdict"] == "independent").mean() >= 0.8
-    assert sentences_of(independent.findings)[0].startswith("No evidence against independent tokens (none of ")
+    texts = sentences_of(independent.findings)
+    assert texts[0].startswith("No dependence between successes in a row is detected (none of ")
+    assert "no change of the exponent is detected" in " ".join(texts)
+    unproven = [finding for finding in independent.findings if finding.question != "half succeed"]
+    assert {finding.verdict for finding in unproven} == {Verdict.UNTOLD}, "a null that is not rejected is not true"
     np.testing.assert_allclose(
         windows["p_independent"], windows.groupby("size")["p"].transform("first") ** windows["N"]
     )

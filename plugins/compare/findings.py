@@ -199,10 +199,13 @@ class GapOnText(Finding):
         for models in list(dict.fromkeys(finding.models for finding in findings))[:_FEW]:
             whole, *kinds = (finding for finding in findings if finding.models == models)
             a, b, dataset = models
-            less = number(abs(whole.estimate), ".3f")
             if whole.verdict is not Verdict.DIFFERENT:
-                yield f"{a} and {b} need about the same nats per byte on {dataset} (a difference of {less})."
+                yield (
+                    f"{a} and {b} are not seen to differ in nats per byte on {dataset} (a difference of "
+                    f"{estimate(whole, '+.3f')})."
+                )
                 continue
+            less = number(abs(whole.estimate), ".3f")
             better, other = (a, b) if whole.estimate < 0 else (b, a)
             low, high = sorted((abs(whole.low), abs(whole.high)))
             text = f"{better} needs {less} ({interval(low, high)}) nats per byte less than {other} on {dataset}"

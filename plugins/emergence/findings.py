@@ -43,7 +43,11 @@ class Independent(Finding):
                 f"{verdicts.count('more than any one')}."
             )
         elif tested:
-            yield f"No evidence against independent tokens ({cases})."
+            widest = min(tested, key=lambda finding: finding.low / finding.null)
+            yield (
+                f"No dependence between successes in a row is detected ({cases}); {widest.null:.0f} tokens may count as "
+                f"{interval(widest.low, widest.high, '.1f')} independent ones."
+            )
         for place, measurements in by_where([finding for finding in findings if finding.largest]).items():
             seen = [finding.window for finding in measurements if finding.window and not finding.reason]
             yield _of_windows(place, seen[0]) if seen else _untested(place, measurements)
@@ -90,10 +94,12 @@ class ExponentOfN(Finding):
     def say(cls, findings: Sequence[Self]) -> Iterator[str]:
         """Say whether alpha_N is alpha."""
         for finding in findings:
-            exponent = "another exponent than" if finding.verdict is Verdict.DIFFERENT else "the exponent of"
+            change = "no change of the exponent is detected"
+            if finding.verdict is Verdict.DIFFERENT:
+                change = "the exponent changes"
             yield (
-                f"{where(finding)}, {metric_of(finding)}: windows of {finding.length} tokens have {exponent} single "
-                f"ones (alpha_N {finding.alpha:.3f}, a change of {estimate(finding)}; {finding.sizes} of {finding.of} "
+                f"{where(finding)}, {metric_of(finding)}: from single tokens to windows of {finding.length}, {change} "
+                f"(alpha_N {finding.alpha:.3f}, a change of {estimate(finding)}; {finding.sizes} of {finding.of} "
                 f"sizes), and -ln p is {finding.per_token.value:.2f} times what independent tokens would give."
             )
 
@@ -172,8 +178,8 @@ class WholeAnswers(Finding):
         """Say of how many measurements RBP_k^length predicts the share of whole answers; then of the largest."""
         inside = [finding for finding in findings if finding.verdict is not Verdict.DIFFERENT]
         yield (
-            f"RBP_k^length, as if tokens were independent, predicts the share of whole answers in "
-            f"{some_of(len(inside), len(findings), 'case')} (within its interval; each a model, dataset and k)."
+            "RBP_k^length, as if tokens were independent, lies inside the interval of the share of whole answers in "
+            f"{some_of(len(inside), len(findings), 'case')} (each a model, dataset and k)."
         )
         for place, measurements in by_where(findings).items():
             largest = max(finding.s for finding in measurements)
