@@ -45,8 +45,8 @@ class Independent(Finding):
         elif tested:
             widest = min(tested, key=lambda finding: finding.low / finding.null)
             yield (
-                f"No dependence between successes in a row is detected ({cases}); {widest.null:.0f} tokens may count as "
-                f"{interval(widest.low, widest.high, '.1f')} independent ones."
+                f"No dependence between successes in a row is detected ({cases}); {widest.null:.0f} tokens may count "
+                f"as {interval(widest.low, widest.high, '.1f')} independent ones."
             )
         for place, measurements in by_where([finding for finding in findings if finding.largest]).items():
             seen = [finding.window for finding in measurements if finding.window and not finding.reason]

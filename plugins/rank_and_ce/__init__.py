@@ -22,10 +22,10 @@ from rbptrack.analysis.findings import Finding, Verdict, around, by_sign, correc
 from rbptrack.analysis.rows import UNKNOWN, OfSize, columns_of, exponent
 from rbptrack.ranks import BANDS, FloatArray, RankAndRest
 from rbptrack.stats.answers import Answers, read_answers
-from rbptrack.stats.bootstrap import document_weights
+from rbptrack.stats.bootstrap import BOOTSTRAP_SEED, document_weights, drawn_sums
 from rbptrack.stats.intervals import Interval, percentiles, widening, worth
 
-from .equal_loss import collapse, families_needed, predict_left_out
+from .equal_loss import Resampled, collapse, families_needed, predict_left_out
 from .figures import draw_equal_loss, draw_ranks_at_p, draw_spectrum, draw_whole_windows
 from .findings import CollapsesOnCe, ExponentsOfParts, Predicts, RanksAtEqualP, ShareOfFall
 from .parts import Parts, detectable
@@ -61,6 +61,13 @@ class Counts(Pooled):
             self._rates[replicates] = Rates.of(self.joint, once), Rates.of(self.joint, weights)
         point, draws = self._rates[replicates]
         return point[k], draws[k]
+
+    def resampled(self, replicates: int, seed: int) -> tuple[FloatArray, dict[int, FloatArray]]:
+        """CE, (replicates,), and -ln RBP_k of each k, likewise, in document bootstraps."""
+        weights = document_weights(len(self.joint.tokens), replicates=replicates, seed=seed)
+        tokens, nats, *hits = drawn_sums(weights, self.joint.metric_sums()).T
+        with np.errstate(divide="ignore"):
+            return nats / tokens, {k: -np.log(hit / tokens) for k, hit in zip(self.joint.ks, hits, strict=True)}
 
     def interval(self, value: float, draws: FloatArray, level: float) -> Interval:
         """The percentile interval, its sides as much longer as few documents ask for."""
@@ -121,7 +128,7 @@ class RankAndCe(Analyzer):
             raise report.nothing_found("no measurement with ranks")
         points = self._points(everything)
         self._ask_parts(report, everything)
-        self._ask_equal_loss(report, points)
+        self._ask_equal_loss(report, points, self._resampled(everything))
         self._ask_equal_p(report, everything)
         self._ask_predictions(report, points)
         report.summary = next(iter(report.tables))
@@ -255,25 +262,43 @@ class RankAndCe(Analyzer):
                     share=share,
                 )
 
-    def _ask_equal_loss(self, report: Report, points: pd.DataFrame) -> None:
+    def _resampled(self, everything: Everything) -> dict[int, Resampled]:
+        """The points in document bootstraps, by k: those on one dataset share documents, others are independent."""
+        datasets = list(dict.fromkeys(family.dataset for family, _ in everything))
+        drawn = [
+            size.resampled(self.replicates, BOOTSTRAP_SEED + datasets.index(family.dataset))
+            for family, counts in everything
+            for size in counts
+        ]
+        documents = min(worth(size.joint.tokens.sum(axis=(1, 2))) for _, counts in everything for size in counts)
+        ce = np.stack([point for point, _ in drawn], axis=1)
+        return {k: Resampled(ce, np.stack([y[k] for _, y in drawn], axis=1), documents) for k in self.ks}
+
+    def _ask_equal_loss(self, report: Report, points: pd.DataFrame, resampled: Mapping[int, Resampled]) -> None:
         """Ask whether all families, sizes and checkpoints lie on one curve of RBP_k over CE."""
         places = {
             dataset: rows.assign(series=rows["family"]) for dataset, rows in points.groupby("dataset", sort=False)
         }
         if len(places) > 1:
             places[ALL] = points
-        curves = [self._collapsed(str(place), k, rows) for place, rows in places.items() for k in self.ks]
+        curves = [self._collapsed(str(place), k, rows, resampled[k]) for place, rows in places.items() for k in self.ks]
         findings = corrected((curve for curve in curves if curve), self._decided)
         report.findings += findings
         report.add_rows("collapse", map(_collapse_row, findings))
 
-    def _collapsed(self, place: str, k: int, points: pd.DataFrame) -> CollapsesOnCe | None:
+    def _collapsed(self, place: str, k: int, points: pd.DataFrame, resampled: Resampled) -> CollapsesOnCe | None:
         """The curve of one dataset, or of all together; None where there are too few points for one."""
         usable = points[points[f"rbp_{k}"].between(0, 1, inclusive="neither")]
         if len(usable) < 4 or np.ptp(usable["ce"]) == 0:
             return None
         series, names = pd.factorize(usable["series"])
-        law = collapse(usable["ce"].to_numpy(), -np.log(usable[f"rbp_{k}"].to_numpy()), series, level=self.level)
+        law = collapse(
+            usable["ce"].to_numpy(),
+            -np.log(usable[f"rbp_{k}"].to_numpy()),
+            series,
+            level=self.level,
+            resampled=Resampled(resampled.ce[:, usable.index], resampled.y[:, usable.index], resampled.documents),
+        )
         several = len(names) > 1
         at = int(np.argmax(np.abs(law.apart)))
         apart = UNKNOWN

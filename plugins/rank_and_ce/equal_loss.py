@@ -33,36 +33,100 @@ class Collapse:
     p: float
 
 
-def collapse(ce: FloatArray, y: FloatArray, series: IntArray, *, level: float = 0.95) -> Collapse:
+@dataclass(frozen=True)
+class Resampled:
+    """The points of a curve in document bootstraps.
+
+    Attributes:
+        ce: (replicates, points).
+        y: (replicates, points).
+        documents: how many the smallest text has, or as many equal ones as decide it.
+
+    """
+
+    ce: FloatArray
+    y: FloatArray
+    documents: float
+
+
+def collapse(
+    ce: FloatArray, y: FloatArray, series: IntArray, *, level: float = 0.95, resampled: Resampled | None = None
+) -> Collapse:
     """Fit a parabola (a line through fewer than 6 points) in ln CE, with and without an offset of each series.
 
     A point has a CE, a y = -ln RBP_k and the number of its series (a family at a checkpoint on a dataset), (points,).
+    Models scatter independently about the curve; documents, which all sizes of a series share, move it as a whole, and
+    no scatter about the curve shows that: the offsets' covariance over bootstraps is added.
 
-    Source: the F test of nested least squares (Fisher, Statistical Methods for Research Workers, 1925, section 41);
-    points are models, which scatter independently about the curve.
+    Source: the test of nested least squares (Fisher, Statistical Methods for Research Workers, 1925, section 41) as a
+    Wald test of the offsets, with degrees of freedom of the sum of two covariances (Satterthwaite, Biometrics Bulletin
+    2, 1946), and Hotelling's F for several offsets (Annals of Mathematical Statistics 2, 1931).
     """
-    x, y = np.log(ce), np.log(y)
-    x = (x - x.mean()) / max(float(np.ptp(x)), np.finfo(np.float64).tiny)
-    curve = np.column_stack([x**power for power in range(3 if len(x) >= 6 else 2)])
+    x = np.log(ce)
+    y = np.log(y)
+    centre = x.mean()
+    width = max(float(np.ptp(x)), np.finfo(np.float64).tiny)
     several = int(series.max()) + 1
     # Each series' offset from the mean of all: the last is minus the sum of the others.
     code = np.vstack([np.eye(several - 1), -np.ones(several - 1)])
-    design = np.column_stack([curve, code[series]])
-    (_, left), (slopes, rest) = (least_squares(part, y) for part in (curve, design))
+    powers = np.arange(3 if len(x) >= 6 else 2)
+
+    def design_of(log_ce: FloatArray) -> FloatArray:
+        curve = ((log_ce - centre) / width)[..., None] ** powers
+        return np.concatenate([curve, np.broadcast_to(code[series], (*log_ce.shape, several - 1))], axis=-1)
+
+    design = design_of(x)
+    _, left = least_squares(design[:, : len(powers)], y)
+    slopes, rest = least_squares(design, y)
     variation = float(np.sum((y - y.mean()) ** 2))
     explained = 1 - float(left @ left) / variation if variation > 0 else float("nan")
-    apart, half, p = np.zeros(several), np.full(several, np.nan), float("nan")
+    apart = np.zeros(several)
+    half = np.full(several, np.nan)
+    p = float("nan")
     freedom = len(y) - int(np.linalg.matrix_rank(design))
     if several > 1:
-        apart = code @ slopes[curve.shape[1] :]
+        apart = code @ slopes[len(powers) :]
     if several > 1 and freedom > 0:
-        square = float(rest @ rest) / freedom
-        inverse = np.linalg.pinv(design.T @ design)[curve.shape[1] :, curve.shape[1] :]
-        half = special.stdtrit(freedom, 0.5 + level / 2) * np.sqrt(
-            square * np.einsum("ij,jk,ik->i", code, inverse, code)
-        )
-        p = float(special.fdtrc(several - 1, freedom, (left @ left - rest @ rest) / (several - 1) / square))
+        offsets = slopes[len(powers) :]
+        inverse = np.linalg.pinv(design.T @ design)[len(powers) :, len(powers) :]
+        scatter = float(rest @ rest) / freedom * inverse
+        sampling = np.zeros_like(scatter)
+        documents = np.inf
+        if resampled:
+            usable = (np.isfinite(resampled.y) & (resampled.y > 0)).all(axis=1)
+            solved = np.linalg.pinv(design_of(np.log(resampled.ce[usable]))) @ np.log(resampled.y[usable])[..., None]
+            sampling = np.atleast_2d(np.cov(solved[:, len(powers) :, 0], rowvar=False))
+            documents = resampled.documents
+        half = np.array([_half(row, scatter, sampling, freedom, documents, level) for row in code])
+        p = _wald_p(offsets, scatter, sampling, freedom, documents)
     return Collapse(len(y), explained, float(np.sqrt(np.mean(left**2))), apart, half, p)
+
+
+def _joint_freedom(scatter: float, sampling: float, freedom: float, documents: float) -> float:
+    """Degrees of freedom of a sum of two variances, of which the second comes from so many documents."""
+    parts = scatter**2 / freedom + sampling**2 / max(documents - 1, 1)
+    return (scatter + sampling) ** 2 / parts if parts > 0 else freedom
+
+
+def _half(
+    contrast: FloatArray, scatter: FloatArray, sampling: FloatArray, freedom: float, documents: float, level: float
+) -> float:
+    """Half the width of the interval of one series' offset."""
+    by_models = float(contrast @ scatter @ contrast)
+    by_documents = float(contrast @ sampling @ contrast)
+    joint = _joint_freedom(by_models, by_documents, freedom, documents)
+    return float(special.stdtrit(joint, 0.5 + level / 2) * np.sqrt(by_models + by_documents))
+
+
+def _wald_p(offsets: FloatArray, scatter: FloatArray, sampling: FloatArray, freedom: float, documents: float) -> float:
+    """P of offsets that are all 0."""
+    count = len(offsets)
+    distance = float(offsets @ np.linalg.pinv(scatter + sampling) @ offsets) / count
+    joint = _joint_freedom(float(np.trace(scatter)), float(np.trace(sampling)), freedom, documents)
+    if sampling.any():  # a covariance estimated in every direction; the scatter's shape is known
+        left = max(joint - count + 1, 1.0)
+        return float(special.fdtrc(count, left, distance * left / joint))
+    return float(special.fdtrc(count, joint, distance))
 
 
 def held_out_errors(x: FloatArray, y: FloatArray, groups: IntArray) -> FloatArray:

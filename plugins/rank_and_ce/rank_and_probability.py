@@ -90,6 +90,12 @@ class RankAndProbability(DocumentSums):
         """RBP_k, for a k of `countable_ks`."""
         return float(self.tokens[:, :, k >= RANK_EDGES].sum() / self.tokens.sum())
 
+    def metric_sums(self) -> FloatArray:
+        """Tokens, nats, and tokens with R <= k of each of `ks`, by document, (documents, 2 + ks)."""
+        tokens = self.tokens.sum(axis=(1, 2))
+        hits = [self.tokens[:, :, k >= RANK_EDGES].sum(axis=(1, 2)) for k in self.ks]
+        return np.column_stack([tokens, self.nats.sum(axis=1), *hits]).astype(np.float64)
+
     def success(self, n: int, k: int) -> float:
         """Share of windows of N tokens that all have R <= k (arXiv 2510.20387, eq. 6); NaN without windows."""
         place, column = self.lengths.index(n), self.ks.index(k)
