@@ -58,10 +58,10 @@ def uri(folder: Path) -> str:
 
 def test_more_than_a_bundle_may_hold(measured: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the file would be refused by whoever imports it."""
-    monkeypatch.setattr("rbptrack.tracking.limits.ENTRIES", 6)
+    monkeypatch.setattr("rbptrack.base.limits.ENTRIES", 6)
     with pytest.raises(BadInput, match="at most 6 files, which 1 of these 2 measurements fill: export fewer at a time"):
         export.main([f"out={elsewhere / 'b.zip'}", uri(measured)])
-    monkeypatch.setattr("rbptrack.tracking.limits.ENTRIES", 2)
+    monkeypatch.setattr("rbptrack.base.limits.ENTRIES", 2)
     with pytest.raises(BadInput, match="at most 2 files, and each of these 2 measurements needs one at least"):
         export.main([f"out={elsewhere / 'b.zip'}", uri(measured)])
     assert list(elsewhere.iterdir()) == []

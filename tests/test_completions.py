@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 
 from rbptrack.config.ladders import names
-from rbptrack.exchange import scores
 from tests.conftest import ROOT
+from tests.imported import scores_in
 from tools.completions import functions_of, in_task, models
 
 FOLDER = ROOT / "examples/proxies"
 
 
 def test_every_embedded_model_has_both_scores() -> None:
-    table = scores.read(FOLDER / "completions.csv", names={})
+    table = scores_in(FOLDER / "completions.csv")
     measured = {(name, revision) for name, revision, _ in models()}
     assert set(zip(table["model"], table["revision"], strict=True)) == measured
     assert table.groupby(["model", "revision"])["task"].nunique().eq(2).all()

@@ -13,9 +13,10 @@ import pandas as pd
 import pytest
 import yaml
 
-from rbptrack.exchange import hub_folder, scores
+from rbptrack.exchange import hub_folder
 from rbptrack.tracking.record import Record
 from tests.conftest import Program
+from tests.imported import scores_in
 
 COLUMNS = ("run_id", "family", "size", "model", "dataset", "num_tokens", "ce", "rbp_1", "rbp_10", "rbp_1_se")
 OF_THE_HUB = {"model.repo": "EleutherAI/pythia-70m", "dataset.repo": "Salesforce/wikitext"}
@@ -54,7 +55,7 @@ def test_a_folder_for_the_hub_is_read_by_the_hubs_own_library_and_by_us(tmp_path
         ("Salesforce/wikitext", "rbp_10", 0.5, "abc"),
     ]
     assert entries[0].date == "1970-01-02T00:00:00+00:00"
-    again = scores.read(tmp_path / "out" / "models", names={})
+    again = scores_in(tmp_path / "out" / "models")
     assert again[["model", "task", "score"]].to_numpy().tolist() == [
         ["pythia-70m", "wikitext/rbp_1", 0.25],
         ["pythia-70m", "wikitext/rbp_10", 0.5],

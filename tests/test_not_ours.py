@@ -21,11 +21,10 @@ from rbptrack.base.words import from_spreadsheet
 from rbptrack.commands import import_, report
 from rbptrack.config.schema import TrackingConfig
 from rbptrack.config.yaml_files import check_yaml
-from rbptrack.exchange.imported import AnyImportedRow, KnownModels
-from rbptrack.exchange.rows import read as rows_of
 from rbptrack.tracking.explained import explained
 from rbptrack.tracking.schema import Tag
 from rbptrack.tracking.store import Store
+from tests.imported import rows_of
 
 
 def foreign(path: Path) -> None:
@@ -115,7 +114,7 @@ def test_a_table_that_unpacks_to_more_than_it_may_is_refused(tmp_path: Path) -> 
         table = pa.table(plain | {"family": column})
         pq.write_table(table, tmp_path / f"{name}.parquet", compression="zstd", use_dictionary=dictionary)
         with pytest.raises(BadInput, match=expected):
-            rows_of(tmp_path / f"{name}.parquet", KnownModels({}), AnyImportedRow)
+            rows_of(tmp_path / f"{name}.parquet")
 
 
 def test_a_formula_in_a_csv_is_a_text(tmp_path: Path) -> None:
@@ -127,7 +126,7 @@ def test_a_formula_in_a_csv_is_a_text(tmp_path: Path) -> None:
     assert [from_spreadsheet(line.partition(",")[0]) for line in escaped] == texts
     frame = pd.DataFrame({"model": texts, "dataset": "@d", "family": "=f", "ce": 1.5})
     (tmp_path / "results.csv").write_text(as_csv(frame))
-    records = rows_of(tmp_path / "results.csv", KnownModels({}), AnyImportedRow)
+    records = rows_of(tmp_path / "results.csv")
     assert {(record.tags[Tag.FAMILY], record.tags[Tag.DATASET]) for record in records} == {("=f", "@d")}
 
 

@@ -18,10 +18,10 @@ from scipy import stats
 from rbptrack.analysis import Runs
 from rbptrack.analysis.findings import NothingToSay
 from rbptrack.base.errors import BadInput
-from rbptrack.exchange import scores
 from rbptrack.ranks import RankTable
 from rbptrack.reporting.telling import sentences_of
 from tests.conftest import Program
+from tests.imported import scores_in
 from tests.synthetic import changed, ranked, runs_of_tables, together, with_columns
 
 V, DOCUMENTS, QUESTION, ANSWER = 200, 30, 5, 25
@@ -255,7 +255,7 @@ def test_scores_are_read_from_where_people_keep_them(tmp_path: Path) -> None:
     hub.mkdir(parents=True)
     (hub / "hle.yaml").write_text("- dataset:\n    id: cais/hle\n    task_id: default\n  value: 20.9\n")
     (tmp_path / "table.csv").write_text("model,task,score,n\nold name,arc_easy,0.5,10\n")
-    table = scores.read(tmp_path, names={"old name": "nano-15k"}).set_index(["model", "task"])
+    table = scores_in(tmp_path, {"old name": "nano-15k"}).set_index(["model", "task"])
     assert table.loc[("EleutherAI/pythia-70m", "arc_easy"), ["revision", "score", "n"]].tolist() == [
         "step1000",
         0.4,
@@ -281,7 +281,7 @@ def test_bad_scores_are_refused_by_name(content: str, message: str, tmp_path: Pa
     path = tmp_path / "scores.csv"
     path.write_text(content)
     with pytest.raises(BadInput, match=message):
-        scores.read(path, names={})
+        scores_in(path)
 
 
 def test_scores_are_imported_once_and_joined(program: Program, with_store: Path) -> None:
@@ -289,9 +289,9 @@ def test_scores_are_imported_once_and_joined(program: Program, with_store: Path)
     path.write_text(
         "model,task,score\n" + "".join(f"org/nano-{size},sums,0.{i}\n" for i, size in enumerate(("6k", "15k"), 1))
     )
-    done = program("import", f"scores={path}", cwd=with_store)
+    done = program("import", str(path), cwd=with_store)
     assert "2 scores of 2 models in 1 task imported" in done.stdout, done.stderr
-    assert "skipped, in the store already" in program("import", f"scores={path}", cwd=with_store).stdout
-    done = program("import", "scores=nothing.csv", cwd=with_store)
+    assert "skipped, in the store already" in program("import", str(path), cwd=with_store).stdout
+    done = program("import", "nothing.csv", cwd=with_store)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "nothing.csv: no such file or folder" in done.stderr

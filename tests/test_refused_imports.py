@@ -19,10 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import rbptrack
+from rbptrack.base import limits
 from rbptrack.base.errors import BadInput, RbptrackError, StoreAway
 from rbptrack.commands import export, import_
 from rbptrack.config.schema import TrackingConfig
-from rbptrack.exchange import authors, delivery
+from rbptrack.exchange import delivery
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.tracking.record import Record
 from rbptrack.tracking.schema import Tag
@@ -168,7 +169,7 @@ def test_authors_files_that_would_fill_the_memory(
     name: str, words: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authors_folder(here / "a", **TWO)
-    monkeypatch.setitem(authors.BYTES_OF_AUTHORS, name, 20)
+    monkeypatch.setitem(limits.BYTES_OF_AUTHORS, name, 20)
     refused("a", words, also=WITH_RANKS)
 
 

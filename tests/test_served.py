@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from rbptrack.plugins.importers.served import Served
 
 from rbptrack.base.errors import BadInput
-from rbptrack.exchange import served
 from rbptrack.exchange.imported import AnyImportedRow, KnownModels
+from rbptrack.exchange.intake import take_in
 from rbptrack.ranks import LacksColumn, RankTable
 from rbptrack.tracking.record import RANKS
 from tests.conftest import Program
@@ -47,8 +48,8 @@ def write(path: Path, answers: list[Any]) -> Path:
 def read(path: Path, **options: Any) -> Any:
     folder = path.parent / "folder"
     folder.mkdir(exist_ok=True)
-    known: dict[str, Any] = {"model": "", "dataset": "wiki", "vocab_size": 50, "models": MODELS, "sizes": {}}
-    [imported] = served.read(path, rules=AnyImportedRow, folder=folder, **known | options)
+    importer = Served(**{"dataset": "wiki", "vocab_size": 50} | options)
+    [imported] = take_in(importer, path, models=MODELS, rules=AnyImportedRow, folder=folder).measurements
     return imported
 
 

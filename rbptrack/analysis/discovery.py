@@ -18,6 +18,8 @@ from zlib import crc32
 
 from rbptrack.analysis.contract import Analyzer
 from rbptrack.analysis.executors import Executor
+from rbptrack.analysis.exporting import Exporter
+from rbptrack.analysis.importing import Importer
 from rbptrack.analysis.plugin import Plugin
 from rbptrack.analysis.plugin_code import BUILT_IN, FOLDERS, code_of, import_built_in, import_path
 from rbptrack.base import __version__
@@ -52,8 +54,10 @@ class Kind(Generic[P]):
 
 
 ANALYZERS: Kind[Analyzer] = Kind("analyzer", Analyzer)  # type: ignore[type-abstract]
+IMPORTERS: Kind[Importer] = Kind("importer", Importer, "importers")  # type: ignore[type-abstract]
+EXPORTERS: Kind[Exporter] = Kind("exporter", Exporter, "exporters")  # type: ignore[type-abstract]
 EXECUTORS: Kind[Executor] = Kind("executor", Executor, "executors")  # type: ignore[type-abstract]
-KINDS: tuple[Kind[Any], ...] = (ANALYZERS, EXECUTORS)
+KINDS: tuple[Kind[Any], ...] = (ANALYZERS, IMPORTERS, EXPORTERS, EXECUTORS)
 
 
 @dataclass(frozen=True)

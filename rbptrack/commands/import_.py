@@ -1,92 +1,81 @@
-"""`python -m rbptrack import`: bundles, the authors' folders and plain tables into the store; no model, no torch."""
+"""`python -m rbptrack import`: bundles, and whatever an importer takes, into the store; no model, no torch."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import MISSING, field, fields, make_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+import pandas as pd
+
+from rbptrack.analysis.discovery import IMPORTERS, discover
+from rbptrack.analysis.importing import Importer
 from rbptrack.base.errors import BadInput
 from rbptrack.base.files import kind_of
 from rbptrack.base.user_paths import user_path
 from rbptrack.base.words import counted
 from rbptrack.commands.declared.exchange import IMPORT, ImportConfig
-from rbptrack.config.paths import conf_folder
-from rbptrack.console.output import say
-from rbptrack.exchange import authors, rows, scores, served
+from rbptrack.config.keys import removed
+from rbptrack.config.paths import conf_folder, plugin_folders
+from rbptrack.console.output import complain, say
 from rbptrack.exchange.archive import Bundle
 from rbptrack.exchange.delivery import Imported, Source, deliver
 from rbptrack.exchange.imported import AnyImportedRow, ImportedRow, KnownModels
+from rbptrack.exchange.intake import importer_of, take_in
 from rbptrack.tracking.record import Record
-from rbptrack.tracking.rules import LARGEST_VOCABULARY
 from rbptrack.tracking.store import Store
 
 
-def _import(config: ImportConfig) -> int:
-    if config.scores and not config.path:
-        return _import_scores(config)
-    if config.scores:
-        raise BadInput(f"import takes {config.path} or scores={config.scores}, not both at once")
-    if not config.path:
+def main(arguments: Sequence[str]) -> int:
+    """Import a file or folder; returns the exit code."""
+    words = [word if "=" in word or word.startswith("-") else f"path={word}" for word in arguments]
+    typed = dict(word.partition("=")[::2] for word in words)
+    if sentence := next(filter(None, map(removed, typed)), ""):
+        raise BadInput(sentence)
+    if not typed.get("path"):
         raise BadInput(f"what to import? {IMPORT.usage}")
-    path = user_path(config.path)
-    _check_kind(path, folder=True)
-    if config.sizes:
-        _check_kind(user_path(config.sizes), folder=False)
-    if not 0 <= config.vocab_size <= LARGEST_VOCABULARY:
-        raise BadInput(f"vocab_size={config.vocab_size}: must be a whole number above 0")
-    store = Store(config.tracking)
+    path = user_path(typed["path"])
+    if not path.exists():
+        raise BadInput(f"{path}: no such file or folder")
+    if not path.is_file() and not path.is_dir():
+        raise BadInput(f"{path} is {kind_of(path)}, not a file or folder")  # a FIFO would be waited for
+    wanted = typed.get("use", "")
+    if path.suffix == ".zip" and not wanted:
+        return _import_bundle(IMPORT.parsed(words), path)
+    importers = discover(IMPORTERS, plugin_folders(words))
+    importer = importer_of(path, importers, wanted=wanted)
+    for line in importers.broken:
+        complain(f"plugin left out: {line}")
+    return _import(replace(IMPORT, options=_with_options(importer)).parsed(words), path, importer)
+
+
+def _with_options(importer: type[Importer]) -> type[ImportConfig]:
+    """The command's options, and those of an importer."""
+    types = get_type_hints(importer)
+    options: list[Any] = []
+    for option in fields(importer):
+        default = option.default if option.default_factory is MISSING else field(default_factory=option.default_factory)
+        options.append((option.name, types[option.name], default))
+    return make_dataclass("ImportOptions", options, bases=(ImportConfig,))
+
+
+def _rules(config: ImportConfig) -> type[AnyImportedRow]:
+    return AnyImportedRow if config.without_s else ImportedRow
+
+
+def _import_bundle(config: ImportConfig, path: Path) -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        source = _checked(path, config, folder, stack)
+        bundle = stack.enter_context(Bundle(path))
+        bundle.check(folder, _rules(config))
+        store = Store(config.tracking)
         store.check_writable()
+        source: Source = (_unpacked(bundle, fingerprint, folder) for fingerprint in bundle.fingerprints)
         _summarise(path, deliver(store, source, tell=say))
     return 0
-
-
-def _import_scores(config: ImportConfig) -> int:
-    path = user_path(config.scores)
-    _check_kind(path, folder=True)
-    names = scores.read_names(user_path(config.scores_map)) if config.scores_map else {}
-    table = scores.read(path, names=names, metric=config.scores_metric)
-    store = Store(config.tracking)
-    store.check_writable()
-    models, tasks = table["model"].nunique(), table["task"].nunique()
-    new = store.writer.keep_scores(table, path.name)
-    what = f"{counted(len(table), 'score')} of {counted(models, 'model')} in {counted(tasks, 'task')}"
-    say(f"{what} imported from {path}" if new else f"{what}: skipped, in the store already")
-    return 0
-
-
-def _check_kind(path: Path, *, folder: bool) -> None:
-    """BadInput for what is not there, and for devices and FIFOs, which would be waited for."""
-    if not path.exists():
-        raise BadInput(f"{path}: no such file{' or folder' * folder}")
-    if not path.is_file() and not (folder and path.is_dir()):
-        raise BadInput(f"{path} is {kind_of(path)}, not a file{' or folder' * folder}")
-
-
-def _checked(path: Path, config: ImportConfig, folder: Path, stack: ExitStack) -> Source:
-    """The measurements of a source, of which every one was checked."""
-    rules = AnyImportedRow if config.without_s else ImportedRow
-    if path.suffix != ".jsonl" and (config.model or config.dataset):
-        raise BadInput(f"model= and dataset= are for .jsonl files of a serving engine; {path} names its own")
-    if path.is_dir() or path.suffix == ".jsonl":
-        sizes = authors.read_sizes(user_path(config.sizes)) if config.sizes else {}
-        about: dict[str, Any] = {"models": KnownModels.read(conf_folder()), "sizes": sizes, "rules": rules}
-        about |= {"vocab_size": config.vocab_size, "folder": folder}
-        if path.is_dir():
-            return map(nullcontext, authors.read(path, **about))
-        return map(nullcontext, served.read(path, model=config.model, dataset=config.dataset, **about))
-    if path.suffix == ".zip":
-        bundle = stack.enter_context(Bundle(path))
-        bundle.check(folder, rules)
-        return (_unpacked(bundle, fingerprint, folder) for fingerprint in bundle.fingerprints)
-    if path.suffix in (".csv", ".parquet"):
-        return (nullcontext((record, folder)) for record in rows.read(path, KnownModels.read(conf_folder()), rules))
-    raise BadInput(f"{path}: expected a .zip, .csv, .parquet or .jsonl file, or a folder")
 
 
 @contextmanager
@@ -95,15 +84,34 @@ def _unpacked(bundle: Bundle, fingerprint: str, folder: Path) -> Iterator[tuple[
         yield bundle.record(own), own
 
 
+def _import(config: ImportConfig, path: Path, cls: type[Importer]) -> int:
+    importer = cls(**{option.name: getattr(config, option.name) for option in fields(cls)})
+    models = KnownModels.read(conf_folder())
+    with tempfile.TemporaryDirectory() as folder:
+        intake = take_in(importer, path, models=models, rules=_rules(config), folder=Path(folder))
+        store = Store(config.tracking)
+        store.check_writable()
+        if intake.measurements:
+            _summarise(path, deliver(store, map(nullcontext, intake.measurements), tell=say))
+        if len(intake.scores):
+            _keep_scores(store, intake.scores, path)
+    return 0
+
+
+def _keep_scores(store: Store, table: pd.DataFrame, path: Path) -> None:
+    models = table["model"].nunique()
+    tasks = table["task"].nunique()
+    new = store.writer.keep_scores(table, path.name)
+    what = f"{counted(len(table), 'score')} of {counted(models, 'model')} in {counted(tasks, 'task')}"
+    say(f"{what} imported from {path}" if new else f"{what}: skipped, in the store already")
+
+
 def _summarise(path: Path, done: Imported) -> None:
     """Print what was imported, and what the imported measurements lack."""
     skipped = f", {done.skipped} skipped: in the store already" if done.skipped else ""
     say(f"{done.imported} imported from {path}{skipped}")
     if done.without_size:
         listed = ", ".join(dict.fromkeys(done.without_size))
-        say(f"without S (non_embedding_params), so that no law in size takes them: {listed}")
+        say(f"no non_embedding_params, so excluded from scaling laws: {listed}")
     if done.without_ranks:
-        say(f"{done.without_ranks} without ranks: analyzers that need them leave these out")
-
-
-main = IMPORT.running(_import)
+        say(f"{done.without_ranks} have no ranks; rank analyzers skip them")

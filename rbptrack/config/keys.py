@@ -21,6 +21,9 @@ REMOVED = {
     "model.processes": "model.processes was removed; model.device_map=auto spreads a model over several GPUs",
     "launch.where": "launch.where was removed; give launch=NAME, or begin the file with defaults: [NAME]",
     "launch.group": "launch.group was removed; each job pulls cells until none is left",
+    "scores": "scores= was removed; import FILE takes scores, too",
+    "scores_map": "scores_map was renamed: names=FILE.csv",
+    "scores_metric": "scores_metric was renamed: metric=NAME",
     "output": "output= was removed; format=csv gives CSV",
 }
 """Keys of earlier versions, and the sentence that their user gets; those of `model` hold for `reference` too."""

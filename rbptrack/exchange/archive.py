@@ -14,10 +14,10 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from rbptrack.base import limits
 from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.exchange.contents import check
 from rbptrack.exchange.faults import Faults
-from rbptrack.tracking import limits
 from rbptrack.tracking.record import Record
 from rbptrack.tracking.rules import MeasurementRow, OrNone, faults, shown
 from rbptrack.tracking.schema import Tag

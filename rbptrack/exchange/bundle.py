@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from rbptrack.base import __version__
+from rbptrack.base import __version__, limits
 from rbptrack.base.errors import DISK_FULL, BadInput, MissingArtifact, RbptrackError
 from rbptrack.base.files import unfinished
 from rbptrack.console.output import complain
@@ -21,7 +21,6 @@ from rbptrack.exchange.contents import check
 from rbptrack.exchange.faults import Faults
 from rbptrack.exchange.imported import AnyImportedRow
 from rbptrack.ranks import IDS, RankTable
-from rbptrack.tracking import limits
 from rbptrack.tracking.params import PRIVATE_PARAMS
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import FILE, RANKS, TOKENS, Record, artifacts

@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError, field_validator
 
+from rbptrack.base import limits
 from rbptrack.base.errors import BadInput
 from rbptrack.base.names import name_fault
 from rbptrack.exchange.faults import Faults
-from rbptrack.tracking import limits
 from rbptrack.tracking.agreement import EXACT, file_faults
 from rbptrack.tracking.frame import columns_of
 from rbptrack.tracking.params import MeasurementParams, param_names

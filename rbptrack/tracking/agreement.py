@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow.parquet as pq
 from PIL import Image
 
+from rbptrack.base import limits
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.ranks import ABOVE_ZERO, RankHistogram, RankTable, parse_rbp_name, split_sums
-from rbptrack.tracking import limits
 from rbptrack.tracking.frame import came_without_ranks
 from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.record import HISTOGRAM, RANKS, TOKENS, Record, read_token_texts

@@ -185,6 +185,27 @@ class MeasurementRow(BaseModel):
         return flat | self.rbp | self.errors
 
 
+def _revision(value: object) -> str:
+    return "" if value is None or value == "" else _name(value)
+
+
+class ScoreRow(BaseModel):
+    """A model's score in a task: the share of its items that are right."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: Name
+    task: Name
+    score: Share
+    revision: Annotated[str, BeforeValidator(_revision)] = ""
+    n: Count | None = None
+
+    @classmethod
+    def of(cls, **columns: object) -> Self:
+        """Check a score. Raises ValidationError."""
+        return cls.model_validate(columns)
+
+
 def faults(error: ValidationError) -> Iterator[tuple[str, str]]:
     """Column (or key) and sentence of every fault that pydantic found."""
     for one in error.errors(include_url=False):

@@ -79,52 +79,35 @@ EXPORT = Command(
 
 @dataclass
 class ImportConfig:
-    """Options of `import`."""
+    """Options of `import`; those of the importer that takes the file are added to them."""
 
     path: str = option(values="files")
-    scores: str = option("scores=PATH", "scores of tasks in place of measurements", values="files")
-    scores_map: str = option(
-        "scores_map=FILE.csv", "name,model: which name in the scores is which model here", values="files"
-    )
-    scores_metric: str = option("scores_metric=NAME", "of a task with several: acc, exact_match, ...")
-    sizes: str = option(
-        "sizes=FILE.csv", "for a folder or .jsonl: model,non_embedding_params, which their files lack", values="files"
-    )
-    vocab_size: int = option("vocab_size=N", "for these: |V|, with which their ranks become a rank table", 0)
-    dataset: str = option("dataset=NAME", "for a .jsonl: the name of the texts")
-    model: str = option(
-        "model=NAME", "for a .jsonl: the model's name or hub id, where not the one that its responses name"
-    )
+    use: str = option("use=IMPORTER", "the importer to use, where several take the file")
     without_s: bool = option("without_s=true", "take measurements without S too, which no law in size takes", False)
+    plugins: dict[str, list[str]] = option(
+        "plugins.path=FOLDER,...", "more folders of plugins", lambda: {"path": []}, values="files"
+    )
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
 
 IMPORT = Command(
     "import",
-    "measurements of others: bundles, tables, the authors' results",
-    "import PATH [dataset=NAME] [sizes=sizes.csv] [vocab_size=N] | scores=PATH",
-    """Reads measurements of others into the store. Everything is checked before anything is written: all of it is
-    imported, or nothing. What the store holds already is skipped.
+    "measurements of others, and scores of tasks",
+    "import PATH [use=IMPORTER] [OPTION=...]",
+    """Reads measurements of others, and scores of tasks, into the store. Everything is checked before anything is
+    written: all of it is imported, or nothing. What the store holds already is skipped.
 
-    PATH is a bundle.zip that `rbptrack export` wrote: the same fingerprints, the same numbers.
-
-    Or it is a results.csv or .parquet with a row per measurement: model, dataset, non_embedding_params, ce and rbp_<k>,
-    and where known family, size, num_tokens, vocab_size, seq_len and <metric>_se.
-
-    Or it is a folder that the paper's authors' code wrote: <dataset>/<org>/<model>/top<k>/metrics.json.
-
-    Or it is a .jsonl of prompt log-probabilities, a response of vLLM (with ranks) or SGLang (CE alone) a line, one
-    request a document: dataset=NAME says which texts were sent.
-
-    scores=PATH brings in scores of tasks, for the analyzer proxies: a .csv or .parquet with model, task, score (0 to 1)
-    and where known revision and n; results_*.json of lm-evaluation-harness; logs of inspect_ai (.eval, .json);
-    .eval_results/*.yaml of a model's repository; or a folder of them.""",
+    PATH is a bundle.zip that `rbptrack export` wrote: the same fingerprints, the same numbers. Or it is a file or
+    folder that an importer takes, such as a table of results; `rbptrack plugins` lists importers and their options.""",
     ImportConfig,
     bare_word="path",
+    more={
+        "OPTION=...": "of the importer: dataset=NAME, model=NAME, sizes=FILE.csv, vocab_size=N, names=FILE.csv, metric=NAME"
+    },
     examples={
         "import nano.zip": "read a bundle",
         "import results.csv": "read a table",
         "import vllm.jsonl dataset=wiki vocab_size=128256 sizes=s.csv": "read what vLLM answered",
-        "import scores=results/": "read scores of tasks",
+        "import results/": "read scores of tasks",
     },
 )

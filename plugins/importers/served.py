@@ -12,20 +12,15 @@ from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import ValidationError
 
-from rbptrack.analysis.display import HEADLINE_KS
-from rbptrack.base.errors import BadInput, first_line
-from rbptrack.exchange.faults import Faults
-from rbptrack.exchange.imported import KnownModels, laid, record_of
+from rbptrack.analysis import BadInput
+from rbptrack.analysis.importing import Fault, Imported, ImportedMeasurement, Importer, Peek, first_line, limits
 from rbptrack.ranks import ABOVE_ZERO, CE, RankTable
-from rbptrack.tracking import limits
-from rbptrack.tracking.record import Record, k_metrics
-from rbptrack.tracking.rules import MeasurementRow, faults
-from rbptrack.tracking.schema import Tag
+
+from .authors import read_sizes
 
 NOTE = (
     "a serving engine's log-probabilities: where its logits are bfloat16 they tie at many positions, which biases "
@@ -49,52 +44,80 @@ class _Scored:
     rank: array[int] = field(default_factory=lambda: array("i"))
 
 
-def read(
-    path: Path,
-    *,
-    model: str,
-    dataset: str,
-    vocab_size: int,
-    models: KnownModels,
-    sizes: Mapping[str, int],
-    rules: type[MeasurementRow],
-    folder: Path,
-) -> list[tuple[Record, Path]]:
-    """Read one measurement: of vLLM with a rank table, of SGLang its CE alone.
+@dataclass(kw_only=True)
+class Served(Importer):
+    """Prompt log-probabilities of vLLM and SGLang, as JSON lines: one response a document, as their servers gave it.
 
-    Args:
-        path: the responses, also as lines of an OpenAI batch's output.
+    Of vLLM ranks are imported, of SGLang, which gives none, CE alone. Lines of an OpenAI batch's output are taken, too.
+
+    Attributes:
         model: its name or hub id; empty: the one that every response names.
         dataset: the name of the texts that were sent.
-        vocab_size: |V|; needed with ranks.
-        models: give the family and size of hub ids.
-        sizes: non-embedding parameters by model.
-        rules: that the measurement must satisfy.
-        folder: an empty folder, in which the artifacts are laid.
-
-    Raises:
-        BadInput: a line is no such response; names the lines.
+        vocab_size: |V|, the number of logits that the model gives; needed with ranks.
+        sizes: a CSV with the columns model and non_embedding_params.
 
     """
-    if not dataset:
-        raise BadInput(f"{path}: say which texts were sent: dataset=NAME")
-    faulty, scored, named, engines = Faults(path), _Scored(), set[str](), set[str]()
-    number = -1
-    for number, line in enumerate(_lines(path)):
-        try:
-            answer = _answer(line)
-            named.add(str(answer.get("model") or ""))
-            engines.add(_read(answer, number, scored))
-        except (_Wrong, KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError) as error:
-            said = first_line(error) if isinstance(error, _Wrong) else f"is no response of vLLM or SGLang ({error!r})"
-            faulty.add(f"line {number + 1}", said[:200])
-    faulty.refuse()
-    if not scored.logprob:
-        raise BadInput(f"{path} holds no scored token: nothing to import")
-    if len(engines) > 1:
-        raise BadInput(f"{path} mixes responses of vLLM and SGLang: import them from two files")
-    return [_measurement(path, scored, engines.pop(), number + 1, rules, folder, sizes,
-                         about=_about(path, model, named, dataset, vocab_size, models))]  # fmt: skip
+
+    name: ClassVar[str] = "served"
+    model: str = ""
+    dataset: str = ""
+    vocab_size: int = 0
+    sizes: str = ""
+
+    def takes(self, file: Peek) -> bool:
+        """A .jsonl file."""
+        return file.suffix == ".jsonl"
+
+    def read(self, path: Path) -> Iterator[Imported]:
+        """Yield the one measurement of the file."""
+        if not self.dataset:
+            raise BadInput(f"{path}: say which texts were sent: dataset=NAME")
+        problems = list[Fault]()
+        scored = _Scored()
+        models = set[str]()
+        engines = set[str]()
+        documents = 0
+        for number, line in enumerate(_lines(path)):
+            documents = number + 1
+            try:
+                answer = _answer(line)
+                models.add(str(answer.get("model") or ""))
+                engines.add(_read(answer, number, scored))
+            except (_Wrong, KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError) as error:
+                text = f"is no response of vLLM or SGLang ({error!r})"
+                problems.append(
+                    Fault(f"line {documents}", (first_line(error) if isinstance(error, _Wrong) else text)[:200])
+                )
+        if problems:
+            yield from problems
+            return
+        if not scored.logprob:
+            raise BadInput(f"{path} holds no scored token: nothing to import")
+        if len(engines) > 1:
+            raise BadInput(f"{path} mixes responses of vLLM and SGLang: import them from two files")
+        yield self._measurement(path, scored, engines.pop(), documents, self._model(path, models))
+
+    def _model(self, path: Path, models: set[str]) -> str:
+        """The model that answered."""
+        if not self.model and (len(models) != 1 or "" in models):
+            listed = ", ".join(sorted(filter(None, models))) or "none"
+            raise BadInput(f"{path}: say which model answered: model=NAME (the responses name {listed})")
+        return self.model or models.pop()
+
+    def _measurement(self, path: Path, scored: _Scored, engine: str, documents: int, model: str) -> ImportedMeasurement:
+        sizes = read_sizes(Path(self.sizes).expanduser()) if self.sizes else {}
+        ranks = _ranks(path, scored, self.vocab_size) if engine == _VLLM else None
+        columns: dict[str, object] = {
+            "dataset": self.dataset,
+            "model": model,
+            "vocab_size": self.vocab_size or None,
+            "num_tokens": len(scored.logprob),
+            "num_documents": documents,
+            "non_embedding_params": sizes.get(model),
+        }
+        if ranks is None:
+            columns[CE] = -math.fsum(scored.logprob) / len(scored.logprob)
+        return ImportedMeasurement(columns=columns, ranks=ranks, repo=model, format=engine, notes=NOTE)
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -182,51 +205,8 @@ def _take(scored: _Scored, document: int, position: int, token: int, logprob: fl
     scored.logprob.append(min(float(logprob), 0.0))
 
 
-def _about(
-    path: Path, model: str, named: set[str], dataset: str, vocab_size: int, models: KnownModels
-) -> dict[str, object]:
-    """Who and what was measured, as columns of a row."""
-    if not model and (len(named) != 1 or "" in named):
-        listed = ", ".join(sorted(filter(None, named))) or "none"
-        raise BadInput(f"{path}: say which model answered: model=NAME (the responses name {listed})")
-    name = model or named.pop()
-    family, size = models.split(name)
-    about: dict[str, object] = {"dataset": dataset, "model": name, "family": family or None, "size": size}
-    return about | {"vocab_size": vocab_size or None}
-
-
-def _measurement(
-    path: Path,
-    scored: _Scored,
-    engine: str,
-    documents: int,
-    rules: type[MeasurementRow],
-    folder: Path,
-    sizes: Mapping[str, int],
-    about: dict[str, object],
-) -> tuple[Record, Path]:
-    columns = about | {"num_tokens": len(scored.logprob), "num_documents": documents}
-    columns["non_embedding_params"] = sizes.get(str(about["model"]))
-    ranks = _ranks(path, scored, about["vocab_size"]) if engine == _VLLM else None
-    if ranks is None:
-        columns |= _ce(scored)
-    else:
-        ks = [k for k in HEADLINE_KS if k < ranks.vocab_size]
-        columns |= k_metrics(ranks.histogram(), ranks.document_counts(ks))
-    try:
-        row = rules.of(columns)
-    except ValidationError as error:
-        problems = Faults(path)
-        problems.extend("", faults(error))
-        problems.refuse()
-        raise
-    record = record_of(row, kind=engine, source=path, repo=str(about["model"]), ranked=ranks is not None)
-    record.tags[Tag.NOTES] = NOTE
-    return record, laid(record, ranks, folder / record.fingerprint)
-
-
-def _ranks(path: Path, scored: _Scored, vocab_size: object) -> RankTable:
-    if not isinstance(vocab_size, int):
+def _ranks(path: Path, scored: _Scored, vocab_size: int) -> RankTable:
+    if not vocab_size:
         raise BadInput(f"{path} has ranks, which need |V|: vocab_size=N, the number of logits that the model gives")
     largest = max(max(scored.rank), 1 + max(scored.token))
     if largest > vocab_size:
@@ -242,7 +222,3 @@ def _ranks(path: Path, scored: _Scored, vocab_size: object) -> RankTable:
         logprob=scored.logprob,
     )
     return replace(whole, ties_known=False)
-
-
-def _ce(scored: _Scored) -> dict[str, float]:
-    return {CE: -math.fsum(scored.logprob) / len(scored.logprob)}

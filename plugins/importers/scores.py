@@ -6,65 +6,77 @@ import json
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 import yaml
 
+from rbptrack.analysis import BadInput
+from rbptrack.analysis.importing import (
+    Imported,
+    ImportedScore,
+    Importer,
+    Peek,
+    first_line,
+    limits,
+    not_a_file,
+)
 from rbptrack.analysis.runs import SCORES
-from rbptrack.base.errors import BadInput, first_line
-from rbptrack.exchange import eval_results
-from rbptrack.tracking import limits
 
 _METRICS = ("acc_norm", "acc", "accuracy", "exact_match", "pass@1", "pass_at_1", "mean", "f1", "value")
 _MODEL_ARG = re.compile(r"(?:^|,)\s*(pretrained|model|revision)=([^,]*)")
+_FILES = re.compile(r"(?:.*/)?(?:results_[^/]*\.json|[^/]*\.eval|\.eval_results/[^/]*\.ya?ml)")
+_SUFFIXES = (".csv", ".parquet", ".json", ".eval", ".yaml", ".yml")
 
 Row = dict[str, Any]
 
 
-def read(path: Path, *, names: Mapping[str, str], metric: str = "") -> pd.DataFrame:
-    """Read scores from a file, or from every such file of a folder.
+@dataclass(kw_only=True)
+class Scores(Importer):
+    """Scores of tasks: a table with the columns model, task, score; lm-evaluation-harness; inspect_ai; `.eval_results`.
 
-    Args:
-        path: a .csv or .parquet with the columns model, task, score, and where known revision and n; a `results_*.json`
-            of lm-evaluation-harness; a .json or .eval of inspect_ai; a .yaml of a model repository's `.eval_results`
-            (the folder above it names the model); or a folder of them.
-        names: model's name there -> its name here.
+    A .csv or .parquet has a row per model and task, where known with revision and n; a `results_*.json` is
+    lm-evaluation-harness's, a .json or .eval inspect_ai's, and of a .yaml in a model repository's `.eval_results` the
+    folder above names the model. A folder of them is read whole.
+
+    Attributes:
+        names: a CSV with the columns name (in the scores) and model (in the store).
         metric: the metric to take of a task that has several; by default the first of acc_norm, acc, exact_match, ...
 
-    Returns:
-        A row per model, revision and task, with the columns of `rbptrack.analysis.contract.SCORES`.
-
-    Raises:
-        BadInput: a file is none of these, a score is no number, or one model has two scores of a task; names it.
-
     """
-    files = sorted(each for each in path.rglob("*") if _reader_of(each)) if path.is_dir() else [path]
-    if not files:
-        raise BadInput(
-            f"{path} holds no scores: expected .csv, .parquet, results_*.json, .eval or .eval_results/*.yaml"
-        )
-    rows = [{**row, "place": str(file)} for file in files for row in _rows(file, metric)]
-    for row in rows:
-        row["model"] = names.get(str(row["model"]), str(row["model"])).strip()
-        _check(row)
-    frame = pd.DataFrame(rows, columns=[*SCORES, "place"]).astype({"score": "float64", "n": "Float64"})
-    frame["revision"] = frame["revision"].fillna("").astype(str)
-    keys = ["model", "revision", "task"]
-    twice = frame[frame.duplicated(keys, keep=False)].drop_duplicates([*keys, "score"])
-    doubled = twice[twice.duplicated(keys, keep=False)]
-    if len(doubled):
-        one, other = doubled.sort_values(keys).iloc[0], doubled.sort_values(keys).iloc[1]
-        raise BadInput(
-            f"{one['model']} has two scores of {one['task']}: {one['score']:g} in {one['place']} and "
-            f"{other['score']:g} in {other['place']}; leave one out"
-        )
-    return frame.drop_duplicates(keys).drop(columns="place").reset_index(drop=True)
+
+    name: ClassVar[str] = "scores"
+    names: str = ""
+    metric: str = ""
+
+    def takes(self, file: Peek) -> bool:
+        """A table of scores, a log or result of the programs above, or a folder of them."""
+        if file.is_folder:
+            return any(map(_FILES.fullmatch, file.names))
+        if file.suffix in (".csv", ".parquet"):
+            return {"task", "score"} <= set(file.columns)
+        return file.suffix in _SUFFIXES
+
+    def read(self, path: Path) -> Iterator[Imported]:
+        """Yield a score per model, revision and task."""
+        here = read_names(Path(self.names).expanduser()) if self.names else {}
+        files = [path]
+        if path.is_dir():
+            files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+        for file in files:
+            for row in _rows(file, self.metric):
+                model = row["model"]
+                if isinstance(model, str):
+                    model = here.get(model, model).strip()
+                yield ImportedScore(**(row | {"model": model}), place=str(file))
 
 
 def read_names(path: Path) -> dict[str, str]:
-    """A map of names: a CSV with the columns name (in the scores) and model (in the store)."""
+    """Read a map of names: a CSV with the columns name (in the scores) and model (in the store)."""
+    if fault := not_a_file(path):
+        raise BadInput(f"{path} {fault}")
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (OSError, ValueError) as error:
@@ -90,22 +102,7 @@ def _reader_of(path: Path) -> Callable[[Path, str], Iterator[Row]] | None:
     kinds: dict[str, Callable[[Path, str], Iterator[Row]]] = {
         ".csv": _table, ".parquet": _table, ".json": _json, ".eval": _inspect_archive, ".yaml": _hub, ".yml": _hub,
     }  # fmt: skip
-    return kinds.get(path.suffix) if path.is_file() else None
-
-
-def _check(row: Row) -> None:
-    place = row["place"]
-    if not row["model"] or not str(row["task"]).strip():
-        raise BadInput(f"{place}: a score has no model or no task")
-    try:
-        row["score"] = float(row["score"])
-    except (TypeError, ValueError):
-        row["score"] = float("nan")
-    if not 0 <= row["score"] <= 1:
-        raise BadInput(
-            f"{place}: the score of {row['model']} in {row['task']} must be a share from 0 to 1 "
-            "(divide a percentage by 100)"
-        )
+    return kinds.get(path.suffix)
 
 
 def _table(path: Path, _: str) -> Iterator[Row]:
@@ -170,7 +167,17 @@ def _inspect_archive(path: Path, metric: str) -> Iterator[Row]:
 
 
 def _hub(path: Path, _: str) -> Iterator[Row]:
-    return eval_results.read(path)
+    """Of `.eval_results/*.yaml` in a model's repository: a list of entries with a benchmark's id and a value."""
+    repository = path.parent.parent if path.parent.name == ".eval_results" else path.parent
+    for entry in yaml.safe_load(path.read_text(encoding="utf-8")):
+        dataset = entry["dataset"]
+        value = float(entry["value"])
+        task = str(dataset["id"]).rpartition("/")[2]
+        part = dataset.get("task_id")
+        if part not in (None, "", "default"):
+            task = f"{task}/{part}"
+        share = value / 100 if value > 1 else value  # the hub's are percentages in most benchmarks
+        yield {"model": repository.resolve().name, "revision": "", "task": task, "score": share, "n": None}
 
 
 def _chosen(numbers: Mapping[str, float], metric: str) -> float | None:

@@ -1,0 +1,1 @@
+"""What brings others' results in: `import FILE`."""
