@@ -75,7 +75,7 @@ def test_a_fifo_is_refused_and_not_waited_for(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(BadInput, match=r"table\.csv is a FIFO, not a file or folder"):
         import_.main(["table.csv"])
     with pytest.raises(BadInput, match=r"table\.csv is a FIFO, not a file"):
-        import_.main([".", "sizes=table.csv"])
+        import_.main([".", "use=authors", "sizes=table.csv"])
     with pytest.raises(BadInput, match=r"page\.html is a FIFO, which is not replaced by a file"):
         report.main(["out=page.html"])
     with pytest.raises(ImportError, match="is a FIFO"):

@@ -140,7 +140,7 @@ WITH_RANKS = ("sizes=a/sizes.csv", "vocab_size=1000")
         ("top1/metrics.json", '{"RBP_1": NaN}', "top1/metrics.json, key RBP_1: must be finite; got nan"),
         ("top1/metrics.json", '{"mean_ce_loss": 3.6}', "mean_ce_loss: is 3.5, and 3.6 for another k of the model"),
         ("top1/metrics.json", '{"RBP_1": 0.9}', "key RBP_10: RBP_k must not fall with k, but rbp_1 is 0.9"),
-        ("top1/metrics.json", '{"RBP_1": 0.3}', "is 0.3, but ranks.json beside it gives 0.25"),
+        ("top1/metrics.json", '{"RBP_1": 0.3}', "is 0.3, but the ranks beside it give 0.25"),
         ("top1/metrics.json", '{"RBP_1": 0.25, "RBP_2000": 1.0}', "k must be at most vocab_size = 1,000"),
         ("top1/metrics.json", "[1, 2]", "holds none of mean_ce_loss"),
         ("top1/metrics.json", '{"F_N=4": 2, "RBP_1": 0.25}', "key F_N=4: must be between 0 and 1; got 2"),

@@ -143,4 +143,4 @@ def test_the_whole_program_takes_and_hands_on_whole_ranks(program: Program, with
     assert np.isnan(table[["greater", "ties"]].to_numpy()).all()
     done = program("import", "b.zip", "dataset=wiki", cwd=with_store)
     assert done.returncode
-    assert "are for .jsonl files" in done.stderr
+    assert "no option dataset" in done.stderr

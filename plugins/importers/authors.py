@@ -13,7 +13,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rbptrack.analysis import BadInput
-from rbptrack.analysis.importing import Fault, Imported, ImportedMeasurement, Importer, Peek, limits, not_a_file
+from rbptrack.analysis.importing import (
+    Fault,
+    Imported,
+    ImportedMeasurement,
+    Importer,
+    Peek,
+    limits,
+    not_a_file,
+    user_path,
+)
 from rbptrack.ranks import CE, RankTable, parse_rbp_name, rbp_name
 
 _SAME_CE = 1e-6
@@ -41,7 +50,8 @@ class Authors(Importer):
 
     def read(self, path: Path) -> Iterator[Imported]:
         """Yield a measurement per dataset and model."""
-        sizes = read_sizes(Path(self.sizes).expanduser()) if self.sizes else {}
+        check_vocab_size(self.vocab_size)
+        sizes = read_sizes(user_path(self.sizes)) if self.sizes else {}
         root = path.absolute()
         problems = list[Fault]()
         groups: dict[tuple[str, str], list[Path]] = {}
@@ -70,6 +80,12 @@ class Authors(Importer):
                 repo=model,
             )
         yield from problems
+
+
+def check_vocab_size(vocab_size: int) -> None:
+    """BadInput for a |V| that none can be; 0 stands for none."""
+    if not 0 <= vocab_size < limits.IDS:
+        raise BadInput(f"vocab_size={vocab_size}: must be a whole number above 0")
 
 
 def read_sizes(path: Path) -> dict[str, int]:

@@ -22,6 +22,7 @@ from rbptrack.analysis.importing import (
     first_line,
     limits,
     not_a_file,
+    user_path,
 )
 from rbptrack.analysis.runs import SCORES
 
@@ -61,7 +62,7 @@ class Scores(Importer):
 
     def read(self, path: Path) -> Iterator[Imported]:
         """Yield a score per model, revision and task."""
-        here = read_names(Path(self.names).expanduser()) if self.names else {}
+        here = read_names(user_path(self.names)) if self.names else {}
         files = [path]
         if path.is_dir():
             files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
@@ -70,7 +71,9 @@ class Scores(Importer):
                 model = row["model"]
                 if isinstance(model, str):
                     model = here.get(model, model).strip()
-                yield ImportedScore(**(row | {"model": model}), place=str(file))
+                where = f"{str(model)[:60]} in {str(row['task'])[:60]}"
+                place = f"{file.relative_to(path)}, {where}" if path.is_dir() else where
+                yield ImportedScore(**(row | {"model": model}), place=place)
 
 
 def read_names(path: Path) -> dict[str, str]:

@@ -17,10 +17,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rbptrack.analysis import BadInput
-from rbptrack.analysis.importing import Fault, Imported, ImportedMeasurement, Importer, Peek, first_line, limits
+from rbptrack.analysis.importing import (
+    Fault,
+    Imported,
+    ImportedMeasurement,
+    Importer,
+    Peek,
+    first_line,
+    limits,
+    user_path,
+)
 from rbptrack.ranks import ABOVE_ZERO, CE, RankTable
 
-from .authors import read_sizes
+from .authors import check_vocab_size, read_sizes
 
 NOTE = (
     "a serving engine's log-probabilities: where its logits are bfloat16 they tie at many positions, which biases "
@@ -70,6 +79,7 @@ class Served(Importer):
 
     def read(self, path: Path) -> Iterator[Imported]:
         """Yield the one measurement of the file."""
+        check_vocab_size(self.vocab_size)
         if not self.dataset:
             raise BadInput(f"{path}: say which texts were sent: dataset=NAME")
         problems = list[Fault]()
@@ -105,7 +115,7 @@ class Served(Importer):
         return self.model or models.pop()
 
     def _measurement(self, path: Path, scored: _Scored, engine: str, documents: int, model: str) -> ImportedMeasurement:
-        sizes = read_sizes(Path(self.sizes).expanduser()) if self.sizes else {}
+        sizes = read_sizes(user_path(self.sizes)) if self.sizes else {}
         ranks = _ranks(path, scored, self.vocab_size) if engine == _VLLM else None
         columns: dict[str, object] = {
             "dataset": self.dataset,

@@ -32,6 +32,7 @@ from rbptrack.analysis.plugin import Plugin
 from rbptrack.base import limits
 from rbptrack.base.errors import first_line
 from rbptrack.base.files import kind_of
+from rbptrack.base.user_paths import user_path
 from rbptrack.ranks import RankTable
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "first_line",
     "limits",
     "not_a_file",
+    "user_path",
 ]
 
 _HEAD = 1 << 16  # bytes of a file that importers may look at
