@@ -82,17 +82,36 @@ def test_the_folders_table_is_what_import_takes(program: Program, swept: tuple[P
         assert said in done.stderr, (line, done.stderr)
 
 
+LINES = """
+import sys
+from dataclasses import dataclass
+
+from rbptrack.analysis.exporting import Exporter
+
+
+@dataclass(kw_only=True)
+class Lines(Exporter):
+    project: str = ""
+
+    def export(self, runs, out):
+        if not self.project:
+            sys.exit(0)
+        return f"{len(runs.frame)} for {self.project}"
+"""
+
+
 def test_an_exporter_of_ones_own_is_a_file(program: Program, with_store: Path) -> None:
     folder = with_store / "plugins" / "exporters"
     folder.mkdir(parents=True)
-    (folder / "lines.py").write_text(
-        "def export(runs, *, out, project, offline):\n    return f'{len(runs.frame)} for {project}'\n"
-    )
+    (folder / "lines.py").write_text(LINES)
     (with_store / "t.csv").write_text("model,dataset,ce\na-1b,wiki,2.5\n")
     assert program("import", "t.csv", "without_s=true", cwd=with_store).returncode == 0
     done = program("export", "to=lines", "project=ours", cwd=with_store)
     assert done.returncode == 0, done.stderr
     assert "1 for ours" in done.stdout
+    done = program("export", "to=lines", cwd=with_store)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "the exporter lines failed: SystemExit: 0" in done.stderr
 
 
 @pytest.mark.skipif(importlib.util.find_spec("wandb") is None, reason="wandb is not installed: pip install '.[dev]'")

@@ -1,15 +1,16 @@
-"""`export to=wandb`: each measurement as a run of Weights & Biases, with its settings, numbers and the curve of RBP_k.
+"""`export to=wandb`: each measurement as a run of Weights & Biases, with settings, numbers and the curve of RBP_k."""
 
-An exporter is a file with a function `export`: it gets measurements as analyzers do, and returns in words what it did.
-"""
+from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 
 from rbptrack.analysis import BadInput, RankHistogram, RbptrackError, Runs, WithoutRanks
+from rbptrack.analysis.exporting import Exporter
 from rbptrack.base.words import counted
 from rbptrack.ranks import log_grid
 
@@ -19,60 +20,68 @@ _SETTINGS = ("family", "size", "model", "dataset", "revision", "commit", "dtype"
 _NEITHER = ("run_id", "sweep", "without_ranks", "groups")
 
 
-def export(runs: Runs, *, out: Path, project: str, offline: bool) -> str:
-    """Write every measurement as a run of a project; the same one again updates its run.
+@dataclass(kw_only=True)
+class Wandb(Exporter):
+    """Each measurement as a run of Weights & Biases; the same one again updates its run.
 
-    Args:
-        runs: the measurements.
-        out: the folder in which wandb keeps its own, `wandb/`, from which `wandb sync` sends what was written offline.
+    Attributes:
         project: wandb's project.
-        offline: write files only, and ask no server.
-
-    Raises:
-        BadInput: wandb is not installed.
-        RbptrackError: wandb refuses, as without a login.
+        offline: write files only, and ask no server; `wandb sync` sends them.
 
     """
-    try:
-        import wandb
-    except ImportError as error:
-        raise BadInput("to=wandb needs wandb: pip install 'rbptrack[wandb]'") from error
-    try:
-        for row in runs.frame.to_dict("records"):
-            _one(wandb, runs, {str(k): v for k, v in row.items() if not pd.isna(v)}, out, project, offline)
-    except wandb.errors.Error as error:
-        raise RbptrackError(f"wandb: {error}; offline=true needs no server") from error
-    where = f"{out / 'wandb'}; `wandb sync` sends them" if offline else f"the project {project}"
-    return f"{counted(len(runs.frame), 'run')} of wandb: {where}"
 
+    name: ClassVar[str] = "wandb"
+    project: str = "rbptrack"
+    offline: bool = False
 
-def _one(wandb: Any, runs: Runs, row: dict[str, Any], out: Path, project: str, offline: bool) -> None:
-    numbers = {k: float(v) for k, v in row.items() if k not in (*_SETTINGS, *_NEITHER) and not isinstance(v, str)}
-    settings = wandb.Settings(  # nothing of the machine, the folder or the terminal
-        silent=True, console="off", disable_git=True, disable_code=True, save_code=False, disable_job_creation=True,
-        x_disable_meta=True, x_disable_machine_info=True, x_disable_stats=True,
-        x_save_requirements=False, host="",
-    )  # fmt: skip
-    with wandb.init(
-        project=project,
-        id=row["fingerprint"][:32],
-        name=f"{row['model']} / {row['dataset']}",
-        group=row["dataset"][:128],
-        tags=[row["family"][:64]],
-        config={k: row[k] for k in _SETTINGS if k in row},
-        dir=str(out),
-        mode="offline" if offline else "online",
-        resume=None if offline else "allow",
-        settings=settings,
-    ) as run:
-        run.define_metric("k", hidden=True)
-        run.define_metric("rbp", step_metric="k")
+    def export(self, runs: Runs, out: Path) -> str:
+        """Write every measurement as a run of the project.
+
+        Raises:
+            BadInput: wandb is not installed.
+            RbptrackError: wandb refuses, as without a login.
+
+        """
         try:
-            for k, share in _curve(runs.histogram(row["run_id"])):
-                run.log({"k": k, "rbp": share})
-        except WithoutRanks:
-            pass  # imported: it has single numbers only
-        run.summary.update(numbers)
+            import wandb
+        except ImportError as error:
+            raise BadInput("to=wandb needs wandb: pip install 'rbptrack[wandb]'") from error
+        try:
+            for row in runs.frame.to_dict("records"):
+                cells = {str(column): value for column, value in row.items() if not pd.isna(value)}
+                self._write(wandb, runs, cells, out)
+        except wandb.errors.Error as error:
+            raise RbptrackError(f"wandb: {error}; offline=true needs no server") from error
+        where = f"{out / 'wandb'}; `wandb sync` sends them" if self.offline else f"the project {self.project}"
+        return f"{counted(len(runs.frame), 'run')} of wandb: {where}"
+
+    def _write(self, wandb: Any, runs: Runs, row: dict[str, Any], out: Path) -> None:
+        numbers = {k: float(v) for k, v in row.items() if k not in (*_SETTINGS, *_NEITHER) and not isinstance(v, str)}
+        settings = wandb.Settings(  # nothing of the machine, the folder or the terminal
+            silent=True, console="off", disable_git=True, disable_code=True, save_code=False, disable_job_creation=True,
+            x_disable_meta=True, x_disable_machine_info=True, x_disable_stats=True,
+            x_save_requirements=False, host="",
+        )  # fmt: skip
+        with wandb.init(
+            project=self.project,
+            id=row["fingerprint"][:32],
+            name=f"{row['model']} / {row['dataset']}",
+            group=row["dataset"][:128],
+            tags=[row["family"][:64]],
+            config={k: row[k] for k in _SETTINGS if k in row},
+            dir=str(out),
+            mode="offline" if self.offline else "online",
+            resume=None if self.offline else "allow",
+            settings=settings,
+        ) as run:
+            run.define_metric("k", hidden=True)
+            run.define_metric("rbp", step_metric="k")
+            try:
+                for k, share in _curve(runs.histogram(row["run_id"])):
+                    run.log({"k": k, "rbp": share})
+            except WithoutRanks:
+                pass  # imported: it has single numbers only
+            run.summary.update(numbers)
 
 
 def _curve(histogram: RankHistogram) -> Iterator[tuple[int, float]]:

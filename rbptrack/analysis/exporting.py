@@ -20,8 +20,7 @@ class Exporter(Plugin):
 
         Args:
             runs: the measurements.
-            out: an empty folder for files, which appears under the name that the user gave when this returns, whole or
-                not at all.
+            out: a folder that is there and can be written, for exporters that write files.
 
         Raises:
             BadInput: something that it needs is missing, such as a package.

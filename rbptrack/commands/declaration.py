@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from dataclasses import MISSING, dataclass, field, fields, make_dataclass, replace
+from typing import Any, Generic, TypeVar, get_type_hints
 
 from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
@@ -157,3 +157,14 @@ class Command(Generic[T]):
 def _as_typed(text: str) -> str:
     """A text in which `rbptrack list` and the like begin as the user types them."""
     return re.sub(r"\brbptrack (?=(export|import|list|plugins)\b)", f"{program()} ", text)
+
+
+def with_options(command: Command[T], plugin: type[Any]) -> Command[T]:
+    """The command with the fields of a plugin as further options; its config is a subclass with these fields."""
+    types = get_type_hints(plugin)
+    options: list[Any] = []
+    for option in fields(plugin):
+        default = option.default if option.default_factory is MISSING else field(default_factory=option.default_factory)
+        options.append((option.name, types[option.name], default))
+    config = make_dataclass(f"{command.options.__name__}And{plugin.__name__}", options, bases=(command.options,))
+    return replace(command, options=config)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
-from importlib.metadata import entry_points
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
-from rbptrack.analysis.plugin_code import import_path
+from rbptrack.analysis.discovery import EXPORTERS, discover
+from rbptrack.analysis.exporting import Exporter
 from rbptrack.base.errors import BadInput, said_of_the_disk, unknown
 from rbptrack.base.user_paths import check_writable_folder, user_path
 from rbptrack.base.words import compact_bytes, counted
+from rbptrack.commands.declaration import with_options
 from rbptrack.commands.declared.exchange import EXPORT, ExportConfig
-from rbptrack.config.paths import builtin_folder
+from rbptrack.config.paths import plugin_folders
 from rbptrack.console.output import say
 from rbptrack.exchange import bundle, hub_folder, tables
+from rbptrack.exchange.intake import guarded
 from rbptrack.tracking.store import Store
 
 _TABLES = ("csv", "parquet")
-EXPORTERS = "rbptrack.exporters"
-"""The entry point group of exporters: functions as `plugins/exporters/wandb.py` has one."""
 
 
 def _export(config: ExportConfig) -> int:
@@ -28,8 +30,6 @@ def _export(config: ExportConfig) -> int:
         raise BadInput(f"documents=true says what a row of a table is: give ranks={' or ranks='.join(_TABLES)}, too")
     if sum(map(bool, (config.hub, config.to, config.ranks))) > 1:
         raise BadInput("one export at a time: hub=FOLDER, to=NAME or ranks=KIND")
-    if config.to:
-        return _export_to(config)
     if config.hub:
         return _export_for_hub(config)
     if not config.out:
@@ -56,19 +56,17 @@ def _check_new(out: Path) -> None:
     check_writable_folder(out.absolute().parent)
 
 
-def _export_to(config: ExportConfig) -> int:
-    """By an exporter: a file of `exporters/` in the project's or the working folder's plugins, or an installed one."""
-    folders = (builtin_folder(), Path.cwd() / "plugins")
-    files = {path.stem: path for folder in folders for path in (folder / "exporters").glob("[!_]*.py")}
-    points = {point.name: point for point in entry_points(group=EXPORTERS)}
-    if config.to not in {**files, **points}:
-        raise unknown("exporter", config.to, sorted({**files, **points}))
+def _export_to(config: ExportConfig, cls: type[Exporter]) -> int:
+    """By an exporter, which gets measurements as analyzers do."""
     out = user_path(config.out or ".")
     if not out.is_dir():
         raise BadInput(f"out={config.out}: no such folder")
-    export = import_path(files[config.to]).export if config.to in files else points[config.to].load()
+    check_writable_folder(out)
+    exporter = cls(**{option.name: getattr(config, option.name) for option in fields(cls)})
     runs = Store(config.tracking).reader.runs(config.filter)
-    say(export(runs, out=out, project=config.project, offline=config.offline))
+    with guarded(f"the exporter {exporter.name}"):
+        words = exporter.export(runs, out)
+    say(str(words))
     return 0
 
 
@@ -83,4 +81,14 @@ def _export_for_hub(config: ExportConfig) -> int:
     return 0
 
 
-main = EXPORT.running(_export)
+def main(arguments: Sequence[str]) -> int:
+    """Export measurements; returns the exit code."""
+    name = next((word.partition("=")[2] for word in arguments if word.startswith("to=")), "")
+    if not name:
+        return _export(EXPORT.parsed(arguments))
+    exporters = discover(EXPORTERS, plugin_folders(arguments))
+    exporter = exporters.select(name)
+    config = with_options(EXPORT, exporter).parsed(arguments)
+    if config.hub or config.ranks:
+        raise BadInput("one export at a time: hub=FOLDER, to=NAME or ranks=KIND")
+    return _export_to(config, exporter)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import MISSING, field, fields, make_dataclass, replace
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_type_hints
 
 import pandas as pd
 
@@ -17,6 +16,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.base.files import kind_of
 from rbptrack.base.user_paths import user_path
 from rbptrack.base.words import counted
+from rbptrack.commands.declaration import with_options
 from rbptrack.commands.declared.exchange import IMPORT, ImportConfig
 from rbptrack.config.keys import removed
 from rbptrack.config.paths import conf_folder, plugin_folders
@@ -49,17 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     importer = importer_of(path, importers, wanted=wanted)
     for line in importers.broken:
         complain(f"plugin left out: {line}")
-    return _import(replace(IMPORT, options=_with_options(importer)).parsed(words), path, importer)
-
-
-def _with_options(importer: type[Importer]) -> type[ImportConfig]:
-    """The command's options, and those of an importer."""
-    types = get_type_hints(importer)
-    options: list[Any] = []
-    for option in fields(importer):
-        default = option.default if option.default_factory is MISSING else field(default_factory=option.default_factory)
-        options.append((option.name, types[option.name], default))
-    return make_dataclass("ImportOptions", options, bases=(ImportConfig,))
+    return _import(with_options(IMPORT, importer).parsed(words), path, importer)
 
 
 def _rules(config: ImportConfig) -> type[AnyImportedRow]:

@@ -43,11 +43,10 @@ class ExportConfig:
         "ranks=csv", "or parquet: ranks as a table, to join with your own by dataset and id", values=("csv", "parquet")
     )
     hub: str = option("hub=FOLDER", "a folder to upload; it must not exist yet", values="files")
-    to: str = option(
-        "to=wandb", "runs of Weights & Biases: project=NAME, offline=true (files only), out=FOLDER (of the files)"
+    to: str = option("to=EXPORTER", "an exporter, with its options; out=FOLDER is where it writes files")
+    plugins: dict[str, list[str]] = option(
+        "plugins.path=FOLDER,...", "more folders of plugins", lambda: {"path": []}, values="files"
     )
-    project: str = "rbptrack"
-    offline: bool = False
     documents: bool = option("documents=true", "a row per document instead of a row per token", False)
     tokens: bool = option(
         "tokens=true", "keep the ids of the tokens, from which the text can be read; they are left out otherwise", False
@@ -59,19 +58,19 @@ class ExportConfig:
 EXPORT = Command(
     "export",
     "measurements as one file for others",
-    "export out=bundle.zip | ranks=csv|parquet out=FILE | hub=FOLDER | to=wandb [FILTERS]",
+    "export out=bundle.zip | ranks=csv|parquet out=FILE | hub=FOLDER | to=EXPORTER [FILTERS]",
     """Writes measurements into one file that `rbptrack import` reads into any other store, with the same fingerprints
     and numbers: whoever gets it can analyse them without a model. What is damaged is named and left out; the command
     then ends with 1. With ranks= it writes one table instead, a row per scored token (rank, ln p, entropy, document and
     its id and group) or, with documents=true, per document (tokens, bytes, CE, bits per byte, RBP_k).
 
     hub=FOLDER writes a folder for the Hugging Face hub: a dataset card (README.md), the measurements as a table, and
-    .eval_results for the repositories of models. to=wandb makes a run of Weights & Biases of each measurement; other
-    exporters are files in plugins/exporters/.""",
+    .eval_results for the repositories of models. to=EXPORTER hands measurements to another tool; `rbptrack plugins`
+    lists exporters and their options.""",
     ExportConfig,
+    more={"OPTION=...": "an option of the exporter, such as project=NAME or offline=true"},
     examples={
         "export out=nano.zip family=nano": "all measurements of one family",
-        "export to=wandb project=ranks family=nano": "a run of Weights & Biases each",
         "export ranks=csv documents=true out=documents.csv dataset=stdlib": "CE and RBP_k of every document",
     },
 )
@@ -101,9 +100,7 @@ IMPORT = Command(
     folder that an importer takes, such as a table of results; `rbptrack plugins` lists importers and their options.""",
     ImportConfig,
     bare_word="path",
-    more={
-        "OPTION=...": "of the importer: dataset=NAME, model=NAME, sizes=FILE.csv, vocab_size=N, names=FILE.csv, metric=NAME"
-    },
+    more={"OPTION=...": "an option of the importer, such as dataset=NAME, sizes=FILE.csv, vocab_size=N or metric=NAME"},
     examples={
         "import nano.zip": "read a bundle",
         "import results.csv": "read a table",
