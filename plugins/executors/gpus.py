@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from joblib import cpu_count
+from rbptrack.base.process import cores
 
 from .ray import QUIET, Ray
 
@@ -32,7 +32,7 @@ class Gpus(Ray):
         """Find nothing wrong: jobs have the environment of this process."""
 
     def connect(self) -> None:
-        """Start Ray here; joblib counts the cores that this process may use, in a container too."""
+        """Start Ray here; with as many cores as this process may use, in a container too."""
         import ray
 
-        ray.init(num_cpus=cpu_count(), **LOCAL)
+        ray.init(num_cpus=cores(), **LOCAL)

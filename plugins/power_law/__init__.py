@@ -16,10 +16,11 @@ import numpy as np
 from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, rbp_name
 from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.analysis.findings import Verdict, around, by_sign, corrected, sure, within_margin
-from rbptrack.analysis.law_figures import draw_against_k, draw_ce_against_rbp, draw_exponents, draw_laws
+from rbptrack.analysis.law_figures import Curves, draw_against_k, draw_ce_against_rbp, draw_exponents, draw_laws
 from rbptrack.analysis.laws import FamilyLaw, LawReader, by_family, equally_trained, pooled_families
 from rbptrack.analysis.rows import exponent
 from rbptrack.analysis.sizes import SizeUnit
+from rbptrack.base.words import listed
 from rbptrack.ranks import CE
 from rbptrack.stats.contrasts import contrast, holm
 from rbptrack.stats.forecasts import backtest
@@ -45,6 +46,7 @@ NAN = float("nan")
 Cells = dict[str, Any]
 
 LAWS = "Models with 95% sampling intervals, and least squares on both logarithms; equal exponents have equal slopes."
+PROFILE = "By least squares in ln y; profile intervals (lmfit) take errors as independent and alike at all sizes."
 HOLLOW = "Hollow, where there is one: the authors' published exponent."
 ALPHA_AGAINST_K = f"Exponent of the law in size against k, with its interval. Thin lines: that of CE. {HOLLOW}"
 CE_AGAINST_RBP = "A point per model and a straight line per family, as in figure 8a of the paper."
@@ -65,6 +67,10 @@ class PowerLaw(Analyzer):
         training_tokens: tokens D that models were trained on, by pattern over model names; on the command line
             '+analyzer.training_tokens={pythia-*: 3e11}'. With it, laws are also fitted over the models of a family
             that were trained on equally many.
+        form: a law of your own: an expression in S, and in D (training tokens) where they are given, such as
+            'E + A*S**-alpha'; fitted beside the power law.
+        parameters: of the form's parameters starting values, bounds and fixed values; on the command line
+            '+analyzer.parameters={E: {min: 0}, alpha: {value: 0.1, vary: false}}'.
         pool: also take the families of a dataset together (3 or more): exponents as draws around a common mean.
 
     """
@@ -80,6 +86,8 @@ class PowerLaw(Analyzer):
     size: str = "non_embedding_params"
     training_tokens: dict[str, float] = field(default_factory=dict)
     pool: bool = False
+    form: str = ""
+    parameters: dict[str, Any] = field(default_factory=dict)
 
     def analyze(self, runs: Runs) -> Report:
         """Fit every family x dataset that has at least 3 sizes."""
@@ -87,6 +95,8 @@ class PowerLaw(Analyzer):
             raise BadInput(f"analyzer.forecast: sizes must be above 0; got {self.forecast}")
         if self.margin <= 0:
             raise BadInput(f"analyzer.margin must be above 0; got {self.margin}")
+        if self.parameters and not self.form:
+            raise BadInput("analyzer.parameters are those of a form; give analyzer.form")
         report = Report(summary="laws")
         asked = (self.ks, self.curve_points, self._unit)
         reader = LawReader(*asked, level=self.level, replicates=self.replicates, draws=self.pool)
@@ -109,8 +119,34 @@ class PowerLaw(Analyzer):
         report.findings += [_most_decisive(mine, points) for mine in by_family(shown).values()]
         seeds = [_within_seeds(one, one.seeds) for one in shown if one.seeds]
         report.findings += corrected(seeds, sure(self.level, Verdict.NO))
-        self._drawings(report, laws)
+        curves = self._own_form(report, shown) if self.form else {}
+        self._drawings(report, laws, curves)
         return report
+
+    def _own_form(self, report: Report, shown: list[FamilyLaw]) -> Curves:
+        """Fit the form that was asked for to every law shown; its curves, by dataset, metric and family."""
+        from .form import Fitted, Form, fit_beside  # lmfit: only for who asks
+
+        form = Form(self.form, self.parameters)
+        fitted: dict[tuple[str, str, str], Fitted] = {}
+        refused: dict[str, list[str]] = {}
+        for law in shown:
+            tokens = self._unit.trained_on(law.family)
+            try:
+                key = (law.family.dataset, law.metric, law.family.name)
+                fitted[key] = fit_beside(form, law, tokens, level=self.level)
+            except BadInput as error:
+                refused.setdefault(f"{law.family}: {form.text} is not fitted to", []).append(f"{law.label} ({error})")
+        notes = [f"{begin} {listed(cases)}." for begin, cases in refused.items()]
+        if not fitted:
+            raise BadInput(notes[0])
+        report.notes += notes
+        report.add_rows("form", (case.row for case in fitted.values()), caption=f"{form.text}, beside the power law.")
+        report.add_rows(
+            "form_parameters", (row for case in fitted.values() for row in case.parameters), caption=PROFILE
+        )
+        report.findings += [case.finding for case in fitted.values()]
+        return {key: case.line for key, case in fitted.items()}
 
     @property
     def _unit(self) -> SizeUnit:
@@ -206,9 +242,12 @@ class PowerLaw(Analyzer):
             **around(alpha),
         )
 
-    def _drawings(self, report: Report, laws: list[FamilyLaw]) -> None:
+    def _drawings(self, report: Report, laws: list[FamilyLaw], curves: Curves) -> None:
         metrics = self._lead_metrics(laws)
-        report.drawings["law_in_size"] = Drawing(draw_laws(laws, metrics, xlabel=self._unit.label), LAWS)
+        caption = f"{LAWS} Black dashes: {self.form}." if curves else LAWS
+        report.drawings["law_in_size"] = Drawing(
+            draw_laws(laws, metrics, xlabel=self._unit.label, curves=curves), caption
+        )
         exponents = f"Exponent of every family on every dataset, with its {self.level:z.0%} interval. {HOLLOW}"
         report.drawings["exponents"] = Drawing(draw_exponents(laws, metrics), exponents)
         report.overview = ["law_in_size"]

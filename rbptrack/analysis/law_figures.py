@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,11 +24,13 @@ from rbptrack.analysis.figures import error_bars, grid, log_axis, style
 from rbptrack.analysis.laws import FamilyLaw, by_family
 from rbptrack.analysis.published import published_alpha
 from rbptrack.analysis.rows import exponent
-from rbptrack.ranks import CE, parse_rbp_name, rbp_ks, rbp_name
+from rbptrack.ranks import CE, FloatArray, parse_rbp_name, rbp_ks, rbp_name
 from rbptrack.stats.linear import straight_line
 from rbptrack.stats.power_law import PowerLawFit
 
 _WIDE, _FINE = 2.5, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)  # ticks where a panel spans less than that squared
+Curves = Mapping[tuple[str, str, str], tuple[FloatArray, FloatArray]]
+"""S and y of curves, by dataset, metric and family."""
 _DOTTED = (0, (1, 1.5))  # published
 
 
@@ -37,7 +39,9 @@ def law_axis_label(metric: str) -> str:
     return "CE, nats per token" if metric == CE else f"−ln RBP$_{{{parse_rbp_name(metric)}}}$"
 
 
-def draw_laws(laws: Sequence[FamilyLaw], metrics: Sequence[str], *, xlabel: str) -> Figure:
+def draw_laws(
+    laws: Sequence[FamilyLaw], metrics: Sequence[str], *, xlabel: str, curves: Curves | None = None
+) -> Figure:
     """Points and laws on logarithmic axes, a row per dataset and a column per metric; figures 3 to 5 of the paper.
 
     Every panel spans the same factor in y, so that equal exponents have equal slopes. Where the authors published an
@@ -47,6 +51,7 @@ def draw_laws(laws: Sequence[FamilyLaw], metrics: Sequence[str], *, xlabel: str)
         laws: of the metrics; each family has one colour, marker and line style in all panels.
         metrics: `ce` or `rbp_<k>`, in the order of the columns.
         xlabel: what S is.
+        curves: others through the same points, drawn as black dashes.
 
     """
     by_panel = {(one.family.dataset, one.metric, one.family.name): one.law for one in laws if one.metric in metrics}
@@ -82,6 +87,8 @@ def draw_laws(laws: Sequence[FamilyLaw], metrics: Sequence[str], *, xlabel: str)
                     error_bars(ax, law.s, law.y, law.y - error, law.y + error, **look)
                     line = np.array([law.s.min(), law.s.max()])
                     ax.plot(line, law.predict(line), ls=one.line, lw=1.2, color=one.colour)
+                    if curve := (curves or {}).get((dataset, metric, one.name)):
+                        ax.plot(*curve, ls="--", lw=1.0, color="black")
                     published |= _draw_published(ax, one, dataset, metric, law.s, law.y)
                     if len(styles) == 1:
                         ax.text(0.96, 0.93, f"α = {law.alpha:.3f}", transform=ax.transAxes, ha="right", va="top")

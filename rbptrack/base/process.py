@@ -11,6 +11,8 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 _STOPPING = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
@@ -18,6 +20,7 @@ _STOPPING = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(sign
 INTERRUPTED = 128 + signal.SIGINT
 READER_GONE = 141  # 128 + SIGPIPE, which Windows has not
 _AGAIN_SECONDS = 0.1
+_CGROUPS = Path("/sys/fs/cgroup")
 _received = 0
 
 
@@ -76,9 +79,19 @@ def _dropped(unraisable: Any) -> None:
 
 def cores() -> int:
     """The cores that this process may use: those that it is bound to, and no more than its container's share."""
-    from joblib import cpu_count
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min((bound, *_container_cores())))
 
-    return int(cpu_count())
+
+def _container_cores() -> Iterator[int]:
+    """The cores' worth of time that control groups allow, version 2 and 1, where they limit it; rounded up."""
+    for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        try:
+            quota, period = " ".join((_CGROUPS / name).read_text() for name in names).split()
+        except (OSError, ValueError):
+            continue
+        if quota.isdecimal() and int(quota):  # "max" and -1 are no limit
+            yield -(-int(quota) // int(period))
 
 
 def leave_out_what_is_loaded() -> None:
