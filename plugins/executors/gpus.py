@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rbptrack.base.process import cores
+from rbptrack.analysis.executors import cores
 
 from .ray import QUIET, Ray
 

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from rbptrack.analysis.plugin import Plugin
 from rbptrack.base.errors import BadInput
+from rbptrack.base.process import cores as cores  # of this machine, for executors
 
 
 @dataclass(frozen=True, kw_only=True)
