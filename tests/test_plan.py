@@ -295,3 +295,9 @@ def test_faults_of_one_cause_are_one_line(
     out = capsys.readouterr().out
     assert out.count("cannot be reached") == 1
     assert "pythia-14m, pythia-31m: " in out
+
+
+def test_cells_that_cannot_be_measured_are_counted_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    ready = Plan("nano-6k", "stdlib", total_params=7000, tokens=10, seconds=1.0, gpus=1, status="to measure")
+    command._show([ready, Plan("llama-7b", "wiki", status="meta-llama/x is gated")])
+    assert "1 to measure, 1 cannot be" in capsys.readouterr().out
