@@ -34,7 +34,7 @@ test-long: $(STAMP) test-hydra
 # The tests of configs and command lines with Hydra's newest release candidate, over the packages that are installed.
 test-hydra: $(STAMP)
 	$(RUN) -m venv --clear $(VENV)/hydra
-	$(RUN) -c "import sysconfig; print(sysconfig.get_path('purelib'))" > "$$($(VENV)/hydra/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/installed.pth"
+	$(RUN) -c "import sysconfig; print(f'import site; site.addsitedir({sysconfig.get_path(\"purelib\")!r})')" > "$$($(VENV)/hydra/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/installed.pth"
 	$(VENV)/hydra/bin/python -m pip install --quiet --disable-pip-version-check --pre --no-deps 'hydra-core>=1.4.0rc3,<1.5' 'omegaconf>=2.4.1rc1,<2.5'
 	$(VENV)/hydra/bin/python -m pytest -n 0 $(HYDRA_TESTS)
 
