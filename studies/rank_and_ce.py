@@ -8,17 +8,22 @@ with 200 documents of 1,000 tokens 89%), 200 draws a row; two texts of one popul
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from rbptrack.plugins.rank_and_ce.equal_loss import Leaning, Resampled, collapse
+from rbptrack.plugins.rank_and_ce.parts import Parts
 from rbptrack.plugins.rank_and_ce.rank_and_probability import RankAndProbability, Rates, split_of_gain
 
-from rbptrack.ranks import RankTable
+from rbptrack.ranks import BANDS, RankAndRest, RankTable
 from rbptrack.stats.bootstrap import BOOTSTRAP_SEED, document_weights
 from rbptrack.stats.intervals import percentiles, widening, worth
 from studies.simulated_ranks import VOCABULARY, difficulty, lengths_of
 from studies.simulation import BOOTSTRAPS, Array, Design, Outcome, covers, experiment, grid
 
 _SIZES, _FAMILIES = "a winner is named, sizes left out (false positive)", "the same, families left out"
+_SHARE = "95 % interval of the rank part's share of the fall of CE covers"
+_EXPONENTS = "95 % interval of rank's exponent less the rest's covers"
 _TEXTS = "two texts of one population are found apart at equal loss (false positive)"
 _WITHIN = "95 % interval of ranks at equal p covers 0"
 
@@ -94,6 +99,52 @@ def equal_texts(rng: np.random.Generator, design: Design) -> Outcome:
     y = -np.log(sums[:, 2] / sums[:, 0])
     law = collapse(sums[:, 1] / sums[:, 0], y, np.repeat([0, 1], design.m), resampled=resampled)
     return {_TEXTS: law.p < 0.05}
+
+
+@lru_cache(maxsize=2)
+def _mean_difficulty(tails: str) -> float:
+    """Of unlimited text."""
+    return float(_hard(np.random.default_rng(0), 1_000_000, tails).mean())
+
+
+def _hard(rng: np.random.Generator, count: int, tails: str) -> Array:
+    return np.asarray(np.exp(0.5 * np.clip(difficulty(rng, count, tails), -2, 2)))
+
+
+@experiment(
+    "rank_and_ce_parts",
+    truth="rank and rest of CE follow power laws with exponents .15 and .05; a document has its own factor of each",
+    claims={_SHARE: 0.95, _EXPONENTS: 0.95},
+    designs=grid(m=(4, 7), documents=(20, 50, 200)),
+)
+def parts(rng: np.random.Generator, design: Design) -> Outcome:
+    """The rank part's share of the fall of CE, of these models, and its law against the rest's (rank_and_ce)."""
+    s = np.geomspace(1, 1000, design.m)
+    tokens = lengths_of(rng, design.documents)
+    hard = _hard(rng, design.documents, design.tails)
+    factors = (hard, np.sqrt(hard * _hard(rng, design.documents, design.tails)))
+    scattered = np.exp(design.tau * rng.standard_normal((2, design.m)))
+    means = np.stack([4.5 * s**-0.15, 2.0 * s**-0.05]) * scattered  # of these models, at difficulty 1
+    sizes = []
+    for rank, rest in means.T:
+        bands = np.zeros((design.documents, len(BANDS)))
+        bands[:, 0] = rng.gamma(tokens, rank * factors[0])
+        sizes.append(RankAndRest(tokens, bands, rng.gamma(tokens, rest * factors[1]), np.zeros(design.documents)))
+    measured = Parts.of(sizes, replicates=BOOTSTRAPS, level=0.95)
+    share = measured.share_of_fall(0.95)
+    expected = np.array([_mean_difficulty(design.tails), _mean_root(design.tails) ** 2])
+    fall = (means[:, 0] - means[:, -1]) * expected
+    contrast = measured.contrast(s, 0.95)
+    return {
+        _SHARE: covers(share.low, float(fall[0] / fall.sum()), share.high),
+        _EXPONENTS: covers(contrast.exponent.low, 0.10, contrast.exponent.high) if contrast else None,
+    }
+
+
+@lru_cache(maxsize=2)
+def _mean_root(tails: str) -> float:
+    """Of the square root of a document's difficulty, in unlimited text."""
+    return float(np.sqrt(_hard(np.random.default_rng(0), 1_000_000, tails)).mean())
 
 
 def _measured(rng: np.random.Generator, document: Array, nats: Array) -> RankAndProbability:

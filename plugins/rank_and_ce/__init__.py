@@ -25,6 +25,7 @@ from rbptrack.stats.answers import Answers, read_answers
 from rbptrack.stats.bootstrap import BOOTSTRAP_SEED, document_weights, drawn_sums
 from rbptrack.stats.intervals import Interval, percentiles, widening, worth
 
+from .counts import Counts, Everything, ends_at_p, per_size, resampled_points
 from .equal_loss import Resampled, collapse, families_needed, predict_left_out
 from .figures import draw_equal_loss, draw_ranks_at_p, draw_spectrum, draw_whole_windows
 from .findings import CollapsesOnCe, ExponentsOfParts, Predicts, RanksAtEqualP, ShareOfFall
@@ -42,42 +43,6 @@ from .rows import (
 )
 
 ALL = "all together"
-
-
-@dataclass(frozen=True)
-class Counts(Pooled):
-    """One model on one text; the runs of a size add."""
-
-    joint: RankAndProbability
-    answers: Answers
-    split: RankAndRest
-    _rates: dict[int, tuple[dict[int, Rates], dict[int, Rates]]] = field(default_factory=dict, repr=False)
-
-    def rates(self, k: int, replicates: int) -> tuple[Rates, Rates]:
-        """`Rates` once and in document bootstraps; kept, because neighbouring sizes share it."""
-        if replicates not in self._rates:
-            weights = document_weights(len(self.joint.tokens), replicates=replicates)
-            once = np.ones((1, weights.shape[1]))
-            self._rates[replicates] = Rates.of(self.joint, once), Rates.of(self.joint, weights)
-        point, draws = self._rates[replicates]
-        return point[k], draws[k]
-
-    def resampled(self, replicates: int, seed: int) -> tuple[FloatArray, dict[int, FloatArray]]:
-        """CE, (replicates,), and -ln RBP_k of each k, likewise, in document bootstraps."""
-        weights = document_weights(len(self.joint.tokens), replicates=replicates, seed=seed)
-        tokens, nats, *hits = drawn_sums(weights, self.joint.metric_sums()).T
-        with np.errstate(divide="ignore"):
-            return nats / tokens, {k: -np.log(hit / tokens) for k, hit in zip(self.joint.ks, hits, strict=True)}
-
-    def interval(self, value: float, draws: FloatArray, level: float) -> Interval:
-        """The percentile interval, its sides as much longer as few documents ask for."""
-        wider = widening(worth(np.sqrt(self.joint.tokens.sum(axis=(1, 2)))), level)
-        low, high = percentiles(draws, level=level)
-        return Interval(value, value - wider * (value - low), value + wider * (high - value))
-
-
-Everything = list[tuple[Family, list[Counts]]]
-Columns = Callable[[RankAndProbability], Mapping[str, FloatArray]]
 
 
 @dataclass(kw_only=True)
@@ -128,19 +93,19 @@ class RankAndCe(Analyzer):
             raise report.nothing_found("no measurement with ranks")
         points = self._points(everything)
         self._ask_parts(report, everything)
-        self._ask_equal_loss(report, points, self._resampled(everything))
+        self._ask_equal_loss(report, points, resampled_points(everything, self.ks, replicates=self.replicates))
         self._ask_equal_p(report, everything)
         self._ask_predictions(report, points)
         report.summary = next(iter(report.tables))
         for name, (quantity, columns) in PER_SIZE.items():
-            report.add_table(name, _per_size(everything, quantity), {**columns_of(OfSize), **columns})
+            report.add_table(name, per_size(everything, quantity), {**columns_of(OfSize), **columns})
         report.drawings["equal_loss"] = Drawing(
             draw_equal_loss(points, rbp_name(self.shown)),
             f"-ln RBP_{self.shown} against CE, a point per model. If the law of RBP were only that of CE, all "
             "would lie on one curve.",
         )
         report.drawings["rank_and_probability"] = Drawing(
-            draw_ranks_at_p({str(family): _ends(family, counts) for family, counts in everything}),
+            draw_ranks_at_p({str(family): ends_at_p(family, counts) for family, counts in everything}),
             "Ranks at equal p(target): median, and 5 to 95%, of the smallest and the largest size. Grey: above the "
             "bound R <= 1/p. Bins of 0.25 nats and more; of a bin of ranks the first.",
         )
@@ -262,18 +227,6 @@ class RankAndCe(Analyzer):
                     share=share,
                 )
 
-    def _resampled(self, everything: Everything) -> dict[int, Resampled]:
-        """The points in document bootstraps, by k: those on one dataset share documents, others are independent."""
-        datasets = list(dict.fromkeys(family.dataset for family, _ in everything))
-        drawn = [
-            size.resampled(self.replicates, BOOTSTRAP_SEED + datasets.index(family.dataset))
-            for family, counts in everything
-            for size in counts
-        ]
-        documents = min(worth(size.joint.tokens.sum(axis=(1, 2))) for _, counts in everything for size in counts)
-        ce = np.stack([point for point, _ in drawn], axis=1)
-        return {k: Resampled(ce, np.stack([y[k] for _, y in drawn], axis=1), documents) for k in self.ks}
-
     def _ask_equal_loss(self, report: Report, points: pd.DataFrame, resampled: Mapping[int, Resampled]) -> None:
         """Ask whether all families, sizes and checkpoints lie on one curve of RBP_k over CE."""
         places = {
@@ -284,7 +237,7 @@ class RankAndCe(Analyzer):
         curves = [self._collapsed(str(place), k, rows, resampled[k]) for place, rows in places.items() for k in self.ks]
         findings = corrected((curve for curve in curves if curve), self._decided)
         report.findings += findings
-        report.add_rows("collapse", map(_collapse_row, findings))
+        report.add_rows("collapse", (curve.row() for curve in findings))
 
     def _collapsed(self, place: str, k: int, points: pd.DataFrame, resampled: Resampled) -> CollapsesOnCe | None:
         """The curve of one dataset, or of all together; None where there are too few points for one."""
@@ -435,36 +388,3 @@ class RankAndCe(Analyzer):
         if finding.reason or finding.p_corrected > 1 - self.level or better == "undecided":
             return Verdict.UNTOLD
         return Verdict.NO if better == "CE" else Verdict.YES
-
-
-def _collapse_row(curve: CollapsesOnCe) -> CollapseRow:
-    return CollapseRow(
-        dataset=curve.case["dataset"],
-        k=parse_rbp_name(curve.case["metric"]) or 0,
-        series=curve.series,
-        points=curve.points,
-        explained=curve.explained,
-        left=curve.left,
-        farthest=curve.farthest,
-        apart=curve.interval,
-        p=curve.p,
-        p_corrected=curve.p_corrected,
-        verdict=curve.reason or curve.verdict,
-    )
-
-
-def _per_size(
-    everything: Everything, columns: Callable[[RankAndProbability], Mapping[str, FloatArray]]
-) -> pd.DataFrame:
-    """A table of what each size of each family has, its sizes in order."""
-    sizes = [
-        {**keys, **columns(size.joint)}
-        for family, counts in everything
-        for keys, size in zip(family.size_keys, counts, strict=True)
-    ]
-    return pd.concat(map(pd.DataFrame, sizes), ignore_index=True)
-
-
-def _ends(family: Family, counts: Sequence[Counts]) -> dict[str, Mapping[str, FloatArray]]:
-    """Ranks at equal p of the smallest and the largest size, by label."""
-    return {family.labels[i]: counts[i].joint.at_equal_p() for i in sorted({0, len(counts) - 1})}

@@ -11,8 +11,9 @@ from rbptrack.analysis.findings import Finding, Verdict, around, by_sign
 from rbptrack.analysis.lead import Lead
 from rbptrack.analysis.phrases import estimate, interval, metric_of, where, with_verdict
 from rbptrack.base.words import counted, listed, number, p_in_words, some_of
+from rbptrack.ranks import parse_rbp_name
 
-from .rows import FallRow
+from .rows import CollapseRow, FallRow
 
 _ORDER = 10  # on the first page
 _FEW = 3  # cases that a sentence names
@@ -152,6 +153,22 @@ class CollapsesOnCe(Finding):
                 f"({p_in_words(finding.p_corrected)}, corrected); CE explains {finding.explained:.1%} of ln(-ln RBP)."
             )
         yield f"A curve of CE leaves {left} of -ln RBP_k (root mean square)."
+
+    def row(self) -> CollapseRow:
+        """Make its row of the table."""
+        return CollapseRow(
+            dataset=self.case["dataset"],
+            k=parse_rbp_name(self.case["metric"]) or 0,
+            series=self.series,
+            points=self.points,
+            explained=self.explained,
+            left=self.left,
+            farthest=self.farthest,
+            apart=self.interval,
+            p=self.p,
+            p_corrected=self.p_corrected,
+            verdict=self.reason or self.verdict,
+        )
 
 
 def _overall(tested: Sequence[CollapsesOnCe], apart: Sequence[CollapsesOnCe]) -> str:
