@@ -8,7 +8,7 @@ CE or RBP_k predict, at sizes and families left out, how often whole windows or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Any, ClassVar
@@ -16,23 +16,21 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, parse_rbp_name, rbp_name
-from rbptrack.analysis.families import Family, Pooled, read_families
+from rbptrack.analysis import Analyzer, BadInput, Drawing, Report, Runs, rbp_name
+from rbptrack.analysis.families import Family, read_families
 from rbptrack.analysis.findings import Finding, Verdict, around, by_sign, corrected, sure, within_margin
 from rbptrack.analysis.rows import UNKNOWN, OfSize, columns_of, exponent
 from rbptrack.ranks import BANDS, FloatArray, RankAndRest
 from rbptrack.stats.answers import Answers, read_answers
-from rbptrack.stats.bootstrap import BOOTSTRAP_SEED, document_weights, drawn_sums
-from rbptrack.stats.intervals import Interval, percentiles, widening, worth
+from rbptrack.stats.intervals import Interval
 
 from .counts import Counts, Everything, ends_at_p, per_size, resampled_points
 from .equal_loss import Resampled, collapse, families_needed, predict_left_out
 from .figures import draw_equal_loss, draw_ranks_at_p, draw_spectrum, draw_whole_windows
 from .findings import CollapsesOnCe, ExponentsOfParts, Predicts, RanksAtEqualP, ShareOfFall
 from .parts import Parts, detectable
-from .rank_and_probability import PER_SIZE, RANK_EDGES, RankAndProbability, Rates, countable_ks, split_of_gain
+from .rank_and_probability import PER_SIZE, RANK_EDGES, RankAndProbability, countable_ks, split_of_gain
 from .rows import (
-    CollapseRow,
     FallRow,
     GainRow,
     PartLawRow,
