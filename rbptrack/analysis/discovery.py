@@ -109,7 +109,7 @@ class Plugins(Generic[P]):
     def add(self, source: Source) -> None:
         """Take a source under its name, once."""
         if not source.name.isidentifier():
-            self.broken.append(f"{source.origin}: its name must be a word like 'power_law'; got {source.name!r}")
+            self.broken.append(f"{source.origin}: its name must be a word like 'my_law'; got {source.name!r}")
         elif source.name in self.sources:
             origin = self.sources[source.name].origin
             line = f"{source.origin}: the {self.kind.word} {source.name} exists already, in {origin}; rename one"

@@ -22,7 +22,7 @@ A `Remark` is a note with a reason code, so that nothing has to read its text: w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import isfinite, nan
 from typing import Any, Self, TypeVar
@@ -81,11 +81,10 @@ class Finding:
     null: float = 0.0
     margin: float = nan
     detectable: float = nan
-    extras: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse a verdict that its own numbers do not carry."""
-        if self.verdict is Verdict.SAME and type(self) is not Finding:
+        if self.verdict is Verdict.SAME:
             inside = self.null - self.margin <= self.low <= self.high <= self.null + self.margin
             if not inside:  # a NaN is not inside
                 ends = f"{self.low} to {self.high}, null {self.null}, margin {self.margin}"

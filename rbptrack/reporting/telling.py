@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
+from collections.abc import Iterable
 
 from rbptrack.analysis.contract import Report
 from rbptrack.analysis.findings import Finding, NothingToSay, Reason
 from rbptrack.analysis.lead import Lead
 from rbptrack.base.errors import RbptrackError
-from rbptrack.reporting import sentences
-
-Sentences = Callable[[Sequence[Finding]], Iterable[str]]
 
 
 def tell(report: Report) -> None:
@@ -31,12 +25,12 @@ def tell(report: Report) -> None:
 
 def sentences_of(findings: Iterable[Finding]) -> list[str]:
     """The sentences of findings, one class and question after the other."""
-    return [text for group in _groups(findings) for text in _say(group)]
+    return [text for group in _groups(findings) for text in type(group[0]).say(group)]
 
 
 def leads_of(findings: Iterable[Finding]) -> list[Lead]:
     """The parts of the first page that findings have, without those that are empty."""
-    leads = [_lead(group) for group in _groups(findings)]
+    leads = [type(group[0]).lead(group) for group in _groups(findings)]
     return [lead for lead in leads if lead != Lead()]
 
 
@@ -57,29 +51,3 @@ def skipped(error: RbptrackError) -> str:
     if remarks and all(one.reason == Reason.NO_RANKS for one in remarks):
         return "imported without ranks"
     return " ".join(str(error).split())
-
-
-# Until every built-in analyzer has classes of findings.
-
-
-def _say(group: Sequence[Finding]) -> Iterable[str]:
-    first = group[0]
-    legacy = _known().get(first.question) if type(first) is Finding else None
-    return legacy(group) if legacy else type(first).say(group)
-
-
-_LEGACY_ORDER: dict[str, int] = {}
-
-
-def _lead(group: Sequence[Finding]) -> Lead:
-    first = group[0]
-    if type(first) is Finding and first.question in _LEGACY_ORDER:
-        return Lead(sentence=next(iter(_say(group)), ""), order=_LEGACY_ORDER[first.question])
-    return type(first).lead(group)
-
-
-@cache
-def _known() -> dict[str, Sentences]:
-    """Question -> its sentences, of every module of `rbptrack.reporting.sentences`."""
-    modules = [import_module(f"{sentences.__name__}.{one.name}") for one in iter_modules(sentences.__path__)]
-    return {question: says for module in modules for question, says in module.SENTENCES.items()}

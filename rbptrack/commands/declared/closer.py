@@ -145,7 +145,7 @@ ANALYZE = Command(
         "analyzer.OPTION=VALUE": "an option of the analyzer; rbptrack plugins lists them",
     },
     examples={
-        "analyze power_law": "the law in size, of everything that was measured",
-        "analyze power_law analyzer.ks=1,10 family=nano": "of one family, with an option",
+        "analyze": "the law in size, of everything that was measured",
+        "analyze analyzer.ks=1,10 family=nano": "of one family, with an option",
     },
 )

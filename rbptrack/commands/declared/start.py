@@ -71,7 +71,7 @@ REPORT = Command(
     examples={
         "report": "everything that was measured",
         "report family=nano,pythia dataset=wiki": "two families on one dataset",
-        "report analyzers=power_law,lack_of_fit out=laws.html": "two analyses, into a file of yours",
+        "report out=laws.html": "into a file of yours",
     },
 )
 
