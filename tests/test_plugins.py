@@ -112,6 +112,13 @@ def two_precisions() -> Runs:
     return changed(whole, whole.frame.assign(family="alpha", model=model, dtype=dtype))
 
 
+def five_checkpoints() -> Runs:
+    """The sizes of a family as checkpoints of one model."""
+    whole = example_runs(families={"alpha": 5})
+    place = whole.frame["size"].rank(method="dense")
+    return changed(whole, whole.frame.assign(size="1m", model="alpha-1m", training_tokens=1e6 * 2**place))
+
+
 RUNS = {
     "reproduction": lambda: example_runs(families={"pythia": 4}, datasets=("wiki",)),
     "training": checkpoints,
@@ -119,6 +126,7 @@ RUNS = {
     "domains": by_source,
     "draft": beside_a_reference,
     "agreement": two_precisions,
+    "learning": five_checkpoints,
 }
 NEEDS = {
     **dict.fromkeys(["power_law", "lack_of_fit"], OfLaws),

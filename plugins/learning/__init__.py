@@ -1,0 +1,173 @@
+"""Which tokens are learnt over the checkpoints of one model, and which are forgotten.
+
+RBP_k changes by what enters the first k less what leaves them, exactly. A smooth law hides both (arXiv 2606.29858), and
+a token that is learnt may be forgotten (arXiv 2308.15419). A rank that crosses a threshold jumps by construction:
+nothing here says that learning is sudden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from rbptrack.analysis import Analyzer, BadInput, Drawing, RbptrackError, Report, Runs, rbp_name
+from rbptrack.analysis.findings import Reason, Remark, around
+from rbptrack.ranks import IntArray, log_grid
+from rbptrack.stats.token_kinds import KINDS, kind_of
+
+from .figures import draw_spectrum
+from .findings import Churn, Learnt
+from .rows import FlowRow, LearntRow, SpectrumRow
+from .trajectories import BoolArray, Trajectories
+
+_SAME = ["dataset", "family", "size", "dtype", "documents_hash", "sequence", "seq_len", "context", "candidates", "rank"]
+_SAME += ["vocab_size", "num_tokens"]
+_SOURCES = 5  # of most tokens
+
+
+@dataclass(kw_only=True)
+class Learning(Analyzer):
+    """Which tokens are learnt, and forgotten, over the checkpoints of one model.
+
+    Attributes:
+        ks: the k to follow.
+        least: checkpoints of a model; with fewer nothing is said.
+        span: checkpoints, the last ones, over which a token must be held to count as learnt.
+        per_decade: how many k per decade the spectrum has.
+        level: nominal coverage of the intervals.
+
+    """
+
+    name: ClassVar[str] = "learning"
+    ks: list[int] = field(default_factory=lambda: [1, 10])
+    least: int = 5
+    span: int = 2
+    per_decade: int = 4
+    level: float = 0.95
+
+    def analyze(self, runs: Runs) -> Report:
+        """Follow the tokens of every model that has checkpoints on the same texts."""
+        if not 2 <= self.span < self.least:
+            raise BadInput(f"analyzer.span must be at least 2 and below analyzer.least; got {self.span}, {self.least}")
+        report = Report(summary="flows")
+        flows, learnt, spectrum = list[FlowRow](), list[LearntRow](), list[SpectrumRow]()
+        for rows in self._models(runs.frame, report):
+            keys = {name: str(rows[name].iloc[0]) for name in ("dataset", "family", "size")}
+            try:
+                followed, seed = self._read(runs, rows)
+            except RbptrackError as error:
+                report.notes.append(Remark(f"{'-'.join(keys.values())} is left out: {error}.", Reason.UNREADABLE))
+                continue
+            vocab_size = int(rows["vocab_size"].iloc[0])
+            spectrum += self._spectrum(followed, keys, vocab_size)
+            classes = list(self._classes(runs, str(rows["run_id"].iloc[0]), followed))
+            for k in (k for k in self.ks if k < vocab_size):
+                of_k = keys | {"k": k}
+                flows += self._flows(followed, of_k, seed)
+                since = followed.learnt(k, span=self.span)
+                learnt += self._learnt(followed, of_k, since, classes)
+                every, last = learnt[-len(classes)], flows[-1]  # of all tokens, to the last checkpoint
+                case = last.case(size=last.size, metric=rbp_name(k))
+                churn = Churn(case=case, k=k, entering=last.entering.value, seeds=last.seeds, **around(last.leaving))
+                half, kept = every.half.value, followed.half_life(k)
+                held = Learnt(case=case, k=k, half=half, kept=kept, span=self.span, **around(every.learnt))
+                report.findings += [churn, held]
+        if not flows:
+            raise report.nothing_found(f"no model has {self.least} checkpoints on the same tokens (training_tokens)")
+        report.add_rows("flows", flows, caption="Entering less leaving is the change of RBP_k, exactly.")
+        report.add_rows("learnt", learnt)
+        report.add_rows("spectrum", spectrum)
+        caption = "How fast RBP_k grows with the logarithm of training tokens D, at every k; a line per checkpoint."
+        report.drawings["spectrum"] = Drawing(draw_spectrum(spectrum), caption)
+        report.notes.append("A rank that crosses a threshold jumps by construction: that shows no sudden learning.")
+        return report
+
+    def _models(self, frame: pd.DataFrame, report: Report) -> Iterator[pd.DataFrame]:
+        """The checkpoints of each model on the same tokens, ascending."""
+        trained = frame["training_tokens"].astype("float64").to_numpy(na_value=np.nan)
+        usable = frame[frame["vocab_size"].notna() & frame["documents_hash"].notna() & (trained > 0)]
+        for _, rows in usable.groupby(_SAME, dropna=False, sort=True):
+            there = rows["training_tokens"].nunique()
+            if there >= self.least:
+                yield rows.sort_values(["training_tokens", "run_id"])
+            elif there > 1:
+                model = f"{rows['family'].iloc[0]}-{rows['size'].iloc[0]} on {rows['dataset'].iloc[0]}"
+                report.notes.append(f"{model}: {there} checkpoints, and {self.least} are needed (analyzer.least).")
+
+    def _read(self, runs: Runs, rows: pd.DataFrame) -> tuple[Trajectories, IntArray | None]:
+        """The checkpoints of the model that has most of them; and another run, a seed, at the last."""
+        model = rows["model"].astype(str).str.partition("@")[0]
+        first = rows[model == model.mode()[0]].drop_duplicates("training_tokens")
+        last = rows[rows["training_tokens"] == first["training_tokens"].max()]
+        others = last.loc[~last["commit"].isin(first["commit"]), "run_id"]
+        seed = self._ranks(runs, str(others.iloc[0]))[2] if len(others) else None
+        tables = [self._ranks(runs, str(run_id)) for run_id in first["run_id"]]
+        document, token, _ = tables[0]
+        if any(not np.array_equal(document, table[0]) or not np.array_equal(token, table[1]) for table in tables):
+            raise RbptrackError("its checkpoints did not score the same tokens")
+        sources = runs.groups(str(first["run_id"].iloc[0]))
+        place = np.unique(document, return_inverse=True)[1]
+        if len(sources):
+            place = np.unique(np.asarray(sources), return_inverse=True)[1][place]
+        trained = first["training_tokens"].to_numpy(dtype=np.float64)
+        return Trajectories(trained=trained, rank=np.stack([t[2] for t in tables]), document=place, token=token), seed
+
+    def _ranks(self, runs: Runs, run_id: str) -> tuple[IntArray, IntArray, IntArray]:
+        pieces = [(p.column("document"), p.column("token"), p.rank.astype(np.int32)) for p in runs.rank_pieces(run_id)]
+        runs.was_read()
+        document, token, rank = map(np.concatenate, zip(*pieces, strict=True))
+        return document, token, rank
+
+    def _classes(self, runs: Runs, run_id: str, followed: Trajectories) -> Iterator[tuple[str, BoolArray]]:
+        """All tokens; those of each kind, where texts were kept; those of the largest sources."""
+        yield "all", np.ones(len(followed.token), dtype=np.bool_)
+        if texts := runs.vocabulary(run_id):
+            ids, place = np.unique(followed.token, return_inverse=True)
+            kinds = np.array([kind_of(texts.get(int(i), "")) for i in ids])[place]
+            yield from ((name, kinds == i) for i, name in enumerate(KINDS) if (kinds == i).any())
+        names = sorted(set(runs.groups(run_id)))
+        if len(names) > 1:
+            largest = np.argsort(-np.bincount(followed.document), kind="stable")[:_SOURCES]
+            yield from ((names[i], followed.document == i) for i in largest)
+
+    def _flows(self, followed: Trajectories, keys: dict[str, Any], seed: IntArray | None) -> Iterator[FlowRow]:
+        inside = followed.rank[-1] <= keys["k"]
+        floor = float("nan") if seed is None else float(((seed <= keys["k"]) != inside).mean()) / 2
+        doublings = np.diff(np.log2(followed.trained))
+        for i, (entering, leaving) in enumerate(followed.flows(keys["k"])):
+            yield FlowRow(
+                **keys,
+                start=float(followed.trained[i]),
+                end=float(followed.trained[i + 1]),
+                entering=entering.interval(self.level, lowest=0.0, highest=1.0),
+                leaving=leaving.interval(self.level, lowest=0.0, highest=1.0),
+                net=entering.value - leaving.value,
+                entering_per_doubling=entering.value / doublings[i],
+                leaving_per_doubling=leaving.value / doublings[i],
+                seeds=floor,
+            )
+
+    def _learnt(
+        self, followed: Trajectories, keys: dict[str, Any], since: IntArray, classes: list[tuple[str, BoolArray]]
+    ) -> Iterator[LearntRow]:
+        for name, among in classes:
+            shares = followed.learnt_by(since, span=self.span, among=among)
+            yield LearntRow(
+                **keys,
+                tokens_of=name,
+                tokens=int(among.sum()),
+                learnt=shares[-1].interval(self.level, lowest=0.0, highest=1.0),
+                half=followed.half(shares, self.level),
+            )
+
+    def _spectrum(self, followed: Trajectories, keys: dict[str, Any], vocab_size: int) -> Iterator[SpectrumRow]:
+        ks = [int(k) for k in log_grid(vocab_size, per_decade=self.per_decade)[:-1]]
+        rbp = np.array([[(rank <= k).mean() for k in ks] for rank in followed.rank])  # (checkpoints, ks)
+        slopes = np.diff(rbp, axis=0) / np.diff(np.log(followed.trained))[:, None]
+        for i, row in enumerate(slopes):
+            for k, slope in zip(ks, row, strict=True):
+                yield SpectrumRow(**keys, k=k, end=float(followed.trained[i + 1]), slope=float(slope))
