@@ -498,6 +498,7 @@ def test_a_job_that_slurm_no_longer_lists_has_ended() -> None:
 @needs_ray
 def test_each_job_of_ray_is_a_process_that_sees_its_own_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that was used again kept the device and the memory cap of its first job; the GPUs here are made up."""
+    monkeypatch.setenv("PYTHONWARNINGS", "default")  # Ray's own processes warn
     monkeypatch.setitem(gpus_plugin.LOCAL, "num_gpus", 2)  # Ray counts them, and looks for no device
     write = "import os, sys; print(os.getpid(), os.environ['CUDA_VISIBLE_DEVICES'], file=open(sys.argv[1], 'w'))"
     cluster = Gpus()
