@@ -45,7 +45,7 @@ from tests import slurm
 from tests.conftest import Program, Start
 from tests.jobs import asked, cells_file, job, tasks_of
 from tests.patience import PATIENCE, until
-from tests.server import free_port
+from tests.server import OTHERS_WARN, free_port
 
 RAY = importlib.util.find_spec("ray") is not None
 needs_ray = pytest.mark.skipif(not RAY, reason="needs rbptrack[ray]")
@@ -498,7 +498,8 @@ def test_a_job_that_slurm_no_longer_lists_has_ended() -> None:
 @needs_ray
 def test_each_job_of_ray_is_a_process_that_sees_its_own_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that was used again kept the device and the memory cap of its first job; the GPUs here are made up."""
-    monkeypatch.setenv("PYTHONWARNINGS", "default")  # Ray's own processes warn
+    for name, value in OTHERS_WARN.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setitem(gpus_plugin.LOCAL, "num_gpus", 2)  # Ray counts them, and looks for no device
     write = "import os, sys; print(os.getpid(), os.environ['CUDA_VISIBLE_DEVICES'], file=open(sys.argv[1], 'w'))"
     cluster = Gpus()
@@ -522,7 +523,7 @@ def test_each_job_of_ray_is_a_process_that_sees_its_own_gpu(tmp_path: Path, monk
 def test_a_killed_ray_worker_loses_nothing(start: Start, with_store: Path, local: Measured) -> None:
     """Of cells that are measured in two shards, each of which is a job's; it dies with a part (tests/startup)."""
     died = with_store / "died"
-    told = {"PYTHONPATH": str(Path(__file__).parent / "startup"), "RBPTRACK_TESTS_DIE": str(died)}
+    told = {"PYTHONPATH": str(Path(__file__).parent / "startup"), "RBPTRACK_TESTS_DIE": str(died), **OTHERS_WARN}
     process = start(*QUICK, *ONE_MODEL, "launch=gpus", "launch.gpus=0", "shards=2", cwd=with_store, **told)
     try:
         assert process.wait(PATIENCE) == 0, process.said
