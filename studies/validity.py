@@ -40,6 +40,7 @@ MODULES = (
     "studies.simulated_ranks",
     "studies.rank_and_ce",
     "studies.groups",
+    "studies.shares",
 )
 """Where rows are defined; a new module's name goes here."""
 

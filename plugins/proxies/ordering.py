@@ -200,7 +200,7 @@ def _over_families(hits: FloatArray, pairs: FloatArray) -> Share:
 
     Every two families give a number; its part that belongs to either family alone decides the error, to which the rest
     adds its own. Degrees of freedom as many as families decide (`worth`), less one. Simulated: the 95% interval of
-    proxies of pure noise holds one half in 97 to 100% with 4 to 8 families.
+    proxies of pure noise holds one half in 96 to 100% with 4 to 8 families (docs/validity.md).
 
     Source: the projection of a U-statistic of two arguments (Hoeffding, Annals of Mathematical Statistics 19, 1948).
     """
