@@ -153,7 +153,8 @@ _NOT_SIMULATED = """
 - A law that is wrong in a way that is not listed above: oscillations, a regime that changes with the data.
 - Imports without ranks, whose sampling errors are not known, but for alpha and the bend of one metric (alpha_uneven, known=0):
   where their end sizes scatter 3.6 times, a bend is said too often.
-- Forecasts farther than 16 times the largest size; there are none."""
+- Forecasts farther than 16 times the largest size; there are none.
+- The laws of `draft`, its accepted runs and speed-ups; half-lives of `learning`; exponents of `domains` (studies/domains.py)."""
 
 
 def main() -> None:

@@ -61,6 +61,15 @@ def test_planted_exponents_and_levels_are_found() -> None:
     assert (whole * rows["share"]).sum() == pytest.approx(mine.hits.sum() / mine.tokens.sum())
 
 
+def test_what_cannot_be_told_has_what_could_have_been_seen() -> None:
+    """Corrected for the page's tests: more than the interval's own half width."""
+    findings = computed(Domains(ks=[1], shown=1), by_domain([0.2, 0.2, 0.2], documents=[15, 15, 15])).findings
+    untold = [finding for finding in findings if finding.verdict == "undecided"]
+    assert untold
+    assert all(finding.detectable > 1.3 * (finding.high - finding.low) / 2 for finding in untold)
+    assert "would have been seen in 80% of such texts" in " ".join(sentences_of(findings))
+
+
 def test_equal_sources_are_rarely_called_different() -> None:
     wrong = [
         computed(Domains(ks=[1], shown=1), by_domain([0.2, 0.2], documents=[15, 15], seed=seed)).findings

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import combinations
 from typing import Any, ClassVar, TypeVar
@@ -77,7 +77,8 @@ class Domains(Analyzer):
         if not split:
             raise report.nothing_found(_NO_SOURCES)
         sources = [source for of_family in split for source in of_family]
-        findings = corrected((pair for of_family in split for pair in self._pairs(of_family)), sure(self.level))
+        pairs = [pair for of_family in split for pair in self._pairs(of_family)]
+        findings = corrected((self._with_power(pair, pairs) for pair in pairs), sure(self.level))
         report.findings += findings
         caption = f"CE and {self._label} of the largest size, and the exponent of {self._label}."
         report.add_rows("summary", map(self._summary, sources), caption=caption)
@@ -134,10 +135,20 @@ class Domains(Analyzer):
                 alphas = (apart.a.alpha, apart.b.alpha)
                 yield self._contrast(ExponentsDiffer, case | quantity, *alphas, apart.alpha_spread)
 
+    def _with_power(self, pair: Contrast, pairs: Sequence[Contrast]) -> Contrast:
+        """The contrast, with the smallest difference that it would have shown among all tests of its question."""
+        tests = sum(other.question == pair.question for other in pairs)
+        return replace(pair, detectable=pair.spread.detectable(1 - (1 - self.level) / tests))
+
     def _contrast(self, question: type[C], case: dict[str, Any], value: float, than_value: float, spread: Spread) -> C:
         difference = Interval.around(value - than_value, spread.half(self.level))
         return question(
-            case=case, value=value, than_value=than_value, p=spread.p(difference.value), **around(difference)
+            case=case,
+            value=value,
+            than_value=than_value,
+            spread=spread,
+            p=spread.p(difference.value),
+            **around(difference),
         )
 
     def _summary(self, source: Source) -> SummaryRow:

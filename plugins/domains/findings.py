@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 from rbptrack.analysis.findings import Finding, Verdict
 from rbptrack.analysis.phrases import by_where, with_verdict
 from rbptrack.base.words import counted, number, some_of
+from rbptrack.stats.spread import Spread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,12 +19,14 @@ class Contrast(Finding):
     Attributes:
         value: of the source.
         than_value: of the one that it is compared with.
+        spread: the error of their difference.
 
     """
 
     QUANTITY: ClassVar[str]
     value: float
     than_value: float
+    spread: Spread
 
     @classmethod
     def say(cls, findings: Sequence[Self]) -> Iterator[str]:
@@ -44,7 +47,9 @@ class Contrast(Finding):
         values |= {pair.case["than"]: pair.than_value for pair in pairs}
         low, high = (pick(values, key=lambda source: values[source]) for pick in (min, max))
         (ends,) = (pair for pair in pairs if {pair.case["source"], pair.case["than"]} == {low, high})
-        verdict = "they differ" if ends.verdict is Verdict.DIFFERENT else "they cannot be told apart"
+        least = number(ends.detectable, ".3f")
+        untold = f"undecided; a difference of {least} would have been seen in 80% of such texts"
+        verdict = "they differ" if ends.verdict is Verdict.DIFFERENT else untold
         return (
             f"{place}: {quantity} is {number(values[low], '.3f')} in '{low}' and {number(values[high], '.3f')} in "
             f"'{high}' ({verdict})."

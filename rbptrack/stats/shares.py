@@ -6,13 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import special
 
 from rbptrack.ranks import FloatArray, IntArray, RankTable
 from rbptrack.stats.intervals import LEAST_DOCUMENTS, Interval, worth
 from rbptrack.stats.spread import Spread
 
-_POWER = 0.8
 _LEAST_REST = 1e-9  # of the tokens, outside one document
 
 
@@ -52,11 +50,8 @@ class Share:
         return self.spread.p(self.value) if self.spread else float("nan")
 
     def detectable(self, level: float) -> float:
-        """The smallest truth that such data would have told from 0 with a power of 80%.
-
-        Source: (t + z) standard errors, the sample size formula turned round (Cohen, Statistical Power Analysis, 1988).
-        """
-        return self.spread.half(level) + float(special.ndtri(_POWER)) * self.spread.se if self.spread else np.nan
+        """The smallest truth that such data would have told from 0 with a power of 80%; NaN where that is unknown."""
+        return self.spread.detectable(level) if self.spread else float("nan")
 
 
 def share_of(values: FloatArray, tokens: FloatArray) -> Share:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, special
 
+_POWER = 0.8
 _SMALLEST = 1e-15  # of p: below it is 0
 
 
@@ -53,6 +54,13 @@ class Spread:
         the scatter (docs/validity.md).
         """
         return self._half(1 - level)
+
+    def detectable(self, level: float) -> float:
+        """The smallest truth that such data would have told from 0 with a power of 80%.
+
+        Source: (t + z) standard errors, the sample size formula turned round (Cohen, Statistical Power Analysis, 1988).
+        """
+        return self.half(level) + float(special.ndtri(_POWER)) * self.se
 
     def p(self, distance: float) -> float:
         """Two-sided p of a value that lies `distance` from the estimate: 1 - the level whose interval just holds it."""
