@@ -110,6 +110,10 @@ def test_answers_for_programs(say: Any, store: Path) -> None:
     assert shown["metrics"]["ce"] == pytest.approx(row["ce"])
     assert 0 < shown["metrics"]["rbp_7"] < shown["metrics"]["rbp_10"]
     assert sum(shown["ranks"]["tokens"]) == shown["num_tokens"]
+    parts = json.loads(say("list", "columns=ce,ce_rank,ce_rest", "format=json", cwd=store))
+    split = [row for row in parts if row["ce_rank"] is not None]
+    assert split, "computed from the histograms: no run of this store logged them"
+    assert all(row["ce_rank"] + row["ce_rest"] == pytest.approx(row["ce"]) for row in split)
     checked = json.loads(say("verify", "format=json", cwd=store))
     assert checked["measurements"] == len(NUMBERS["finished"])
     assert not checked["faults"]

@@ -95,6 +95,8 @@ def test_the_store_reads_well_with_plain_mlflow(swept: Swept) -> None:
     assert {"ce", "ce_se", "bits_per_byte", "tie_rate", "num_tokens", "tokens_per_second", "peak_memory_bytes"} <= set(
         metrics
     )
+    assert metrics["ce_rank"] + metrics["ce_rest"] == pytest.approx(metrics["ce"])
+    assert min(metrics["ce_rank"], metrics["ce_rest"]) > 0
     assert {f"rbp_{k}{s}" for k in (1, 3, 10, 30, 100, 300, 1000, 3000) for s in ("", "_se")} <= set(metrics)
     curve = client(folder).get_metric_history(run.info.run_id, "rbp_curve")
     assert {m.step: m.value for m in curve}[1] == metrics["rbp_1"]

@@ -47,7 +47,9 @@ class Words:
         """
         text = "".join(tokens)
         texts = _WORDS.findall(text)
-        ends, edges = (np.cumsum([len(each.encode()) for each in pieces], dtype=np.int64) for pieces in (tokens, texts))
+        ends, edges = (
+            np.cumsum([len(piece.encode()) for piece in pieces], dtype=np.int64) for pieces in (tokens, texts)
+        )
         last = np.append(np.diff(ends) > 0, True) & (ends > 0)  # tokens without a text count with the next
         upto = np.interp(np.append(0, edges), np.append(0, ends[last]), np.append(0.0, np.cumsum(nats)[last]))
         return cls(texts, np.diff(upto))
@@ -170,16 +172,21 @@ def text_gaps(
                 continue
             size = np.array([len(text.encode()) for text in _clean(*pair)], dtype=np.float64)
             kind = np.array([_kind(text) for text in pair[0].texts], dtype=np.int64)
-            each = (size, pair[0].nats, pair[1].nats)
+            parts = (size, pair[0].nats, pair[1].nats)
             numbers.append(document)
-            rows.append(np.stack([np.bincount(kind, weights=one, minlength=len(KINDS)) for one in each]))
+            rows.append(np.stack([np.bincount(kind, weights=part, minlength=len(KINDS)) for part in parts]))
             gaps = list(_segments(document, *pair, size, words))
-            worst = sorted(chain(worst, gaps), key=lambda one: -one.gap)[:most]
-            best = sorted(chain(best, gaps), key=lambda one: one.gap)[:most]
+            worst = sorted(chain(worst, gaps), key=lambda segment: -segment.gap)[:most]
+            best = sorted(chain(best, gaps), key=lambda segment: segment.gap)[:most]
     if not rows:
         return None
     sums = GapSums(np.array(numbers), *np.moveaxis(np.stack(rows), 1, 0))
-    return Gaps(sums, [one for one in worst if one.gap > 0], [one for one in best if one.gap < 0], unlike)
+    return Gaps(
+        sums,
+        [segment for segment in worst if segment.gap > 0],
+        [segment for segment in best if segment.gap < 0],
+        unlike,
+    )
 
 
 def _documents(table: RankTable, texts: Mapping[int, str]) -> Iterator[tuple[int, Words]]:
@@ -197,7 +204,7 @@ def _clean(a: Words, b: Words) -> list[str]:
 
 def _segments(document: int, a: Words, b: Words, size: FloatArray, words: int) -> Iterator[Segment]:
     starts = np.arange(0, len(a.texts), words)
-    sums = (np.add.reduceat(one, starts) for one in (size, a.nats, b.nats)) if len(starts) else ()
+    sums = (np.add.reduceat(part, starts) for part in (size, a.nats, b.nats)) if len(starts) else ()
     for start, *numbers in zip(starts, *sums, strict=True):
         text = "".join(_clean(a[start : start + words], b[start : start + words]))
         num_bytes, nats_a, nats_b = map(float, numbers)

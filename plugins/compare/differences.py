@@ -62,9 +62,9 @@ def paired_differences(
     """
     weights = document_weights(len(left.document), replicates=replicates, seed=seed)
     differences = {}
-    for metric, one in _ratios(left).items():
+    for metric, ratio in _ratios(left).items():
         if metric in (other := _ratios(right)):
-            differences[metric] = _difference(one, other[metric], weights, logs=metric == LOG_NATS)
+            differences[metric] = _difference(ratio, other[metric], weights, logs=metric == LOG_NATS)
     return differences
 
 

@@ -35,7 +35,7 @@ def draw_success(table: pd.DataFrame) -> Figure:
     )
     curves = [
         *curves_of(table, "S", "p", **where, label=n, ends="bars"),
-        *(replace(one, label="RBP$_k^N$,\nindependent") for one in independent),
+        *(replace(curve, label="RBP$_k^N$,\nindependent") for curve in independent),
     ]
     return curve_panels(curves, xlabel=SIZE, ylabel="windows with all R ≤ k", legend=1.3, logs="xy", shades=True)[0]
 
@@ -103,7 +103,7 @@ def draw_answers(table: pd.DataFrame) -> Figure:
     lines = {"share_by_law": ("RBP$_k^{length}$,\nRBP$_k$ by its law", "-")}
     lines["share_independent"] = ("RBP$_k^{length}$,\nRBP$_k$ measured", ":")
     for column, (label, line) in lines.items():
-        curves += [replace(one, label=label) for one in curves_of(table, "S", column, **where, ls=line, marker="")]
+        curves += [replace(curve, label=label) for curve in curves_of(table, "S", column, **where, ls=line, marker="")]
     figure, axes = curve_panels(curves, xlabel=SIZE, ylabel="whole answers with R ≤ k", legend=1.6)
     for ax in axes:
         ax.set_ylim(-0.02, None)

@@ -67,11 +67,11 @@ class SuccessByLength:
 
     def effective_length(self, j: int) -> Interval:
         """N_eff = ln p_N / ln RBP_k: how many independent tokens a window counts as; NaN where every token succeeds."""
-        one = self.point["measured"][0, 0]
-        if not one < 0:
+        single = self.point["measured"][0, 0]
+        if not single < 0:
             return Interval(np.nan)
         low, high = percentiles(self.draws["measured"][:, j] / self.draws["measured"][:, 0], level=self.level)
-        return Interval(self.point["measured"][0, j] / one, low, high)
+        return Interval(self.point["measured"][0, j] / single, low, high)
 
     def eta(self, j: int) -> float:
         """D ln(-ln p_N) / d ln N between the length before and the j-th: 1 where tokens are independent."""
@@ -101,7 +101,7 @@ class SuccessByLength:
 
     def _apart(self, null: str) -> tuple[FloatArray, FloatArray]:
         """Ln p_N less a null's at each length that is tested, (tested,), and its replicates."""
-        point, draws = (each["measured"] - each[null] for each in (self.point, self.draws))
+        point, draws = (values["measured"] - values[null] for values in (self.point, self.draws))
         return point[0, self._tested], draws[:, self._tested]
 
     @cached_property
@@ -227,8 +227,8 @@ def fit_length_laws(s: FloatArray, sizes: Sequence[SuccessByLength], *, level: f
 
     Source: arXiv 2510.20387, eqs. 6 to 8, with the exponent of every N free.
     """
-    y = -np.stack([one.log_p for one in sizes])  # (m, lengths)
-    draws = -np.stack([one.draws["measured"] for one in sizes])  # (m, replicates, lengths)
+    y = -np.stack([size.log_p for size in sizes])  # (m, lengths)
+    draws = -np.stack([size.draws["measured"] for size in sizes])  # (m, replicates, lengths)
     usable = np.isfinite(y) & (y > 0) & (np.isfinite(draws) & (draws > 0)).all(axis=1)
     first = (y[:, 0] > 0) & (draws[:, :, 0] > 0).all(axis=1)
     laws = []

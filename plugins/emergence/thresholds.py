@@ -99,13 +99,13 @@ def _forecast(law: PowerLawFit, y: float, read_off: float) -> Threshold:
     """The same beyond the largest size: where forecasts between the largest size and the farthest reach y."""
     grid = np.geomspace(law.s.max(), FARTHEST * law.s.max(), 7)
     tests = backtest([law])
-    told = [tests.forecast(0, float(s), level=law.level) for s in grid]
-    given = [not f.refused for f in told]
+    forecasts = [tests.forecast(0, float(s), level=law.level) for s in grid]
+    given = [not f.refused for f in forecasts]
     first = given.index(True) if any(given) else len(grid)
     last = given.index(False, first) if False in given[first:] else len(grid)
 
     # A forecast is of these texts, the size at which half succeed of all like them: what texts do to y comes on top.
-    middle, high = np.array([[f.y.value, f.y.high] for f in told]).T
+    middle, high = np.array([[f.y.value, f.y.high] for f in forecasts]).T
     halves = np.hypot(np.log(high / middle), [law.spread_at(float(s)).half(law.level) for s in grid])
 
     def reached(side: int) -> float:
@@ -118,7 +118,7 @@ def _forecast(law: PowerLawFit, y: float, read_off: float) -> Threshold:
 
     size = reached(0)
     if not np.isfinite(size):
-        text = next((f.refused for f in told if f.refused), _TOO_FAR)
+        text = next((f.refused for f in forecasts if f.refused), _TOO_FAR)
         return Threshold(Interval(np.nan), read_off, forecast=True, refused=text)
     low = reached(-1)
     if low <= law.s.max():  # the interval reaches into the sizes measured, where the law's own holds

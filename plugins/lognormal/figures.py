@@ -79,7 +79,7 @@ def draw_implied(table: pd.DataFrame) -> Figure:
         for end, (label, look) in lines.items():
             panel = "{dataset}: " + word
             named = curves_of(table, "S", quantity + end, panel=panel, series="{family}", label=label, **look)
-            curves += named if "{" in label else (replace(one, label=label) for one in named)
+            curves += named if "{" in label else (replace(curve, label=label) for curve in named)
     return curve_panels(curves, xlabel=SIZE, ylabel="nats", legend=1.9, columns=2)[0]
 
 

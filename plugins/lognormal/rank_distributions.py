@@ -253,7 +253,7 @@ def _mixture(theta: FloatArray) -> tuple[float, ...]:
 
 def _each(*turned: Callable[[float], float]) -> Callable[[FloatArray], tuple[float, ...]]:
     """Parameters as reported, each from its own entry of theta."""
-    return lambda theta: tuple(float(turn(one)) for turn, one in zip(turned, theta, strict=True))
+    return lambda theta: tuple(float(turn(value)) for turn, value in zip(turned, theta, strict=True))
 
 
 _EVERY = (
@@ -279,5 +279,5 @@ _EVERY = (
         "shifted_cutoff", "shifted power law with cutoff", shifted_cutoff, ("a", "q", "b"), _each(float, np.exp, np.exp)
     ),
 )
-CANDIDATES: Mapping[str, Candidate] = {one.name: one for one in _EVERY}
+CANDIDATES: Mapping[str, Candidate] = {candidate.name: candidate for candidate in _EVERY}
 """Every candidate by name, in the order of their count of parameters and then of STATISTICS."""

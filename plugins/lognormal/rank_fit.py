@@ -93,15 +93,18 @@ def fit_all(histograms: Sequence[RankHistogram], names: Sequence[str] = tuple(CA
 
     """
     fits: list[dict[str, RankFit]] = [{} for _ in histograms]
-    enough = [i for i, one in enumerate(histograms) if len(one.rank) >= LEAST_RANKS]
+    enough = [i for i, histogram in enumerate(histograms) if len(histogram.rank) >= LEAST_RANKS]
     for vocab_size in dict.fromkeys(histograms[i].vocab_size for i in enough):
-        mine = [i for i in enough if histograms[i].vocab_size == vocab_size]
+        same_size = [i for i in enough if histograms[i].vocab_size == vocab_size]
         support = Support.nodes(vocab_size)
         data = np.stack(
-            [support.project(one.rank, one.count) / one.num_tokens for one in (histograms[i] for i in mine)]
+            [
+                support.project(histogram.rank, histogram.count) / histogram.num_tokens
+                for histogram in (histograms[i] for i in same_size)
+            ]
         )
         for name in names:
-            for i, theta in zip(mine, _estimate(name, data, support), strict=True):
+            for i, theta in zip(same_size, _estimate(name, data, support), strict=True):
                 fits[i][name] = _assess(CANDIDATES[name], theta, histograms[i])
     return fits
 

@@ -116,9 +116,9 @@ class RankAndCe(Analyzer):
     def _check(self) -> None:
         unknown = [k for k in self.ks if k not in countable_ks(self.ks)]
         if unknown or self.shown not in self.ks:
-            known = ", ".join(str(edge - 1) for edge in RANK_EDGES[1:-1])
+            countable = ", ".join(str(edge - 1) for edge in RANK_EDGES[1:-1])
             raise BadInput(
-                f"analyzer.ks={self.ks} analyzer.shown={self.shown}: expected k of {known}, shown among them"
+                f"analyzer.ks={self.ks} analyzer.shown={self.shown}: expected k of {countable}, shown among them"
             )
 
     def _points(self, everything: Everything) -> pd.DataFrame:

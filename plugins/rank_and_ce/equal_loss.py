@@ -185,8 +185,8 @@ class Leaning:
         Source: the test of one of two rival regressors (Hotelling, Annals of Mathematical Statistics 11, 1940), with
         the standard error HC3 of MacKinnon and White, Journal of Econometrics 29, 1985.
         """
-        each = [families == family for family in np.unique(families)]
-        parts = [_sum_gap_rest(first[own], second[own], y[own]) for own in each if own.sum() >= 4]
+        members = [families == family for family in np.unique(families)]
+        parts = [_sum_gap_rest(first[own], second[own], y[own]) for own in members if own.sum() >= 4]
         if not parts:
             return cls(0.0, 1.0)
         hat = np.concatenate([1 / len(total) + total**2 for total, _, _ in parts])
@@ -204,10 +204,10 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 def _sum_gap_rest(first: FloatArray, second: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The sum of two predictors at one scale (of length 1), their difference, and what the sum leaves of y."""
-    one, other, y = (values - values.mean() for values in (first, second, y))
-    one, other = (_unit(x) * np.sign(x @ y) for x in (one, other))
-    total = _unit(one + other)
-    return total, one - other, y - total * (total @ y)
+    a, b, y = (values - values.mean() for values in (first, second, y))
+    a, b = (_unit(x) * np.sign(x @ y) for x in (a, b))
+    total = _unit(a + b)
+    return total, a - b, y - total * (total @ y)
 
 
 def _unit(values: FloatArray) -> FloatArray:

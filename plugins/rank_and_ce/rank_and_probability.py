@@ -76,7 +76,7 @@ class RankAndProbability(DocumentSums):
             nats=np.bincount(cells // shape[2], weights=nats, minlength=shape[0] * shape[1]).reshape(shape[:2]),
             lengths=tuple(lengths),
             windows=runs[0]["windows"].astype(np.int64),
-            successes=np.stack([one["successes"] for one in runs], axis=2).astype(np.int64),
+            successes=np.stack([run["successes"] for run in runs], axis=2).astype(np.int64),
             likelihood=np.stack(likelihood, axis=1),
             ks=tuple(ks),
         )
@@ -224,7 +224,7 @@ class Rates:
         *hits, every = np.moveaxis(drawn_sums(weights, up_to[:, :, places]), 2, 0)
         with np.errstate(divide="ignore", invalid="ignore"):
             share, nats = every / every.sum(axis=1, keepdims=True), drawn_sums(weights, counts.nats) / every
-            return {k: cls(share, mine / every, nats) for k, mine in zip(counts.ks, hits, strict=True)}
+            return {k: cls(share, hit / every, nats) for k, hit in zip(counts.ks, hits, strict=True)}
 
 
 def split_of_gain(first: Rates, second: Rates) -> FloatArray:

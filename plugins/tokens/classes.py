@@ -144,7 +144,7 @@ def change_of_exponent(
     """
     at, points, drawn = float(np.exp(np.log(s).mean())), [], []
     for laws, draws in (first, second):
-        levels, alphas = zip(*(line_draws(s, one, at=at) for one in draws), strict=True)
+        levels, alphas = zip(*(line_draws(s, replicates, at=at) for replicates in draws), strict=True)
         v = class_weights(share, np.array([float(law.predict(at)) for law in laws]))
         v_draws = class_weights(share, np.exp(np.stack(levels, axis=1)))
         points.append((v / v.sum(), np.array([law.alpha for law in laws])))

@@ -127,7 +127,7 @@ def position_curves(
     used = [b for b in range(enough[-1] + 1) if sums[0].sums[kept, b, 0].sum() >= _LEAST_TOKENS]
     if len(used) < 2:
         return None
-    part = [one.of_documents(kept, used) for one in sums]
+    part = [size.of_documents(kept, used) for size in sums]
     weights = document_weights(len(part[0]), replicates=replicates)
     return PositionCurves(
         metrics=(CE, *map(rbp_name, ks)),
