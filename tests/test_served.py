@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from rbptrack.plugins.importers.served import Served
 
 from rbptrack.base.errors import BadInput
+from rbptrack.commands.declaration import with_options
+from rbptrack.commands.declared.exchange import IMPORT
 from rbptrack.exchange.imported import AnyImportedRow, KnownModels
 from rbptrack.exchange.intake import take_in
 from rbptrack.ranks import LacksColumn, RankTable
@@ -19,7 +22,7 @@ from rbptrack.tracking.record import RANKS
 from tests.conftest import Program
 
 MODELS = KnownModels({"org/big-70b": ("big", "70b")})
-TOKENS = [[(5, -0.5, 1), (7, -2.0, 3)], [(5, -1.0, 2), (6, -3.0, 40), (5, -0.25, 1)]]  # id, ln p, rank; by document
+TOKENS = [[(5, -0.5, 1), (7, -2.0, 3)], [(5, -1.0, 2), (6, -4.0, 40), (5, -0.25, 1)]]  # id, ln p, rank; by document
 
 
 def vllm(tokens: list[tuple[int, float, int]], **more: Any) -> dict[str, Any]:
@@ -33,6 +36,13 @@ def vllm(tokens: list[tuple[int, float, int]], **more: Any) -> dict[str, Any]:
         "prompt_logprobs": [None, *entries],
     }
     return {"id": "cmpl-1", "object": "text_completion", "model": "org/big-70b", "choices": [choice | more]}
+
+
+def with_key(key: str) -> dict[str, Any]:
+    """A completion whose one scored token has this id."""
+    answer = vllm([(5, -0.5, 1)])
+    answer["choices"][0]["prompt_logprobs"][1] = {key: {"logprob": -0.5, "rank": 1}}
+    return answer
 
 
 def sglang(tokens: list[tuple[int, float, int]]) -> dict[str, Any]:
@@ -73,7 +83,7 @@ def test_vllm_gives_whole_ranks_and_invents_no_ties(tmp_path: Path) -> None:
             table.column(name)
     with pytest.raises(LacksColumn):
         _ = table.strict_rank
-    assert record.metrics["ce"] == pytest.approx(6.75 / 5)
+    assert record.metrics["ce"] == pytest.approx(7.75 / 5)
     assert record.metrics["rbp_1"] == pytest.approx(2 / 5)
     assert record.metrics["rbp_10"] == pytest.approx(4 / 5)
     assert "tie_rate" not in record.metrics
@@ -94,9 +104,31 @@ def test_of_several_entries_the_one_of_the_text_is_taken_where_it_is_named(tmp_p
 
 def test_sglang_gives_ce_alone(tmp_path: Path) -> None:
     record, folder = read(write(tmp_path / "a.jsonl", [sglang(t) for t in TOKENS]), model="org/big-70b")
-    assert record.metrics["ce"] == pytest.approx(6.75 / 5)
+    assert record.metrics["ce"] == pytest.approx(7.75 / 5)
     assert not [name for name in record.metrics if name.startswith("rbp")]
     assert not (folder / RANKS).exists()
+
+
+def test_special_tokens_and_those_after_them_are_not_scored(tmp_path: Path) -> None:
+    """As in rbptrack's own measurements; without the option the token after `<s>` is."""
+    answers = [vllm(tokens, prompt_token_ids=[1, *(token for token, _, _ in tokens)]) for tokens in TOKENS]
+    _, folder = read(write(tmp_path / "a.jsonl", answers), special=[1])
+    table = RankTable.read(folder / RANKS)
+    assert table.rank.tolist() == [3, 40, 1]
+    assert table.column("position").tolist() == [2, 2, 3]
+    record, _ = read(write(tmp_path / "s.jsonl", [sglang(tokens) for tokens in TOKENS]), model="m", special=[1, 6])
+    assert record.metrics["num_tokens"] == 1
+    assert record.metrics["ce"] == 2.0
+    options = with_options(IMPORT, Served).parsed(["path=a.jsonl", "special=1,6"])
+    assert options.special == [1, 6]  # type: ignore[attr-defined]
+
+
+def test_ranks_at_the_edge_of_rounding_are_taken(tmp_path: Path) -> None:
+    """A float32 may be 1e-3 beside, what was rounded to bfloat16 1.3e-2: -0.69140625 is ln 0.5 so rounded."""
+    read(write(tmp_path / "a.jsonl", [vllm([(5, math.log(1.0009 / 3), 3), (5, math.log(0.0199999), 1)])]))
+    read(write(tmp_path / "b.jsonl", [vllm([(5, -0.69140625, 2), (5, -1.0, 1)])]))
+    with pytest.raises(BadInput, match="rank 2 at a probability of 0.5009"):
+        read(write(tmp_path / "c.jsonl", [vllm([(5, -0.69140625, 2), (5, -1.01, 1)])]))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +137,28 @@ def test_sglang_gives_ce_alone(tmp_path: Path) -> None:
         (["text"], {}, "line 1: is no JSON object"),
         ([{"choices": []}], {}, "line 1: holds neither prompt_logprobs"),
         ([vllm(TOKENS[0]), sglang(TOKENS[1])], {"model": "m"}, "mixes responses of vLLM and SGLang"),
-        ([vllm([(5, -0.5, 51)])], {}, "vocab_size=50, but a rank or token id is 51"),
+        ([vllm([(5, -9.5, 51)])], {}, "vocab_size=50, but a rank is 51"),
+        ([vllm([(500, -0.5, 1)])], {}, "vocab_size=50, but a token's id is 500"),
+        (
+            [vllm(TOKENS[0]), vllm([(5, math.log(0.999), 50)])],
+            {},
+            "line 2: token 1 has rank 50 at a probability of 0.999",
+        ),
+        (
+            [vllm([(5, -2.0, 3), (5, math.log(1.002 / 3), 3)])],
+            {},
+            "token 2 has rank 3 at a .*: 3 tokens as likely exceed 1",
+        ),
+        (
+            [vllm([(5, -0.5, 1), (5, math.log(0.0199), 1)])],
+            {},
+            r"token 2 has rank 1 at .*: the first of 50 has 1/\|V\|",
+        ),
+        ([vllm([(5, False, 1)])], {}, "token 1 has the log-probability False"),
+        ([with_key("1_0")], {}, "token 1 has the id '1_0'; a whole number from 0 is needed"),
+        ([with_key(" 7 ")], {}, "token 1 has the id ' 7 '"),
+        ([with_key("５")], {}, "token 1 has the id '５'"),
+        ([vllm(TOKENS[0])], {"special": [1]}, "does not say its first token's id, which special=... needs"),
         ([vllm([(5, -0.5, 1)])], {"vocab_size": 0}, r"which need \|V\|: vocab_size=N"),
         ([vllm([(5, 0.5, 1)])], {}, "token 1 has the log-probability 0.5"),
         ([vllm([(5, float("nan"), 1)])], {}, "token 1 has the log-probability nan"),
