@@ -127,7 +127,7 @@ def test_ranks_at_the_edge_of_rounding_are_taken(tmp_path: Path) -> None:
     """A float32 may be 1e-3 beside, what was rounded to bfloat16 1.3e-2: -0.69140625 is ln 0.5 so rounded."""
     read(write(tmp_path / "a.jsonl", [vllm([(5, math.log(1.0009 / 3), 3), (5, math.log(0.0199999), 1)])]))
     read(write(tmp_path / "b.jsonl", [vllm([(5, -0.69140625, 2), (5, -1.0, 1)])]))
-    with pytest.raises(BadInput, match="rank 2 at a probability of 0.5009"):
+    with pytest.raises(BadInput, match=r"rank 2 at a probability of 0\.5009"):
         read(write(tmp_path / "c.jsonl", [vllm([(5, -0.69140625, 2), (5, -1.01, 1)])]))
 
 
