@@ -197,7 +197,7 @@ def _read(answer: Mapping[str, Any], document: int, scored: _Scored) -> str:
             raise _Wrong("has no input_token_logprobs: ask with return_logprob=true and logprob_start_len=0")
         if len(entries) < about.get("prompt_tokens", 0):
             raise _Wrong(f"has {len(entries)} of {about['prompt_tokens']} tokens: ask with logprob_start_len=0")
-        before: int | None = None
+        before: object = None
         for position, (logprob, token, *_) in enumerate(entries):
             if logprob is None and position:
                 raise _Wrong(f"token {position} has no log-probability")
@@ -222,19 +222,17 @@ def _read(answer: Mapping[str, Any], document: int, scored: _Scored) -> str:
         text = str(ids[position]) if ids is not None else next(iter(entry))
         if text not in entry:
             raise _Wrong(f"token {position}: prompt_logprobs has no entry of prompt_token_ids' {text}")
-        token = int(text) if _ID.fullmatch(text) else text
+        target = int(text) if _ID.fullmatch(text) else text
         rank = entry[text].get("rank")
         if type(rank) is not int or rank < 1:
             raise _Wrong(f"token {position} has the rank {rank!r}; a whole number from 1 is needed")
-        if _take(scored, document, position, token, entry[text]["logprob"], before=before):
+        if _take(scored, document, position, target, entry[text]["logprob"], before=before):
             scored.rank.append(rank)
-        before = token
+        before = target
     return _VLLM
 
 
-def _take(
-    scored: _Scored, document: int, position: int, token: object, logprob: object, *, before: object = None
-) -> bool:
+def _take(scored: _Scored, document: int, position: int, token: object, logprob: Any, *, before: object) -> bool:
     """Check a token and take it; False for one that is not scored: it is special, or follows such a one."""
     is_number = isinstance(logprob, (int, float)) and not isinstance(logprob, bool)
     if not is_number or not math.isfinite(logprob) or logprob > ABOVE_ZERO:
