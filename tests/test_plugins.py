@@ -185,7 +185,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(PACKAGE, folder / "source")
     quiet = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
     command = [sys.executable, "-m", "pip", "install", *quiet, "--target", folder / "site", folder / "source"]
-    subprocess.run(command, check=True, timeout=PATIENCE)
+    subprocess.run(command, check=True, timeout=PATIENCE, env={**os.environ, "PYTHONWARNINGS": "default"})  # of pip
     return folder / "site"
 
 
@@ -206,10 +206,27 @@ def test_an_installed_package_extends_everything(site: Path, program: Program, t
     assert "  options: k=10" in listed.stdout
     assert "configs rbptrack_example.conf (of rbptrack-example 1.2.3)" in listed.stdout
     assert "rbptrack-example: rbptrack_example.absent:Absent: ModuleNotFoundError" in listed.stderr
-    done = program("model=tiny/*", "dataset.documents=3", "analyzers=[ranking]", cwd=tmp_path, PYTHONPATH=path)
+    sweep = ("model=tiny/*", "dataset.documents=3", "analyzers=[ranking]", "launch=aside")
+    done = program(*sweep, cwd=tmp_path, PYTHONPATH=path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 measured" in done.stdout
-    assert re.search(r"pydocs +1 +tiny-15k +0\.\d+", done.stdout)
+    assert re.search(r"pydocs +RBP_10 +tiny-15k", done.stdout), "the cell of its first page"
+    (tmp_path / "old.losses").write_text("org/a-1b pydocs 2.5\norg/b-1b\n")
+    refused = program("import", "old.losses", "unit=bits", "without_s=true", cwd=tmp_path, PYTHONPATH=path)
+    assert refused.returncode == 2
+    assert "line 2: expected model, dataset and CE in bits. Nothing was imported" in refused.stderr
+    (tmp_path / "old.losses").write_text("org/a-1b pydocs 2.5\n")
+    done = program("import", "old.losses", "without_s=true", cwd=tmp_path, PYTHONPATH=path)
+    assert "1 imported from" in done.stdout, done.stderr
+    done = program("export", "to=curves", "ks=[1,2]", cwd=tmp_path, PYTHONPATH=path)
+    assert "2 curves in" in done.stdout, done.stderr
+    assert (tmp_path / "tiny-15k-pydocs.txt").read_text().startswith("1 0.")
     variant = program("analyze", "analyzer=ranking_top1", cwd=tmp_path, PYTHONPATH=path)
     assert variant.returncode == 0, variant.stdout + variant.stderr
     assert re.search(r"tiny-15k leads on pydocs with RBP_1 = 0\.\d+", variant.stdout)
+
+
+def test_the_example_package_is_short() -> None:
+    """With a plugin of each kind that does what ours do: findings, sentences, a figure, cells of the first page."""
+    lines = [len(path.read_text().splitlines()) for path in (*PACKAGE.rglob("*.py"), PACKAGE / "pyproject.toml")]
+    assert sum(lines) <= 250
