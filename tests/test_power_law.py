@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from rbptrack.plugins.power_law import PowerLaw
+from rbptrack.plugins.power_law.pattern import OneSign
 
 from rbptrack.analysis import Runs
+from rbptrack.analysis.findings import Verdict
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.reporting.telling import sentences_of
 from tests.synthetic import changed, family_runs, one_law, runs_from, runs_of_tables, together, unreadable
@@ -204,3 +208,31 @@ def test_every_panel_of_the_law_has_labels_that_are_short(alpha: float) -> None:
         shown = [at for at in ax.get_yticks() if low <= at <= high]
         assert 2 <= len(shown) <= 8
         assert all(len(ax.yaxis.get_major_formatter()(at)) <= 6 for at in shown)
+
+
+def signs_of(share: float, *, scatter: float = 0.0, seed: int = 0) -> OneSign:
+    """The test of 12 sizes of a law with a floor of `share` at the largest."""
+    sizes = np.geomspace(1e4, 1e8, 12)
+    ahead = dict(zip(sizes, np.exp(scatter * np.random.default_rng(seed).standard_normal(12)), strict=True))
+    floor = share * sizes[-1] ** -0.1 / (1 - share)
+    runs = runs_from(sizes, lambda s: one_law(0.0, 3 * (s**-0.1 + floor) * ahead[s])(s), tokens=2000)
+    report = PowerLaw(ks=[1]).analyze(runs)
+    return next(finding for finding in report.findings if isinstance(finding, OneSign))
+
+
+def test_errors_of_one_sign_are_a_finding() -> None:
+    curved = signs_of(0.5)
+    assert curved.errors == 20
+    assert curved.negative >= 18
+    assert curved.reachable <= curved.p < 0.01
+    assert curved.verdict == Verdict.DIFFERENT
+    assert f"larger models are worse than smaller ones predict ({curved.negative} of 20" in next(
+        iter(OneSign.say([curved]))
+    )
+    few = replace(curved, verdict=Verdict.UNTOLD, reachable=0.06)
+    assert "in 1 of them there are too few sizes" in next(iter(OneSign.say([few])))
+
+
+def test_signs_of_scatter_are_no_finding() -> None:
+    """In 5% of power laws; here of 40, so that more than 6 come in less than 1 of 100."""
+    assert sum(signs_of(0.0, scatter=0.03, seed=seed).p < 0.05 for seed in range(40)) <= 6

@@ -12,7 +12,6 @@ from rbptrack.analysis.phrases import by_where, estimate, upper_first, where, wi
 from rbptrack.base.words import listed
 
 _FEW = 3  # cases that are named
-_ABSTRACT = "the abstract of arXiv 2510.04067"
 _WHY = {
     "not positive": "not positive at every size",
     "grows": "it grows with S",
@@ -48,8 +47,8 @@ class ScalesAsCE(Finding):
         cases = [finding for finding in findings if finding.case["part"] == "error entropy"]
         different = with_verdict(cases, Verdict.DIFFERENT, Verdict.CLOSE)
         groups = {
-            f"H(P) / CE grows with S, unlike in {_ABSTRACT}": [case for case in different if case.estimate < 0],
-            f"H(P) / CE falls with S, as in {_ABSTRACT}": [case for case in different if case.estimate > 0],
+            "H(P) / CE grows with S": [case for case in different if case.estimate < 0],
+            "H(P) / CE falls with S": [case for case in different if case.estimate > 0],
             "H(P) scales as CE": with_verdict(cases, Verdict.SAME),
             "undecided whether H(P) scales as CE": with_verdict(cases, Verdict.UNTOLD),
         }

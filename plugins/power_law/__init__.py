@@ -27,6 +27,7 @@ from rbptrack.stats.forecasts import backtest
 from rbptrack.stats.nested import NestedFit
 
 from .findings import AgainstCE, FitsWithinSeeds, LargestLeftOut, LawInSize, SizeThatDecides
+from .pattern import sign_test
 from .rows import (
     BacktestRow,
     ContrastRow,
@@ -117,6 +118,8 @@ class PowerLaw(Analyzer):
         self._findings(report, shown, contrasts)
         report.findings += [_at_largest(one, rows[one.path]) for one in shown if one.law.points > 3]
         report.findings += [_most_decisive(mine, points) for mine in by_family(shown).values()]
+        signs = filter(None, (sign_test(laws_of_one) for laws_of_one in by_family(shown).values()))
+        report.findings += corrected(signs, sure(self.level))
         seeds = [_within_seeds(one, one.seeds) for one in shown if one.seeds]
         report.findings += corrected(seeds, sure(self.level, Verdict.NO))
         curves = self._own_form(report, shown) if self.form else {}
