@@ -41,14 +41,13 @@ class OneSign(Finding):
     def say(cls, findings: Sequence[Self]) -> Iterator[str]:
         """Say which laws curve, and what cannot be told of the others."""
         for finding in with_verdict(findings, Verdict.DIFFERENT):
-            positive = finding.errors - finding.negative
-            than = f"worse than smaller ones predict ({finding.negative} of {finding.errors} errors at the next size below 0"
-            if finding.estimate > 0:
-                than = (
-                    f"better than smaller ones predict ({positive} of {finding.errors} errors at the next size above 0"
-                )
-            p = p_in_words(finding.p_corrected)
-            yield f"{where(finding)}: the laws curve: larger models are {than}; {p}, corrected)."
+            below = finding.estimate < 0
+            alike = finding.negative if below else finding.errors - finding.negative
+            yield (
+                f"{where(finding)}: the laws curve: larger models are {'worse' if below else 'better'} than smaller "
+                f"ones predict ({alike} of {finding.errors} errors at the next size have that sign; "
+                f" {p_in_words(finding.p_corrected)}, corrected)."
+            )
         if undecided := with_verdict(findings, Verdict.UNTOLD):
             text = f"Signs of the errors at the next size show no curve in {counted(len(undecided), 'case')}"
             few = sum(finding.reachable * len(findings) >= 0.05 for finding in undecided)
