@@ -14,8 +14,8 @@ import pandas as pd
 
 from rbptrack.analysis import Runs, Unreadable
 from rbptrack.ranks import RankTable, rbp_name, se_name
-from rbptrack.tracking.frame import LoggedRun, row
 from rbptrack.tracking.params import MeasurementParams
+from rbptrack.tracking.runs_table import LoggedRun, row
 from rbptrack.tracking.schema import MeasurementTags, Metric
 
 PLUGIN = '''

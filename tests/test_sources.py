@@ -21,7 +21,7 @@ from sqlalchemy import create_engine
 from rbptrack.base.errors import RbptrackError
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.tracking.client import Client
-from rbptrack.tracking.frame import LoggedRun
+from rbptrack.tracking.runs_table import LoggedRun
 from rbptrack.tracking.schema import CURVES, Kind, MeasurementTags, Tag
 from rbptrack.tracking.store import Store
 from rbptrack.tracking.tables import REVISIONS, Tables

@@ -19,7 +19,7 @@ from rbptrack.config.schema import FilterConfig
 from rbptrack.console.output import console, program, say, sentence_width
 from rbptrack.console.tables import Format, print_json, table
 from rbptrack.ranks import RankHistogram, rbp_ks, rbp_name, se_name
-from rbptrack.tracking.frame import LoggedRun
+from rbptrack.tracking.runs_table import LoggedRun
 from rbptrack.tracking.schema import Metric
 from rbptrack.tracking.store import Store
 

@@ -18,8 +18,8 @@ from importlib.metadata import version
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.commands.declared.start import UI, UiConfig
 from rbptrack.console.output import say
-from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.outbox import repair_and_deliver
+from rbptrack.tracking.runs_table import LoggedRun
 from rbptrack.tracking.schema import Kind, Tag
 from rbptrack.tracking.store import Store
 from rbptrack.tracking.view import PAGE, Shown, by_id, chosen_runs, knows_view, link, search_filter, spread

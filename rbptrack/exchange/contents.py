@@ -14,11 +14,11 @@ from rbptrack.base import limits
 from rbptrack.base.errors import BadInput
 from rbptrack.base.names import name_fault
 from rbptrack.exchange.faults import Faults
-from rbptrack.tracking.agreement import EXACT, file_faults
-from rbptrack.tracking.frame import columns_of
+from rbptrack.tracking.file_faults import EXACT, file_faults
 from rbptrack.tracking.params import MeasurementParams, param_names
 from rbptrack.tracking.record import FILE, Record
 from rbptrack.tracking.rules import MeasurementRow, Number, OrNone, fault, faults, shown
+from rbptrack.tracking.runs_table import columns_of
 from rbptrack.tracking.schema import Kind, Metric, Tag
 
 _KEY = re.compile(r"[/\w.\- :]{1,250}")

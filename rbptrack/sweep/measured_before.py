@@ -15,11 +15,11 @@ from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import Outcome
 from rbptrack.sweep.resolve import Resolved
 from rbptrack.tracking import outbox
-from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.groups import DOCUMENTS, DocumentGroups, document_table, write_documents
 from rbptrack.tracking.params import ResolvedParams
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import k_metrics
+from rbptrack.tracking.runs_table import LoggedRun
 from rbptrack.tracking.schema import Tag
 
 

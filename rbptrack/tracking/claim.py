@@ -8,10 +8,10 @@ from pathlib import Path
 
 from rbptrack.base.files import make_folder, write_whole
 from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.process import STALE_SECONDS, alive, seconds_silent, where
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import RECORD_FILE, RUN_FILE, Record
+from rbptrack.tracking.runs_table import LoggedRun
 from rbptrack.tracking.schema import Tag
 from rbptrack.tracking.writer import Writer
 

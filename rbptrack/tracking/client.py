@@ -12,7 +12,7 @@ from mlflow.entities import Run, ViewType
 from mlflow.exceptions import MlflowException
 
 from rbptrack.config.schema import FilterConfig
-from rbptrack.tracking.frame import DATASET_INPUT, Experiment, LoggedRun
+from rbptrack.tracking.runs_table import DATASET_INPUT, Experiment, LoggedRun
 from rbptrack.tracking.schema import CURVES, FILTERED, Kind, Tag
 
 T = TypeVar("T")

@@ -14,9 +14,9 @@ from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.config.schema import FilterConfig
 from rbptrack.console.output import complain
 from rbptrack.tracking.artifacts import Artifacts
-from rbptrack.tracking.frame import LoggedRun, Unusable, came_without_ranks, newest, passing, row
 from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.record import RANKS, SCORES_FILE, Record
+from rbptrack.tracking.runs_table import LoggedRun, Unusable, came_without_ranks, newest, passing, row
 from rbptrack.tracking.schema import FILTERED, Kind, Tag
 from rbptrack.tracking.tables import Tables
 

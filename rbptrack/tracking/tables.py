@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from rbptrack.base.errors import RbptrackError
 from rbptrack.config.schema import FilterConfig
-from rbptrack.tracking.frame import DATASET_INPUT, Experiment, LoggedRun
 from rbptrack.tracking.local import database_of, reading
+from rbptrack.tracking.runs_table import DATASET_INPUT, Experiment, LoggedRun
 from rbptrack.tracking.schema import CURVES, FILTERED, Kind, Tag
 from rbptrack.tracking.uri import opened
 

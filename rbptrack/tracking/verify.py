@@ -21,13 +21,13 @@ from rbptrack.base.errors import BadInput, RbptrackError, StoreAway, first_line
 from rbptrack.config.keys import flattened
 from rbptrack.config.schema import FilterConfig
 from rbptrack.ranks import parse_rbp_name, rbp_name
-from rbptrack.tracking.agreement import file_faults
 from rbptrack.tracking.connection import Connection
-from rbptrack.tracking.frame import LoggedRun, Unusable, row, split_difference
+from rbptrack.tracking.file_faults import file_faults
 from rbptrack.tracking.local import reading
 from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import HISTOGRAM, RANKS, Record
+from rbptrack.tracking.runs_table import LoggedRun, Unusable, row, split_difference
 from rbptrack.tracking.schema import Metric, Tag
 from rbptrack.tracking.uri import opened
 

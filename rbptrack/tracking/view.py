@@ -23,8 +23,8 @@ from rbptrack.analysis.display import HEADLINE_KS
 from rbptrack.base.errors import BadInput
 from rbptrack.config.schema import FILTERS, FilterConfig
 from rbptrack.ranks import metric_label, rbp_name
-from rbptrack.tracking.frame import LoggedRun
 from rbptrack.tracking.params import param_names
+from rbptrack.tracking.runs_table import LoggedRun
 from rbptrack.tracking.schema import FILTERED, LAW_METRICS, Kind, Metric, Tag, law_name
 
 TAG = "mlflow.sharedViewState."

@@ -16,10 +16,10 @@ from PIL import Image
 from rbptrack.base import limits
 from rbptrack.base.errors import BadInput, RbptrackError
 from rbptrack.ranks import ABOVE_ZERO, RankHistogram, RankTable, parse_rbp_name, split_sums
-from rbptrack.tracking.frame import came_without_ranks
 from rbptrack.tracking.params import MeasurementParams
 from rbptrack.tracking.record import HISTOGRAM, RANKS, TOKENS, Record, read_token_texts
 from rbptrack.tracking.rules import shown
+from rbptrack.tracking.runs_table import came_without_ranks
 from rbptrack.tracking.schema import Metric, Tag
 
 EXACT = 1e-6
