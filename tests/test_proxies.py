@@ -271,10 +271,10 @@ def test_scores_are_read_from_where_people_keep_them(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("model,task\na,b\n", "lacks the column score"),
-        ("model,task,score\na,b,71.5\n", "a in b, column score: must be between 0 and 1; got '71.5'"),
-        ("model,task,score\na,b,many\n", "a in b, column score: expected a number; got 'many'"),
+        ("model,task,score\na,b,71.5\n", "line 2, column score: must be between 0 and 1; got '71.5'"),
+        ("model,task,score\na,b,many\n", "line 2, column score: expected a number; got 'many'"),
         ("model,task,score\na,b,0.5\na,b,0.6\n", "a has two scores of b: 0.5 in .* and 0.6 in"),
-        ("", "holds no scores"),
+        ("", "is empty"),
     ],
 )
 def test_bad_scores_are_refused_by_name(content: str, message: str, tmp_path: Path) -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import struct
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-import pandas as pd
 import yaml
+import zstandard
 
 from rbptrack.analysis import BadInput
 from rbptrack.analysis.importing import (
+    Fault,
     Imported,
     ImportedScore,
     Importer,
@@ -26,12 +31,24 @@ from rbptrack.analysis.importing import (
 )
 from rbptrack.analysis.runs import SCORES
 
+from .table import check_once, rows_of_table
+
 _METRICS = ("acc_norm", "acc", "accuracy", "exact_match", "pass@1", "pass_at_1", "mean", "f1", "value")
 _MODEL_ARG = re.compile(r"(?:^|,)\s*(pretrained|model|revision)=([^,]*)")
 _FILES = re.compile(r"(?:.*/)?(?:results_[^/]*\.json|[^/]*\.eval|\.eval_results/[^/]*\.ya?ml)")
 _SUFFIXES = (".csv", ".parquet", ".json", ".eval", ".yaml", ".yml")
 
+_NOT_SCORES = (
+    KeyError, TypeError, AttributeError, ValueError, ArithmeticError, OSError, RecursionError, RuntimeError,
+    struct.error, zipfile.BadZipFile, zstandard.ZstdError, yaml.YAMLError,
+)  # fmt: skip
+"""What is raised where a file is not of its format."""
+
+_ZSTD = 93  # as zip files number the ways to compress
+_LOCAL_HEADER = struct.Struct("<4s22xHH")  # of an entry of a zip file: its signature, and the lengths of two fields
+
 Row = dict[str, Any]
+Item = ImportedScore | Fault
 
 
 @dataclass(kw_only=True)
@@ -65,60 +82,67 @@ class Scores(Importer):
         here = read_names(user_path(self.names)) if self.names else {}
         files = [path]
         if path.is_dir():
-            files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+            files = sorted(file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
         for file in files:
-            for row in _rows(file, self.metric):
-                model = row["model"]
-                if isinstance(model, str):
-                    model = here.get(model, model).strip()
-                where = f"{str(model)[:60]} in {str(row['task'])[:60]}"
-                place = f"{file.relative_to(path)}, {where}" if path.is_dir() else where
-                yield ImportedScore(**(row | {"model": model}), place=place)
+            before = f"{file.relative_to(path)}, " if path.is_dir() else ""
+            for item in _items(file, self.metric):
+                placed = replace(item, place=f"{before}{item.place}")
+                if isinstance(placed, ImportedScore) and isinstance(placed.model, str):
+                    placed = replace(placed, model=here.get(placed.model, placed.model))
+                yield placed
 
 
 def read_names(path: Path) -> dict[str, str]:
     """Read a map of names: a CSV with the columns name (in the scores) and model (in the store)."""
     if fault := not_a_file(path):
         raise BadInput(f"{path} {fault}")
-    try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path} cannot be read as a table: {first_line(error)[:200]}") from error
-    if not {"name", "model"} <= set(table.columns):
-        raise BadInput(f"{path} lacks a column: expected name,model; it has {', '.join(table.columns)}")
-    return dict(zip(table["name"], table["model"], strict=True))
+    problems = list[Fault]()
+    columns, rows = rows_of_table(path, problems)
+    check_once(path, columns, ["name", "model"])
+    if not {"name", "model"} <= set(columns):
+        raise BadInput(f"{path} lacks a column: expected name,model; it has {', '.join(columns)[:300]}")
+    names: dict[str, str] = {}
+    for place, cells in rows:
+        name = str(cells.get("name", ""))
+        model = str(cells.get("model", ""))
+        if not name or not model:
+            problems.append(Fault(place, "name and model are both needed"))
+        elif names.setdefault(name, model) != model:
+            problems.append(Fault(place, f"{name[:60]} is {names[name][:60]} above, and {model[:60]} here"))
+    if problems:
+        raise BadInput(f"{path}, {problems[0].place}: {problems[0].text}")
+    return names
 
 
-def _rows(path: Path, metric: str) -> Iterator[Row]:
-    reader = _reader_of(path)
-    if reader is None:
+def _items(path: Path, metric: str) -> Iterator[Item]:
+    suffix = path.suffix.lower()
+    size = path.stat().st_size
+    if suffix not in _SUFFIXES:
         raise BadInput(f"{path}: expected .csv, .parquet, .json, .eval, .yaml or a folder of them")
-    if path.stat().st_size > limits.BYTES_OF_TABLE:
-        raise BadInput(f"{path} has {path.stat().st_size:,} bytes; scores have at most {limits.BYTES_OF_TABLE:,}")
+    if size > limits.BYTES_OF_TABLE and suffix != ".eval":  # of a log of inspect_ai its header alone is read
+        raise BadInput(f"{path} has {size:,} bytes; scores have at most {limits.BYTES_OF_TABLE:,}")
+    if suffix in (".csv", ".parquet"):
+        yield from _table(path)
+        return
+    reader = {".json": _json, ".eval": _inspect_archive}.get(suffix, _hub)
     try:
-        yield from reader(path, metric)
-    except (KeyError, TypeError, AttributeError, ValueError, OSError, zipfile.BadZipFile, yaml.YAMLError) as error:
+        for row in reader(path, metric):
+            yield ImportedScore(**row, place=f"{str(row['model'])[:60]} in {str(row['task'])[:60]}")
+    except _NOT_SCORES as error:
         raise BadInput(f"{path} holds no scores: {type(error).__name__} {first_line(error)[:160]}") from error
 
 
-def _reader_of(path: Path) -> Callable[[Path, str], Iterator[Row]] | None:
-    kinds: dict[str, Callable[[Path, str], Iterator[Row]]] = {
-        ".csv": _table, ".parquet": _table, ".json": _json, ".eval": _inspect_archive, ".yaml": _hub, ".yml": _hub,
-    }  # fmt: skip
-    return kinds.get(path.suffix)
-
-
-def _table(path: Path, _: str) -> Iterator[Row]:
-    table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, dtype=str)
-    if len(table) > limits.ROWS_OF_TABLE:
-        raise BadInput(f"{path} has more than {limits.ROWS_OF_TABLE:,} rows")
-    lacking = [name for name in ("model", "task", "score") if name not in table.columns]
+def _table(path: Path) -> Iterator[Item]:
+    problems = list[Fault]()
+    columns, rows = rows_of_table(path, problems)
+    lacking = [name for name in ("model", "task", "score") if name not in columns]
     if lacking:
-        raise BadInput(
-            f"{path} lacks the column {', '.join(lacking)}; it has {', '.join(map(str, table.columns))[:300]}"
-        )
-    for cells in table.reindex(columns=list(SCORES)).to_dict("records"):
-        yield {str(name): None if value != value else value for name, value in cells.items()}
+        raise BadInput(f"{path} lacks the column {', '.join(lacking)}; it has {', '.join(columns)[:300]}")
+    check_once(path, columns, SCORES)
+    for place, cells in rows:
+        row = {name: cells.get(name) for name in ("model", "task", "score", "n")}
+        yield ImportedScore(**row, revision=cells.get("revision", ""), place=place)
+    yield from problems
 
 
 def _json(path: Path, metric: str) -> Iterator[Row]:
@@ -135,30 +159,39 @@ def _harness(content: Mapping[str, Any], metric: str) -> Iterator[Row]:
     model = arguments.get("pretrained") or arguments.get("model") or content.get("model_name")
     revision = arguments.get("revision") or ""
     sizes = content.get("n-samples") or {}
+    groups = content.get("groups") or {}  # averages of tasks that stand beside them
     for task, values in content["results"].items():
         numbers = {
             name.partition(",")[0]: value
             for name, value in reversed(values.items())  # of several filters the first stays
-            if isinstance(value, (int, float)) and "_stderr" not in name
+            if _is_number(value) and "_stderr" not in name
         }
-        if (chosen := _chosen(numbers, metric)) is not None:
+        chosen = _chosen(numbers, metric)
+        if chosen is not None and task not in groups:
             n = (sizes.get(task) or {}).get("effective")
             yield {"model": model, "revision": revision, "task": task, "score": chosen, "n": n}
 
 
 def _inspect(content: Mapping[str, Any], metric: str) -> Iterator[Row]:
-    """Of inspect_ai: the header of a log."""
+    """Of inspect_ai: the header of a log. Its numbers of samples count every epoch of each."""
     if content.get("status") not in (None, "success"):
         return
     about, results = content["eval"], content["results"]
+    epochs = (about.get("config") or {}).get("epochs") or 1
+    samples = results.get("completed_samples") or results.get("total_samples")
+    scorers = Counter(score["name"] for score in results["scores"])
     for score in results["scores"]:
-        numbers = {name: each["value"] for name, each in score["metrics"].items()}
-        if (chosen := _chosen(numbers, metric)) is not None:
-            task = str(about["task"]).rpartition("/")[2]
-            several = f"/{score['name']}" if len(results["scores"]) > 1 else ""
-            n = results.get("completed_samples") or results.get("total_samples")
-            model = str(about["model"]).removeprefix("hf/")
-            yield {"model": model, "revision": "", "task": f"{task}{several}", "score": chosen, "n": n}
+        numbers = {name: entry["value"] for name, entry in score["metrics"].items()}
+        if (chosen := _chosen(numbers, metric)) is None:
+            continue
+        parts = [str(about["task"]).rpartition("/")[2]]
+        if len(results["scores"]) > 1:
+            parts.append(score["name"])
+        if scorers[score["name"]] > 1 and score.get("reducer"):  # how the epochs of a sample become one score
+            parts.append(score["reducer"])
+        model = str(about["model"]).removeprefix("hf/")
+        n = None if samples is None else -(-samples // epochs)
+        yield {"model": model, "revision": "", "task": "/".join(parts), "score": chosen, "n": n}
 
 
 def _inspect_archive(path: Path, metric: str) -> Iterator[Row]:
@@ -166,7 +199,25 @@ def _inspect_archive(path: Path, metric: str) -> Iterator[Row]:
         entry = archive.getinfo("header.json")
         if limits.out_of_proportion(entry.file_size, entry.compress_size) or entry.file_size > limits.BYTES["json"]:
             raise BadInput(f"{path}: header.json would unpack to {entry.file_size:,} bytes")
-        yield from _inspect(json.loads(archive.read(entry)), metric)
+        content = _of_zstd(path, entry) if entry.compress_type == _ZSTD else archive.read(entry)
+    yield from _inspect(json.loads(content), metric)
+
+
+def _of_zstd(path: Path, entry: zipfile.ZipInfo) -> bytes:
+    """An entry compressed by zstd, as inspect_ai writes them; Python's zipfile reads such from 3.14 on."""
+    with path.open("rb") as file:
+        file.seek(entry.header_offset)
+        header = file.read(_LOCAL_HEADER.size)
+        signature, name_length, more_length = _LOCAL_HEADER.unpack(header)
+        if signature != b"PK\3\4":
+            raise zipfile.BadZipFile("an entry does not begin where the table of contents says")
+        file.seek(name_length + more_length, os.SEEK_CUR)
+        packed = file.read(entry.compress_size)
+    with zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True) as reader:
+        content = reader.read(entry.file_size + 1)
+    if len(content) != entry.file_size or zlib.crc32(content) != entry.CRC:
+        raise zipfile.BadZipFile(f"{entry.filename} is damaged")
+    return content
 
 
 def _hub(path: Path, _: str) -> Iterator[Row]:
@@ -174,15 +225,20 @@ def _hub(path: Path, _: str) -> Iterator[Row]:
     repository = path.parent.parent if path.parent.name == ".eval_results" else path.parent
     for entry in yaml.safe_load(path.read_text(encoding="utf-8")):
         dataset = entry["dataset"]
-        value = float(entry["value"])
+        value = entry["value"]
         task = str(dataset["id"]).rpartition("/")[2]
         part = dataset.get("task_id")
         if part not in (None, "", "default"):
             task = f"{task}/{part}"
-        share = value / 100 if value > 1 else value  # the hub's are percentages in most benchmarks
+        is_percentage = _is_number(value) and value > 1  # as in most benchmarks of the hub
+        share = value / 100 if is_percentage else value
         yield {"model": repository.resolve().name, "revision": "", "task": task, "score": share, "n": None}
 
 
-def _chosen(numbers: Mapping[str, float], metric: str) -> float | None:
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _chosen(numbers: Mapping[str, object], metric: str) -> object:
     """The metric that is asked for, or the first that is known; None where there is none."""
-    return next((float(numbers[name]) for name in ([metric] if metric else _METRICS) if name in numbers), None)
+    return next((numbers[name] for name in ([metric] if metric else _METRICS) if name in numbers), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -52,7 +52,7 @@ class Table(Importer):
     def read(self, path: Path) -> Iterator[Imported]:
         """Yield a measurement per row."""
         problems = list[Fault]()
-        columns, rows = (_parquet if path.suffix.lower() == ".parquet" else _csv)(path, problems)
+        columns, rows = rows_of_table(path, problems)
         taken = self._taken(path, columns)
         measured: dict[tuple[object, ...], str] = {}
         for place, cells in rows:
@@ -74,8 +74,6 @@ class Table(Importer):
 
     def _taken(self, path: Path, columns: Sequence[str]) -> set[str]:
         """The columns that are read; BadInput where one that is needed is missing, or one is there twice."""
-        if long := next((name for name in columns if len(name) > limits.COLUMN_NAME), ""):
-            raise BadInput(f"{path} has a column whose name has {len(long)} characters ({long[:40]}...)")
         taken = {name for name in columns if name in _TAKEN or _is_result(name) or name.startswith("rbp_")}
         needed = ["model"] if self.dataset else ["model", "dataset"]
         lacking = [name for name in needed if name not in taken]
@@ -87,9 +85,27 @@ class Table(Importer):
             raise BadInput(f"{path} lacks the column {', '.join(lacking)}; it has {listed}{remedy}")
         if self.dataset and "dataset" in taken:
             raise BadInput(f"{path} has a column dataset: leave out dataset={self.dataset}")
-        if twice := sorted({name for name in taken if columns.count(name) > 1}):
-            raise BadInput(f"{path} has the column {', '.join(twice)} more than once")
+        check_once(path, columns, taken)
         return taken
+
+
+def check_once(path: Path, columns: Sequence[str], taken: Iterable[str]) -> None:
+    """BadInput where a column that is read stands in a table more than once."""
+    if twice := sorted({name for name in taken if columns.count(name) > 1}):
+        raise BadInput(f"{path} has the column {', '.join(twice)} more than once")
+
+
+def rows_of_table(path: Path, problems: list[Fault]) -> tuple[list[str], Iterator[Row]]:
+    """Read a CSV or Parquet table: its columns, and its rows with their places; columns of lists are not read.
+
+    Raises:
+        BadInput: it is none, or larger than tables may be; that is known before a row is read.
+
+    """
+    columns, rows = (_parquet if path.suffix.lower() == ".parquet" else _csv)(path, problems)
+    if long := next((name for name in columns if len(name) > limits.COLUMN_NAME), ""):
+        raise BadInput(f"{path} has a column whose name has {len(long)} characters ({long[:40]}...)")
+    return columns, rows
 
 
 def _is_result(column: str) -> bool:
@@ -123,7 +139,9 @@ def _csv(path: Path, problems: list[Fault]) -> tuple[list[str], Iterator[Row]]:
                 return
             if number >= limits.ROWS_OF_TABLE:
                 raise BadInput(f"{path} has more than {limits.ROWS_OF_TABLE:,} rows")
-            if cells and len(cells) != len(columns):
+            if any(len(cell) > limits.CELL for cell in cells):
+                problems.append(Fault(place, f"a cell has at most {limits.CELL:,} characters"))
+            elif cells and len(cells) != len(columns):
                 problems.append(Fault(place, f"has {len(cells)} cells, but there are {len(columns)} columns"))
             elif cells:  # a line without anything is no row
                 yield place, {c: from_spreadsheet(v) for c, v in zip(columns, cells, strict=True) if v.strip()}
@@ -141,9 +159,9 @@ def _parquet(path: Path, problems: list[Fault]) -> tuple[list[str], Iterator[Row
     try:
         if limits.check_parquet(path, most=limits.BYTES_OF_TABLE).num_rows > limits.ROWS_OF_TABLE:
             raise BadInput(f"{path} has more than {limits.ROWS_OF_TABLE:,} rows")
-        names = pq.read_schema(path).names
+        names = [field.name for field in pq.read_schema(path) if not pa.types.is_nested(field.type)]
         with pq.ParquetFile(path, read_dictionary=names) as file:  # one long text may stand in every row
-            table = file.read()
+            table = file.read(columns=names)
         if long := next((n for n in names if _longest(table.column(n)) > limits.CELL), ""):
             raise BadInput(f"{path}, column {long}: a cell has at most {limits.CELL:,} characters")
     except (OSError, ValueError, pa.ArrowException) as error:

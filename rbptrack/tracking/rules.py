@@ -202,8 +202,8 @@ class ScoreRow(BaseModel):
 
     @classmethod
     def of(cls, **columns: object) -> Self:
-        """Check a score. Raises ValidationError."""
-        return cls.model_validate(columns)
+        """Check a score; a missing value is None. Raises ValidationError."""
+        return cls.model_validate({name: value for name, value in columns.items() if value is not None})
 
 
 def faults(error: ValidationError) -> Iterator[tuple[str, str]]:
