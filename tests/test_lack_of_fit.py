@@ -9,7 +9,7 @@ from rbptrack.plugins.lack_of_fit.each_k import LawAtK
 from rbptrack.analysis import Report
 from rbptrack.analysis.findings import Finding, Verdict
 from rbptrack.reporting.telling import sentences_of
-from tests.synthetic import Law, runs_from
+from tests.synthetic import Law, changed, runs_from
 
 SIZES = np.geomspace(1e4, 1e7, 7)
 
@@ -136,3 +136,13 @@ def test_documents_and_tokens_that_drive_it() -> None:
     y = [-np.log(c.hits[r, 0].sum() / c.tokens[r].sum()) for c, r in zip(counts, rest, strict=True)]
     s = runs.frame["non_embedding_params"].to_numpy(dtype=float)
     assert lead["alpha_without"] == pytest.approx(-np.polyfit(np.log(s), np.log(y), 1)[0])
+
+
+def test_imports_without_ranks_of_four_sizes_are_summed_up_by_their_forms() -> None:
+    """Floors need 6 sizes: the page's table is then another one."""
+    whole = runs_from(SIZES[:4], straight)
+    frame = whole.frame.assign(vocab_size=None, imported="table: t.csv")
+    report = LackOfFit(replicates=50).analyze(changed(whole, frame))
+    assert report.summary == "forms"
+    assert report.tables["forms"].frame["form"].eq("M0").all()
+    assert "floors" not in report.tables

@@ -25,7 +25,7 @@ from rbptrack.stats.intervals import Interval
 from rbptrack.stats.power_law import PowerLawFit, fit_power_law
 from rbptrack.stats.size_laws import LawValues, law_values, positive
 
-from .bends import LEAST_SIZES, floor_test
+from .bends import LEAST_KEPT, LEAST_SIZES, floor_test
 from .each_k import EachK, laws_at_each_k, most_misses
 from .figures import draw
 from .findings import Bends, Floor, StraightUpTo
@@ -147,6 +147,8 @@ class LackOfFit(Analyzer):
                 Bends(
                     case=metric.case,
                     p=test.p_bend,
+                    kept=test.kept,
+                    size=1 - self.level,
                     floor_seen=test.floor_seen,
                     margin=self.margin,
                     straight=max(-test.departure.low, test.departure.high) <= self.margin,
@@ -157,7 +159,7 @@ class LackOfFit(Analyzer):
 
     def _whether(self, bends: Bends) -> Verdict:
         if bends.p_corrected < 1 - self.level:
-            return Verdict.YES
+            return Verdict.YES if bends.kept >= LEAST_KEPT else Verdict.UNTOLD
         return Verdict.NO if bends.straight else Verdict.UNTOLD
 
     def _bend_of(self, family: Family, each: EachK, cases: int) -> Bends:
@@ -172,6 +174,8 @@ class LackOfFit(Analyzer):
             bends,
             k=int(surface.ks[at]),
             p=surface.p,
+            kept=surface.kept,
+            size=1 - self.level,
             floor_seen=surface.floor_seen(family.s, cases=cases),
             straight=bool(each.limit.shown == surface.ks[-1]),
             **around(Interval(float(surface.bend[at]), float(low[at]), float(high[at]))),

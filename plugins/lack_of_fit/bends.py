@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy import optimize, special
 
 from rbptrack.analysis import RbptrackError
-from rbptrack.ranks import FloatArray
+from rbptrack.ranks import FloatArray, IntArray
 from rbptrack.stats import linear
 from rbptrack.stats.intervals import Interval
 from rbptrack.stats.newton import crossing
@@ -18,6 +18,9 @@ from rbptrack.stats.spread import Spread
 
 LEAST_SIZES = 5
 """Of which a line and a bend leave two free."""
+
+LEAST_KEPT = 1 / 3
+"""Share of a bend left without either end size, below which one model may have made it; a parabola keeps 0.64."""
 
 _SHARES = np.append(np.arange(1, 99) / 100, 0.99)  # of a floor, that are tried
 
@@ -30,6 +33,22 @@ def curved(x: FloatArray) -> FloatArray:
     line = linear.centred(x)
     curve = linear.least_squares(line, (x - x.mean()) ** 2)[1]
     return np.column_stack([line, curve / np.abs(curve).max()])
+
+
+def kept_without_ends(x: FloatArray, values: FloatArray) -> float:
+    """The least share of a bend that is left without the smallest or the largest size; below 0 where it turns.
+
+    Of x = ln S, (m,), m >= 5, and ln y, (m,); infinite where nothing bends.
+
+    Source: deletion diagnostics, as `stats.power_law.point_diagnostics`.
+    """
+    order = np.argsort(x)
+
+    def bend(kept: IntArray) -> float:
+        return float(linear.inverse(curved(x[kept]))[2] @ values[kept])
+
+    whole = bend(order)
+    return min(bend(order[1:]) / whole, bend(order[:-1]) / whole) if whole else float("inf")
 
 
 @dataclass(frozen=True)
@@ -134,6 +153,7 @@ class FloorTest:
         p_floor: one-sided, the largest by both ways to count S, with and without the smallest size; 1 where S is known
             in one way only.
         floor_seen: the smallest floor's share at the largest size that the test of a bend would find in 80%.
+        kept: the least share of the departure that is left without either end size.
 
     """
 
@@ -141,6 +161,7 @@ class FloorTest:
     p_bend: float
     p_floor: float
     floor_seen: float
+    kept: float
 
 
 def floor_test(law: PowerLawFit, other: PowerLawFit | None, *, tests: int = 1) -> FloorTest:
@@ -169,4 +190,5 @@ def floor_test(law: PowerLawFit, other: PowerLawFit | None, *, tests: int = 1) -
         p_bend=bend.p,
         p_floor=max(every),
         floor_seen=seen,
+        kept=kept_without_ends(np.log(law.s), np.log(law.y)),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from typing import Self
 
 from rbptrack.analysis.display import k_ranges
@@ -12,6 +12,8 @@ from rbptrack.analysis.findings import Finding, Verdict
 from rbptrack.analysis.lead import Cell, Lead
 from rbptrack.analysis.phrases import interval, metric_of, where, with_verdict
 from rbptrack.base.words import listed, number, p_in_words, some_of
+
+from .bends import LEAST_KEPT
 
 _ORDER = 30  # on the first page
 _BENDS = {Verdict.YES: "yes", Verdict.NO: "no", Verdict.UNTOLD: "cannot be told"}
@@ -24,8 +26,10 @@ class Bends(Finding):
 
     Attributes:
         k: at which the bend is clearest; 0 where one metric was tested.
+        kept: the least share of the bend that is left without either end size.
         straight: whether the departure is shown to lie within the margin.
         floor_seen: the smallest floor, as share of y at the largest size, that would have been found in 80%.
+        size: of the test.
         sizes: how many the family has.
         needed: how many the test needs.
 
@@ -33,8 +37,10 @@ class Bends(Finding):
 
     question: str = "bends"
     k: int = 0
+    kept: float = inf
     straight: bool = False
     floor_seen: float = nan
+    size: float = 0.05
     sizes: int = 0
     needed: int = 0
 
@@ -56,6 +62,12 @@ class Bends(Finding):
                 f"{where(finding)}: the law bends {direction}, {number(finding.estimate, '+.1%')} ({ends}) off a "
                 f"line{at} ({p_in_words(finding.p_corrected)}, corrected)."
             )
+        for finding in findings:
+            if finding.p_corrected < finding.size and finding.kept < LEAST_KEPT:
+                yield (
+                    f"{where(finding)}: without the smallest or the largest size most of the departure is gone, so "
+                    "one model may have made it."
+                )
         if few := [finding for finding in findings if finding.needed and not finding.is_tested]:
             sizes = f"{few[0].needed} sizes, and there are {few[0].sizes}"
             yield f"{listed([where(finding) for finding in few])}: whether the law bends needs {sizes}."

@@ -78,6 +78,7 @@ class FloorRow(OfMetric):
     p_bend: P
     p_floor: Annotated[float, Column("one-sided, the largest by both S and without the smallest size", form=".3g")]
     p_corrected: Corrected
+    kept: Annotated[float, Column("least share of the departure that is left without either end size", form=".0%")]
     share: Annotated[Interval, Column("most likely E / y at the largest size, of E + A S^-alpha", form=".0%")]
     floor_seen: FloorSeen
 

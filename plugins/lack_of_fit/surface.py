@@ -24,7 +24,7 @@ from rbptrack.analysis import RbptrackError
 from rbptrack.ranks import FloatArray
 from rbptrack.stats import linear
 
-from .bends import curved, smallest_floor
+from .bends import curved, kept_without_ends, smallest_floor
 
 _DRAWS = 8000  # of the largest deviation over k
 _LENGTH = float(np.log(10))  # ln k over which scatter keeps a correlation of 1/e
@@ -66,6 +66,7 @@ class Surface:
         bend_correlation: of the errors of bend, (K, K).
         freedom: degrees of freedom of the t distributions of alpha and of bend.
         offset: by how much each model is ahead of the line, as ln of a factor in S, (m,).
+        kept: the least share of the clearest bend that is left without either end size (`kept_without_ends`).
         level: nominal coverage of band and k*.
 
     """
@@ -82,6 +83,7 @@ class Surface:
     bend_correlation: FloatArray
     freedom: tuple[float, float]
     offset: FloatArray
+    kept: float
     level: float
 
     @cached_property
@@ -160,8 +162,9 @@ def fit_surface(
 
     Estimates are least squares at each k (no covariance of many k is inverted: with few documents it has no inverse);
     their errors are the bootstrap's and the scatter's together. Scatter is read off the residuals of the sizes that
-    decide (`linear.deciding`): the test holds also where the end sizes scatter 3.6 times as much as the others, and
-    where half of the scatter is independent over k.
+    decide (`linear.deciding`), and the bend has their degrees of freedom whatever part of its error is scatter's: the
+    test holds also where the end sizes scatter 3.6 times as much as the others, and where half of the scatter is
+    independent over k.
 
     Source: generalised least squares of the module's model, an extension of arXiv 2510.20387 to all k at once.
 
@@ -211,7 +214,7 @@ def fit_surface(
         scattering = share * np.outer(scattered, scattered) * np.exp(-gap / _LENGTH)
         covariances.append(drawn.T @ drawn + scattering)
         part = float(np.median(np.diag(scattering) / np.maximum(np.diag(covariances[-1]), 1e-30)))  # of the variance
-        freedoms.append(1 / (max(part**2, 1e-2) / freedom + (1 - part) ** 2 / (n - 1)))
+        freedoms.append((1 / (max(part**2, 1e-2) / freedom + (1 - part) ** 2 / (n - 1)), min(freedom, n - 1)))
     errors = [np.sqrt(np.maximum(np.diag(c), 1e-30)) for c in covariances]
     weight = alpha**2 / (shared + tau**2 + 1e-16)
     residual = linear.least_squares(line, logs)[1]
@@ -227,7 +230,8 @@ def fit_surface(
         fit=fit,
         alpha_correlation=covariances[0] / np.outer(errors[0], errors[0]),
         bend_correlation=covariances[1] / np.outer(errors[1], errors[1]),
-        freedom=(freedoms[0], freedoms[1]),
+        freedom=(freedoms[0][0], freedoms[1][1]),  # end sizes that scatter more look like sampling error to the rest
+        kept=kept_without_ends(x, logs[:, int(np.argmax(np.abs(bend @ logs) / errors[1]))]),
         offset=offset,
         level=level,
     )
