@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from rbptrack.analysis.families import read_families
 from rbptrack.analysis.resampling import resampled_in_words
 from rbptrack.ranks import DocumentCounts
 from rbptrack.reporting.computing import computed
+from rbptrack.stats.intervals import widening, worth
+from rbptrack.stats.size_laws import law_values
 from tests.conftest import Program
 from tests.synthetic import changed, family_runs
 
@@ -141,3 +144,20 @@ def test_the_page_says_what_is_resampled() -> None:
     assert "15 sources" in near
     assert "approximate (95% ones cover 88 to 99% in simulation)" in near
     assert "approximate" not in resampled_in_words(grouped(20).frame)
+
+
+def test_sources_of_uneven_size_widen_laws_by_their_effective_number() -> None:
+    """Of one source with half of all tokens the bootstrap alone is too narrow; documents stay as they are."""
+    plain = family_runs(SIZES, alpha=0.2, a=10.0, tokens=200)
+    counts = [plain.document_counts(str(run_id), [1]) for run_id in plain.frame["run_id"]]
+    alone = law_values(counts, replicates=200)
+    uneven = [*([0] * 20), *range(1, 21)]
+    sums = [count.in_groups(uneven) for count in counts]
+    wide = law_values(sums, replicates=200)
+    narrow = law_values([replace(each, grouped=False) for each in sums], replicates=200)
+    factor = widening(worth(np.sqrt(sums[0].tokens)), 0.95)
+    assert factor > widening(21, 0.95)
+    np.testing.assert_allclose(
+        np.log(wide.draws / wide.values[:, None]), factor * np.log(narrow.draws / narrow.values[:, None])
+    )
+    np.testing.assert_allclose(wide.values, alone.values)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from rbptrack.ranks import CE, DocumentCounts, FloatArray, rbp_name
 from rbptrack.stats.bootstrap import BOOTSTRAP_REPLICATES, bootstrap_metrics, document_weights, paired_covariance
+from rbptrack.stats.intervals import widening, worth
 from rbptrack.stats.power_law import PowerLawFit, fit_power_laws
 
 
@@ -106,7 +107,22 @@ def law_values(counts: Sequence[DocumentCounts], *, replicates: int = BOOTSTRAP_
     for place, sums in enumerate(counts):
         draws[:, place] = bootstrap_metrics(sums, weights).T
     values = np.concatenate([_negative_logs(bootstrap_metrics(c, once)) for c in counts])
-    return LawValues(metrics, values, _negative_logs(draws.transpose(1, 2, 0)))
+    logs = _negative_logs(draws.transpose(1, 2, 0))
+    if counts[0].grouped:  # sources are few, and of uneven size
+        logs = widened(values, logs, widening(worth(np.sqrt(counts[0].tokens)), 0.95))
+    return LawValues(metrics, values, logs)
+
+
+def widened(values: FloatArray, draws: FloatArray, factor: float) -> FloatArray:
+    """Replicates, (m, replicates, metrics), that lie `factor` times as far from the values, (m, metrics), in ln y.
+
+    Those without a logarithm stay. Where all are `positive`, covariances of ln y are factor^2 times as large.
+
+    Source: `widening` by the effective number of sources (`worth`).
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        further = values[:, None] * (draws / values[:, None]) ** factor
+    return np.where(np.isfinite(further) & (further > 0), further, draws)
 
 
 def law_metrics(sums: FloatArray) -> FloatArray:
