@@ -7,10 +7,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
 
 from rbptrack.base.files import write_whole
+from rbptrack.commands import report
+from rbptrack.exchange import hub_folder
 from tests.conftest import ROOT
 from tests.patience import PATIENCE
+from tests.power import Power
 
 
 def test_nothing_is_acknowledged_before_it_is_synced(tmp_path: Path, clean: dict[str, str]) -> None:
@@ -35,3 +42,35 @@ def test_a_name_as_long_as_file_systems_take_is_written(tmp_path: Path) -> None:
     path = tmp_path / ("é" * 125 + ".html")
     write_whole(path, "whole")
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+class Nothing:
+    """A store without records."""
+
+    def records(self, run_ids: list[str]) -> dict[str, Any]:
+        return {}
+
+
+def test_files_of_the_user_are_on_the_disk_when_a_command_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub's folder, and a report's page with its tables."""
+    power = Power(tmp_path)
+    fsync = os.fsync
+
+    def synced(opened: int) -> None:
+        fsync(opened)
+        power.synced(opened)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    runs = pd.DataFrame([{"run_id": "1", "family": "a", "model": "a-1", "dataset": "w", "ce": 2.0, "rbp_1": 0.5}])
+    store: Any = Nothing()
+    hub_folder.write(store, runs, tmp_path / "hub")
+    table = tmp_path / "made" / "k_law" / "tables" / "a.csv"
+    table.parent.mkdir(parents=True)
+    table.write_text("a\n")
+    report._save(tmp_path / "page.html", tmp_path / "made", lambda **_: "<p>")
+    table.unlink()
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.name for path in files} == {"README.md", "measurements.csv", "page.html", "a.csv"}
+    assert [fault for path in files for fault in power.lost(path)] == []

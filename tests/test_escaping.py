@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
 import pandas as pd
 import pytest
+import yaml
 from matplotlib import pyplot
 
 from rbptrack.analysis import Drawing, Report
 from rbptrack.analysis.figures import svg
 from rbptrack.api import ShownReport
+from rbptrack.base.errors import MissingArtifact
+from rbptrack.base.words import from_spreadsheet
 from rbptrack.commands import list_, plan
+from rbptrack.exchange import hub_folder, tables
+from rbptrack.ranks import RankTable
 from rbptrack.reporting.files import InlineFigure, inline
 from rbptrack.reporting.page import Section, render
 from rbptrack.sweep.plan import Plan
-from tests.synthetic import changed, family_runs
+from tests.synthetic import changed, family_runs, ranked
 
 HOSTILE = """<script>alert("x")</script><img src=x onerror='alert(1)'>"""
 
@@ -60,11 +70,76 @@ def assert_text(page: str) -> None:
     assert "<img" not in page
 
 
-def test_tables_in_markdown_and_csv(capsys: pytest.CaptureFixture[str]) -> None:
-    name = "=cmd|'/c calc'!A1 <img onerror=alert(1)>"
-    frame = family_runs([1e3, 1e4], alpha=0.1, a=3.0).frame.assign(family=name)
-    list_._write(frame, ["family", "ce"], list_.ListConfig(format=list_.ListFormat.markdown, columns=["family"]), 2)
-    rows = capsys.readouterr().out.splitlines()
-    assert all(row.replace(r"\|", "").count("|") == 3 for row in rows)
-    assert "<img" not in rows[2]
-    assert plan._csv([Plan(name, "d")]).splitlines()[1].startswith("'=cmd")
+NAMES = [
+    "=cmd|'/c calc'!A1",
+    "+1+cmd",
+    "-2+3",
+    "@SUM(A1)",
+    "<img src=x onerror=alert(1)>",
+    "a|b",
+    "**a** `b` [c](javascript:alert(1))",
+    'a,b "c"',
+]
+
+
+def of_names() -> pd.DataFrame:
+    """A measurement of each hostile name, as family, model and dataset."""
+    rows = [
+        {"run_id": str(i), "family": name, "size": "1k", "model": name, "dataset": name, "num_tokens": 3, "ce": 2.0}
+        for i, name in enumerate(NAMES)
+    ]
+    return pd.DataFrame(rows).assign(rbp_1=0.5, reference=None)
+
+
+class Held:
+    """A store that holds these measurements."""
+
+    def records(self, run_ids: list[str]) -> dict[str, Any]:
+        return {}
+
+    def artifact(self, run_id: str, name: str) -> Path:
+        raise MissingArtifact(name)
+
+    def rank_pieces(self, run_id: str) -> list[RankTable]:
+        return [ranked([1, 2, 3])]
+
+
+def written(writer: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a writer makes of the measurements."""
+    held: Any = Held()
+    frame = of_names()
+    if writer in ("tokens", "documents"):
+        tables.write(held, frame, folder / "t.csv", documents=writer == "documents", tokens=False)
+        return (folder / "t.csv").read_text()
+    if writer in ("README.md", "measurements.csv"):
+        hub_folder.write(held, frame, folder / "hub")
+        return (folder / "hub" / writer).read_text()
+    if writer == "plan":
+        return plan._csv([Plan(name, name) for name in NAMES])
+    config = list_.ListConfig(format=list_.ListFormat[writer.removeprefix("list ")], columns=["family"])
+    list_._write(frame, ["family", "ce"], config, len(NAMES))
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("writer", ["tokens", "documents", "measurements.csv", "plan", "list csv"])
+def test_no_cell_of_a_csv_is_a_formula_and_names_come_back(
+    writer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = list(csv.reader(io.StringIO(written(writer, tmp_path, capsys))))
+    texts = {cell for row in rows for cell in row}
+    assert not [text for text in texts if text[:1] in "=+-@" and text not in ("", "-1", "-1.0")]
+    assert set(NAMES) <= set(map(from_spreadsheet, texts))
+
+
+@pytest.mark.parametrize("writer", ["list markdown", "README.md"])
+def test_no_name_is_markup(writer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = written(writer, tmp_path, capsys)
+    body = page.split("\n---\n")[-1]
+    assert "&lt;img" in body
+    assert "<img" not in body
+    assert r"\[c\](javascript" in body
+    if writer == "list markdown":
+        assert all(row.replace(r"\|", "").count("|") == 3 for row in body.splitlines())
+    else:
+        front = yaml.safe_load(page.split("\n---\n")[0])
+        assert all(name in front["pretty_name"] for name in NAMES)

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from rbptrack.analysis.contract import Analyzer
 from rbptrack.analysis.runs import Runs
 from rbptrack.base.errors import BadInput, RbptrackError, said_of_the_disk
-from rbptrack.base.files import check_replaceable, put
+from rbptrack.base.files import check_replaceable, make_folder, put
 from rbptrack.base.user_paths import check_writable_folder, user_path
 from rbptrack.base.words import counted, short_path
 from rbptrack.commands.declared.start import REPORT
@@ -112,8 +112,8 @@ def _save(out: Path, folder: Path, page: Callable[..., str]) -> None:
         Path(unfinished, out.name).write_text(page(tables=quote(beside) + "/{analyzer}"), encoding="utf-8")
         for file in [path for path in Path(unfinished).rglob("*") if path.is_file()]:
             place = out.parent / file.relative_to(unfinished)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            put(file, place, durable=False)
+            make_folder(place.parent)
+            put(file, place, durable=True)
 
 
 main = HydraCommand(_read, _report)

@@ -11,9 +11,11 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from rbptrack.analysis.display import as_csv
 from rbptrack.base import __version__
+from rbptrack.base.files import sync, sync_tree
 from rbptrack.base.names import file_name
-from rbptrack.base.words import counted, for_spreadsheets
+from rbptrack.base.words import counted, for_markdown
 from rbptrack.exchange import eval_results
 from rbptrack.exchange.imported import AnyImportedRow
 from rbptrack.ranks import rbp_ks, rbp_name
@@ -39,18 +41,20 @@ def write(reader: Reader, runs: pd.DataFrame, out: Path) -> int:
 
     """
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as name:
-        folder, written = Path(name) / "folder", 0
+        folder = Path(name) / "folder"
+        written = 0
         folder.mkdir()
         numbers = [c for c in runs.columns if c.startswith("rbp_") or c.endswith("_se")]
         taken = [c for c in AnyImportedRow.model_fields if c in runs.columns] + numbers
-        quoted = runs[taken].map(lambda cell: for_spreadsheets(cell) if isinstance(cell, str) else cell)
-        quoted.to_csv(folder / DATA, index=False)
+        (folder / DATA).write_text(as_csv(runs[taken]), encoding="utf-8")
         ks = rbp_ks(runs.columns)
         records = reader.records(list(runs["run_id"]))
         for row in runs.to_dict("records"):
             written += _write_results(folder / "models", row, records.get(row["run_id"]), ks)
         (folder / "README.md").write_text(_card(runs, ks, written), encoding="utf-8")
+        sync_tree(folder)
         folder.rename(out)
+        sync([out.parent])
     return written
 
 
@@ -88,7 +92,7 @@ def _card(runs: pd.DataFrame, ks: list[int], written: int) -> str:
     return f"""---
 {yaml.safe_dump(front, sort_keys=False, allow_unicode=True)}---
 
-# {front["pretty_name"]}
+# {for_markdown(front["pretty_name"])}
 
 {counted(len(runs), "measurement")} of language models, a row each in `{DATA}`: cross-entropy (`ce`, nats per token) and
 RBP_k (`rbp_<k>`, the share of tokens that the model ranks among its first k; arXiv 2510.20387), k = {some},

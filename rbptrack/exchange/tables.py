@@ -57,10 +57,11 @@ def write(reader: Reader, runs: pd.DataFrame, out: Path, *, documents: bool, tok
                         raise
                     complain(f"run {run['run_id']} is left out: {error}")
                     continue
-                texts = about.assign(**run)[[name for name, _ in _TEXTS]].map(quoted, na_action="ignore")
+                of_run = {name: quoted(text) for name, text in run.items()}
+                texts = about[["id", "group"]].map(quoted, na_action="ignore")
                 for ranks in reader.rank_pieces(run["run_id"]):
                     columns = _per_document(ranks, ks, about) if documents else _per_token(ranks)
-                    rows = texts.reindex(columns["document"]).assign(**run | columns)
+                    rows = texts.reindex(columns["document"]).assign(**of_run | columns)
                     file.write_table(pa.Table.from_pandas(rows, schema, preserve_index=False))
                 written += 1
         if not written:
