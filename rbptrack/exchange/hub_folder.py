@@ -82,8 +82,9 @@ def _card(runs: pd.DataFrame, ks: list[int], written: int) -> str:
     """The dataset card: front matter in YAML, then what a reader must know."""
     families, datasets = (sorted(runs[name].dropna().unique()) for name in ("family", "dataset"))
     some = ", ".join(map(str, ks))
+    title = f"Ranks of {', '.join(families)} on {', '.join(datasets)}"
     front = {
-        "pretty_name": f"Ranks of {', '.join(families)} on {', '.join(datasets)}",
+        "pretty_name": title,
         "tags": ["rbptrack", "relative-based-probability", "scaling-laws", "evaluation"],
         "configs": [{"config_name": "default", "data_files": [{"split": "train", "path": DATA}]}],
     }
@@ -92,7 +93,7 @@ def _card(runs: pd.DataFrame, ks: list[int], written: int) -> str:
     return f"""---
 {yaml.safe_dump(front, sort_keys=False, allow_unicode=True)}---
 
-# {for_markdown(front["pretty_name"])}
+# {for_markdown(title)}
 
 {counted(len(runs), "measurement")} of language models, a row each in `{DATA}`: cross-entropy (`ce`, nats per token) and
 RBP_k (`rbp_<k>`, the share of tokens that the model ranks among its first k; arXiv 2510.20387), k = {some},
