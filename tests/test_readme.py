@@ -112,7 +112,6 @@ def test_commands(command: str, workplace: Path, program: Program) -> None:
         assert "hf download EleutherAI/pythia-14m" in done.stderr
     else:
         assert done.returncode == 0, done.stdout + done.stderr
-        assert "leaked" not in done.stderr, "an extension module complains at the end"
     if "analyzer=best" in command:
         assert re.search(r"pydocs +nano-2m +0\.\d+", done.stdout)
         assert "The best model of each dataset." in done.stdout
