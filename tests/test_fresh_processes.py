@@ -22,18 +22,19 @@ CALLS = {
     "demo": ("demo", "model=nano/6k", "dataset=pydocs", "dataset.documents=25", "analyzers=[]"),  # measured already
     "export": ("export", "size=6k", "out=part.zip"),
     "help": ("help",),
-    "import": ("import", "scores=scores.csv"),
+    "import": ("import", "scores.csv"),
     "list": ("list",),
     "measure": ("measure", "model=nano/15k", "dataset=pydocs", "dataset.documents=3", "analyzers=[]"),
     "plan": ("plan", "model=nano/15k", "dataset=pydocs", "dataset.documents=3"),
     "plugins": ("plugins",),
     "report": ("report", "dataset=pydocs", "analyzers=k_law", "out=report.html"),
+    "rm": ("rm", "nosuch", "yes=true"),
     "show": ("show", "nano-6k/pydocs"),
     "sync": ("sync",),
     "ui": ("ui", "family=nosuch"),
     "verify": ("verify",),
 }
-FAILS = {"ui": 2}  # else it would start a server and stay
+FAILS = {"rm": 2, "ui": 2}  # nothing is deleted, and no server stays
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,7 @@ class FirstPage:
         lines: what is said of each metric, likewise.
         remarks: what is said of all metrics together: columns of their own.
         sentences: by the order of the leads.
-        facts: terms, and what they mean.
+        facts: terms of the lines and remarks, and what they mean.
 
     """
 
@@ -79,11 +79,8 @@ def first_page(leads: Iterable[Lead]) -> FirstPage | None:
         Row(family, dataset, {(c.line, c.metric): c for c in shown if (c.family, c.dataset) == (family, dataset)})
         for family, dataset in places
     ]
-    return FirstPage(
-        rows,
-        metrics,
-        list(dict.fromkeys(cell.line for cell in shown if cell.metric)),
-        list(dict.fromkeys(cell.line for cell in shown if not cell.metric)),
-        [upper_first(lead.sentence) for lead in ordered if lead.sentence][:_MOST],
-        {term: meaning for lead in ordered for term, meaning in lead.facts.items()},
-    )
+    lines = list(dict.fromkeys(cell.line for cell in shown if cell.metric))
+    remarks = list(dict.fromkeys(cell.line for cell in shown if not cell.metric))
+    facts = {term: meaning for lead in ordered for term, meaning in lead.facts.items() if term in (*lines, *remarks)}
+    sentences = [upper_first(lead.sentence) for lead in ordered if lead.sentence][:_MOST]
+    return FirstPage(rows, metrics, lines, remarks, sentences, facts)

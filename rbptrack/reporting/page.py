@@ -111,7 +111,7 @@ def render(
         measurements=_shown("measurements", Table(runs.frame[shown]), most=every, links=links),
         identity=_shown("identity", Table(runs.frame[identity]), most=every),
         silent=silent,
-        sections=[_section(s, drawn, tables, lead.sentences if lead else []) for s in sections],
+        sections=[_section(s, drawn, tables) for s in sections],
     )
 
 
@@ -166,11 +166,8 @@ def _drawn(sections: Sequence[Section]) -> dict[tuple[str, str], _Figure]:
     }
 
 
-def _section(
-    section: Section, drawn: Mapping[tuple[str, str], _Figure], tables: str | None, said: Sequence[str]
-) -> dict[str, object]:
+def _section(section: Section, drawn: Mapping[tuple[str, str], _Figure], tables: str | None) -> dict[str, object]:
     report, headline = section.report, _headline(section)
-    above = bool(report.overview) or headline in said  # what stands on the first page is not said twice
     notes = [note for note in report.notes if not isinstance(note, Remark)]
     first = report.summary or next(iter(report.tables), "")
     opens = first and first not in report.overview
@@ -178,7 +175,7 @@ def _section(
         "name": section.name,
         "title": _spaced(section.name),
         "about": section.about,
-        "headline": "" if above else headline,
+        "headline": headline,
         "options": section.options,
         "notes": notes,
         "folds": len(notes) > _MOST_SENTENCES,
