@@ -280,7 +280,7 @@ def test_a_hundred_measurements_leave_room_for_a_sentence_of_every_analyzer() ->
     assert words.count("pythia") > 6
     assert 500 < len(words) < 2000
     assert len(page) < 400_000
-    places = ["<p class=\"headline\">", "<figcaption>Models with", "<table class=lead>", '<details class="part"']
+    places = ['<p class="headline">', "<figcaption>Models with", "<table class=lead>", '<details class="part"']
     assert sorted(places, key=page.index) == places, "what was found comes first"
 
 
