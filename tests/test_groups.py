@@ -17,7 +17,7 @@ from rbptrack.plugins.tokens import Tokens
 from rbptrack.analysis import Analyzer, Runs
 from rbptrack.analysis.display import INTERVAL
 from rbptrack.analysis.families import read_families
-from rbptrack.analysis.resampling import resampled_in_words
+from rbptrack.analysis.resampling import effective_sources, resampled_in_words
 from rbptrack.ranks import DocumentCounts
 from rbptrack.reporting.computing import computed
 from rbptrack.stats.intervals import widening, worth
@@ -144,6 +144,12 @@ def test_the_page_says_what_is_resampled() -> None:
     assert "15 sources" in near
     assert "approximate (95% ones cover 88 to 99% in simulation)" in near
     assert "approximate" not in resampled_in_words(grouped(20).frame)
+    even = effective_sources(grouped(20))
+    assert even["text"] == pytest.approx(20, rel=0.2)
+    uneven = changed(grouped(21), groups=lambda _: [f"s{max(i - 19, 0)}" for i in range(40)])
+    text = resampled_in_words(uneven.frame, effective_sources(uneven))
+    assert "21 sources" in text
+    assert "which count as 4 of equal size; intervals are approximate" in text
 
 
 def test_sources_of_uneven_size_widen_laws_by_their_effective_number() -> None:

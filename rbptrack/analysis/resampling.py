@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +13,14 @@ import pandas as pd
 from rbptrack.analysis.contract import Report
 from rbptrack.analysis.display import INTERVAL
 from rbptrack.analysis.findings import Verdict
+from rbptrack.analysis.runs import Runs, Unreadable
+from rbptrack.stats.intervals import worth
 
 LEAST = 10
 """From fewer sources no interval is given."""
 
-_ENOUGH = 20
+_ENOUGH = 20  # of equal size
+_UNEVEN = 0.8  # effective sources over their number, below which they are said
 _GROUPS = re.compile(r"(?P<number>\d{1,9}) by (?P<field>.+) \S+")
 _COVERED = "88 to 99%"  # of nominal 95% intervals from 10 to 19 sources, by studies/groups.py
 _ENDS = ("low", "high", "se", "p", "p_corrected")
@@ -38,15 +42,38 @@ def sources_of(frame: pd.DataFrame) -> dict[str, tuple[int, str]]:
     return sources
 
 
-def resampled_in_words(frame: pd.DataFrame) -> str:
-    """What intervals take for independent, in a sentence or two."""
+def effective_sources(runs: Runs) -> dict[str, float]:
+    """As how many equal sources those of each dataset count, by their tokens; none of what cannot be read."""
+    effective = {}
+    for dataset in sources_of(runs.frame):
+        of_dataset = runs.frame[runs.frame["groups"].notna() & (runs.frame["dataset"] == dataset)]
+        try:
+            counts = runs.document_counts(str(of_dataset["run_id"].iloc[0]), [])
+        except Unreadable:
+            continue
+        if counts.grouped:
+            effective[dataset] = worth(np.sqrt(counts.tokens))
+    return effective
+
+
+def resampled_in_words(frame: pd.DataFrame, effective: Mapping[str, float] | None = None) -> str:
+    """What intervals take for independent, in a sentence or two.
+
+    Args:
+        frame: `Runs.frame`.
+        effective: as how many equal sources those of a dataset count; where it is not given, as many as there are.
+
+    """
     sources, datasets = sources_of(frame), sorted(set(map(str, frame["dataset"].dropna())))
     said = []
     for name in (name for name in datasets if name in sources):
         number, field = sources[name]
+        counting = min((effective or {}).get(name, number), number)
         text = f"{name}: the {number} sources of its documents ({field}) are resampled"
+        if counting < _UNEVEN * number:
+            text += f", which count as {counting:.0f} of equal size"
         few = ", too few for an interval of all texts" if number < LEAST else ""
-        near = f"; intervals are approximate (95% ones cover {_COVERED} in simulation)" if number < _ENOUGH else ""
+        near = f"; intervals are approximate (95% ones cover {_COVERED} in simulation)" if counting < _ENOUGH else ""
         said.append(f"{text}{few or near}.")
     if len(said) < len(datasets):
         others = " of the other datasets" if said else ""

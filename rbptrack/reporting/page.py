@@ -20,7 +20,7 @@ from rbptrack.analysis.display import default_columns
 from rbptrack.analysis.findings import Remark
 from rbptrack.analysis.lead import LAST
 from rbptrack.analysis.phrases import upper_first
-from rbptrack.analysis.resampling import resampled_in_words
+from rbptrack.analysis.resampling import effective_sources, resampled_in_words
 from rbptrack.analysis.runs import Runs
 from rbptrack.base import __version__
 from rbptrack.base.names import file_name
@@ -101,7 +101,7 @@ def render(
         made=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         page=run_page.partition("/runs/")[0],
         facts=[*facts, ("analysed with", software())],
-        measured=f"{measured_in_words(runs)} {resampled_in_words(runs.frame)}",
+        measured=f"{measured_in_words(runs)} {resampled_in_words(runs.frame, effective_sources(runs))}",
         notes=notes_on_embedded(runs),
         lead=lead,
         first=lead.sentences if lead else [_headline(s) for s in sections if s.report.overview],
