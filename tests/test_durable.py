@@ -12,7 +12,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from rbptrack.base.files import write_whole
+from rbptrack.base.files import unfinished, write_whole
+from rbptrack.base.user_paths import check_writable_folder
 from rbptrack.commands import report
 from rbptrack.exchange import hub_folder
 from tests.conftest import ROOT
@@ -74,3 +75,13 @@ def test_files_of_the_user_are_on_the_disk_when_a_command_says_so(
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {path.name for path in files} == {"README.md", "measurements.csv", "page.html", "a.csv"}
     assert [fault for path in files for fault in power.lost(path)] == []
+
+
+def test_what_a_killed_export_left_is_removed_by_the_next_command(tmp_path: Path) -> None:
+    """Only our unfinished files, and none that another process is writing."""
+    stay = ["notes.tmp", "out.zip.tmp", "photo.0123abcd.tmp", "out.zip"]
+    for name in [*stay, "out.zip.0123abcd.tmp", "t.csv.ffffffff.tmp"]:
+        (tmp_path / name).write_text("begun")
+    with unfinished(tmp_path / "b.zip", durable=True) as being_written:
+        check_writable_folder(tmp_path)
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*stay, being_written.name])

@@ -291,6 +291,7 @@ def test_scores_are_imported_once_and_joined(program: Program, with_store: Path)
     )
     done = program("import", str(path), cwd=with_store)
     assert "2 scores of 2 models in 1 task imported" in done.stdout, done.stderr
+    assert "no measurement here is of org/nano-15k, org/nano-6k; names=FILE.csv" in done.stderr
     assert "skipped, in the store already" in program("import", str(path), cwd=with_store).stdout
     done = program("import", "nothing.csv", cwd=with_store)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)

@@ -10,12 +10,14 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
 from rbptrack.plugins.importers.scores import read_names
 
+from rbptrack.analysis.run_names import unmatched
 from rbptrack.base import limits
 from rbptrack.base.errors import BadInput
 from tests.imported import rows_of, scores_in
@@ -157,3 +159,9 @@ def test_averages_of_groups_are_no_tasks(tmp_path: Path) -> None:
     content = {"results": results, "groups": groups, "config": {"model_args": "pretrained=org/nano"}}
     (tmp_path / "results_1.json").write_text(json.dumps(content))
     assert scores_in(tmp_path / "results_1.json")["task"].tolist() == ["mmlu_anatomy"]
+
+
+def test_a_name_that_no_measurement_has_is_told() -> None:
+    models = ["nano-6k@step10", "own"]
+    frame = pd.DataFrame({"model": models, "commit": ["org/nano@a1", None]})
+    assert unmatched(["org/Nano-6k", "nano", "nano-6k@step10", "org/own", "other", "org"], frame) == ["org", "other"]

@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from rbptrack.analysis.run_names import repository, without_checkpoint
+
 
 def matched(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     """Place (in rows), task and score of each model that has one.
@@ -24,7 +26,7 @@ def matched(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     bare = dict[str, list[int]]()
     for place, (model, commit) in enumerate(zip(rows["model"], rows["commit"].fillna(""), strict=True)):
         whole.setdefault(str(model).lower(), []).append(place)
-        for name in {_without_checkpoint(str(model)), _repository(str(commit)) or str(model)}:
+        for name in {without_checkpoint(str(model)), repository(str(commit)) or str(model)}:
             bare.setdefault(name.lower(), []).append(place)
     revisions = rows["revision"].fillna("").tolist()
     commits = [str(commit).removeprefix("sha256:").rpartition("@")[2] for commit in rows["commit"].fillna("")]
@@ -46,18 +48,9 @@ def matched(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
 def last_checkpoints(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Whether each row is its model's last checkpoint: the main revision, or that of most training tokens, (rows,)."""
     named = zip(rows["model"].astype(str), rows["commit"].fillna("").astype(str), strict=True)
-    models = [_repository(commit) or _without_checkpoint(model) for model, commit in named]
+    models = [repository(commit) or without_checkpoint(model) for model, commit in named]
     order = pd.DataFrame({
         "model": models, "main": rows["revision"].eq("main").fillna(False).to_numpy(),
         "tokens": rows["training_tokens"].astype("float64").fillna(-1.0).to_numpy(), "place": range(len(rows)),
     }).sort_values(["main", "tokens"])  # fmt: skip
     return np.isin(np.arange(len(rows)), order.groupby("model")["place"].last())
-
-
-def _without_checkpoint(model: str) -> str:
-    return model.partition("@")[0]
-
-
-def _repository(commit: str) -> str:
-    """The name of a repository in `org/name@commit`; empty for a local folder's hash."""
-    return commit.partition("@")[0].rpartition("/")[2] if "@" in commit else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -35,3 +35,21 @@ def _names(row: Mapping[Any, Any]) -> set[str]:
     """Every name of a measurement: `nano-6k/stdlib`, `nano/6k/stdlib`, and its model alone."""
     model, slashed, dataset = str(row["model"]), f"{row['family']}/{row['size']}", str(row["dataset"])
     return {name.lower() for name in (f"{model}/{dataset}", f"{slashed}/{dataset}", model, slashed)}
+
+
+def without_checkpoint(model: str) -> str:
+    """`pythia-70m` of `pythia-70m@step1000`."""
+    return model.partition("@")[0]
+
+
+def repository(commit: str) -> str:
+    """The name of a repository in `org/name@commit`; empty for a local folder's hash."""
+    return commit.partition("@")[0].rpartition("/")[2] if "@" in commit else ""
+
+
+def unmatched(models: Iterable[str], frame: pd.DataFrame) -> list[str]:
+    """The names, as scores give models, that are of no measurement."""
+    names = set[str]()
+    for model, commit in zip(frame["model"].astype(str), frame["commit"].fillna("").astype(str), strict=True):
+        names |= {model.lower(), without_checkpoint(model).lower(), repository(commit).lower()}
+    return sorted({model for model in models if model.rpartition("/")[2].lower() not in names})

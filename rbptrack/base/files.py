@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -17,16 +18,22 @@ import time
 import weakref
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from rbptrack.base.errors import BadInput
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 _PREFIX = "rbptrack-"
 _LOCK = ".rbptrack-alive"
 _LONGEST_NAME = 255  # bytes of a file's name
+_UNFINISHED = re.compile(r".+\.(zip|csv|parquet|html)\.[0-9a-f]{8}\.tmp")
 _AT_ONCE = 8  # files that are synced
 _NEW_SECONDS = 60.0  # a folder of this age without a lock may be one that is being made
 
@@ -127,11 +134,34 @@ def unfinished(path: Path, *, durable: bool = False) -> Iterator[Path]:
     ending = f".{secrets.token_hex(4)}.tmp"
     kept = os.fsencode(path.name)[: _LONGEST_NAME - len(ending)].decode(errors="ignore")
     other = path.with_name(kept + ending)
-    try:
-        yield other
-        put(other, path, durable=durable)
-    finally:
-        other.unlink(missing_ok=True)
+    with _held(other) if durable else nullcontext():
+        try:
+            yield other
+            put(other, path, durable=durable)
+        finally:
+            other.unlink(missing_ok=True)
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Make a file that is locked as long as the block and its process last: `clear_unfinished` leaves it alone."""
+    if fcntl is None:
+        yield
+        return
+    with path.open("xb") as file:
+        with suppress(OSError):  # a file system without locks: there nothing is cleared
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def clear_unfinished(folder: Path) -> None:
+    """Remove what processes that were killed left of files for users (`out.zip.0123abcd.tmp`) in a folder."""
+    for path in folder.glob("*.tmp"):
+        if fcntl is None or not _UNFINISHED.fullmatch(path.name) or path.is_symlink() or not path.is_file():
+            continue
+        with suppress(OSError), path.open("rb") as file:  # one that lives has a lock
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
 
 
 def write_whole(path: Path, text: str, *, durable: bool = False) -> None:

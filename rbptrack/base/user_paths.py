@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from rbptrack.base.errors import BadInput
-from rbptrack.base.files import kind_of
+from rbptrack.base.files import clear_unfinished, kind_of
 
 _LONGEST_NAME = 255  # bytes of a file's or folder's name
 _LONGEST = 4095  # bytes of a path
@@ -36,7 +36,7 @@ def user_path(text: str) -> Path:
 
 
 def check_writable_folder(folder: Path) -> None:
-    """Refuse to begin what could not be written.
+    """Refuse to begin what could not be written; what a killed command left unfinished there is removed.
 
     Raises:
         BadInput: there is no such folder, or it takes no files.
@@ -50,3 +50,4 @@ def check_writable_folder(folder: Path) -> None:
             pass
     except OSError as error:
         raise BadInput(f"{folder} cannot be written: {error.strerror}; give another folder") from error
+    clear_unfinished(folder)

@@ -12,7 +12,8 @@ import pandas as pd
 
 from rbptrack.analysis.discovery import IMPORTERS, discover
 from rbptrack.analysis.importing import Importer
-from rbptrack.base.errors import BadInput
+from rbptrack.analysis.run_names import unmatched
+from rbptrack.base.errors import BadInput, shortened
 from rbptrack.base.files import kind_of
 from rbptrack.base.user_paths import user_path
 from rbptrack.base.words import counted
@@ -20,6 +21,7 @@ from rbptrack.commands.declaration import with_options
 from rbptrack.commands.declared.exchange import IMPORT, ImportConfig
 from rbptrack.config.keys import removed
 from rbptrack.config.paths import conf_folder, plugin_folders
+from rbptrack.config.schema import FilterConfig
 from rbptrack.console.output import complain, say
 from rbptrack.exchange.archive import Bundle
 from rbptrack.exchange.delivery import Imported, Source, deliver
@@ -94,6 +96,12 @@ def _keep_scores(store: Store, table: pd.DataFrame, path: Path) -> None:
     new = store.writer.keep_scores(table, path.name)
     what = f"{counted(len(table), 'score')} of {counted(models, 'model')} in {counted(tasks, 'task')}"
     say(f"{what} imported from {path}" if new else f"{what}: skipped, in the store already")
+    try:
+        measured = store.reader.runs(FilterConfig()).frame
+    except BadInput:  # there is none yet
+        measured = pd.DataFrame({"model": [], "commit": []})
+    if names := unmatched(table["model"], measured):
+        complain(f"no measurement here is of {shortened(names)}; names=FILE.csv says which model a name is")
 
 
 def _summarise(path: Path, done: Imported) -> None:
