@@ -12,10 +12,12 @@ import pytest
 
 from rbptrack.base.errors import BadInput
 from rbptrack.config.request import measuring, sweep_of
+from rbptrack.config.schema import TrackingConfig
 from rbptrack.models import architecture, loading
 from rbptrack.ranks.measurement import Shard
-from rbptrack.sweep import cell, resolve
+from rbptrack.sweep import cell, measured_before, resolve
 from rbptrack.sweep.delivery import Delivery
+from rbptrack.sweep.outcome import Outcome
 from rbptrack.sweep.resolve import Resolved, Resolver
 from rbptrack.tracking.store import Store
 from tests.conftest import EMBEDDED
@@ -102,6 +104,31 @@ def test_what_lacks_columns_is_measured_again_where_that_is_asked_for(
     assert ended() == ("skipped", 1)
     assert ended("again=columns") == ("measured", 2)
     assert ended("again=columns") == ("skipped", 2)
+
+
+def test_what_stands_under_another_name_is_skipped_and_the_name_said(
+    with_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(with_store)
+
+    def ended(*names: str) -> Outcome:
+        asked = ("model=nano/6k", "dataset=pydocs", "dataset.documents=2", "k=1", *names)
+        _, (config,) = sweep_of(measuring(asked))
+        resolved = Resolver().resolve(config)
+        delivery = Delivery.of(config, resolved)
+        before = measured_before.outcomes_of([(resolved, delivery)])
+        outcome = before.get(0) or cell.run(resolved, delivery, Shard())
+        assert outcome
+        return outcome
+
+    measured = ended()
+    assert measured.status == "measured"
+    assert ended().notes == []
+    store = Store(TrackingConfig()).shown
+    for name, title in (("model.family=two", "two-6k / pydocs"), ("dataset.name=texts", "nano-6k / texts")):
+        other = ended(name)
+        assert other.status == "skipped"
+        assert other.notes == [f"{title} is already in {store} as nano-6k/pydocs (run {measured.run_id}); skipped"]
 
 
 def test_a_tokenizer_of_its_own_is_another_cell(tmp_path: Path) -> None:

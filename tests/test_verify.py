@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from rbptrack.base.errors import BadInput
-from rbptrack.commands import import_
+from rbptrack.commands import import_, list_
 from rbptrack.commands import verify as verify_
 from rbptrack.config.schema import CellConfig, DatasetConfig, FilterConfig, KConfig, ModelConfig, TrackingConfig
 from rbptrack.ranks import RankHistogram, RankTable
@@ -132,6 +132,35 @@ def test_what_is_damaged_is_named_and_measured_again(store: Path, program: Progr
     assert not (store / "mlruns/writing").exists()
     assert program("verify", "repair=true", cwd=store).returncode == 1  # the one without ranks, marked now
     assert program("verify", "read_data=true", cwd=store).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["ce", "rbp_10", "non_embedding_params"])
+def test_a_number_that_was_altered_is_named_and_marked(
+    name: str, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In its value and its history alike, so that only the ranks (of S, the param) say otherwise; until it is cured."""
+    run = run_of(store, "nano-15k", "stdlib")
+    numbers = Store(TrackingConfig()).reader.run(run).metrics
+
+    def set_to(value: float) -> None:
+        for table in ("metrics", "latest_metrics"):
+            change(f"update {table} set value = ? where key = ? and run_uuid = ?", value, name, run)
+
+    def listed() -> str:
+        capsys.readouterr()
+        assert list_.main(["size=15k", "dataset=stdlib", "columns=model,damaged", "format=csv"]) == 0
+        return capsys.readouterr().out
+
+    set_to(numbers[name] * 1.01)
+    assert verify_.main(["read_data=true", "size=15k", "dataset=stdlib"]) == 1
+    sentence = f"its ranks do not give its numbers: {name} is {numbers[name] * 1.01:g}, and should be {numbers[name]:g}"
+    assert f"(run {run}): {sentence}" in capsys.readouterr().err
+    assert sentence in listed()
+    set_to(numbers[name])
+    assert verify_.main(["size=15k", "dataset=stdlib"]) == 0
+    assert sentence in listed()  # its files were not read
+    assert verify_.main(["read_data=true", "size=15k", "dataset=stdlib"]) == 0
+    assert "its ranks" not in listed()
 
 
 def test_an_import_that_is_damaged_is_brought_back(store: Path) -> None:

@@ -53,6 +53,8 @@ def _columns(runs: Runs, config: ListConfig) -> list[str]:
     chosen = default_columns(runs.frame.columns)
     if runs.frame["swept"].any():
         chosen.insert(chosen.index("dataset") + 1, "swept")
+    if runs.frame["damaged"].any():
+        chosen.append("damaged")
     if config.k:
         place = next((i for i, name in enumerate(chosen) if parse_rbp_name(name)), len(chosen) - 1)
         kept = [name for name in chosen if parse_rbp_name(name) is None]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from rbptrack.base.errors import BadInput
+from rbptrack.base.errors import BadInput, RbptrackError, first_line
 from rbptrack.base.words import counted
 from rbptrack.commands.declared.housekeeping import VERIFY, VerifyConfig
 from rbptrack.console.output import complain, program, say
 from rbptrack.console.tables import Format, print_json
 from rbptrack.sweep.identity import identities
 from rbptrack.tracking.store import Store
-from rbptrack.tracking.verify import Verified, database_faults, unlooked, verify
+from rbptrack.tracking.verify import Verified, database_faults, mark, unlooked, verify
 
 _SPLIT = "the runs' notes say how many, their param model.split_difference how far logits moved"
 
@@ -44,6 +44,11 @@ def _verify(config: VerifyConfig) -> int:
         writer = store.writer
         for run_id, why in done.damaged.items():
             writer.mark_damaged(run_id, why)
+    elif done.damaged or done.cured:
+        try:
+            mark(store.writer, done)
+        except RbptrackError as error:
+            complain(f"list cannot show what is damaged: {first_line(error)}")
     if as_json:
         print_json({"database": broken, **asdict(done), "damaged": done.damaged})
     else:

@@ -84,7 +84,9 @@ def _waiting(delivery: Delivery) -> Outcome | None:
     record = outbox.find(delivery.store, delivery.about.fingerprint)
     if record is None:
         return None
-    outcome = delivery.outcome("skipped", numbers=record.metrics)
+    outcome = delivery.outcome(
+        "skipped", numbers=record.metrics, notes=_other_name(delivery, record.tags, "to be uploaded")
+    )
     outcome.waits = "the tracking store was away when it was measured"
     return outcome
 
@@ -109,9 +111,19 @@ def skipped(cell: Resolved, delivery: Delivery, logged: LoggedRun) -> Outcome:
         added = k_metrics(ranks.histogram(), counts)
         delivery.store.writer.log_more(run_id, {k: v for k, v in added.items() if is_rbp_column(k)})
         metrics |= added
+    notes += _other_name(delivery, logged.tags, f"run {run_id}")
     outcome = delivery.outcome("skipped", run_id, numbers=metrics, notes=notes)
     outcome.added_ks = list(missing)
     return outcome
+
+
+def _other_name(delivery: Delivery, tags: Mapping[str, str], where: str) -> list[str]:
+    """A note where the same weights and texts stand in the store under another name, by which alone they are found."""
+    about = delivery.about
+    if (tags.get(Tag.MODEL), tags.get(Tag.DATASET)) == (about.model, about.dataset):
+        return []
+    standing = f"{tags.get(Tag.MODEL)}/{tags.get(Tag.DATASET)}"
+    return [f"{about.title} is already in {delivery.store.shown} as {standing} ({where}); skipped"]
 
 
 def _missing_sources(cell: Resolved, tags: Mapping[str, str], texts_hash: str | None) -> DocumentGroups | None:

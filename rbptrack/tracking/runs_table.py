@@ -76,6 +76,7 @@ def row(run: LoggedRun) -> dict[str, Any]:
         "fingerprint": tags.get(Tag.FINGERPRINT),
         "sweep": tags.get(Tag.SWEEP),
         "swept": tags.get(Tag.SWEPT, ""),
+        "damaged": tags.get(Tag.DAMAGED, ""),
         "imported": tags.get(Tag.IMPORTED),
         "without_ranks": came_without_ranks(tags, params),
         "revision": params.revision,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from omegaconf import OmegaConf
@@ -30,6 +31,9 @@ from rbptrack.tracking.record import HISTOGRAM, RANKS, Record
 from rbptrack.tracking.runs_table import LoggedRun, Unusable, row, split_difference
 from rbptrack.tracking.schema import Metric, Tag
 from rbptrack.tracking.uri import opened
+
+if TYPE_CHECKING:
+    from rbptrack.tracking.writer import Writer
 
 CONFIG = "config.yaml"
 _IMAGES = "images/"  # the figure once more, for MLflow's grid
@@ -58,6 +62,7 @@ class Verified:
     unidentified: int = 0  # those whose params do not suffice to make their fingerprint again
     split: int = 0  # of models that were split in half precision, which moved some of their ranks
     faults: list[Fault] = field(default_factory=list)
+    cured: list[str] = field(default_factory=list)  # run ids marked as damaged before, every file of which is whole now
 
     @property
     def damaged(self) -> dict[str, str]:
@@ -101,7 +106,25 @@ def verify(
             if made is not None and run.tags[Tag.FINGERPRINT] not in made:
                 texts.append("its fingerprint is not the one that its params give")
             done.faults += [Fault(text, run.name, run.run_id) for text in dict.fromkeys(texts)]
+            if read_data and not texts and Tag.DAMAGED in run.tags:
+                done.cured.append(run.run_id)
     return done
+
+
+def mark(writer: Writer, done: Verified) -> None:
+    """Keep the first fault of each damaged measurement as its tag, which `list` shows; remove that of cured ones.
+
+    Raises:
+        BadInput: the store cannot be written.
+        StoreAway: the store does not answer.
+
+    """
+    for run_id, why in done.damaged.items():
+        writer.log(run_id, tags={Tag.DAMAGED: why[:_CUT]})
+    for run_id in done.cured:
+        client = writer.connection.open()
+        with writer.connection.explained():
+            client.delete_tag(run_id, Tag.DAMAGED)
 
 
 def _ended(reader: Reader, run: LoggedRun) -> float:
