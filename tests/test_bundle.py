@@ -219,7 +219,7 @@ def test_the_authors_folders(
     monkeypatch.chdir(elsewhere / "other")
     import_.main(["../results", "without_s=true"])
     out = capsys.readouterr().out
-    assert "without S (non_embedding_params), so that no law in size takes them: EleutherAI/pythia-70m" in out
-    assert "1 without ranks" in out
+    assert "no non_embedding_params, so excluded from scaling laws: EleutherAI/pythia-70m" in out
+    assert "1 have no ranks" in out
     (row,) = rbptrack.runs().frame.to_dict("records")
     assert pd.isna(row["non_embedding_params"])
