@@ -322,9 +322,11 @@ def test_a_broken_plugin_is_named_and_the_rest_works(swept: Swept, program: Prog
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins/oops.py").write_text("import not_there\n")
     uri = f"tracking.uri=sqlite:///{swept[0] / 'mlruns/mlflow.db'}"
+    done = program("plugins", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "oops.py: ModuleNotFoundError: No module named 'not_there'" in done.stderr
     done = program("analyze", "dataset=stdlib", uri, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "oops.py: ModuleNotFoundError: No module named 'not_there'" in done.stderr
     assert "RBP_1" in done.stdout
 
 

@@ -25,7 +25,7 @@ from rbptrack.tracking.store import Store
 from rbptrack.tracking.view import OLDEST, by_id, chosen_runs, knows_view, link, search_filter, spread
 from tests.conftest import ROOT, Program
 from tests.patience import PATIENCE
-from tests.server import free_port
+from tests.server import OTHERS_WARN, free_port
 from tests.test_program import Swept, artifact, runs
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -37,7 +37,7 @@ def serving(folder: Path, *options: str, **environment: str) -> Iterator[str]:
     """The address that `ui` prints; the server and its workers end with Ctrl-C, and with exit code 0."""
     command = [sys.executable, "-u", "-m", "rbptrack", "ui", *options]
     with subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, text=True, env=os.environ | environment
+        command, cwd=folder, stdout=subprocess.PIPE, text=True, env=os.environ | OTHERS_WARN | environment
     ) as process:
         try:
             assert process.stdout

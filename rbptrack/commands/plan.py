@@ -180,11 +180,10 @@ def _show(plans: Sequence[Plan]) -> None:
         for p in plans
     ]
     ahead = [p for p in plans if p.status != "measured" and p.total_params is not None]
-    unreachable = sum(p.total_params is None for p in plans)
     weights = {p.model: p.download_bytes for p in ahead}
     rows.append(
         [
-            f"{len(ahead)} to measure" + (f", {unreachable} cannot be" if unreachable else ""),
+            f"{len(ahead)} to measure",
             *[""] * 4,
             _total(p.tokens for p in ahead),
             _flops(sum(p.flops or 0.0 for p in ahead)),
