@@ -30,6 +30,13 @@ from tests.test_program import Swept, artifact, runs
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+GAPS = """cells => cells.slice(1).map((cell, i) => {
+    const text = element => { const range = document.createRange(); range.selectNodeContents(element); return range };
+    const before = text(cells[i]);
+    before.setEnd(cells[i].firstChild, cells[i].textContent.trimEnd().length);
+    return text(cell).getBoundingClientRect().left - before.getBoundingClientRect().right;
+})"""
+"""Pixels between the texts of neighbouring cells of a row."""
 
 
 @contextmanager
@@ -167,6 +174,9 @@ def _artifacts(page: Any, address: str, swept: Swept, shots: Path) -> None:
     page.screenshot(path=shots / "report.png")
     page.goto(f"{experiment}/runs/{measured.info.run_id}")
     page.get_by_text("scored tokens.").first.wait_for()  # the description
+    gaps = page.locator("td:has-text('±')").evaluate_all(GAPS)
+    assert len(gaps) >= 2
+    assert min(gaps) > 5, "texts of neighbouring cells run together"
     page.screenshot(path=shots / "run.png")
 
 

@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from zlib import crc32
@@ -191,7 +191,8 @@ def describe(record: Record) -> str:
     heads = {Metric.CE: "CE (nats)"} | {rbp_name(k): f"RBP_{k}" for k in HEADLINE_KS}
     shown = [name for name in heads if name in metrics]
     values = [_with_error(metrics, name) for name in shown]
-    lines += ["", f"| {' | '.join(heads[n] for n in shown)} |", f"|{'---|' * len(shown)}", f"| {' | '.join(values)} |"]
+    if shown:
+        lines += ["", _table_row([heads[name] for name in shown]), f"|{'---|' * len(shown)}", _table_row(values)]
     facts = []
     if Metric.NON_EMBEDDING_PARAMS in metrics:
         facts.append(f"S = {metrics[Metric.NON_EMBEDDING_PARAMS]:,.0f} parameters without embeddings and head")
@@ -222,7 +223,13 @@ def color(record: Record) -> dict[str, str]:
     return {"mlflow.runColor": "#" + "".join(f"{round(255 * part):02x}" for part in mixed.tolist())}
 
 
+_SPACE = "&emsp;"  # as an entity: what turns Markdown into HTML trims the character
 _HUES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e6a700", "#56b4e9", "#8a5a2b", "#7f3fbf", "#7a7a7a", "#c21e56")
+
+
+def _table_row(cells: Sequence[str]) -> str:
+    """A row of a Markdown table, with space after each cell but the last: MLflow shows tables without any of its own."""
+    return f"| {f'{_SPACE} | '.join(cells)} |"
 
 
 def _with_error(metrics: Mapping[str, float], name: str) -> str:
