@@ -228,7 +228,7 @@ _HUES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e6a700", "#56b4e9", "#8a5
 
 
 def _table_row(cells: Sequence[str]) -> str:
-    """A row of a Markdown table, with space after each cell but the last: MLflow shows tables without any of its own."""
+    """A row of a Markdown table, with space after cells but the last: MLflow shows tables without any."""
     return f"| {f'{_SPACE} | '.join(cells)} |"
 
 
