@@ -251,7 +251,7 @@ def test_two_that_end_together_deliver_once(with_store: Path, monkeypatch: pytes
     assert finished(config) == [done[0].run_id]
     assert not list(with_store.glob("mlruns/partial/*"))
     run = Store(config.tracking).reader.run(done[0].run_id)
-    assert run.metrics["tokens_per_second"] > 0
+    assert run.metrics["engine/tokens_per_second"] > 0
     # The same cell without shards is the same measurement: it is found, and so is it by a shard.
     assert asked("shards=5") != asked()
     for other in (Shard(), Shard(3, 5)):

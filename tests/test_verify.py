@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +17,25 @@ import pytest
 from rbptrack.base.errors import BadInput
 from rbptrack.commands import import_, list_
 from rbptrack.commands import verify as verify_
-from rbptrack.config.schema import CellConfig, DatasetConfig, FilterConfig, KConfig, ModelConfig, TrackingConfig
+from rbptrack.config.keys import flat
+from rbptrack.config.schema import (
+    Candidates,
+    CellConfig,
+    DatasetConfig,
+    Dtype,
+    FilterConfig,
+    KConfig,
+    ModelConfig,
+    Rank,
+    Sampling,
+    SequenceRule,
+    TrackingConfig,
+)
 from rbptrack.ranks import RankHistogram, RankTable
 from rbptrack.sources.fingerprint import SCORING_VERSION
 from rbptrack.sources.pin import Source
 from rbptrack.sweep.identity import identities, identity
-from rbptrack.tracking.params import VERSIONS
+from rbptrack.tracking.params import VERSIONS, compared
 from rbptrack.tracking.process import marks
 from rbptrack.tracking.schema import Tag
 from rbptrack.tracking.store import Store
@@ -99,6 +113,31 @@ def test_folders_of_text_are_verified_with_and_without_how_they_were_cut() -> No
     assert {before, now} <= made
     hub = set(identities(params | {"model.vocab_size": "2", "dataset.repo": "o/n"}) or ())
     assert 3 * len(hub) == len(made)
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        {"repo": "a/b", "documents": 5, "seed": 0, "context": 0, "config": "c", "where": {"lang": "en", "n": "0"}},
+        {"repo": "a/b", "fields": ["q", "a"], "separator": "", "files": ["x", "y"], "head": 3, "longer_than": 2},
+        {"path": "/here", "sequence": SequenceRule.pack, "id_field": "id", "sampling": Sampling.shuffle},
+    ],
+)
+@pytest.mark.parametrize("model", [{}, {"dtype": Dtype.bfloat16, "seed": 3}, {"tf32": True, "revision": "step1"}])
+@pytest.mark.parametrize("others", [{}, {"rank": Rank.strict, "candidates": Candidates.tokenizer}, {"reference": 1}])
+def test_params_that_are_left_out_determine_no_fingerprint(
+    dataset: dict[str, Any], model: dict[str, Any], others: dict[str, Any]
+) -> None:
+    about = DatasetConfig("texts", **{"split": "train", "seq_len": 8, **dataset})
+    config = CellConfig(ModelConfig("a", "b", **model), about, KConfig([1, 10]), **others)
+    config.reference = ModelConfig("c", "d", repo="c/d", dtype=Dtype.float16) if config.reference else None
+    reference = "c/d@1" if config.reference else ""
+    made = identity(config, "w", Source("", None, "t"), "", None, reference=reference)
+    resolved = {"model.commit": "w", "dataset.commit": "t", f"{VERSIONS}scoring": str(SCORING_VERSION)}
+    resolved |= {"reference.commit": reference} if reference else {}
+    params = compared(flat(config)) | resolved
+    assert made in (identities(params) or ())
+    assert len(params) <= 26, "fourteen more are known once model and texts are read"
 
 
 def test_what_is_damaged_is_named_and_measured_again(store: Path, program: Program) -> None:

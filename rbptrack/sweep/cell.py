@@ -206,6 +206,7 @@ def _resolved(cell: Resolved, corpus: Corpus, model: CausalModel) -> dict[str, s
         dataset_commit=cell.texts.identity,
         texts_hash=corpus.texts_hash,
         num_documents=len(corpus.document_ids),
+        scored_tokens=corpus.num_targets,
         prefix=str(corpus.prefix.tolist()) if len(corpus.prefix) > 1 else None,
         chat_template=cell.template or None,
         reference=cell.reference.title if cell.reference else None,

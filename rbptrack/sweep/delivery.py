@@ -17,6 +17,7 @@ from rbptrack.console.output import say
 from rbptrack.console.progress import CellState
 from rbptrack.sweep.outcome import Outcome
 from rbptrack.sweep.resolve import Resolved
+from rbptrack.tracking.params import compared
 from rbptrack.tracking.schema import MeasurementTags
 from rbptrack.tracking.store import Store
 
@@ -47,11 +48,11 @@ class Delivery:
         )
 
     def params(self) -> dict[str, str]:
-        """The whole config, flat; it holds no password."""
-        return flat(self._shown)
+        """What of the config runs are compared by, flat."""
+        return compared(flat(self._shown))
 
     def yaml(self) -> str:
-        """The same, as the artifact config.yaml."""
+        """The whole config, as the artifact config.yaml; it holds no password."""
         return OmegaConf.to_yaml(OmegaConf.structured(self._shown))
 
     @property

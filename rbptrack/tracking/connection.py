@@ -98,6 +98,11 @@ class Connection:
         return [self._experiment_id, *([analyses.id] if analyses else [])]
 
     @property
+    def new_artifacts(self) -> str:
+        """The folder or bucket for the artifacts of an experiment that is made; empty for the usual place."""
+        return self._config.artifacts
+
+    @property
     def exists(self) -> bool:
         """False for a local database that has not been made yet; True for every other store, reachable or not."""
         return self.database is None or local.is_made(self.database)

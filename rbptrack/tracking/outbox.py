@@ -93,6 +93,7 @@ def send(connection: Connection, record: Record, measured: Path, run_id: str, *,
 
     """
     record.tags |= {Tag.STORE: _address(connection), Tag.EXPERIMENT: connection.experiment}
+    record.tags |= {Tag.ARTIFACTS: connection.new_artifacts} if connection.new_artifacts else {}
     if run_id:
         (measured / RUN_FILE).write_text(run_id, encoding="utf-8")
     record.write(measured)
@@ -116,7 +117,8 @@ def send(connection: Connection, record: Record, measured: Path, run_id: str, *,
 
 def _deliver(connection: Connection, record: Record, path: Path, *, tell: Tell) -> tuple[str, bool]:
     """Deliver a record whose lock the caller holds; returns the run's id, and whether it was finished there already."""
-    del record.tags[Tag.STORE], record.tags[Tag.EXPERIMENT]
+    for tag in (Tag.STORE, Tag.EXPERIMENT, Tag.ARTIFACTS):
+        record.tags.pop(tag, None)
     writer, run_id, done = Writer(connection), begun(path), False
     if Tag.FORCED not in record.tags:
         run_id, done = claim(connection, record, path, tell=tell)
@@ -218,7 +220,7 @@ def _name(path: Path) -> str:
 
 
 def _connection(address: str, experiment: str, record: Record, tracking: TrackingConfig) -> Connection:
-    artifacts = record.params.get("tracking.artifacts", "")
+    artifacts = record.tags.get(Tag.ARTIFACTS) or record.params.get("tracking.artifacts", "")  # the latter: 0.1
     return Connection(replace(tracking, uri=without_stars(address), experiment=experiment, artifacts=artifacts))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from importlib.metadata import version
@@ -26,6 +25,7 @@ class ResolvedParams:
     texts_hash: Annotated[str | None, "dataset.texts_hash"]  # SHA-256
     num_documents: Annotated[int | None, "dataset.num_documents"]
     prefix: Annotated[str | None, "dataset.prefix"]  # ids that stand before every window, where they are several
+    scored_tokens: Annotated[int | None, "dataset.scored_tokens"] = None
     split_difference: Annotated[str | None, "model.split_difference"] = None  # of logits; release 0.1 split models
     chat_template: Annotated[str | None, "dataset.chat_template"] = None  # SHA-256, of a conversation's
     reference: Annotated[str | None, "reference.name"] = None  # with its precision where that is not float32
@@ -115,6 +115,35 @@ def param_names(cls: type[ResolvedParams] = MeasurementParams) -> dict[str, str]
     return {attribute: name for attribute, (name, _) in _DECLARED[cls].items()}
 
 
+_ABOUT_NUMBERS = ("model.", "reference.", "dataset.", "candidates", "rank", "k.values")
+_HOW_AND_WHERE = ("path", "pickles", "device", "device_map", "max_memory", "attention", "group")
+_NOT_OF_REFERENCE = ("family", "size", "seed", "training_tokens", "repo", "revision")  # its name and commit say it
+_NOTHING = ("", "[]", "{}", "0", "0.0", "False", "None")
+_DEFAULT_IS_SOMETHING = ("dataset.separator", "dataset.fields", "dataset.seed", "dataset.context")
+
+
+def compared(config: Mapping[str, str]) -> dict[str, str]:
+    """The params of a cell's flat config: what runs are compared by, and all that determines their numbers.
+
+    The whole config is in config.yaml. An option that is left out says nothing: it is empty, 0 or False as by default,
+    or has no effect beside the others.
+    """
+    return {key: text for key, text in config.items() if key.startswith(_ABOUT_NUMBERS) and _tells(key, text, config)}
+
+
+def _tells(key: str, text: str, config: Mapping[str, str]) -> bool:
+    folder, _, option = key.partition(".")
+    if option.partition(".")[0] in _HOW_AND_WHERE or key == "dataset.revision":  # its commit is known
+        return False
+    if folder == "reference" and option in _NOT_OF_REFERENCE:
+        return False
+    if key == "dataset.separator":
+        return "," in config.get("dataset.fields", "")
+    if key == "dataset.seed":
+        return config.get("dataset.documents", "0") != "0"
+    return text not in _NOTHING or key in _DEFAULT_IS_SOMETHING or option.startswith("where.")
+
+
 VERSIONS = "versions."
 """The prefix of the params that name the software; `versions.scoring` is raised when a change moves any number."""
 
@@ -122,7 +151,7 @@ VERSIONS = "versions."
 def software_versions() -> dict[str, str]:
     """Params that name the software that measures now."""
     packages = {name: version(name) for name in ("torch", "transformers")}
-    versions = {"rbptrack": __version__, "python": platform.python_version(), **packages, "scoring": SCORING_VERSION}
+    versions = {"rbptrack": __version__, **packages, "scoring": SCORING_VERSION}
     return {f"{VERSIONS}{name}": str(value) for name, value in versions.items()}
 
 

@@ -23,7 +23,7 @@ from rbptrack.base.files import write_whole
 from rbptrack.ranks import DocumentCounts, RankHistogram, log_grid, rbp_name, se_name
 from rbptrack.ranks.measurement import Measurement
 from rbptrack.tracking.params import MeasurementParams
-from rbptrack.tracking.schema import LAW_METRICS, Metric, Tag, law_name
+from rbptrack.tracking.schema import LAW_METRICS, Metric, Tag, law_name, metric_now
 
 FILE = "record.json"
 RUN_FILE = "run_id"  # beside it: the id of the run that the measurement began
@@ -92,6 +92,7 @@ class Record:
     def read(cls, folder: Path) -> Record:
         """Read what `write` wrote; curves get their integer steps back."""
         data = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        data["metrics"] = {metric_now(name): value for name, value in data["metrics"].items()}
         data["curves"] = {name: {int(k): v for k, v in curve.items()} for name, curve in data["curves"].items()}
         return cls(**data)
 

@@ -57,6 +57,7 @@ class Tag:
     RESUMED = "rbptrack.resumed"
     STORE = "rbptrack.store"  # of a record in the outbox: where it belongs
     EXPERIMENT = "rbptrack.experiment"  # likewise
+    ARTIFACTS = "rbptrack.artifacts"  # likewise
     LATER = "rbptrack.later/"  # prefix of a param whose value changed after it was first logged
     DAMAGED = "rbptrack.damaged"  # what `verify` found wrong with a measurement that it marked
     WEIGHTS = "rbptrack.weights"  # of a LoggedModel: what tells its weights from others
@@ -144,18 +145,29 @@ class Metric:
     LOG10_NON_EMBEDDING_PARAMS = "log10_non_embedding_params"  # the UI's scatter charts have no log axis
     LAW = "law/"  # prefix: the law's coordinates, as the UI's charts have no log axis for points
     LAW_SIZE = "law/log10 S"
-    TOKENS_PER_SECOND = "tokens_per_second"
-    PEAK_MEMORY_BYTES = "peak_memory_bytes"
-    BATCH_TOKENS = "batch_tokens"
-    CHUNK_TOKENS = "chunk_tokens"
+    TOKENS_PER_SECOND = "engine/tokens_per_second"
+    PEAK_MEMORY_BYTES = "engine/peak_memory_bytes"
+    BATCH_TOKENS = "engine/batch_tokens"
+    CHUNK_TOKENS = "engine/chunk_tokens"
     KL = "kl"  # with a reference: KL(reference || model), nats
     ACCEPTANCE = "acceptance"  # mean of sum over v of min(p, q)
     SAME_TOP = "same_top"  # share of tokens at which both rank the same first
-    OUT_OF_MEMORY_RECOVERIES = "out_of_memory_recoveries"
+    OUT_OF_MEMORY_RECOVERIES = "engine/out_of_memory_recoveries"
     RBP_CURVE = "rbp_curve"  # its step is k
     NEG_LOG_RBP_CURVE = "neg_log_rbp_curve"
     PROGRESS = "progress/"  # prefix: while a cell is measured
     SYSTEM = "system/"  # prefix: of the machine meanwhile
+
+
+_ENGINE = "engine/"
+_BEFORE_GROUPS = {
+    name.removeprefix(_ENGINE): name for name in vars(Metric).values() if str(name).startswith(_ENGINE)
+}  # as release 0.1 named them
+
+
+def metric_now(name: str) -> str:
+    """The name of a metric today: `engine/batch_tokens` for the `batch_tokens` of a run of before."""
+    return _BEFORE_GROUPS.get(name, name)
 
 
 def law_name(dataset: str, metric: str) -> str:

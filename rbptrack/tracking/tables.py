@@ -14,7 +14,7 @@ from rbptrack.base.errors import RbptrackError
 from rbptrack.config.schema import FilterConfig
 from rbptrack.tracking.local import database_of, reading
 from rbptrack.tracking.runs_table import DATASET_INPUT, Experiment, LoggedRun
-from rbptrack.tracking.schema import CURVES, FILTERED, Kind, Tag
+from rbptrack.tracking.schema import CURVES, FILTERED, Kind, Tag, metric_now
 from rbptrack.tracking.uri import opened
 
 T = TypeVar("T")
@@ -230,7 +230,7 @@ def _fill(ask: Ask, runs: Mapping[str, LoggedRun]) -> None:
         query = f"select run_uuid, key, value, {is_nan} from {table} where run_uuid in {inside}"
         for run_id, key, value, left_out in ask(query, values):
             if run_id in runs and not left_out:  # an index that is damaged leads to rows of others
-                getattr(runs[run_id], kept)[key] = value
+                getattr(runs[run_id], kept)[metric_now(key) if kept == "metrics" else key] = value
 
 
 def _passing(ask: Ask, run_ids: Iterable[str], chosen: FilterConfig) -> set[str]:

@@ -25,7 +25,7 @@ from rbptrack.ranks import parse_rbp_name, rbp_name
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.file_faults import file_faults
 from rbptrack.tracking.local import reading
-from rbptrack.tracking.params import MeasurementParams
+from rbptrack.tracking.params import MeasurementParams, compared
 from rbptrack.tracking.reader import Reader
 from rbptrack.tracking.record import HISTOGRAM, RANKS, Record
 from rbptrack.tracking.runs_table import LoggedRun, Unusable, row, split_difference
@@ -196,10 +196,13 @@ def _config(path: Path, run: LoggedRun) -> Iterator[str]:
     except (OSError, ValueError, YAMLError, OmegaConfBaseException) as error:
         yield f"{CONFIG} is damaged: {first_line(error)}"
         return
+    wanted = compared(said)
     for key, text in said.items():
-        known = run.params.get(key)
-        if key.startswith(_OF_NUMBERS) and f"{Tag.LATER}{key}" not in run.tags and len(text) < _CUT and known != text:
-            yield f"its param {key} is {known!r}, and {text!r} in its {CONFIG}"
+        logged = run.params.get(key)
+        if logged is None and key not in wanted:  # left out by design
+            continue
+        if key.startswith(_OF_NUMBERS) and f"{Tag.LATER}{key}" not in run.tags and len(text) < _CUT and logged != text:
+            yield f"its param {key} is {logged!r}, and {text!r} in its {CONFIG}"
 
 
 def database_faults(connection: Connection) -> Iterator[str]:

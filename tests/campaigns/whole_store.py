@@ -12,13 +12,9 @@ from urllib.parse import unquote, urlsplit
 
 # What a clock or the machine's load determines; every other number must be the undisturbed sweep's.
 _OF_THE_MACHINE = (
-    "tokens_per_second",
-    "peak_memory_bytes",
+    "engine/",
     "system/",
     "progress/",
-    "out_of_memory",
-    "batch_",
-    "chunk_",
 )
 
 
