@@ -24,6 +24,7 @@ def test_params_are_read_as_they_were_written() -> None:
         "reference_params",
         "vocab_size",
         "num_documents",
+        "scored_tokens",
         "seq_len",
         "context",
     )
