@@ -160,7 +160,7 @@ class Metric:
 
 
 _ENGINE = "engine/"
-_BEFORE_GROUPS = {
+_BEFORE_GROUPS: dict[str, str] = {
     name.removeprefix(_ENGINE): name for name in vars(Metric).values() if str(name).startswith(_ENGINE)
 }  # as release 0.1 named them
 
