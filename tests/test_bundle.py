@@ -165,7 +165,7 @@ def test_bad_arguments(measured: Path, elsewhere: Path) -> None:
         (export, ["out=b.zip", uri(measured), "dataset=wiki"], "no measurement has dataset=wiki. The store has two"),
         (import_, ["nowhere.zip"], "no such file or folder"),
         (import_, ["there.zip"], "is not a bundle"),
-        (import_, ["empty"], r"holds no <dataset>/<org>/<model>/top<k>/metrics.json"),
+        (import_, ["empty"], "empty: no importer takes it. Importers: authors, scores"),
     ):
         with pytest.raises(BadInput, match=words):
             command.main(arguments)

@@ -28,7 +28,8 @@ ORDINARY = {
 
 
 def names_of_plugins() -> set[str]:
-    return {name for kind in KINDS for name in discover(kind).names} - ORDINARY
+    sources = [source for kind in KINDS for source in discover(kind).sources.values()]
+    return {source.name for source in sources if source.is_built_in} - ORDINARY
 
 
 def words(path: Path) -> Iterator[tuple[int, str]]:

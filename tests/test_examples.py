@@ -11,10 +11,10 @@ from tests.conftest import ROOT, Program
 
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 RUN = """
-import json, sys
+import json, pathlib, sys
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
-for cell in json.load(open(sys.argv[1]))["cells"]:
+for cell in json.loads(pathlib.Path(sys.argv[1]).read_text())["cells"]:
     if cell["cell_type"] == "code":
         shell.run_cell("".join(cell["source"])).raise_error()
 """

@@ -121,7 +121,8 @@ def pages() -> str:
     """Start `ui`, look at the words of every process that it starts, and end it; returns what it printed."""
     command = [sys.executable, "-m", "rbptrack", "ui", f"port={free_port()}"]
     said = words = ""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, **pipes, env=os.environ | OTHERS_WARN) as process:
         try:
             assert process.stdout
             while "compare" not in said and process.poll() is None:

@@ -38,6 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     if sentence := next(filter(None, map(removed, typed)), ""):
         raise BadInput(sentence)
     if not typed.get("path"):
+        IMPORT.parsed(words)  # a wrong option is said first
         raise BadInput(f"what to import? {IMPORT.usage}")
     path = user_path(typed["path"])
     if not path.exists():
