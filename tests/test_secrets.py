@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from rbptrack.base.errors import BadInput
 from rbptrack.commands import export, import_, measure, report
 from tests.conftest import Program
 from tests.patience import PATIENCE, until_they_end
-from tests.server import QUOTED, Server, databases, free_port, postgres_binaries
+from tests.server import OTHERS_WARN, QUOTED, Server, databases, free_port, postgres_binaries
 
 pytestmark = [
     pytest.mark.skipif(postgres_binaries() is None, reason="PostgreSQL is not installed: apt-get install postgresql"),

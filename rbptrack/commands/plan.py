@@ -194,6 +194,8 @@ def _show(plans: Sequence[Plan]) -> None:
         ]
     )
     table(headers, rows, first_out=["params", "FLOPs", "docs", "download", "S", "memory", "tokens", "time"])
+    if unreachable := sum(p.total_params is None for p in plans):
+        say(f"{counted(unreachable, 'cell')} cannot be measured: see status")
     free = next((p.device_bytes for p in plans if p.device_bytes), None)
     if free:
         say(f"memory of the device: {_bytes(free)}; '~': an estimate; exact after the first tokenisation")
