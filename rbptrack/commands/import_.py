@@ -34,6 +34,8 @@ from rbptrack.tracking.store import Store
 def main(arguments: Sequence[str]) -> int:
     """Import a file or folder; returns the exit code."""
     words = [word if "=" in word or word.startswith("-") else f"path={word}" for word in arguments]
+    if sum(word.startswith("path=") for word in words) > 1:
+        raise BadInput(f"one file or folder at a time. {IMPORT.usage}")
     typed = dict(word.partition("=")[::2] for word in words)
     if sentence := next(filter(None, map(removed, typed)), ""):
         raise BadInput(sentence)

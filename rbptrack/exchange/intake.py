@@ -76,11 +76,17 @@ def importer_of(path: Path, importers: Plugins[Importer], *, wanted: str = "") -
     peek = Peek(path)
     taking = []
     for name, cls in importers.load().items():
-        with guarded(f"the importer {name}"):
-            if cls().takes(peek):
-                taking.append(name)
+        try:
+            with guarded(f"the importer {name}"):
+                takes = cls().takes(peek)
+        except RbptrackError as error:  # the others can still take the file
+            importers.broken.append(str(error))
+            continue
+        if takes:
+            taking.append(name)
     if not taking:
-        raise BadInput(f"{path}: no importer takes it. Importers: {', '.join(importers.names)}. To use one: use=NAME")
+        text = f"{path}: no importer takes it. Importers: {', '.join(importers.names)}. To use one: use=NAME"
+        raise BadInput("\n".join([text, *importers.broken]))
     if len(taking) > 1:
         raise BadInput(f"{path}: {listed(taking)} can import it. To choose: use={taking[0]}")
     return importers.select(taking[0])
