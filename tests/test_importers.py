@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from rbptrack.analysis.discovery import IMPORTERS, discover
 from rbptrack.base.errors import BadInput
 from rbptrack.commands import import_
+from rbptrack.commands.declaration import with_options
+from rbptrack.commands.declared.exchange import EXPORT
 from rbptrack.exchange.intake import importer_of
 
 BROKEN = """
@@ -44,3 +48,24 @@ def test_two_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadInput, match="one file or folder at a time"):
         import_.main(["a.csv", "b.csv"])
+
+
+@dataclass(kw_only=True)
+class Clashing:
+    name: ClassVar[str] = "clashing"
+    out: int = 3
+
+
+@dataclass(kw_only=True)
+class Needing:
+    name: ClassVar[str] = "needing"
+    team: str
+
+
+def test_options_of_plugins_are_not_the_commands_own_and_may_be_required() -> None:
+    with pytest.raises(BadInput, match="clashing: export has an option out of its own"):
+        with_options(EXPORT, Clashing)
+    command = with_options(EXPORT, Needing)
+    assert command.parsed(["team=ours"]).team == "ours"  # type: ignore[attr-defined]
+    with pytest.raises(BadInput, match=r"team=\.\.\. is missing"):
+        command.parsed([])

@@ -160,11 +160,19 @@ def _as_typed(text: str) -> str:
 
 
 def with_options(command: Command[T], plugin: type[Any]) -> Command[T]:
-    """The command with the fields of a plugin as further options; its config is a subclass with these fields."""
+    """The command with the fields of a plugin as further options; its config is a subclass with these fields.
+
+    Raises:
+        BadInput: an option of the plugin has the name of one of the command's own.
+
+    """
+    own = get_type_hints(command.options)
     types = get_type_hints(plugin)
     options: list[Any] = []
     for option in fields(plugin):
+        if option.name in own:
+            raise BadInput(f"{plugin.name}: {command.name} has an option {option.name} of its own; rename the plugin's")
         default = option.default if option.default_factory is MISSING else field(default_factory=option.default_factory)
-        options.append((option.name, types[option.name], default))
+        options.append((option.name, types[option.name], "???" if default is MISSING else default))
     config = make_dataclass(f"{command.options.__name__}And{plugin.__name__}", options, bases=(command.options,))
     return replace(command, options=config)
