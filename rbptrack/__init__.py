@@ -32,7 +32,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    """The API loads when it is used: mlflow, torch and transformers take seconds."""
+    """Return the API loads when it is used: mlflow, torch and transformers take seconds."""
     if name in _LAZY:
         state = random.getstate()  # libraries draw from it while they are imported; a notebook's seed is its own
         try:

@@ -74,7 +74,9 @@ def _stopped(code: int) -> int:
 
 
 def _refuse_secrets(arguments: list[str]) -> None:
-    """BadInput where a word holds a secret: every user of the machine sees a command's words, and files keep them."""
+    """Raise BadInput where a word holds a secret: every user of the machine sees a command's words, and files keep
+    them.
+    """
     for word in arguments:
         key, _, value = word.partition("=")
         if "=" not in word or "://" in key:
@@ -100,7 +102,9 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _no_command(word: str, following: str = "") -> BadInput:
-    """The error for a first word that is no command: a model or a dataset without its key, or a key without `=`."""
+    """Return the error for a first word that is no command: a model or a dataset without its key, or a key without
+    `=`.
+    """
     if following and "=" not in following and word in COMMANDS["measure"].heads:
         return BadInput(f"unknown command {word!r}. Write {word}={following}")
     if "/" in word or (not nearest(word, COMMANDS) and word.isidentifier()):

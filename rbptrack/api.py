@@ -54,7 +54,7 @@ def measure(
     revision: str = "main",
     batch_tokens: int | None = None,
 ) -> LoggableMeasurement:
-    """Rank every token of texts with a transformers causal language model that you have already.
+    """Return rank every token of texts with a transformers causal language model that you have already.
 
     The model stays on its device and in the precision of its weights, autocast or not; it is given back as it was,
     each part in training mode or not. Several threads may measure one model: one after the other.
@@ -109,7 +109,7 @@ def measure(
 
 
 def _checked(texts: Iterable[str]) -> list[str]:
-    """The texts as a list, of whatever they come; BadInput where one of them is none, or all are empty."""
+    """Return the texts as a list, of whatever they come; BadInput where one of them is none, or all are empty."""
     kind = type(texts).__name__
     given = list(texts) if isinstance(texts, Iterable) and not isinstance(texts, str | bytes) else None
     if given is None or not all(isinstance(text, str) for text in given):
@@ -126,7 +126,9 @@ def _checked(texts: Iterable[str]) -> list[str]:
 
 
 def _check_parts(model: Any, tokenizer: Any) -> None:
-    """BadInput for a wrapper around a model, one that cannot be measured as it computes, and for a slow tokenizer."""
+    """Raise BadInput for a wrapper around a model, one that cannot be measured as it computes, and for a slow
+    tokenizer.
+    """
     from transformers import PreTrainedModel
 
     from rbptrack.models.device import is_spread
@@ -150,7 +152,7 @@ def _check_parts(model: Any, tokenizer: Any) -> None:
 
 
 def _dataset_config(name: str, sequence: str, seq_len: int, context: int) -> DatasetConfig:
-    """The rule of sequences as the command line's config has it; BadInput where it is none."""
+    """Return the rule of sequences as the command line's config has it; BadInput where it is none."""
     if sequence not in SequenceRule.__members__:
         raise BadInput(f"sequence={sequence!r}: expected one of {', '.join(SequenceRule.__members__)}")
     rule = SequenceRule[sequence]
@@ -207,7 +209,7 @@ def runs(
     tracking_uri: str = "",
     experiment: str = "rbptrack",
 ) -> Runs:
-    """Finished measurements: `Runs.frame` has one row each, `Runs.ranks(run_id)` their ranks.
+    """Return finished measurements: `Runs.frame` has one row each, `Runs.ranks(run_id)` their ranks.
 
     Args:
         family: patterns that the family must match (`pythia*`), one or several; all, if none is given.

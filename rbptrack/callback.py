@@ -138,14 +138,16 @@ class RankCallback(TrainerCallback):
 
 
 def _named(measured: dict[str, float], prefix: str) -> dict[str, float]:
-    """The numbers as metrics of an evaluation; the one of several that a Trainer logs may be called `eval_code`."""
+    """Return the numbers as metrics of an evaluation; the one of several that a Trainer logs may be called
+    `eval_code`.
+    """
     prefix = "eval" if prefix.startswith("eval_") else prefix
     names = {Metric.CE: "rank_ce"}  # `eval_ce` may be a metric of the Trainer's user
     return {f"{prefix}_{names.get(name, name)}": value for name, value in measured.items()}
 
 
 def _shared(measured: dict[str, float]) -> dict[str, float]:
-    """The main process's numbers, in each process of a distributed training."""
+    """Return the main process's numbers, in each process of a distributed training."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         box = [measured]
         torch.distributed.broadcast_object_list(box, src=0)

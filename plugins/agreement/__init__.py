@@ -119,7 +119,7 @@ class Agreement(Analyzer):
             runs.was_read()
 
     def _pairs(self, frame: pd.DataFrame) -> Iterator[tuple[str, Measured, Measured]]:
-        """Every two measurements of the same tokens that are asked for."""
+        """Yield every two measurements of the same tokens that are asked for."""
         names = dict[str, None]()
         paired_any = False
         for dataset, rows, models in same_texts(frame):

@@ -14,7 +14,7 @@ from rbptrack.ranks import IntArray
 
 
 def draw_moves(panels: Sequence[tuple[str, IntArray]]) -> Figure:
-    """A panel per pair: where the tokens of each decade of rank in one model (rows) lie in the other, as shares.
+    """Return a panel per pair: where the tokens of each decade of rank in one model (rows) lie in the other, as shares.
 
     Args:
         panels: title and tokens by both decades, (decades, decades).

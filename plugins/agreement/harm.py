@@ -77,7 +77,7 @@ def harm_of(pairs: Sequence[Compared], *, delta: float, level: float) -> list[Hu
 
 
 def _harms(pair: Compared) -> Iterator[tuple[str, Share]]:
-    """Metric, and by how much the second model is worse."""
+    """Yield metric, and by how much the second model is worse."""
     sums = pair.sums
     yield RANK, share_of(sums.rank_b - sums.rank_a, sums.tokens)
     for i, k in enumerate(sums.ks):
@@ -90,7 +90,7 @@ def _near(pair: Compared) -> float:
 
 
 def ladder_rows(pairs: Sequence[Compared], harms: Sequence[Hurt], level: float) -> Iterator[LadderRow]:
-    """A row per pair, with what its findings come to."""
+    """Yield a row per pair, with what its findings come to."""
     for pair in pairs:
         sums = pair.sums
         changes = sums.changes()

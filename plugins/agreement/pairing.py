@@ -16,14 +16,14 @@ _SAME_TEXTS = (
 
 
 def same_texts(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, dict[str, str]]]:
-    """Dataset, rows, and run id -> name, of the measurements of each set of tokens."""
+    """Yield dataset, rows, and run id -> name, of the measurements of each set of tokens."""
     rows = frame[frame["vocab_size"].notna() & frame["documents_hash"].notna()]
     for _, same in rows.groupby(list(_SAME_TEXTS), dropna=False, sort=True):
         yield str(same["dataset"].iloc[0]), same, _names(same)
 
 
 def pairs_named(models: Mapping[str, str], a: str, b: str) -> Iterator[tuple[Measured, Measured]]:
-    """Every two of which pattern a names the one and b the other; in one order, where both orders fit."""
+    """Yield every two of which pattern a names the one and b the other; in one order, where both orders fit."""
     for left, right in combinations(models.items(), 2):
         for first, second in ((left, right), (right, left)):
             if fnmatchcase(first[1], a or "*") and fnmatchcase(second[1], b or "*"):

@@ -103,7 +103,7 @@ class Beside:
         return both_ways and other is not self and all(row[name] == turned[name] for name in _SAME_TOKENS)
 
     def far_rows(self, most: int) -> Iterator[FarRow]:
-        """The documents of the largest KL per token."""
+        """Yield the documents of the largest KL per token."""
         sums = self.documents
         per_token = sums.kl / sums.tokens
         for i in np.argsort(-per_token, kind="stable")[:most]:
@@ -118,7 +118,7 @@ class Beside:
 
 
 def read_beside(runs: Runs, notes: list[str]) -> list[Beside]:
-    """Every measurement with a reference; what cannot be read is named in the notes."""
+    """Return every measurement with a reference; what cannot be read is named in the notes."""
     models = list[Beside]()
     for _, row in runs.frame[runs.frame["reference"].notna()].iterrows():
         run_id = str(row["run_id"])
@@ -135,7 +135,7 @@ def read_beside(runs: Runs, notes: list[str]) -> list[Beside]:
 
 
 def findings_of(rows: list[ReferenceRow]) -> Iterator[FromReference]:
-    """A finding for each row."""
+    """Yield a finding for each row."""
     for row in rows:
         case = {"dataset": row.dataset, "model": row.model, "reference": row.reference}
         yield FromReference(case=case, same_top=row.same_top.value, **around(row.kl))

@@ -132,7 +132,7 @@ class Compared:
 
 
 def document_rows(pair: Compared, most: int) -> Iterator[DocumentRow]:
-    """The documents that cost b most more than a."""
+    """Yield the documents that cost b most more than a."""
     sums = pair.documents
     cost = sums.nats_b - sums.nats_a
     for i in np.argsort(-cost, kind="stable")[:most]:
@@ -149,7 +149,7 @@ def document_rows(pair: Compared, most: int) -> Iterator[DocumentRow]:
 
 
 def token_rows(pair: TokenPairs, keys: Mapping[str, str], texts: Mapping[int, str], most: int) -> Iterator[TokenRow]:
-    """The tokens that cost b most more than a, in the text before them."""
+    """Yield the tokens that cost b most more than a, in the text before them."""
     cost = pair.worse_by
     token = pair.a.column("token")
     document = pair.a.column("document")
@@ -174,7 +174,7 @@ def token_rows(pair: TokenPairs, keys: Mapping[str, str], texts: Mapping[int, st
 
 
 def decade_rows(pair: Compared) -> Iterator[DecadeRow]:
-    """Tokens by the decades of their ranks, where there are any."""
+    """Yield tokens by the decades of their ranks, where there are any."""
     moves = pair.sums.moves
     names = decade_names(len(moves))
     for i, row in enumerate(moves):

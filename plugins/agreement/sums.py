@@ -60,7 +60,7 @@ class TokenPairs:
 
 
 def paired(a: Iterable[RankTable], b: Iterable[RankTable]) -> Iterator[TokenPairs]:
-    """The same of two models that scored the same tokens (equally many: `num_tokens`).
+    """Yield the same of two models that scored the same tokens (equally many: `num_tokens`).
 
     Raises:
         OtherTokens: they did not: they are of another text, tokenizer or rule for sequences.
@@ -184,7 +184,7 @@ class AgreementSums(DocumentSums):
         return share_of(self.same_top, self.tokens)
 
     def changes(self) -> dict[str, Change]:
-        """Metric -> its value in a and in b, and the difference: CE and its parts, entropy and KL where known,
+        """Return metric -> its value in a and in b, and the difference: CE and its parts, entropy and KL where known,
         every RBP_k.
         """
         sums = {CE: (self.nats_a, self.nats_b), ENTROPY: (self.entropy_a, self.entropy_b), KL: (self.kl_a, self.kl_b)}
@@ -198,7 +198,7 @@ class AgreementSums(DocumentSums):
         }
 
     def p_flips(self) -> float:
-        """P of as many tokens lost as gained: McNemar's test for tokens that come in documents.
+        """Return P of as many tokens lost as gained: McNemar's test for tokens that come in documents.
 
         Source: the clustered statistic of Obuchowski, Statistics in Medicine 17, 1998, for pairs whose variance is that
         of the null hypothesis; here with a t distribution. NaN with fewer than 10 documents, or without a flip.
@@ -219,6 +219,6 @@ class Change:
 
 
 def decade_names(count: int) -> list[str]:
-    """`1`, `2 to 10`, `11 to 100`, ..."""
+    """Return `1`, `2 to 10`, `11 to 100`, ..."""
     ends = [10**i for i in range(count)]
     return ["1", *(f"{low + 1:,} to {high:,}" for low, high in pairwise(ends))]

@@ -108,13 +108,15 @@ class Compare(Analyzer):
         return report
 
     def _shown(self, pair: Pair) -> tuple[str, str]:
-        """The metrics of figures and sentences: that of the option, and cross-entropy or what stands for it."""
+        """Return the metrics of figures and sentences: that of the option, and cross-entropy or what stands for it."""
         if pair.same_dataset and pair.other_tokens and pair.a.words and pair.b.words:
             return f"words_{self.shown}", BITS
         return rbp_name(self.shown), CE
 
     def _models(self, pair: Pair) -> Iterator[tuple[ModelRow, Difference]]:
-        """Each model of A against the nearest of B, where their S count as equal; `agreement` has one model twice."""
+        """Yield each model of A against the nearest of B, where their S count as equal; `agreement` has one model
+        twice.
+        """
         if pair.same_family and pair.a.counts and pair.b.counts:
             return
         for i, j in pair.equal_sizes(self.within):
@@ -134,7 +136,7 @@ class Compare(Analyzer):
                 yield row, difference
 
     def _corrected_models(self, pairs: list[tuple[ModelRow, Difference]]) -> list[ModelRow]:
-        """The rows with intervals and p that hold for all cases together."""
+        """Return the rows with intervals and p that hold for all cases together."""
         reach, p = simultaneous_differences([difference for _, difference in pairs], level=self.level)
         return [
             replace(row, difference=Interval.around(difference.value, reach * difference.se), p=float(p_of_row))
@@ -142,7 +144,9 @@ class Compare(Analyzer):
         ]
 
     def _laws(self, pairs: list[Pair]) -> list[_Law]:
-        """Laws against each other in S: a row, whether they lie apart, and whether their exponents are the same."""
+        """Return laws against each other in S: a row, whether they lie apart, and whether their exponents are the
+        same.
+        """
         cases = [(pair, *law) for pair in pairs for law in pair.laws(at_equal_ce=False, level=self.level)]
         margins = [self.margin * max(apart.a.alpha, apart.b.alpha, 1e-9) for *_, apart in cases]
         tests = [
@@ -300,7 +304,7 @@ def _label(metric: str) -> str:
 
 
 def _ratio(apart: Apart, level: float) -> Interval:
-    """The ratio of two laws at one place."""
+    """Return the ratio of two laws at one place."""
     half = apart.level_spread.half(level)
     low, middle, high = np.exp([apart.level - half, apart.level, apart.level + half])
     return Interval(float(middle), float(low), float(high))

@@ -59,7 +59,7 @@ class Words:
 
 
 def aligned(a: Words, b: Words) -> tuple[Words, Words] | None:
-    """The words that both have scored whole; None where the texts do not match.
+    """Return the words that both have scored whole; None where the texts do not match.
 
     A word holds part of a character where a token ends inside one: it then matches any word.
 
@@ -198,7 +198,7 @@ def _documents(table: RankTable, texts: Mapping[int, str]) -> Iterator[tuple[int
 
 
 def _clean(a: Words, b: Words) -> list[str]:
-    """The words, from the side that has them in whole characters."""
+    """Return the words, from the side that has them in whole characters."""
     return [y if _UNKNOWN in x else x for x, y in zip(a.texts, b.texts, strict=True)]
 
 

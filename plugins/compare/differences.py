@@ -16,13 +16,15 @@ LOG_NATS = "log_nats"
 
 
 def on_common_documents(left: DocumentCounts, right: DocumentCounts) -> tuple[DocumentCounts, DocumentCounts]:
-    """Both counts, for the documents in which both models score tokens."""
+    """Return both counts, for the documents in which both models score tokens."""
     common = np.intersect1d(left.document, right.document)
     return left.take(np.isin(left.document, common)), right.take(np.isin(right.document, common))
 
 
 def metric_errors(counts: DocumentCounts) -> dict[str, tuple[float, float]]:
-    """CE and RBP_k of every k with their standard errors over documents, by metric. Source: `ratio_and_error`."""
+    """Return CE and RBP_k of every k with their standard errors over documents, by metric. Source:
+    `ratio_and_error`.
+    """
     return {metric: ratio_and_error(*ratio) for metric, ratio in _ratios(counts).items() if metric != LOG_NATS}
 
 
@@ -53,7 +55,7 @@ class Difference:
 def paired_differences(
     left: DocumentCounts, right: DocumentCounts, *, replicates: int, seed: int
 ) -> dict[str, Difference]:
-    """CE, RBP_k of every k that both have, and ln of the nats of the text, by metric, over the same documents.
+    """Return CE, RBP_k of every k that both have, and ln of the nats of the text, by metric, over the same documents.
 
     Each is a ratio of sums over documents, so its standard error is the infinitesimal jackknife's, documents paired; in
     a bootstrap replicate likewise.
@@ -69,7 +71,7 @@ def paired_differences(
 
 
 def logged_difference(a: float, b: float, se_a: float, se_b: float, *, replicates: int, seed: int) -> Difference:
-    """A difference of logged metrics with logged standard errors (NaN: not known), taken as independent.
+    """Return a difference of logged metrics with logged standard errors (NaN: not known), taken as independent.
 
     Independence is cautious where both read the same texts: what they share would cancel.
 
@@ -125,7 +127,7 @@ def _studentized(draws: FloatArray, value: float, variances: FloatArray) -> Floa
 
 
 def _values(one: _Ratio, other: _Ratio, weights: Weights, *, logs: bool) -> tuple[FloatArray, FloatArray]:
-    """Difference of two ratios (or of their logarithms) and its variance for each row of weights, (replicates,).
+    """Return difference of two ratios (or of their logarithms) and its variance for each row of weights, (replicates,).
 
     The variance is sum_d w_d i_d^2 with i_d = (x_d - p n_d) / sum(w n) of the one less that of the other, a quadratic
     form in the four sums' products, so that all replicates cost two matrix products.

@@ -75,7 +75,7 @@ class LawsApart(Finding):
 
     @classmethod
     def lead(cls, findings: Sequence[Self]) -> Lead:
-        """The first sentence."""
+        """Return the first sentence."""
         return Lead(sentence=next(cls.say(findings), ""), order=_ORDER)
 
 

@@ -38,7 +38,7 @@ class Aligned:
     sources: Sequence[str]
 
     def findings(self, level: float) -> Iterator[GapOnText]:
-        """The gap in nats per byte, of the whole text and by kind of word."""
+        """Yield the gap in nats per byte, of the whole text and by kind of word."""
         sums = self.gaps.sums.in_groups(self.sources) if len(self.sources) else self.gaps.sums
         total = sums.num_bytes.sum()
         kinds = [slice(i, i + 1) for i in range(len(KINDS))]
@@ -61,7 +61,7 @@ class Aligned:
             )
 
     def segments(self) -> Iterator[SegmentRow]:
-        """The worst in each direction."""
+        """Yield the worst in each direction."""
         for better, segments in ((self.a, self.gaps.worst), (self.b, self.gaps.best)):
             for segment in segments:
                 yield SegmentRow(
@@ -79,7 +79,7 @@ class Aligned:
 
 
 def gap_row(gap: GapOnText) -> GapRow:
-    """A corrected finding as a row."""
+    """Return a corrected finding as a row."""
     return GapRow(
         A=gap.case["a"],
         B=gap.case["b"],
@@ -98,7 +98,7 @@ def gap_row(gap: GapOnText) -> GapRow:
 def align(
     runs: Runs, pairs: Sequence[Pair], notes: list[str], *, within: float, words: int, most: int, pairs_at_most: int
 ) -> Iterator[Aligned]:
-    """The largest two models of equal S of every pair of families on the same texts, the first `pairs_at_most`.
+    """Yield the largest two models of equal S of every pair of families on the same texts, the first `pairs_at_most`.
 
     Args:
         runs: the measurements.
@@ -139,7 +139,7 @@ def align(
 
 
 def _sources(runs: Runs, run_id: str, gaps: Gaps) -> list[str]:
-    """The source of every document that was aligned; empty where none is named."""
+    """Return the source of every document that was aligned; empty where none is named."""
     if not len(sources := runs.groups(run_id)):
         return []
     named = dict(zip(runs.document_counts(run_id, [], by_source=False).document.tolist(), sources, strict=True))

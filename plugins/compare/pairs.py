@@ -47,16 +47,18 @@ class Side:
         return f"{self.family.name}/{self.family.dataset}"
 
     def model(self, i: int) -> str:
-        """The i-th model: its family, whatever sets this part of it apart, and its size."""
+        """Return the i-th model: its family, whatever sets this part of it apart, and its size."""
         return f"{self.family.rows['family'].iloc[0]}-{self.family.labels[i]}"
 
     def num_bytes(self, i: int) -> float:
-        """UTF-8 bytes of the text that the i-th model was scored on."""
+        """Return UTF-8 bytes of the text that the i-th model was scored on."""
         ce, tokens, bits = (self.family.column(name)[i] for name in (CE, "num_tokens", "bits_per_byte"))
         return float(ce * tokens / (np.log(2) * bits)) if bits > 0 else float("nan")
 
     def logged(self, i: int, ks: Sequence[int]) -> dict[str, tuple[float, float]]:
-        """Metric -> value and standard error of the i-th model, as logged if it has no ranks; NaN where it was not."""
+        """Return metric -> value and standard error of the i-th model, as logged if it has no ranks; NaN where it was
+        not.
+        """
         if self.counts:
             return metric_errors(self.counts[i])
         names = [CE, *map(rbp_name, ks)]
@@ -113,12 +115,14 @@ class Pair:
         return {"A": a.dataset, "B": b.dataset, "on": a.name}
 
     def case(self, metric: str) -> dict[str, str]:
-        """The keys of a finding."""
+        """Return the keys of a finding."""
         shared = "dataset" if self.same_dataset else "family"
         return {"a": self.keys["A"], "b": self.keys["B"], shared: self.keys["on"], "metric": metric}
 
     def equal_sizes(self, within: float) -> Iterator[tuple[int, int]]:
-        """Places of sizes that count as equal, at most a factor `within` apart: each of A with the nearest of B."""
+        """Yield places of sizes that count as equal, at most a factor `within` apart: each of A with the nearest of
+        B.
+        """
         for i, s in enumerate(self.a.family.s):
             apart = np.abs(np.log(self.b.family.s / s))
             if apart.min() <= np.log(within):
@@ -127,7 +131,7 @@ class Pair:
     def differences(
         self, i: int, j: int, ks: Sequence[int], *, replicates: int
     ) -> Iterator[tuple[str, Difference, dict[str, Any]]]:
-        """Metric, difference, and how it was made, of the i-th model of A and the j-th of B on the same texts."""
+        """Yield metric, difference, and how it was made, of the i-th model of A and the j-th of B on the same texts."""
         a, b = self.a, self.b
         if not (a.counts and b.counts):
             left = a.logged(i, ks)
@@ -150,7 +154,9 @@ class Pair:
             yield metric, difference, how
 
     def laws(self, *, at_equal_ce: bool, level: float) -> Iterator[tuple[str, Apart]]:
-        """Metric, and the laws of both against each other: in S, or in CE (bits per byte) where the ranges overlap."""
+        """Yield metric, and the laws of both against each other: in S, or in CE (bits per byte) where the ranges
+        overlap.
+        """
         words = self.same_dataset and self.other_tokens
         values_a, values_b = (side.word_values if words else side.values for side in (self.a, self.b))
         if values_a is None or values_b is None:
@@ -170,7 +176,7 @@ class Pair:
 
 
 def read_sides(runs: Runs, ks: Sequence[int], notes: list[str]) -> list[Side]:
-    """Every family on every dataset with its counts; without them where it came without ranks."""
+    """Return every family on every dataset with its counts; without them where it came without ranks."""
 
     def load(family: Family, run_id: str) -> DocumentCounts:
         family.require_ranks()
@@ -187,7 +193,9 @@ def read_sides(runs: Runs, ks: Sequence[int], notes: list[str]) -> list[Side]:
 
 
 def pairs_of(sides: Sequence[Side], a: str = "*", b: str = "*") -> Iterator[Pair]:
-    """Every two that share texts, or a family; of the first named by pattern a, the second by b (`pythia/wiki`)."""
+    """Yield every two that share texts, or a family; of the first named by pattern a, the second by b
+    (`pythia/wiki`).
+    """
     for first, second in combinations(sides, 2):
         imported = not (first.counts and second.counts)  # what texts an import read is often not known
         if first.family.dataset == second.family.dataset:
@@ -201,7 +209,7 @@ def pairs_of(sides: Sequence[Side], a: str = "*", b: str = "*") -> Iterator[Pair
 
 
 def with_words(runs: Runs, pairs: Iterator[Pair], ks: Sequence[int]) -> list[Pair]:
-    """The pairs, with whole words counted where tokenizers differ and the texts of tokens were kept."""
+    """Return the pairs, with whole words counted where tokenizers differ and the texts of tokens were kept."""
     every = list(pairs)
     differ = {side.path: side for pair in every if pair.other_tokens for side in (pair.a, pair.b)}
     sides = {path: replace(side, words=_count_words(runs, side.family, sorted(ks))) for path, side in differ.items()}

@@ -114,7 +114,7 @@ class WordCounts(DocumentSums):
         )
 
     def values(self, weights: Weights) -> FloatArray:
-        """Bits per byte, then -ln of the share of whole words for each k, (replicates, 1 + ks).
+        """Return bits per byte, then -ln of the share of whole words for each k, (replicates, 1 + ks).
 
         Source: sums over documents, then divided; weights (replicates, documents) as those of `document_weights`.
         """

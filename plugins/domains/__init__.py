@@ -95,7 +95,7 @@ class Domains(Analyzer):
         return metric_label(rbp_name(self.shown))
 
     def _split(self, family: Family, counts: Sequence[DocumentCounts], sources: Sequence[str]) -> list[Source]:
-        """The sources, that of most tokens first."""
+        """Return the sources, that of most tokens first."""
         names, place = np.unique(np.asarray(sources), return_inverse=True)
         tokens = np.bincount(place, weights=counts[-1].tokens)
         order = np.argsort(-tokens, kind="stable")
@@ -115,7 +115,7 @@ class Domains(Analyzer):
         ]
 
     def _pairs(self, sources: Sequence[Source]) -> Iterator[Contrast]:
-        """Every two sources with documents enough: the largest size's CE and RBP_k, and the exponents."""
+        """Yield every two sources with documents enough: the largest size's CE and RBP_k, and the exponents."""
         shown = rbp_name(self.shown)
         for source, than in combinations((source for source in sources if source.enough), 2):
             case = source.keys | {"than": than.name}
@@ -136,7 +136,9 @@ class Domains(Analyzer):
                 yield self._contrast(ExponentsDiffer, case | quantity, *alphas, apart.alpha_spread)
 
     def _with_power(self, pair: Contrast, pairs: Sequence[Contrast]) -> Contrast:
-        """The contrast, with the smallest difference that it would have shown among all tests of its question."""
+        """Return the contrast, with the smallest difference that it would have shown among all tests of its
+        question.
+        """
         tests = sum(other.question == pair.question for other in pairs)
         return replace(pair, detectable=pair.spread.detectable(1 - (1 - self.level) / tests))
 

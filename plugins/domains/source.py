@@ -70,7 +70,7 @@ class Source:
         return replace(values, draws=draws)
 
     def _tilt(self, metric: str) -> FloatArray:
-        """The influence of each document on ln y of the largest size less that of the smallest, (documents,)."""
+        """Return the influence of each document on ln y of the largest size less that of the smallest, (documents,)."""
         ends = [self.shares[i][metric] for i in (0, -1)]
         with np.errstate(divide="ignore", invalid="ignore"):
             slopes = [share.value if metric == CE else share.value * np.log(share.value) for share in ends]
@@ -78,7 +78,7 @@ class Source:
         return np.nan_to_num(tilt, nan=0.0, posinf=0.0, neginf=0.0)
 
     def law(self, metric: str) -> PowerLawFit | None:
-        """The law of one metric; None where there is none."""
+        """Return the law of one metric; None where there is none."""
         return self.values.fit(metric, self.family.s, level=self.level) if self.values else None
 
     def alpha(self, metric: str) -> Interval:
@@ -97,7 +97,7 @@ class Source:
         ]
 
     def value(self, i: int, metric: str) -> Interval:
-        """A metric of the i-th size."""
+        """Return a metric of the i-th size."""
         share = self.shares[i][metric]
         if not self.enough:
             return Interval(share.value)
@@ -105,5 +105,5 @@ class Source:
 
 
 def _by_document(counts: DocumentCounts) -> dict[str, FloatArray]:
-    """Sums by document, of which a metric is the total per token: nats of CE, hits of RBP_k."""
+    """Return sums by document, of which a metric is the total per token: nats of CE, hits of RBP_k."""
     return {CE: counts.nats} | {rbp_name(k): counts.hits[:, i] for i, k in enumerate(counts.ks)}

@@ -94,7 +94,7 @@ class Draft(Analyzer):
         report.add_rows("laws", rows)
 
     def _read(self, runs: Runs, reference: str, report: Report) -> Iterator[Drafts]:
-        """The families that were measured beside one reference."""
+        """Yield the families that were measured beside one reference."""
         beside = runs.own_copy()
         beside.frame = beside.frame[beside.frame["reference"] == reference]
 

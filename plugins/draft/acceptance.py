@@ -44,21 +44,23 @@ class Drafts:
         return {**self.family.size_keys[i], "reference": self.reference}
 
     def rate(self, i: int, way: int) -> Interval:
-        """The share of tokens that are accepted, of the i-th size."""
+        """Return the share of tokens that are accepted, of the i-th size."""
         sums = self.counts[i]
         return sums.per_token(_hits(sums, way)).interval(self.level, lowest=0.0, highest=1.0)
 
     def accepted(self, i: int, way: int, length: int) -> Interval:
-        """The accepted tokens of a draft of some length."""
+        """Return the accepted tokens of a draft of some length."""
         return self.counts[i].run(way, length).interval(self.level, lowest=0.0, highest=length)
 
     def faster(self, i: int, length: int) -> Interval:
-        """The speed-up of drafts of some length."""
+        """Return the speed-up of drafts of some length."""
         run = self.accepted(i, 0, length)
         return Interval(*(speed_up(value, length, self.costs[i]) for value in (run.value, run.low, run.high)))
 
     def law(self, way: int) -> PowerLawFit | None:
-        """-ln of the share of accepted tokens = A S^-alpha; None with fewer than 3 sizes, or where all are accepted."""
+        """Return -ln of the share of accepted tokens = A S^-alpha; None with fewer than 3 sizes, or where all are
+        accepted.
+        """
         if len(self.family.s) < 3:
             return None
         weights = document_weights(len(self.counts[0].tokens))
@@ -70,5 +72,5 @@ class Drafts:
 
 
 def _hits(sums: ReferenceSums, way: int) -> FloatArray:
-    """Accepted tokens, (documents,): by sampling, or with so many branches."""
+    """Return accepted tokens, (documents,): by sampling, or with so many branches."""
     return sums.hits[:, way - 1] if way else sums.accept

@@ -196,7 +196,7 @@ class Emergence(Analyzer):
         )
 
     def _laws(self, case: Studied) -> Iterator[tuple[str, PowerLawFit, float]]:
-        """Each N, or `ANSWER`, its law, and the share that succeeds at the largest size."""
+        """Yield each N, or `ANSWER`, its law, and the share that succeeds at the largest size."""
         success = case.sizes[-1]
         measured = dict(zip(success.lengths, np.exp(success.point["measured"][0]), strict=True))
         for law in case.laws:
@@ -204,7 +204,7 @@ class Emergence(Analyzer):
         yield from self._law_of_answers(case)
 
     def _law_of_answers(self, case: Studied) -> Iterator[tuple[str, PowerLawFit, float]]:
-        """The law of -ln share of whole answers over the sizes with enough successes."""
+        """Yield the law of -ln share of whole answers over the sizes with enough successes."""
         whole = [answers.whole[:, case.number] for answers in case.answers]
         if not all(map(len, whole)):
             return
@@ -275,7 +275,7 @@ def _independence(
 
 
 def _exponent_of_n(case: Studied) -> Iterator[ExponentOfN]:
-    """Whether alpha_N is alpha at the longest N that half of the sizes have, 4 at least."""
+    """Yield whether alpha_N is alpha at the longest N that half of the sizes have, 4 at least."""
     m = len(case.family.s)
     longest = [law for law in case.laws if law.change and law.per_token and law.law.points >= max(4, m / 2)]
     for law in longest[-1:]:

@@ -27,7 +27,7 @@ _MEASURED: Any = {"ends": "bars", "ls": "-", "marker": "o", "color": COLOURS[0]}
 
 
 def draw_success(table: pd.DataFrame) -> Figure:
-    """The paper's figure 7: p against S, a panel per dataset and k, N as colour; dashes: RBP_k^N."""
+    """Return the paper's figure 7: p against S, a panel per dataset and k, N as colour; dashes: RBP_k^N."""
     where, n = {"panel": "{dataset}, k = {k}", "series": "N = {N}"}, "N = {N}"
     table, floor = table.sort_values(["dataset", "k", "N"]), np.nanmax([table["p"].min() / 15, 1e-7])
     independent = curves_of(
@@ -41,7 +41,7 @@ def draw_success(table: pd.DataFrame) -> Figure:
 
 
 def draw_ladder(table: pd.DataFrame) -> Figure:
-    """-ln p against N for the largest size of each family: measured, and what each null predicts."""
+    """Return -ln p against N for the largest size of each family: measured, and what each null predicts."""
     largest = table.groupby(["dataset", "family"])["S"].transform("max")
     seen = table[(table["S"] == largest) & (table["p"] > 0) & (table["p"] < 1)]
     with np.errstate(divide="ignore"):
@@ -59,7 +59,7 @@ def draw_ladder(table: pd.DataFrame) -> Figure:
 
 
 def draw_alpha_of_n(laws: pd.DataFrame) -> Figure:
-    """alpha_N against N; independence predicts a level line."""
+    """Return alpha_N against N; independence predicts a level line."""
     shown = laws[(laws["N"] == 1) | (laws["sizes"] >= 4)]  # three sizes leave no interval worth drawing
     of_k = "{family}, k = {k}"
     curves = side_by_side(curves_of(shown, "N", "alpha", panel="{dataset}", series=of_k, label=of_k, ends="bars"))
@@ -70,7 +70,7 @@ def draw_alpha_of_n(laws: pd.DataFrame) -> Figure:
 
 
 def draw_half(table: pd.DataFrame, laws: Mapping[tuple[str, str], tuple[PowerLawFit, Threshold]]) -> Figure:
-    """Linear success against ln S with its laws and S_50: a panel per family and dataset, N as colour.
+    """Return linear success against ln S with its laws and S_50: a panel per family and dataset, N as colour.
 
     Args:
         table: windows at one k: dataset, family, S, k, N, p, p_low, p_high.
@@ -97,7 +97,7 @@ def draw_half(table: pd.DataFrame, laws: Mapping[tuple[str, str], tuple[PowerLaw
 
 
 def draw_answers(table: pd.DataFrame) -> Figure:
-    """The share of whole answers against S, k as colour."""
+    """Return the share of whole answers against S, k as colour."""
     where, k = {"panel": "{family} on {dataset}", "series": "k = {k}"}, "k = {k}"
     curves = list(curves_of(table, "S", "share", **where, label=k, ends="bars", ls=""))
     lines = {"share_by_law": ("RBP$_k^{length}$,\nRBP$_k$ by its law", "-")}

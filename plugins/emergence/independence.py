@@ -56,17 +56,19 @@ class SuccessByLength:
         return np.where(self.enough, self.point["measured"][0], np.nan)
 
     def probability(self, j: int) -> Interval:
-        """p_N of the j-th length, the share of windows that succeed."""
+        """Return p_N of the j-th length, the share of windows that succeed."""
         return self._exp(self.point["measured"][0, j], self.draws["measured"][:, j])
 
     def ratio(self, j: int) -> Interval:
-        """rho_N = p_N / RBP_k^N: 1 where tokens are independent."""
+        """Return rho_N = p_N / RBP_k^N: 1 where tokens are independent."""
         point, draws = self.point, self.draws
         excess = point["measured"][0, j] - point["independent"][0, j]
         return self._exp(excess, draws["measured"][:, j] - draws["independent"][:, j])
 
     def effective_length(self, j: int) -> Interval:
-        """N_eff = ln p_N / ln RBP_k: how many independent tokens a window counts as; NaN where every token succeeds."""
+        """Return n_eff = ln p_N / ln RBP_k: how many independent tokens a window counts as; NaN where every token
+        succeeds.
+        """
         single = self.point["measured"][0, 0]
         if not single < 0:
             return Interval(np.nan)
@@ -74,14 +76,14 @@ class SuccessByLength:
         return Interval(self.point["measured"][0, j] / single, low, high)
 
     def eta(self, j: int) -> float:
-        """D ln(-ln p_N) / d ln N between the length before and the j-th: 1 where tokens are independent."""
+        """Return D ln(-ln p_N) / d ln N between the length before and the j-th: 1 where tokens are independent."""
         measured = self.point["measured"][0]
         if not measured[0] < 0 or j == 0 or not self.enough[j - 1]:
             return float("nan")
         return float(np.log(measured[j] / measured[j - 1]) / np.log(self.lengths[j] / self.lengths[j - 1]))
 
     def explained(self, j: int, null: str) -> float:
-        """The share of ln p_N - N ln RBP_k that a null gives; NaN where that is 0."""
+        """Return the share of ln p_N - N ln RBP_k that a null gives; NaN where that is 0."""
         point = self.point
         excess = point["measured"][0, j] - point["independent"][0, j]
         if self.lengths[j] == 1 or excess == 0:
@@ -89,7 +91,7 @@ class SuccessByLength:
         return float((point[null][0, j] - point["independent"][0, j]) / excess)
 
     def tested(self, j: int) -> bool:
-        """Whether nulls are tested at the j-th length: not where it is refused or every token succeeds.
+        """Return whether nulls are tested at the j-th length: not where it is refused or every token succeeds.
 
         Nor for N <= 2: a first-order chain is fitted to pairs and says nothing of them.
         """
@@ -100,7 +102,7 @@ class SuccessByLength:
         return [j for j in range(len(self.lengths)) if self.tested(j)]
 
     def _apart(self, null: str) -> tuple[FloatArray, FloatArray]:
-        """Ln p_N less a null's at each length that is tested, (tested,), and its replicates."""
+        """Return ln p_N less a null's at each length that is tested, (tested,), and its replicates."""
         point, draws = (values["measured"] - values[null] for values in (self.point, self.draws))
         return point[0, self._tested], draws[:, self._tested]
 
@@ -136,7 +138,7 @@ class SuccessByLength:
         return float(min(1.0, len(tested) * 2 * special.ndtr(-np.nanmax(z))))
 
     def consistent(self, j: int) -> list[str]:
-        """The nulls from which ln p_N cannot be told, in the order of `NULLS`."""
+        """Return the nulls from which ln p_N cannot be told, in the order of `NULLS`."""
         return [null for null, inside in self._zero_inside.items() if inside[j]]
 
     def verdict(self, j: int) -> str:
@@ -167,7 +169,7 @@ class SuccessByLength:
 def success_by_length(
     counts: WindowCounts, weights: Weights, *, least_runs: int, least_documents: int, level: float
 ) -> SuccessByLength:
-    """Measured and predicted success of each N.
+    """Return measured and predicted success of each N.
 
     Source: arXiv 2510.20387, eqs. 6 to 8.
 
@@ -221,7 +223,7 @@ class LengthLaw:
 
 
 def fit_length_laws(s: FloatArray, sizes: Sequence[SuccessByLength], *, level: float) -> list[LengthLaw]:
-    """The law of every N that at least 3 sizes have; sizes ascend, (m,).
+    """Return the law of every N that at least 3 sizes have; sizes ascend, (m,).
 
     The sampling covariance is that of paired document bootstraps, over the same documents and lengths.
 

@@ -44,7 +44,7 @@ class Threshold:
 
 
 def threshold(law: PowerLawFit, share: float, *, documents: float = np.inf) -> Threshold:
-    """The size S at which exp(-A S^-alpha) = share, with an interval.
+    """Return the size S at which exp(-A S^-alpha) = share, with an interval.
 
     Within the sizes it is the set of S at which the law's interval holds -ln share (Fieller 1954). Beyond the largest
     it is a forecast: the sizes at which the interval of `Backtests.forecast`, widened by the law's own error, does;
@@ -68,7 +68,7 @@ def threshold(law: PowerLawFit, share: float, *, documents: float = np.inf) -> T
 
 
 def width_in_decades(law: PowerLawFit) -> Interval:
-    """Decades of S over which p rises from 10 to 90%: log10[ln 10 / ln(1/0.9)] / alpha = 1.34 / alpha.
+    """Return decades of S over which p rises from 10 to 90%: log10[ln 10 / ln(1/0.9)] / alpha = 1.34 / alpha.
 
     Source: exp(-A S^-alpha) of arXiv 2510.20387, eqs. 6 to 8.
     """
@@ -78,7 +78,7 @@ def width_in_decades(law: PowerLawFit) -> Interval:
 
 
 def _inside(law: PowerLawFit, log_y: float, centre: float) -> tuple[float, float]:
-    """Ends of the sizes at which the law's interval of ln y holds log_y."""
+    """Return ends of the sizes at which the law's interval of ln y holds log_y."""
 
     def outside(x: float) -> float:
         gap = abs(law.log_a - law.alpha * x - log_y)
@@ -96,7 +96,7 @@ def _inside(law: PowerLawFit, log_y: float, centre: float) -> tuple[float, float
 
 
 def _forecast(law: PowerLawFit, y: float, read_off: float) -> Threshold:
-    """The same beyond the largest size: where forecasts between the largest size and the farthest reach y."""
+    """Return the same beyond the largest size: where forecasts between the largest size and the farthest reach y."""
     grid = np.geomspace(law.s.max(), FARTHEST * law.s.max(), 7)
     tests = backtest([law])
     forecasts = [tests.forecast(0, float(s), level=law.level) for s in grid]

@@ -94,7 +94,7 @@ class ErrorEntropy(Analyzer):
 
 
 def _against_ce(parts: Parts) -> Iterator[ScalesAsCE]:
-    """Whether each part scales as cross-entropy does: what its share in CE does as models grow."""
+    """Yield whether each part scales as cross-entropy does: what its share in CE does as models grow."""
     for part, word in parts.tested.items():
         if contrast := parts.against_ce.get(part):
             smallest, largest = parts.share_of_ce(part)
@@ -125,7 +125,7 @@ def _scaling(parts: Parts) -> Iterator[FollowsAPowerLaw]:
 
 
 def _shares(parts: Parts) -> Iterator[ShareOfFall]:
-    """The parts' shares in CE's fall over all sizes, or why there are none."""
+    """Yield the parts' shares in CE's fall over all sizes, or why there are none."""
     ce = parts.values["ce"]
     if len(ce) < 3:
         return

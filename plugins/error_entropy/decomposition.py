@@ -44,7 +44,8 @@ class Decomposition(DocumentMeans):
 
 
 def decompose(histogram: RankHistogram) -> FloatArray:
-    """CE, H(P), KL(P || Q^) and -ln Z_Q in nats, (4,), from counts and log-probabilities by rank (arXiv 2510.04067).
+    """Return CE, H(P), KL(P || Q^) and -ln Z_Q in nats, (4,), from counts and log-probabilities by rank (arXiv
+    2510.04067).
 
     The identity CE = H(P) + KL(P || Q^) - ln Z_Q is exact; -ln Z_Q may be negative.
     """
@@ -57,7 +58,7 @@ def decompose(histogram: RankHistogram) -> FloatArray:
 
 
 def decompose_pieces(pieces: Iterable[RankTable], histogram: RankHistogram) -> Decomposition:
-    """The parts, and each document's influence on them (the infinitesimal jackknife, Efron 1982, chapter 6).
+    """Return the parts, and each document's influence on them (the infinitesimal jackknife, Efron 1982, chapter 6).
 
     Raises:
         RbptrackError: the cross-entropy of the ranks is not the histogram's within 1e-6 nats.
@@ -88,7 +89,7 @@ def decompose_pieces(pieces: Iterable[RankTable], histogram: RankHistogram) -> D
 
 
 def part_covariance(influence: FloatArray) -> FloatArray:
-    """Sampling covariance between sizes of each part, (parts, m, m), from influence, (m, documents, parts).
+    """Return sampling covariance between sizes of each part, (parts, m, m), from influence, (m, documents, parts).
 
     sum_d I_id I_jd D/(D - 1), over the D documents that all sizes read.
 
@@ -99,7 +100,7 @@ def part_covariance(influence: FloatArray) -> FloatArray:
 
 
 def part_errors(influence: FloatArray, *, level: float = 0.95) -> FloatArray:
-    """Standard errors of the parts, (m, parts), from influence, (m, documents, parts), for few documents too.
+    """Return standard errors of the parts, (m, parts), from influence, (m, documents, parts), for few documents too.
 
     Wider than the square root of `part_covariance`'s diagonal where few documents decide (`widening`, by as many as
     their influences are worth), so that two of them cover as often as `level` says.

@@ -31,7 +31,7 @@ def draw_parts(families: Sequence[Parts]) -> Figure:
 
 
 def _labels(parts: Parts) -> dict[str, str]:
-    """Each shown part, and how the legend calls it."""
+    """Return each shown part, and how the legend calls it."""
     words = zip(parts.shown.items(), PARTS, strict=True)
     return {part: word if part == "ce" else f"{word} {_SYMBOLS[name]}" for (part, word), name in words}
 

@@ -109,7 +109,7 @@ class ShareOfFall(Finding):
 
 
 def _cases(findings: Sequence[ScalesAsCE], total: int) -> str:
-    """Each case with the first and last H(P) / CE; of many their number."""
+    """Return each case with the first and last H(P) / CE; of many their number."""
     if total > _FEW:
         return f"{len(findings)} of {total} cases"
     return "; ".join(f"{where(case)}: {case.share_smallest:.3f} to {case.share_largest:.3f}" for case in findings)

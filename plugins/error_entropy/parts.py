@@ -75,7 +75,7 @@ class Parts:
         return {part: word for part, word in self.shown.items() if part != "ce"}
 
     def share_of_ce(self, part: str) -> tuple[float, float]:
-        """The part over CE, at the smallest and at the largest size."""
+        """Return the part over CE, at the smallest and at the largest size."""
         share = self.values[part] / self.values["ce"]
         return float(share[0]), float(share[-1])
 
@@ -118,7 +118,7 @@ def parts_of(family: Family, loaded: Sequence[Decomposition], *, margin: float, 
 
 
 def _contrast(parts: Parts, influences: dict[str, FloatArray], name: str, *, margin: float, level: float) -> Contrast:
-    """The exponent of a part against cross-entropy's: the law of their ratio, paired by model and document."""
+    """Return the exponent of a part against cross-entropy's: the law of their ratio, paired by model and document."""
     y = parts.values[name]
     ce = parts.values["ce"]
     relative = influences[name] / y[:, None] - influences["ce"] / ce[:, None]

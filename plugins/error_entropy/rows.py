@@ -62,7 +62,7 @@ class ClaimRow(OfFamily):
 
 
 def part_rows(parts: Parts) -> list[dict[str, Any]]:
-    """Each size's parts with their standard errors."""
+    """Return each size's parts with their standard errors."""
     rows = parts.family.size_keys
     for part, y in parts.values.items():
         for row, value, error in zip(rows, y, parts.errors[part], strict=True):
@@ -72,14 +72,14 @@ def part_rows(parts: Parts) -> list[dict[str, Any]]:
 
 
 def summary_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of `part_rows` for the terminal: texts."""
+    """Return a row of `part_rows` for the terminal: texts."""
     names = ["ce", *(f"{part}_corrected" for part in list(PARTS)[1:]), "error_entropy", "self_alignment"]
     texts = [f"{row[name]:.3f}" if row[name] == row[name] else "" for name in names]
     return {name: row[name] for name in ("dataset", "family", "size")} | dict(zip(SUMMARY, texts, strict=True))
 
 
 def law_rows(parts: Parts, *, level: float) -> Iterator[PartLawRow]:
-    """Each part's law, empty where it is not positive for every size, and its change per factor 10 in S."""
+    """Yield each part's law, empty where it is not positive for every size, and its change per factor 10 in S."""
     m = len(parts.family.s)
     if m < 3:
         return
@@ -98,7 +98,7 @@ def law_rows(parts: Parts, *, level: float) -> Iterator[PartLawRow]:
 
 
 def claim_rows(parts: Parts, claims: Sequence[ScalesAsCE]) -> Iterator[ClaimRow]:
-    """The contrasts of one family; a part without a law has a row without numbers."""
+    """Yield the contrasts of one family; a part without a law has a row without numbers."""
     if len(parts.family.s) < 3:
         return
     claims_by_part = {claim.case["part"]: claim for claim in claims if claim.case.items() >= parts.family.keys.items()}

@@ -52,7 +52,7 @@ class BinnedRanks(DocumentSums):
 
 
 def smooth_parts(ranks: BinnedRanks) -> tuple[FloatArray, FloatArray]:
-    """CE, H(P), KL(P || Q^) and -ln Z_Q of a model on unlimited text like this, nats, and documents' influences.
+    """Return CE, H(P), KL(P || Q^) and -ln Z_Q of a model on unlimited text like this, nats, and documents' influences.
 
     Returns:
         The parts, (4,), with the jackknife's correction of bias (Quenouille 1956), the first the sum of the others;
@@ -75,7 +75,8 @@ def smooth_parts(ranks: BinnedRanks) -> tuple[FloatArray, FloatArray]:
 
 
 def rank_bins(histogram: RankHistogram) -> IntArray:
-    """Edges of bins of ranks, the last one |V| + 1: each rank up to 64, then even in ln e, with 50 tokens or more.
+    """Return edges of bins of ranks, the last one |V| + 1: each rank up to 64, then even in ln e, with 50 tokens or
+    more.
 
     Source: this module's smoothing of the parts of arXiv 2510.04067.
     """
@@ -120,7 +121,7 @@ def _within(edges: IntArray, count: FloatArray, log_q: FloatArray) -> tuple[Floa
 def _parts(
     count: FloatArray, cost: FloatArray, log_q: FloatArray, entropy_within: FloatArray, ranks_within: FloatArray
 ) -> FloatArray:
-    """The four parts from tokens and nats by bin, (..., bins); log_q stands in for a bin that has no token."""
+    """Return the four parts from tokens and nats by bin, (..., bins); log_q stands in for a bin that has no token."""
     tokens = count.sum(axis=-1, keepdims=True)
     p = count / tokens
     ce = cost.sum(axis=-1) / tokens[..., 0]

@@ -145,7 +145,7 @@ class Ray(Executor):
         join(self.address)
 
     def check_secrets(self, names: Sequence[str]) -> None:
-        """BadInput where jobs would not have the store's password: they have the environment of `ray start`."""
+        """Raise BadInput where jobs would not have the store's password: they have the environment of `ray start`."""
         if not names:
             return
         self._join()
@@ -175,7 +175,7 @@ class Ray(Executor):
             self.connect()
 
     def _check_nodes(self, gpus: float) -> None:
-        """BadInput where no node has what a job with so many GPUs is to have: Ray would wait for one for ever."""
+        """Raise BadInput where no node has what a job with so many GPUs is to have: Ray would wait for one for ever."""
         if any(node.jobs(gpus, self.cpus) for node in self.nodes):
             return
         largest = self.where if len(self.nodes) == 1 else f"the largest of {self.where}"
@@ -250,7 +250,7 @@ def join(address: str) -> None:
 
 
 def check_address(address: str) -> None:
-    """BadInput where nothing can answer; Ray itself would try for a minute."""
+    """Raise BadInput where nothing can answer; Ray itself would try for a minute."""
     if address == "auto":
         return
     host, _, port = address.rpartition(":")

@@ -130,7 +130,9 @@ class Slurm(Executor):
         return f"jobs go into SLURM's queue ({counted(len({name for name, *_ in self.nodes}), 'node')})"
 
     def _check_secrets(self, names: Sequence[str]) -> None:
-        """BadInput where jobs would not have the store's password: sbatch gives them this environment, or parts."""
+        """Raise BadInput where jobs would not have the store's password: sbatch gives them this environment, or
+        parts.
+        """
         exported = str(self.sbatch.get("export") or os.environ.get("SBATCH_EXPORT", "ALL")).split(",")
         if "ALL" not in exported and (missing := [name for name in names if name not in exported]):
             raise BadInput(
@@ -168,7 +170,7 @@ class Slurm(Executor):
             self._states[job.number] = State(Phase.waiting)
 
     def script(self, jobs: Sequence[Job], gpus: int, *, at_a_time: int) -> str:
-        """The batch script of an array of jobs with so many GPUs each."""
+        """Return the batch script of an array of jobs with so many GPUs each."""
         options = {
             "job-name": jobs[0].sweep,
             "array": f"0-{len(jobs) - 1}%{at_a_time}",
@@ -239,7 +241,7 @@ class Slurm(Executor):
 
 
 def state_of(job_id: str, listed: Sequence[str]) -> State:
-    """The state of a job, from what squeue lists as `ID|STATE|REASON`; what it no longer lists has ended.
+    """Return the state of a job, from what squeue lists as `ID|STATE|REASON`; what it no longer lists has ended.
 
     Examples:
         >>> state_of("5_1", ["5_0|RUNNING|None", "5_1|PENDING|Priority"])
@@ -268,7 +270,9 @@ def refusal(text: str) -> str:
 
 
 def nodes(partition: str) -> list[list[str]]:
-    """Nodes for jobs, by sinfo: name, GPUs, CPUs, time limit, MB of memory, partition; BadInput where there is none."""
+    """Return nodes for jobs, by sinfo: name, GPUs, CPUs, time limit, MB of memory, partition; BadInput where there is
+    none.
+    """
     if shutil.which("sbatch") is None or shutil.which("sinfo") is None:
         raise BadInput("launch=slurm: there is no sbatch here; run it on a login node of the cluster")
     named = [f"--partition={partition}"] if partition else []
@@ -290,7 +294,7 @@ def nodes(partition: str) -> list[list[str]]:
 
 
 def check_had(option: str, wanted: int, most: float, what: str, *, where: str, each: str) -> None:
-    """BadInput where a job would wait in the queue for ever."""
+    """Raise BadInput where a job would wait in the queue for ever."""
     if wanted > most:
         had = f"{most:.4g} GB" if what == "GB" else counted(int(most), what)
         less = "launch.gpus=0 to measure on CPUs" if option == "gpus" and not most else "less"
@@ -306,7 +310,7 @@ def number(text: str) -> int:
 
 
 def minutes(limit: str) -> float:
-    """SLURM's time limits in minutes: `infinite`, `30:00`, `2:00:00`, `1-00:00:00`."""
+    """Return SLURM's time limits in minutes: `infinite`, `30:00`, `2:00:00`, `1-00:00:00`."""
     if limit == "infinite":
         return float("inf")
     days, _, clock = limit.rpartition("-")
@@ -316,7 +320,7 @@ def minutes(limit: str) -> float:
 
 
 def gpus_of(gres: str) -> int:
-    """GPUs of a node: `gpu:2`, `gpu:a100:4(S:0-1)`, `(null)`."""
+    """Return GPUs of a node: `gpu:2`, `gpu:a100:4(S:0-1)`, `(null)`."""
     return sum(int(count) for count in re.findall(r"gpu(?::[^:,(]+)?:(\d+)", gres))
 
 

@@ -85,6 +85,6 @@ class Wandb(Exporter):
 
 
 def _curve(histogram: RankHistogram) -> Iterator[tuple[int, float]]:
-    """RBP_k over a log grid of k up to |V|."""
+    """Return RBP_k over a log grid of k up to |V|."""
     grid = log_grid(histogram.vocab_size)
     return zip(grid.tolist(), histogram.rbp_curve(grid).tolist(), strict=True)

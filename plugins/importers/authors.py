@@ -45,7 +45,7 @@ class Authors(Importer):
     vocab_size: int = 0
 
     def takes(self, file: Peek) -> bool:
-        """A folder that has such files."""
+        """Return a folder that has such files."""
         return any(map(_METRICS.fullmatch, file.names))
 
     def read(self, path: Path) -> Iterator[Imported]:
@@ -83,7 +83,7 @@ class Authors(Importer):
 
 
 def check_vocab_size(vocab_size: int) -> None:
-    """BadInput for a |V| that none can be; 0 stands for none."""
+    """Raise BadInput for a |V| that none can be; 0 stands for none."""
     if not 0 <= vocab_size < limits.IDS:
         raise BadInput(f"vocab_size={vocab_size}: must be a whole number above 0")
 
@@ -154,7 +154,7 @@ class _Group:
             self.more[column] = float(value)
 
     def ranks(self, vocab_size: int) -> RankTable | None:
-        """The rank table of the first ranks.json; None where there is none, or it has a fault."""
+        """Return the rank table of the first ranks.json; None where there is none, or it has a fault."""
         path = next((p for path in self.paths if (p := path.with_name("ranks.json")).exists()), None)
         if not vocab_size or path is None:
             return None
@@ -164,7 +164,7 @@ class _Group:
 
 
 def _column(key: str, k: int) -> str:
-    """The metric that a key of metrics.json in top<k> is; empty for others."""
+    """Return the metric that a key of metrics.json in top<k> is; empty for others."""
     if key == "mean_ce_loss":
         return CE
     if key == "indicator":
@@ -177,7 +177,7 @@ def _column(key: str, k: int) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value in a message, cut where it is long."""
+    """Return a value in a message, cut where it is long."""
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else f"{text[:40]}... ({len(text):,} characters)"
 
@@ -204,7 +204,7 @@ def _json(path: Path, where: str, problems: list[Fault]) -> Any:
 
 
 def _table(data: object, vocab_size: int, where: str, problems: list[Fault]) -> RankTable | None:
-    """Rows [rank, position, ce]: strict ranks, without ties. A position that does not rise begins a document."""
+    """Return rows [rank, position, ce]: strict ranks, without ties. A position that does not rise begins a document."""
     try:
         rows = np.asarray(data, dtype=np.float64)
     except (ValueError, TypeError, OverflowError):

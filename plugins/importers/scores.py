@@ -70,7 +70,7 @@ class Scores(Importer):
     metric: str = ""
 
     def takes(self, file: Peek) -> bool:
-        """A table of scores, a log or result of the programs above, or a folder of them."""
+        """Return a table of scores, a log or result of the programs above, or a folder of them."""
         if file.is_folder:
             return any(map(_FILES.fullmatch, file.names))
         if file.suffix in (".csv", ".parquet"):
@@ -204,7 +204,7 @@ def _inspect_archive(path: Path, metric: str) -> Iterator[Row]:
 
 
 def _of_zstd(path: Path, entry: zipfile.ZipInfo) -> bytes:
-    """An entry compressed by zstd, as inspect_ai writes them; Python's zipfile reads such from 3.14 on."""
+    """Return an entry compressed by zstd, as inspect_ai writes them; Python's zipfile reads such from 3.14 on."""
     with path.open("rb") as file:
         file.seek(entry.header_offset)
         header = file.read(_LOCAL_HEADER.size)
@@ -240,5 +240,5 @@ def _is_number(value: object) -> bool:
 
 
 def _chosen(numbers: Mapping[str, object], metric: str) -> object:
-    """The metric that is asked for, or the first that is known; None where there is none."""
+    """Return the metric that is asked for, or the first that is known; None where there is none."""
     return next((numbers[name] for name in ([metric] if metric else _METRICS) if name in numbers), None)

@@ -89,7 +89,7 @@ class Served(Importer):
     special: list[int] = field(default_factory=list)
 
     def takes(self, file: Peek) -> bool:
-        """A .jsonl file."""
+        """Return a .jsonl file."""
         return file.suffix == ".jsonl"
 
     def read(self, path: Path) -> Iterator[Imported]:
@@ -127,7 +127,7 @@ class Served(Importer):
         yield self._measurement(path, scored, engines.pop(), self._model(path, models))
 
     def _model(self, path: Path, models: set[str]) -> str:
-        """The model that answered."""
+        """Return the model that answered."""
         if not self.model and (len(models) != 1 or "" in models):
             listed = ", ".join(sorted(filter(None, models))) or "none"
             raise BadInput(f"{path}: say which model answered: model=NAME (the responses name {listed})")
@@ -150,7 +150,7 @@ class Served(Importer):
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Every line that holds something, with its number from 1; none longer than memory takes."""
+    """Yield every line that holds something, with its number from 1; none longer than memory takes."""
     number = 0
     with path.open("rb") as file:
         while line := file.readline(limits.BYTES_OF_ANSWER + 1):
@@ -162,7 +162,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _answer(line: bytes) -> dict[str, Any]:
-    """The response in a line, taken out of a batch's output where it is one."""
+    """Return the response in a line, taken out of a batch's output where it is one."""
     try:
         answer = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -179,7 +179,9 @@ def _answer(line: bytes) -> dict[str, Any]:
 
 
 def _prompt_logprobs(answer: Mapping[str, Any]) -> Any:
-    """The list of vLLM and the ids of the prompt, where they are: of a completion, or of a chat or generate request."""
+    """Return the list of vLLM and the ids of the prompt, where they are: of a completion, or of a chat or generate
+    request.
+    """
     choices = answer.get("choices") or [{}]
     if len(choices) > 1:
         raise _Wrong(f"holds {len(choices)} choices: one prompt a request, n=1")
@@ -249,7 +251,8 @@ def _take(scored: _Scored, document: int, position: int, token: object, logprob:
 
 
 def _impossible(scored: _Scored, vocab_size: int) -> Iterator[Fault]:
-    """Ranks that their probabilities rule out: R tokens at least as likely as p need R p <= 1, and a first |V| p >= 1.
+    """Yield ranks that their probabilities rule out: R tokens at least as likely as p need R p <= 1, and a first |V| p
+    >= 1.
 
     Log-probabilities that are all bfloat16 numbers were rounded to them, and get the room of that rounding.
     """

@@ -45,7 +45,7 @@ class Table(Importer):
     dataset: str = ""
 
     def takes(self, file: Peek) -> bool:
-        """A table that is none of scores."""
+        """Return a table that is none of scores."""
         is_of_scores = {"task", "score"} <= set(file.columns)
         return file.suffix in (".csv", ".parquet") and not is_of_scores
 
@@ -73,7 +73,7 @@ class Table(Importer):
         yield from problems
 
     def _taken(self, path: Path, columns: Sequence[str]) -> set[str]:
-        """The columns that are read; BadInput where one that is needed is missing, or one is there twice."""
+        """Return the columns that are read; BadInput where one that is needed is missing, or one is there twice."""
         taken = {name for name in columns if name in _TAKEN or _is_result(name) or name.startswith("rbp_")}
         needed = ["model"] if self.dataset else ["model", "dataset"]
         lacking = [name for name in needed if name not in taken]
@@ -90,7 +90,7 @@ class Table(Importer):
 
 
 def check_once(path: Path, columns: Sequence[str], taken: Iterable[str]) -> None:
-    """BadInput where a column that is read stands in a table more than once."""
+    """Raise BadInput where a column that is read stands in a table more than once."""
     if twice := sorted({name for name in taken if columns.count(name) > 1}):
         raise BadInput(f"{path} has the column {', '.join(twice)} more than once")
 
@@ -150,7 +150,7 @@ def _csv(path: Path, problems: list[Fault]) -> tuple[list[str], Iterator[Row]]:
 
 
 def _longest(column: pa.ChunkedArray) -> int:
-    """The most bytes of a text of a column; 0 where it holds none."""
+    """Return the most bytes of a text of a column; 0 where it holds none."""
     kept = [chunk.dictionary for chunk in column.chunks if pa.types.is_dictionary(chunk.type)]
     return max((pc.max(pc.binary_length(texts)).as_py() or 0 for texts in kept if len(texts)), default=0)
 

@@ -101,13 +101,13 @@ class KLaw(Analyzer):
         return report
 
     def _every_k(self, family: Family) -> list[int]:
-        """Every integer k; of imported numbers without ranks, those that every run has."""
+        """Return every integer k; of imported numbers without ranks, those that every run has."""
         if family.vocab_size:
             return list(range(1, min(self.largest, family.vocab_size) + 1))
         return [k for k in family.logged_ks if k <= self.largest]
 
     def _fitted_k(self, family: Family) -> list[int]:
-        """The k of the fit: even in ln k; of imported numbers without ranks, all that there are."""
+        """Return the k of the fit: even in ln k; of imported numbers without ranks, all that there are."""
         return [int(k) for k in log_grid(self._every_k(family)[-1])] if family.vocab_size else self._every_k(family)
 
     def _worth_rows(self, family: Family, curves: KCurves) -> Iterator[WorthRow]:
@@ -116,7 +116,7 @@ class KLaw(Analyzer):
                 yield WorthRow(**family.keys, k=k, **cells)
 
     def _law(self, family: Family, curves: KCurves) -> LawInK:
-        """Whether the points of every size lie within the margin of their line."""
+        """Return whether the points of every size lie within the margin of their line."""
         fit = curves.fit
         largest = int(fit.ks[-1])
         off = fit.largest_deviation

@@ -20,7 +20,8 @@ _AT_ONCE, _ELEMENTS = 100, 4_000_000  # at most: replicates, and elements of a m
 
 
 def size_factor_read_off(s: FloatArray, at_k: FloatArray, at_larger_k: FloatArray) -> tuple[float, int]:
-    """The factor from S to the size that has at k what S has at a larger k, by interpolation between measured sizes.
+    """Return the factor from S to the size that has at k what S has at a larger k, by interpolation between measured
+    sizes.
 
     Sizes ascending, (m,), and -ln RBP at both k, (m,).
 
@@ -67,7 +68,7 @@ class KCurves:
 def k_curves(
     counts: Sequence[DocumentCounts], fitted: Sequence[int], *, replicates: int, level: float
 ) -> KCurves | None:
-    """The curves of a family, with intervals over documents; None where fewer than 4 k of the line are usable.
+    """Return the curves of a family, with intervals over documents; None where fewer than 4 k of the line are usable.
 
     Source: arXiv 2510.20387, figure 9.
 
@@ -97,7 +98,7 @@ def k_curves(
 
 
 def beta_interval(counts: DocumentCounts, *, replicates: int, level: float) -> Interval:
-    """Beta of one size over the k of the counts, with a studentized interval over at least 2 documents.
+    """Return Beta of one size over the k of the counts, with a studentized interval over at least 2 documents.
 
     The standard error is the infinitesimal jackknife's (Efron 1982, chapter 6): with c_k the slope's weight of ln y_k,
     document d moves beta by I_d = sum_k c_k (h_dk - p_k n_d) / (y_k p_k n), h hits, n tokens, p_k = RBP_k; se^2 =
@@ -126,7 +127,8 @@ def beta_interval(counts: DocumentCounts, *, replicates: int, level: float) -> I
 
 
 def worth_of_doubling(s: FloatArray, curves: KCurves, k: int, *, level: float) -> dict[str, Any] | None:
-    """Eq. 10 of arXiv 2510.20387, dS/S = -(alpha_k/alpha_S) dk/k, as the factor in S that a doubling of k is worth.
+    """Return eq. 10 of arXiv 2510.20387, dS/S = -(alpha_k/alpha_S) dk/k, as the factor in S that a doubling of k is
+    worth.
 
     Args:
         s: sizes S, ascending, (m,), at least 3.

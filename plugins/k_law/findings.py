@@ -55,7 +55,7 @@ class LawInK(Finding):
             yield f"{where(finding)}: {finding.in_words()}."
 
     def in_words(self) -> str:
-        """The exponents of one family, how the local slope changes with k, and how beta changes with S."""
+        """Return the exponents of one family, how the local slope changes with k, and how beta changes with S."""
         text = f"beta is {self.beta[0]:.3f}"
         if len(self.beta) > 1:
             text += f" ({self.sizes[0]}) to {self.beta[-1]:.3f} ({self.sizes[-1]})"
@@ -108,5 +108,5 @@ class WorthOfK(Finding):
 
 
 def _times(factor: float) -> str:
-    """A factor that is known to a tenth at best: `1.4`, `27`, `1.2e+03`."""
+    """Return a factor that is known to a tenth at best: `1.4`, `27`, `1.2e+03`."""
     return f"{factor:.2g}" if factor >= 10 else f"{factor:.2f}"

@@ -59,7 +59,7 @@ class WorthRow(OfFamily):
 
 
 def slope_rows(family: Family, curves: KCurves, counts: Sequence[DocumentCounts]) -> Iterator[SlopeRow]:
-    """The law in k of each size."""
+    """Yield the law in k of each size."""
     fit = curves.fit
     largest = int(fit.ks[-1])
     at_1 = fit.local_beta(1)

@@ -131,7 +131,7 @@ class LackOfFit(Analyzer):
         return runs.document_counts(run_id, sorted({*self._grid(family), *asked}))
 
     def _laws(self, family: Family, values: LawValues) -> Iterator[tuple[Family, str, PowerLawFit]]:
-        """CE's law, and those of the k asked for."""
+        """Yield CE's law, and those of the k asked for."""
         for metric in (CE, *map(rbp_name, self.ks)):
             if metric in values.metrics and (law := values.fit(metric, family.s, level=self.level)):
                 yield family, metric, law
@@ -163,7 +163,7 @@ class LackOfFit(Analyzer):
         return Verdict.NO if bends.straight else Verdict.UNTOLD
 
     def _bend_of(self, family: Family, each: EachK, cases: int) -> Bends:
-        """The one test of a family: over all k, at the k whose bend is clearest."""
+        """Return the one test of a family: over all k, at the k whose bend is clearest."""
         bends = Bends(case=family.keys, needed=LEAST_SIZES, sizes=len(family.s), margin=self.margin)
         surface = each.surface
         if surface is None or each.limit is None:
@@ -204,7 +204,7 @@ class LackOfFit(Analyzer):
         )
 
     def _tokens(self, family: Family, runs: Runs, k: int) -> Iterator[TokenRow]:
-        """The right tokens that the largest model most often ranks above k."""
+        """Yield the right tokens that the largest model most often ranks above k."""
         run_id = family.run_ids[-1][0]
         occurrences = pd.Series(dtype=int)
         misses = pd.Series(dtype=int)

@@ -26,7 +26,7 @@ _SHARES = np.append(np.arange(1, 99) / 100, 0.99)  # of a floor, that are tried
 
 
 def curved(x: FloatArray) -> FloatArray:
-    """Columns 1, x and c(x), (m, 3): c is the part of x^2 that no line explains, its largest absolute value 1.
+    """Return columns 1, x and c(x), (m, 3): c is the part of x^2 that no line explains, its largest absolute value 1.
 
     Source: the quadratic term of a polynomial regression, made orthogonal to the line.
     """
@@ -36,7 +36,7 @@ def curved(x: FloatArray) -> FloatArray:
 
 
 def kept_without_ends(x: FloatArray, values: FloatArray) -> float:
-    """The least share of a bend that is left without the smallest or the largest size; below 0 where it turns.
+    """Return the least share of a bend that is left without the smallest or the largest size; below 0 where it turns.
 
     Of x = ln S, (m,), m >= 5, and ln y, (m,); infinite where nothing bends.
 
@@ -95,7 +95,8 @@ def bend_of(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray) -> Bend:
 
 
 def floor_bends(x: FloatArray, alpha: FloatArray, shares: FloatArray) -> FloatArray:
-    """The bend that a floor of each share gives laws whose line has a slope of -alpha, (shares, laws); x = ln S, (m,).
+    """Return the bend that a floor of each share gives laws whose line has a slope of -alpha, (shares, laws); x = ln S,
+    (m,).
 
     Source: M1, its exponent such that a line through it has the slope that was found.
     """
@@ -118,7 +119,7 @@ def smallest_floor(
     freedom: float,
     power: float = 0.8,
 ) -> float:
-    """The smallest floor's share at the largest size that a test of bends would find with some power; NaN: none.
+    """Return the smallest floor's share at the largest size that a test of bends would find with some power; NaN: none.
 
     Laws that are tested together are taken to have the same share; the one that shows it best decides.
 

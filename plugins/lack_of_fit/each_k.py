@@ -109,7 +109,7 @@ def laws_at_each_k(
     level: float,
     replicates: int,
 ) -> EachK:
-    """The law at every k of the counts, and from 5 sizes the surface over all of them.
+    """Return the law at every k of the counts, and from 5 sizes the surface over all of them.
 
     Source: `fit_power_law` at each k, `fit_surface` over all.
 
@@ -151,7 +151,7 @@ def _cells(
     replicates: int,
     rng: np.random.Generator,
 ) -> dict[str, Any]:
-    """The numbers of one k that has a law."""
+    """Return the numbers of one k that has a law."""
     cells = dict[str, Any]()
     if surface:
         at = int(np.searchsorted(surface.ks, k))
@@ -165,7 +165,7 @@ def _cells(
 
 
 def design_effect(share: float, draws: FloatArray, *, tokens: float) -> float:
-    """Variance of a share's bootstrap draws over that of as many independent tokens; NaN where it is 0 or 1.
+    """Return variance of a share's bootstrap draws over that of as many independent tokens; NaN where it is 0 or 1.
 
     Source: Kish, Survey Sampling, 1965, section 8.2; the variance is that of a document bootstrap.
     """
@@ -176,7 +176,8 @@ def design_effect(share: float, draws: FloatArray, *, tokens: float) -> float:
 def expected_r2(
     law: PowerLawFit, noise: FloatArray, *, replicates: int, level: float, rng: np.random.Generator
 ) -> Interval:
-    """Median, lower and upper end of the R^2 that points on a law would give under a noise, covariance (m, m) of ln y.
+    """Return median, lower and upper end of the R^2 that points on a law would give under a noise, covariance (m, m) of
+    ln y.
 
     Source: parametric bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 6.5) of
     ln y ~ N(ln A - alpha ln S, noise).
@@ -193,7 +194,8 @@ def expected_r2(
 
 
 def most_misses(counts: Sequence[DocumentCounts], s: FloatArray, k: int, top: int) -> Iterator[dict[str, Any]]:
-    """The cells of the documents that hold most misses of the largest model at one k, and what each does to alpha.
+    """Yield the cells of the documents that hold most misses of the largest model at one k, and what each does to
+    alpha.
 
     Source: `alphas_without_documents`.
     """
@@ -210,7 +212,8 @@ def most_misses(counts: Sequence[DocumentCounts], s: FloatArray, k: int, top: in
 
 
 def alphas_without_documents(s: FloatArray, tokens: FloatArray, hits: FloatArray) -> FloatArray:
-    """The exponent of -ln RBP_k, and without each document in turn, (1 + documents,), from counts, (m, documents).
+    """Return the exponent of -ln RBP_k, and without each document in turn, (1 + documents,), from counts, (m,
+    documents).
 
     Source: the delete-one jackknife (Tukey, 1958) of the least-squares slope of ln(-ln RBP_k) on ln S.
     """

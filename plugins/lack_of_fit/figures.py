@@ -57,7 +57,7 @@ def draw(
 
 
 def _curves(verdicts: pd.DataFrame, quantity: str, ends: str = "") -> list[Curve]:
-    """A quantity against k, with the ends of its own band or another's."""
+    """Return a quantity against k, with the ends of its own band or another's."""
     low, high = (verdicts[f"{ends or quantity}_{end}"] for end in ("low", "high"))
     table = verdicts.assign(**{f"{quantity}_low": low, f"{quantity}_high": high})
     return list(curves_of(table, "k", quantity, panel="{dataset}", series="{family}", label="{family}", ends="band"))

@@ -74,7 +74,7 @@ class Bends(Finding):
 
     @classmethod
     def lead(cls, findings: Sequence[Self]) -> Lead:
-        """A cell a family, and the first sentence."""
+        """Return a cell a family, and the first sentence."""
         cells = [
             Cell(
                 line="bends",
@@ -160,7 +160,7 @@ class StraightUpTo(Finding):
             yield text + (f", and not to be from k = {finding.exceeded:,}." if finding.exceeded else ".")
 
     def beyond(self) -> list[str]:
-        """Each verdict beyond the limit, and the k that have it."""
+        """Return each verdict beyond the limit, and the k that have it."""
         star = self.estimate if isfinite(self.estimate) else 0
         later = [(k, verdict) for k, verdict in zip(self.ks, self.verdicts, strict=True) if k > star]
         return [
@@ -170,7 +170,7 @@ class StraightUpTo(Finding):
 
     @classmethod
     def lead(cls, findings: Sequence[Self]) -> Lead:
-        """A cell a family."""
+        """Return a cell a family."""
         cells = []
         for finding in findings:
             text = "no k"
@@ -209,7 +209,7 @@ def _overall(findings: Sequence[Bends], bent: Sequence[Bends]) -> str:
 
 
 def _in_a_cell(finding: Bends) -> str:
-    """The verdict, and what would have been seen."""
+    """Return the verdict, and what would have been seen."""
     text = _BENDS[finding.verdict]
     if finding.verdict is not Verdict.YES and isfinite(finding.floor_seen):
         return f"{text} (a floor of {finding.floor_seen:.0%} would be seen)"

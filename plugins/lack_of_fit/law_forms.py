@@ -102,7 +102,8 @@ class Points:
         return [[-self.line[0], -self.line[0], at] for at in np.linspace(inside[2], inside[-3], 5)]
 
     def profile(self, shares: FloatArray) -> tuple[FloatArray, FloatArray, float]:
-        """M1's least deviance at each share, ln y at the largest size there, and the exponent at the best of them.
+        """Return M1's least deviance at each share, ln y at the largest size there, and the exponent at the best of
+        them.
 
         Over a grid of slopes in the middle of the range and of scatters, the level in closed form; a parabola goes
         through the best slope of each share and scatter.
@@ -136,7 +137,7 @@ class Points:
         return over, tops, float(alphas[nearest, best[nearest][0]])
 
     def fit(self, form: str, deviance: float, parameters: FloatArray, *, agreed: bool = True) -> FormFit:
-        """A form at its maximum likelihood, with its AICc; its parameters end in tau^2 and the level."""
+        """Return a form at its maximum likelihood, with its AICc; its parameters end in tau^2 and the level."""
         *_, tau2, level = parameters
         free, m = {"M0": 3, "M1": 4, "M2": 5}[form], len(self.x)  # tau and the level among them
         aicc = deviance + 2 * free + 2 * free * (free + 1) / (m - free - 1) if m > free + 1 else float("inf")
@@ -178,7 +179,7 @@ def fit_forms(laws: Iterable[tuple[npt.ArrayLike, npt.ArrayLike, FloatArray]]) -
 
 
 def _fit_alike(every: Sequence[Points], m: int) -> list[Forms]:
-    """The forms of laws that have equally many sizes: all starts of all of them at once."""
+    """Return the forms of laws that have equally many sizes: all starts of all of them at once."""
     plain = [
         one.fit("M0", *ends[0])
         for one, ends in zip(every, _searched("M0", every, [[[-p.line[0]]] for p in every]), strict=True)
@@ -204,7 +205,7 @@ def _fit_alike(every: Sequence[Points], m: int) -> list[Forms]:
 
 
 def _floor(points: Points) -> tuple[float, float, float, float, float]:
-    """The likeliest floor's share on a grid, its interval, and y at the largest size and the exponent there."""
+    """Return the likeliest floor's share on a grid, its interval, and y at the largest size and the exponent there."""
     shares, m = SHARES, len(points.x)
     over, tops, alpha = points.profile(shares)
     critical = m * float(np.log1p(special.stdtrit(m - 3, 0.975) ** 2 / (m - 3)))
@@ -217,7 +218,9 @@ def _floor(points: Points) -> tuple[float, float, float, float, float]:
 
 
 def _shape(form: str, p: FloatArray, x: FloatArray) -> FloatArray:
-    """Ln y of a form but for its level, (starts, several, m), of p, (starts, several, p), at x, (starts, 1, m)."""
+    """Return ln y of a form but for its level, (starts, several, m), of p, (starts, several, p), at x, (starts, 1,
+    m).
+    """
     first, *rest = np.moveaxis(p, -1, 0)[..., None]
     if form == "M0":
         return np.asarray(-first * x)
@@ -230,7 +233,8 @@ def _shape(form: str, p: FloatArray, x: FloatArray) -> FloatArray:
 def _searched(
     form: str, every: Sequence[Points], starts: Sequence[Sequence[Sequence[float]]]
 ) -> list[list[tuple[float, FloatArray]]]:
-    """Least deviance over a form's parameters and ln tau^2 from each start of each law, the level in closed form.
+    """Return least deviance over a form's parameters and ln tau^2 from each start of each law, the level in closed
+    form.
 
     Returns:
         Of each start the deviance, and the parameters with tau^2 and the level behind them.
@@ -254,7 +258,7 @@ def _searched(
     low, high = (np.column_stack([end + np.zeros(len(law_of_start)) for end in each]) for each in ends_of)
 
     def deviance(p: FloatArray, which: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Minus twice the log-likelihood at the best level, and that level, (starts, several)."""
+        """Return minus twice the log-likelihood at the best level, and that level, (starts, several)."""
         off = (values[which, None] - _shape(form, p[..., :-1], x[which, None])) @ vectors[which]
         one, variance = vectors[which, None].sum(axis=2), variances[which, None] + np.exp(p[..., -1:])
         level = (one * off / variance).sum(axis=-1) / (one**2 / variance).sum(axis=-1)

@@ -171,7 +171,7 @@ def summary_row(family: Family, each: EachK, bends: Bends) -> SummaryRow:
 
 
 def k_rows(family: Family, each: EachK) -> Iterator[KRow]:
-    """The law at each k."""
+    """Yield the law at each k."""
     for law, verdict in zip(each.laws, each.verdicts, strict=True):
         yield KRow(**family.keys, verdict=verdict, **vars(law))
 
@@ -190,7 +190,7 @@ def floor_rows(metric: Metric, floors: Sequence[Floor]) -> Iterator[FloorRow]:
 
 
 def form_rows(metric: Metric, floors: Sequence[Floor]) -> Iterator[FormRow]:
-    """Each form of the law of one metric."""
+    """Yield each form of the law of one metric."""
     has_floor = any(floor.verdict == Verdict.YES and floor.case == metric.case for floor in floors)
     best = "M1" if has_floor else "M0"
     if metric.forms.broken:

@@ -123,13 +123,15 @@ class Surface:
         return min(self.fit, key=lambda rule: self.fit[rule])
 
     def floor_seen(self, s: npt.ArrayLike, *, cases: int = 1, power: float = 0.8) -> float:
-        """Smallest floor, as a share of y at the largest size at every k, that the test would find; NaN: none would."""
+        """Return smallest floor, as a share of y at the largest size at every k, that the test would find; NaN: none
+        would.
+        """
         critical = float(np.quantile(self._largest[1], 1 - (1 - self.level) / cases))
         about = {"critical": critical, "freedom": self.freedom[1], "power": power}
         return smallest_floor(np.log(np.asarray(s, dtype=np.float64)), self.alpha, self.bend_se, **about)
 
     def limit(self, margin: float = 0.05) -> Limit:
-        """k* for a margin; both certain ends hold together with probability `level`, because the band does."""
+        """Return k* for a margin; both certain ends hold together with probability `level`, because the band does."""
         low, high = self.bend_band
         within = np.abs(self.bend) <= margin
         shown = np.maximum(np.abs(low), np.abs(high)) <= margin
@@ -140,7 +142,8 @@ class Surface:
 
 
 def largest_k_without_gap(ks: npt.ArrayLike, visible: npt.ArrayLike) -> int:
-    """The largest k at which, and at every smaller k, a law is visible; 0 where it is not visible at the smallest.
+    """Return the largest k at which, and at every smaller k, a law is visible; 0 where it is not visible at the
+    smallest.
 
     Source: arXiv 2510.20387, section 4.3, asks up to which k the law holds.
     """
@@ -239,14 +242,14 @@ def fit_surface(
 
 @lru_cache(maxsize=2)  # every surface of a report has the same k
 def _normal(count: int) -> FloatArray:
-    """Standard normal numbers, (draws, count)."""
+    """Return standard normal numbers, (draws, count)."""
     return np.random.default_rng(20251021).standard_normal((_DRAWS, count))
 
 
 def _scatter(
     rest: FloatArray, sampling: FloatArray, form: FloatArray, size: FloatArray
 ) -> tuple[FloatArray, float, FloatArray]:
-    """Scatter between models at each k, in ln y, from what neither line nor bend explains.
+    """Return scatter between models at each k, in ln y, from what neither line nor bend explains.
 
     Of few residuals the mean square is too small in most draws; raised by f / (median of chi^2_f) it is so in half.
 
@@ -268,7 +271,7 @@ def _scatter(
 
 
 def _common(own: FloatArray, shared: FloatArray, size: FloatArray) -> float:
-    """sigma^2 of own = shared + sigma^2 size^2: a mean over k, each weighted by how much it can say of it."""
+    """Return sigma^2 of own = shared + sigma^2 size^2: a mean over k, each weighted by how much it can say of it."""
     size2 = np.maximum(size**2, 1e-16)
     sigma2 = float(np.median(np.maximum(own - shared, 0) / size2))
     for _ in range(20):

@@ -87,7 +87,7 @@ class Learning(Analyzer):
         return report
 
     def _models(self, frame: pd.DataFrame, report: Report) -> Iterator[pd.DataFrame]:
-        """The checkpoints of each model on the same tokens, ascending."""
+        """Yield the checkpoints of each model on the same tokens, ascending."""
         trained = frame["training_tokens"].astype("float64").to_numpy(na_value=np.nan)
         usable = frame[frame["vocab_size"].notna() & frame["documents_hash"].notna() & (trained > 0)]
         for _, rows in usable.groupby(_SAME, dropna=False, sort=True):
@@ -99,7 +99,7 @@ class Learning(Analyzer):
                 report.notes.append(f"{model}: {there} checkpoints, and {self.least} are needed (analyzer.least).")
 
     def _read(self, runs: Runs, rows: pd.DataFrame) -> tuple[Trajectories, IntArray | None]:
-        """The checkpoints of the model that has most of them; and another run, a seed, at the last."""
+        """Return the checkpoints of the model that has most of them; and another run, a seed, at the last."""
         model = rows["model"].astype(str).str.partition("@")[0]
         first = rows[model == model.mode()[0]].drop_duplicates("training_tokens")
         last = rows[rows["training_tokens"] == first["training_tokens"].max()]
@@ -123,7 +123,7 @@ class Learning(Analyzer):
         return document, token, rank
 
     def _classes(self, runs: Runs, run_id: str, followed: Trajectories) -> Iterator[tuple[str, BoolArray]]:
-        """All tokens; those of each kind, where texts were kept; those of the largest sources."""
+        """Yield all tokens; those of each kind, where texts were kept; those of the largest sources."""
         yield "all", np.ones(len(followed.token), dtype=np.bool_)
         if texts := runs.vocabulary(run_id):
             ids, place = np.unique(followed.token, return_inverse=True)

@@ -17,7 +17,7 @@ _DRAWN = 9  # models
 
 
 def draw_spectrum(rows: Sequence[SpectrumRow]) -> Figure:
-    """A panel per model: dRBP_k / d ln D over k, a line per checkpoint, later ones darker."""
+    """Return a panel per model: dRBP_k / d ln D over k, a line per checkpoint, later ones darker."""
     models = list(dict.fromkeys((row.family, row.size, row.dataset) for row in rows))[:_DRAWN]
     with style():
         names = [f"{family}-{size} on {dataset}" for family, size, dataset in models]

@@ -34,14 +34,16 @@ class Trajectories:
     token: IntArray
 
     def share(self, chosen: BoolArray, among: BoolArray | None = None) -> Share:
-        """The share of tokens, (tokens,), among some, with its error over documents."""
+        """Return the share of tokens, (tokens,), among some, with its error over documents."""
         among = np.ones(len(chosen), dtype=np.bool_) if among is None else among
         sizes = np.bincount(self.document, weights=among)
         hits = np.bincount(self.document, weights=chosen & among)
         return share_of(hits[sizes > 0], sizes[sizes > 0])
 
     def flows(self, k: int) -> list[tuple[Share, Share]]:
-        """The shares that enter the first k, and leave them, to each checkpoint; their difference is RBP_k's change."""
+        """Return the shares that enter the first k, and leave them, to each checkpoint; their difference is RBP_k's
+        change.
+        """
         inside = self.rank <= k
         flows = []
         for before, after in pairwise(inside):
@@ -52,7 +54,7 @@ class Trajectories:
         return flows
 
     def states(self, k: int) -> BoolArray:
-        """Whether each token is inside, (checkpoints, tokens): it enters at R <= k and leaves above 2k.
+        """Return whether each token is inside, (checkpoints, tokens): it enters at R <= k and leaves above 2k.
 
         Source: hysteresis (Schmitt 1938): a rank that wavers around k is not learnt and forgotten each time.
         """
@@ -62,7 +64,8 @@ class Trajectories:
         return np.stack(states)
 
     def learnt(self, k: int, *, span: int) -> IntArray:
-        """The checkpoint from which each token is inside to the end, (tokens,); their number where it is unknown.
+        """Return the checkpoint from which each token is inside to the end, (tokens,); their number where it is
+        unknown.
 
         A token that enters within the last `span` checkpoints is censored: whether it stays cannot be told.
         """
@@ -73,14 +76,16 @@ class Trajectories:
         return np.where(since <= count - span, since, count)
 
     def learnt_by(self, since: IntArray, *, span: int, among: BoolArray | None = None) -> list[Share]:
-        """The share of tokens learnt by each checkpoint that is not censored, (checkpoints - span + 1).
+        """Return the share of tokens learnt by each checkpoint that is not censored, (checkpoints - span + 1).
 
         Source: Kaplan and Meier, Journal of the American Statistical Association 53, 1958, all censored at one time.
         """
         return [self.share(since <= i, among) for i in range(len(self.trained) - span + 1)]
 
     def half(self, shares: Sequence[Share], level: float) -> Interval:
-        """Training tokens by which half are learnt; the ends from the shares' intervals, NaN where not reached."""
+        """Return training tokens by which half are learnt; the ends from the shares' intervals, NaN where not
+        reached.
+        """
 
         def first(numbers: list[float]) -> float:
             return next((float(self.trained[i]) for i, share in enumerate(numbers) if share >= 0.5), float("nan"))
@@ -90,7 +95,8 @@ class Trajectories:
         return Interval(*map(first, ends))
 
     def half_life(self, k: int) -> float:
-        """Doublings of training tokens after which half of the tokens that entered have left; NaN where not reached.
+        """Return doublings of training tokens after which half of the tokens that entered have left; NaN where not
+        reached.
 
         Source: Kaplan and Meier 1958, of every stay that begins after the first checkpoint; those that last to the end
         are censored.

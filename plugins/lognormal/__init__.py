@@ -89,7 +89,7 @@ class Lognormal(Analyzer):
         return report
 
     def _fitted(self, runs: Runs, notes: list[str]) -> Iterator[tuple[Family, list[RanksOfSize]]]:
-        """Each family with those of its sizes to which something can be fitted."""
+        """Yield each family with those of its sizes to which something can be fitted."""
 
         def load(_: Family, run_id: str) -> Loaded:
             histogram = runs.histogram(run_id)
@@ -143,7 +143,7 @@ class Lognormal(Analyzer):
                 )
 
     def _trends(self, family: Family, sizes: list[RanksOfSize], rows: list[LognormalRow]) -> Iterator[TrendRow]:
-        """Beta, gamma and mu/sigma against ln S, and the exponents of the measured and the implied curves."""
+        """Yield Beta, gamma and mu/sigma against ln S, and the exponents of the measured and the implied curves."""
         if len(rows) < 3:
             return
         table = pd.DataFrame(map(cells_of, rows))
@@ -313,7 +313,9 @@ def _only(family: Family, sizes: list[float]) -> Family:
 
 
 def _r2(table: pd.DataFrame, quantity: str) -> tuple[float, float]:
-    """R^2 of a line in ln S, and in S, over the sizes that have the quantity; NaN where they are fewer than 3."""
+    """Return R^2 of a line in ln S, and in S, over the sizes that have the quantity; NaN where they are fewer than
+    3.
+    """
     rows = table[table[quantity].notna()]
     if len(rows) < 3:
         return np.nan, np.nan

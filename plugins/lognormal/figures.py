@@ -20,7 +20,9 @@ Fitted = Sequence[tuple[Family, Sequence[RanksOfSize]]]
 
 
 def draw_rank_distributions(fitted: Fitted) -> Figure:
-    """Observed shares in bins even in ln k, and fits, of each family's largest size: figure 8 of arXiv 2510.20387."""
+    """Return observed shares in bins even in ln k, and fits, of each family's largest size: figure 8 of arXiv
+    2510.20387.
+    """
     curves = [curve for family, sizes in fitted for curve in _distribution(family, sizes[-1])]
     return curve_panels(curves, xlabel="rank k", ylabel="P(R = k)", legend=2.4, logs="xy")[0]
 
@@ -47,7 +49,7 @@ def _distribution(family: Family, size: RanksOfSize) -> Iterator[Curve]:
 
 
 def draw_misfit(fitted: Fitted) -> Figure:
-    """KL divergence per token of every candidate against S, a panel per family and dataset."""
+    """Return KL divergence per token of every candidate against S, a panel per family and dataset."""
     curves = []
     for family, sizes in fitted:
         for name, candidate in CANDIDATES.items():
@@ -60,7 +62,7 @@ def draw_misfit(fitted: Fitted) -> Figure:
 
 
 def draw_lognormal_parameters(table: pd.DataFrame) -> Figure:
-    """beta, gamma and, where identified, mu/sigma against S."""
+    """Return beta, gamma and, where identified, mu/sigma against S."""
     curves: list[Curve] = []
     for dataset, rows in table.groupby("dataset", sort=False):
         for quantity, word in {"beta": "β", "gamma": "γ", "mu_over_sigma": "μ/σ, where identified"}.items():
@@ -70,7 +72,7 @@ def draw_lognormal_parameters(table: pd.DataFrame) -> Figure:
 
 
 def draw_implied(table: pd.DataFrame) -> Figure:
-    """Entropy and -ln RBP_1: observed, implied by the lognormal, and by the appendix's integrals."""
+    """Return entropy and -ln RBP_1: observed, implied by the lognormal, and by the appendix's integrals."""
     curves: list[Curve] = []
     for quantity, word in {"entropy": "entropy of ranks", "neg_log_p1": "−ln RBP$_1$"}.items():
         lines = {"": ("{family}, observed", {"ls": "-"})}
@@ -84,7 +86,7 @@ def draw_implied(table: pd.DataFrame) -> Figure:
 
 
 def draw_appendix_terms(table: pd.DataFrame) -> Figure:
-    """The appendix's terms of -ln p_1 against S, a panel per family and dataset: side by side, and their sum."""
+    """Return the appendix's terms of -ln p_1 against S, a panel per family and dataset: side by side, and their sum."""
     lines = {
         "square_term": ("μ²/(2σ²)", "-", COLOURS[1]),
         "log_c": ("ln c, exact sum", "-", COLOURS[2]),

@@ -47,16 +47,16 @@ class Support:
 
     @classmethod
     def exact(cls, vocab_size: int) -> Support:
-        """Every k of 1..V."""
+        """Return every k of 1..V."""
         return _exact(vocab_size)
 
     @classmethod
     def nodes(cls, vocab_size: int) -> Support:
-        """Every k up to 64, then Chebyshev points in ln k."""
+        """Return every k up to 64, then Chebyshev points in ln k."""
         return _nodes(vocab_size)
 
     def log_total(self, log_values: FloatArray) -> FloatArray:
-        """Ln of the sum over {1..V} of exp(log_values), kept as a last axis of 1; log_values is (..., points).
+        """Return ln of the sum over {1..V} of exp(log_values), kept as a last axis of 1; log_values is (..., points).
 
         Not `scipy.special.logsumexp`: it takes 110 us instead of 19 for 50 rows of nodes (V = 50,304), and every step
         of every search comes here, so that the nine candidates' fits would take 58 ms a size instead of 31.
@@ -65,14 +65,16 @@ class Support:
         return np.asarray(top + np.log(np.exp(log_values - top) @ self.weight[:, None]))
 
     def project(self, rank: FloatArray, count: FloatArray) -> FloatArray:
-        """Counts by rank as weights of the points: sum of count * f(rank) = result @ f(x), (points,)."""
+        """Return counts by rank as weights of the points: sum of count * f(rank) = result @ f(x), (points,)."""
         rows = np.zeros(len(rank), dtype=np.int64)
         return np.asarray(self.project_groups(rows, rank, count, groups=1)[0])
 
     def project_groups(
         self, group: FloatArray, rank: FloatArray, count: FloatArray | None = None, *, groups: int
     ) -> FloatArray:
-        """The same for each of several groups of tokens (documents): (groups, points); without counts each is one."""
+        """Return the same for each of several groups of tokens (documents): (groups, points); without counts each is
+        one.
+        """
         points = len(self.x)
         far = rank > points - self.spread_nodes
         near = ~far
@@ -127,12 +129,12 @@ def _nodes(vocab_size: int) -> Support:
 
 
 def zipf(theta: FloatArray, s: Support) -> FloatArray:
-    """Truncated Zipf law, P(k) ~ k^-beta; theta = (beta)."""
+    """Return truncated Zipf law, P(k) ~ k^-beta; theta = (beta)."""
     return _normalised(-theta[..., :1] * s.log, s)
 
 
 def lognormal(theta: FloatArray, s: Support) -> FloatArray:
-    """Pmf-lognormal `density`, ln P(k) = const - beta ln k - gamma ln^2 k; theta = (beta, gamma).
+    """Return pmf-lognormal `density`, ln P(k) = const - beta ln k - gamma ln^2 k; theta = (beta, gamma).
 
     The same as psi(k)/Z with ln psi(k) = -ln k - (ln k - mu)^2 / (2 sigma^2) (arXiv 2510.20387, eq. 9), beta = 1 -
     mu/sigma^2 and gamma = 1/(2 sigma^2). gamma = 0 is Zipf's law; gamma < 0 is normalisable on {1..V} but no lognormal.
@@ -141,7 +143,7 @@ def lognormal(theta: FloatArray, s: Support) -> FloatArray:
 
 
 def lognormal_cdfdiff(theta: FloatArray, s: Support) -> FloatArray:
-    """Lognormal by differences of its cdf: P(k) ~ F(k + 1/2) - F(k - 1/2); theta = (beta, ln gamma).
+    """Return lognormal by differences of its cdf: P(k) ~ F(k + 1/2) - F(k - 1/2); theta = (beta, ln gamma).
 
     The cell's integral of exp(-beta t - gamma t^2 + t) over t = ln k is taken by Gauss's rule in natural parameters,
     which stay finite in the power-law limit, where differences of the normal cdf at mu -> -infinity would cancel.
@@ -170,12 +172,12 @@ def _cells(vocab_size: int, points: int) -> list[tuple[FloatArray, FloatArray, F
 
 
 def zipf_mandelbrot(theta: FloatArray, s: Support) -> FloatArray:
-    """Zipf-Mandelbrot, P(k) ~ (k - 1 + q)^-a; theta = (a, ln q)."""
+    """Return Zipf-Mandelbrot, P(k) ~ (k - 1 + q)^-a; theta = (a, ln q)."""
     return _normalised(-theta[..., :1] * np.log(s.x - 1 + np.exp(theta[..., 1:2])), s)
 
 
 def weibull(theta: FloatArray, s: Support) -> FloatArray:
-    """Weibull (stretched exponential) density, P(k) ~ k^(c-1) exp(-(d/c) k^c); theta = (ln c, ln d).
+    """Return Weibull (stretched exponential) density, P(k) ~ k^(c-1) exp(-(d/c) k^c); theta = (ln c, ln d).
 
     d = c / scale^c is used for the scale, because it stays finite as c -> 0, where this is Zipf's law with beta = 1 - c
     + d.
@@ -185,13 +187,13 @@ def weibull(theta: FloatArray, s: Support) -> FloatArray:
 
 
 def negative_binomial(theta: FloatArray, s: Support) -> FloatArray:
-    """Negative binomial of k - 1, P(k) ~ Gamma(k - 1 + r)/Gamma(k) (1 - p)^(k-1); theta = (ln r, logit p)."""
+    """Return negative binomial of k - 1, P(k) ~ Gamma(k - 1 + r)/Gamma(k) (1 - p)^(k-1); theta = (ln r, logit p)."""
     r = np.exp(theta[..., :1])
     return _normalised(special.gammaln(s.x - 1 + r) - special.gammaln(s.x) - (s.x - 1) * _softplus(theta[..., 1:2]), s)
 
 
 def point_mass_lognormal(theta: FloatArray, s: Support) -> FloatArray:
-    """Point mass pi at 1 and 1 - pi of a pmf-lognormal; theta = (pi, beta, gamma)."""
+    """Return point mass pi at 1 and 1 - pi of a pmf-lognormal; theta = (pi, beta, gamma)."""
     body = lognormal(theta[..., 1:], s)
     with np.errstate(divide="ignore"):
         result = np.log1p(-theta[..., :1]) + body
@@ -210,7 +212,7 @@ def two_lognormals(theta: FloatArray, s: Support) -> FloatArray:
 
 
 def shifted_cutoff(theta: FloatArray, s: Support) -> FloatArray:
-    """Shifted power law with an exponential cut-off, P(k) ~ (k - 1 + q)^-a e^-bk; theta = (a, ln q, ln b)."""
+    """Return shifted power law with an exponential cut-off, P(k) ~ (k - 1 + q)^-a e^-bk; theta = (a, ln q, ln b)."""
     shifted = np.log(s.x - 1 + np.exp(theta[..., 1:2]))
     return _normalised(-theta[..., :1] * shifted - np.exp(theta[..., 2:3]) * s.x, s)
 
@@ -244,7 +246,7 @@ class Candidate:
 
 
 def _mixture(theta: FloatArray) -> tuple[float, ...]:
-    """The steeper part (larger beta, nearer to rank 1) first."""
+    """Return the steeper part (larger beta, nearer to rank 1) first."""
     logit, beta_1, log_gamma_1, beta_2, log_gamma_2 = map(float, theta)
     if beta_1 < beta_2:
         logit, beta_1, log_gamma_1, beta_2, log_gamma_2 = -logit, beta_2, log_gamma_2, beta_1, log_gamma_1
@@ -252,7 +254,7 @@ def _mixture(theta: FloatArray) -> tuple[float, ...]:
 
 
 def _each(*turned: Callable[[float], float]) -> Callable[[FloatArray], tuple[float, ...]]:
-    """Parameters as reported, each from its own entry of theta."""
+    """Return parameters as reported, each from its own entry of theta."""
     return lambda theta: tuple(float(turn(value)) for turn, value in zip(turned, theta, strict=True))
 
 

@@ -110,7 +110,8 @@ def fit_all(histograms: Sequence[RankHistogram], names: Sequence[str] = tuple(CA
 
 
 def sampling_kl(fit: RankFit, *, tokens: int, seed: int = 20251020) -> float:
-    """KL per token that a sample of so many independent tokens from the fit itself would show (one draw): the floor.
+    """Return KL per token that a sample of so many independent tokens from the fit itself would show (one draw): the
+    floor.
 
     Source: the Kullback-Leibler divergence (1951) of an empirical distribution from the one that it was drawn from.
     """
@@ -121,7 +122,8 @@ def sampling_kl(fit: RankFit, *, tokens: int, seed: int = 20251020) -> float:
 
 
 def vuong(first: RankFit, second: RankFit, documents: FloatArray, support: Support) -> float:
-    """Vuong's z of two fits, above 0 where the first is better; documents' weights of the points, (documents, points).
+    """Return Vuong's z of two fits, above 0 where the first is better; documents' weights of the points, (documents,
+    points).
 
     z = sum_d l_d / sqrt(sum_d (l_d - mean)^2), l_d the document's log-likelihood ratio.
 
@@ -153,7 +155,9 @@ def _assess(candidate: Candidate, theta: FloatArray, histogram: RankHistogram) -
 
 
 def _estimate(name: str, data: FloatArray, support: Support) -> FloatArray:
-    """Maximum likelihood for each row of data, shares at the support's points, (samples, points): (samples, p)."""
+    """Return maximum likelihood for each row of data, shares at the support's points, (samples, points): (samples,
+    p).
+    """
     if name == "zipf":
         return _zipf(data, support, support.weight)
     if name == "lognormal":
@@ -174,7 +178,7 @@ def _estimate(name: str, data: FloatArray, support: Support) -> FloatArray:
 
 
 def _constrained(data: FloatArray, support: Support, weight: FloatArray) -> FloatArray:
-    """(beta, gamma) with gamma >= 0: where the free optimum is outside, the best on the border is Zipf's law."""
+    """Return (beta, gamma) with gamma >= 0: where the free optimum is outside, the best on the border is Zipf's law."""
     features = log_features(support)
     fitted = maximum_likelihood(features, data @ features.T, weight)
     border = np.insert(_zipf(data, support, weight), 1, 0.0, axis=1)  # of all: to the last bit what Zipf's law is given

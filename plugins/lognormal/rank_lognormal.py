@@ -17,7 +17,7 @@ from .rank_distributions import Support
 
 
 def log_sums(data: FloatArray, support: Support) -> FloatArray:
-    """Tokens, and their sums of ln k and ln^2 k: all that (beta, gamma) depend on, (..., 3).
+    """Return tokens, and their sums of ln k and ln^2 k: all that (beta, gamma) depend on, (..., 3).
 
     From weights of the support's points, (..., points).
 
@@ -27,7 +27,7 @@ def log_sums(data: FloatArray, support: Support) -> FloatArray:
 
 
 def fit_lognormal(sums: FloatArray, support: Support, *, start: FloatArray | None = None) -> FloatArray:
-    """(beta, gamma) of maximum likelihood, (..., 2), gamma free to be negative, of `log_sums`, (..., 3).
+    """Return (beta, gamma) of maximum likelihood, (..., 2), gamma free to be negative, of `log_sums`, (..., 3).
 
     Source: the likelihood of arXiv 2510.20387, eq. 9, in natural parameters.
     """
@@ -35,7 +35,7 @@ def fit_lognormal(sums: FloatArray, support: Support, *, start: FloatArray | Non
 
 
 def information_covariance(theta: FloatArray, support: Support, *, tokens: float) -> FloatArray:
-    """Covariance of (beta, gamma) if `tokens` tokens were independent: from the Fisher information, (2, 2).
+    """Return covariance of (beta, gamma) if `tokens` tokens were independent: from the Fisher information, (2, 2).
 
     Source: the inverse Fisher information of arXiv 2510.20387, eq. 9, in natural parameters. Their correlation is near
     -1, so that an interval of mu/sigma needs all of it.
@@ -45,7 +45,7 @@ def information_covariance(theta: FloatArray, support: Support, *, tokens: float
 
 
 def _moments(features: FloatArray, theta: FloatArray, weight: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Ln Z, mean and covariance of the features under exp(theta @ features): (B,), (B, p), (B, p, p)."""
+    """Return ln Z, mean and covariance of the features under exp(theta @ features): (B,), (B, p), (B, p, p)."""
     log_psi = theta @ features  # (B, points)
     top = log_psi.max(axis=1, keepdims=True)
     psi = np.exp(log_psi - top) * weight
@@ -66,7 +66,7 @@ def log_features(support: Support) -> FloatArray:
 def maximum_likelihood(
     features: FloatArray, mean_features: FloatArray, weight: FloatArray, *, start: FloatArray | None = None
 ) -> FloatArray:
-    """Maximum likelihood of exp(theta @ features)/Z, a concave problem, for many samples at once: (..., p).
+    """Return maximum likelihood of exp(theta @ features)/Z, a concave problem, for many samples at once: (..., p).
 
     Args:
         features: (p, points).
@@ -115,7 +115,7 @@ class IntegralApproximation:
 
 
 def integral_approximation(mu: float, sigma: float) -> IntegralApproximation:
-    """The approximations of arXiv 2510.20387's appendix (P = Phi(mu/sigma) for the normaliser)."""
+    """Return the approximations of arXiv 2510.20387's appendix (P = Phi(mu/sigma) for the normaliser)."""
     m = mu / sigma
     log_ratio = special.log_ndtr(m) + m**2 / 2 + np.log(2 * np.pi) / 2  # ln [Phi(m) / phi(m)]
     hazard = np.exp(-log_ratio)

@@ -134,7 +134,9 @@ class LognormalTrend:
 
 
 def mu_over_sigma(theta: FloatArray) -> FloatArray:
-    """mu/sigma = (1 - beta)/sqrt(2 gamma) of (beta, gamma), gamma > 0, (..., 2) to (...) (arXiv 2510.20387, eq. 9)."""
+    """Return mu/sigma = (1 - beta)/sqrt(2 gamma) of (beta, gamma), gamma > 0, (..., 2) to (...) (arXiv 2510.20387, eq.
+    9).
+    """
     return np.asarray((1 - theta[..., 0]) / np.sqrt(2 * theta[..., 1]))
 
 
@@ -184,7 +186,9 @@ def lognormal_trend(s: FloatArray, theta: FloatArray, draws: FloatArray, *, leve
 
 
 def _change(middle: FloatArray, slope: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """d(mu/sigma)/d ln S at the middle of lines, and its derivatives by the lines' slopes and by their middles."""
+    """Return d(mu/sigma)/d ln S at the middle of lines, and its derivatives by the lines' slopes and by their
+    middles.
+    """
     (beta, gamma), (beta_slope, gamma_slope) = middle, slope
     root = np.sqrt(2 * gamma)
     by_slope = np.array([-1 / root, -(1 - beta) / root**3])

@@ -156,7 +156,7 @@ class PowerLaw(Analyzer):
         return SizeUnit(self.size, self.training_tokens)
 
     def _against_ce(self, shown: list[FamilyLaw]) -> dict[str, ContrastRow]:
-        """Each RBP_k against CE, by the law's path; p are corrected over all of them (Holm)."""
+        """Return each RBP_k against CE, by the law's path; p are corrected over all of them (Holm)."""
         ce = {one.family.path: one.law.alpha for one in shown if one.metric == CE}
         pairs = [(one, one.to_ce, ce[one.family.path]) for one in shown if one.to_ce and one.family.path in ce]
         margins = [self.margin * max(one.law.alpha, alpha_ce, 1e-9) for one, _, alpha_ce in pairs]
@@ -269,7 +269,7 @@ class PowerLaw(Analyzer):
             report.drawings[f"ce_against_{rbp_name(asked[0])}"] = Drawing(figure, CE_AGAINST_RBP)
 
     def _lead_metrics(self, laws: list[FamilyLaw]) -> list[str]:
-        """The metrics of the page's first table and figure: CE, and RBP_k of the k asked for; five at most."""
+        """Return the metrics of the page's first table and figure: CE, and RBP_k of the k asked for; five at most."""
         fitted = [one.metric for one in laws]
         ks = HEADLINE_KS if tuple(self.ks) == KS else sorted(self.ks)
         asked = [m for m in map(rbp_name, ks) if m in fitted]
@@ -282,13 +282,13 @@ def _case(one: FamilyLaw) -> Cells:
 
 
 def _at_largest(one: FamilyLaw, row: LawRow) -> LargestLeftOut:
-    """The signed error at the largest size when it is left out, beside its noise."""
+    """Return the signed error at the largest size when it is left out, beside its noise."""
     size = one.family.labels[-1]
     return LargestLeftOut(case=_case(one), estimate=row.left_out_error, noise=row.left_out_noise, size=size)
 
 
 def _most_decisive(mine: list[FamilyLaw], points: Mapping[str, Sequence[PointRow]]) -> SizeThatDecides:
-    """The size that moves an exponent of the family most."""
+    """Return the size that moves an exponent of the family most."""
     moved = [
         (abs(row.alpha_without - one.law.alpha) / max(abs(one.law.alpha), 1e-9), one, row)
         for one in mine
@@ -300,5 +300,5 @@ def _most_decisive(mine: list[FamilyLaw], points: Mapping[str, Sequence[PointRow
 
 
 def _within_seeds(one: FamilyLaw, seeds: NestedFit) -> FitsWithinSeeds:
-    """Whether a power law fits within the scatter of several runs of a size."""
+    """Return whether a power law fits within the scatter of several runs of a size."""
     return FitsWithinSeeds(case=_case(one), estimate=seeds.seed, p=seeds.p, runs=seeds.runs, sizes=seeds.sizes)

@@ -32,7 +32,7 @@ _LEFT_OUT = "error of the smaller models' law at the largest size, ± its standa
 
 
 def _cell(finding: Finding, line: str, text: str, number: Interval, *, opens: bool = False) -> Cell:
-    """A cell of a finding about one metric of a family on a dataset."""
+    """Return a cell of a finding about one metric of a family on a dataset."""
     return Cell(
         line=line,
         text=text,
@@ -108,7 +108,7 @@ class LawInSize(Finding):
 
     @classmethod
     def lead(cls, findings: Sequence[Self]) -> Lead:
-        """The exponents by both counts of parameters, which open the first page's table."""
+        """Return the exponents by both counts of parameters, which open the first page's table."""
         opening = [law for law in findings if law.opens]
         if not opening:
             return Lead()
@@ -157,7 +157,7 @@ class AgainstCE(Finding):
 
     @classmethod
     def lead(cls, findings: Sequence[Self]) -> Lead:
-        """The difference and its verdict."""
+        """Return the difference and its verdict."""
         cells = [
             _cell(finding, AGAINST_CE, f"{number(finding.estimate, '+.3f')} {verdict}", finding.interval)
             for finding in findings
@@ -202,7 +202,7 @@ class LargestLeftOut(Finding):
 
     @classmethod
     def lead(cls, findings: Sequence[Self]) -> Lead:
-        """The error beside its noise."""
+        """Return the error beside its noise."""
         cells = [
             _cell(
                 finding,

@@ -119,7 +119,7 @@ class Form:
         raise self._refused(f"only + - * / **, numbers, names and {', '.join(_FUNCTIONS)} are read")
 
     def initial(self) -> Parameters:
-        """The parameters with what was asked of them; NaN where no starting value was given."""
+        """Return the parameters with what was asked of them; NaN where no starting value was given."""
         parameters = Parameters()
         for name in self.model().param_names:
             given = self.parameters.get(name, {})
@@ -161,11 +161,11 @@ class Curve:
         return aicc(float(self.result.chisqr), self.points, int(self.result.nvarys) + 1)
 
     def predict(self, variables: Mapping[str, FloatArray]) -> FloatArray:
-        """The form's y at S and D."""
+        """Return the form's y at S and D."""
         return _evaluated(self.model, self.result.params, variables)
 
     def intervals(self, level: float) -> tuple[dict[str, Interval], str]:
-        """Profile intervals of the free parameters; and why some have none, empty where all have.
+        """Return profile intervals of the free parameters; and why some have none, empty where all have.
 
         Source: lmfit's `conf_interval`, an F test of the sum of squares with a parameter fixed.
         """
@@ -191,7 +191,7 @@ class Curve:
 
 
 def aicc(squares: float, points: int, free: int) -> float:
-    """AICc of least squares with unknown variance, constants left out; `free` counts the variance.
+    """Return AICc of least squares with unknown variance, constants left out; `free` counts the variance.
 
     Source: Hurvich and Tsai, Biometrika 76, 1989.
     """
@@ -248,7 +248,7 @@ def fit_form(form: Form, variables: Mapping[str, FloatArray], y: FloatArray) -> 
 
 
 def _evaluated(model: ExpressionModel, parameters: Parameters, variables: Mapping[str, FloatArray]) -> FloatArray:
-    """The form's y, (m,); NaN where it has none."""
+    """Return the form's y, (m,); NaN where it has none."""
     size = len(next(iter(variables.values())))
     try:
         values = np.asarray(model.eval(parameters, **variables), dtype=np.float64)
@@ -258,7 +258,7 @@ def _evaluated(model: ExpressionModel, parameters: Parameters, variables: Mappin
 
 
 def _start(share: float, low: float, high: float) -> float:
-    """A starting value at a share of the range: of two bounds, or of decades from the one there is."""
+    """Return a starting value at a share of the range: of two bounds, or of decades from the one there is."""
     if isfinite(low) and isfinite(high):
         return low + share * (high - low)
     step = float(10 ** (_DECADES[0] + share * (_DECADES[1] - _DECADES[0])))
@@ -376,7 +376,7 @@ def fit_beside(form: Form, law: FamilyLaw, tokens: FloatArray, *, level: float) 
 
 
 def _left_out(form: Form, known: Mapping[str, FloatArray], s: FloatArray, y: FloatArray) -> float:
-    """Relative error at the largest size of the form fitted to the smaller ones; NaN where it cannot be."""
+    """Return relative error at the largest size of the form fitted to the smaller ones; NaN where it cannot be."""
     kept = s < s.max()
     try:
         curve = fit_form(form, {name: values[kept] for name, values in known.items()}, y[kept])

@@ -101,7 +101,9 @@ def _signs(errors: FloatArray) -> FloatArray:
 
 
 def _next_errors(x: FloatArray) -> FloatArray:
-    """Weights of ln y in predicted less measured at each size but the first two, (m - 2, m), by the line before it."""
+    """Return weights of ln y in predicted less measured at each size but the first two, (m - 2, m), by the line before
+    it.
+    """
     rows = np.zeros((len(x) - 2, len(x)))
     for place, row in enumerate(rows, start=2):
         before = x[:place]

@@ -143,7 +143,7 @@ class EqualTokensRow(OfMetric):
 
 
 def law_rows(laws: Sequence[FamilyLaw]) -> dict[str, LawRow]:
-    """The rows of laws by their paths."""
+    """Return the rows of laws by their paths."""
     fits = [law.law for law in laws]
     noises = of_each(fits, left_out_noise).tolist()
     return {
@@ -165,7 +165,7 @@ def _left_out(fits: Sequence[PowerLawFit]) -> list[float]:
 
 
 def point_rows(law: FamilyLaw) -> list[PointRow]:
-    """Each size of a law, and what it changes."""
+    """Return each size of a law, and what it changes."""
     cells = {"S": law.law.s, "y": law.law.y} | point_diagnostics(law.law)
     columns = [values.tolist() for values in cells.values()]
     k = parse_rbp_name(law.metric) or 0
@@ -176,7 +176,7 @@ def point_rows(law: FamilyLaw) -> list[PointRow]:
 
 
 def fit_rows(laws: Sequence[FamilyLaw]) -> Iterator[FitRow]:
-    """The law at every k, for curves."""
+    """Yield the law at every k, for curves."""
     fits = [law.law for law in laws]
     huber = of_each(fits, lambda s, y, _: huber_alpha(s, y)).tolist()
     for law, alpha_huber, tau, error in zip(laws, huber, scatters(fits).tolist(), _left_out(fits), strict=True):
@@ -208,5 +208,5 @@ def seed_row(law: FamilyLaw, seeds: NestedFit) -> SeedRow:
 
 
 def equal_row(law: FamilyLaw, tokens: float) -> EqualTokensRow:
-    """The law over models that were trained on equally many tokens."""
+    """Return the law over models that were trained on equally many tokens."""
     return EqualTokensRow(**law.keys, tokens=tokens, sizes=law.law.points, alpha=exponent(law.law))

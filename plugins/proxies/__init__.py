@@ -87,7 +87,7 @@ class Proxies(Analyzer):
         return report
 
     def _answered(self, runs: Runs, report: Report) -> Iterator[Answered]:
-        """Every dataset with answers, and the proxies of its models."""
+        """Yield every dataset with answers, and the proxies of its models."""
         frame = without_twins(runs.frame[runs.frame["vocab_size"].notna()])
         for dataset, rows in frame.groupby("dataset", sort=True):
             kept = list[int]()
@@ -112,7 +112,7 @@ class Proxies(Analyzer):
                 yield Answered(str(dataset), rows.loc[kept], np.stack(means), np.array(known))
 
     def _solutions(self, runs: Runs, run_id: str) -> Solutions | None:
-        """The proxies of a model's solutions; None where the texts have no field after the first."""
+        """Return the proxies of a model's solutions; None where the texts have no field after the first."""
         last = 0
         occurrences = np.zeros(0, dtype=np.int64)
         for piece in runs.rank_pieces(run_id):
@@ -125,7 +125,7 @@ class Proxies(Analyzer):
         return Solutions.concatenate([Solutions.of(piece, last, rare, k=self.k) for piece in runs.rank_pieces(run_id)])
 
     def _tasks(self, on: Answered, scores: pd.DataFrame, report: Report) -> Iterator[Task]:
-        """Each task's scores of the models of a dataset, by name and revision."""
+        """Yield each task's scores of the models of a dataset, by name and revision."""
         for name, pairs in matched(on.rows, scores).groupby("task", sort=True):
             rows = on.rows.iloc[pairs["place"]]
             scored = pairs["score"].to_numpy(dtype=np.float64)
@@ -263,7 +263,7 @@ class Proxies(Analyzer):
                 )
 
     def _flags(self, answered: Sequence[Answered]) -> Iterator[str]:
-        """Datasets that the models may have been trained on."""
+        """Yield datasets that the models may have been trained on."""
         for on in answered:
             if on.dataset in self.seen:
                 yield f"{on.dataset}: the models may have been trained on it (analyzer.seen); a forecast then flatters."

@@ -13,7 +13,7 @@ _LEGEND = 1.5  # inches
 
 
 def draw_proxies(panels: Sequence[tuple[str, str, pd.DataFrame]]) -> Figure:
-    """A panel per task: the score of every model over a proxy, families by colour and marker.
+    """Return a panel per task: the score of every model over a proxy, families by colour and marker.
 
     Args:
         panels: title, the proxy's name, and rows with family, best and score.

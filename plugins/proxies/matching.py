@@ -46,7 +46,9 @@ def matched(rows: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def last_checkpoints(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Whether each row is its model's last checkpoint: the main revision, or that of most training tokens, (rows,)."""
+    """Return whether each row is its model's last checkpoint: the main revision, or that of most training tokens,
+    (rows,).
+    """
     named = zip(rows["model"].astype(str), rows["commit"].fillna("").astype(str), strict=True)
     models = [repository(commit) or without_checkpoint(model) for model, commit in named]
     order = pd.DataFrame({

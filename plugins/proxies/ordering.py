@@ -59,7 +59,7 @@ class Arrangement:
         return len(self.members)
 
     def in_order(self, values: FloatArray, scores: FloatArray) -> int:
-        """Pairs in order less pairs out of order, by values and scores of the models, (models,) both."""
+        """Return pairs in order less pairs out of order, by values and scores of the models, (models,) both."""
         total = 0.0
         value, score = (np.array([numbers[places].mean() for places in self.members]) for numbers in (values, scores))
         for group in self.groups:
@@ -68,11 +68,11 @@ class Arrangement:
         return int(total)
 
     def p(self, in_order: int) -> float:
-        """Two-sided p of no association; exact without ties, and too large with them."""
+        """Return two-sided p of no association; exact without ties, and too large with them."""
         return min(1.0, 2 * float(self.chance[self.pairs + abs(in_order) :].sum())) if in_order else 1.0
 
     def detectable(self, level: float) -> float:
-        """The smallest tau that would have been told from 0 in 80% of such sets; NaN where none would.
+        """Return the smallest tau that would have been told from 0 in 80% of such sets; NaN where none would.
 
         Source: the normal approximation to Kendall's score, its variance in proportion to 1 - tau^2 (Kendall, Rank
         Correlation Methods, 1948), above the exact quantile of chance.
@@ -90,7 +90,7 @@ class Arrangement:
 
 
 def _chance(sizes: Sequence[int]) -> FloatArray:
-    """The distribution of pairs in order less pairs out of order, over groups of so many, if orders are random.
+    """Return the distribution of pairs in order less pairs out of order, over groups of so many, if orders are random.
 
     Source: the generating function of inversions, the product of 1 + x + ... + x^(i - 1) over i = 1..n.
     """
@@ -196,7 +196,7 @@ def leave_families_out(values: FloatArray, scores: FloatArray, families: Sequenc
 
 
 def _over_families(hits: FloatArray, pairs: FloatArray) -> Share:
-    """The share of pairs, with its error over families: hits and pairs of each two, (families, families), i < j.
+    """Return the share of pairs, with its error over families: hits and pairs of each two, (families, families), i < j.
 
     Every two families give a number; its part that belongs to either family alone decides the error, to which the rest
     adds its own. Degrees of freedom as many as families decide (`worth`), less one. Simulated: the 95% interval of

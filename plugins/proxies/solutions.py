@@ -41,7 +41,7 @@ PROXIES = tuple(Proxy(statistic, weighting) for statistic in STATISTICS for weig
 
 
 def rarity(occurrences: IntArray) -> FloatArray:
-    """-ln of every token's frequency in a corpus, from how often each id is a target, (|V|,); at least once."""
+    """Return -ln of every token's frequency in a corpus, from how often each id is a target, (|V|,); at least once."""
     seen = np.maximum(occurrences, 1).astype(np.float64)
     return np.asarray(np.log(seen.sum()) - np.log(seen))
 

@@ -55,7 +55,7 @@ class Task:
 
 
 def model_rows(task: Task) -> Iterator[ModelRow]:
-    """Each model's score, its best proxy and its cross-entropy."""
+    """Yield each model's score, its best proxy and its cross-entropy."""
     first = dict(zip(task.on.rows.index, task.on.known, strict=True))
     for i, (index, row) in enumerate(task.rows.iterrows()):
         yield ModelRow(

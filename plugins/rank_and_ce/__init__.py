@@ -122,7 +122,9 @@ class RankAndCe(Analyzer):
             )
 
     def _points(self, everything: Everything) -> pd.DataFrame:
-        """A row per model on a text: its family, CE, RBP_k, and the shares of sequences of either kind that succeed."""
+        """Return a row per model on a text: its family, CE, RBP_k, and the shares of sequences of either kind that
+        succeed.
+        """
         rows = []
         for family, counts in everything:
             answered = all(len(size.answers.length) for size in counts)
@@ -209,7 +211,7 @@ class RankAndCe(Analyzer):
             report.add_metrics(f"alpha_of_{part}/{{family}}/{{dataset}}", rows, f"alpha_{part}")
 
     def _spectrum_rows(self, family: Family, parts: Parts) -> Iterator[SpectrumRow]:
-        """The bands of k below |V|; none where CE is not seen to fall."""
+        """Yield the bands of k below |V|; none where CE is not seen to fall."""
         if len(parts.values) < 2 or not parts.falls:
             return
         ends = [*(BANDS[1:] - 1), family.vocab_size]
@@ -238,7 +240,7 @@ class RankAndCe(Analyzer):
         report.add_rows("collapse", (curve.row() for curve in findings))
 
     def _collapsed(self, place: str, k: int, points: pd.DataFrame, resampled: Resampled) -> CollapsesOnCe | None:
-        """The curve of one dataset, or of all together; None where there are too few points for one."""
+        """Return the curve of one dataset, or of all together; None where there are too few points for one."""
         usable = points[points[f"rbp_{k}"].between(0, 1, inclusive="neither")]
         if len(usable) < 4 or np.ptp(usable["ce"]) == 0:
             return None
@@ -381,7 +383,7 @@ class RankAndCe(Analyzer):
             )
 
     def _named(self, finding: Finding) -> Verdict:
-        """YES: RBP_k predicts better; NO: CE does."""
+        """Return YES: RBP_k predicts better; NO: CE does."""
         better = finding.better if isinstance(finding, Predicts) else "undecided"
         if finding.reason or finding.p_corrected > 1 - self.level or better == "undecided":
             return Verdict.UNTOLD

@@ -28,7 +28,7 @@ class Counts(Pooled):
     _rates: dict[int, tuple[dict[int, Rates], dict[int, Rates]]] = field(default_factory=dict, repr=False)
 
     def rates(self, k: int, replicates: int) -> tuple[Rates, Rates]:
-        """`Rates` once and in document bootstraps; kept, because neighbouring sizes share it."""
+        """Return `Rates` once and in document bootstraps; kept, because neighbouring sizes share it."""
         if replicates not in self._rates:
             weights = document_weights(len(self.joint.tokens), replicates=replicates)
             once = np.ones((1, weights.shape[1]))
@@ -37,14 +37,14 @@ class Counts(Pooled):
         return point[k], draws[k]
 
     def resampled(self, replicates: int, seed: int) -> tuple[FloatArray, dict[int, FloatArray]]:
-        """CE, (replicates,), and -ln RBP_k of each k, likewise, in document bootstraps."""
+        """Return CE, (replicates,), and -ln RBP_k of each k, likewise, in document bootstraps."""
         weights = document_weights(len(self.joint.tokens), replicates=replicates, seed=seed)
         tokens, nats, *hits = drawn_sums(weights, self.joint.metric_sums()).T
         with np.errstate(divide="ignore"):
             return nats / tokens, {k: -np.log(hit / tokens) for k, hit in zip(self.joint.ks, hits, strict=True)}
 
     def interval(self, value: float, draws: FloatArray, level: float) -> Interval:
-        """The percentile interval, its sides as much longer as few documents ask for."""
+        """Return the percentile interval, its sides as much longer as few documents ask for."""
         wider = widening(worth(np.sqrt(self.joint.tokens.sum(axis=(1, 2)))), level)
         low, high = percentiles(draws, level=level)
         return Interval(value, value - wider * (value - low), value + wider * (high - value))
@@ -54,7 +54,7 @@ Everything = list[tuple[Family, list[Counts]]]
 
 
 def resampled_points(everything: Everything, ks: Sequence[int], *, replicates: int) -> dict[int, Resampled]:
-    """The points in document bootstraps, by k: those on one dataset share documents, others are independent."""
+    """Return the points in document bootstraps, by k: those on one dataset share documents, others are independent."""
     datasets = list(dict.fromkeys(family.dataset for family, _ in everything))
     drawn = [
         size.resampled(replicates, BOOTSTRAP_SEED + datasets.index(family.dataset))
@@ -67,7 +67,7 @@ def resampled_points(everything: Everything, ks: Sequence[int], *, replicates: i
 
 
 def per_size(everything: Everything, columns: Callable[[RankAndProbability], Mapping[str, FloatArray]]) -> pd.DataFrame:
-    """A table of what each size of each family has, its sizes in order."""
+    """Return a table of what each size of each family has, its sizes in order."""
     sizes = [
         {**keys, **columns(size.joint)}
         for family, counts in everything
@@ -77,5 +77,5 @@ def per_size(everything: Everything, columns: Callable[[RankAndProbability], Map
 
 
 def ends_at_p(family: Family, counts: Sequence[Counts]) -> dict[str, Mapping[str, FloatArray]]:
-    """Ranks at equal p of the smallest and the largest size, by label."""
+    """Return ranks at equal p of the smallest and the largest size, by label."""
     return {family.labels[i]: counts[i].joint.at_equal_p() for i in sorted({0, len(counts) - 1})}

@@ -103,7 +103,7 @@ def collapse(
 
 
 def _joint_freedom(scatter: float, sampling: float, freedom: float, documents: float) -> float:
-    """Degrees of freedom of a sum of two variances, of which the second comes from so many documents."""
+    """Return degrees of freedom of a sum of two variances, of which the second comes from so many documents."""
     parts = scatter**2 / freedom + sampling**2 / max(documents - 1, 1)
     return (scatter + sampling) ** 2 / parts if parts > 0 else freedom
 
@@ -111,7 +111,7 @@ def _joint_freedom(scatter: float, sampling: float, freedom: float, documents: f
 def _half(
     contrast: FloatArray, scatter: FloatArray, sampling: FloatArray, freedom: float, documents: float, level: float
 ) -> float:
-    """Half the width of the interval of one series' offset."""
+    """Return half the width of the interval of one series' offset."""
     by_models = float(contrast @ scatter @ contrast)
     by_documents = float(contrast @ sampling @ contrast)
     joint = _joint_freedom(by_models, by_documents, freedom, documents)
@@ -119,7 +119,7 @@ def _half(
 
 
 def _wald_p(offsets: FloatArray, scatter: FloatArray, sampling: FloatArray, freedom: float, documents: float) -> float:
-    """P of offsets that are all 0."""
+    """Return P of offsets that are all 0."""
     count = len(offsets)
     distance = float(offsets @ np.linalg.pinv(scatter + sampling) @ offsets) / count
     joint = _joint_freedom(float(np.trace(scatter)), float(np.trace(sampling)), freedom, documents)
@@ -130,7 +130,7 @@ def _wald_p(offsets: FloatArray, scatter: FloatArray, sampling: FloatArray, free
 
 
 def held_out_errors(x: FloatArray, y: FloatArray, groups: IntArray) -> FloatArray:
-    """Error of y at each point, predicted by a line in x through the points of all other groups, (points,).
+    """Return error of y at each point, predicted by a line in x through the points of all other groups, (points,).
 
     Groups of one point each leave sizes out; groups of a family's points leave families out. NaN where the others hold
     fewer than 3 points or one x only.
@@ -203,7 +203,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 
 def _sum_gap_rest(first: FloatArray, second: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The sum of two predictors at one scale (of length 1), their difference, and what the sum leaves of y."""
+    """Return the sum of two predictors at one scale (of length 1), their difference, and what the sum leaves of y."""
     a, b, y = (values - values.mean() for values in (first, second, y))
     a, b = (_unit(x) * np.sign(x @ y) for x in (a, b))
     total = _unit(a + b)
@@ -215,7 +215,7 @@ def _unit(values: FloatArray) -> FloatArray:
 
 
 def sign_flip_p(differences: FloatArray, *, draws: int = 9999) -> float:
-    """P of a sum of 0 if each difference could as well have had the other sign; exact for up to 13 of them.
+    """Return P of a sum of 0 if each difference could as well have had the other sign; exact for up to 13 of them.
 
     Source: Fisher's randomisation test (The Design of Experiments, 1935, section 21).
     """
@@ -229,7 +229,8 @@ def sign_flip_p(differences: FloatArray, *, draws: int = 9999) -> float:
 
 
 def families_needed(cases: int, level: float) -> int:
-    """Whole families that signs must be flipped of, so that the smallest p, 2^(1 - F), passes `cases` corrected tests.
+    """Return whole families that signs must be flipped of, so that the smallest p, 2^(1 - F), passes `cases` corrected
+    tests.
 
     Source: `Leaning.across`; corrected as Holm does the smallest p.
     """

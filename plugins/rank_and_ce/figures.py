@@ -17,7 +17,7 @@ from .rows import SpectrumRow
 
 
 def draw_ranks_at_p(families: Mapping[str, Mapping[str, Mapping[str, FloatArray]]]) -> Figure:
-    """Ranks against p(target), as figure 1 of arXiv 2510.20387: a panel per name, two sizes by label.
+    """Return ranks against p(target), as figure 1 of arXiv 2510.20387: a panel per name, two sizes by label.
 
     Args:
         families: name of the panel -> label -> p, rank_low, rank_median and rank_high of each bin.
@@ -38,7 +38,7 @@ def draw_ranks_at_p(families: Mapping[str, Mapping[str, Mapping[str, FloatArray]
 
 
 def draw_whole_windows(families: Mapping[str, Mapping[str, FloatArray]]) -> Figure:
-    """Success of whole windows against their length, section 5.1 of arXiv 2510.20387.
+    """Return success of whole windows against their length, section 5.1 of arXiv 2510.20387.
 
     Args:
         families: name of the panel -> N, measured, independent, likelihood and exp(-N CE).
@@ -64,14 +64,14 @@ def draw_whole_windows(families: Mapping[str, Mapping[str, FloatArray]]) -> Figu
 
 
 def draw_equal_loss(points: pd.DataFrame, metric: str) -> Figure:
-    """Figure 8a of arXiv 2510.20387, with both axes logarithmic: -ln RBP_k against CE."""
+    """Return figure 8a of arXiv 2510.20387, with both axes logarithmic: -ln RBP_k against CE."""
     drawn = points.assign(y=-np.log(points[metric].where(points[metric].between(0, 1, inclusive="neither"))))
     curves = list(curves_of(drawn, "ce", "y", panel="{dataset}", series="{family}", label="{family}"))
     return curve_panels(curves, xlabel="CE, nats", ylabel=f"−ln {metric_label(metric)}", logs="xy", sharey=True)[0]
 
 
 def draw_spectrum(rows: Sequence[SpectrumRow]) -> Figure:
-    """The share of the fall of CE in each band of k, a panel per dataset."""
+    """Return the share of the fall of CE in each band of k, a panel per dataset."""
     table = frame_of(rows)[0]
     curves = curves_of(table, "k", "share", panel="{dataset}", series="{family}", label="{family}", ends="bars")
     figure, axes = curve_panels(list(curves), xlabel="k, first of the band", ylabel="share of the fall of CE", logs="x")

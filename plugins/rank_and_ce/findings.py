@@ -81,7 +81,7 @@ class ShareOfFall(Finding):
 
     @classmethod
     def lead(cls, findings: Sequence[Self]) -> Lead:
-        """The first sentence."""
+        """Return the first sentence."""
         facts = {"rank part": "E[ln R], which ranks alone fix; CE = E[ln R] + E[-ln(p R)]"}
         return Lead(sentence=next(cls.say(findings), ""), order=_ORDER, facts=facts)
 

@@ -56,12 +56,12 @@ class Parts:
         )
 
     def interval(self, value: float, draws: FloatArray, level: float) -> Interval:
-        """The percentile interval, widened for few documents."""
+        """Return the percentile interval, widened for few documents."""
         low, high = percentiles(draws, level=level)
         return Interval(value, value - self.widening * (value - low), value + self.widening * (high - value))
 
     def rank_share(self, i: int, level: float) -> Interval:
-        """The rank part of the i-th size over its CE."""
+        """Return the rank part of the i-th size over its CE."""
         shares = self.draws[i, :, 1] / self.draws[i, :, 0]
         return self.interval(float(self.values[i, 1] / self.values[i, 0]), shares, level)
 
@@ -72,13 +72,13 @@ class Parts:
         return bool(self.values[0, 0] - self.values[-1, 0] > _SEEN * fall.std())
 
     def share_of_fall(self, level: float) -> Interval:
-        """The share of CE's fall, from the smallest to the largest size, that is the rank part's."""
+        """Return the share of CE's fall, from the smallest to the largest size, that is the rank part's."""
         fall = self.values[0] - self.values[-1]
         drawn = self.draws[0] - self.draws[-1]
         return self.interval(float(fall[1] / fall[0]), drawn[:, 1] / drawn[:, 0], level)
 
     def band_shares(self, level: float) -> list[Interval]:
-        """The share of that fall in each band of k."""
+        """Return the share of that fall in each band of k."""
         fall = self.values[0, 0] - self.values[-1, 0]
         drawn = self.draws[0, :, 0] - self.draws[-1, :, 0]
         by_band = self.bands[0] - self.bands[-1]
@@ -89,17 +89,17 @@ class Parts:
         ]
 
     def laws(self, s: FloatArray, level: float) -> list[PowerLawFit | None]:
-        """The laws in size of CE, rank and rest."""
+        """Return the laws in size of CE, rank and rest."""
         return [fit_law(s, self.values[:, j], self.draws[:, :, j], level=level) for j in range(len(PARTS))]
 
     def contrast(self, s: FloatArray, level: float) -> PowerLawFit | None:
-        """The law of rank over rest: its alpha is the exponent of the rank part less that of the rest."""
+        """Return the law of rank over rest: its alpha is the exponent of the rank part less that of the rest."""
         rank, rest = self.values[:, 1], self.values[:, 2]
         return ratio_law(s, rank, rest, self.draws[:, :, 1], self.draws[:, :, 2], level=level)
 
 
 def detectable(contrast: PowerLawFit, *, level: float, tests: int) -> float:
-    """The smallest difference of exponents that would be found in 80%, corrected for so many tests.
+    """Return the smallest difference of exponents that would be found in 80%, corrected for so many tests.
 
     Source: (t + z) standard errors (Cohen, Statistical Power Analysis, 1988), at Bonferroni's level.
     """
@@ -108,7 +108,7 @@ def detectable(contrast: PowerLawFit, *, level: float, tests: int) -> float:
 
 
 def _means(size: RankAndRest, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """CE, rank and rest, (replicates, 3), and the rank part by band, (replicates, bands)."""
+    """Return CE, rank and rest, (replicates, 3), and the rank part by band, (replicates, bands)."""
     sums = drawn_sums(weights, np.column_stack([size.parts, size.bands]))
     means = sums[:, 1:] / sums[:, :1]
     return np.column_stack([means[:, 0] + means[:, 1], means[:, :2]]), means[:, 2:]

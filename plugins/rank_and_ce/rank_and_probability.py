@@ -87,11 +87,11 @@ class RankAndProbability(DocumentSums):
         return float(self.nats.sum() / self.tokens.sum())
 
     def rbp(self, k: int) -> float:
-        """RBP_k, for a k of `countable_ks`."""
+        """Return RBP_k, for a k of `countable_ks`."""
         return float(self.tokens[:, :, k >= RANK_EDGES].sum() / self.tokens.sum())
 
     def metric_sums(self) -> FloatArray:
-        """Tokens, nats, and tokens with R <= k of each of `ks`, by document, (documents, 2 + ks)."""
+        """Return tokens, nats, and tokens with R <= k of each of `ks`, by document, (documents, 2 + ks)."""
         tokens = self.tokens.sum(axis=(1, 2))
         hits = [self.tokens[:, :, k >= RANK_EDGES].sum(axis=(1, 2)) for k in self.ks]
         return np.column_stack([tokens, self.nats.sum(axis=1), *hits]).astype(np.float64)
@@ -103,7 +103,7 @@ class RankAndProbability(DocumentSums):
         return float(self.successes[:, place, column].sum() / windows) if windows else float("nan")
 
     def at_equal_p(self) -> dict[str, FloatArray]:
-        """Ranks in each bin of p that has tokens: its middle, tokens, largest possible rank, and 5, 50 and 95%.
+        """Return ranks in each bin of p that has tokens: its middle, tokens, largest possible rank, and 5, 50 and 95%.
 
         Source: figure 1 of arXiv 2510.20387; R <= 1/p because probabilities add up to 1.
         """
@@ -114,7 +114,7 @@ class RankAndProbability(DocumentSums):
         return {name: values[tokens.any(axis=1)] for name, values in columns.items()}
 
     def at_equal_rank(self) -> dict[str, FloatArray]:
-        """Probabilities in each bin of ranks that has tokens: its first rank, tokens, and 5, 50 and 95% of p.
+        """Return probabilities in each bin of ranks that has tokens: its first rank, tokens, and 5, 50 and 95% of p.
 
         Source: figure 2 of arXiv 2510.20387.
         """
@@ -124,7 +124,7 @@ class RankAndProbability(DocumentSums):
         return {name: values[tokens.any(axis=1)] for name, values in columns.items()}
 
     def whole_windows(self) -> dict[str, FloatArray]:
-        """Success of windows of each N: measured with R = 1, RBP_1^N, mean product of p, and exp(-N CE).
+        """Return success of windows of each N: measured with R = 1, RBP_1^N, mean product of p, and exp(-N CE).
 
         Source: section 5.1 of arXiv 2510.20387.
         """
@@ -177,12 +177,12 @@ PER_SIZE: Mapping[str, tuple[Callable[[RankAndProbability], dict[str, FloatArray
 
 
 def countable_ks(ks: Sequence[int]) -> list[int]:
-    """The k among these for which `RANK_EDGES` give RBP_k (arXiv 2510.20387) exactly."""
+    """Return the k among these for which `RANK_EDGES` give RBP_k (arXiv 2510.20387) exactly."""
     return [k for k in ks if k + 1 in RANK_EDGES]
 
 
 def quantiles_by_bin(counts: FloatArray, values: FloatArray, levels: Sequence[float]) -> FloatArray:
-    """Quantiles of a binned quantity in every row of counts, (rows, len(levels)); NaN in empty rows.
+    """Return quantiles of a binned quantity in every row of counts, (rows, len(levels)); NaN in empty rows.
 
     `values` stands for the bins, ascending, (bins,).
 

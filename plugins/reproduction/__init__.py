@@ -91,7 +91,9 @@ class Reproduction(Analyzer):
         return report
 
     def _counted_ks(self, family: Family, in_size: pd.DataFrame) -> list[int]:
-        """The k to count: those published, and those of the law in k; of imports without ranks the ones logged."""
+        """Return the k to count: those published, and those of the law in k; of imports without ranks the ones
+        logged.
+        """
         published = rbp_ks(set(in_size["metric"]))
         if not family.vocab_size:
             return [k for k in family.logged_ks if k in published or k <= self.largest_k]
@@ -122,7 +124,7 @@ class Reproduction(Analyzer):
             yield self._cell(family, {"metric": metric}, row, spread, inverse=law.high < 0)
 
     def _in_k(self, family: Family, published: pd.DataFrame, values: LawValues, *, sampled: bool) -> Iterator[Cell]:
-        """Every size that Table 1 lists; of sampling errors that are not known there is no interval."""
+        """Yield every size that Table 1 lists; of sampling errors that are not known there is no interval."""
         every = np.array([k for k in rbp_ks(values.metrics) if k <= self.largest_k and k != family.vocab_size])
         if len(every) < 3:
             return
@@ -161,7 +163,9 @@ class Reproduction(Analyzer):
         *,
         inverse: bool = False,
     ) -> Cell:
-        """The difference of a cell with its interval and p, none where the error is not known; and the row so far."""
+        """Return the difference of a cell with its interval and p, none where the error is not known; and the row so
+        far.
+        """
         difference = row["yours"] - row["published"]
         number = Interval.around(difference, spread.half(_LEVEL) if spread else np.nan)
         finding = PublishedExponent(
@@ -196,7 +200,7 @@ def _of(published: pd.DataFrame, family: str, dataset: str) -> pd.DataFrame:
 
 
 def _published_runs(runs: Runs, in_size: pd.DataFrame) -> Runs:
-    """The runs of families and datasets that the tables hold; NothingToSay where there is none."""
+    """Return the runs of families and datasets that the tables hold; NothingToSay where there is none."""
     published = set(zip(in_size["family"], in_size["dataset"], strict=True))
     wanted = [key in published for key in zip(runs.frame["family"], runs.frame["dataset"], strict=True)]
     if not any(wanted):

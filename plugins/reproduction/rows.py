@@ -86,7 +86,7 @@ class SequenceRow(OfSize):
 
 
 def verdict_rows(table: int, rows: Sequence[SizeRow] | Sequence[KRow]) -> Iterator[VerdictRow]:
-    """The cells of each family on each dataset, counted by verdict."""
+    """Yield the cells of each family on each dataset, counted by verdict."""
     for dataset, family in sorted({(row.dataset, row.family) for row in rows}):
         cells = [row for row in rows if (row.dataset, row.family) == (dataset, family)]
         differences = {i: row.difference.value / row.published for i, row in enumerate(cells) if row.published}
@@ -100,7 +100,7 @@ def verdict_rows(table: int, rows: Sequence[SizeRow] | Sequence[KRow]) -> Iterat
 
 
 def sequence_rows(family: Family) -> Iterator[SequenceRow]:
-    """Imported shares of sequences that succeed, beside those of independent tokens."""
+    """Yield imported shares of sequences that succeed, beside those of independent tokens."""
     for column in family.rows.columns:
         if not (named := re.fullmatch(r"sequence_success_k(\d+)_n(\d+)", str(column))):
             continue

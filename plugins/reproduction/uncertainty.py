@@ -6,7 +6,7 @@ import numpy as np
 
 
 def rounding_se(unit: float) -> float:
-    """Standard error of a number that was rounded to a multiple of a unit.
+    """Return standard error of a number that was rounded to a multiple of a unit.
 
     Source: the standard deviation of a uniform distribution on -unit/2 .. unit/2.
     """
@@ -14,7 +14,7 @@ def rounding_se(unit: float) -> float:
 
 
 def implied_se(alpha: float, r2: float, points: int, *, unit: float) -> float:
-    """Standard error of a published least-squares slope, from its R^2 and number of points.
+    """Return standard error of a published least-squares slope, from its R^2 and number of points.
 
     se = |alpha| sqrt((1 - R^2) / R^2 / (m - 2)), with the lowest R^2 that rounds to the published one, and the slope's
     own rounding added in quadrature.

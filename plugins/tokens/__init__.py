@@ -66,7 +66,7 @@ class Tokens(Analyzer):
     replicates: int = 500
 
     def analyze(self, runs: Runs) -> Report:
-        """Class the tokens of every measurement; laws need at least 3 sizes."""
+        """Return class the tokens of every measurement; laws need at least 3 sizes."""
         if self.shown not in self.ks:
             raise BadInput(f"analyzer.shown={self.shown}: expected one of analyzer.ks={self.ks}")
         report = Report()
@@ -142,7 +142,9 @@ class Tokens(Analyzer):
     def _of_classes(
         self, family: Family, by: str, counts: Sequence[ClassCounts]
     ) -> tuple[list[dict[str, Any]], list[ExponentRow], list[ClassPair]]:
-        """The laws of every class, what changes the exponent between the k, and every two classes at the k shown."""
+        """Return the laws of every class, what changes the exponent between the k, and every two classes at the k
+        shown.
+        """
         weights = document_weights(len(counts[0].tokens), replicates=self.replicates)
         whole_text = np.ones((1, weights.shape[1]))
         once = np.stack([count.values(whole_text)[0] for count in counts])  # (m, classes, metrics)
@@ -274,7 +276,7 @@ class Tokens(Analyzer):
                     yield BinLawRow(**family.keys, metric=metric_label(metric), alpha=exponent(law), r2=law.r2, **cells)
 
     def _early_and_late(self, family: Family, curves: PositionCurves) -> Iterator[EarlyAndLateRow]:
-        """The first half of the bins against the last bin, in the same models and documents."""
+        """Yield the first half of the bins against the last bin, in the same models and documents."""
         half = max(1, len(curves.first) // 2)
         early = curves.in_bins(slice(0, half))
         late = curves.in_bins(slice(-1, None))

@@ -35,12 +35,15 @@ _FREQUENCIES = (1e-2, 1e-3, 1e-4, 1e-5)
 
 
 def starts_word(text: str) -> bool:
-    """Whether a token begins with white space, and so begins a word (or is white space). Source: as `kind_of`."""
+    """Return whether a token begins with white space, and so begins a word (or is white space). Source: as
+    `kind_of`.
+    """
     return bool(text) and text[0].isspace()
 
 
 def frequency_bins(occurrences: IntArray) -> tuple[IntArray, list[str]]:
-    """The class of every id 0..max by its share of the corpus: per decade, the most frequent first; and their names.
+    """Return the class of every id 0..max by its share of the corpus: per decade, the most frequent first; and their
+    names.
 
     Source: Zipf's ordering of types by frequency.
 
@@ -90,7 +93,7 @@ class ClassCounts(DocumentSums):
         return cls(tuple(names), tuple(ks), counts.sum(axis=2), nats.reshape(shape), hits)
 
     def values(self, weights: Weights) -> FloatArray:
-        """CE, then -ln RBP_k of each k, of every class, (replicates, classes, 1 + ks).
+        """Return CE, then -ln RBP_k of each k, of every class, (replicates, classes, 1 + ks).
 
         Source: arXiv 2510.20387; weights (replicates, documents) as those of `document_weights`.
         """
@@ -99,7 +102,8 @@ class ClassCounts(DocumentSums):
 
 
 def class_weights(share: FloatArray, y: FloatArray) -> FloatArray:
-    """v_c = w_c RBP_c y_c / (RBP y), from shares w_c and y_c = -ln RBP_c, both (classes,) or (replicates, classes).
+    """Return v_c = w_c RBP_c y_c / (RBP y), from shares w_c and y_c = -ln RBP_c, both (classes,) or (replicates,
+    classes).
 
     Source: the derivative of ln(-ln RBP) with RBP = sum_c w_c exp(-y_c); y as in arXiv 2510.20387.
     """
@@ -111,7 +115,7 @@ def class_weights(share: FloatArray, y: FloatArray) -> FloatArray:
 def mix_and_within(
     first: tuple[FloatArray, FloatArray], second: tuple[FloatArray, FloatArray]
 ) -> tuple[FloatArray, FloatArray]:
-    """The difference of two weighted sums of exponents, by class: from weights (mix), from exponents (within).
+    """Return the difference of two weighted sums of exponents, by class: from weights (mix), from exponents (within).
 
     Source: Kitagawa, Journal of the American Statistical Association 50, 1955.
 
@@ -172,7 +176,7 @@ class Way:
 
 
 def ways_of_classing(pieces: Iterable[RankTable], texts: Mapping[int, str]) -> Iterator[Way]:
-    """Each way of classing the tokens of a rank table that gives more than one class.
+    """Yield each way of classing the tokens of a rank table that gives more than one class.
 
     Source: `kind_of`, `starts_word`, `frequency_bins`, and the dataset's fields.
 

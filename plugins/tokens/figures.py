@@ -20,7 +20,7 @@ POSITION = "position in the document, tokens"
 
 
 def draw_positions(read: Sequence[tuple[Family, PositionCurves]], metric: str) -> Figure:
-    """CE or -ln RBP_k against the position: the smallest and the largest size of each family."""
+    """Return CE or -ln RBP_k against the position: the smallest and the largest size of each family."""
     drawn = []
     for family, curves in read:
         column = curves.metrics.index(metric)
@@ -35,7 +35,7 @@ def draw_positions(read: Sequence[tuple[Family, PositionCurves]], metric: str) -
 
 
 def draw_alpha_by_position(laws: Sequence[Any], label: str) -> Figure:
-    """Alpha of RBP_k and of CE (dashed) against the position.
+    """Return alpha of RBP_k and of CE (dashed) against the position.
 
     Args:
         laws: rows with dataset, family, metric, first, last, alpha, alpha_low and alpha_high.

@@ -107,7 +107,7 @@ class PositionCurves:
 def position_curves(
     sums: Sequence[PositionSums], ks: Sequence[int], *, share: float, replicates: int
 ) -> PositionCurves | None:
-    """The curves of a family; None where fewer than two bins have enough documents and tokens.
+    """Return the curves of a family; None where fewer than two bins have enough documents and tokens.
 
     Source: means over the same documents in every bin, so that positions differ in nothing else; replicates as in
     `document_weights`.

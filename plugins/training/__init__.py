@@ -105,7 +105,9 @@ class Training(Analyzer):
                 return
 
     def _findings(self, laws: list[Fitted]) -> Iterator[ComputeOptimum]:
-        """The exponent of the best size in compute; different from the first metric's where their intervals part."""
+        """Yield the exponent of the best size in compute; different from the first metric's where their intervals
+        part.
+        """
         for fitted in laws:
             first = next(law for law in laws if law.keys == fitted.keys).law
             law = fitted.law

@@ -27,7 +27,7 @@ def draw(laws: Sequence[Fitted]) -> dict[str, Drawing]:
 
 
 def _panels(laws: Sequence[Fitted], curves: Callable[[Fitted], Iterator[Curve]], xlabel: str) -> Figure:
-    """A panel per law."""
+    """Return a panel per law."""
     drawn = []
     for law in laws:
         panel = f"{law.keys['family']}, {law.keys['dataset']}: {metric_label(law.metric)}"

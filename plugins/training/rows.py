@@ -89,7 +89,7 @@ class Fitted:
 
 
 def law_row(fitted: Fitted) -> TrainingRow:
-    """The law of one metric."""
+    """Return the law of one metric."""
     law = fitted.law
     per_parameter = fitted.d / fitted.s
     return TrainingRow(
@@ -111,14 +111,14 @@ def law_row(fitted: Fitted) -> TrainingRow:
 
 
 def optimal_rows(fitted: Fitted) -> Iterator[OptimalRow]:
-    """The best size at each compute budget."""
+    """Yield the best size at each compute budget."""
     for c, s in zip(fitted.budgets, fitted.law.optimal_size(fitted.budgets), strict=True):
         d = c / 6 / s
         yield OptimalRow(**fitted.row_keys, C=float(c), S=float(s), D=float(d), tokens_per_parameter=float(d / s))
 
 
 def checkpoint_rows(fitted: Fitted) -> Iterator[CheckpointRow]:
-    """Each checkpoint under the law."""
+    """Yield each checkpoint under the law."""
     residual = np.log(fitted.y) - np.log(fitted.law.predict(fitted.s, fitted.d))
     for i, size in enumerate(fitted.rows["size"]):
         s = float(fitted.s[i])

@@ -63,13 +63,13 @@ class TrainingLaw:
     centre: FloatArray
 
     def predict(self, s: npt.ArrayLike, d: npt.ArrayLike) -> FloatArray:
-        """The law's y at sizes s and tokens d."""
+        """Return the law's y at sizes s and tokens d."""
         x = np.log(np.asarray(s, dtype=np.float64)) - self.centre[0]
         t = np.log(np.asarray(d, dtype=np.float64)) - self.centre[1]
         return np.asarray(np.exp(_log_law(self.parameters, x, t)))
 
     def optimal_size(self, c: npt.ArrayLike) -> FloatArray:
-        """S*(C), the size of least y at compute C = 6 S D."""
+        """Return S*(C), the size of least y at compute C = 6 S D."""
         _, log_a, alpha, log_b, beta = self.parameters
         x0, t0 = self.centre
         log_g = (np.log(alpha / beta) + (log_a + alpha * x0) - (log_b + beta * t0)) / (alpha + beta)
@@ -177,7 +177,7 @@ def _from(start: tuple[float, float, float], x: FloatArray, t: FloatArray, logs:
 
 
 def _clustered(residual: FloatArray, member: npt.NDArray[np.int_], parameters: int) -> tuple[float, float]:
-    """Variance between models and within, by moments, with the parameters taken off the degrees of freedom."""
+    """Return variance between models and within, by moments, with the parameters taken off the degrees of freedom."""
     groups = int(member.max()) + 1
     times = np.bincount(member)
     means = np.bincount(member, weights=residual) / times

@@ -38,7 +38,7 @@ class Bar:
 
 
 def bar_panels(bars: Sequence[Bar], *, xlabel: str, ylabel: str, **options: Any) -> Figure:
-    """Numbers with their intervals below each other: a panel for each title, in it a line for each row.
+    """Return numbers with their intervals below each other: a panel for each title, in it a line for each row.
 
     Args:
         bars: what to draw.

@@ -22,7 +22,9 @@ COMPARABLE = {
 
 
 def on_each_dataset(rows: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, bool]]:
-    """The rows of each family on a dataset, which are beside each other; whether only their size differs, ascending."""
+    """Yield the rows of each family on a dataset, which are beside each other; whether only their size differs,
+    ascending.
+    """
     told = ["family", "dataset", *COMPARABLE, "revision"]
     codes = np.column_stack([pd.factorize(rows[key])[0] for key in told])
     sizes = rows["non_embedding_params"].to_numpy(np.float64, na_value=np.nan)
@@ -33,7 +35,7 @@ def on_each_dataset(rows: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, bool]]:
 
 
 def disagreeing(rows: pd.DataFrame) -> list[str]:
-    """Columns in which runs differ that one law may not mix."""
+    """Return columns in which runs differ that one law may not mix."""
     keys = [key for key in COMPARABLE if rows[key].nunique(dropna=False) > 1]
     if "documents_hash" in keys and "num_tokens" in keys:
         keys.remove("num_tokens")  # other texts have other tokens; once is enough
@@ -51,7 +53,7 @@ def mixture(rows: pd.DataFrame, key: str) -> str:
 
 
 def parts(rows: pd.DataFrame, keys: Sequence[str]) -> list[tuple[str, pd.DataFrame]]:
-    """The rows taken apart by keys, the part of most runs first, each with its label."""
+    """Return the rows taken apart by keys, the part of most runs first, each with its label."""
     if not keys:
         return [("", rows)] if len(rows) else []
     labelled = [

@@ -166,7 +166,8 @@ class Report:
                 self.metrics[name.format_map(parts)] = float(cells[column])
 
     def nothing_found(self, otherwise: str) -> NothingToSay:
-        """The error to raise where nothing could be analysed: the notes say why; `otherwise` where there are none.
+        """Return the error to raise where nothing could be analysed: the notes say why; `otherwise` where there are
+        none.
 
         Of remarks with one reason, the first is kept and the others are counted.
         """

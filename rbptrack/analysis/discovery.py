@@ -183,7 +183,7 @@ def discover(kind: Kind[P], extra: Sequence[str] = ()) -> Plugins[P]:
 
 
 def _candidates(folder: Path, kind: Kind[P]) -> Iterator[Path]:
-    """The files and folders of a plugins folder that are plugins of a kind, sorted by name."""
+    """Yield the files and folders of a plugins folder that are plugins of a kind, sorted by name."""
     place = folder / kind.folder
     for path in sorted(place.iterdir()) if place.is_dir() else ():
         if path.name.startswith(("_", ".")) or (path.name in FOLDERS and not kind.folder):
@@ -204,7 +204,7 @@ def _announce(folder: Path) -> None:
 
 
 def _plugin(kind: Kind[P], source: Source) -> type[P]:
-    """The class of a plugin, imported."""
+    """Return the class of a plugin, imported."""
     if source.point:
         target = source.point.load()
     elif source.is_built_in:
@@ -227,7 +227,7 @@ def _plugin(kind: Kind[P], source: Source) -> type[P]:
 
 
 def _class_of(kind: Kind[P], name: str, module: ModuleType) -> type[P]:
-    """The plugin's class in a module, or in a submodule that it imports the class from."""
+    """Return the plugin's class in a module, or in a submodule that it imports the class from."""
     classes = [
         value
         for value in vars(module).values()

@@ -50,7 +50,7 @@ def title(column: str) -> str:
 
 
 def cell(column: str, value: object) -> str:
-    """A value as text; nothing where it is missing."""
+    """Return a value as text; nothing where it is missing."""
     if value is None or value is pd.NA or value != value:
         return ""
     if column == "run_id":
@@ -67,7 +67,7 @@ def cell(column: str, value: object) -> str:
 
 
 def default_columns(columns: Iterable[str]) -> list[str]:
-    """The columns that a summary shows: names, S, tokens, CE, RBP at k = 1, 10, 100 where logged, the run."""
+    """Return the columns that a summary shows: names, S, tokens, CE, RBP at k = 1, 10, 100 where logged, the run."""
     there = list(columns)
     logged = rbp_ks(there)
     ks = [k for k in HEADLINE_KS if k in logged]
@@ -76,7 +76,7 @@ def default_columns(columns: Iterable[str]) -> list[str]:
 
 
 def presented(frame: pd.DataFrame, columns: Sequence[str] = (), *, errors: bool = False) -> pd.DataFrame:
-    """The rows as texts under human titles.
+    """Return the rows as texts under human titles.
 
     Args:
         frame: of `Runs`.
@@ -101,12 +101,12 @@ def _texts(frame: pd.DataFrame, column: str) -> list[str]:
 
 
 def as_csv(frame: pd.DataFrame) -> str:
-    """A table as CSV, numbers in full; texts so that no spreadsheet takes them for formulas."""
+    """Return a table as CSV, numbers in full; texts so that no spreadsheet takes them for formulas."""
     return frame.map(lambda value: for_spreadsheets(value) if isinstance(value, str) else value).to_csv(index=False)
 
 
 def k_ranges(ks: Iterable[int], grid: Iterable[int]) -> str:
-    """`k = 40 to 300, 900`: some of the k of a grid, neighbours on the grid joined."""
+    """Return `k = 40 to 300, 900`: some of the k of a grid, neighbours on the grid joined."""
     place = {k: i for i, k in enumerate(grid)}
     ranges: list[list[int]] = []
     for k in ks:

@@ -99,7 +99,7 @@ class Family:
         return np.unique(self._each_s)
 
     def _by_size(self, column: str) -> list[list[str]]:
-        """The texts of a column for each size, m lists."""
+        """Return the texts of a column for each size, m lists."""
         texts = [str(text) for text in self.rows[column].tolist()]
         first = np.searchsorted(self._each_s, self.s).tolist()
         return [texts[low:high] for low, high in pairwise([*first, len(texts)])]
@@ -137,7 +137,7 @@ class Family:
         return int(first["seq_len"]) if str(first["sequence"]) == "truncate" else None
 
     def shares_texts(self, other: Family) -> bool:
-        """Whether both are known to read the same texts, so that their errors are correlated."""
+        """Return whether both are known to read the same texts, so that their errors are correlated."""
         hashes = {*self.rows["documents_hash"], *other.rows["documents_hash"]}
         return len(hashes) == 1 and not any(map(pd.isna, hashes))
 
@@ -153,7 +153,9 @@ class Family:
         return rbp_ks(logged)
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """A logged number per size, (m,) float64: the mean over the runs of a size; NaN where it was not logged."""
+        """Return a logged number per size, (m,) float64: the mean over the runs of a size; NaN where it was not
+        logged.
+        """
         if name not in self.rows.columns:
             return np.full(len(self.s), np.nan)
         logged = self.rows[name]
@@ -170,7 +172,8 @@ def read_families(
     least: int = 1,
     several: str = MEAN_USED,
 ) -> Iterator[tuple[Family, list[T]]]:
-    """`families`, with something loaded for every size; runs whose artifact cannot be read are named and left out.
+    """Yield `families`, with something loaded for every size; runs whose artifact cannot be read are named and left
+    out.
 
     Args:
         runs: the measurements.
@@ -214,13 +217,13 @@ def read_families(
 
 
 def _by_source(value: T, groups: Sequence[str]) -> T:
-    """Sums over documents as sums over their sources, which are what is resampled where they are known."""
+    """Return sums over documents as sums over their sources, which are what is resampled where they are known."""
     grouped = getattr(value, "in_groups", None)
     return grouped(groups) if grouped and len(groups) and not getattr(value, "grouped", False) else value
 
 
 def families(runs: Runs, notes: list[str], *, least: int = 1, several: str = MEAN_USED) -> list[Family]:
-    """Every family on every dataset, in parts that may be compared, with at least `least` sizes.
+    """Return every family on every dataset, in parts that may be compared, with at least `least` sizes.
 
     Runs that differ in precision, sequence rule, sequence length, texts or tokens never come into one part, nor do
     several checkpoints of one size. Several runs of one size (seeds, say) stay together and are averaged. Notes say so.
@@ -253,7 +256,9 @@ def families(runs: Runs, notes: list[str], *, least: int = 1, several: str = MEA
 
 
 def without_twins(frame: pd.DataFrame, *, keep: Literal["first", "last"] = "first") -> pd.DataFrame:
-    """The rows; of those that differ in the reference only one, that without a reference (`first`) or with (`last`)."""
+    """Return the rows; of those that differ in the reference only one, that without a reference (`first`) or with
+    (`last`).
+    """
     if not frame["reference"].notna().any():
         return frame
     rows = frame.sort_values("reference", na_position=keep, kind="stable")

@@ -47,7 +47,7 @@ MOST_FAMILIES = 3 * FEW_FAMILIES
 
 
 def family_styles(names: Iterable[str]) -> list[FamilyStyle]:
-    """The style of each family that is drawn, in the order of their names: the first `MOST_FAMILIES` of them.
+    """Return the style of each family that is drawn, in the order of their names: the first `MOST_FAMILIES` of them.
 
     After seven families the colours begin again, with other markers and line styles.
     """
@@ -145,7 +145,7 @@ class Curve:
 def curves_of(
     table: pd.DataFrame, x: str, y: str, *, panel: str, series: str, label: str = "", ends: str = "", **options: Any
 ) -> Iterator[Curve]:
-    """A curve of column y over column x for each panel and series of a table; rows without a y are left out.
+    """Yield a curve of column y over column x for each panel and series of a table; rows without a y are left out.
 
     Args:
         table: of a report.
@@ -167,7 +167,7 @@ def curves_of(
 
 
 def side_by_side(curves: Iterable[Curve]) -> list[Curve]:
-    """The curves on a logarithmic x axis a little aside from each other by series, so that bars hide none."""
+    """Return the curves on a logarithmic x axis a little aside from each other by series, so that bars hide none."""
     every = list(curves)
     names = list(dict.fromkeys(curve.series for curve in every))
     moved = {name: 1.03 ** (place - len(names) / 2) for place, name in enumerate(names)}
@@ -184,7 +184,7 @@ def curve_panels(
     shades: bool = False,
     **options: Any,
 ) -> tuple[Figure, list[Any]]:
-    """A figure in the common style with a panel for each title, in the order of the curves; and its axes.
+    """Return a figure in the common style with a panel for each title, in the order of the curves; and its axes.
 
     Args:
         curves: what to draw, in the order of the legend.

@@ -47,7 +47,9 @@ _STYLE: Any = {
 
 
 def gradient(count: int) -> list[Any]:
-    """Colours for something ordered (sizes, window lengths), dark to light: even steps of a colour-blind safe map."""
+    """Return colours for something ordered (sizes, window lengths), dark to light: even steps of a colour-blind safe
+    map.
+    """
     return [mpl.colormaps["viridis"](v) for v in np.linspace(0, 0.88, max(count, 1))]
 
 
@@ -87,7 +89,7 @@ def draw(figure: Figure, path: Path, formats: Iterable[str] = ()) -> None:
 
 
 def svg(figure: Figure) -> str:
-    """A figure as SVG text."""
+    """Return a figure as SVG text."""
     buffer = StringIO()
     with style():
         figure.savefig(buffer, format="svg", metadata=_UNSAID)
@@ -103,7 +105,7 @@ def _words(figure: Figure) -> list[Text]:
 
 
 def _typeset(text: str) -> str:
-    """`RBP_10` and `S_50` with the number below the line, as matplotlib sets formulas."""
+    """Return `RBP_10` and `S_50` with the number below the line, as matplotlib sets formulas."""
     return text if "$" in text else re.sub(r"\b(RBP|S)_(\d+)", r"\1$_{\2}$", text)
 
 
@@ -118,7 +120,7 @@ def _fit_title(ax: Any) -> None:
 
 
 def panels(rows: int, columns: int, *, height: float = 3.2, **options: Any) -> tuple[Figure, Any]:
-    """A figure with a grid of axes, (rows, columns); inches per panel. Not tied to pyplot: nothing to close."""
+    """Return a figure with a grid of axes, (rows, columns); inches per panel. Not tied to pyplot: nothing to close."""
     figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
@@ -161,7 +163,7 @@ def grid(
 
 
 def panel_per(names: Sequence[str], *, columns: int = 3, **options: Any) -> tuple[Figure, list[Any]]:
-    """A figure with one panel per name, titled with it, in rows of at most `columns`; the axes in order."""
+    """Return a figure with one panel per name, titled with it, in rows of at most `columns`; the axes in order."""
     across = min(columns, max(1, len(names)))
     down = max(1, -(-len(names) // across))
     figure, axes = grid(down, across, **{"height": 3.0, **options})
@@ -174,7 +176,7 @@ def panel_per(names: Sequence[str], *, columns: int = 3, **options: Any) -> tupl
 
 
 def legend_room(labels: Iterable[str], *, least: float) -> float:
-    """Inches that `grid` must keep free at the right for a legend of these labels, `least` at least."""
+    """Return inches that `grid` must keep free at the right for a legend of these labels, `least` at least."""
     return max(least, 0.55 + 0.066 * max((len(re.sub(r"[$_{}]", "", label)) for label in labels), default=0))
 
 
@@ -211,7 +213,7 @@ def legend_of_all(figure: Figure, *, legend: float) -> None:
 
 
 def colour_and_marker(number: int) -> tuple[str, str]:
-    """Colour and marker of the number-th family."""
+    """Return colour and marker of the number-th family."""
     return COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
 
 

@@ -127,13 +127,14 @@ def by_sign(number: Interval) -> Verdict:
 
 
 def within_margin(verdict: Verdict, number: Interval, margin: float, null: float = 0.0) -> Verdict:
-    """The verdict; UNTOLD in place of a SAME whose interval is not inside the margin."""
+    """Return the verdict; UNTOLD in place of a SAME whose interval is not inside the margin."""
     inside = null - margin <= number.low <= number.high <= null + margin
     return Verdict.UNTOLD if verdict is Verdict.SAME and not inside else verdict
 
 
 def corrected(findings: Iterable[F], decide: Callable[[F], Verdict | str] | None = None) -> list[F]:
-    """The findings with p corrected by Holm's method over all cases of each question, and verdicts decided after that.
+    """Return the findings with p corrected by Holm's method over all cases of each question, and verdicts decided after
+    that.
 
     Args:
         findings: of one question or several; those without a p are not counted.

@@ -180,7 +180,7 @@ class Importer(Plugin):
 
     @abstractmethod
     def takes(self, file: Peek) -> bool:
-        """Whether this is a file or folder of its format; reads no more than what `file` shows."""
+        """Return whether this is a file or folder of its format; reads no more than what `file` shows."""
 
     @abstractmethod
     def read(self, path: Path) -> Iterator[Imported]:

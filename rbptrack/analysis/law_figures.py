@@ -35,14 +35,15 @@ _DOTTED = (0, (1, 1.5))  # published
 
 
 def law_axis_label(metric: str) -> str:
-    """The label of an axis with what a law is fitted to: CE, or -ln RBP_k."""
+    """Return the label of an axis with what a law is fitted to: CE, or -ln RBP_k."""
     return "CE, nats per token" if metric == CE else f"−ln RBP$_{{{parse_rbp_name(metric)}}}$"
 
 
 def draw_laws(
     laws: Sequence[FamilyLaw], metrics: Sequence[str], *, xlabel: str, curves: Curves | None = None
 ) -> Figure:
-    """Points and laws on logarithmic axes, a row per dataset and a column per metric; figures 3 to 5 of the paper.
+    """Return points and laws on logarithmic axes, a row per dataset and a column per metric; figures 3 to 5 of the
+    paper.
 
     Every panel spans the same factor in y, so that equal exponents have equal slopes. Where the authors published an
     exponent of the family on the dataset, it is drawn too: through the middle of the points, as they print no A.
@@ -110,7 +111,7 @@ def draw_laws(
 
 
 def _draw_published(ax: Any, one: FamilyStyle, dataset: str, metric: str, s: Any, y: Any) -> bool:
-    """The published slope through the middle of the points, if there is one."""
+    """Return the published slope through the middle of the points, if there is one."""
     alpha = published_alpha(one.name, dataset, metric)
     if not np.isfinite(alpha):
         return False
@@ -120,7 +121,7 @@ def _draw_published(ax: Any, one: FamilyStyle, dataset: str, metric: str, s: Any
 
 
 def draw_exponents(laws: Sequence[FamilyLaw], metrics: Sequence[str]) -> Figure:
-    """Alpha of every family with its interval: a panel per metric, a row per dataset; hollow: published."""
+    """Return alpha of every family with its interval: a panel per metric, a row per dataset; hollow: published."""
     bars = []
     for metric in metrics:
         title = "α of CE" if metric == CE else f"α of RBP$_{{{parse_rbp_name(metric)}}}$"
@@ -132,7 +133,7 @@ def draw_exponents(laws: Sequence[FamilyLaw], metrics: Sequence[str]) -> Figure:
 
 
 def draw_against_k(laws: Sequence[FamilyLaw], quantity: str, *, ylabel: str) -> tuple[Figure, list[Any]]:
-    """A quantity of laws against k, cross-entropy's as a thin line, as in figure 6 of the paper; and its axes.
+    """Return a quantity of laws against k, cross-entropy's as a thin line, as in figure 6 of the paper; and its axes.
 
     Args:
         laws: of RBP_k at many k, and of CE.
@@ -161,7 +162,7 @@ def draw_against_k(laws: Sequence[FamilyLaw], quantity: str, *, ylabel: str) -> 
 
 
 def draw_ce_against_rbp(laws: Sequence[FamilyLaw], k: int) -> tuple[Figure, dict[tuple[str, str], float]]:
-    """CE against -ln RBP_k, a point per model and a line per family, as in figure 8a of the paper.
+    """Return CE against -ln RBP_k, a point per model and a line per family, as in figure 8a of the paper.
 
     Returns:
         The figure, and R^2 of each line by dataset and family.

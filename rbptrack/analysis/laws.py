@@ -90,7 +90,7 @@ class LawReader:
     draws: bool = False
 
     def read(self, runs: Runs, notes: list[str]) -> list[FamilyLaw]:
-        """The laws, family by family; notes get a sentence for everything that is left out."""
+        """Return the laws, family by family; notes get a sentence for everything that is left out."""
         every: dict[str, Family] = {}
 
         def load(family: Family, run_id: str) -> list[DocumentCounts]:
@@ -145,7 +145,9 @@ class LawReader:
     def _fit(
         self, values: LawValues, sizes: FloatArray, each: LawValues | None, several: Sequence[int]
     ) -> dict[str, tuple[PowerLawFit, NestedFit | None]]:
-        """The laws by metric; where some size has several runs, over all runs, seeds' scatter apart from sizes'."""
+        """Return the laws by metric; where some size has several runs, over all runs, seeds' scatter apart from
+        sizes'.
+        """
         laws = values.fit_each(sizes, level=self.level)
         if each is None:
             return {metric: (law, None) for metric, law in laws.items()}
@@ -162,7 +164,9 @@ class LawReader:
         return replace(law, recipe=seeds.recipe), seeds
 
     def _other(self, family: Family) -> FloatArray | None:
-        """S of each size by the other definition; None where there is none, or it is not known of every model."""
+        """Return S of each size by the other definition; None where there is none, or it is not known of every
+        model.
+        """
         sizes = family.column(self.unit.other) if self.unit.other else np.array([np.nan])
         return sizes if positive(sizes) and np.ptp(sizes) > 0 else None
 
@@ -188,7 +192,7 @@ class LawReader:
 
 
 def by_family(laws: Iterable[FamilyLaw]) -> dict[str, list[FamilyLaw]]:
-    """The laws of each family on a dataset, by its path, in the order in which they come."""
+    """Return the laws of each family on a dataset, by its path, in the order in which they come."""
     grouped: dict[str, list[FamilyLaw]] = {}
     for one in laws:
         grouped.setdefault(one.family.path, []).append(one)
@@ -198,7 +202,7 @@ def by_family(laws: Iterable[FamilyLaw]) -> dict[str, list[FamilyLaw]]:
 def equally_trained(
     laws: Sequence[FamilyLaw], unit: SizeUnit, notes: list[str], *, level: float
 ) -> Iterator[tuple[FamilyLaw, float]]:
-    """The laws over the models of each family that were trained on equally many tokens, and how many.
+    """Yield the laws over the models of each family that were trained on equally many tokens, and how many.
 
     Args:
         laws: over all models of their families.
@@ -224,7 +228,7 @@ def equally_trained(
 def pooled_families(
     laws: Sequence[FamilyLaw], notes: list[str], *, level: float
 ) -> Iterator[tuple[Pooled, list[FamilyLaw]]]:
-    """The families of each dataset and metric taken together, 3 or more; notes say where there are fewer."""
+    """Yield the families of each dataset and metric taken together, 3 or more; notes say where there are fewer."""
     for dataset, metric in dict.fromkeys((one.family.dataset, one.label) for one in laws):
         group = [one for one in laws if (one.family.dataset, one.label) == (dataset, metric)]
         if len(group) < 3:
@@ -235,7 +239,7 @@ def pooled_families(
 
 
 def _shared_errors(group: Sequence[FamilyLaw]) -> FloatArray:
-    """Sampling covariance between the exponents of families that read the same texts, (families, families)."""
+    """Return sampling covariance between the exponents of families that read the same texts, (families, families)."""
     shared = np.zeros((len(group), len(group)))
     for (i, one), (j, two) in combinations(enumerate(group), 2):
         if one.draws is not None and two.draws is not None and one.family.shares_texts(two.family):

@@ -16,25 +16,25 @@ F = TypeVar("F", bound="Finding")
 
 
 def interval(low: float, high: float, form: str = ".3f") -> str:
-    """`0.104 to 0.120`; `no interval` where there is none."""
+    """Return `0.104 to 0.120`; `no interval` where there is none."""
     if low != low or high != high:
         return "no interval"
     return f"{number(low, form)} to {number(high, form)}"
 
 
 def estimate(one: Finding, form: str = ".3f") -> str:
-    """`0.112 (0.104 to 0.120)`; without parentheses where no interval is known."""
+    """Return `0.112 (0.104 to 0.120)`; without parentheses where no interval is known."""
     known = isfinite(one.low) and isfinite(one.high)
     return number(one.estimate, form) + (f" ({interval(one.low, one.high, form)})" if known else "")
 
 
 def where(one: Finding) -> str:
-    """`nano on pydocs`: the family and the dataset of a finding's case."""
+    """Return `nano on pydocs`: the family and the dataset of a finding's case."""
     return " on ".join(one.case[key] for key in ("family", "dataset") if one.case.get(key))
 
 
 def by_where(findings: Sequence[F]) -> dict[str, list[F]]:
-    """The findings of each family on a dataset, in the order in which they come."""
+    """Return the findings of each family on a dataset, in the order in which they come."""
     grouped: dict[str, list[F]] = {}
     for one in findings:
         grouped.setdefault(where(one), []).append(one)
@@ -42,17 +42,17 @@ def by_where(findings: Sequence[F]) -> dict[str, list[F]]:
 
 
 def metric_of(one: Finding) -> str:
-    """CE or RBP_10."""
+    """Return CE or RBP_10."""
     return metric_label(one.case["metric"])
 
 
 def with_verdict(findings: Sequence[F], *verdicts: Verdict) -> list[F]:
-    """The findings that have one of the verdicts."""
+    """Return the findings that have one of the verdicts."""
     return [one for one in findings if one.verdict in verdicts]
 
 
 def upper_first(text: str) -> str:
-    """A sentence's first letter raised; the others stay."""
+    """Return a sentence's first letter raised; the others stay."""
     return text[:1].upper() + text[1:]
 
 

@@ -20,5 +20,5 @@ class Plugin(ABC):
 
 
 def help_line(plugin: type[Plugin]) -> str:
-    """The first line of a plugin's docstring: what it answers or does, as users see it."""
+    """Return the first line of a plugin's docstring: what it answers or does, as users see it."""
     return (plugin.__doc__ or plugin.name).strip().splitlines()[0]

@@ -70,7 +70,7 @@ def import_path(path: Path) -> ModuleType:
 
 
 def path_of(plugin: Plugin) -> Path | None:
-    """The file or folder that `import_path` imported a plugin from; None for one that any process can import."""
+    """Return the file or folder that `import_path` imported a plugin from; None for one that any process can import."""
     top = type(plugin).__module__.partition(".")[0]
     module = sys.modules.get(top)
     if module is None or not module.__file__ or not top.startswith(_FROM_PATH):
@@ -80,7 +80,9 @@ def path_of(plugin: Plugin) -> Path | None:
 
 @cache
 def code_of(plugin: type[Plugin]) -> str:
-    """A hash of the code that a plugin runs: rbptrack's, and the file, folder or package of each of its classes."""
+    """Return a hash of the code that a plugin runs: rbptrack's, and the file, folder or package of each of its
+    classes.
+    """
     hashes = [own_code()]
     for cls in plugin.__mro__:
         if cls.__module__.partition(".")[0] in sys.stdlib_module_names:
@@ -91,7 +93,7 @@ def code_of(plugin: type[Plugin]) -> str:
 
 
 def _top(module: str) -> ModuleType:
-    """The module that is a whole plugin or package, of one of its modules."""
+    """Return the module that is a whole plugin or package, of one of its modules."""
     parts = module.split(".")
     if not module.startswith(f"{BUILT_IN}."):
         return sys.modules[parts[0]]
@@ -100,13 +102,13 @@ def _top(module: str) -> ModuleType:
 
 
 def _place(module: ModuleType) -> Path:
-    """The file of a module, or the folder of a package."""
+    """Return the file of a module, or the folder of a package."""
     file = Path(module.__file__ or "")
     return file.parent if file.name == "__init__.py" else file
 
 
 def _hash(path: Path) -> str:
-    """A hash of a file, or of a folder's files: code and data."""
+    """Return a hash of a file, or of a folder's files: code and data."""
     if path.is_file():
         return contents_hash(path.parent, [path])
     return contents_hash(path, (file for file in path.rglob("*") if "__pycache__" not in file.parts))

@@ -12,23 +12,23 @@ PUBLISHED_IN = "ICLR 2026 submission draft of arXiv 2510.20387"
 
 @cache
 def published_in_size() -> pd.DataFrame:
-    """Table 2 of the draft: alpha and r2 of the law in size, by dataset, family and metric (`ce`, `rbp_10`)."""
+    """Return table 2 of the draft: alpha and r2 of the law in size, by dataset, family and metric (`ce`, `rbp_10`)."""
     return _read("scaling_with_size.csv").rename(columns={"slope": "alpha"})
 
 
 @cache
 def published_in_k() -> pd.DataFrame:
-    """Table 1 of the draft: beta and r2 of the law in k, by dataset, family and size."""
+    """Return table 1 of the draft: beta and r2 of the law in k, by dataset, family and size."""
     return _read("scaling_with_k.csv").rename(columns={"slope": "beta"})
 
 
 def published_alpha(family: str, dataset: str, metric: str) -> float:
-    """The published exponent of one law in size; NaN where there is none."""
+    """Return the published exponent of one law in size; NaN where there is none."""
     return _alphas().get((family, dataset, metric), float("nan"))
 
 
 def published_beta(family: str, dataset: str, size: str) -> float:
-    """The published exponent of one law in k; NaN where there is none."""
+    """Return the published exponent of one law in k; NaN where there is none."""
     return _betas().get((family, dataset, size), float("nan"))
 
 

@@ -116,7 +116,9 @@ def without_few(report: Report, frame: pd.DataFrame) -> None:
 
 
 def _few(frame: pd.DataFrame) -> set[tuple[str, str, str]]:
-    """(family, dataset, texts) of too few sources, or documents where none is named; texts as families name them."""
+    """Return (family, dataset, texts) of too few sources, or documents where none is named; texts as families name
+    them.
+    """
     sources = sources_of(frame)
     few, names = set(), frame[["family", "dataset", "documents_hash", "num_documents"]].astype(object)
     for family, dataset, texts, documents in names.itertuples(index=False):
@@ -127,7 +129,7 @@ def _few(frame: pd.DataFrame) -> set[tuple[str, str, str]]:
 
 
 def _is_few(family: object, dataset: object, few: set[tuple[str, str, str]]) -> bool:
-    """Whether a family on a dataset has too few; a part of a family names its texts: `nano texts 3fa9c1d2`."""
+    """Return whether a family on a dataset has too few; a part of a family names its texts: `nano texts 3fa9c1d2`."""
     named = str(family).partition(" texts ")[2][:8]
     return any(
         dataset == where and str(family).split(" ")[0] in ("", one.split(" ")[0]) and named in ("", texts)

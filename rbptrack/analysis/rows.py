@@ -94,12 +94,12 @@ class OfSize(OfFamily):
 
 
 def exponent(law: PowerLawFit | None) -> Interval:
-    """The exponent of a law and its interval; unknown where there is no law."""
+    """Return the exponent of a law and its interval; unknown where there is no law."""
     return law.exponent if law else UNKNOWN
 
 
 def columns_of(row: type[Any]) -> Mapping[str, Column]:
-    """The columns of a row's class, in the order of its fields.
+    """Return the columns of a row's class, in the order of its fields.
 
     Raises:
         TypeError: a field has no `Column`: a fault of the analyzer.
@@ -115,7 +115,7 @@ def columns_of(row: type[Any]) -> Mapping[str, Column]:
 
 
 def cells_of(row: Any) -> dict[str, Any]:
-    """Column -> value of one row; a code (an Enum) is written as its value."""
+    """Return column -> value of one row; a code (an Enum) is written as its value."""
     cells: dict[str, Any] = {}
     for name, (column, is_interval) in _fields(type(row)).items():  # type: ignore[arg-type]
         value = getattr(row, name)
@@ -128,7 +128,7 @@ def cells_of(row: Any) -> dict[str, Any]:
 
 
 def frame_of(rows: Iterable[Any]) -> tuple[pd.DataFrame, Mapping[str, Column]]:
-    """Rows of one class as a table, and its columns."""
+    """Return rows of one class as a table, and its columns."""
     every = list(rows)
     if not every:
         return pd.DataFrame(), {}
@@ -139,7 +139,7 @@ def frame_of(rows: Iterable[Any]) -> tuple[pd.DataFrame, Mapping[str, Column]]:
 
 @cache
 def _fields(row: Any) -> Mapping[str, tuple[Column, bool]]:
-    """Each field's `Column`, and whether it is an `Interval`."""
+    """Return each field's `Column`, and whether it is an `Interval`."""
     hints = get_type_hints(row, include_extras=True)
     told = {}
     for name in (f.name for f in fields(row)):

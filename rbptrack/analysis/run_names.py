@@ -11,7 +11,7 @@ from rbptrack.base.errors import BadInput, nearest, shortened
 
 
 def find(frame: pd.DataFrame, word: str) -> pd.Series:
-    """The row of the measurement that a word names; see `Runs.__getitem__`."""
+    """Return the row of the measurement that a word names; see `Runs.__getitem__`."""
     wanted = "/".join(part.strip() for part in word.split("/")).lower()
     chosen = frame[frame["run_id"].str.startswith(wanted)]
     if not len(chosen):
@@ -32,23 +32,23 @@ def find(frame: pd.DataFrame, word: str) -> pd.Series:
 
 
 def _names(row: Mapping[Any, Any]) -> set[str]:
-    """Every name of a measurement: `nano-6k/stdlib`, `nano/6k/stdlib`, and its model alone."""
+    """Return every name of a measurement: `nano-6k/stdlib`, `nano/6k/stdlib`, and its model alone."""
     model, slashed, dataset = str(row["model"]), f"{row['family']}/{row['size']}", str(row["dataset"])
     return {name.lower() for name in (f"{model}/{dataset}", f"{slashed}/{dataset}", model, slashed)}
 
 
 def without_checkpoint(model: str) -> str:
-    """`pythia-70m` of `pythia-70m@step1000`."""
+    """Return `pythia-70m` of `pythia-70m@step1000`."""
     return model.partition("@")[0]
 
 
 def repository(commit: str) -> str:
-    """The name of a repository in `org/name@commit`; empty for a local folder's hash."""
+    """Return the name of a repository in `org/name@commit`; empty for a local folder's hash."""
     return commit.partition("@")[0].rpartition("/")[2] if "@" in commit else ""
 
 
 def unmatched(models: Iterable[str], frame: pd.DataFrame) -> list[str]:
-    """The names, as scores give models, that are of no measurement."""
+    """Return the names, as scores give models, that are of no measurement."""
     names = set[str]()
     for model, commit in zip(frame["model"].astype(str), frame["commit"].fillna("").astype(str), strict=True):
         names |= {model.lower(), without_checkpoint(model).lower(), repository(commit).lower()}

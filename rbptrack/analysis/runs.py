@@ -133,7 +133,7 @@ class Runs:
         vars(self).update(state, _read=None, _histograms=Kept[RankHistogram](), _counts=Kept[DocumentCounts]())
 
     def own_copy(self) -> Runs:
-        """The same measurements, with a table of its own: what an analyzer changes in it, no other sees."""
+        """Return the same measurements, with a table of its own: what an analyzer changes in it, no other sees."""
         own = type(self).__new__(type(self))
         vars(own).update(vars(self), frame=self.frame.copy())
         return own
@@ -148,25 +148,29 @@ class Runs:
             self._read()
 
     def histogram(self, run_id: str) -> RankHistogram:
-        """Exact counts by rank of one run; loaded on demand and kept while memory is spared. Raises Unreadable."""
+        """Return exact counts by rank of one run; loaded on demand and kept while memory is spared. Raises
+        Unreadable.
+        """
         kept = self._histograms.get(run_id)
         return self._histograms.keep(run_id, self._readable(self._histogram, run_id)) if kept is None else kept
 
     def vocabulary(self, run_id: str) -> Mapping[int, str]:
-        """The text of every token of a run's corpus, by id; empty where texts were not kept."""
+        """Return the text of every token of a run's corpus, by id; empty where texts were not kept."""
         return self._token_texts(run_id)
 
     def token_texts(self, run_id: str, tokens: Iterable[int]) -> list[str]:
-        """The texts of tokens of one run, quoted, so that spaces show: `" the"`; `id 262` where it is not known."""
+        """Return the texts of tokens of one run, quoted, so that spaces show: `" the"`; `id 262` where it is not
+        known.
+        """
         known = self.vocabulary(run_id)
         return [json.dumps(known[t], ensure_ascii=False) if t in known else f"id {t}" for t in map(int, tokens)]
 
     def ranks(self, run_id: str) -> RankTable:
-        """The rank table of one run; loaded at each call: reduce it at once. Raises Unreadable."""
+        """Return the rank table of one run; loaded at each call: reduce it at once. Raises Unreadable."""
         return self._readable(self._ranks, run_id)
 
     def rank_pieces(self, run_id: str) -> Iterator[RankTable]:
-        """The rank table of one run in pieces of whole documents, in text order; one at a time is in memory.
+        """Yield the rank table of one run in pieces of whole documents, in text order; one at a time is in memory.
 
         For sums over documents, of tables that may be larger than memory. Raises Unreadable, also in the middle.
         """
@@ -175,11 +179,12 @@ class Runs:
             yield piece
 
     def scores(self) -> pd.DataFrame:
-        """The scores of tasks that were imported, with the columns of `SCORES`; no row where there are none."""
+        """Return the scores of tasks that were imported, with the columns of `SCORES`; no row where there are none."""
         return self._scores()
 
     def groups(self, run_id: str) -> Sequence[str]:
-        """The source of each document with scored tokens of a run; empty where none is named, or the list is gone.
+        """Return the source of each document with scored tokens of a run; empty where none is named, or the list is
+        gone.
 
         Runs that read the same texts have the same sources, so that they are drawn jointly: where only some of them, or
         several fields, name sources, those of the run that names the fewest are taken for all.
@@ -205,7 +210,7 @@ class Runs:
         return self._groups is not None and bool(self.frame["groups"].notna().any())
 
     def _documents(self, run_id: str) -> list[int]:
-        """The numbers of the documents of a run that have scored tokens."""
+        """Return the numbers of the documents of a run that have scored tokens."""
         if (kept := self._counts.get(run_id)) is not None:
             return [int(number) for number in kept.document]
         return sorted({int(number) for piece in self.rank_pieces(run_id) for number in piece.documents[0]})
@@ -215,7 +220,7 @@ class Runs:
         return same
 
     def document_counts(self, run_id: str, ks: Sequence[int], *, by_source: bool = True) -> DocumentCounts:
-        """Tokens, nats and hits of each k per document of one run; kept, for many k, while memory is spared.
+        """Return tokens, nats and hits of each k per document of one run; kept, for many k, while memory is spared.
 
         Where the documents' sources are known, of each source, unless `by_source` is False. Raises Unreadable.
 
@@ -232,7 +237,9 @@ class Runs:
         return kept.select(ks).in_groups(groups) if len(groups) else kept.select(ks)
 
     def _counted(self, run_id: str, also: Sequence[int]) -> DocumentCounts:
-        """Counts for every k that analyzers are likely to ask for; a piece of the table is in memory at a time."""
+        """Return counts for every k that analyzers are likely to ask for; a piece of the table is in memory at a
+        time.
+        """
         pieces = self.rank_pieces(run_id)
         parts = [piece.document_counts(_likely_ks(piece.vocab_size, self._logged_ks, tuple(also))) for piece in pieces]
         return DocumentCounts.concatenate(parts) if len(parts) > 1 else parts[0]
@@ -274,7 +281,7 @@ class Runs:
         return len(self.frame)
 
     def __getitem__(self, name: str) -> pd.Series:
-        """The row of one measurement, by `nano-6k/stdlib` or any unique beginning of its run's id.
+        """Return the row of one measurement, by `nano-6k/stdlib` or any unique beginning of its run's id.
 
         Raises:
             BadInput: none is called so, or several are; says which there are.
@@ -283,11 +290,11 @@ class Runs:
         return find(self.frame, name)
 
     def __repr__(self) -> str:
-        """The measurements as a table of text: what a summary shows of `frame`."""
+        """Return the measurements as a table of text: what a summary shows of `frame`."""
         return f"{_count(self)}\n{presented(self.frame).to_string(index=False, max_rows=_MOST_SHOWN)}"
 
     def _repr_html_(self) -> str:
-        """The same for a notebook."""
+        """Return the same for a notebook."""
         table = presented(self.frame).to_html(index=False, border=0, max_rows=_MOST_SHOWN, notebook=True)
         return f"<p>{_count(self)}</p>{table}"
 

@@ -54,13 +54,13 @@ class SizeUnit:
         return _OTHER.get(self.name, "")
 
     def of(self, family: Family) -> FloatArray:
-        """S of each size of a family, (m,); NaN where it is not known."""
+        """Return S of each size of a family, (m,); NaN where it is not known."""
         if self.name == "training_flops":
             return np.asarray(6 * family.s * self.trained_on(family))
         return family.s if self.name == "non_embedding_params" else family.column(self.name)
 
     def trained_on(self, family: Family) -> FloatArray:
-        """Training tokens of each size, (m,); NaN where no pattern fits the model's name."""
+        """Return training tokens of each size, (m,); NaN where no pattern fits the model's name."""
 
         def known(models: pd.Series) -> float:
             tokens = [t for pattern, t in self.training_tokens.items() if fnmatchcase(str(models.iloc[0]), pattern)]

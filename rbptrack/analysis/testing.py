@@ -49,7 +49,8 @@ def example_runs(
     tokens: int = 200,
     seed: int = 0,
 ) -> Runs:
-    """Measurements with a known law, without a model or a store: -ln RBP_1 = 6 S^-0.15, ranks below falling as 1/R.
+    """Return measurements with a known law, without a model or a store: -ln RBP_1 = 6 S^-0.15, ranks below falling as
+    1/R.
 
     Args:
         families: how many sizes each has, from 1e5 parameters upwards, each four times the last.
@@ -119,7 +120,7 @@ class AnalyzerContract:
     _kept: ClassVar[tuple[Report, bool, bool] | None] = None
 
     def runs(self) -> Runs:
-        """Measurements that the analyzer can work with; made anew at each call."""
+        """Return measurements that the analyzer can work with; made anew at each call."""
         return example_runs()
 
     def report(self) -> Report:
@@ -127,7 +128,7 @@ class AnalyzerContract:
         return self._once()[0]
 
     def _once(self) -> tuple[Report, bool, bool]:
-        """The report, and whether the runs and the options were left as they were."""
+        """Return the report, and whether the runs and the options were left as they were."""
         kept = vars(type(self)).get("_kept")
         if kept is None:
             runs, options = self.runs(), self._options()
@@ -206,7 +207,7 @@ class AnalyzerContract:
         self._said_of(self.runs().frame.head(1))
 
     def _said_of(self, frame: pd.DataFrame, unreadable: str = "") -> Report | str:
-        """The report of some of the runs, one of them perhaps without its ranks; or the words of the error."""
+        """Return the report of some of the runs, one of them perhaps without its ranks; or the words of the error."""
         whole = self.runs()
 
         def readable(load: Callable[[str], T]) -> Callable[[str], T]:

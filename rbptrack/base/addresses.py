@@ -42,17 +42,20 @@ _NO_ADDRESS = (
 
 
 def scheme(address: str) -> str:
-    """The kind of store that an address names, without the driver: `postgresql` of `postgresql+psycopg://...`."""
+    """Return the kind of store that an address names, without the driver: `postgresql` of
+    `postgresql+psycopg://...`.
+    """
     return urlsplit(address).scheme.partition("+")[0]
 
 
 def without_stars(address: str) -> str:
-    """An address as it is kept today; release 0.1 wrote `***` for its password."""
+    """Return an address as it is kept today; release 0.1 wrote `***` for its password."""
     return re.sub(r"[?&]password=\*\*\*$|password=\*\*\*&", "", address.replace(":***@", "@"))
 
 
 def from_environment() -> str:
-    """The address in MLFLOW_TRACKING_URI; from now on it holds no password there, which has moved to its driver's.
+    """Return the address in MLFLOW_TRACKING_URI; from now on it holds no password there, which has moved to its
+    driver's.
 
     Raises:
         BadInput: it is no address, or holds a secret that no driver would take from elsewhere.
@@ -65,13 +68,13 @@ def from_environment() -> str:
 
 
 def login_variables(address: str) -> list[str]:
-    """The variables of this process from which a store's driver takes its user and password."""
+    """Return the variables of this process from which a store's driver takes its user and password."""
     kind = "http" if scheme(address) in SERVERS else scheme(address)
     return [name for name in _LOGIN.get(kind, ()) if os.environ.get(name)]
 
 
 def refuse_secret(key: str, text: str) -> None:
-    """BadInput where a value that is kept, or that others may read, holds a secret; the value is not repeated.
+    """Raise BadInput where a value that is kept, or that others may read, holds a secret; the value is not repeated.
 
     Args:
         key: of an option or a config.
@@ -90,14 +93,14 @@ def refuse_secret(key: str, text: str) -> None:
 
 
 def sets_secret(key: str, text: str) -> bool:
-    """Whether a value gives a secret to a variable: `export HF_TOKEN=...`, or a key of `hydra.job.env_set`."""
+    """Return whether a value gives a secret to a variable: `export HF_TOKEN=...`, or a key of `hydra.job.env_set`."""
     in_environment = re.findall(r"\w+", f"{key}: {text}".partition("env_set")[2])
     assigned = [found["name"] for found in _ASSIGNMENT.finditer(text) if not is_path(found["value"])]
     return any(map(names_secret, [*in_environment, *assigned]))
 
 
 def taken_apart(address: str, key: str) -> tuple[str, Mapping[str, str]]:
-    """A tracking store's address without its password, and the environment variables that take it.
+    """Return a tracking store's address without its password, and the environment variables that take it.
 
     Args:
         address: of the store.
@@ -183,7 +186,7 @@ def _postgresql(address: str, key: str) -> tuple[str, Mapping[str, str]]:
 
 
 def _secret_pair(address: str) -> bool:
-    """Whether a pair after `?` or `#` is named as secrets are."""
+    """Return whether a pair after `?` or `#` is named as secrets are."""
     pairs = [(unquote_plus(pair["key"]), pair["value"]) for pair in _PAIR.finditer(address)]
     named = [value for name, value in pairs if names_secret(name) or _MORE_WORDS.search(name) if name not in _FILES]
     return any(value != "***" and not is_path(unquote(value)) for value in named)

@@ -39,7 +39,7 @@ class MeasurementError(RbptrackError):
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """An error, what it came from, and so on."""
+    """Yield an error, what it came from, and so on."""
     seen: BaseException | None = error
     while seen is not None:
         yield seen
@@ -49,7 +49,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 def unknown(
     what: str, given: object, options: Iterable[str], *, label: str = "Options", most: int = _MOST_LISTED
 ) -> BadInput:
-    """The error for a name that does not exist: the names nearest to it first, then those that there are."""
+    """Return the error for a name that does not exist: the names nearest to it first, then those that there are."""
     listed = list(options)
     near = nearest(str(given), listed)
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
@@ -57,7 +57,9 @@ def unknown(
 
 
 def nearest(given: str, options: Iterable[str], *, most: int = 3) -> list[str]:
-    """The names that are spelled most alike, the nearest first; those that are clearly farther than it left out."""
+    """Return the names that are spelled most alike, the nearest first; those that are clearly farther than it left
+    out.
+    """
     by_lower = {name.lower(): name for name in options}
     word = given.lower().strip()
     if word in by_lower:
@@ -75,14 +77,14 @@ def _likeness(one: str, other: str) -> float:
 
 
 def shortened(names: Sequence[str], *, most: int = _MOST_LISTED) -> str:
-    """The names, separated by commas; of a long list the first, and how many more there are."""
+    """Return the names, separated by commas; of a long list the first, and how many more there are."""
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[: most - 2])} and {len(names) - most + 2} more"
 
 
 def disk_trouble(error: Exception, folder: Path) -> RbptrackError | None:
-    """The words for a disk that is full or cannot be written, if that is what an error says."""
+    """Return the words for a disk that is full or cannot be written, if that is what an error says."""
     if not isinstance(error, OSError):
         return None
     text = str(error)  # Arrow's errors carry the number in their text only
@@ -107,6 +109,6 @@ def said_of_the_disk(folder: Path) -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """An exception's message for people: its first line, or its type where it has none."""
+    """Return an exception's message for people: its first line, or its type where it has none."""
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__

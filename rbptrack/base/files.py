@@ -129,7 +129,9 @@ def put(unfinished: Path, path: Path, *, durable: bool) -> None:
 
 @contextmanager
 def unfinished(path: Path, *, durable: bool = False) -> Iterator[Path]:
-    """A file to be written in the same folder, which becomes `path` when the block ends, and goes where it raises."""
+    """Yield a file to be written in the same folder, which becomes `path` when the block ends, and goes where it
+    raises.
+    """
     # Not the process's number: two machines that share a folder, or two containers, give the same one.
     ending = f".{secrets.token_hex(4)}.tmp"
     kept = os.fsencode(path.name)[: _LONGEST_NAME - len(ending)].decode(errors="ignore")

@@ -35,12 +35,12 @@ TIME = 4102444800  # seconds since 1970: the year 2100
 
 
 def out_of_proportion(unpacked: int, packed: int) -> bool:
-    """Whether something would unpack to more than it may for its size."""
+    """Return whether something would unpack to more than it may for its size."""
     return unpacked > RATIO_COUNTS_ABOVE and unpacked > RATIO * max(packed, 1)
 
 
 def check_parquet(path: Path, *, most: int) -> pq.FileMetaData:
-    """The footer of a Parquet file that may be unpacked.
+    """Return the footer of a Parquet file that may be unpacked.
 
     Raises:
         BadInput: it would unpack to more than `most` bytes, or out of proportion to its size, or it is nested.
@@ -61,7 +61,7 @@ def check_parquet(path: Path, *, most: int) -> pq.FileMetaData:
 
 
 def _unpacked(path: Path, columns: Iterable[pq.ColumnChunkMetaData]) -> int:
-    """Bytes that a file's pages unpack to, by what stands before each: a footer may say less."""
+    """Return bytes that a file's pages unpack to, by what stands before each: a footer may say less."""
     total = 0
     with path.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
         for column in columns:
@@ -81,7 +81,7 @@ _UNPACKED, _PACKED = 2, 3  # fields of a page's header in the Parquet format
 
 
 def _structure(content: mmap, at: int) -> tuple[dict[int, int], int]:
-    """The whole numbers of a structure in Thrift's compact protocol, by field, and where it ends."""
+    """Return the whole numbers of a structure in Thrift's compact protocol, by field, and where it ends."""
     fields, field = dict[int, int](), 0
     while byte := content[at]:
         at += 1
@@ -95,7 +95,7 @@ def _structure(content: mmap, at: int) -> tuple[dict[int, int], int]:
 
 
 def _value(content: mmap, at: int, kind: int) -> tuple[int, int]:
-    """A value of a kind of Thrift's, if it is a whole number (else 0), and where it ends."""
+    """Return a value of a kind of Thrift's, if it is a whole number (else 0), and where it ends."""
     if kind in (1, 2):  # true, false
         return 0, at
     if kind in (4, 5, 6):

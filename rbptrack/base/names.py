@@ -16,7 +16,7 @@ _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # on Window
 
 
 def metric_part(name: object) -> str:
-    """A name as one part of a metric's name, which MLflow limits to letters, digits, `_ - . :` and spaces.
+    """Return a name as one part of a metric's name, which MLflow limits to letters, digits, `_ - . :` and spaces.
 
     Every other character, and the colon itself, becomes a colon and its number in two hexadecimal digits (above 255:
     `u` and six): `C++` is `C:2b:2b`, `nano (v2)` is `nano :28v2:29`. Different names give different parts. A long one
@@ -29,7 +29,9 @@ def metric_part(name: object) -> str:
 
 
 def metric_name(name: str) -> str:
-    """A metric's whole name as MLflow takes it: as it is where that is possible, else each part as `metric_part`."""
+    """Return a metric's whole name as MLflow takes it: as it is where that is possible, else each part as
+    `metric_part`.
+    """
     if re.fullmatch(r"[/\w.\- :]{1,250}", name) and all(part.strip(". ") for part in name.split("/")):
         return name
     whole = "/".join(metric_part(part) for part in name.split("/"))
@@ -37,7 +39,7 @@ def metric_name(name: str) -> str:
 
 
 def file_name(name: object) -> str:
-    """A name as the name of a file or folder: one part of a path, on any system, and never `.` or `..`.
+    """Return a name as the name of a file or folder: one part of a path, on any system, and never `.` or `..`.
 
     Letters, digits, `_ - . ( ) + ,` and spaces stay. Every other character becomes `_`, and what was changed or is too
     long ends in a hash of the name, so that different names give different files.

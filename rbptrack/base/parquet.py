@@ -145,7 +145,9 @@ def _identity(descriptor: int) -> tuple[int, int, int, int]:
 
 
 def _ascending(file: pq.ParquetFile, column: str) -> bool:
-    """Whether no row group has a value below one of an earlier group's in this column; False where it is not known."""
+    """Return whether no row group has a value below one of an earlier group's in this column; False where it is not
+    known.
+    """
     place, groups = file.schema_arrow.get_field_index(column), range(file.num_row_groups)
     known = [file.metadata.row_group(number).column(place).statistics for number in groups]
     if not all(one is not None and one.has_min_max for one in known):
@@ -158,7 +160,7 @@ def _damaged(path: Path, error: Exception) -> Damaged:
 
 
 def _verified(table: pa.Table) -> pa.Table:
-    """The table without its checksum; ValueError if that does not match."""
+    """Return the table without its checksum; ValueError if that does not match."""
     metadata = dict(table.schema.metadata or {})
     expected = metadata.pop(_KEY, None)
     table = table.replace_schema_metadata(metadata or None)

@@ -44,7 +44,7 @@ def install_signals(*more: int) -> None:
 
 
 def stop_code() -> int:
-    """The exit code that the signal asks for which stopped this process; 0 if none came."""
+    """Return the exit code that the signal asks for which stopped this process; 0 if none came."""
     return _received
 
 
@@ -78,13 +78,13 @@ def _dropped(unraisable: Any) -> None:
 
 
 def cores() -> int:
-    """The cores that this process may use: those that it is bound to, and no more than its container's share."""
+    """Return the cores that this process may use: those that it is bound to, and no more than its container's share."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min((bound, *_container_cores())))
 
 
 def _container_cores() -> Iterator[int]:
-    """The cores' worth of time that control groups allow, version 2 and 1, where they limit it; rounded up."""
+    """Yield the cores' worth of time that control groups allow, version 2 and 1, where they limit it; rounded up."""
     for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
         try:
             quota, period = " ".join((_CGROUPS / name).read_text() for name in names).split()

@@ -33,7 +33,7 @@ def spare(words: Iterable[str]) -> None:
 
 @lru_cache(maxsize=1024)
 def names_secret(name: str) -> bool:
-    """Whether a variable of this name holds a secret: a part of it, or its end, says so.
+    """Return whether a variable of this name holds a secret: a part of it, or its end, says so.
 
     Examples:
         >>> list(map(names_secret, ("HF_TOKEN", "MYSQL_PWD", "PGPASSWORD", "KEYBOARD", "TOKENIZERS_PARALLELISM")))
@@ -45,7 +45,7 @@ def names_secret(name: str) -> bool:
 
 
 def known() -> frozenset[str]:
-    """The secrets of the environment, as they are and as they stand in addresses."""
+    """Return the secrets of the environment, as they are and as they stand in addresses."""
     return _secrets(tuple(os.environ.items()), len(_spared))
 
 
@@ -58,19 +58,19 @@ def _secrets(environment: tuple[tuple[str, str], ...], _: int) -> frozenset[str]
 
 
 def redact(text: str) -> str:
-    """Prose with `***` for every known secret."""
+    """Return prose with `***` for every known secret."""
     for secret in sorted((one for one in known() if one in text), key=len, reverse=True):
         text = text.replace(secret, _HIDDEN)
     return text
 
 
 def holds_known(text: str) -> bool:
-    """Whether a text holds a known secret."""
+    """Return whether a text holds a known secret."""
     return any(secret in text for secret in known())
 
 
 def refuse_known(values: Mapping[str, object]) -> None:
-    """BadInput where a value holds a known secret: it is kept as it is, so nothing in it may be hidden."""
+    """Raise BadInput where a value holds a known secret: it is kept as it is, so nothing in it may be hidden."""
     secrets = known()
     for name, value in values.items():
         text = str(value)
@@ -154,7 +154,9 @@ def _may_be_secret(value: str) -> bool:
 
 
 def is_path(value: str) -> bool:
-    """Whether a value names a place on this machine; a key that begins with `/` is none where no such folder is."""
+    """Return whether a value names a place on this machine; a key that begins with `/` is none where no such folder
+    is.
+    """
     if value.startswith(("~", "./", "../")):
         return True
     return value.startswith("/") and len(Path(value).parts) > 1 and Path(*Path(value).parts[:2]).exists()

@@ -14,7 +14,7 @@ from rbptrack.base.process import cores
 
 
 def describe() -> dict[str, Any]:
-    """Versions, processor, cores, threads, load and GPU of this machine."""
+    """Return versions, processor, cores, threads, load and GPU of this machine."""
     return {
         "rbptrack": __version__,
         "torch": torch.__version__,

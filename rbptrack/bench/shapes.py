@@ -46,7 +46,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 def random_model(shape: str, *, device: torch.device, dtype: torch.dtype, vocabulary: int = 0) -> CausalModel:
-    """A model of a named shape with random weights.
+    """Return a model of a named shape with random weights.
 
     Args:
         shape: one of `SHAPES`.
@@ -73,7 +73,7 @@ def random_model(shape: str, *, device: torch.device, dtype: torch.dtype, vocabu
 
 
 def random_corpus(*, tokens: int, seq_len: int, vocab_size: int, seed: int = 0) -> Corpus:
-    """Documents of 16 to `seq_len` random tokens (uniform lengths), `tokens` in all or a few more."""
+    """Return documents of 16 to `seq_len` random tokens (uniform lengths), `tokens` in all or a few more."""
     from rbptrack.corpus.sequences import Corpus
 
     draw = np.random.default_rng(seed)

@@ -61,11 +61,11 @@ class Speed:
     rounds: dict[str, list[Seconds]]
 
     def seconds(self, way: str, clock: str) -> float:
-        """Median seconds of a round, by one of `CLOCKS`."""
+        """Return median seconds of a round, by one of `CLOCKS`."""
         return float(median(getattr(seconds, clock) for seconds in self.rounds[way]))
 
     def ratio(self, way: str, over: str, clock: str) -> float:
-        """Speed of one way over that of another: the median of the rounds' own ratios."""
+        """Return speed of one way over that of another: the median of the rounds' own ratios."""
         pairs = zip(self.rounds[over], self.rounds[way], strict=True)
         return float(median(getattr(slow, clock) / getattr(fast, clock) for slow, fast in pairs))
 
@@ -78,7 +78,7 @@ class Speed:
 
 
 def compare(name: str, model: CausalModel, corpus: Corpus, *, engine: EngineConfig, rounds: int) -> Speed:
-    """Time both ways and a product in each round, after one round that does not count.
+    """Return time both ways and a product in each round, after one round that does not count.
 
     The order alternates, so that what slows the machine for a while slows both. Both ways have `engine.threads`.
 
@@ -137,13 +137,13 @@ def ours(model: CausalModel, corpus: Corpus, engine: EngineConfig) -> None:
 
 
 def product_rate(device: torch.device, dtype: torch.dtype) -> float:
-    """Operations per second of a large square matrix product, the best of three."""
+    """Return operations per second of a large square matrix product, the best of three."""
     seconds, operations = _product(device, dtype)
     return operations / seconds.wall
 
 
 def _product(device: torch.device, dtype: torch.dtype) -> tuple[Seconds, float]:
-    """The seconds of a large square matrix product, the best of three, and its operations."""
+    """Return the seconds of a large square matrix product, the best of three, and its operations."""
     if device.type == "cpu":
         dtype = torch.float32  # on a CPU the head is multiplied in float32 whatever the weights
     side = _RATE_SIDE[device.type]

@@ -44,7 +44,7 @@ def _read(arguments: Sequence[str]) -> Request:
 
 
 def _default() -> str:
-    """The analyzer that runs where none is asked for: that of conf/analyze.yaml."""
+    """Return the analyzer that runs where none is asked for: that of conf/analyze.yaml."""
     defaults = OmegaConf.load(conf_folder() / "analyze.yaml").defaults
     return next(str(entry["analyzer"]) for entry in defaults if "analyzer" in entry)
 
@@ -63,7 +63,7 @@ def _register(names: Collection[str], plugins: Plugins[Analyzer]) -> dict[str, t
 
 
 def _check_options(words: Sequence[str], options: Sequence[Option]) -> None:
-    """BadInput for an option that none of the analyzers asked for has, or a value that it does not take."""
+    """Raise BadInput for an option that none of the analyzers asked for has, or a value that it does not take."""
     by_key = {option.key: option for option in options}
     for word in words:
         key, _, value = word.partition("=")

@@ -59,7 +59,7 @@ def _check(config: BenchConfig) -> None:
 
 
 def _names(config: BenchConfig) -> list[str]:
-    """The requested models: names of configs, which have a slash, and of shapes."""
+    """Return the requested models: names of configs, which have a slash, and of shapes."""
     names: list[str] = []
     for wanted in split_list(config.model):
         if "/" in wanted:
@@ -76,7 +76,7 @@ def _names(config: BenchConfig) -> list[str]:
 
 
 def _subject(name: str, config: BenchConfig, resolver: Resolver) -> tuple[CausalModel, Corpus]:
-    """A model and what it reads: configured, or random weights on random documents."""
+    """Return a model and what it reads: configured, or random weights on random documents."""
     import torch
 
     from rbptrack.bench.shapes import random_corpus, random_model

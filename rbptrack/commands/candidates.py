@@ -29,7 +29,7 @@ _COLUMNS = ("model", "dataset", "family", "size", "non_embedding_params", "num_t
 
 
 def candidates(line: str) -> list[str]:
-    """The words that may stand in place of the last one of a line up to the cursor, in the order of showing."""
+    """Return the words that may stand in place of the last one of a line up to the cursor, in the order of showing."""
     words, partial = _split(line)
     if not words and "=" not in partial and not partial.startswith("-"):
         return _starting([*COMMANDS, *_FIRST], partial)
@@ -56,7 +56,7 @@ def candidates(line: str) -> list[str]:
 
 
 def _split(line: str) -> tuple[list[str], str]:
-    """The words between the program's name and the last one, and the last one, which the cursor touches."""
+    """Return the words between the program's name and the last one, and the last one, which the cursor touches."""
     for closing_quote in ("", "'", '"'):  # a quote may still be open
         with suppress(ValueError):
             words = shlex.split(line + closing_quote)[1:]
@@ -71,7 +71,7 @@ def _starting(names: Iterable[str], beginning: str) -> list[str]:
 
 
 def _keys(command: Command[Any], partial: str) -> list[str]:
-    """Options with `=`; of those in folders, the folder first: `engine.`, then `engine.threads=`."""
+    """Return options with `=`; of those in folders, the folder first: `engine.`, then `engine.threads=`."""
     if command.composed is NoOptions:
         return [f"{option.key}=" for option in command.declared() if option.meaning]
     keys = [option.key for option in command.declared() if option.key != "analyzer"]
@@ -83,7 +83,7 @@ def _keys(command: Command[Any], partial: str) -> list[str]:
 
 
 def _values(command: Command[Any], key: str, partial: str) -> list[str]:
-    """Values of an option, as far as they can be known."""
+    """Return values of an option, as far as they can be known."""
     if command.composed is Config and key in _GROUPS:
         return _by_folder(_configs(key), partial)
     if key == "analyzer":
@@ -95,7 +95,7 @@ def _values(command: Command[Any], key: str, partial: str) -> list[str]:
 
 
 def _of(values: Sequence[str] | str, partial: str) -> list[str]:
-    """The words, or those of a kind of words, that `rbptrack.base.options.option` names."""
+    """Return the words, or those of a kind of words, that `rbptrack.base.options.option` names."""
     if not isinstance(values, str):
         return list(values)
     if values in FILTERS:
@@ -122,7 +122,7 @@ def _configs(group: str) -> list[str]:
 
 
 def _by_folder(configs: Sequence[str], partial: str) -> list[str]:
-    """A level at a time: `nano/`, then its sizes."""
+    """Return a level at a time: `nano/`, then its sizes."""
     depth = partial.count("/")
     level = [name for name in configs if name.startswith(partial.rpartition("/")[0])]
     shown = ("/".join(name.split("/")[: depth + 1]) + "/" * (name.count("/") > depth) for name in level)
@@ -130,7 +130,7 @@ def _by_folder(configs: Sequence[str], partial: str) -> list[str]:
 
 
 def _analyzers() -> dict[str, str]:
-    """Names of analyzers, and the texts of their files: importing plugins takes a second."""
+    """Return names of analyzers, and the texts of their files: importing plugins takes a second."""
     texts: dict[str, str] = {}
     for folder in (builtin_folder(), Path.cwd() / "plugins"):
         for path in sorted([*folder.glob("*.py"), *folder.glob("*/__init__.py")]):
@@ -143,7 +143,7 @@ def _analyzers() -> dict[str, str]:
 
 
 def _options(arguments: Sequence[str]) -> list[str]:
-    """`analyzer.ks=`, for every option of the analyzers that the line names."""
+    """Return `analyzer.ks=`, for every option of the analyzers that the line names."""
     texts = _analyzers()
     named = {name for word in arguments for name in word.removeprefix("analyzer=").split(",")} & texts.keys()
     fields = [field for name in sorted(named) for field in _FIELD.findall(texts[name])]
@@ -151,7 +151,7 @@ def _options(arguments: Sequence[str]) -> list[str]:
 
 
 def _executors() -> dict[str, str]:
-    """Names of executors, and the texts of their files with those of the classes that they extend."""
+    """Return names of executors, and the texts of their files with those of the classes that they extend."""
     base = (PACKAGE / "analysis/executors.py").read_text("utf-8").partition("class Executor")[2]
     texts = {}
     for folder in (builtin_folder(), Path.cwd() / "plugins"):
@@ -162,7 +162,7 @@ def _executors() -> dict[str, str]:
 
 
 def _launch_options(arguments: Sequence[str]) -> list[str]:
-    """`launch.cpus=`, for every option of the executor that the line names."""
+    """Return `launch.cpus=`, for every option of the executor that the line names."""
     texts = _executors()
     named = [word.removeprefix("launch=") for word in arguments if word.startswith("launch=")]
     fields = [field for name in named if name in texts for field in _FIELD.findall(texts[name])]
@@ -170,12 +170,12 @@ def _launch_options(arguments: Sequence[str]) -> list[str]:
 
 
 def _measurements() -> list[str]:
-    """`nano-6k/stdlib`, for every measurement in the local store."""
+    """Return `nano-6k/stdlib`, for every measurement in the local store."""
     return sorted(local.measured(home() / "mlflow.db"), key=size_key)
 
 
 def _files(partial: str) -> list[str]:
-    """Files and folders whose path begins so; folders end in a slash."""
+    """Return files and folders whose path begins so; folders end in a slash."""
     folder, _, _ = partial.rpartition("/")
     where = Path(folder or ("/" if partial.startswith("/") else "."))
     with suppress(OSError, BadInput):

@@ -30,6 +30,6 @@ COMMANDS: Mapping[str, Command[Any]] = {command.name: command for group in GROUP
 
 
 def module_of(command: str) -> ModuleType:
-    """The module of a command, with `main(arguments) -> exit code`; only what the command needs is imported."""
+    """Return the module of a command, with `main(arguments) -> exit code`; only what the command needs is imported."""
     name = f"{command}_" if command in ("help", "import", "list") else command
     return import_module(f"rbptrack.commands.{name}")

@@ -85,7 +85,9 @@ class Command(Generic[T]):
         entries("Examples", {f"{program()} {words}": text for words, text in self.examples.items()}, stacked=True)
 
     def running(self, action: Callable[[T], int]) -> Callable[[Sequence[str]], int]:
-        """The command's `main`: read its options, run, return the exit code; raises BadInput for a wrong option."""
+        """Return the command's `main`: read its options, run, return the exit code; raises BadInput for a wrong
+        option.
+        """
 
         def main(arguments: Sequence[str]) -> int:
             return action(self.parsed(arguments))
@@ -93,7 +95,7 @@ class Command(Generic[T]):
         return main
 
     def parsed(self, arguments: Sequence[str]) -> T:
-        """The options that arguments give.
+        """Return the options that arguments give.
 
         Raises:
             BadInput: one that does not exist, or a value that it does not take.
@@ -112,14 +114,14 @@ class Command(Generic[T]):
         return self._merged(words, options)
 
     def split(self, arguments: Sequence[str]) -> tuple[T, list[str]]:
-        """The options that the command reads itself, and the other words, which are Hydra's."""
+        """Return the options that the command reads itself, and the other words, which are Hydra's."""
         words = self.without_flags(arguments)
         keys = Keys.of(self.options)
         own = [word for word in words if word.partition("=")[0] in keys]
         return self.parsed(own), [word for word in words if word not in own]
 
     def without_flags(self, arguments: Sequence[str]) -> list[str]:
-        """The words with `--json` as `format=json`, and the like, where the command has that option."""
+        """Return the words with `--json` as `format=json`, and the like, where the command has that option."""
         keys = [option.key for option in self.declared()]
         taken = {flag: word for flag, word in FLAGS.items() if word.partition("=")[0] in keys}
         return [taken.get(word, word) for word in arguments]
@@ -139,7 +141,7 @@ class Command(Generic[T]):
         yield from [f"{self.bare_word}={','.join(bare)}"] if bare else []
 
     def _merged(self, words: Sequence[str], options: Mapping[str, Option]) -> T:
-        """The dataclass, filled."""
+        """Return the dataclass, filled."""
         lists = {option.key: option.target for option in options.values() if option.takes_list}
         given: Any = OmegaConf.structured(self.options)
         for word in lists_as_values(words, lists):
@@ -155,12 +157,12 @@ class Command(Generic[T]):
 
 
 def _as_typed(text: str) -> str:
-    """A text in which `rbptrack list` and the like begin as the user types them."""
+    """Return a text in which `rbptrack list` and the like begin as the user types them."""
     return re.sub(r"\brbptrack (?=(export|import|list|plugins)\b)", f"{program()} ", text)
 
 
 def with_options(command: Command[T], plugin: type[Any]) -> Command[T]:
-    """The command with the fields of a plugin as further options; its config is a subclass with these fields.
+    """Return the command with the fields of a plugin as further options; its config is a subclass with these fields.
 
     Raises:
         BadInput: an option of the plugin has the name of one of the command's own.

@@ -63,7 +63,7 @@ def _columns(runs: Runs, config: ListConfig) -> list[str]:
 
 
 def _column(runs: Runs, name: str) -> str:
-    """The frame's name of a column that is called so, or titled so, whatever its case."""
+    """Return the frame's name of a column that is called so, or titled so, whatever its case."""
     known = {name.lower(): name for name in runs.frame.columns}
     known |= {shown.lower(): column for column, shown in TITLES.items() if column in runs.frame.columns}
     known |= {"± se": "ce_se", "se": "ce_se"}
@@ -75,7 +75,7 @@ def _column(runs: Runs, name: str) -> str:
 
 
 def _with_rbp(runs: Runs, columns: Sequence[str]) -> pd.DataFrame:
-    """The frame, with RBP_k and the parts of CE from the stored ranks where they were not logged."""
+    """Return the frame, with RBP_k and the parts of CE from the stored ranks where they were not logged."""
     frame = runs.frame.copy()
     for k in rbp_ks(columns):
         name = rbp_name(k)
@@ -95,7 +95,7 @@ def _with_rbp(runs: Runs, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def _by_size(values: pd.Series) -> pd.Series:
-    """Keys to sort by: sizes by what they mean, numbers as they are, what is missing last."""
+    """Return keys to sort by: sizes by what they mean, numbers as they are, what is missing last."""
     if not pd.api.types.is_string_dtype(values):
         return values
     places = sorted(set(values.dropna()), key=lambda name: [size_key(part) for part in str(name).split("-")])

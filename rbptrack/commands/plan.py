@@ -66,7 +66,7 @@ def _plan(request: Request, *, form: PlanFormat, on: Device | None) -> int:
 
 
 def _present(cells: Sequence[Config]) -> Device:
-    """The device of this machine, whose rates are measured now, for the precisions that the cells have."""
+    """Return the device of this machine, whose rates are measured now, for the precisions that the cells have."""
     import psutil
     import torch
 

@@ -62,7 +62,7 @@ def _show(name: str, plugins: Plugins[Any]) -> None:
 
 
 def _value(option: Field[Any]) -> object:
-    """The default of an option."""
+    """Return the default of an option."""
     if option.default_factory is not MISSING:
         return option.default_factory()
     return "(required)" if option.default is MISSING else option.default

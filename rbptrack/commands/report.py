@@ -62,7 +62,7 @@ def _report(request: Request) -> int:
 
 
 def _free_name(wanted: Path) -> Path:
-    """The name, or the next one with a number that no file has."""
+    """Return the name, or the next one with a number that no file has."""
     names = (wanted.with_stem(f"{wanted.stem}-{i}") for i in count(2))
     return wanted if not wanted.exists() else next(name for name in names if not name.exists())
 

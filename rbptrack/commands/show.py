@@ -99,7 +99,7 @@ def _distribution(histogram: RankHistogram) -> None:
 
 
 def _bar(part: float, width: int) -> str:
-    """A bar of so much of the width, to an eighth of a column."""
+    """Return a bar of so much of the width, to an eighth of a column."""
     whole, eighths = divmod(int(part * width * 8 + 0.5), 8)
     bar: str = "█" * whole + ("", *"▏▎▍▌▋▊▉")[eighths]
     return bar
@@ -139,7 +139,7 @@ def _measured(row: pd.Series, run: LoggedRun) -> Iterator[tuple[str, str]]:
 
 
 def _short_hash(text: str) -> str:
-    """Commits and hashes as long as git shows them; `list format=json` has them whole."""
+    """Return commits and hashes as long as git shows them; `list format=json` has them whole."""
     return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{28,}\b", r"\1", text)
 
 

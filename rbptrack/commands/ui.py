@@ -68,7 +68,7 @@ def _say_pages(server: str, pages: Mapping[str, str], *, browser: bool) -> None:
 
 
 def has_display() -> bool:
-    """Whether a browser that is opened here is seen: not over SSH, in CI, or where no screen is."""
+    """Return whether a browser that is opened here is seen: not over SSH, in CI, or where no screen is."""
     if {"CI", "SSH_CONNECTION", "SSH_TTY"} & os.environ.keys():
         return False
     return sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
@@ -84,7 +84,7 @@ def _shown(runs: Sequence[LoggedRun], wanted: str) -> Shown:
 
 
 def _mlflow_version(remote: str) -> str:
-    """The version of the MLflow whose pages will be opened: a remote server's, else the one installed here."""
+    """Return the version of the MLflow whose pages will be opened: a remote server's, else the one installed here."""
     if not remote:
         return version("mlflow")
     try:
@@ -119,7 +119,7 @@ def _serve(store: Store, config: UiConfig, port: int, pages: Mapping[str, str]) 
 
 
 def wait_for_end(process: subprocess.Popen[bytes]) -> int:
-    """The exit code of a process, once it has ended; KeyboardInterrupt within a second of Ctrl-C.
+    """Return the exit code of a process, once it has ended; KeyboardInterrupt within a second of Ctrl-C.
 
     `process.wait()` sleeps until the process ends, and a signal that comes just before it falls asleep is not seen
     before it wakes: 3 of 100,000 that were sent within 2 ms of the wait's beginning.

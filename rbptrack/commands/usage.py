@@ -18,7 +18,7 @@ _NARROWEST = 20  # columns of a text beside a word
 
 
 def asks_for_help(arguments: Sequence[str]) -> bool:
-    """Whether `-h` or `--help` is among the arguments."""
+    """Return whether `-h` or `--help` is among the arguments."""
     return any(word in HELP_FLAGS for word in arguments)
 
 

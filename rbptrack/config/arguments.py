@@ -35,10 +35,10 @@ class Choices(Protocol):
     config_name: str
 
     def options(self, group: str) -> list[str]:
-        """Every name in a config group."""
+        """Return every name in a config group."""
 
     def groups(self) -> list[str]:
-        """The config groups."""
+        """Return the config groups."""
 
 
 def parse_flags(arguments: Sequence[str], keys: Collection[str] = ()) -> Namespace:
@@ -66,7 +66,9 @@ def _flag_error(message: str) -> NoReturn:
 
 
 def check_keys(overrides: Sequence[str], composer: Choices, chosen_by: Sequence[str], lists: Mapping[str, str]) -> None:
-    """BadInput for an option that there is not, before Hydra proposes to add it with `+`, and for an unknown choice."""
+    """Raise BadInput for an option that there is not, before Hydra proposes to add it with `+`, and for an unknown
+    choice.
+    """
     schema, command = SCHEMAS[composer.config_name]
     keys = Keys.of(schema)
     checked = {option.key: option for option in options_of(schema)}
@@ -96,7 +98,7 @@ def check_keys(overrides: Sequence[str], composer: Choices, chosen_by: Sequence[
 
 
 def _no_value(word: str, composer: Choices, groups: Sequence[str], keys: Sequence[str]) -> BadInput:
-    """The error for a word without `=`; it may be a key without its value, or a name whose key is missing."""
+    """Return the error for a word without `=`; it may be a key without its value, or a name whose key is missing."""
     if word in keys:
         return BadInput(f"{word}: expected {word}=...")
     for group in groups:
@@ -119,7 +121,9 @@ def _refuse_folders(key: str) -> None:
 
 
 def reference_group(argument: str, composer: Choices) -> list[str]:
-    """`reference=nano/2m`, several of them, a folder or a hub id, in the words with which Hydra puts a model there."""
+    """Return `reference=nano/2m`, several of them, a folder or a hub id, in the words with which Hydra puts a model
+    there.
+    """
     key, _, value = argument.partition("=")
     if key != "reference" or value in ("", "null"):
         return ["reference=null" if key == "reference" else argument]
@@ -135,7 +139,7 @@ def reference_group(argument: str, composer: Choices) -> list[str]:
 
 
 def k_group(argument: str, composer: Choices) -> str:
-    """`k=1,10` is a list of k; `k=paper` a named list."""
+    """Return `k=1,10` is a list of k; `k=paper` a named list."""
     key, _, value = argument.partition("=")
     if key != "k" or value in composer.options("k"):
         return argument

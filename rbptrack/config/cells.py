@@ -39,7 +39,7 @@ _COMPUTED = re.compile(r"\$\{[^{}:]*\$\{")  # a reference to a key that another 
 
 
 def cells(composer: Composer, jobs: Sequence[Sequence[str]]) -> Iterator[Config]:
-    """The typed config of each job, in their order.
+    """Yield the typed config of each job, in their order.
 
     Args:
         composer: of the command line.
@@ -92,7 +92,7 @@ class _Pieces:
         self._made: dict[tuple[object, ...], Any] = {}
 
     def config(self, job: Sequence[str]) -> Config | None:
-        """The config of a job; None where it cannot be made of pieces, or is refused."""
+        """Return the config of a job; None where it cannot be made of pieces, or is refused."""
         keys = {word.partition("=")[0] for word in job} - {_REFERENCE_MODEL}
         if any(mark in key for key in keys for mark in "@/"):
             return None
@@ -111,7 +111,7 @@ class _Pieces:
         return None
 
     def _chooses(self, word: str) -> bool:
-        """Whether an override chooses a config of a group, or is about Hydra."""
+        """Return whether an override chooses a config of a group, or is about Hydra."""
         key = word.partition("=")[0].lstrip("+~")
         return key in self._groups or key.startswith("hydra.") or word.startswith(_REFERENCE_MODEL)
 
@@ -130,7 +130,7 @@ class _Pieces:
         return None if _depends(composed) or len([one for one in base.over if one]) > 1 else base
 
     def _piece(self, name: str, base: _Base, choices: tuple[str, ...], words: Sequence[str]) -> Any:
-        """A piece of a job's config, typed; BadInput where it is refused, or depends on others."""
+        """Return a piece of a job's config, typed; BadInput where it is refused, or depends on others."""
         key = (name, choices, *words)
         if key not in self._made:
             made = copy.deepcopy(self._of_file(name, base, words) if name else base.composed)
@@ -141,7 +141,7 @@ class _Pieces:
         return self._made[key]
 
     def _of_file(self, name: str, base: _Base, words: Sequence[str]) -> DictConfig:
-        """A config of a model or dataset alone, as its file has it."""
+        """Return a config of a model or dataset alone, as its file has it."""
         chosen = [word.partition("=")[2] for word in words if self._chooses(word)] or [base.choices[name]]
         if (name, *chosen) not in base.files:
             file = self._composer.file(name, chosen[-1])
@@ -161,7 +161,7 @@ def _piece_of(word: str) -> str:
 
 
 def _depends(composed: DictConfig) -> bool:
-    """Whether a value may depend on a key of another piece."""
+    """Return whether a value may depend on a key of another piece."""
     values = flattened(OmegaConf.to_container(composed, resolve=False))
     return any("${" in text and _crosses(key, text) for key, text in values.items())
 

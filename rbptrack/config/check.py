@@ -31,7 +31,7 @@ _LEAST_EVERY = 0.1  # seconds between two reports to the tracking store
 
 
 def typed(composed: DictConfig) -> Any:
-    """The composed config as its dataclass, with the values checked that a type cannot check."""
+    """Return the composed config as its dataclass, with the values checked that a type cannot check."""
     config = _object(composed)
     refuse_secrets(composed)
     if isinstance(config, CellConfig):
@@ -53,7 +53,7 @@ def typed(composed: DictConfig) -> Any:
 
 
 def typed_piece(composed: DictConfig, name: str) -> Any:
-    """The model (or the dataset) of a composed config alone, likewise."""
+    """Return the model (or the dataset) of a composed config alone, likewise."""
     piece = _object(composed[name])
     refuse_secrets(composed[name], f"{name}.")
     _PIECES[name](piece)
@@ -70,7 +70,7 @@ def _object(composed: DictConfig) -> Any:
 
 
 def refuse_secrets(composed: DictConfig, prefix: str = "", *, resolve: bool = True) -> None:
-    """BadInput where a value holds a secret: it would be written into params and files, wherever it came from."""
+    """Raise BadInput where a value holds a secret: it would be written into params and files, wherever it came from."""
     values = flattened(OmegaConf.to_container(composed, resolve=resolve), prefix)
     if any("://" in text or sets_secret(key, text) for key, text in values.items()) or holds_known(
         "\n".join(values.values())
@@ -80,7 +80,7 @@ def refuse_secrets(composed: DictConfig, prefix: str = "", *, resolve: bool = Tr
 
 
 def wrong_value(given: str, error: BaseException) -> BadInput:
-    """The error for a value of the wrong type, or one that is not among those that there are.
+    """Return the error for a value of the wrong type, or one that is not among those that there are.
 
     Args:
         given: `model.dtype=float23`, or the key alone.
@@ -98,7 +98,7 @@ def wrong_value(given: str, error: BaseException) -> BadInput:
 
 
 def _check_name(key: str, name: str) -> None:
-    """BadInput for a name that the store's rules would refuse when the measurement is read again."""
+    """Raise BadInput for a name that the store's rules would refuse when the measurement is read again."""
     if not name.strip() and key != "model.size":
         raise BadInput(f"{key}= is empty: give a name, such as {key}=mine")
     if name and (rule := name_fault(name)):
@@ -123,7 +123,7 @@ def _check_model(model: ModelConfig) -> None:
 
 
 def _check_reference(config: CellConfig) -> None:
-    """BadInput for a reference that is none, and for what takes the full logits of both models away."""
+    """Raise BadInput for a reference that is none, and for what takes the full logits of both models away."""
     if config.reference is None:
         return
     try:
@@ -171,7 +171,7 @@ _PIECES: Mapping[str, Callable[[Any], None]] = {"model": _check_model, "dataset"
 
 
 def _check_launch(launch: Mapping[str, Any]) -> None:
-    """BadInput for a preset of a config file that names no executor, as those of earlier versions do."""
+    """Raise BadInput for a preset of a config file that names no executor, as those of earlier versions do."""
     for key in launch:
         if sentence := removed(f"launch.{key}"):
             raise BadInput(sentence)

@@ -24,7 +24,7 @@ class CheckpointSource(ConfigSource):
         return "checkpoints"
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """The config of `model/<folder>/<size>-step<n>`."""
+        """Return the config of `model/<folder>/<size>-step<n>`."""
         checkpoint = _of(config_path)
         if checkpoint is None:
             raise ConfigLoadError(f"no checkpoint {config_path}")
@@ -34,11 +34,11 @@ class CheckpointSource(ConfigSource):
         )
 
     def is_group(self, config_path: str) -> bool:
-        """Whether this is a folder of checkpoints, or the group that holds them."""
+        """Return whether this is a folder of checkpoints, or the group that holds them."""
         return config_path.rstrip("/") in {"model", *(f"model/{folder}" for folder in LADDERS)}
 
     def is_config(self, config_path: str) -> bool:
-        """Whether this is a checkpoint's name."""
+        """Return whether this is a checkpoint's name."""
         return _of(config_path) is not None
 
     def available(self) -> bool:

@@ -78,18 +78,18 @@ class Composer:
         self._hydra: DictConfig | None = None
 
     def options(self, group: str) -> list[str]:
-        """Every name in a config group, subfolders included: `pythia/70m`."""
+        """Return every name in a config group, subfolders included: `pythia/70m`."""
         if group not in self._options:
             self._options[group] = list(_walk(self._repository(), group, ""))
             self._options[group] += ladders.names() if group == "model" else ()
         return self._options[group]
 
     def groups(self) -> list[str]:
-        """The config groups that the command line can choose from, `hydra` and those below it left out."""
+        """Return the config groups that the command line can choose from, `hydra` and those below it left out."""
         return [name for name in self._repository().get_group_options("", ObjectType.GROUP) if name != "hydra"]
 
     def _repository(self) -> Files:
-        """The config files on the search path."""
+        """Return the config files on the search path."""
         with self._initialized() as loader:
             return loader.files(self.config_name, list(self._path))
 
@@ -125,7 +125,7 @@ class Composer:
             apply(parsed(overrides), composed)
 
     def file(self, group: str, choice: str) -> ConfigResult | None:
-        """The file of a choice, if there is one, as it was read: not to be changed."""
+        """Return the file of a choice, if there is one, as it was read: not to be changed."""
         return self._repository().load_config(f"{group}/{choice}")
 
     @contextmanager
@@ -154,7 +154,7 @@ class Composer:
             raise BadInput(shortened(error)) from error
 
     def _undecodable(self) -> str:
-        """The first config file of the user's that is not UTF-8; Hydra does not say which it was."""
+        """Return the first config file of the user's that is not UTF-8; Hydra does not say which it was."""
         folders = [part for path in self._path for part in re.findall(r"file://([^\],'\"]+)", path)]
         for path in (p for folder in folders for p in sorted(Path(unquote(folder)).rglob("*.yaml"))):
             try:
@@ -176,7 +176,7 @@ class Composer:
 
 
 def _walk(repository: Files, group: str, prefix: str) -> list[str]:
-    """Every config below a group, subfolders included."""
+    """Return every config below a group, subfolders included."""
     names = [prefix + name for name in repository.get_group_options(group, ObjectType.CONFIG)]
     for folder in repository.get_group_options(group, ObjectType.GROUP):
         names += _walk(repository, f"{group}/{folder}", f"{prefix}{folder}/")
@@ -184,7 +184,7 @@ def _walk(repository: Files, group: str, prefix: str) -> list[str]:
 
 
 def parsed(overrides: Sequence[str]) -> list[Override]:
-    """Overrides as Hydra understands them; BadInput where it does not."""
+    """Return overrides as Hydra understands them; BadInput where it does not."""
     try:
         return list(map(_parsed, overrides))
     except HydraException as error:
@@ -192,7 +192,9 @@ def parsed(overrides: Sequence[str]) -> list[Override]:
 
 
 def glob_as_patterns(override: str) -> str:
-    """Hydra's `model=glob(pythia/*,exclude=pythia/12b)` as `model=pythia/*,!pythia/12b`; any other word unchanged."""
+    """Return Hydra's `model=glob(pythia/*,exclude=pythia/12b)` as `model=pythia/*,!pythia/12b`; any other word
+    unchanged.
+    """
     key, _, value = override.partition("=")
     if not value.startswith("glob("):
         return override
@@ -207,7 +209,7 @@ def _parsed(override: str) -> Override:
 
 
 def shortened(error: Exception) -> str:
-    """Hydra's message without its hints on command-line flags and object types."""
+    """Return Hydra's message without its hints on command-line flags and object types."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     hints = (
         "Set the environment variable",

@@ -59,7 +59,7 @@ class Loader(ConfigLoaderImpl):
         self._files: dict[tuple[str | None, tuple[str, ...]], CachingConfigRepository] = {}
 
     def files(self, config_name: str, search_path: Sequence[str]) -> Files:
-        """The files that a primary config can choose from; Hydra's own listing reads it anew for each folder."""
+        """Return the files that a primary config can choose from; Hydra's own listing reads it anew for each folder."""
         return self._parse_overrides_and_create_caching_repo(config_name, search_path)[1]
 
     def _parse_overrides_and_create_caching_repo(

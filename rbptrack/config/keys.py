@@ -56,7 +56,7 @@ class Option:
         return get_origin(self.kind) is list
 
     def check(self, value: str) -> None:
-        """BadInput where an option that is true or false is given a number, which OmegaConf takes for true."""
+        """Raise BadInput where an option that is true or false is given a number, which OmegaConf takes for true."""
         bare = value.strip("'\"")
         if self.kind is bool and bare not in ("0", "1") and re.fullmatch(r"[-+.\de]+", bare):
             raise BadInput(f"{self.key}={value}: expected true or false")
@@ -81,7 +81,7 @@ def options_of(schema: type, prefix: str = "") -> list[Option]:
 
 
 def _values(kind: Any) -> Sequence[str]:
-    """The values of an enum, or of what is true or false."""
+    """Return the values of an enum, or of what is true or false."""
     if isinstance(kind, type) and issubclass(kind, Enum):
         return [str(member.value) for member in kind]
     return ["true", "false"] if kind is bool else []
@@ -120,7 +120,7 @@ class Keys:
 
 
 def _fields(schema: type) -> Iterator[tuple[Field[Any], Any]]:
-    """The fields of a dataclass with their types; of a dataclass that may be left out, that dataclass."""
+    """Yield the fields of a dataclass with their types; of a dataclass that may be left out, that dataclass."""
     hints = get_type_hints(schema)
     for field in fields(schema):
         kind: Any = hints[field.name]
@@ -138,7 +138,7 @@ def _walk(schema: type, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def no_flag(word: str, following: Sequence[str], keys: Collection[str], flags: Collection[str]) -> BadInput:
-    """The error for an option that is typed as other programs have theirs: `--model nano/6k`.
+    """Return the error for an option that is typed as other programs have theirs: `--model nano/6k`.
 
     Args:
         word: the one that begins with a dash.
@@ -164,7 +164,7 @@ def removed(key: str) -> str | None:
 
 
 def no_option(key: str, known: Collection[str], *, shown: Collection[str], more: str) -> BadInput:
-    """The error for an option that a command does not take.
+    """Return the error for an option that a command does not take.
 
     Args:
         key: what was typed before `=`.
@@ -187,13 +187,13 @@ def no_option(key: str, known: Collection[str], *, shown: Collection[str], more:
 
 
 def flat(config: Config) -> dict[str, str]:
-    """The config as flat `a.b.c: text` pairs: what a run logs as params, which says nothing of what is None."""
+    """Return the config as flat `a.b.c: text` pairs: what a run logs as params, which says nothing of what is None."""
     values: Any = OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True)
     return flattened({key: value for key, value in values.items() if value is not None})
 
 
 def flattened(value: Any, prefix: str = "") -> dict[str, str]:
-    """Nested values as flat `a.b.c: text` pairs."""
+    """Return nested values as flat `a.b.c: text` pairs."""
     if isinstance(value, dict) and value:
         return {k: v for key, inner in value.items() for k, v in flattened(inner, f"{prefix}{key}.").items()}
     return {prefix[:-1]: str(value)}

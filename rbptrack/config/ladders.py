@@ -43,14 +43,14 @@ LADDERS: Mapping[str, Checkpoints] = {
 
 
 def names() -> Iterator[str]:
-    """Every checkpoint's name in the group `model`: `pythia-checkpoints/70m-step1000`."""
+    """Yield every checkpoint's name in the group `model`: `pythia-checkpoints/70m-step1000`."""
     for folder, ladder in LADDERS.items():
         for size, steps in ladder.steps.items():
             yield from (f"{folder}/{size}-step{step}" for step in steps)
 
 
 def config(name: str) -> dict[str, str | int] | None:
-    """The config of a name of `names`; None for any other."""
+    """Return the config of a name of `names`; None for any other."""
     folder, _, leaf = name.partition("/")
     size, _, step = leaf.rpartition("-step")
     ladder = LADDERS.get(folder)

@@ -20,7 +20,9 @@ _SIGNS = ("${", "?", "%")
 
 
 def home() -> Path:
-    """The folder that holds everything local: ./mlruns of the working folder; BadInput where that cannot hold it."""
+    """Return the folder that holds everything local: ./mlruns of the working folder; BadInput where that cannot hold
+    it.
+    """
     here = Path.cwd()
     if sign := next((each for each in _SIGNS if each in str(here)), ""):
         raise BadInput(
@@ -34,28 +36,32 @@ def home() -> Path:
 
 
 def partial() -> Path:
-    """The folder of unfinished measurements, each in a folder named by its fingerprint."""
+    """Return the folder of unfinished measurements, each in a folder named by its fingerprint."""
     return home() / "partial"
 
 
 def builtin_folder() -> Path:
-    """The plugins that ship with rbptrack."""
+    """Return the plugins that ship with rbptrack."""
     return _shipped("plugins")
 
 
 def conf_folder() -> Path:
-    """The configs that ship with rbptrack."""
+    """Return the configs that ship with rbptrack."""
     return _shipped("conf")
 
 
 def working_conf() -> Path | None:
-    """The configs of the working folder, found as its plugins are: its `conf/`, unless that is the one that ships."""
+    """Return the configs of the working folder, found as its plugins are: its `conf/`, unless that is the one that
+    ships.
+    """
     here = Path.cwd() / "conf"
     return here if here.is_dir() and here.resolve() != conf_folder().resolve() else None
 
 
 def unused_configs() -> list[str]:
-    """The working folder's configs that cannot be chosen, because a different one of that name ships with rbptrack."""
+    """Return the working folder's configs that cannot be chosen, because a different one of that name ships with
+    rbptrack.
+    """
     here, unused = working_conf(), list[str]()
     for path in sorted(here.rglob("*.yaml")) if here else ():
         shipped = conf_folder() / path.relative_to(here or path)
@@ -70,12 +76,14 @@ def _shipped(name: str) -> Path:
 
 
 def plugin_folders(arguments: Sequence[str]) -> list[str]:
-    """The folders that plugins.path names, read off a command line: plugins are found before anything is composed."""
+    """Return the folders that plugins.path names, read off a command line: plugins are found before anything is
+    composed.
+    """
     return next((split_list(a.partition("=")[2]) for a in arguments if a.startswith("plugins.path=")), [])
 
 
 def config_packages() -> tuple[dict[str, str], list[str]]:
-    """Packages of configs that installed distributions offer, by whom; and a line for each that is broken."""
+    """Return packages of configs that installed distributions offer, by whom; and a line for each that is broken."""
     return _config_packages(tuple(sys.path))
 
 

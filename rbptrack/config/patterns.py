@@ -44,13 +44,13 @@ def size_key(name: str) -> tuple[object, ...]:
 
 
 def match(pattern: str, names: Sequence[str]) -> list[str]:
-    """The names that a pattern stands for, in order of size: `*` stays inside a folder, `**` crosses folders."""
+    """Return the names that a pattern stands for, in order of size: `*` stays inside a folder, `**` crosses folders."""
     regex = re.escape(pattern).replace(r"\*\*", ".*").replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
     return sorted((n for n in names if re.fullmatch(regex, n)), key=size_key)
 
 
 def split_list(value: str) -> list[str]:
-    """The elements of `a,b` or `[a,b]`."""
+    """Return the elements of `a,b` or `[a,b]`."""
     value = value.strip()
     if value.startswith("[") and value.endswith("]"):
         value = value[1:-1]
@@ -83,7 +83,7 @@ def expand(arguments: Sequence[str], *, groups: Sequence[str], options: Options)
 
 
 def chosen_by(group: str, value: str, names: Sequence[str]) -> list[str]:
-    """The names of a config group that a list of names, patterns and exclusions stands for, each once.
+    """Return the names of a config group that a list of names, patterns and exclusions stands for, each once.
 
     Examples:
         >>> chosen_by("model", "pythia/*,!pythia/12b", ["pythia/12b", "pythia/1b", "pythia/70m"])
@@ -107,7 +107,7 @@ def chosen_by(group: str, value: str, names: Sequence[str]) -> list[str]:
 
 
 def chosen(group: str, element: str, names: Sequence[str]) -> list[str]:
-    """The names of a config group that a name or a pattern stands for, in order of size.
+    """Return the names of a config group that a name or a pattern stands for, in order of size.
 
     Raises:
         BadInput: there is none; the message gives the nearest names, then what there is.
@@ -137,7 +137,7 @@ def chosen(group: str, element: str, names: Sequence[str]) -> list[str]:
 
 
 def _no_name(group: str, element: str, names: Sequence[str], folders: Mapping[str, Sequence[str]]) -> BadInput:
-    """The error for a name of no folder: the nearest folder with the same rest, then what there is."""
+    """Return the error for a name of no folder: the nearest folder with the same rest, then what there is."""
     family, _, leaf = element.partition("/")
     alike = nearest(family, folders)
     near = [name for name in names if name.replace("/", "-") == element.lower()]  # as measurements are called: nano-6k
@@ -150,7 +150,7 @@ def _no_name(group: str, element: str, names: Sequence[str], folders: Mapping[st
 
 
 def families(names: Sequence[str]) -> dict[str, list[str]]:
-    """Folder -> its members in the order of size: `pythia` -> 14m, 31m, ..., 12b."""
+    """Return folder -> its members in the order of size: `pythia` -> 14m, 31m, ..., 12b."""
     folders: dict[str, list[str]] = {}
     for name in sorted(names, key=size_key):
         folder, slash, leaf = name.rpartition("/")
@@ -160,7 +160,7 @@ def families(names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def some(names: Sequence[str], *, most: int = 30) -> list[str]:
-    """The names, or the ends of a list that is too long to read."""
+    """Return the names, or the ends of a list that is too long to read."""
     return [*names[:3], "...", *names[-2:]] if len(names) > most else list(names)
 
 
@@ -185,12 +185,12 @@ def lists_as_values(arguments: Sequence[str], keys: Mapping[str, str]) -> list[s
 
 
 def as_value(text: str) -> str:
-    """A text as Hydra's grammar takes it for a value, whatever quotes and backslashes it holds."""
+    """Return a text as Hydra's grammar takes it for a value, whatever quotes and backslashes it holds."""
     text = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + (r"\'" if found[2] else ""), text)
     return f"'{text}'"
 
 
 def home_as_value(word: str) -> str:
-    """`out=~/x` as `out='~/x'`: Hydra's grammar has no `~` in a value."""
+    """Return `out=~/x` as `out='~/x'`: Hydra's grammar has no `~` in a value."""
     key, equals, value = word.partition("=")
     return f"{key}={as_value(value)}" if equals and value.startswith("~") else word

@@ -17,7 +17,7 @@ from rbptrack.config.paths import EMBEDDED
 
 
 def _words() -> set[str]:
-    """The names of all options, and those of their values that have one."""
+    """Return the names of all options, and those of their values that have one."""
     classes = [value for value in vars(schema).values() if isinstance(value, type)]
     named = [name for cls in classes if issubclass(cls, Enum) for name in cls.__members__]
     return {*named, *(f.name for cls in classes if is_dataclass(cls) for f in fields(cls))}
@@ -64,12 +64,14 @@ def register_plugins(group: str, classes: Mapping[str, type[Any]]) -> None:
 
 
 def base_name(repo: str, path: str) -> str:
-    """The last part of a repository's or folder's name: `org/news` -> `news`."""
+    """Return the last part of a repository's or folder's name: `org/news` -> `news`."""
     return PurePath(repo or path).name
 
 
 def family_and_size(repo: str, path: str) -> tuple[str, str]:
-    """Family and size as a name gives them: `org/Name-1.4B-base` -> (`name-base`, `1.4b`); no size: the whole name."""
+    """Return family and size as a name gives them: `org/Name-1.4B-base` -> (`name-base`, `1.4b`); no size: the whole
+    name.
+    """
     name = base_name(repo, path).lower()
     size = re.search(r"(?:^|[-_])(\d+(?:\.\d+)?[kmbt])(?=$|[-_])", name)
     rest = [part.strip("-_") for part in (name[: size.start()], name[size.end() :])] if size else []

@@ -79,7 +79,7 @@ class Request:
         return bool(f.cfg or f.info or f.help or f.hydra_help or f.shell_completion)
 
     def jobs(self) -> list[list[str]]:
-        """The overrides of each job, as Hydra's basic sweeper makes them."""
+        """Return the overrides of each job, as Hydra's basic sweeper makes them."""
         if not self.multirun:
             return [self.overrides]
         try:
@@ -122,7 +122,7 @@ def _never_run(composed: DictConfig) -> None:
 
 
 def measuring(arguments: Sequence[str], *, lists: Sequence[str] = ()) -> Request:
-    """A command line that asks for cells: models and datasets take patterns; `k=1,10` is one list of k.
+    """Return a command line that asks for cells: models and datasets take patterns; `k=1,10` is one list of k.
 
     Args:
         arguments: what follows the command's name.
@@ -137,7 +137,7 @@ def measuring(arguments: Sequence[str], *, lists: Sequence[str] = ()) -> Request
 
 
 def sweep_of(request: Request) -> tuple[SweepConfig, list[Config]]:
-    """The settings of the sweep that a request asks for, and the config of each cell.
+    """Return the settings of the sweep that a request asks for, and the config of each cell.
 
     Raises:
         BadInput: a config does not compose, or cells differ in what belongs to the whole sweep.

@@ -35,18 +35,18 @@ def hush() -> None:
 
 
 def quiet() -> bool:
-    """Whether the user asked for quiet."""
+    """Return whether the user asked for quiet."""
     return bool(os.environ.get(_QUIET))
 
 
 def columns(*, stderr: bool = False) -> int | None:
-    """The width of the terminal, or what COLUMNS says; None where there is neither, as in a file."""
+    """Return the width of the terminal, or what COLUMNS says; None where there is neither, as in a file."""
     terminal = Console(stderr=stderr)
     return terminal.width if terminal.is_terminal or os.environ.get("COLUMNS", "").isdigit() else None
 
 
 def sentence_width() -> int:
-    """Columns of a sentence."""
+    """Return columns of a sentence."""
     return min(columns() or WIDTH, WIDTH)
 
 
@@ -64,7 +64,7 @@ def drawn(live: Console) -> Iterator[None]:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Standard output (or error) that leaves names and numbers as they are."""
+    """Return standard output (or error) that leaves names and numbers as they are."""
     if _LIVE and (sys.stderr if stderr else sys.stdout).isatty():
         return _LIVE[-1]
     return Console(highlight=False, soft_wrap=False, stderr=stderr)
@@ -113,12 +113,12 @@ def complain_alike(errors: Sequence[tuple[str, str]]) -> None:
 
 
 def printable(text: str) -> str:
-    """The text with control characters, which would command the terminal, as `?`."""
+    """Return the text with control characters, which would command the terminal, as `?`."""
     return _CONTROL.sub("?", text)
 
 
 def _fitted(text: str, width: int | None) -> str:
-    """The text with lines of at most so many columns, where words allow it: a path or an address stays whole."""
+    """Return the text with lines of at most so many columns, where words allow it: a path or an address stays whole."""
     if width is None:
         return text
     return "\n".join(part for line in text.split("\n") for part in (_wrapped(line, width) if line else [""]))

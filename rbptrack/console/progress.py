@@ -124,7 +124,7 @@ class SweepProgress(_Bar):
         super().__init__("sweep", 1.0, *_PARTS, text="", left="", progress_label="")
 
     def over(self, items: Sequence[T]) -> Iterator[T]:
-        """The items, one for each cell; where the next is asked for, the one before has ended."""
+        """Yield the items, one for each cell; where the next is asked for, the one before has ended."""
         self._weights = cache(self._weights)
         _SWEEPS.append(self)
         try:
@@ -191,7 +191,9 @@ class CellProgress(_Bar):
             print(f"{self._title}  {text}  {left} left  {label}", file=sys.stderr, flush=True)
 
     def _speed(self, now: float) -> float:
-        """Tokens per second of the last half minute; what was found on disk, at the very start, is not counted."""
+        """Return tokens per second of the last half minute; what was found on disk, at the very start, is not
+        counted.
+        """
         if now - self._began < _FOUND_SECONDS:
             self._recent.clear()
         self._recent.append((now, self._done))

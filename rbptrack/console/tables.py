@@ -71,7 +71,7 @@ def table(
 
 
 def _line(cells: Sequence[str], widths: Mapping[int, int], text_columns: int) -> str:
-    """The cells of a row, each as wide as its column, by number; rich takes half a millisecond for it."""
+    """Return the cells of a row, each as wide as its column, by number; rich takes half a millisecond for it."""
     spaces = {i: " " * (width - cell_len(cells[i])) for i, width in widths.items()}
     return (" " * _GAP).join(cells[i] + room if i < text_columns else room + cells[i] for i, room in spaces.items())
 
@@ -94,7 +94,7 @@ def _kept(
     text_columns: int,
     first_out: Sequence[str],
 ) -> list[int]:
-    """The columns that fit."""
+    """Return the columns that fit."""
     kept = list(range(len(headers)))
     if width is None:
         return kept

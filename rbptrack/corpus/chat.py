@@ -57,7 +57,7 @@ def template_of(file: str, tokenizer: PreTrainedTokenizerBase, model: str) -> st
 
 
 def template_hash(template: str) -> str:
-    """SHA-256 (hex) of a chat template."""
+    """Return SHA-256 (hex) of a chat template."""
     return hashlib.sha256(template.encode()).hexdigest()
 
 

@@ -43,7 +43,9 @@ class Document:
 
 
 def selection_identity(config: DatasetConfig, source: Source) -> dict[str, object]:
-    """Everything that decides which texts are read: part of a measurement's fingerprint, and the key of caches."""
+    """Return everything that decides which texts are read: part of a measurement's fingerprint, and the key of
+    caches.
+    """
     identity: dict[str, object] = {
         "dataset": source.identity,
         "config": config.config,
@@ -124,7 +126,7 @@ def read_documents(config: DatasetConfig, source: Source) -> list[Document]:
 
 
 def only_split(config: DatasetConfig, source: Source) -> str:
-    """The split of a dataset that names none.
+    """Return the split of a dataset that names none.
 
     Raises:
         BadInput: the dataset cannot be read, or has several.
@@ -152,7 +154,7 @@ def only_split(config: DatasetConfig, source: Source) -> str:
 
 
 def _rows(config: DatasetConfig, source: Source) -> Any:
-    """The split as `datasets` gives it: streamed, or whole where a permutation of all rows is asked for."""
+    """Return the split as `datasets` gives it: streamed, or whole where a permutation of all rows is asked for."""
     import datasets
 
     streaming = config.sampling is Sampling.stream or not config.documents or bool(config.head)
@@ -191,7 +193,7 @@ def _file(path: Path, *, streaming: bool) -> Any:
 
 
 def _select(rows: Any, config: DatasetConfig) -> Iterable[Row]:
-    """The rows that are asked for: head, then filters, then the seeded selection."""
+    """Return the rows that are asked for: head, then filters, then the seeded selection."""
     columns = _columns(rows)
     wanted = [*config.fields, *([config.id_field] if config.id_field else [])]
     within = [key.split(".")[0] for key in (*config.where, *([config.group] if config.group else []))]
@@ -231,7 +233,7 @@ def _filter(config: DatasetConfig) -> Callable[[Row], bool]:
 
 
 def _value(row: Row, key: str) -> object:
-    """The value of a field, or of a part of one (`meta.site`); None where the row lacks it.
+    """Return the value of a field, or of a part of one (`meta.site`); None where the row lacks it.
 
     Raises:
         BadInput: the key names a part of a value that has none.
@@ -259,7 +261,7 @@ def _fields(row: Row, config: DatasetConfig) -> tuple[str, ...]:
 
 
 def _as_text(value: object, field: str, config: DatasetConfig) -> str:
-    """A field's text: of nothing an empty text."""
+    """Return a field's text: of nothing an empty text."""
     if value is None or isinstance(value, str):
         return value or ""
     raise BadInput(
@@ -275,7 +277,9 @@ def _document(number: int, row: Row, config: DatasetConfig) -> Document:
 
 
 def texts_hash(documents: Sequence[Document], *, chat: bool = False) -> str:
-    """SHA-256 (hex) over the texts of the selection, in order; of conversations another, whose answers alone count."""
+    """Return SHA-256 (hex) over the texts of the selection, in order; of conversations another, whose answers alone
+    count.
+    """
     total = hashlib.sha256(b"chat" if chat else b"")
     for document in documents:
         for text in document.fields:

@@ -16,7 +16,9 @@ _TEXTS = ("a", "1 b")  # of which a tokenizer may know no letter
 
 
 def text_prefix(tokenizer: PreTrainedTokenizerBase) -> IntArray:
-    """The special tokens with which the tokenizer begins every text: of what it gives an empty one, the beginning."""
+    """Return the special tokens with which the tokenizer begins every text: of what it gives an empty one, the
+    beginning.
+    """
     added, *others = (tokenizer(text, verbose=False)["input_ids"] for text in ("", *_TEXTS))
 
     def begins(count: int) -> bool:

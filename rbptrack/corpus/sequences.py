@@ -78,7 +78,7 @@ class Corpus:
         return tokens
 
     def targets(self, low: int, high: int) -> IntArray:
-        """Indices of the scored tokens of sequences low..high-1, ascending."""
+        """Return indices of the scored tokens of sequences low..high-1, ascending."""
         spans = [np.arange(a, b) for a, b in zip(self.first[low:high], self.stop[low:high], strict=True)]
         flat = np.concatenate(spans)
         scored: IntArray = flat[self.scorable[flat]]
@@ -91,12 +91,12 @@ class Corpus:
         return sum(int(np.count_nonzero(self.scorable[first:stop])) for first, stop in spans)
 
     def first_tokens(self, tokens: int) -> Corpus:
-        """A corpus of the first sequences, at most `tokens` tokens together, but at least one sequence."""
+        """Return a corpus of the first sequences, at most `tokens` tokens together, but at least one sequence."""
         kept = max(1, int(np.searchsorted(np.cumsum(self.lengths), tokens, side="right")))
         return replace(self, start=self.start[:kept], stop=self.stop[:kept], first=self.first[:kept])
 
     def document_table(self) -> pd.DataFrame:
-        """A row per selected document: `document`, its number in the rank table; `id` in the dataset; `tokens`.
+        """Return a row per selected document: `document`, its number in the rank table; `id` in the dataset; `tokens`.
 
         And `bytes`: of UTF-8, of its scored tokens.
         """
@@ -107,12 +107,12 @@ class Corpus:
         return pd.DataFrame(about)
 
     def token_texts(self, tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
-        """The text of every token that occurs, by id."""
+        """Return the text of every token that occurs, by id."""
         ids = np.unique(self.token).tolist()
         return dict(zip(ids, token_texts(tokenizer, ids), strict=True))
 
     def parts(self, tokens: int) -> list[tuple[int, int]]:
-        """Ranges (low, high) of consecutive sequences low..high-1, each of about `tokens` tokens, in order."""
+        """Return ranges (low, high) of consecutive sequences low..high-1, each of about `tokens` tokens, in order."""
         cumulative = np.cumsum(self.lengths)
         edges, low = [], 0
         while low < len(cumulative):
@@ -191,7 +191,7 @@ def lay_out(tokens: Tokens, tokenizer: PreTrainedTokenizerBase, config: DatasetC
 
 
 def _joined(tokens: Tokens, end: int | None) -> Tokens:
-    """The same documents, each followed by the end-of-text token."""
+    """Return the same documents, each followed by the end-of-text token."""
     if end is None:
         raise BadInput("dataset.sequence=pack needs a tokenizer with an end-of-text token; use truncate or slide")
     after = np.cumsum(tokens.lengths)
@@ -222,7 +222,7 @@ def _sequences(lengths: IntArray, config: DatasetConfig, prefix: int) -> tuple[I
 
 
 def _strides(begin: int, end: int, config: DatasetConfig, prefix: int) -> Iterator[tuple[int, int, int]]:
-    """Overlapping sequences (start, stop, first target) over the document begin..end-1.
+    """Yield overlapping sequences (start, stop, first target) over the document begin..end-1.
 
     Each sequence repeats the last `context` tokens of the one before and scores the tokens after them, so that every
     token is a target once, with at least `context` tokens before it (fewer only at the document's start). The stride

@@ -71,7 +71,7 @@ def load_tokens(
 
 
 def tokens_name(config: DatasetConfig, source: Source, tokenizer: PreTrainedTokenizerBase, template: str = "") -> str:
-    """The name under which a tokenised selection is cached: by content of the tokenizer, not by its model."""
+    """Return the name under which a tokenised selection is cached: by content of the tokenizer, not by its model."""
     parts = {"format": _FORMAT, "tokenizer": tokenizer_hash(tokenizer), **selection_identity(config, source)}
     if source.revision is None:  # documents of the same texts have other ids
         parts |= {"read": "files" if source.files else "folder"}
@@ -81,7 +81,7 @@ def tokens_name(config: DatasetConfig, source: Source, tokenizer: PreTrainedToke
 
 
 def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
-    """SHA-256 (hex) of everything in a tokenizer that decides ids and what is special."""
+    """Return SHA-256 (hex) of everything in a tokenizer that decides ids and what is special."""
     return fingerprint({"rules": tokenizer.backend_tokenizer.to_str(), "special": sorted(tokenizer.all_special_ids)})
 
 
@@ -126,7 +126,8 @@ def tokenise(
 
 
 def token_texts(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
-    """The text of each id, with the space before a word, which decoding ids one by one loses in many vocabularies.
+    """Return the text of each id, with the space before a word, which decoding ids one by one loses in many
+    vocabularies.
 
     Bytes that are no character by themselves are U+FFFD.
     """
@@ -142,14 +143,14 @@ def _of_bytes(content: bytes) -> str:
 
 
 def _byte_values() -> dict[str, int]:
-    """The byte that each character of a byte-level vocabulary stands for: printable ones for themselves."""
+    """Return the byte that each character of a byte-level vocabulary stands for: printable ones for themselves."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [b for b in range(256) if b not in printable]
     return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
 
 
 def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:
-    """Consecutive documents that are tokenised together."""
+    """Yield consecutive documents that are tokenised together."""
     batch: list[Document] = []
     characters = 0
     for document in documents:
@@ -172,7 +173,7 @@ def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:
 def _fields_and_bytes(
     document: Document, text: str, offsets: Sequence[tuple[int, int]], separator: str
 ) -> tuple[IntArray, IntArray]:
-    """Field number and text bytes of each token of one document, each (tokens,)."""
+    """Return field number and text bytes of each token of one document, each (tokens,)."""
     edges, at = [], 0  # where each field after the first begins, in characters
     for part in document.fields[:-1]:
         at += len(part) + len(separator)
@@ -182,13 +183,17 @@ def _fields_and_bytes(
 
 
 def _answer_and_bytes(talk: Conversation, offsets: Sequence[tuple[int, int]], field: int) -> tuple[IntArray, IntArray]:
-    """Field number of the tokens that hold a character of the answer, 0 of the others; text bytes of the answer."""
+    """Return field number of the tokens that hold a character of the answer, 0 of the others; text bytes of the
+    answer.
+    """
     answers = [begin < talk.stop and end > talk.start and end > begin for begin, end in offsets]
     return np.array(answers, np.int8) * np.int8(field), _bytes(talk.text, offsets, talk.start, talk.stop)
 
 
 def _bytes(text: str, offsets: Sequence[tuple[int, int]], start: int, stop: int) -> IntArray:
-    """UTF-8 bytes of each token among characters start..stop-1; a character that several tokens share counts once."""
+    """Return UTF-8 bytes of each token among characters start..stop-1; a character that several tokens share counts
+    once.
+    """
     before = np.concatenate([[0], np.cumsum([len(c.encode()) for c in text])]) if not text.isascii() else None
     counts, reached = [], start if before is None else int(before[start])
     for _, end in offsets:

@@ -33,7 +33,7 @@ class Batch:
     target_counts: tuple[int, ...]
 
     def __len__(self) -> int:
-        """Number of targets."""
+        """Return number of targets."""
         return len(self.target_ids)
 
     @property
@@ -47,7 +47,7 @@ class Batch:
         return self.token_ids.numel()
 
     def halves(self) -> tuple[Batch, Batch]:
-        """The first and the second half of the sequences."""
+        """Return the first and the second half of the sequences."""
         middle = self.num_sequences // 2
         cut, shift = sum(self.target_counts[:middle]), middle * self.token_ids.shape[1]
         first = Batch(
@@ -67,11 +67,11 @@ class Batch:
         return first, second
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on a device. Copies from pinned memory do not block."""
+        """Return the same batch on a device. Copies from pinned memory do not block."""
         return self._mapped(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> Batch:
-        """The same batch in page-locked memory, from which a CUDA device copies without the CPU."""
+        """Return the same batch in page-locked memory, from which a CUDA device copies without the CPU."""
         return self._mapped(lambda tensor: tensor.pin_memory())
 
     def _mapped(self, change: Callable[[Tensor], Tensor]) -> Batch:
@@ -85,7 +85,7 @@ class Batch:
 
 
 def by_length(corpus: Corpus, sequences: Iterable[int]) -> list[int]:
-    """Sequence numbers by falling length; sequences of equal length stay in text order."""
+    """Return sequence numbers by falling length; sequences of equal length stay in text order."""
     return sorted(sequences, key=lambda i: (-int(corpus.lengths[i]), i))
 
 
@@ -104,7 +104,7 @@ def compose(corpus: Corpus, sequences: Iterable[int], batch_tokens: int) -> Iter
 
 
 def batch_of(corpus: Corpus, sequences: list[int]) -> Batch:
-    """The tensors for some sequences, given by their numbers in the corpus."""
+    """Return the tensors for some sequences, given by their numbers in the corpus."""
     length = int(corpus.lengths[sequences].max())
     token_ids = np.zeros((len(sequences), length), dtype=np.int64)
     state_index, target_index = [], []

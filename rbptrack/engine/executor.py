@@ -104,7 +104,7 @@ class Engine:
         torch.set_num_threads(self._threads)
 
     def run(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Scores]]:
-        """Each batch with its scores, in order, on the model's device; the next ones are prepared meanwhile."""
+        """Yield each batch with its scores, in order, on the model's device; the next ones are prepared meanwhile."""
         waiting: deque[Future[tuple[Batch, Scores]]] = deque()
         for batch in batches:
             waiting.append(self._pool.submit(self._job, batch))
@@ -154,7 +154,9 @@ class Engine:
         return self._scorer()(states, batch.target_ids) if scores is None else scores
 
     def _compared(self, reference: Reference, batch: Batch, states: Tensor) -> Scores:
-        """The scores of hidden states (targets, width), with how the reference's distributions differ from theirs."""
+        """Return the scores of hidden states (targets, width), with how the reference's distributions differ from
+        theirs.
+        """
         others = reference.model.backbone(batch.token_ids).flatten(0, 1)[batch.state_index]
         pair = PairScorer(self._scorer(), self._local.reference, entries=reference.entries)
         scores = pair(states, others, batch.target_ids)
@@ -168,7 +170,7 @@ class Engine:
         return float(self._padding.max())
 
     def _scorer(self) -> Scorer:
-        """The calling thread's own, made again when the chunk or the way of scoring has changed."""
+        """Return the calling thread's own, made again when the chunk or the way of scoring has changed."""
         wanted = self.chunk_tokens, self._plain
         if getattr(self._local, "wanted", None) != wanted:
             self._local.scorer = self._local.reference = None
@@ -185,7 +187,9 @@ class Engine:
         return scorer
 
     def _prove(self, scorer: Scorer, states: Tensor, target_ids: Tensor) -> Scores | None:
-        """The first batch's scores by a kernel that ranks some of its tokens as plain torch does; else distrust it."""
+        """Return the first batch's scores by a kernel that ranks some of its tokens as plain torch does; else distrust
+        it.
+        """
         with self._lock:
             if self._proven or not (scorer.kernel or scorer.once):
                 self._proven = True
@@ -222,7 +226,9 @@ class Engine:
             log.warning("out of memory: %s", what)
 
     def _fitting_batch(self, longest: int) -> int:
-        """Tokens whose activations take at most half of the free memory, a power of two; at least one sequence."""
+        """Return tokens whose activations take at most half of the free memory, a power of two; at least one
+        sequence.
+        """
         most = _CUDA_BATCH if self._cuda else _CPU_BATCH
         fitting = free_memory(self._model.device) // (2 * self.workers * self._model.activation_bytes(longest))
         while most > max(fitting, longest):
@@ -230,7 +236,9 @@ class Engine:
         return max(most, longest)
 
     def _fitting_chunk(self, wanted: int) -> int:
-        """Rows of logits per worker that stay within a fixed budget on a CPU, an eighth of free memory on a GPU."""
+        """Return rows of logits per worker that stay within a fixed budget on a CPU, an eighth of free memory on a
+        GPU.
+        """
         budget = free_memory(self._model.device) // 8 if self._cuda else _LOGITS_BYTES // self.workers
         most = min(
             wanted or (_MAX_CHUNK_CUDA if self._cuda else _MAX_CHUNK), budget // (4 * self._model.logits_per_token)

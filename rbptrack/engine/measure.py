@@ -137,7 +137,7 @@ def measure(
     progress: Progress = lambda tokens: None,
     on_part: OnPart = lambda part: None,
 ) -> Measurement:
-    """Rank every scored token of a corpus.
+    """Return rank every scored token of a corpus.
 
     An interrupt (KeyboardInterrupt, SystemExit) saves the batches that are finished before it goes on.
 
@@ -180,7 +180,7 @@ def measure(
 
 
 def _scored(running: Engine, wanted: list[Block]) -> Iterator[tuple[Block, Stretch, Batch, Scores]]:
-    """Every batch that is not on disk with its scores, in order; no thread waits where a block ends."""
+    """Yield every batch that is not on disk with its scores, in order; no thread waits where a block ends."""
     owners: deque[tuple[Block, Stretch]] = deque()
 
     def batches() -> Iterator[Batch]:
@@ -206,7 +206,7 @@ class _Sums:
 
 
 def _parts(sums: _Sums) -> tuple[float, float] | None:
-    """The means of ln R and of -ln(p R); None where R and p are not of one distribution."""
+    """Return the means of ln R and of -ln(p R); None where R and p are not of one distribution."""
     rank, rest, impossible = (sums.split / sums.histogram.num_tokens).tolist()
     return None if impossible else (rank, rest)
 

@@ -57,7 +57,7 @@ class Block:
         self.wanted = Stretch(0, self.size)
 
     def cut(self, wanted: Stretch) -> Block:
-        """The same block, of which only a stretch is to be measured."""
+        """Return the same block, of which only a stretch is to be measured."""
         block = Block(self.corpus, self.sequences, self._folder, self._saved)
         block.wanted = wanted
         return block
@@ -68,7 +68,7 @@ class Block:
         return self.sequences[1] - self.sequences[0]
 
     def path(self, stretch: Stretch) -> Path:
-        """The file of a stretch's part."""
+        """Return the file of a stretch's part."""
         low, high = self.sequences
         return self._folder / f"part-{low:09d}-{high:09d}-{stretch.begin:06d}-{stretch.end:06d}.parquet"
 
@@ -79,7 +79,7 @@ class Block:
         return sum(len(self.corpus.targets(sequence, sequence + 1)) for sequence in order)
 
     def lacking(self) -> list[Stretch]:
-        """The stretches without a part, in order, of what is to be measured."""
+        """Return the stretches without a part, in order, of what is to be measured."""
         gaps, (done, end) = [], (self.wanted.begin, self.wanted.end)
         for stretch in [*self._saved, Stretch(end, end)]:
             if done < min(stretch.begin, end):
@@ -88,7 +88,7 @@ class Block:
         return gaps
 
     def batches(self, batch_tokens: int) -> Iterator[tuple[Stretch, Batch]]:
-        """The batches that are not on disk, each with its stretch."""
+        """Yield the batches that are not on disk, each with its stretch."""
         missing = self.lacking()
         order = by_length(self.corpus, range(*self.sequences)) if missing else []
         for gap in missing:
@@ -98,7 +98,7 @@ class Block:
                 begin += len(sequences)
 
     def read_saved(self) -> Iterator[RankTable]:
-        """The parts on disk that begin in the wanted stretch; a damaged one is removed, to be measured again."""
+        """Yield the parts on disk that begin in the wanted stretch; a damaged one is removed, to be measured again."""
         for stretch in [s for s in self._saved if self.wanted.begin <= s.begin < self.wanted.end]:
             path = self.path(stretch)
             try:
@@ -146,7 +146,7 @@ class Block:
         return table
 
     def table(self) -> RankTable:
-        """The block's whole table in text order, from its parts.
+        """Return the block's whole table in text order, from its parts.
 
         Raises:
             MeasurementError: the parts are not those of this corpus.
@@ -162,7 +162,7 @@ class Block:
 
 
 def blocks(corpus: Corpus, part_tokens: int, folder: Path) -> list[Block]:
-    """The blocks of a corpus, of about `part_tokens` tokens each, with what a folder keeps of them."""
+    """Return the blocks of a corpus, of about `part_tokens` tokens each, with what a folder keeps of them."""
     saved: dict[tuple[int, int], list[Stretch]] = {}
     for path in folder.glob("part-*.parquet"):
         if name := _NAME.fullmatch(path.name):
@@ -172,10 +172,12 @@ def blocks(corpus: Corpus, part_tokens: int, folder: Path) -> list[Block]:
 
 
 def table_version(folder: Path) -> int:
-    """The oldest version among a folder's parts: what was begun without some columns is completed without them."""
+    """Return the oldest version among a folder's parts: what was begun without some columns is completed without
+    them.
+    """
     return min(version_of(pq.read_schema(path)) for path in folder.glob("part-*.parquet"))
 
 
 def saved_tokens(folder: Path) -> int:
-    """Number of scored tokens in the parts that a folder keeps."""
+    """Return number of scored tokens in the parts that a folder keeps."""
     return sum(pq.read_metadata(path).num_rows for path in folder.glob("part-*.parquet"))

@@ -67,7 +67,7 @@ class Division:
 
     @classmethod
     def agreed(cls, folder: Path, corpus: Corpus, divide: Callable[[], Self]) -> Self:
-        """The division that a folder keeps; the first to ask makes it.
+        """Return the division that a folder keeps; the first to ask makes it.
 
         Raises:
             MeasurementError: the folder's is of another corpus.
@@ -91,17 +91,19 @@ class Division:
         return cls(**said | {"shards": tuple(tuple(tuple(piece) for piece in shard) for shard in said["shards"])})
 
     def numbers(self, shard: Shard) -> range:
-        """The stretches that are a job's, also where the division was made for another number of jobs."""
+        """Return the stretches that are a job's, also where the division was made for another number of jobs."""
         return range(shard.number, len(self.shards), shard.count)
 
     def blocks(self, corpus: Corpus, folder: Path, number: int) -> list[Block]:
-        """The blocks of one stretch of work, each cut to it, with what the folder keeps of them."""
+        """Return the blocks of one stretch of work, each cut to it, with what the folder keeps of them."""
         every = blocks(corpus, self.part_tokens, folder)
         return [every[block].cut(Stretch(begin, end)) for block, begin, end in self.shards[number]]
 
 
 def complete(corpus: Corpus, folder: Path) -> bool:
-    """Whether a folder keeps the scores of the whole corpus; False where another has gathered and removed them."""
+    """Return whether a folder keeps the scores of the whole corpus; False where another has gathered and removed
+    them.
+    """
     try:
         division = Division.read(folder)
     except FileNotFoundError:
@@ -110,7 +112,7 @@ def complete(corpus: Corpus, folder: Path) -> bool:
 
 
 def _batches(corpus: Corpus, ranges: list[tuple[int, int]], batch_tokens: int) -> Iterator[tuple[int, int, int, int]]:
-    """Every batch of a corpus: its block, its stretch of the block's order, and its tokens, padding included."""
+    """Yield every batch of a corpus: its block, its stretch of the block's order, and its tokens, padding included."""
     for number, block in enumerate(ranges):
         begin = 0
         for batch in compose(corpus, by_length(corpus, range(*block)), batch_tokens):
@@ -148,7 +150,7 @@ class Cost:
 
     @classmethod
     def take(cls, folder: Path) -> Cost:
-        """The sum of what the processes left, which is then gone: it is counted once."""
+        """Return the sum of what the processes left, which is then gone: it is counted once."""
         taken = []
         for file in sorted(folder.glob("cost-*.json")):
             with suppress(ValueError, TypeError):  # a damaged one: the numbers do not depend on it

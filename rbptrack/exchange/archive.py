@@ -101,7 +101,7 @@ class Bundle:
             shutil.rmtree(own, ignore_errors=True)
 
     def record(self, own: Path) -> Record:
-        """The record of an unpacked measurement that passed `check`."""
+        """Return the record of an unpacked measurement that passed `check`."""
         record = Record.read(own)
         record.tags[Tag.RECORD] = record.fingerprint[:32]  # ours to choose: a run is found by it
         before = record.tags.get(Tag.IMPORTED, "")
@@ -122,7 +122,7 @@ class Bundle:
             raise BadInput(f"{target.name} is damaged: its place in the file cannot be") from error
 
     def _checked_entries(self) -> dict[str, zipfile.ZipInfo]:
-        """The entries by name; BadInput for one that no bundle has, or for more than one may hold."""
+        """Return the entries by name; BadInput for one that no bundle has, or for more than one may hold."""
         listed = self._zip.infolist()
         if len(listed) > limits.ENTRIES:
             raise BadInput(f"{self.path} has {len(listed):,} entries; a bundle has at most {limits.ENTRIES:,}")

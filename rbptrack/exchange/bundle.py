@@ -81,7 +81,7 @@ def write(reader: Reader, run_ids: Sequence[str], out: Path, *, tokens: bool) ->
 
 
 def _records(reader: Reader, run_ids: Sequence[str]) -> Iterator[tuple[str, Record | None]]:
-    """The run ids with their records, as far as the store gives many at once."""
+    """Yield the run ids with their records, as far as the store gives many at once."""
     for at in range(0, len(run_ids), _AT_ONCE):
         some = run_ids[at : at + _AT_ONCE]
         known = reader.records(some)
@@ -89,7 +89,7 @@ def _records(reader: Reader, run_ids: Sequence[str]) -> Iterator[tuple[str, Reco
 
 
 def _collect(reader: Reader, run_id: str, known: Record | None, folder: Path, *, tokens: bool) -> Record:
-    """A measurement's record and artifacts, as they may leave this machine, in a folder."""
+    """Return a measurement's record and artifacts, as they may leave this machine, in a folder."""
     record = known or reader.record(run_id)
     record.params = {k: v for k, v in record.params.items() if not k.startswith(PRIVATE_PARAMS)}
     (folder / "figures").mkdir()
@@ -115,7 +115,7 @@ def _collect(reader: Reader, run_id: str, known: Record | None, folder: Path, *,
 
 
 def without_tokens(ranks: RankTable) -> RankTable:
-    """The same ranks with -1 for the ids of target tokens and of those ranked first: they tell the text."""
+    """Return the same ranks with -1 for the ids of target tokens and of those ranked first: they tell the text."""
     table, hidden = ranks.table, pa.array(np.full(len(ranks), -1, dtype=np.int32))
     for index, column in enumerate(table.schema):
         if column.name in IDS:

@@ -72,7 +72,7 @@ def deliver(store: Store, source: Source, *, tell: Callable[[str], None]) -> Imp
 
 
 def _patiently(call: Callable[[], object], tell: Callable[[str], None]) -> object:
-    """The call's result; a store that does not answer is asked again for a while."""
+    """Return the call's result; a store that does not answer is asked again for a while."""
     deadline, told = time.monotonic() + _PATIENCE_SECONDS, False
     while True:
         try:

@@ -18,7 +18,9 @@ FOLDER = ".eval_results"
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """Model, task and score (a share) of each entry of a file; the folder above `.eval_results` names the model."""
+    """Yield model, task and score (a share) of each entry of a file; the folder above `.eval_results` names the
+    model.
+    """
     repository = path.parent.parent if path.parent.name == FOLDER else path.parent
     for entry in yaml.safe_load(path.read_text(encoding="utf-8")):
         dataset, value = entry["dataset"], float(entry["value"])

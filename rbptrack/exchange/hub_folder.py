@@ -79,7 +79,7 @@ def _write_results(models: Path, row: dict[Any, Any], record: Record | None, ks:
 
 
 def _card(runs: pd.DataFrame, ks: list[int], written: int) -> str:
-    """The dataset card: front matter in YAML, then what a reader must know."""
+    """Return the dataset card: front matter in YAML, then what a reader must know."""
     families, datasets = (sorted(runs[name].dropna().unique()) for name in ("family", "dataset"))
     some = ", ".join(map(str, ks))
     title = f"Ranks of {', '.join(families)} on {', '.join(datasets)}"

@@ -59,7 +59,9 @@ class KnownModels:
         return cls(values)
 
     def split(self, model: str) -> tuple[str, str]:
-        """(`pythia`, `70m`) for `EleutherAI/pythia-70m`; an id that conf/model lacks is split at its last hyphen."""
+        """Return (`pythia`, `70m`) for `EleutherAI/pythia-70m`; an id that conf/model lacks is split at its last
+        hyphen.
+        """
         if model.lower() in self.family_and_size:
             return self.family_and_size[model.lower()]
         family, hyphen, size = model.rpartition("/")[2].rpartition("-")
@@ -75,7 +77,7 @@ def record_of(
     more: Mapping[str, float] | None = None,
     ranked: bool = False,
 ) -> Record:
-    """The measurement as a run that reads like one of the command line's; its fingerprint is of its content.
+    """Return the measurement as a run that reads like one of the command line's; its fingerprint is of its content.
 
     The same content gives the same record: an import that was cut off is completed by the same import.
 
@@ -110,7 +112,7 @@ def record_of(
 
 
 def laid(record: Record, ranks: RankTable | None, folder: Path) -> Path:
-    """The folder with rank table, histogram and figure; the record gets the curves of all k."""
+    """Return the folder with rank table, histogram and figure; the record gets the curves of all k."""
     folder.mkdir()
     if ranks is not None:
         table, histogram = folder / "unlinked.parquet", ranks.histogram()

@@ -60,7 +60,7 @@ def guarded(what: str) -> Iterator[None]:
 
 
 def importer_of(path: Path, importers: Plugins[Importer], *, wanted: str = "") -> type[Importer]:
-    """The importer that takes a file or folder.
+    """Return the importer that takes a file or folder.
 
     Args:
         path: what to import; it is there.
@@ -142,7 +142,7 @@ def _measurement(
     folder: Path,
     problems: Faults,
 ) -> tuple[Record, Path] | None:
-    """A measurement as a record with its artifacts; None, and a fault, where it cannot be one."""
+    """Return a measurement as a record with its artifacts; None, and a fault, where it cannot be one."""
     family, size = models.split(str(item.columns.get("model", "")))
     columns: dict[str, object] = {"family": family or None, "size": size}
     columns |= {column: value for column, value in item.columns.items() if value is not None}
@@ -172,7 +172,7 @@ def _measurement(
 
 
 def _contradictions(item: ImportedMeasurement, columns: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Results that the ranks beside them do not give."""
+    """Yield results that the ranks beside them do not give."""
     if item.ranks is None:
         return
     for column, value in columns.items():
@@ -186,7 +186,7 @@ def _contradictions(item: ImportedMeasurement, columns: Mapping[str, object]) ->
 
 
 def _score(item: ImportedScore, problems: Faults) -> list[dict[str, Any]]:
-    """A score as a row, none where it cannot be one."""
+    """Return a score as a row, none where it cannot be one."""
     try:
         row = ScoreRow.of(model=item.model, task=item.task, score=item.score, revision=item.revision, n=item.n)
     except ValidationError as error:
@@ -196,7 +196,7 @@ def _score(item: ImportedScore, problems: Faults) -> list[dict[str, Any]]:
 
 
 def _table(rows: list[dict[str, Any]], problems: Faults) -> pd.DataFrame:
-    """Scores as a table; a fault where a model has two different scores of a task."""
+    """Return scores as a table; a fault where a model has two different scores of a task."""
     frame = pd.DataFrame(rows, columns=[*SCORES, "place"]).astype({"score": "float64", "n": "Float64"})
     keys = ["model", "revision", "task"]
     several = frame.drop_duplicates([*keys, "score"])

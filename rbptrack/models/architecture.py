@@ -25,7 +25,7 @@ _SAID = 300  # characters of another library's error
 
 
 def load_tokenizer(source: Source) -> PreTrainedTokenizerBase:
-    """The fast tokenizer at a pinned source: a model's own, or the one that `model.tokenizer` names.
+    """Return the fast tokenizer at a pinned source: a model's own, or the one that `model.tokenizer` names.
 
     Raises:
         BadInput: there is none, it has no fast version, or the hub refuses it.
@@ -48,7 +48,7 @@ def load_tokenizer(source: Source) -> PreTrainedTokenizerBase:
 
 
 def load_config(source: Source) -> Any:
-    """The model's transformers config.
+    """Return the model's transformers config.
 
     Raises:
         BadInput: it is missing, names an architecture that transformers does not have, or the hub refuses it.
@@ -80,18 +80,18 @@ def from_source(source: Source, load: Callable[..., Any], **options: Any) -> Any
 
 
 def text_config(config: Any) -> Any:
-    """The part of a transformers config that describes the text decoder: of a text model, all of it."""
+    """Return the part of a transformers config that describes the text decoder: of a text model, all of it."""
     inner = config.get_text_config(decoder=True)
     return config if type(inner) is type(config) else inner
 
 
 def vocab_size(config: Any) -> int:
-    """Entries of the vocabulary that a transformers config describes."""
+    """Return entries of the vocabulary that a transformers config describes."""
     return int(text_config(config).vocab_size)
 
 
 def model_class(config: Any) -> Any:
-    """The class of transformers that builds a causal LM of a config; of a multimodal model, one that holds it.
+    """Return the class of transformers that builds a causal LM of a config; of a multimodal model, one that holds it.
 
     The class that the checkpoint was saved from, where it is one of those that generate text; else the first that knows
     the config.
@@ -143,7 +143,7 @@ def candidates(
 
 
 def longest_sequence(config: Any) -> int | None:
-    """The most tokens of a sequence for which a model's numbers hold; None where nothing limits it.
+    """Return the most tokens of a sequence for which a model's numbers hold; None where nothing limits it.
 
     Positions of kind "longrope" are numbered otherwise beyond the length of the first training, and then for every
     sequence of a batch: longer ones would change their neighbours' ranks.
@@ -159,7 +159,9 @@ def longest_sequence(config: Any) -> int | None:
 
 
 def check_fit(name: str, config: Any, tokenizer: PreTrainedTokenizerBase, seq_len: int) -> None:
-    """BadInput where sequences are longer than the model's maximum or the tokenizer has more entries than rows."""
+    """Raise BadInput where sequences are longer than the model's maximum or the tokenizer has more entries than
+    rows.
+    """
     longest = longest_sequence(config)
     if longest and seq_len > longest:
         raise BadInput(f"dataset.seq_len must be at most {longest}, the maximum of {name}; got {seq_len}")
@@ -178,7 +180,7 @@ def check_fit(name: str, config: Any, tokenizer: PreTrainedTokenizerBase, seq_le
 
 
 def check_same_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase) -> None:
-    """BadInput where a reference's tokenizer has other entries than the model's, or cuts texts otherwise."""
+    """Raise BadInput where a reference's tokenizer has other entries than the model's, or cuts texts otherwise."""
     ids, others = tokenizer.get_vocab(), other.get_vocab()
     remedy = f"a reference reads the same tokens. reference.tokenizer= names the model's, if {name} was trained with it"
     if ids != others:
@@ -190,7 +192,7 @@ def check_same_tokenizer(name: str, tokenizer: PreTrainedTokenizerBase, other: P
 
 
 def parameters(module: Any) -> Parameters:
-    """S: parameters without token embedding, learned position embedding and output head; tied ones counted once.
+    """Return S: parameters without token embedding, learned position embedding and output head; tied ones counted once.
 
     Of a multimodal model, those of its text part.
     """
@@ -211,7 +213,7 @@ def parameters(module: Any) -> Parameters:
 
 
 def _text_parts(module: Any) -> list[Any]:
-    """The modules that are the text decoder: of a text model, all of it."""
+    """Return the modules that are the text decoder: of a text model, all of it."""
     wanted = type(text_config(module.config))
     if wanted is type(module.config):
         return [module]

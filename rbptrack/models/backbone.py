@@ -56,7 +56,7 @@ class Backbone:
         self._finalizer()
 
     def __call__(self, tokens: Tensor) -> Tensor:
-        """States (batch, length, width) of token ids (batch, length) padded on the right.
+        """Return states (batch, length, width) of token ids (batch, length) padded on the right.
 
         No attention mask is given: a causal model never looks at what follows, padding included.
         """
@@ -72,7 +72,7 @@ class Backbone:
         raise Unmeasurable("its forward pass does not call its output embeddings")
 
     def whole(self, tokens: Tensor) -> Tensor:
-        """Logits (batch, length, vocabulary) of token ids (batch, length), as the model itself computes them."""
+        """Return logits (batch, length, vocabulary) of token ids (batch, length), as the model itself computes them."""
         with self._turn:
             for layer in self._stateful:
                 layer.recurrent_states = None  # type: ignore[assignment]
@@ -82,7 +82,7 @@ class Backbone:
 
 
 def _options(module: nn.Module) -> dict[str, Any]:
-    """`use_cache=False`, where the forward pass knows it."""
+    """Return `use_cache=False`, where the forward pass knows it."""
     known = inspect.signature(module.forward).parameters.values()
     takes_it = any(p.name == "use_cache" or p.kind is p.VAR_KEYWORD for p in known)
     return {"use_cache": False} if takes_it else {}

@@ -76,7 +76,8 @@ class CausalModel:
         return self.head.vocab_size
 
     def check_corpus(self, *, longest: int, largest_target: int) -> None:
-        """BadInput where a corpus has sequences longer than the model's limit, or targets that its head has no row for.
+        """Raise BadInput where a corpus has sequences longer than the model's limit, or targets that its head has no
+        row for.
 
         Args:
             longest: tokens of the longest sequence.
@@ -150,7 +151,9 @@ def split(module: Any, *, candidates: int | None = None) -> CausalModel:
 
 
 def _readers(module: Any) -> list[Any]:
-    """The model, then the language models within it, which read text where the model itself asks for an image."""
+    """Return the model, then the language models within it, which read text where the model itself asks for an
+    image.
+    """
     from transformers import PreTrainedModel
 
     parts: list[Any] = [part for part in module.modules() if isinstance(part, PreTrainedModel)]
@@ -158,7 +161,9 @@ def _readers(module: Any) -> list[Any]:
 
 
 def _recorded(module: Any, tokens: Tensor) -> tuple[Backbone, Any, Tensor, Recorder]:
-    """The first part of a model that reads text: its backbone, its head, and its logits with how they were made."""
+    """Return the first part of a model that reads text: its backbone, its head, and its logits with how they were
+    made.
+    """
     failed: Exception | None = None
     for part in _readers(module):
         try:
@@ -175,7 +180,7 @@ def _recorded(module: Any, tokens: Tensor) -> tuple[Backbone, Any, Tensor, Recor
 
 
 def _output(module: Any) -> Any:
-    """The model's head, the module that multiplies with the vocabulary."""
+    """Return the model's head, the module that multiplies with the vocabulary."""
     output = module.get_output_embeddings()
     if output is None or not hasattr(output, "weight"):
         raise Unmeasurable("it has no output embeddings, so it predicts no tokens")
@@ -188,7 +193,7 @@ def _weight(part: Any) -> Tensor | None:
 
 
 def probe_tokens(module: Any) -> list[Tensor]:
-    """Token ids (2, length) for a few probes, on the head's device."""
+    """Return token ids (2, length) for a few probes, on the head's device."""
     weight = next((w for part in _readers(module) if (w := _weight(part)) is not None), None)
     if weight is None:
         raise Unmeasurable("it has no output embeddings, so it predicts no tokens")
@@ -199,7 +204,7 @@ def probe_tokens(module: Any) -> list[Tensor]:
 
 
 def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[CausalModel, Tensor]:
-    """The split model, and the whole model's logits (1, length, vocabulary) of token ids (1, length)."""
+    """Return the split model, and the whole model's logits (1, length, vocabulary) of token ids (1, length)."""
     backbone, output, logits, recorder = _recorded(module, tokens)
     head = head_of(output, logits, recorder, candidates=candidates)
     built = _counted(module)
@@ -222,7 +227,7 @@ def _split(module: Any, tokens: Tensor, *, candidates: int | None) -> tuple[Caus
 
 
 def _counted(module: nn.Module) -> nn.Module:
-    """The module whose parameters are counted; a copy without weights, where they are not what they were.
+    """Return the module whose parameters are counted; a copy without weights, where they are not what they were.
 
     accelerate takes tied ones apart, quantisations pack several into one.
     """
@@ -233,7 +238,7 @@ def _counted(module: nn.Module) -> nn.Module:
 
 
 def _written(layer: nn.Module, heads: list[nn.Module]) -> list[Tensor]:
-    """A layer's own weights, whose rows are the features that it writes; none of embeddings and heads."""
+    """Return a layer's own weights, whose rows are the features that it writes; none of embeddings and heads."""
     if isinstance(layer, nn.Embedding) or any(layer is head for head in heads):
         return []
     return [p for p in layer.parameters(False) if p.ndim]

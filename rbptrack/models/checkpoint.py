@@ -30,7 +30,9 @@ _SPELLED_OTHERWISE = 0.01  # share of ordinary tokens that another converter may
 
 
 def check_folder(config: ModelConfig) -> None:
-    """BadInput unless a local model folder has config, weights (safetensors, or pickles if allowed) and tokenizer."""
+    """Raise BadInput unless a local model folder has config, weights (safetensors, or pickles if allowed) and
+    tokenizer.
+    """
     folder = user_path(config.path)
     if not folder.is_dir():
         raise BadInput(f"model.path={folder}: no such folder")
@@ -53,7 +55,7 @@ def check_folder(config: ModelConfig) -> None:
 
 
 def check_shards(folder: Path) -> None:
-    """BadInput where the index of a sharded checkpoint names files that are not there."""
+    """Raise BadInput where the index of a sharded checkpoint names files that are not there."""
     index = folder / _INDEX
     if not index.is_file():
         return
@@ -76,7 +78,8 @@ def only_pickles(place: str) -> str:
 
 
 def check_loaded(info: Mapping[str, Any], what: str) -> None:
-    """BadInput unless every tensor of the model was in the checkpoint, and every tensor of the checkpoint in the model.
+    """Raise BadInput unless every tensor of the model was in the checkpoint, and every tensor of the checkpoint in the
+    model.
 
     transformers fills what is missing with random numbers and leaves out what it does not know, both with a warning.
 
@@ -102,7 +105,8 @@ def check_loaded(info: Mapping[str, Any], what: str) -> None:
 
 
 def check_quantisation(name: str, config: Any) -> None:
-    """BadInput where a config names a quantisation that transformers does not know, or whose library is not there.
+    """Raise BadInput where a config names a quantisation that transformers does not know, or whose library is not
+    there.
 
     transformers would leave an unknown one out, unsaid.
     """
@@ -121,7 +125,8 @@ def check_quantisation(name: str, config: Any) -> None:
 
 
 def check_stored(source: Source, module: Any, what: str) -> None:
-    """BadInput where stored tensors are not the numbers that a model computes with, though they load without a word.
+    """Raise BadInput where stored tensors are not the numbers that a model computes with, though they load without a
+    word.
 
     Integers and booleans become weights of that value unless a quantisation says what they stand for.
     """
@@ -141,7 +146,7 @@ def check_stored(source: Source, module: Any, what: str) -> None:
 
 
 def notes_of_head(module: Any) -> tuple[str, ...]:
-    """A sentence where a model has a head of its own though its config says that the head is the embedding."""
+    """Return a sentence where a model has a head of its own though its config says that the head is the embedding."""
     tied = getattr(module.config.get_text_config(decoder=True), "tie_word_embeddings", False)
     ends = (module.get_input_embeddings(), module.get_output_embeddings())
     embedding, head = (getattr(end, "weight", None) for end in ends)
@@ -157,7 +162,7 @@ def notes_of_head(module: Any) -> tuple[str, ...]:
 
 
 def check_own_tokens(name: str, source: Source, tokenizer: PreTrainedTokenizerBase) -> None:
-    """BadInput where another tokenizer gives the ids of a GGUF file to other tokens than the file's own list.
+    """Raise BadInput where another tokenizer gives the ids of a GGUF file to other tokens than the file's own list.
 
     Special tokens may have other names. A few ordinary ones may, too: converters spell them in their own ways.
     """
@@ -191,7 +196,7 @@ def notes_of(source: Source, config: Any) -> tuple[str, ...]:
 
 
 def file_of(source: Source, name: str) -> Path | None:
-    """A file of a pinned model, where it is on this machine."""
+    """Return a file of a pinned model, where it is on this machine."""
     from huggingface_hub import try_to_load_from_cache
 
     if source.revision is None:
@@ -202,7 +207,7 @@ def file_of(source: Source, name: str) -> Path | None:
 
 
 def _stored_types(source: Source) -> Iterator[tuple[str, str]]:
-    """Names and types (`F32`, `I64`, `BOOL`) of every tensor in a checkpoint's safetensors."""
+    """Yield names and types (`F32`, `I64`, `BOOL`) of every tensor in a checkpoint's safetensors."""
     from safetensors import safe_open
 
     index = file_of(source, _INDEX)
@@ -256,7 +261,7 @@ def unbuildable(error: Exception, what: str, config: Any) -> BadInput:
 
 
 def _values(values: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
-    """Every named value of a config, its sections' too."""
+    """Yield every named value of a config, its sections' too."""
     for key, value in values.items():
         if isinstance(value, dict):
             yield from _values(value)

@@ -18,7 +18,7 @@ _NO_MEMORY = re.compile("DefaultCPUAllocator|(?i:cannot allocate memory|bad_allo
 
 
 def place(config: ModelConfig) -> tuple[torch.device, dict[str, Any]]:
-    """The device for one that holds the whole model, and what else `from_pretrained` is told of places.
+    """Return the device for one that holds the whole model, and what else `from_pretrained` is told of places.
 
     Sets torch's precision for matrix products in this process, too: whoever loads a model measures with it.
 
@@ -54,7 +54,7 @@ def tf32_notes(module: nn.Module) -> tuple[str, ...]:
 
 
 def device_of(wanted: str) -> torch.device:
-    """The device that `model.device` names; BadInput where it does not exist here."""
+    """Return the device that `model.device` names; BadInput where it does not exist here."""
     available = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     if wanted == "auto":
         return torch.device(available[-1])
@@ -64,12 +64,14 @@ def device_of(wanted: str) -> torch.device:
 
 
 def is_spread(module: nn.Module) -> bool:
-    """Whether accelerate moves weights or activations between devices while the model runs."""
+    """Return whether accelerate moves weights or activations between devices while the model runs."""
     return any(hasattr(m, "_hf_hook") for m in module.modules())
 
 
 def resident(layer: nn.Module, name: str) -> Tensor | None:
-    """A parameter of a layer as a tensor that stays on a device, read from where accelerate keeps it if it must be."""
+    """Return a parameter of a layer as a tensor that stays on a device, read from where accelerate keeps it if it must
+    be.
+    """
     parameter = getattr(layer, name, None)
     if parameter is None or parameter.device.type != "meta":
         return None if parameter is None else parameter.detach()
@@ -79,7 +81,7 @@ def resident(layer: nn.Module, name: str) -> Tensor | None:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that can be had on a device: on CUDA, what the driver has and what torch holds without using it.
+    """Return bytes that can be had on a device: on CUDA, what the driver has and what torch holds without using it.
 
     A job that was given a share of a GPU has no more than that of its memory.
     """
@@ -93,5 +95,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed: on CUDA, in a library, or in torch on a CPU, which raises a plain RuntimeError."""
+    """Return whether an allocation failed: on CUDA, in a library, or in torch on a CPU, which raises a plain
+    RuntimeError.
+    """
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or bool(_NO_MEMORY.search(str(error)))

@@ -54,7 +54,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def record(output: nn.Module, whole: Callable[[Tensor], Tensor], tokens: Tensor) -> tuple[Tensor, Recorder]:
-    """Logits of token ids (1, length), and what was done to the head's product to make them."""
+    """Return logits of token ids (1, length), and what was done to the head's product to make them."""
     recorder = Recorder()
     hook = output.register_forward_hook(lambda module, args, product: recorder.begin(product))
     try:
@@ -66,7 +66,7 @@ def record(output: nn.Module, whole: Callable[[Tensor], Tensor], tokens: Tensor)
 
 
 def head_of(output: nn.Module, logits: Tensor, recorder: Recorder, *, candidates: int | None) -> Head:
-    """The head as the scorer takes it.
+    """Return the head as the scorer takes it.
 
     Args:
         output: the model's output embeddings.
@@ -100,7 +100,9 @@ def head_of(output: nn.Module, logits: Tensor, recorder: Recorder, *, candidates
 
 
 def _scale_and_softcap(steps: list[_Step]) -> tuple[float, float | None] | None:
-    """Factor and softcap, where the steps are nothing but products with numbers and at most one tanh; else None."""
+    """Return factor and softcap, where the steps are nothing but products with numbers and at most one tanh; else
+    None.
+    """
     before, after, capped = 1.0, 1.0, False
     for step in steps:
         if step.name in _SHAPE_ONLY or _from_the_first(step):
@@ -119,7 +121,7 @@ def _scale_and_softcap(steps: list[_Step]) -> tuple[float, float | None] | None:
 
 
 def _from_the_first(step: _Step) -> bool:
-    """A slice that begins at 0: all tokens, or the first rows of the vocabulary."""
+    """Return a slice that begins at 0: all tokens, or the first rows of the vocabulary."""
     return step.name == "slice" and (len(step.args) < 3 or not step.args[2]) and step.args[4:] in ((), (1,))
 
 
@@ -134,7 +136,7 @@ def _factor(step: _Step) -> float | None:
 
 
 def _replay(steps: list[_Step], product: Tensor, logits: Tensor) -> Callable[[Tensor], Tensor]:
-    """The same operations on another product (tokens, vocabulary); tokens stand in for the recorded pass's."""
+    """Return the same operations on another product (tokens, vocabulary); tokens stand in for the recorded pass's."""
     if not any(result is logits for step in steps for result in tree_iter(step.result)):
         raise Unmeasurable("its logits are not made from the product with its output embeddings")
 

@@ -51,7 +51,7 @@ def load_model(
 
 
 def load_module(config: ModelConfig, source: Source, **placed: Any) -> Any:
-    """The transformers module, its weights placed as `from_pretrained` is told.
+    """Return the transformers module, its weights placed as `from_pretrained` is told.
 
     Raises:
         BadInput: it cannot be loaded, or the weights are not all there or not all the model's.

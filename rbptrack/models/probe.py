@@ -24,12 +24,13 @@ _NOISE = 10  # times what rounding alone makes of them
 
 
 def refused(name: str, why: str) -> BadInput:
-    """The error for a model whose ranks would be wrong."""
+    """Return the error for a model whose ranks would be wrong."""
     return BadInput(f"model {name} cannot be measured: {why}")
 
 
 def probes(config: Any, *, rows: int, parameters: int, longest: int | None) -> Iterator[Tensor]:
-    """Token ids (2, length) for a few probes: none that the config gives a meaning of its own, such as an image's.
+    """Yield token ids (2, length) for a few probes: none that the config gives a meaning of its own, such as an
+    image's.
 
     Args:
         config: the model's transformers config.
@@ -48,7 +49,7 @@ def probes(config: Any, *, rows: int, parameters: int, longest: int | None) -> I
 
 
 def special_tokens(config: Any) -> set[int]:
-    """Every token id that a transformers config names, in its sections too."""
+    """Return every token id that a transformers config names, in its sections too."""
     return set(_named_tokens(config.to_dict()))
 
 
@@ -61,7 +62,8 @@ def _named_tokens(values: dict[Any, Any]) -> Iterator[int]:
 
 
 def check_states(name: str, backbone: Callable[[Tensor], Tensor], draws: Iterator[Tensor]) -> None:
-    """BadInput where earlier states change with later tokens, with padding on the right or with the batch's length.
+    """Raise BadInput where earlier states change with later tokens, with padding on the right or with the batch's
+    length.
 
     Args:
         name: of the model.
@@ -100,13 +102,15 @@ def _dependence(backbone: Callable[[Tensor], Tensor], tokens: Tensor) -> str:
 
 
 def _distance(one: Tensor, other: Tensor) -> float:
-    """Root mean square of the difference of states (tokens, width), as a share of theirs; a NaN in both is none."""
+    """Return root mean square of the difference of states (tokens, width), as a share of theirs; a NaN in both is
+    none.
+    """
     difference, size = (one - other).float().nan_to_num(), other.float().nan_to_num()
     return float(difference.square().mean().sqrt() / size.square().mean().sqrt().clamp(min=1e-9))
 
 
 def check_head(name: str, ours: Tensor, whole: Tensor, *, dtype: torch.dtype) -> tuple[float, float]:
-    """BadInput where states times head, (tokens, vocabulary), are not the model's own logits.
+    """Raise BadInput where states times head, (tokens, vocabulary), are not the model's own logits.
 
     Returns the largest difference, as a share of the largest logit, and what it may be.
 

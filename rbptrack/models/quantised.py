@@ -39,7 +39,9 @@ def method_of(config: Any) -> str:
 
 
 def described(config: Any) -> str:
-    """A quantisation in words, such as `torchao, Int8WeightOnlyConfig` or `gptq, 4 bits`; empty where there is none."""
+    """Return a quantisation in words, such as `torchao, Int8WeightOnlyConfig` or `gptq, 4 bits`; empty where there is
+    none.
+    """
     held = _settings(config)
     kind = type(held["quant_type"]).__name__ if "quant_type" in held else ""
     bits = f"{held['bits']} bits" if "bits" in held else ""
@@ -52,7 +54,7 @@ def _settings(config: Any) -> dict[str, Any]:
 
 
 def check_library(name: str, method: str) -> None:
-    """BadInput where the library that a quantisation needs is not installed, in a line that names it."""
+    """Raise BadInput where the library that a quantisation needs is not installed, in a line that names it."""
     missing = [library for library in _LIBRARIES.get(method, ()) if not _there(_MODULES.get(library, library))]
     if missing:
         wanted = [f"'rbptrack[{library}]'" if library in _EXTRAS else library for library in missing]
@@ -79,14 +81,16 @@ def dequantising(file: str) -> dict[str, Any]:
 
 
 def is_matrix(weight: Tensor | None) -> bool:
-    """Whether a head's weight is a matrix of numbers that torch multiplies with, no packed or scaled integers."""
+    """Return whether a head's weight is a matrix of numbers that torch multiplies with, no packed or scaled
+    integers.
+    """
     if weight is None or weight.ndim != 2 or weight.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         return weight is not None and weight.dtype == torch.float64 and weight.ndim == 2
     return type(weight) in (Tensor, nn.Parameter)
 
 
 def multiplier(output: nn.Module) -> Callable[[Tensor], Tensor]:
-    """A quantised head as a product: hidden states (tokens, width) to (tokens, vocabulary), float32."""
+    """Return a quantised head as a product: hidden states (tokens, width) to (tokens, vocabulary), float32."""
 
     def product(hidden: Tensor) -> Tensor:
         made: Tensor = output(hidden)

@@ -14,7 +14,9 @@ from rbptrack.ranks.names import FloatArray, IntArray
 
 
 def sum_by(groups: Sequence[Any], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Sums over the rows of each group, in the groups' order: (groups, ...) from values of each row, (rows, ...)."""
+    """Return sums over the rows of each group, in the groups' order: (groups, ...) from values of each row, (rows,
+    ...).
+    """
     place = np.unique(np.asarray(groups), return_inverse=True)[1]
     order = np.argsort(place, kind="stable")
     return np.asarray(np.add.reduceat(values[order], np.flatnonzero(np.diff(place[order], prepend=-1))))
@@ -41,15 +43,16 @@ class DocumentSums:
         return _with(parts[0], joined | {name: sum(getattr(part, name) for part in parts) for name in cls.TOTALS})
 
     def __add__(self, other: Self) -> Self:
-        """Two runs over the same documents, pooled."""
+        """Return two runs over the same documents, pooled."""
         return _with(self, {n: getattr(self, n) + getattr(other, n) for n in (*self.SUMMED, *self.TOTALS)})
 
     def take(self, documents: npt.NDArray[Any]) -> Self:
-        """The sums of some documents: places, or whether to take each, (documents,)."""
+        """Return the sums of some documents: places, or whether to take each, (documents,)."""
         return _with(self, {name: getattr(self, name)[documents] for name in (*self.LABELS, *self.SUMMED)})
 
     def in_groups(self, groups: Sequence[Any]) -> Self:
-        """The sums of each source in place of those of its documents; groups: that of each document, (documents,).
+        """Return the sums of each source in place of those of its documents; groups: that of each document,
+        (documents,).
 
         Of what is said of documents (LABELS) that of each source's first document stays.
         """
@@ -107,17 +110,19 @@ class DocumentCounts(DocumentSums):
         return np.column_stack([self.tokens, self.nats, self.hits]).astype(np.float64, copy=False)
 
     def select(self, ks: Sequence[int]) -> DocumentCounts:
-        """The same sums for some of the k, in the order given."""
+        """Return the same sums for some of the k, in the order given."""
         place = {k: i for i, k in enumerate(self.ks)}
         return replace(self, ks=tuple(ks), hits=self.hits[:, [place[k] for k in ks]])
 
     def in_groups(self, groups: Sequence[Any]) -> DocumentCounts:
-        """The sums of each source, which are then what is resampled; groups: the source of each row, (documents,)."""
+        """Return the sums of each source, which are then what is resampled; groups: the source of each row,
+        (documents,).
+        """
         grouped = super().in_groups(groups)
         return replace(grouped, document=np.arange(len(grouped.tokens)), grouped=True)
 
     def __add__(self, other: DocumentCounts) -> DocumentCounts:
-        """Two runs, or two parts of a text that may have pieces of one document."""
+        """Return two runs, or two parts of a text that may have pieces of one document."""
         if self.ks != other.ks:
             raise RbptrackError(f"counts for k = {self.ks} and {other.ks} cannot be added")
         both = self.concatenate([self, other])

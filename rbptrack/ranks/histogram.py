@@ -48,11 +48,11 @@ class RankHistogram:
         return float(-self.logprob.sum() / self.num_tokens)
 
     def rbp(self, k: int) -> float:
-        """RBP_k = Pr(R <= k)."""
+        """Return RBP_k = Pr(R <= k)."""
         return float(self.rbp_curve([check_k(k, self.vocab_size)])[0])
 
     def rbp_curve(self, ks: npt.ArrayLike) -> FloatArray:
-        """RBP_k at each k of ks, (len(ks),)."""
+        """Return RBP_k at each k of ks, (len(ks),)."""
         cumulative = np.concatenate([[0], np.cumsum(self.count)])
         return np.asarray(cumulative[np.searchsorted(self.rank, ks, side="right")] / self.num_tokens)
 
@@ -84,7 +84,7 @@ class RankHistogram:
 
 
 def vocab_size_of(metadata: dict[bytes, bytes], path: Path) -> int:
-    """The |V| that a file of ranks names in its metadata."""
+    """Return the |V| that a file of ranks names in its metadata."""
     text = metadata.get(b"rbptrack.vocab_size", b"").decode(errors="replace")
     if not text.isdecimal() or not int(text):
         raise RbptrackError(f"{path} does not hold ranks of rbptrack: it names no vocabulary size")

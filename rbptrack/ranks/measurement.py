@@ -21,7 +21,7 @@ class Shard:
     count: int = 1
 
     def __str__(self) -> str:
-        """`shard 3 of 8`, for people."""
+        """Return `shard 3 of 8`, for people."""
         return f"shard {self.number + 1} of {self.count}"
 
 
@@ -110,7 +110,7 @@ class Measurement:
         return self.tied / self.num_tokens
 
     def rbp(self, k: int) -> float:
-        """RBP_k = Pr(R <= k)."""
+        """Return RBP_k = Pr(R <= k)."""
         return self.histogram.rbp(k)
 
     @property

@@ -27,7 +27,8 @@ _AGREES = 1e-9  # relative: float64 sums of the same numbers in another order
 
 
 def split_sums(table: RankTable) -> FloatArray:
-    """Sums of ln R (from its counts), of -ln(p R) (token by token), and tokens with p R above 1 by more than rounding.
+    """Return sums of ln R (from its counts), of -ln(p R) (token by token), and tokens with p R above 1 by more than
+    rounding.
 
     Source: arXiv 2510.20387, eq. 3, for R, also where `table.strict`; the mean log-rank is DetectLLM's (arXiv
     2306.05540).
@@ -46,7 +47,7 @@ def split_sums(table: RankTable) -> FloatArray:
 
 
 def histogram_parts(histogram: RankHistogram) -> tuple[float, float]:
-    """The means of ln R and of -ln(p R), of a histogram of ranks that count ties."""
+    """Return the means of ln R and of -ln(p R), of a histogram of ranks that count ties."""
     log_rank = np.log(histogram.rank)
     rest = -histogram.logprob - histogram.count * log_rank
     return float(histogram.count @ log_rank / histogram.num_tokens), float(rest.sum() / histogram.num_tokens)
@@ -73,7 +74,7 @@ class RankAndRest(DocumentSums):
 
     @classmethod
     def of(cls, table: RankTable) -> Self:
-        """Sum a rank table or a piece of whole documents. Source and errors: `split_sums`."""
+        """Return sum a rank table or a piece of whole documents. Source and errors: `split_sums`."""
         split_sums(table)
         present, document = table.documents
         size = len(present)
@@ -98,7 +99,7 @@ class RankAndRest(DocumentSums):
 
 
 def _rest(table: RankTable) -> FloatArray:
-    """-ln(p R) of each token, (tokens,)."""
+    """Return -ln(p R) of each token, (tokens,)."""
     return np.asarray(-table.column("logprob").astype(np.float64) - np.log(table.above + 1.0))
 
 

@@ -63,12 +63,12 @@ _SCHEMAS = (SCHEMA, pa.schema([*SCHEMA, *ADDED]), pa.schema([*SCHEMA, *ADDED, *C
 
 
 def version_of(schema: pa.Schema) -> int:
-    """The version of a rank table with these columns."""
+    """Return the version of a rank table with these columns."""
     return min(VERSION, len(_fitting(schema.names)))
 
 
 def _fitting(names: Iterable[str]) -> list[pa.Schema]:
-    """The schemas of which every column is there, `SCHEMA` in any case; each holds the one before."""
+    """Return the schemas of which every column is there, `SCHEMA` in any case; each holds the one before."""
     there = {*SCHEMA.names, *names}
     return [schema for schema in _SCHEMAS if there.issuperset(schema.names)]
 
@@ -101,7 +101,9 @@ class RankTable:
 
     @classmethod
     def from_arrays(cls, *, vocab_size: int, strict: bool = False, **columns: npt.ArrayLike) -> RankTable:
-        """A table from one array per column of `SCHEMA`, of `ADDED` and of `COMPARED` where given, (tokens,) each."""
+        """Return a table from one array per column of `SCHEMA`, of `ADDED` and of `COMPARED` where given, (tokens,)
+        each.
+        """
         schema = _fitting(columns)[-1]
         arrays = [pa.array(np.asarray(columns[f.name]), type=f.type) for f in schema]
         return cls(pa.Table.from_arrays(arrays, schema=schema), vocab_size, strict)
@@ -120,7 +122,7 @@ class RankTable:
         return set(COMPARED.names) <= set(self.table.column_names)
 
     def of_version(self, version: int) -> RankTable:
-        """The same table without the columns of later versions."""
+        """Return the same table without the columns of later versions."""
         return self if version >= self.version else replace(self, table=self.table.select(SCHEMA.names))
 
     def column(self, name: str) -> npt.NDArray[Any]:
@@ -186,25 +188,27 @@ class RankTable:
         return float(np.count_nonzero(self.column("ties")) / len(self))
 
     def rbp(self, k: int) -> float:
-        """RBP_k = Pr(R <= k), the share of scored tokens whose rank is at most k."""
+        """Return RBP_k = Pr(R <= k), the share of scored tokens whose rank is at most k."""
         return float(np.count_nonzero(self.rank <= check_k(k, self.vocab_size)) / len(self))
 
     def compared_sums(self) -> FloatArray:
-        """Sums of kl, of accept, and of tokens at which model and reference rank the same first, (3,); else zeros."""
+        """Return sums of kl, of accept, and of tokens at which model and reference rank the same first, (3,); else
+        zeros.
+        """
         if not self.compared:
             return np.zeros(3)
         same = self.column("top") == self.column("reference_top")
         return np.array([values.sum(dtype=np.float64) for values in (self.column("kl"), self.column("accept"), same)])
 
     def histogram(self) -> RankHistogram:
-        """Counts and log-probabilities by rank."""
+        """Return counts and log-probabilities by rank."""
         ranks, inverse = np.unique(self.rank, return_inverse=True)
         count = np.bincount(inverse, minlength=len(ranks))
         logprob = np.bincount(inverse, weights=self.column("logprob").astype(np.float64), minlength=len(ranks))
         return RankHistogram(ranks.astype(np.int64), count.astype(np.int64), logprob, self.vocab_size)
 
     def document_counts(self, ks: Sequence[int]) -> DocumentCounts:
-        """Per-document sums: what a bootstrap over documents resamples."""
+        """Return per-document sums: what a bootstrap over documents resamples."""
         present, document = self.documents
         size = len(present)
         nats = np.bincount(document, weights=-self.column("logprob").astype(np.float64), minlength=size)
@@ -223,7 +227,7 @@ class RankTable:
         parquet.write(self.described(), path, durable=durable)
 
     def described(self) -> pa.Table:
-        """The table with what Parquet files keep beside it: |V| and which rank counts."""
+        """Return the table with what Parquet files keep beside it: |V| and which rank counts."""
         metadata = {"rbptrack.vocab_size": str(self.vocab_size), "rbptrack.rank": "strict" if self.strict else "paper"}
         metadata |= {_VERSION.decode(): str(self.version)} if self.version > 1 else {}
         metadata |= {} if self.ties_known else {_TIES.decode(): "unknown"}
@@ -283,7 +287,9 @@ class RankTable:
 
 
 def _at_most_zero(table: pa.Table) -> pa.Table:
-    """The table with 0 for every ln p that is a little above it (see `ABOVE_ZERO`); what is far above it stays."""
+    """Return the table with 0 for every ln p that is a little above it (see `ABOVE_ZERO`); what is far above it
+    stays.
+    """
     place = table.schema.get_field_index("logprob")
     if place < 0 or not len(table):
         return table

@@ -48,7 +48,9 @@ class Shown:
 
 
 def readable(table: Table) -> list[Shown]:
-    """The columns as people read them; an interval's two ends, and a standard error, are joined to one column each."""
+    """Return the columns as people read them; an interval's two ends, and a standard error, are joined to one column
+    each.
+    """
     frame, own, forms = table.frame, table.titles, table.forms
     shown: list[Shown] = []
     names = [str(name) for name in frame.columns]
@@ -84,7 +86,7 @@ def _interval(frame: pd.DataFrame, low: str, high: str, form: str) -> Shown:
 
 
 def _cells(values: pd.Series, name: str, form: str) -> tuple[bool, list[str]]:
-    """Whether they are numbers, and their texts."""
+    """Return whether they are numbers, and their texts."""
     if values.dtype == bool or str(values.dtype) == "boolean":
         return False, [{True: "yes", False: "no"}.get(v, "") for v in values]
     if pd.api.types.is_numeric_dtype(values):

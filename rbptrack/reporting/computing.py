@@ -32,7 +32,7 @@ class AnalyzerFault(RbptrackError):
 
 
 def computed(analyzer: Analyzer, runs: Runs) -> Report:
-    """The analyzer's report, with the sentences and leads of its findings, each class of which is asked once.
+    """Return the analyzer's report, with the sentences and leads of its findings, each class of which is asked once.
 
     Raises:
         AnalyzerFault: it or its findings raised, or it returned something else than a report.
@@ -67,7 +67,7 @@ def _faults(analyzer: Analyzer, runs: Runs) -> Iterator[None]:
 
 
 def _place(analyzer: Analyzer, error: BaseException | None = None) -> str:
-    """The analyzer's file, with the line where an error left it; the package's name where there is no file."""
+    """Return the analyzer's file, with the line where an error left it; the package's name where there is no file."""
     try:
         file = inspect.getfile(type(analyzer))
     except (TypeError, OSError):
@@ -95,7 +95,7 @@ def _words(error: BaseException, runs: Runs) -> str:
 
 
 def _missing(error: BaseException) -> str:
-    """The column that a KeyError of pandas, or an AttributeError of a frame, is about."""
+    """Return the column that a KeyError of pandas, or an AttributeError of a frame, is about."""
     if isinstance(error, AttributeError):
         column = re.search(r"'DataFrame' object has no attribute '(\w+)'", str(error))
         return column[1] if column else ""

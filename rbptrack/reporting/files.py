@@ -135,14 +135,14 @@ def _as_json(report: Report) -> dict[str, Any]:
 
 
 def _column(values: pd.Series) -> dict[str, Any]:
-    """A column as the arguments of pd.Series; categories and the like become texts."""
+    """Return a column as the arguments of pd.Series; categories and the like become texts."""
     kind = str(values.dtype)
     kept = kind in ("bool", "boolean", "string", "str") or pd.api.types.is_numeric_dtype(values.dtype)
     return {"data": [plain(value) for value in values.tolist()], "dtype": kind if kept else "object"}
 
 
 def inline(text: str) -> str:
-    """A drawing for the inside of an HTML page: the same picture in half the characters.
+    """Return a drawing for the inside of an HTML page: the same picture in half the characters.
 
     Coordinates have one decimal (a tenth of a point), names that nothing refers to are left out, and each style is said
     once, as a class. Names and classes are hashes of what they stand for, so that drawings on one page may share them.

@@ -61,7 +61,7 @@ class FirstPage:
 
 
 def in_order(leads: Iterable[Lead]) -> list[Lead]:
-    """Leads by their order; those of equal order stay as they come."""
+    """Return leads by their order; those of equal order stay as they come."""
     return sorted(leads, key=lambda lead: lead.order)
 
 

@@ -33,7 +33,7 @@ def notes_on_embedded(runs: Runs) -> str:
 
 
 def measured_in_words(runs: Runs) -> str:
-    """Families and their sizes, datasets and their tokens; then precision and sequences."""
+    """Return families and their sizes, datasets and their tokens; then precision and sequences."""
     frame = runs.frame
     return f"{_models(frame)} measured on {_texts(frame)}. {_how(frame)}"
 
@@ -71,7 +71,7 @@ def _texts(frame: pd.DataFrame) -> str:
 
 
 def _how(frame: pd.DataFrame) -> str:
-    """Precision, vocabulary and sequences; what differs between measurements is listed."""
+    """Return precision, vocabulary and sequences; what differs between measurements is listed."""
 
     def values(column: str) -> list[str]:
         settings = sorted(set(frame[column].dropna()))

@@ -73,7 +73,7 @@ def render(
     run_page: str = "",
     tables: str | None = "{analyzer}/tables",
 ) -> str:
-    """The page: what was measured and found, every section folded, and what identifies it all.
+    """Return the page: what was measured and found, every section folded, and what identifies it all.
 
     Args:
         scope: which measurements these are: a sweep, say.
@@ -116,13 +116,13 @@ def render(
 
 
 def first_page_of(sections: Sequence[Section]) -> FirstPage | None:
-    """The first page of some sections; None where none opens a row of its table."""
+    """Return the first page of some sections; None where none opens a row of its table."""
     return first_page(lead for section in sections for lead in section.report.leads)
 
 
 @cache
 def software() -> str:
-    """The versions that an analysis depends on, as text."""
+    """Return the versions that an analysis depends on, as text."""
     versions = [f"rbptrack {__version__}", f"Python {python_version()}"]
     for name in _SOFTWARE:
         try:
@@ -158,7 +158,7 @@ class _Figure:
 
 
 def _drawn(sections: Sequence[Section]) -> dict[tuple[str, str], _Figure]:
-    """Every figure of the page, by analyzer and name."""
+    """Return every figure of the page, by analyzer and name."""
     return {
         (section.name, name): _Figure(Markup(figure.svg), figure.caption)  # noqa: S704 - escaped
         for section in sections
@@ -215,7 +215,7 @@ def _shown(name: str, table: Table, *, most: int = _MOST_ROWS, links: Sequence[s
 
 
 def _html(columns: Sequence[Shown], meanings: Mapping[str, str], links: Sequence[str]) -> Markup:
-    """The table; numbers stand right, and the cells of `model` are links where there are any."""
+    """Return the table; numbers stand right, and the cells of `model` are links where there are any."""
     numbers = [" class=n" if column.number else "" for column in columns]
     kinds = [" class='n i'" if c.title in JOINED else kind for c, kind in zip(columns, numbers, strict=True)]
     heads = [

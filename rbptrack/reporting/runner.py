@@ -67,7 +67,7 @@ class Findings:
 
 
 def choose(plugins: Plugins[Analyzer], patterns: Sequence[str], *, ks: Sequence[int] = ()) -> list[Analyzer]:
-    """The analyzers whose names match, with their default options; BadInput for a name that matches none.
+    """Return the analyzers whose names match, with their default options; BadInput for a name that matches none.
 
     Args:
         plugins: all analyzers.
@@ -181,7 +181,7 @@ def _section(analyzer: Analyzer, folder: Path) -> Section:
 
 
 def _log(analyses: Analyses, analyzer: Analyzer, folder: Path, sweep: str) -> tuple[Section, str]:
-    """The analysis as a run of its own, with everything under its folder."""
+    """Return the analysis as a run of its own, with everything under its folder."""
     section, runs, measured = _section(analyzer, folder), analyses.runs, analyses.connection
     if measured.read_only:
         return section, ""

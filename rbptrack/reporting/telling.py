@@ -24,18 +24,18 @@ def tell(report: Report) -> None:
 
 
 def sentences_of(findings: Iterable[Finding]) -> list[str]:
-    """The sentences of findings, one class and question after the other."""
+    """Return the sentences of findings, one class and question after the other."""
     return [text for group in _groups(findings) for text in type(group[0]).say(group)]
 
 
 def leads_of(findings: Iterable[Finding]) -> list[Lead]:
-    """The parts of the first page that findings have, without those that are empty."""
+    """Return the parts of the first page that findings have, without those that are empty."""
     leads = [type(group[0]).lead(group) for group in _groups(findings)]
     return [lead for lead in leads if lead != Lead()]
 
 
 def _groups(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """The findings by class and question, in the order in which they come."""
+    """Return the findings by class and question, in the order in which they come."""
     groups: dict[tuple[type[Finding], str], list[Finding]] = {}
     for finding in findings:
         groups.setdefault((type(finding), finding.question), []).append(finding)

@@ -16,7 +16,7 @@ _MINUS = re.compile(r"(?<![\w)])-(?=ln\b|\d|α|β)")
 
 
 def typeset(text: str) -> Markup:
-    """A sentence as HTML: Greek letters, subscripts, powers, signs; everything else escaped."""
+    """Return a sentence as HTML: Greek letters, subscripts, powers, signs; everything else escaped."""
     markup = str(escape(text))
     markup = _LETTER.sub(lambda m: _GREEK[m[1].lower()], markup)
     markup = markup.replace("&lt;=", "≤").replace("&gt;=", "≥").replace(" - ", " − ").replace("+-", "±")

@@ -45,7 +45,8 @@ Outcome = RbptrackError | bool
 def shared(
     analyzers: Sequence[Analyzer], runs: Runs, folder: Path, formats: Sequence[str]
 ) -> Iterator[Iterator[tuple[Analyzer, Outcome]]]:
-    """Each analyzer in its turn: with False for this process to make, else when another has written folder/<name>.
+    """Yield each analyzer in its turn: with False for this process to make, else when another has written
+    folder/<name>.
 
     As many processes as there are other cores and memory for, and none for little work. They take analyzers from the
     end of the list, and this one from its beginning: neighbours read the same sums. They end with the block, and with
@@ -119,7 +120,7 @@ def _turns(analyzers: Sequence[Analyzer], folder: Path, ends: list[Connection]) 
 
 
 def _takes(place: Path) -> bool:
-    """Whether an analyzer is this process's to make: which one makes its folder."""
+    """Return whether an analyzer is this process's to make: which one makes its folder."""
     try:
         place.mkdir(parents=True)
     except FileExistsError:

@@ -49,7 +49,9 @@ class PairScorer:
         return replace(scores, **dict(zip(names, map(torch.cat, zip(*parts, strict=True)), strict=True)))
 
     def _compare(self, logits: Tensor, others: Tensor) -> tuple[Tensor, ...]:
-        """KL, accept, the reference's first entry and its rank, (rows,) each, of tiles of logits (rows, vocabulary)."""
+        """Return KL, accept, the reference's first entry and its rank, (rows,) each, of tiles of logits (rows,
+        vocabulary).
+        """
         first = first_largest(others[:, : self._entries])[1]
         chosen = logits.gather(1, first)
         rank = (logits >= chosen).sum(1)
@@ -64,7 +66,9 @@ class PairScorer:
         return kl, torch.minimum(p, q, out=p).sum(1).clamp(max=1), first[:, 0].int(), rank.int()
 
     def _log_probabilities(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Ln of the probabilities (rows, entries) among what is compared, and the largest probability of the rest."""
+        """Return ln of the probabilities (rows, entries) among what is compared, and the largest probability of the
+        rest.
+        """
         named = logits[:, : self._entries].clamp(min=_LOWEST)
         total = named.logsumexp(1, keepdim=True)
         odds = (logits[:, self._entries :] - total).exp().sum(1)  # of the padding, to what is named

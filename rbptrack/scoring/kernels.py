@@ -35,7 +35,7 @@ _SPLITS_AT_MOST = 64
 
 @cache
 def available(device: torch.device) -> bool:
-    """Whether the kernels can run on a device."""
+    """Return whether the kernels can run on a device."""
     return device.type == "cuda" and find_spec("triton") is not None
 
 
@@ -49,7 +49,7 @@ def score(
     scale: float,
     tf32: bool = False,
 ) -> Scores:
-    """The scores of hidden states against a head, without logits and without a synchronisation.
+    """Return the scores of hidden states against a head, without logits and without a synchronisation.
 
     Args:
         hidden: (tokens, width).
@@ -121,7 +121,7 @@ def reduce(logits: Tensor, own: Tensor, *out: Tensor) -> None:
 
 
 def _on(device: torch.device) -> AbstractContextManager[object]:
-    """Triton launches on the thread's current device, which need not be the tensors'."""
+    """Return Triton launches on the thread's current device, which need not be the tensors'."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
@@ -134,13 +134,13 @@ def _splits(blocks: int, vocabulary: int, device: torch.device) -> int:
 
 
 def _step(weight: Tensor) -> int:
-    """Features that are multiplied at a time: three stages of them fit in 99 KiB of shared memory, or in 227."""
+    """Return features that are multiplied at a time: three stages of them fit in 99 KiB of shared memory, or in 227."""
     hopper = weight.device.type == "cuda" and torch.cuda.get_device_capability(weight.device) >= (9, 0)
     return (64 if hopper else 32) * 2 // weight.element_size()
 
 
 def _interpreted() -> bool:
-    """Triton's interpreter multiplies bfloat16 as if it were integers: there, factors become float32 first."""
+    """Return Triton's interpreter multiplies bfloat16 as if it were integers: there, factors become float32 first."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 

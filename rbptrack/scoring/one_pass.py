@@ -21,7 +21,9 @@ _INT_MAX = np.int32(0x7FFFFFFF)
 
 
 def _compiled(*, reorder: bool = False) -> Callable[[Function], Function]:
-    """A decorator: machine code, cached on disk, that runs beside other threads; `reorder`: sums in any order."""
+    """Return a decorator: machine code, cached on disk, that runs beside other threads; `reorder`: sums in any
+    order.
+    """
     fastmath = {"contract", *(("reassoc", "nsz") if reorder else ())}  # NaN and infinity keep their meaning
     compiler: Callable[[Function], Function] = njit(nogil=True, cache=True, fastmath=fastmath)
     return compiler
@@ -29,7 +31,7 @@ def _compiled(*, reorder: bool = False) -> Callable[[Function], Function]:
 
 @_compiled()
 def _power(y: Any) -> Any:
-    """2^y for y at most 0, to 1e-7; the polynomial is that of Cephes' exp2f. NaN for a NaN."""
+    """Return 2^y for y at most 0, to 1e-7; the polynomial is that of Cephes' exp2f. NaN for a NaN."""
     y = _LEAST if y < _LEAST else y
     shifted = np.float32(y + _MAGIC)
     f = y - (shifted - _MAGIC)
@@ -56,7 +58,7 @@ def _compared(row: Any, own: Any) -> Any:
 
 @_compiled(reorder=True)
 def _largest(row: Any) -> Any:
-    """The largest entry. Floats are compared as integers in the same order, which vectorises and is exact."""
+    """Return the largest entry. Floats are compared as integers in the same order, which vectorises and is exact."""
     largest = np.int32(-2147483648)
     for i in range(len(row)):
         bits = np.float32(row[i]).view(np.int32)
@@ -66,7 +68,7 @@ def _largest(row: Any) -> Any:
 
 @_compiled(reorder=True)
 def _summed(row: Any, highest: Any) -> Any:
-    """The sums of e^(x - highest) and of (x - highest) e^(x - highest)."""
+    """Return the sums of e^(x - highest) and of (x - highest) e^(x - highest)."""
     total, weighted = np.float32(0), np.float32(0)
     for i in range(len(row)):
         y = row[i] - highest

@@ -57,7 +57,7 @@ def _difference(kernel: Scorer, hidden: Tensor, targets: Tensor, every: Scores) 
 
 
 def spread(count: int, most: int) -> Tensor:
-    """Rows (at most `most`) that are spread evenly over `count`, the last ones all among them."""
+    """Return rows (at most `most`) that are spread evenly over `count`, the last ones all among them."""
     if count <= most:
         return torch.arange(count)
     last = most // _LAST

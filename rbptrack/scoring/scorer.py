@@ -52,7 +52,7 @@ class Head:
         return int(self.weight.shape[0])
 
     def without(self, entries: Sequence[int]) -> Head:
-        """The same head with logits of -inf at some entries: nothing is ranked among them."""
+        """Return the same head with logits of -inf at some entries: nothing is ranked among them."""
         left_out, then = torch.tensor(entries, device=self.weight.device), self.then
 
         def masked(logits: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class Head:
 
 
 def reference(logits: Tensor, targets: Tensor) -> Scores:
-    """The definition, on full logits (tokens, vocabulary) and targets (tokens,); for tests and the bench."""
+    """Return the definition, on full logits (tokens, vocabulary) and targets (tokens,); for tests and the bench."""
     logits = logits.float()
     own = logits.gather(1, targets[:, None])  # (tokens, 1)
     greater = (logits > own).sum(1)
@@ -189,7 +189,7 @@ class Scorer:
         return sums.scores(own)
 
     def products(self, hidden: Tensor) -> Tensor:
-        """Logits (tokens, vocabulary) of at most a chunk of hidden states; the next call overwrites them."""
+        """Return logits (tokens, vocabulary) of at most a chunk of hidden states; the next call overwrites them."""
         head, logits = self.head, self.logits[: hidden.shape[0]]  # (chunk, vocabulary)
         if head.product is not None:
             return head.finish(logits.copy_(head.product(hidden)[:, : head.vocab_size]))
@@ -259,7 +259,7 @@ class Scorer:
 
 
 def _row_products(terms: Tensor, powers: Tensor) -> Tensor:
-    """The sum of terms * powers in each row, (rows,), where 0 times -inf is 0; `powers` may be overwritten."""
+    """Return the sum of terms * powers in each row, (rows,), where 0 times -inf is 0; `powers` may be overwritten."""
     if not terms.is_cuda:
         if terms.shape[0] <= _FEW_ROWS:  # of long rows: nothing is written
             products = torch.stack([torch.dot(*row) for row in zip(terms.unbind(), powers.unbind(), strict=True)])
@@ -271,7 +271,8 @@ def _row_products(terms: Tensor, powers: Tensor) -> Tensor:
 
 
 def first_largest(tile: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest entry of each row of a tile (rows, vocabulary) and the first place where it stands, (rows, 1) each.
+    """Return the largest entry of each row of a tile (rows, vocabulary) and the first place where it stands, (rows, 1)
+    each.
 
     torch searches a long row for a place ten times slower than for a maximum: maxima of stretches come first.
     """

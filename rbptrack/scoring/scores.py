@@ -51,13 +51,13 @@ class Scores:
         return {f.name: getattr(self, f.name) for f in fields(self) if len(getattr(self, f.name)) == len(self.greater)}
 
     def brief(self) -> Scores:
-        """The same ranks and log-probabilities, without what is said of the distribution."""
+        """Return the same ranks and log-probabilities, without what is said of the distribution."""
         nothing = self.logprob[:0]
         return Scores(self.greater, self.ties, self.logprob, nothing, nothing, nothing)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Scores]) -> Scores:
-        """The scores of consecutive stretches of tokens as one."""
+        """Return the scores of consecutive stretches of tokens as one."""
         if len(parts) == 1:
             return parts[0]
         return cls(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(cls)))
@@ -78,11 +78,11 @@ class Sums:
         self.sums = torch.empty(3, *shape, dtype=torch.float32, device=device)
 
     def piece(self, low: int, high: int) -> tuple[Tensor, ...]:
-        """Tokens low..high-1 of the six rows, to write to."""
+        """Return tokens low..high-1 of the six rows, to write to."""
         return (*self.counts[:, low:high], *self.sums[:, low:high])
 
     def scores(self, own: Tensor) -> Scores:
-        """The scores, of stretches that are all of the vocabulary, (stretches, tokens) or (tokens,).
+        """Return the scores, of stretches that are all of the vocabulary, (stretches, tokens) or (tokens,).
 
         ln p(target) = x - x_max - ln Z with Z = sum of e^(x - x_max), H = ln Z - sum of (x - x_max) e^(x - x_max) / Z.
         Neither x - x_max nor -ln Z is above 0, whatever is rounded.
@@ -106,7 +106,7 @@ class Sums:
 
 
 def at_a_common_maximum(highest: Tensor, largest: Tensor, total: Tensor, weighted: Tensor) -> tuple[Tensor, Tensor]:
-    """Both sums of exponentials of stretches, whose own largest logits are `highest`, relative to `largest`."""
+    """Return both sums of exponentials of stretches, whose own largest logits are `highest`, relative to `largest`."""
     shift = highest - largest
     factor = shift.exp()  # a stretch without entries has the maximum -inf, and sums of 0
     return total * factor, (weighted + shift.clamp(min=-1e4) * total) * factor

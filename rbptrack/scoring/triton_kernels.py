@@ -12,7 +12,7 @@ _VARY = ["tokens", "vocabulary", "stretch", "splits"]  # no variant of a kernel 
 
 @triton.jit
 def _rescaled(highest, new, total, weighted):
-    """Both sums of exponentials, relative to a new maximum instead of `highest`."""
+    """Return both sums of exponentials, relative to a new maximum instead of `highest`."""
     shift = highest - new
     factor = tl.exp2(shift * LOG2_E)
     return total * factor, tl.where(total > 0, weighted + shift * total, 0.0) * factor
@@ -31,7 +31,7 @@ def _product(
     BLOCK_K: tl.constexpr,
     UPCAST: tl.constexpr,
 ):
-    """(BLOCK_T, BLOCK_V) products of the rows that pointers (BLOCK_T,) and (BLOCK_V,) begin; float32 sums."""
+    """Return (BLOCK_T, BLOCK_V) products of the rows that pointers (BLOCK_T,) and (BLOCK_V,) begin; float32 sums."""
     sums = tl.zeros((BLOCK_T, BLOCK_V), dtype=tl.float32)
     for low in range(0, WIDTH, BLOCK_K):
         at = low + tl.arange(0, BLOCK_K)
@@ -46,7 +46,7 @@ def _product(
 
 @triton.jit
 def _finish(x, offset, scale, softcap, HAS_SOFTCAP: tl.constexpr):
-    """softcap(scale * (x + offset)); tanh by exponentials that cannot overflow."""
+    """Return softcap(scale * (x + offset)); tanh by exponentials that cannot overflow."""
     x = (x + offset) * scale
     if HAS_SOFTCAP:
         x = x / softcap

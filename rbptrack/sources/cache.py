@@ -89,7 +89,7 @@ def cached(name: str, *, make: Callable[[], T], write: Callable[[T, Path], None]
 
 
 def fetched(address: str, fetch: Callable[[Path], Path]) -> Path:
-    """A file that is elsewhere and never changes there: a local copy, fetched once for all processes.
+    """Return a file that is elsewhere and never changes there: a local copy, fetched once for all processes.
 
     The copies together stay below RBPTRACK_CACHE_BYTES (5 GB if it is not set); where they exceed it, those that were
     used longest ago are removed. A copy may be removed by another process once this one has not used it for long.
@@ -123,7 +123,7 @@ def forget(path: Path) -> bool:
 
 
 def _use(path: Path) -> bool:
-    """Whether a file is there; it was used just now then."""
+    """Return whether a file is there; it was used just now then."""
     try:
         os.utime(path)
     except OSError:
@@ -161,7 +161,7 @@ def _read(path: Path, read: Callable[[memoryview], T]) -> T | None:
 
 
 def _verified(path: Path) -> memoryview:
-    """The content of a cached file; ValueError if it is not what was written."""
+    """Return the content of a cached file; ValueError if it is not what was written."""
     content = memoryview(path.read_bytes())
     content, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
     if hashlib.sha256(content).digest() != digest:
@@ -181,12 +181,12 @@ def remember(name: str, text: str) -> None:
 
 
 def recall(name: str) -> str | None:
-    """The text that `remember` kept under a name; None where there is none, or it is damaged."""
+    """Return the text that `remember` kept under a name; None where there is none, or it is damaged."""
     return _read(folder() / name, lambda content: str(content, "utf-8"))
 
 
 def contents() -> dict[str, tuple[int, int]]:
-    """Number of files and their bytes, by kind (the folders below the cache folder)."""
+    """Return number of files and their bytes, by kind (the folders below the cache folder)."""
     kinds = {}
     for kind in sorted(_NAMES):
         sizes = [path.stat().st_size for path in _files(kind)]
@@ -196,7 +196,7 @@ def contents() -> dict[str, tuple[int, int]]:
 
 
 def _files(kind: str) -> list[Path]:
-    """The files of a kind, without what belongs to somebody else."""
+    """Return the files of a kind, without what belongs to somebody else."""
     return [path for path in (folder() / kind).glob("*") if _NAMES[kind].fullmatch(path.name) and path.suffix != ".tmp"]
 
 

@@ -52,7 +52,7 @@ def text_cut(folder: Path, *, name: str, config: str) -> str:
 
 
 def _kind(path: Path) -> str:
-    """The ending by which `datasets` would read a file; empty for what it ignores."""
+    """Return the ending by which `datasets` would read a file; empty for what it ignores."""
     if path.name.startswith(".") or path.name in _ABOUT or not path.is_file():
         return ""
     return next((f".{ending}" for ending in path.name.lower().split(".")[1:] if f".{ending}" in _KINDS), "")

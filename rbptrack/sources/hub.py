@@ -32,7 +32,7 @@ _BUSY = (408, 429, 500, 502, 503, 504)
 
 @once
 def online() -> bool:
-    """Whether the hub answers; asked once per process.
+    """Return whether the hub answers; asked once per process.
 
     Where it does not (no network, or a server that accepts and hangs), the libraries are told to stay offline: else
     every cached file costs half a minute to minutes.
@@ -59,7 +59,7 @@ def _stay_offline() -> None:
 
 
 def _answers(endpoint: SplitResult) -> bool:
-    """Whether something answers HTTP requests there; an error is an answer, too."""
+    """Return whether something answers HTTP requests there; an error is an answer, too."""
     kind = http.client.HTTPConnection if endpoint.scheme == "http" else http.client.HTTPSConnection
     for _ in range(_TRIES):
         connection = kind(endpoint.hostname or "", endpoint.port, timeout=_CONNECT_SECONDS)
@@ -81,7 +81,7 @@ def _answers(endpoint: SplitResult) -> bool:
 
 
 def unreachable(kind: Kind, repo: str, revision: str) -> BadInput:
-    """The error for what is not cached while the hub cannot be reached; it names the ways to get it."""
+    """Return the error for what is not cached while the hub cannot be reached; it names the ways to get it."""
     return BadInput(
         f"{kind} {repo} (revision {revision}) is not in the cache and the hub cannot be reached. "
         f"On a machine with a network: hf download {repo} --repo-type {kind}; or point HF_HOME at its cache, "
@@ -90,7 +90,7 @@ def unreachable(kind: Kind, repo: str, revision: str) -> BadInput:
 
 
 def commit(kind: Kind, repo: str, revision: str) -> str:
-    """The commit of a repository's revision: from the hub, else from what is cached.
+    """Return the commit of a repository's revision: from the hub, else from what is cached.
 
     Raises:
         BadInput: the hub does not know the repository or revision, or it is neither reachable nor cached.
@@ -117,7 +117,7 @@ def _reference(kind: Kind, repo: str, revision: str) -> str:
 
 
 def snapshot(kind: Kind, repo: str, revision: str) -> Path | None:
-    """The folder of the hub's cache that holds a revision's files; None where nothing of it was downloaded."""
+    """Return the folder of the hub's cache that holds a revision's files; None where nothing of it was downloaded."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 

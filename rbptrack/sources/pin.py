@@ -59,7 +59,7 @@ class Source:
 
 
 def of_model(config: ModelConfig) -> Source:
-    """The pinned weights of a model; of a GGUF file in a folder, that file's alone."""
+    """Return the pinned weights of a model; of a GGUF file in a folder, that file's alone."""
     if not config.gguf:
         return resolve("model", repo=config.repo, path=config.path, revision=config.revision)
     if config.path:
@@ -72,7 +72,7 @@ def of_model(config: ModelConfig) -> Source:
 
 
 def of_tokenizer(config: ModelConfig, model: Source) -> Source:
-    """The pinned tokenizer: the model's own, or the repository or folder that `model.tokenizer` names."""
+    """Return the pinned tokenizer: the model's own, or the repository or folder that `model.tokenizer` names."""
     if not config.tokenizer:
         return model
     local = user_path(config.tokenizer).is_dir()
@@ -90,7 +90,7 @@ def chat_file(path: str) -> str:
 
 
 def of_dataset(config: DatasetConfig) -> Source:
-    """The pinned dataset."""
+    """Return the pinned dataset."""
     if config.files and not config.repo:
         files = _matching(config.files)
         return Source("", None, f"sha256:{files_hash(files)}", tuple(files))
@@ -117,7 +117,9 @@ def resolve(kind: Kind, *, repo: str, path: str, revision: str) -> Source:
 
 
 def file_kind(path: Path) -> str:
-    """The ending of a file name that says how it is read, such as `.jsonl.zst`; BadInput if there is no reader."""
+    """Return the ending of a file name that says how it is read, such as `.jsonl.zst`; BadInput if there is no
+    reader.
+    """
     for ending in sorted(FILE_KINDS, key=len, reverse=True):
         if path.name.lower().endswith(ending):
             return ending

@@ -48,7 +48,7 @@ class Answers(DocumentMeans):
         return super().concatenate([part if part.field == field else part.without_answers(field) for part in parts])
 
     def without_answers(self, field: int) -> Self:
-        """The same documents, none of which has an answer in this field."""
+        """Return the same documents, none of which has an answer in this field."""
         none = {name: getattr(self, name)[:0] for name in ("length", "hits", "whole")}
         return replace(self, **none, answered=np.zeros_like(self.answered), field=field)
 
@@ -57,13 +57,13 @@ class Answers(DocumentMeans):
         return replace(self, groups=groups)
 
     def by_source(self, number: int) -> FloatArray:
-        """Whole answers of one of the k, and answers, of each source, or of each document, (sources, 2)."""
+        """Return whole answers of one of the k, and answers, of each source, or of each document, (sources, 2)."""
         both = np.column_stack([self.whole[:, number], np.ones(len(self.length))])
         return sum_by(np.asarray(self.groups)[self.answered].tolist(), both) if len(self.groups) else both
 
 
 def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = None) -> Answers:
-    """Success of whole answers; there are none where all tokens come from one field.
+    """Return success of whole answers; there are none where all tokens come from one field.
 
     An answer counts if its tokens are consecutive and the token before it was scored, so that none of it is missing.
 
@@ -101,7 +101,8 @@ def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = No
 def answers_by_size(
     s: FloatArray, answers: Sequence[Answers], number: int, *, least: int, level: float
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Whole answers of each size, beside RBP_k^length with the RBP_k of their tokens, measured and by its law in S.
+    """Yield whole answers of each size, beside RBP_k^length with the RBP_k of their tokens, measured and by its law in
+    S.
 
     A size with fewer than `least` is left out; `number` says which of the k.
 

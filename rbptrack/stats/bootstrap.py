@@ -43,7 +43,7 @@ _kept, _kept_once = lru_cache(maxsize=8)(_drawn), lru_cache(maxsize=1)(_drawn)
 
 
 def _blocks(documents: int, replicates: int, seed: int, *, rows: int) -> Iterator[Weights]:
-    """The weights of some replicates at a time."""
+    """Yield the weights of some replicates at a time."""
     rng, many = np.random.default_rng(seed), documents * replicates > _MOST_FLOATS
     shares = np.full(documents, 1 / documents)
     for first in range(0, replicates, rows):
@@ -59,7 +59,7 @@ def _blocks(documents: int, replicates: int, seed: int, *, rows: int) -> Iterato
 
 
 def drawn_sums(weights: Weights, values: npt.NDArray[Any]) -> FloatArray:
-    """Sums of values, (documents, ...), over the documents that each replicate drew, (replicates, ...).
+    """Return sums of values, (documents, ...), over the documents that each replicate drew, (replicates, ...).
 
     Source: `weights @ values`, the sums of a bootstrap replicate (Efron and Tibshirani, An Introduction to the
     Bootstrap, 1993, chapter 6).
@@ -83,7 +83,7 @@ def drawn_sums(weights: Weights, values: npt.NDArray[Any]) -> FloatArray:
 
 
 def bootstrap_metrics(counts: DocumentCounts, weights: Weights) -> FloatArray:
-    """Metrics in each bootstrap replicate: (replicates, 1 + len(ks)): CE in nats, then RBP_k of each k.
+    """Return metrics in each bootstrap replicate: (replicates, 1 + len(ks)): CE in nats, then RBP_k of each k.
 
     Sum, then divide: each replicate is total nats (or hits) over total tokens of the documents that it drew.
 
@@ -97,7 +97,7 @@ def bootstrap_metrics(counts: DocumentCounts, weights: Weights) -> FloatArray:
 
 
 def resampled_metrics(counts: DocumentCounts) -> FloatArray:
-    """`bootstrap_metrics` with the standard replicates; of many documents a part of the weights at a time.
+    """Return `bootstrap_metrics` with the standard replicates; of many documents a part of the weights at a time.
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 6.
     """
@@ -109,7 +109,8 @@ def resampled_metrics(counts: DocumentCounts) -> FloatArray:
 
 
 def paired_covariance(replicates: npt.ArrayLike) -> FloatArray:
-    """Sampling covariances between sizes, (..., m, m), of a statistic's replicates at each, (..., m, replicates).
+    """Return sampling covariances between sizes, (..., m, m), of a statistic's replicates at each, (..., m,
+    replicates).
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 6.
     """

@@ -54,7 +54,8 @@ class Contrast:
 
 
 def verdict_of(p_different: float, p_equivalent: float, *, size: float) -> str:
-    """`equivalent`, `different`, `different, but within the margin`, or `undecided`: of two tests, each of this size.
+    """Return `equivalent`, `different`, `different, but within the margin`, or `undecided`: of two tests, each of this
+    size.
 
     Source: two one-sided tests beside one of difference (Schuirmann 1987).
     """
@@ -75,7 +76,7 @@ def ratio_law(
     *,
     level: float = 0.95,
 ) -> PowerLawFit | None:
-    """The law of y_a / y_b in S; its alpha is alpha_a - alpha_b (negative where b falls faster).
+    """Return the law of y_a / y_b in S; its alpha is alpha_a - alpha_b (negative where b falls faster).
 
     Sizes and values of the same models, (m,), and the same draws of documents for both, (m, replicates).
 
@@ -92,7 +93,7 @@ def ratio_law(
 
 
 def ratio_laws(s: npt.ArrayLike, values: LawValues, base: str, *, level: float = 0.95) -> dict[str, PowerLawFit]:
-    """`ratio_law` of every other metric over one of them, over sizes s, (m,): of those that have one, by metric.
+    """Return `ratio_law` of every other metric over one of them, over sizes s, (m,): of those that have one, by metric.
 
     Source: `ratio_law`.
     """
@@ -152,7 +153,7 @@ def laws_apart(
     same_texts: bool,
     level: float = 0.95,
 ) -> Apart | None:
-    """Two laws against each other: their ratio at one size, and the difference of their exponents.
+    """Return two laws against each other: their ratio at one size, and the difference of their exponents.
 
     Over the same sizes it is the law of the ratio. Else errors add, scatter between models included, less the sampling
     covariance that both have from reading the same documents.
@@ -226,7 +227,7 @@ def line_draws(s: npt.ArrayLike, draws: FloatArray, *, at: float) -> tuple[Float
 
 
 def holm(p: npt.ArrayLike) -> FloatArray:
-    """P-values corrected for their number, (tests,): each is the smallest size at which its test rejects.
+    """Return p-values corrected for their number, (tests,): each is the smallest size at which its test rejects.
 
     Source: Holm, Scandinavian Journal of Statistics 6, 1979.
     """

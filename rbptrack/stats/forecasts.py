@@ -117,7 +117,7 @@ class Backtests:
         return self._parts(self.made)
 
     def _parts(self, made: Sequence[Backtest]) -> FloatArray:
-        """C and b of some backtests, (2,), by least squares of (e / a noise)^2 on 1 and (bend / noise)^2."""
+        """Return C and b of some backtests, (2,), by least squares of (e / a noise)^2 on 1 and (bend / noise)^2."""
         error = np.array([one.error / self.laws[one.law].alpha / one.noise for one in made])
         bend = np.array([one.bend / one.noise for one in made])
         return np.asarray(optimize.nnls(np.column_stack([np.ones(len(made)), bend**2]), error**2)[0])

@@ -33,7 +33,7 @@ class Interval:
 
 
 def percentiles(draws: FloatArray, *, level: float) -> tuple[float, float]:
-    """The percentile interval of bootstrap draws; from -infinity where a replicate has no success at all.
+    """Return the percentile interval of bootstrap draws; from -infinity where a replicate has no success at all.
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13.
     """
@@ -43,7 +43,7 @@ def percentiles(draws: FloatArray, *, level: float) -> tuple[float, float]:
 
 
 def simultaneous(value: FloatArray, draws: FloatArray, *, level: float) -> FloatArray:
-    """Half the widths of symmetric intervals that hold several numbers at once with probability `level`.
+    """Return half the widths of symmetric intervals that hold several numbers at once with probability `level`.
 
     Each is as many spreads of its draws (half the range of their middle 68 %) as the largest |draw - value| of all
     numbers reaches. A percentile interval of a skewed estimate lies on the wrong side, and of several is too narrow.
@@ -100,7 +100,8 @@ def widening(documents: float, level: float) -> float:
 def studentized(
     value: float, se: float, draws: FloatArray, draw_se: FloatArray, *, documents: float = np.inf, level: float
 ) -> Interval:
-    """The bootstrap-t interval, for skewed or heavy-tailed errors: value - q * se, q from t = (draw - value)/draw_se.
+    """Return the bootstrap-t interval, for skewed or heavy-tailed errors: value - q * se, q from t = (draw -
+    value)/draw_se.
 
     On each side q is the larger of the equal-tailed quantile of t (Efron and Tibshirani 1993, section 12.5) and the
     quantile of |t| (the symmetric interval, Hall 1992, section 3.6). No bootstrap knows a tail from which nothing was
@@ -126,7 +127,8 @@ def studentized(
 
 
 def fieller(a: float, b: float, a_se: float, b_se: float, *, quantile: float) -> tuple[float, float]:
-    """Fieller's interval (1954) of a/b for independent, normal a and b of those errors; (-inf, inf) where b may be 0.
+    """Return Fieller's interval (1954) of a/b for independent, normal a and b of those errors; (-inf, inf) where b may
+    be 0.
 
     With g = (quantile b_se / b)^2 < 1 it is [a/b +- quantile/|b| sqrt(a_se^2 (1 - g) + (a/b)^2 b_se^2)] / (1 - g).
     """
@@ -139,7 +141,9 @@ def fieller(a: float, b: float, a_se: float, b_se: float, *, quantile: float) ->
 
 
 def share_interval(share: float, n: float, *, level: float) -> Interval:
-    """Wilson's interval (1927) of a share of n independent trials, or of trials that count as n (`worth_of_share`)."""
+    """Return Wilson's interval (1927) of a share of n independent trials, or of trials that count as n
+    (`worth_of_share`).
+    """
     from scipy import special
 
     z2 = float(special.ndtri(0.5 + level / 2)) ** 2
@@ -159,7 +163,7 @@ def worth_of_share(successes: FloatArray, trials: FloatArray, *, level: float) -
 
 
 def middle_spread(draws: FloatArray) -> FloatArray:
-    """Half the range of the middle 68% of draws, (numbers,); infinite where more than a few of them are.
+    """Return half the range of the middle 68% of draws, (numbers,); infinite where more than a few of them are.
 
     Source: the standard deviation of a normal distribution, by its quantiles, which few wild draws do not move.
     """

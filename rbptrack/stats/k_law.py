@@ -42,12 +42,12 @@ class KLawFit:
         return np.asarray(np.abs(self.y / self.fitted - 1).max(axis=1))
 
     def local_beta(self, k: float) -> FloatArray:
-        """-d ln y / d ln k of each parabola at k, (m,)."""
+        """Return -d ln y / d ln k of each parabola at k, (m,)."""
         return np.asarray(-(self.parabola[:, 1] + 2 * self.parabola[:, 2] * np.log(k)))
 
 
 def fit_k_law(ks: FloatArray, y: FloatArray) -> KLawFit:
-    """Ordinary least squares of ln y on ln k, for each row of y (arXiv 2510.20387, figure 9 and table 1).
+    """Return ordinary least squares of ln y on ln k, for each row of y (arXiv 2510.20387, figure 9 and table 1).
 
     Args:
         ks: the k, (ks,), at least 3.
@@ -69,7 +69,7 @@ def fit_k_law(ks: FloatArray, y: FloatArray) -> KLawFit:
 
 
 def k_slopes(ks: FloatArray, y: FloatArray) -> FloatArray:
-    """Beta alone, minus the slope of ln y against ln k, for y of (..., ks): bootstrap replicates.
+    """Return Beta alone, minus the slope of ln y against ln k, for y of (..., ks): bootstrap replicates.
 
     Source: arXiv 2510.20387, figure 9 and table 1.
     """

@@ -22,7 +22,7 @@ _GRID = 45  # variances among which the most likely is sought, a factor 1.6 apar
 
 
 def centred(x: FloatArray) -> FloatArray:
-    """Columns 1 and ln S, (m, 2), centred, so that they are orthogonal.
+    """Return columns 1 and ln S, (m, 2), centred, so that they are orthogonal.
 
     Source: the design matrix of ln y = ln A - alpha ln S (arXiv 2510.20387).
     """
@@ -30,7 +30,7 @@ def centred(x: FloatArray) -> FloatArray:
 
 
 def least_squares(design: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Coefficients, (p, ...), of values, (m, ...), and the residuals, (m, ...).
+    """Return coefficients, (p, ...), of values, (m, ...), and the residuals, (m, ...).
 
     Source: Gauss, Theoria combinationis, 1823.
     """
@@ -47,7 +47,7 @@ def inverse(design: FloatArray) -> FloatArray:
 
 
 def free_of(design: FloatArray) -> FloatArray:
-    """Orthonormal contrasts that no column of the design moves, (m - p, m): what residuals are made of.
+    """Return orthonormal contrasts that no column of the design moves, (m - p, m): what residuals are made of.
 
     Source: the error contrasts of Patterson and Thompson, Biometrika 58, 1971.
     """
@@ -64,7 +64,8 @@ def _taken_apart(shape: tuple[int, int], numbers: bytes) -> tuple[FloatArray, Fl
 
 
 def deciding(weights: FloatArray, contrasts: FloatArray) -> FloatArray:
-    """The quadratic form z' G z of residual contrasts z that estimates the variance of weights @ e, (m - p, m - p).
+    """Return the quadratic form z' G z of residual contrasts z that estimates the variance of weights @ e, (m - p, m -
+    p).
 
     Every squared residual counts as its size counts in the estimate, so that the scatter of the sizes that decide is
     what makes its error, and few such sizes leave few degrees of freedom. Unbiased where all scatter alike.
@@ -78,7 +79,8 @@ def deciding(weights: FloatArray, contrasts: FloatArray) -> FloatArray:
 
 
 def freedom_of(form: FloatArray, covariance: FloatArray) -> FloatArray:
-    """Degrees of freedom of z' form z for z of each covariance, (..., f, f): (mean)^2 / (half its variance), (...).
+    """Return degrees of freedom of z' form z for z of each covariance, (..., f, f): (mean)^2 / (half its variance),
+    (...).
 
     Source: Satterthwaite, Biometrics Bulletin 2, 1946.
     """
@@ -94,7 +96,8 @@ def _trace(matrices: FloatArray) -> FloatArray:
 
 
 def estimate_errors(at: FloatArray, design: FloatArray, values: FloatArray, sampling: FloatArray) -> list[Spread]:
-    """The errors of at @ coefficients, (p,), of least squares of values, (n, m), of sampling covariances (n, m, m).
+    """Return the errors of at @ coefficients, (p,), of least squares of values, (n, m), of sampling covariances (n, m,
+    m).
 
     What a sampling covariance says of it is known. Scatter between models is read off the residuals, each of which
     counts as its size counts in the estimate (`deciding`): intervals of 4 to 16 sizes hold also where the smallest and
@@ -115,7 +118,7 @@ def estimate_errors(at: FloatArray, design: FloatArray, values: FloatArray, samp
 
 
 def estimate_error(at: FloatArray, design: FloatArray, values: FloatArray, sampling: FloatArray) -> Spread:
-    """`estimate_errors` of values, (m,), of one sampling covariance, (m, m).
+    """Return `estimate_errors` of values, (m,), of one sampling covariance, (m, m).
 
     Source: `estimate_errors`.
     """
@@ -123,7 +126,8 @@ def estimate_error(at: FloatArray, design: FloatArray, values: FloatArray, sampl
 
 
 def reml(sampling: FloatArray, design: FloatArray, values: FloatArray, *patterns: FloatArray) -> FloatArray:
-    """Variances of scatter that maximise the restricted likelihood of values ~ N(design b, sampling + sum of v P).
+    """Return variances of scatter that maximise the restricted likelihood of values ~ N(design b, sampling + sum of v
+    P).
 
     Where each value scatters by itself, `scatter` says how much.
 
@@ -149,7 +153,7 @@ def reml(sampling: FloatArray, design: FloatArray, values: FloatArray, *patterns
     parts = [contrasts @ part @ contrasts.T for part in patterns]
 
     def minus_twice(log_variances: FloatArray) -> tuple[float, FloatArray]:
-        """Minus twice the restricted log-likelihood, ln|V| + z' V^-1 z, and its gradient."""
+        """Return minus twice the restricted log-likelihood, ln|V| + z' V^-1 z, and its gradient."""
         scatter = [np.exp(v) * part for v, part in zip(log_variances, parts, strict=True)]
         whole = known + sum(scatter)
         precision = np.linalg.inv(whole)
@@ -170,7 +174,7 @@ def reml(sampling: FloatArray, design: FloatArray, values: FloatArray, *patterns
 
 
 def scatter(sampling: FloatArray, design: FloatArray, values: FloatArray) -> FloatArray:
-    """The variance v that maximises the restricted likelihood of values ~ N(design b, sampling + v I), (n,).
+    """Return the variance v that maximises the restricted likelihood of values ~ N(design b, sampling + v I), (n,).
 
     Each in the eigenbasis of its sampling covariance, where it is the zero of a slope along one line.
 
@@ -208,7 +212,7 @@ def scatter(sampling: FloatArray, design: FloatArray, values: FloatArray) -> Flo
 
 
 def without_each(design: FloatArray, values: FloatArray) -> FloatArray:
-    """The coefficients without each point in turn, (m, p), from one fit: b - (X'X)^-1 x_i e_i / (1 - h_i).
+    """Return the coefficients without each point in turn, (m, p), from one fit: b - (X'X)^-1 x_i e_i / (1 - h_i).
 
     Source: deletion diagnostics of Belsley, Kuh and Welsch, Regression Diagnostics, 1980, chapter 2.
     """
@@ -227,7 +231,8 @@ class Straight(NamedTuple):
 
 
 def straight_line(x: npt.ArrayLike, y: npt.ArrayLike) -> Straight:
-    """The line through points, (m,) each, m >= 2 and not all x the same; `scipy.stats.linregress` without its import.
+    """Return the line through points, (m,) each, m >= 2 and not all x the same; `scipy.stats.linregress` without its
+    import.
 
     Source: least squares, with the textbook error of m - 2 residuals.
     """
@@ -240,7 +245,7 @@ def straight_line(x: npt.ArrayLike, y: npt.ArrayLike) -> Straight:
 
 
 def lines(x: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Level at x = 0 and slope of the lines through values, (m, ...), over x, (m,): each (...).
+    """Return level at x = 0 and slope of the lines through values, (m, ...), over x, (m,): each (...).
 
     Source: least squares, as of every law here.
     """

@@ -164,7 +164,7 @@ class Pooled:
 def pool(
     estimates: npt.ArrayLike, se: npt.ArrayLike, *, shared: FloatArray | None = None, level: float = 0.95
 ) -> Pooled:
-    """Partial pooling (random effects, REML, Knapp-Hartung interval) of at least 3 estimates, each (families,).
+    """Return partial pooling (random effects, REML, Knapp-Hartung interval) of at least 3 estimates, each (families,).
 
     Families that read the same documents err together: the mean of their exponents is less certain than independent
     errors would have it, and their differences are more certain.

@@ -26,7 +26,7 @@ def minimise(
     high: FloatArray | float = np.inf,
     tolerance: float = 1e-7,
 ) -> tuple[FloatArray, FloatArray]:
-    """The least value of a smooth function, sought from each start on its own; parameters are of the order of 1.
+    """Return the least value of a smooth function, sought from each start on its own; parameters are of the order of 1.
 
     Source: Newton's method with the damping of Levenberg (1944), curvature taken as positive, and projected on bounds.
 

@@ -73,11 +73,11 @@ class PowerLawFit:
         return self.spread.se
 
     def predict(self, s: npt.ArrayLike) -> FloatArray:
-        """The law's y at sizes s."""
+        """Return the law's y at sizes s."""
         return np.asarray(np.exp(self.log_a - self.alpha * np.log(np.asarray(s, dtype=np.float64))))
 
     def spread_at(self, s: float) -> Spread:
-        """The error of the law's ln y at size s."""
+        """Return the error of the law's ln y at size s."""
         x = np.log(self.s)
         at = np.array([1.0, np.log(s) - x.mean()])
         return linear.estimate_error(at, linear.centred(x), np.log(self.y), self.covariance)
@@ -111,7 +111,7 @@ def fit_power_law(
 def fit_power_laws(
     s: npt.ArrayLike, y: FloatArray, *, covariance: FloatArray, level: float = 0.95
 ) -> list[PowerLawFit]:
-    """`fit_power_law` of laws over the same sizes: y, (laws, m), and the sampling covariances, (laws, m, m).
+    """Return `fit_power_law` of laws over the same sizes: y, (laws, m), and the sampling covariances, (laws, m, m).
 
     Source: `fit_power_law`.
     """
@@ -137,7 +137,7 @@ def fit_power_laws(
 def of_each(
     laws: Sequence[PowerLawFit], compute: Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
 ) -> FloatArray:
-    """A number of each law, (laws,): computed of those over the same sizes at once, some hundreds at a time.
+    """Return a number of each law, (laws,): computed of those over the same sizes at once, some hundreds at a time.
 
     Source: the laws', unchanged.
 
@@ -159,7 +159,7 @@ def of_each(
 
 
 def scatters(laws: Sequence[PowerLawFit]) -> FloatArray:
-    """`PowerLawFit.tau` of each law, (laws,).
+    """Return `PowerLawFit.tau` of each law, (laws,).
 
     Source: `linear.scatter`.
     """
@@ -182,7 +182,7 @@ def _without_largest(s: npt.ArrayLike) -> tuple[npt.NDArray[np.bool_], FloatArra
 
 
 def leave_largest_out(s: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
-    """Relative error (predicted / measured - 1) at the largest size of the law fitted to all smaller ones.
+    """Return relative error (predicted / measured - 1) at the largest size of the law fitted to all smaller ones.
 
     Of sizes, (m,), and values, (..., m), the error of each law, (...); NaN where fewer than 3 points remain.
 
@@ -195,7 +195,8 @@ def leave_largest_out(s: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
 
 
 def left_out_noise(s: FloatArray, y: FloatArray, covariance: FloatArray) -> FloatArray:
-    """Standard deviation of the error of `leave_largest_out` where the law holds, (relative); NaN where there is none.
+    """Return standard deviation of the error of `leave_largest_out` where the law holds, (relative); NaN where there is
+    none.
 
     Scatter between the smaller models, of their line and of one more model, and sampling error, most of which the
     prediction shares with what was measured over the same documents.
@@ -232,7 +233,8 @@ def point_diagnostics(law: PowerLawFit) -> dict[str, FloatArray]:
 
 
 def huber_alpha(s: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
-    """The exponent by Huber's loss, which outliers move less: a check beside least squares, not an estimate to report.
+    """Return the exponent by Huber's loss, which outliers move less: a check beside least squares, not an estimate to
+    report.
 
     The loss turns linear at 1.345 robust standard deviations (from the median absolute residual). Of sizes, (m,), and
     values, (..., m), that of each law, (...).
@@ -266,7 +268,7 @@ def _huber_loss(residual: FloatArray, turn: FloatArray) -> FloatArray:
 
 
 def _weighted_line(design: FloatArray, weights: FloatArray, weighted: FloatArray) -> FloatArray:
-    """Coefficients of lines, (n, 2), of weighted least squares; 0 where fewer than two points have any weight.
+    """Return coefficients of lines, (n, 2), of weighted least squares; 0 where fewer than two points have any weight.
 
     Weights, and weights times values, are (n, m).
     """

@@ -88,18 +88,18 @@ class ReferenceSums(DocumentSums):
         )
 
     def per_token(self, values: FloatArray) -> Share:
-        """Sums by document, (documents,), as a mean over tokens with its error over documents."""
+        """Return sums by document, (documents,), as a mean over tokens with its error over documents."""
         return share_of(values, self.tokens)
 
     def run(self, way: int, length: int) -> Share:
-        """Accepted tokens that a draft of so many is expected to give, with the error over documents."""
+        """Return accepted tokens that a draft of so many is expected to give, with the error over documents."""
         if not self.starts.any():
             return Share(float("nan"), None, np.zeros(len(self.starts)))
         return share_of(self.accepted[:, way, :length].sum(axis=1), self.starts)
 
 
 def _starts(document: IntArray, position: IntArray, length: int) -> IntArray:
-    """Places of the tokens after which length - 1 more follow in the same document without a gap."""
+    """Return places of the tokens after which length - 1 more follow in the same document without a gap."""
     last = np.arange(length - 1, len(position))
     first = last - (length - 1)
     whole = (document[first] == document[last]) & (position[last] - position[first] == length - 1)
@@ -107,7 +107,8 @@ def _starts(document: IntArray, position: IntArray, length: int) -> IntArray:
 
 
 def independent_run(rate: float, length: int) -> float:
-    """Accepted tokens of a draft of so many if each were accepted independently: rate + rate^2 + ... + rate^length.
+    """Return accepted tokens of a draft of so many if each were accepted independently: rate + rate^2 + ... +
+    rate^length.
 
     Source: Leviathan et al., arXiv 2211.17192, equation 1, less the token that the large model adds.
     """
@@ -115,7 +116,7 @@ def independent_run(rate: float, length: int) -> float:
 
 
 def speed_up(accepted: float, length: int, cost: float) -> float:
-    """Tokens per time with a draft of `length` tokens, relative to none: (accepted + 1) / (length cost + 1).
+    """Return tokens per time with a draft of `length` tokens, relative to none: (accepted + 1) / (length cost + 1).
 
     Source: Leviathan et al., arXiv 2211.17192, theorem 3.8, with the expected run measured in place of assumed.
 

@@ -29,7 +29,7 @@ class Segments:
 
     @classmethod
     def of(cls, table: RankTable) -> Segments:
-        """The segments of a rank table, whose rows are in text order."""
+        """Return the segments of a rank table, whose rows are in text order."""
         document, position = table.column("document"), table.column("position")
         begins = np.ones(len(table), dtype=bool)
         begins[1:] = (document[1:] != document[:-1]) | (position[1:] != position[:-1] + 1)
@@ -66,7 +66,7 @@ class PositionBins:
 
     @classmethod
     def of(cls, pieces: Callable[[], Iterable[RankTable]], lengths: Sequence[int]) -> PositionBins:
-        """Bins that begin at 0, 1, 2, 4, 8 and 16 tokens, and where every sixteenth of the tokens is passed.
+        """Return bins that begin at 0, 1, 2, 4, 8 and 16 tokens, and where every sixteenth of the tokens is passed.
 
         Args:
             pieces: begins to read a rank table anew, in pieces of whole documents; it is read twice.
@@ -101,7 +101,7 @@ class PositionBins:
         return self._grouped[0]
 
     def log_shares(self, weights: Weights, hits: FloatArray, tokens: FloatArray) -> FloatArray:
-        """Ln p_N if tokens hit independently, as often as tokens of their bin do, (replicates, lengths).
+        """Return ln p_N if tokens hit independently, as often as tokens of their bin do, (replicates, lengths).
 
         Args:
             weights: of the documents, (replicates, documents).
@@ -119,7 +119,8 @@ class PositionBins:
         return np.stack(shares, axis=1)
 
     def _windows(self, weights: Weights) -> list[tuple[FloatArray, FloatArray]]:
-        """Windows of each N by bin, (replicates, bins), and all of them, (replicates,); kept for the next k and model.
+        """Return windows of each N by bin, (replicates, bins), and all of them, (replicates,); kept for the next k and
+        model.
 
         The same weights are asked for again and again (`document_weights` keeps them).
         """
@@ -133,7 +134,9 @@ class PositionBins:
 
 
 def added(parts: Iterable[IntArray]) -> IntArray:
-    """Counts of 0, 1, ... of several pieces, each as long as its largest value asks, added up. Source: addition."""
+    """Return counts of 0, 1, ... of several pieces, each as long as its largest value asks, added up. Source:
+    addition.
+    """
     total = np.zeros(0, dtype=np.int64)
     for counts in parts:
         total = np.pad(total, (0, max(len(counts) - len(total), 0)))
@@ -150,13 +153,15 @@ def _quantiles(counts: IntArray, levels: FloatArray) -> FloatArray:
 
 
 def bin_of(position: IntArray, edges: IntArray) -> IntArray:
-    """The bin of each position, (tokens,): looked up, which is faster than searching. Source: as `PositionBins`."""
+    """Return the bin of each position, (tokens,): looked up, which is faster than searching. Source: as
+    `PositionBins`.
+    """
     every = np.arange(int(position.max(initial=0)) + 1)
     return np.asarray((np.searchsorted(edges, every, side="right") - 1)[position])
 
 
 def _tokens_inside(windows: IntArray, n: int, edges: IntArray) -> FloatArray:
-    """Tokens in each bin of a window of N that starts in a bin, the mean over windows, (bins, bins)."""
+    """Return tokens in each bin of a window of N that starts in a bin, the mean over windows, (bins, bins)."""
     start = np.arange(len(windows))
     last, begin = np.append(edges[1:], np.iinfo(np.int64).max), np.minimum(edges, len(start) - 1)
     overlap = np.minimum(start[:, None] + n, last) - np.maximum(start[:, None], edges)

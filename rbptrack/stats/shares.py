@@ -30,12 +30,12 @@ class Share:
     influence: FloatArray
 
     def interval(self, level: float, *, lowest: float = -np.inf, highest: float = np.inf) -> Interval:
-        """The value with its ends, which lie between bounds of the quantity; NaN where there are none."""
+        """Return the value with its ends, which lie between bounds of the quantity; NaN where there are none."""
         half = self.spread.half(level) if self.spread else float("nan")
         return Interval(self.value, max(self.value - half, lowest), min(self.value + half, highest))
 
     def positive(self, level: float) -> Interval:
-        """The value with ends on the scale of its logarithm: of a mean of skewed numbers above 0, such as KL.
+        """Return the value with ends on the scale of its logarithm: of a mean of skewed numbers above 0, such as KL.
 
         Source: the delta method. Simulated coverage of 95%: 93 to 97% with 10 to 135 documents (docs/validity.md).
         """
@@ -50,12 +50,14 @@ class Share:
         return self.spread.p(self.value) if self.spread else float("nan")
 
     def detectable(self, level: float) -> float:
-        """The smallest truth that such data would have told from 0 with a power of 80%; NaN where that is unknown."""
+        """Return the smallest truth that such data would have told from 0 with a power of 80%; NaN where that is
+        unknown.
+        """
         return self.spread.detectable(level) if self.spread else float("nan")
 
 
 def share_of(values: FloatArray, tokens: FloatArray) -> Share:
-    """The sum of values per token, with its error over documents, (documents,) both.
+    """Return the sum of values per token, with its error over documents, (documents,) both.
 
     The residual of a document that holds a share h of the tokens is too small by sqrt(1 - h), for which it is corrected
     (MacKinnon and White, Journal of Econometrics 29, 1985: HC2); t has as many degrees of freedom as documents decide
@@ -74,7 +76,7 @@ def share_of(values: FloatArray, tokens: FloatArray) -> Share:
 
 
 def decade_of(rank: IntArray) -> IntArray:
-    """0 for rank 1, 1 for 2 to 10, 2 for 11 to 100, ..."""
+    """Return 0 for rank 1, 1 for 2 to 10, 2 for 11 to 100, ..."""
     return np.asarray(np.searchsorted(10 ** np.arange(10), rank, side="left"))
 
 
@@ -84,7 +86,7 @@ def num_decades(vocab_size: int) -> int:
 
 
 def in_step(a: Iterable[RankTable], b: Iterable[RankTable]) -> Iterator[tuple[RankTable, RankTable]]:
-    """Two rank tables, given in pieces of whole documents, as pieces that end at the same documents.
+    """Yield two rank tables, given in pieces of whole documents, as pieces that end at the same documents.
 
     Where one ends before the other, nothing more is given. Source: a merge of sorted lists.
     """
@@ -102,14 +104,14 @@ def in_step(a: Iterable[RankTable], b: Iterable[RankTable]) -> Iterator[tuple[Ra
 
 
 def _cut(table: RankTable, last: int) -> tuple[RankTable, RankTable | None]:
-    """The documents up to a number, and those after it."""
+    """Return the documents up to a number, and those after it."""
     end = int(np.count_nonzero(table.column("document") <= last))
     rest = replace(table, table=table.table[end:])
     return replace(table, table=table.table[:end]), rest if len(rest) else None
 
 
 def ratio_and_error(values: FloatArray, units: FloatArray) -> tuple[float, float]:
-    """The sum of values over that of units, with its standard error over documents, (documents,) both.
+    """Return the sum of values over that of units, with its standard error over documents, (documents,) both.
 
     Source: the ratio estimator of clusters (Cochran, Sampling Techniques, 1977, section 6.3).
     """

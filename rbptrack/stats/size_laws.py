@@ -20,7 +20,8 @@ from rbptrack.stats.power_law import PowerLawFit, fit_power_laws
 
 
 def positive(values: npt.ArrayLike, axis: int | tuple[int, ...] | None = None) -> npt.NDArray[np.bool_]:
-    """Whether numbers are finite and positive, so that a law, a line through their logarithms, can be fitted to them.
+    """Return whether numbers are finite and positive, so that a law, a line through their logarithms, can be fitted to
+    them.
 
     Source: the domain of the logarithm in ln y = ln A - alpha ln S (arXiv 2510.20387).
     """
@@ -30,7 +31,8 @@ def positive(values: npt.ArrayLike, axis: int | tuple[int, ...] | None = None) -
 
 
 def fit_law(s: npt.ArrayLike, y: FloatArray, draws: FloatArray, *, level: float = 0.95) -> PowerLawFit | None:
-    """`fit_power_law` of y, (m,), with the sampling covariance of its joint bootstrap replicates, (m, replicates).
+    """Return `fit_power_law` of y, (m,), with the sampling covariance of its joint bootstrap replicates, (m,
+    replicates).
 
     None unless all numbers are `positive`.
 
@@ -41,7 +43,7 @@ def fit_law(s: npt.ArrayLike, y: FloatArray, draws: FloatArray, *, level: float 
 
 
 def fit_laws(s: npt.ArrayLike, y: FloatArray, draws: FloatArray, *, level: float = 0.95) -> list[PowerLawFit | None]:
-    """`fit_law` of each of several metrics: y, (metrics, m), and replicates, (metrics, m, replicates).
+    """Return `fit_law` of each of several metrics: y, (metrics, m), and replicates, (metrics, m, replicates).
 
     Source: `fit_law`.
     """
@@ -70,7 +72,7 @@ class LawValues:
     draws: FloatArray
 
     def of(self, metric: str) -> tuple[FloatArray, FloatArray]:
-        """Values, (m,), and replicates, (m, replicates), of one metric."""
+        """Return values, (m,), and replicates, (m, replicates), of one metric."""
         column = self.metrics.index(metric)
         return self.values[:, column], self.draws[:, :, column]
 
@@ -81,23 +83,24 @@ class LawValues:
         return LawValues(named, self.values[:, columns], self.draws[:, :, columns])
 
     def of_ks(self, ks: Sequence[int]) -> tuple[FloatArray, FloatArray]:
-        """-ln RBP_k, (m, ks), and its replicates, (m, replicates, ks)."""
+        """Return -ln RBP_k, (m, ks), and its replicates, (m, replicates, ks)."""
         columns = [self.metrics.index(rbp_name(k)) for k in ks]
         # Contiguous, so that sums over them are taken in the same order whatever k are asked for.
         return np.ascontiguousarray(self.values[:, columns]), np.ascontiguousarray(self.draws[:, :, columns])
 
     def fit(self, metric: str, s: npt.ArrayLike, *, level: float = 0.95) -> PowerLawFit | None:
-        """The law of one metric over sizes s, (m,); None where there is none (`fit_law`)."""
+        """Return the law of one metric over sizes s, (m,); None where there is none (`fit_law`)."""
         return fit_law(s, *self.of(metric), level=level)
 
     def fit_each(self, s: npt.ArrayLike, *, level: float = 0.95) -> dict[str, PowerLawFit]:
-        """The laws over sizes s, (m,), of all metrics that have one, by metric."""
+        """Return the laws over sizes s, (m,), of all metrics that have one, by metric."""
         laws = fit_laws(s, self.values.T, np.moveaxis(self.draws, 2, 0), level=level)
         return {metric: law for metric, law in zip(self.metrics, laws, strict=True) if law}
 
 
 def law_values(counts: Sequence[DocumentCounts], *, replicates: int = BOOTSTRAP_REPLICATES) -> LawValues:
-    """CE and -ln RBP_k of every size, measured and in bootstrap replicates, which draw the same documents for all.
+    """Return CE and -ln RBP_k of every size, measured and in bootstrap replicates, which draw the same documents for
+    all.
 
     Source: the two sides of arXiv 2510.20387's law; replicates as in `document_weights`.
     """
@@ -114,7 +117,8 @@ def law_values(counts: Sequence[DocumentCounts], *, replicates: int = BOOTSTRAP_
 
 
 def widened(values: FloatArray, draws: FloatArray, factor: float) -> FloatArray:
-    """Replicates, (m, replicates, metrics), that lie `factor` times as far from the values, (m, metrics), in ln y.
+    """Return replicates, (m, replicates, metrics), that lie `factor` times as far from the values, (m, metrics), in ln
+    y.
 
     Those without a logarithm stay. Where all are `positive`, covariances of ln y are factor^2 times as large.
 
@@ -126,7 +130,7 @@ def widened(values: FloatArray, draws: FloatArray, factor: float) -> FloatArray:
 
 
 def law_metrics(sums: FloatArray) -> FloatArray:
-    """CE and -ln RBP_k, (..., 1 + ks), from sums of tokens, nats and hits, (..., 2 + ks).
+    """Return CE and -ln RBP_k, (..., 1 + ks), from sums of tokens, nats and hits, (..., 2 + ks).
 
     Source: the two sides of arXiv 2510.20387's law.
     """
@@ -135,7 +139,7 @@ def law_metrics(sums: FloatArray) -> FloatArray:
 
 
 def _negative_logs(metrics: FloatArray) -> FloatArray:
-    """CE as it is, and -ln RBP_k in place of RBP_k."""
+    """Return CE as it is, and -ln RBP_k in place of RBP_k."""
     shares = metrics[..., 1:]
     with np.errstate(divide="ignore"):
         np.negative(np.log(shares, out=shares), out=shares)

@@ -38,7 +38,7 @@ class Spread:
 
     @classmethod
     def estimated(cls, se: float, freedom: float) -> Spread:
-        """A standard error estimated with so many degrees of freedom, none of it known."""
+        """Return a standard error estimated with so many degrees of freedom, none of it known."""
         return cls(0.0, 0.0, se**2, freedom)
 
     @property
@@ -47,7 +47,7 @@ class Spread:
         return float(np.sqrt(max(self.known, self.beyond + self.residual, 0.0)))
 
     def half(self, level: float) -> float:
-        """Half the width of the interval of nominal coverage `level`.
+        """Return half the width of the interval of nominal coverage `level`.
 
         Source: the sum of a known and an estimated variance (Satterthwaite, Biometrics Bulletin 2, 1946), each with its
         own quantile, and never below the known part. Simulated coverage of 95%: 95 to 99% for 3 to 10 sizes, whatever
@@ -56,14 +56,16 @@ class Spread:
         return self._half(1 - level)
 
     def detectable(self, level: float) -> float:
-        """The smallest truth that such data would have told from 0 with a power of 80%.
+        """Return the smallest truth that such data would have told from 0 with a power of 80%.
 
         Source: (t + z) standard errors, the sample size formula turned round (Cohen, Statistical Power Analysis, 1988).
         """
         return self.half(level) + float(special.ndtri(_POWER)) * self.se
 
     def p(self, distance: float) -> float:
-        """Two-sided p of a value that lies `distance` from the estimate: 1 - the level whose interval just holds it."""
+        """Return two-sided p of a value that lies `distance` from the estimate: 1 - the level whose interval just holds
+        it.
+        """
         if self.se == 0:
             return float(distance == 0)
         if self._half(_SMALLEST) <= abs(distance):
@@ -72,7 +74,7 @@ class Spread:
         return float(np.exp(log_p_value)) if distance else 1.0
 
     def p_beyond(self, distance: float) -> float:
-        """One-sided p of a truth that lies at least `distance` above the estimate; the two-sided half of it."""
+        """Return one-sided p of a truth that lies at least `distance` above the estimate; the two-sided half of it."""
         both = self.p(distance) / 2
         return both if distance > 0 else 1 - both
 

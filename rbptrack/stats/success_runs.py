@@ -54,7 +54,7 @@ class WindowCounts(DocumentSums):
     positions: PositionBins
 
     def in_groups(self, groups: Sequence[str]) -> WindowCounts:
-        """The counts of each source; groups: that of each document, (documents,)."""
+        """Return the counts of each source; groups: that of each document, (documents,)."""
         grouped = replace(super().in_groups(groups), positions=self.positions.in_groups(groups))
         vars(grouped)["shuffled"] = sum_by(groups, self.shuffled)  # no function of a source's sums
         return grouped
@@ -70,7 +70,8 @@ class WindowCounts(DocumentSums):
 
 
 def count_runs(table: RankTable, segments: Segments, *, k: int, lengths: Sequence[int]) -> dict[str, IntArray]:
-    """The `windows`, `successes`, `runs` and `both` of `WindowCounts`, from run lengths L: sum of max(L - N + 1, 0).
+    """Return the `windows`, `successes`, `runs` and `both` of `WindowCounts`, from run lengths L: sum of max(L - N + 1,
+    0).
 
     Source: arXiv 2510.20387, eqs. 6 to 8.
     """
@@ -93,7 +94,7 @@ def count_runs(table: RankTable, segments: Segments, *, k: int, lengths: Sequenc
 def count_windows(
     table: RankTable, positions: PositionBins, *, ks: Sequence[int], lengths: Sequence[int]
 ) -> list[WindowCounts]:
-    """`count_runs` for each k, and what the nulls of `ladder` need.
+    """Return `count_runs` for each k, and what the nulls of `ladder` need.
 
     Source: arXiv 2510.20387, eqs. 6 to 8.
     """
@@ -125,7 +126,7 @@ def count_windows(
 
 
 def ladder(counts: WindowCounts, weights: Weights) -> dict[str, FloatArray]:
-    """Ln p_N, `measured` and by each null, for each bootstrap replicate or once: arrays (replicates, lengths).
+    """Return ln p_N, `measured` and by each null, for each bootstrap replicate or once: arrays (replicates, lengths).
 
     `independent`: RBP_k^N; `position`: independent hits whose share drifts with the position in the document;
     `documents`: hits anywhere in their document, a mixture over documents; `markov`: RBP_k q^(N-1), q the share of hits
@@ -156,13 +157,15 @@ def ladder(counts: WindowCounts, weights: Weights) -> dict[str, FloatArray]:
 def _per_document(
     document: IntArray, length: IntArray, lengths: Sequence[int], size: int
 ) -> tuple[FloatArray, IntArray]:
-    """Windows of each N inside stretches of so many tokens, and stretches that long, by document, (size, lengths)."""
+    """Return windows of each N inside stretches of so many tokens, and stretches that long, by document, (size,
+    lengths).
+    """
     edges = np.sort(lengths)
     passed = np.searchsorted(edges, np.arange(edges[-1] + 1), side="right")  # how many N a stretch of a length has
     cell, cells = document * (len(edges) + 1) + passed[np.minimum(length, edges[-1])], size * (len(edges) + 1)
 
     def of_each(weights: IntArray | None) -> FloatArray:
-        """Sums over the stretches of at least N."""
+        """Return sums over the stretches of at least N."""
         sums = np.bincount(cell, weights=weights, minlength=cells).reshape(size, -1)[:, :0:-1]
         return np.asarray(np.cumsum(sums, axis=1)[:, ::-1][:, np.searchsorted(edges, lengths)])
 

@@ -13,7 +13,7 @@ _IDENTIFIER = re.compile(r"\w*[^\W\d_]\w*")  # letters with digits, underscores 
 
 
 def kind_of(text: str) -> int:
-    """The kind of a token by its text, a place in `KINDS`; white space before it does not count.
+    """Return the kind of a token by its text, a place in `KINDS`; white space before it does not count.
 
     Source: Unicode's classes of characters, as Python's regular expressions know them.
     """

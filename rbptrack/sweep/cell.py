@@ -165,7 +165,7 @@ def _closed(writer: Writer, run_id: str, folder: Path) -> Iterator[None]:
 
 
 def _begin(record: Record, delivery: Delivery) -> tuple[str, bool]:
-    """The cell's run, and whether another has finished it meanwhile; no run where the store is away."""
+    """Return the cell's run, and whether another has finished it meanwhile; no run where the store is away."""
     writer = delivery.store.writer
     delivery.store.wait()  # before hours are spent: a moment's silence must not hide that it was measured
     try:

@@ -52,7 +52,7 @@ class Delivery:
         return compared(flat(self._shown))
 
     def yaml(self) -> str:
-        """The whole config, as the artifact config.yaml; it holds no password."""
+        """Return the whole config, as the artifact config.yaml; it holds no password."""
         return OmegaConf.to_yaml(OmegaConf.structured(self._shown))
 
     @property
@@ -93,7 +93,7 @@ class Delivery:
         progress_label: str = "",
         tell: Callable[[CellState], None] | None = None,
     ) -> Delivery:
-        """The delivery that a cell's config asks for."""
+        """Return the delivery that a cell's config asks for."""
         opened = store or Store(config.tracking)
         config = replace(config, dataset=cell.dataset)  # with its split, where the config names none
         return cls(opened, config, cell.fingerprint, progress_label, tell, config.force)

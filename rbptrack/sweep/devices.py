@@ -51,7 +51,7 @@ KNOWN = tuple(_SHEETS)
 
 
 def data_sheet(name: str, *, option: str = "on") -> Device:
-    """The class of GPU that a user names; BadInput with the options where none is called so."""
+    """Return the class of GPU that a user names; BadInput with the options where none is called so."""
     if name.lower() not in _SHEETS:
         raise BadInput(f"{option}={name}: no such GPU is known here. Options: {', '.join(KNOWN)}")
     memory, *rates = _SHEETS[name.lower()]
@@ -63,12 +63,13 @@ _GUESSED_CPU = Device("a CPU", 16e9, {"float32": 2e11, "tf32": 2e11, "half": 1e1
 
 
 def guessed(*, cpu: bool) -> Device:
-    """A device for dividing work where the true one is unknown: one of two cores, or an A100."""
+    """Return a device for dividing work where the true one is unknown: one of two cores, or an A100."""
     return _GUESSED_CPU if cpu else data_sheet("a100")
 
 
 def sheet_of(names: Iterable[str]) -> Device | None:
-    """The smallest class of GPU among those that a machine or a cluster names; None where it names none known here.
+    """Return the smallest class of GPU among those that a machine or a cluster names; None where it names none known
+    here.
 
     Examples:
         >>> sheet_of(["NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3"]).name

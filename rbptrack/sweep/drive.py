@@ -104,12 +104,12 @@ class Drive:
         return all(self.results.knows_end_of(task) for tasks in self.tasks.values() for task in tasks)
 
     def _has_ended(self, job: Job) -> bool:
-        """Whether a job has told that it has nothing more to tell."""
+        """Return whether a job has told that it has nothing more to tell."""
         report = self.inbox.reports.get(job.number)
         return report is not None and report.done
 
     def _is_lost(self, job: Job, state: State) -> bool:
-        """Whether a job has gone without a word; the word may come late, over a network."""
+        """Return whether a job has gone without a word; the word may come late, over a network."""
         if state.phase is not Phase.gone:
             self._gone.pop(job.number, None)  # a cluster has begun it again
             return False

@@ -37,7 +37,7 @@ def requested(arguments: Sequence[str]) -> Request:
 
 
 def _chosen(name: str, arguments: Sequence[str], plugins: Plugins[Executor]) -> Mapping[str, type[Executor]]:
-    """The executors that may be asked for: the one that is named, or all where a config may name any of them."""
+    """Return the executors that may be asked for: the one that is named, or all where a config may name any of them."""
     if name in plugins.sources:
         return {name: plugins.select(name)}
     more_configs = any(word.startswith(("--config-dir", "hydra.searchpath=")) for word in arguments)
@@ -49,7 +49,9 @@ def _chosen(name: str, arguments: Sequence[str], plugins: Plugins[Executor]) -> 
 def _check_options(
     arguments: Sequence[str], name: str, classes: Mapping[str, type[Executor]], plugins: Plugins[Executor]
 ) -> None:
-    """BadInput for an option that the executor lacks: the login node would measure where `launch=` was forgotten."""
+    """Raise BadInput for an option that the executor lacks: the login node would measure where `launch=` was
+    forgotten.
+    """
     options = _options(classes)
     for word in arguments:
         key = word.partition("=")[0].lstrip("+~")
@@ -71,7 +73,7 @@ def _options(classes: Mapping[str, type[Executor]]) -> Collection[str]:
 
 
 def _lists(classes: Mapping[str, type[Executor]]) -> list[str]:
-    """The options that take lists, so that `a,b` is one value and no sweep."""
+    """Return the options that take lists, so that `a,b` is one value and no sweep."""
     return [
         f"launch.{option}"
         for cls in classes.values()

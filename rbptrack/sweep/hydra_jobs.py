@@ -25,7 +25,7 @@ CELLS = "RBPTRACK_CELLS"
 
 
 def wanted(request: Request) -> bool:
-    """Whether somebody has chosen something of Hydra, on the command line or in a config."""
+    """Return whether somebody has chosen something of Hydra, on the command line or in a config."""
     if any(word.lstrip("+~").startswith(("hydra/", "hydra.")) for word in _own(request)):
         return True
     hydra = request.composer.hydra_settings(request.jobs()[0])
@@ -33,7 +33,7 @@ def wanted(request: Request) -> bool:
 
 
 def _own(request: Request) -> list[str]:
-    """The overrides, without those that only say what is composed."""
+    """Return the overrides, without those that only say what is composed."""
     return [word for word in request.overrides if not word.startswith(("hydra.searchpath=", "hydra.mode="))]
 
 

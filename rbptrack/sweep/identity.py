@@ -29,7 +29,7 @@ def identity(
     reference: str = "",
     template: str = "",
 ) -> str:
-    """The fingerprint of what a cell measures: batch and chunk sizes, device, paths and k are not in it.
+    """Return the fingerprint of what a cell measures: batch and chunk sizes, device, paths and k are not in it.
 
     Args:
         config: the cell's.
@@ -68,7 +68,7 @@ def _precision(model: ModelConfig) -> dict[str, str]:
 
 
 def identities(params: Mapping[str, str]) -> Iterator[str] | None:
-    """The fingerprints that a run's params may have; None where the params do not suffice.
+    """Return the fingerprints that a run's params may have; None where the params do not suffice.
 
     They are several only where its windows may have had a prefix, where its tokenizer may have had holes, or where its
     texts are local. The params do not suffice for what others computed or the Python API measured, with a tokenizer of
@@ -119,7 +119,7 @@ def _config(params: Mapping[str, str]) -> CellConfig:
 
 
 def _known(params: Mapping[str, str], config: DictConfig) -> Iterator[tuple[str, object]]:
-    """The options among params, as the config takes them."""
+    """Yield the options among params, as the config takes them."""
     for key, text in params.items():
         if key.startswith(_OPTIONS) and not key.startswith(_WHERE) and OmegaConf.select(config, key) is not None:
             yield key, ast.literal_eval(text) if text[:1] in ("[", "{") else text

@@ -24,7 +24,7 @@ from rbptrack.tracking.schema import Tag
 
 
 def outcomes_of(cells: Sequence[tuple[Resolved, Delivery]]) -> dict[int, Outcome]:
-    """The cells of a sweep that were measured before, by their numbers: the store is asked once for all of them.
+    """Return the cells of a sweep that were measured before, by their numbers: the store is asked once for all of them.
 
     What cannot be said of a cell now (its texts have changed, say) is left for its job to say.
     """
@@ -48,7 +48,7 @@ def outcomes_of(cells: Sequence[tuple[Resolved, Delivery]]) -> dict[int, Outcome
 
 
 def forced_where_columns_are_missing(delivery: Delivery) -> Delivery:
-    """The same delivery; a forced one where what was measured before lacks columns that are asked for."""
+    """Return the same delivery; a forced one where what was measured before lacks columns that are asked for."""
     if delivery.config.again is not Again.columns or delivery.force:
         return delivery
     reader = delivery.store.reader
@@ -92,7 +92,7 @@ def _waiting(delivery: Delivery) -> Outcome | None:
 
 
 def skipped(cell: Resolved, delivery: Delivery, logged: LoggedRun) -> Outcome:
-    """A cell that was measured before; k that it lacks are added from its ranks, without the model."""
+    """Return a cell that was measured before; k that it lacks are added from its ranks, without the model."""
     run_id = logged.run_id
     reader = delivery.store.reader
     metrics = dict(logged.metrics)
@@ -118,7 +118,9 @@ def skipped(cell: Resolved, delivery: Delivery, logged: LoggedRun) -> Outcome:
 
 
 def _other_name(delivery: Delivery, tags: Mapping[str, str], where: str) -> list[str]:
-    """A note where the same weights and texts stand in the store under another name, by which alone they are found."""
+    """Return a note where the same weights and texts stand in the store under another name, by which alone they are
+    found.
+    """
     about = delivery.about
     if (tags.get(Tag.MODEL), tags.get(Tag.DATASET)) == (about.model, about.dataset):
         return []
@@ -127,7 +129,9 @@ def _other_name(delivery: Delivery, tags: Mapping[str, str], where: str) -> list
 
 
 def _missing_sources(cell: Resolved, tags: Mapping[str, str], texts_hash: str | None) -> DocumentGroups | None:
-    """The sources of documents that a measurement lacks or has otherwise; BadInput where its texts have changed."""
+    """Return the sources of documents that a measurement lacks or has otherwise; BadInput where its texts have
+    changed.
+    """
     groups = cell.load_groups()
     if groups is None or tags.get(Tag.GROUPS) == groups.tag:
         return None
@@ -155,7 +159,7 @@ def _filled(groups: DocumentGroups, run_id: str, metrics: Mapping[str, float], d
 
 
 def usable_ks(ks: tuple[int, ...], vocab_size: int, model: str) -> tuple[tuple[int, ...], list[str]]:
-    """The k that a vocabulary allows, and a note about those left out; BadInput if none is left."""
+    """Return the k that a vocabulary allows, and a note about those left out; BadInput if none is left."""
     kept = tuple(sorted({k for k in ks if k <= vocab_size}))
     if not kept:
         raise BadInput(f"k must be between 1 and {vocab_size}, the vocabulary's size of {model}; got {list(ks)}")

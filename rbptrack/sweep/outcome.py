@@ -118,7 +118,7 @@ def _show_results(outcomes: Sequence[Outcome], ks: Sequence[int]) -> None:
 
 
 def _with_error(numbers: dict[str, float], name: str) -> str:
-    """`0.1118±0.0012`; empty where the metric is not there."""
+    """Return `0.1118±0.0012`; empty where the metric is not there."""
     error = numbers.get(se_name(name))
     return f"{numbers[name]:.4f}" + (f"±{error:.4f}" if error is not None else "") if name in numbers else ""
 
@@ -129,7 +129,7 @@ def _by_dataset_and_size(outcome: Outcome) -> tuple[object, ...]:
 
 
 def cells_frame(outcomes: Sequence[Outcome]) -> pd.DataFrame:
-    """A row per cell: what the sweep's run keeps as cells.csv."""
+    """Return a row per cell: what the sweep's run keeps as cells.csv."""
     rows = [
         {"model": o.model, "dataset": o.dataset}
         | ({"swept": o.swept} if o.swept else {})

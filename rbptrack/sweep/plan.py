@@ -91,7 +91,7 @@ def plan(config: CellConfig, resolver: Resolver, reader: Reader, device: Device,
 
 
 def operations(cell: Resolved, size: Size) -> float | None:
-    """(2 S + 2 d |V|) for each token that the model reads; None where their number is not known."""
+    """Return (2 S + 2 d |V|) for each token that the model reads; None where their number is not known."""
     counts = [part.count_parameters() for part in cell.parts]
     if size.read is None:
         return None
@@ -99,7 +99,9 @@ def operations(cell: Resolved, size: Size) -> float | None:
 
 
 def memory_and_gpus(cell: Resolved, memory_bytes: float, *, most: int) -> tuple[float, int | None]:
-    """Bytes that a cell needs, and how many GPUs of so much memory hold that together; None where `most` do not."""
+    """Return bytes that a cell needs, and how many GPUs of so much memory hold that together; None where `most` do
+    not.
+    """
     needs = [_needed(part, part.count_parameters()) for part in cell.parts]
     weights = sum(own_weights for own_weights, _ in needs)
     beside = max(own_beside for _, own_beside in needs)
@@ -122,7 +124,7 @@ def too_large(model: str, dtype: str, device: str) -> str:
 
 
 def _needed(cell: Resolved, counts: Parameters) -> tuple[float, float]:
-    """Bytes of the weights, and of one sequence's activations (batches grow as memory allows) and scoring."""
+    """Return bytes of the weights, and of one sequence's activations (batches grow as memory allows) and scoring."""
     from rbptrack.models.architecture import text_config, vocab_size
 
     text = text_config(cell.architecture)
@@ -147,7 +149,9 @@ class Size:
 
 
 def size_of(cell: Resolved) -> Size:
-    """Exact where the texts were tokenised before, else estimated from what the hub or the files say of their size."""
+    """Return exact where the texts were tokenised before, else estimated from what the hub or the files say of their
+    size.
+    """
     exact = cell.remembered_size(lambda: _exact_size(cell))
     return Size(**exact) if exact else _estimate(cell.dataset, *_extent(cell.dataset, cell.texts))
 
@@ -179,7 +183,7 @@ def _estimate(dataset: DatasetConfig, documents: int | None, text_bytes: float |
 
 
 def _extent(config: DatasetConfig, source: Source) -> tuple[int | None, float | None]:
-    """Documents, and text bytes of each; None where nothing says so.
+    """Return documents, and text bytes of each; None where nothing says so.
 
     Columns that are not read count too, so that a dataset of several columns is estimated too large rather than too
     small.
@@ -228,7 +232,7 @@ def _parquet(folder: Path, config: DatasetConfig) -> tuple[int | None, float | N
 
 
 def _lines(path: Path) -> int:
-    """Documents of a local file: rows of Parquet, lines of text formats; one for .txt."""
+    """Return documents of a local file: rows of Parquet, lines of text formats; one for .txt."""
     import pyarrow.parquet as pq
 
     if path.suffix == ".parquet":

@@ -65,7 +65,7 @@ class Teller:
         self._write()
 
     def knows_end_of(self, task: Task) -> bool:
-        """Whether this job has told of the end of a task, or of its cell."""
+        """Return whether this job has told of the end of a task, or of its cell."""
         return any(
             cell == task.number and (whole or shard == task.shard.number)
             for cell, shard, whole, _ in self._report.ended

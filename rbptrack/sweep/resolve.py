@@ -90,7 +90,7 @@ class Resolved:
         return self._resolver.parts(self.model)[1]
 
     def load_corpus(self) -> Corpus:
-        """The dataset as sequences of this model's tokens."""
+        """Return the dataset as sequences of this model's tokens."""
         from rbptrack.corpus.chat import template_of
         from rbptrack.corpus.sequences import load_corpus
 
@@ -99,11 +99,11 @@ class Resolved:
         return load_corpus(self.dataset, self.texts, self.tokenizer, template)
 
     def load_groups(self) -> DocumentGroups | None:
-        """The source of each document, read from the texts again; None where `dataset.group` names no field."""
+        """Return the source of each document, read from the texts again; None where `dataset.group` names no field."""
         return self._resolver.groups(self) if self.dataset.group else None
 
     def load_model(self) -> CausalModel:
-        """The model on its device; the cell before may have loaded it already."""
+        """Return the model on its device; the cell before may have loaded it already."""
         return self._resolver.loaded(self)
 
     @property
@@ -125,7 +125,7 @@ class Resolved:
         return self._resolver.remembered_size(self, compute)
 
     def count_parameters(self) -> Parameters:
-        """The model's parameters, counted from the architecture without weights."""
+        """Return the model's parameters, counted from the architecture without weights."""
         return self._resolver.counted(self)
 
 
@@ -196,7 +196,7 @@ class Resolver:
         )
 
     def loaded(self, cell: Resolved) -> CausalModel:
-        """A cell's model on its device; the last one is kept, because the next cell often asks for the same."""
+        """Return a cell's model on its device; the last one is kept, because the next cell often asks for the same."""
         from rbptrack.models.causal import Reference
 
         about = cell.reference
@@ -208,7 +208,7 @@ class Resolver:
         return replace(model, reference=Reference(about.model.name, other, about.entries))
 
     def groups(self, cell: Resolved) -> DocumentGroups:
-        """The source of each document of a cell; kept for the next cell of the same texts."""
+        """Return the source of each document of a cell; kept for the next cell of the same texts."""
         texts = repr((cell.dataset, cell.texts.identity))
         if texts not in self._groups:
             documents = load_documents(cell.dataset, cell.texts)
@@ -217,7 +217,7 @@ class Resolver:
         return self._groups[texts]
 
     def counted(self, cell: Resolved) -> Parameters:
-        """A cell's counts of parameters."""
+        """Return a cell's counts of parameters."""
         weights = cell.weights.identity
         if weights not in self._counts:
             self._counts[weights] = Parameters(**_remembered(f"parameters of {weights}", lambda: _count(cell)))
@@ -236,7 +236,7 @@ class Resolver:
         return [(key, source) for key, source in self._sources.items() if source.revision is not None]
 
     def _split(self, dataset: DatasetConfig, texts: Source) -> str:
-        """The only split of a dataset."""
+        """Return the only split of a dataset."""
         key = (texts.identity, dataset.config)
         if key not in self._splits:
             self._splits[key] = only_split(dataset, texts)
@@ -256,7 +256,7 @@ class Resolver:
         return self._pinned(key, lambda: of_tokenizer(model, weights))
 
     def parts(self, model: ModelConfig) -> tuple[Any, PreTrainedTokenizerBase]:
-        """A model's transformers config, and its tokenizer."""
+        """Return a model's transformers config, and its tokenizer."""
         from rbptrack.models.architecture import load_config, load_tokenizer
 
         weights = self._weights(model)
@@ -334,7 +334,7 @@ def _load(
     candidates: int,
     without: tuple[int, ...],
 ) -> CausalModel:
-    """A model on its device, as it was loaded before or in place of that one."""
+    """Return a model on its device, as it was loaded before or in place of that one."""
     from rbptrack.models.loading import load_model
 
     key = (weights, repr(model), candidates, without)  # every option of loading is in the model's config

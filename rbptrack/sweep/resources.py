@@ -77,7 +77,7 @@ class Resources:
         return 0.0 if count is None else device.seconds(count, resolved.model)
 
     def _spread(self, cell: Config, resolved: Resolved) -> Config:
-        """A cell whose model is spread over several GPUs where one is too small."""
+        """Return a cell whose model is spread over several GPUs where one is too small."""
         if self._executor.gpus == "auto" and not cell.model.device_map and self._gpus(resolved) > 1:
             return replace(cell, model=replace(cell.model, device_map="auto"))
         return cell

@@ -19,7 +19,7 @@ class Results:
         self._lost: dict[tuple[int, int], str] = {}
 
     def knows_end_of(self, task: Task) -> bool:
-        """Whether it is known how a task ended, or its cell."""
+        """Return whether it is known how a task ended, or its cell."""
         return task.number in self.cells or (task.number, task.shard.number) in self._shards
 
     def at_work(self, task: Task, state: CellState) -> None:
@@ -43,7 +43,7 @@ class Results:
         self._lost.setdefault((task.number, task.shard.number), why)
 
     def collect(self, configs: Sequence[Config]) -> list[Outcome]:
-        """The outcomes of cells, in their order; cells that are not known to have ended are left out."""
+        """Return the outcomes of cells, in their order; cells that are not known to have ended are left out."""
         ends = (self.cells.get(number) or self._unfinished(number, config) for number, config in enumerate(configs))
         return [outcome for outcome in ends if outcome is not None]
 

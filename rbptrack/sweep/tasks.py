@@ -82,7 +82,7 @@ class Tasks:
 
 
 def shards(config: Config) -> list[Shard]:
-    """The shards of a cell; `auto` is one as long as nothing has cut it."""
+    """Return the shards of a cell; `auto` is one as long as nothing has cut it."""
     count = 1 if config.shards == "auto" else int(config.shards)
     return [Shard(number, count) for number in range(count)]
 
@@ -102,7 +102,9 @@ def takers(path: Path) -> dict[int, int]:
 
 
 def left_for(path: Path, job: int) -> bool:
-    """Whether a job has something to do: a task that nobody has taken, or one of its own from before it was lost."""
+    """Return whether a job has something to do: a task that nobody has taken, or one of its own from before it was
+    lost.
+    """
     order = json.loads(path.read_text(encoding="utf-8"))["order"]
     jobs = takers(path)
     return len(list(taken_folder(path).iterdir())) < len(order) or job in jobs.values()
@@ -122,7 +124,7 @@ class Pull:
     job: int
 
     def tasks(self, tasks: Sequence[Task]) -> Iterator[Task]:
-        """The tasks that the job is to do: those that it took before it was lost, then others until none is left.
+        """Yield the tasks that the job is to do: those that it took before it was lost, then others until none is left.
 
         Tasks of the model that it has loaded come first; else the one that takes longest.
         """

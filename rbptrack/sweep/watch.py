@@ -88,7 +88,7 @@ class Watch:
         return Group(counts, shown) if running else Group(counts)
 
     def line(self, reason: str = "") -> str:
-        """The same in one line."""
+        """Return the same in one line."""
         parts = []
         for job, _, state in self._running()[:_PLAIN_CELLS]:
             title, node, tokens, speed, left, _ = self._row(job, state)
@@ -105,7 +105,9 @@ class Watch:
         return [state.title, state.host, tokens, compact(state.speed), left, job.log.name]
 
     def _silent(self, job: Job, state: CellState) -> float:
-        """Seconds since a process was heard of, by this machine's clock: those of other machines may be wrong."""
+        """Return seconds since a process was heard of, by this machine's clock: those of other machines may be
+        wrong.
+        """
         now = time.monotonic()
         its_clock, heard = self._heard.get(job.number, (math.nan, now))
         if its_clock != state.at:
@@ -114,7 +116,7 @@ class Watch:
         return now - heard
 
     def _counts(self, reason: str) -> str:
-        """`3 of 8 cells ended (1 failed), 2 running; 1 of 4 jobs waits (Priority)`."""
+        """Return `3 of 8 cells ended (1 failed), 2 running; 1 of 4 jobs waits (Priority)`."""
         ended = self._results.cells.values()
         failed = sum(outcome.status == "failed" for outcome in ended)
         line = f"{len(ended)} of {counted(self._total, 'cell')} ended" + (f" ({failed} failed)" if failed else "")

@@ -30,7 +30,7 @@ class Listener(Protocol):
     """Whom a job tells what becomes of its tasks."""
 
     def knows_end_of(self, task: Task) -> bool:
-        """Whether it is known how a task ended, so that it need not be done."""
+        """Return whether it is known how a task ended, so that it need not be done."""
 
     def at_work(self, task: Task, state: CellState) -> None:
         """How far a task is."""
@@ -84,7 +84,7 @@ def _measure(task: Task, listener: Listener, resolve: Callable[[Task], Resolved]
 
 
 def _in_a_line(error: Exception) -> str:
-    """An error for people; a bug's with its type, and where to see the traceback."""
+    """Return an error for people; a bug's with its type, and where to see the traceback."""
     if os.environ.get("HYDRA_FULL_ERROR"):
         traceback.print_exception(error)
     if isinstance(error, RbptrackError):

@@ -38,7 +38,9 @@ class Artifacts:
         return {"connection": self.connection, "_locations": self._locations}
 
     def sizes(self, run_id: str) -> dict[str, int] | None:
-        """Bytes of a run's artifacts by name, of a remote store of those at the top; None where they are not known."""
+        """Return bytes of a run's artifacts by name, of a remote store of those at the top; None where they are not
+        known.
+        """
         here = Path(self.artifact_uri(run_id))
         if here.is_absolute():
             if not here.parent.parent.is_dir():  # its experiment's: a disk that is not mounted here
@@ -53,7 +55,9 @@ class Artifacts:
         return {entry.path: entry.file_size or 0 for entry in listed if not entry.is_dir}
 
     def digest(self, run_id: str) -> str:
-        """A hash of the files that analyses read of a measurement; empty for a remote store, where none changes."""
+        """Return a hash of the files that analyses read of a measurement; empty for a remote store, where none
+        changes.
+        """
         here, whole = Path(self.artifact_uri(run_id)), hashlib.sha256()
         for path in (here / name for name in (RANKS, HISTOGRAM, DOCUMENTS, TOKENS)):
             if path.is_absolute() and path.is_file():
@@ -85,17 +89,17 @@ class Artifacts:
             return read(self.artifact(run_id, name))
 
     def token_texts(self, run_id: str) -> dict[int, str]:
-        """The texts of a measurement's tokens by id; empty where they were not kept."""
+        """Return the texts of a measurement's tokens by id; empty where they were not kept."""
         with suppress(RbptrackError, OSError, ValueError):
             return read_token_texts(self.artifact(run_id, TOKENS))
         return {}
 
     def groups(self, run_id: str) -> list[str]:
-        """The source of each document of a measurement, by its number; empty where none is named."""
+        """Return the source of each document of a measurement, by its number; empty where none is named."""
         return read_groups(self.artifact(run_id, DOCUMENTS))
 
     def artifact_names(self, run_id: str) -> list[str]:
-        """Paths of a run's artifacts, those in folders included."""
+        """Return paths of a run's artifacts, those in folders included."""
         here = Path(self.artifact_uri(run_id))
         if here.is_absolute():  # MLflow's own way asks the database several times for each folder
             return sorted(path.relative_to(here).as_posix() for path in here.rglob("*") if path.is_file())
@@ -107,7 +111,7 @@ class Artifacts:
         return names
 
     def artifact(self, run_id: str, path: str) -> Path:
-        """An artifact as a file: a copy in the cache, or the file itself where the store is local."""
+        """Return an artifact as a file: a copy in the cache, or the file itself where the store is local."""
         here = Path(self.artifact_uri(run_id), path)
         if here.is_absolute() and here.exists():
             return here  # MLflow's own way asks the database several times for each file

@@ -72,7 +72,7 @@ def _before(reader: Reader, record: Record, mine: str, *, held: bool) -> list[Lo
 
 
 def begun(folder: Path) -> str:
-    """The id of the run that a folder's measurement began; empty if it began none."""
+    """Return the id of the run that a folder's measurement began; empty if it began none."""
     file = folder / RUN_FILE
     return file.read_text(encoding="utf-8").strip() if file.exists() else ""
 
@@ -89,7 +89,9 @@ def _begin(reader: Reader, writer: Writer, record: Record, folder: Path) -> str:
 
 
 def _unnoted(reader: Reader, folder: Path) -> str:
-    """The id of a run that the folder's measurement began in a process that was killed before it could note it."""
+    """Return the id of a run that the folder's measurement began in a process that was killed before it could note
+    it.
+    """
     file = folder / RECORD_FILE
     if not file.exists():
         return ""
@@ -110,7 +112,7 @@ def _give_up(reader: Reader, writer: Writer, folder: Path) -> None:
 
 
 def _wins(reader: Reader, record: Record, run_id: str) -> bool:
-    """Whether this run, and no other process's, is the one to measure the fingerprint."""
+    """Return whether this run, and no other process's, is the one to measure the fingerprint."""
     deadline = time.monotonic() + _CONTEST_SECONDS
     while time.monotonic() < deadline:
         others = _at_work(reader, record, but=run_id)
@@ -123,14 +125,16 @@ def _wins(reader: Reader, record: Record, run_id: str) -> bool:
 
 
 def _at_work(reader: Reader, record: Record, *, but: str) -> list[LoggedRun]:
-    """Runs in which another living process measures this fingerprint now."""
+    """Return runs in which another living process measures this fingerprint now."""
     running = reader.measurements(record.fingerprint, status="RUNNING")
     others = [run for run in running if run.run_id != but and run.tags.get(Tag.RECORD) != record.tags[Tag.RECORD]]
     return [run for run in others if _is_fresh(run) and alive(run.tags)]
 
 
 def _is_fresh(run: LoggedRun) -> bool:
-    """Whether a run's process was heard of lately: one that lives may have lost it, or wait for another's itself."""
+    """Return whether a run's process was heard of lately: one that lives may have lost it, or wait for another's
+    itself.
+    """
     limit = STALE_SECONDS if run.tags.get(Tag.CLAIM) == _HELD else _PENDING_SECONDS
     return seconds_silent(run.tags) < limit
 

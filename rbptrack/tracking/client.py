@@ -31,7 +31,7 @@ class Client:
         self._client = client
 
     def experiment(self, name: str) -> Experiment | None:
-        """The experiment of a name, deleted or not, if there is one."""
+        """Return the experiment of a name, deleted or not, if there is one."""
         known = self._client.get_experiment_by_name(name)
         return Experiment(known.experiment_id, known.artifact_location, known.lifecycle_stage) if known else None
 
@@ -48,7 +48,7 @@ class Client:
         run_id: str = "",
         limit: int | None = None,
     ) -> list[LoggedRun]:
-        """The runs of some experiments that have these tags and this status, newest first."""
+        """Return the runs of some experiments that have these tags and this status, newest first."""
         parts = [f"tags.`{tag}` = '{value}'" for tag, value in tags.items()]
         parts += [f"attributes.status = '{status}'"] * bool(status) + [f"attributes.run_id = '{run_id}'"] * bool(run_id)
         return self._search(experiments, " and ".join(parts), limit=limit)
@@ -105,7 +105,9 @@ class Client:
         return list({run.run_id: run for run in (*runs, *same)}.values())
 
     def without_model(self, experiment: str) -> list[str]:
-        """The ids of finished measurements whose metrics point to no LoggedModel; none where the server has no such."""
+        """Return the ids of finished measurements whose metrics point to no LoggedModel; none where the server has no
+        such.
+        """
         linked, token = set[str](), None
         while True:
             try:
@@ -140,12 +142,12 @@ class Client:
 
 
 def is_unknown_endpoint(error: MlflowException) -> bool:
-    """Whether a server does not know what it was asked, because it is too old."""
+    """Return whether a server does not know what it was asked, because it is too old."""
     return error.error_code in _UNKNOWN_ENDPOINT or "error code 404" in str(error)
 
 
 def tags_like(chosen: FilterConfig) -> str:
-    """Conditions that whatever passes the filters satisfies; empty where none can be said.
+    """Return conditions that whatever passes the filters satisfies; empty where none can be said.
 
     MLflow joins conditions by `and` only, so a filter of several patterns is not among them. Its `%` and `_` match what
     `*` and `?` do; other runs may satisfy the conditions, too.

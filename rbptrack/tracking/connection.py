@@ -80,11 +80,15 @@ class Connection:
         return partial(type(self), create=self._create_missing), (self._config,)
 
     def another(self) -> Self:
-        """A connection of its own to the same place, for another thread: what it waits for, this one does not."""
+        """Return a connection of its own to the same place, for another thread: what it waits for, this one does
+        not.
+        """
         return type(self)(self._config, create=self._create_missing)
 
     def analyses(self) -> Self:
-        """The experiment `<name>-analyses` of the same store: its hundreds of metrics would be columns of this one."""
+        """Return the experiment `<name>-analyses` of the same store: its hundreds of metrics would be columns of this
+        one.
+        """
         if self._analyses is None:
             self._analyses = type(self)(replace(self._config, experiment=f"{self.experiment}{_ANALYSES}"))
         return self._analyses
@@ -123,14 +127,16 @@ class Connection:
         return f"{self.shown.rstrip('/')}/#/experiments/{self.experiment_id}/runs/" if is_server(self.uri) else ""
 
     def check_writable(self) -> None:
-        """BadInput or StoreAway unless the store can be written, found out early; a local one is not made for it."""
+        """Raise BadInput or StoreAway unless the store can be written, found out early; a local one is not made for
+        it.
+        """
         if self.database is None:
             self.open()
         else:
             local.check_writable(self.database)
 
     def open(self) -> MlflowClient:
-        """The client, with database and experiment made if they are not there yet.
+        """Return the client, with database and experiment made if they are not there yet.
 
         Raises:
             StoreAway: nothing answers there now, or nothing did a moment ago.

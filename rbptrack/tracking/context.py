@@ -13,7 +13,8 @@ from rbptrack.tracking.schema import Tag
 
 @lru_cache(maxsize=1)
 def source_tags() -> dict[str, str]:
-    """Tags that MLflow's UI shows as user and source; the commit is rbptrack's own where it runs from a checkout.
+    """Return tags that MLflow's UI shows as user and source; the commit is rbptrack's own where it runs from a
+    checkout.
 
     A commit whose files were changed since is marked in `rbptrack.changed`.
     """

@@ -29,7 +29,7 @@ _ROUNDED = 0.02  # where the authors' files gave the numbers
 
 
 def file_faults(record: Record, folder: Path, *, bounded: bool) -> Iterator[tuple[str, str]]:
-    """Every fault in a measurement's files, as file and sentence; `bounded` by limits of what others hand on."""
+    """Yield every fault in a measurement's files, as file and sentence; `bounded` by limits of what others hand on."""
     for figure in sorted(folder.glob("figures/*")):
         if text := _figure(figure):
             yield f"figures/{figure.name}", text
@@ -66,7 +66,7 @@ def file_faults(record: Record, folder: Path, *, bounded: bool) -> Iterator[tupl
 
 
 def _same(ranks: RankHistogram, told: RankHistogram) -> bool:
-    """Whether two histograms agree, as far as sums of ln p that are a little above 0 allow."""
+    """Return whether two histograms agree, as far as sums of ln p that are a little above 0 allow."""
     if ranks.vocab_size != told.vocab_size or not np.array_equal(ranks.rank, told.rank):
         return False
     allowed = 1e-5 * np.abs(told.logprob) + ABOVE_ZERO * told.count * (told.rank == 1)  # only a sure token's is
@@ -74,7 +74,7 @@ def _same(ranks: RankHistogram, told: RankHistogram) -> bool:
 
 
 def _check_length(path: Path, record: Record, *, bounded: bool) -> None:
-    """BadInput before a table is read that would fill the memory: a run of equal values packs into nothing."""
+    """Raise BadInput before a table is read that would fill the memory: a run of equal values packs into nothing."""
     try:
         if bounded:
             limits.check_parquet(path, most=limits.BYTES["parquet"])
@@ -145,7 +145,7 @@ def _histogram(told: RankHistogram) -> str:
 
 
 def _contradictions(record: Record, table: RankTable, ranks: RankHistogram) -> Iterator[str]:
-    """A sentence for every number of the record that its ranks do not give."""
+    """Yield a sentence for every number of the record that its ranks do not give."""
     params = MeasurementParams.read(record.params)
     if params.vocab_size not in (None, ranks.vocab_size):
         yield f"its ranks do not give its numbers: vocab_size is {params.vocab_size}, its ranks' is {ranks.vocab_size}"

@@ -35,7 +35,7 @@ class DocumentGroups:
         return f"{len(set(self.groups))} by {self.field} {hashlib.sha256(listed.encode()).hexdigest()[:8]}"
 
     def of(self, counts: DocumentCounts) -> list[str]:
-        """The source of each row of counts."""
+        """Return the source of each row of counts."""
         return [self.groups[document] for document in counts.document]
 
 
@@ -45,13 +45,13 @@ def write_documents(path: Path, table: pd.DataFrame, groups: DocumentGroups | No
 
 
 def document_table(counts: DocumentCounts, groups: DocumentGroups) -> pd.DataFrame:
-    """The same table of a measurement whose texts were read again: scored tokens by document."""
+    """Return the same table of a measurement whose texts were read again: scored tokens by document."""
     tokens = np.zeros(len(groups.ids), dtype=np.int64)
     tokens[counts.document] = counts.tokens
     return pd.DataFrame({"document": range(len(tokens)), "id": list(groups.ids), "tokens": tokens})
 
 
 def read_groups(path: Path) -> list[str]:
-    """The source of each document, by its number; empty where none is named."""
+    """Return the source of each document, by its number; empty where none is named."""
     table = pd.read_parquet(path)
     return list(map(str, table["group"])) if "group" in table.columns else []

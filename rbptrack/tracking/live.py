@@ -67,7 +67,7 @@ class Heartbeat:
 
 @contextmanager
 def working(writer: Writer, name: str, tags: Mapping[str, str]) -> Iterator[str]:
-    """A run of its own, for as long as the block works on it; yields its id.
+    """Yield a run of its own, for as long as the block works on it; yields its id.
 
     It ends FINISHED, or FAILED where the block raises, or KILLED where that is an interrupt.
     """
@@ -124,7 +124,7 @@ class Live(Heartbeat):
 
 
 def _monitors() -> list[Any]:
-    """MLflow's own monitors, those that work here."""
+    """Return MLflow's own monitors, those that work here."""
     monitors: list[Any] = [CPUMonitor(), DiskMonitor(), NetworkMonitor()]  # type: ignore[no-untyped-call]
     with suppress(Exception):  # no GPU, no driver, or no nvidia-ml-py: MLflow raises what comes
         from mlflow.system_metrics.metrics.gpu_monitor import GPUMonitor

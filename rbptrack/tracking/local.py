@@ -26,28 +26,30 @@ _TABLES = {
 
 
 def database_of(uri: str) -> Path | None:
-    """The SQLite file of a tracking URI; None for servers and other databases."""
+    """Return the SQLite file of a tracking URI; None for servers and other databases."""
     return Path(unquote(uri.removeprefix("sqlite:///").split("?")[0])) if uri.startswith("sqlite:") else None
 
 
 def artifact_folder(database: Path, experiment: str) -> Path:
-    """The folder of an experiment's artifacts, beside the database."""
+    """Return the folder of an experiment's artifacts, beside the database."""
     return database.parent / "artifacts" / file_name(experiment)
 
 
 def is_made(database: Path) -> bool:
-    """Whether there is a store; an empty file is none."""
+    """Return whether there is a store; an empty file is none."""
     return database.exists() and database.stat().st_size > 0
 
 
 def reading(database: Path, *, untouched: bool = False) -> sqlite3.Connection:
-    """A connection that cannot write; `untouched`: nothing is made beside the database either, not for a moment."""
+    """Return a connection that cannot write; `untouched`: nothing is made beside the database either, not for a
+    moment.
+    """
     options = "mode=ro&immutable=1" if untouched else "mode=ro"
     return sqlite3.connect(f"file:{quote(str(database))}?{options}", uri=True)
 
 
 def writable(database: Path) -> bool:
-    """Whether a database that is there can be written, with the files that SQLite puts beside it."""
+    """Return whether a database that is there can be written, with the files that SQLite puts beside it."""
     return os.access(database, os.W_OK) and os.access(database.parent, os.W_OK)
 
 
@@ -62,7 +64,7 @@ def copied(database: Path, folder: Path) -> Path:
 
 
 def check_writable(database: Path) -> None:
-    """BadInput unless a local store can be written, or made if nothing stands at its place yet."""
+    """Raise BadInput unless a local store can be written, or made if nothing stands at its place yet."""
     folder = database.parent
     while not os.path.lexists(folder):
         folder = folder.parent
@@ -81,7 +83,7 @@ def check_writable(database: Path) -> None:
 
 
 def check_ours(database: Path) -> None:
-    """BadInput unless what stands at a local store's place is a database of MLflow, with all that one needs.
+    """Raise BadInput unless what stands at a local store's place is a database of MLflow, with all that one needs.
 
     Anything else would be taken for a store without measurements, and replaced or filled with tables.
     """
@@ -100,7 +102,7 @@ def check_ours(database: Path) -> None:
 
 
 def check_tables(shown: str, tables: Collection[str]) -> None:
-    """BadInput where a database that holds tables lacks some of a store; MLflow would make them anew, empty."""
+    """Raise BadInput where a database that holds tables lacks some of a store; MLflow would make them anew, empty."""
     lacking = sorted(_TABLES - set(tables))
     if not lacking:
         return
@@ -133,13 +135,13 @@ def index_tags(database: Path) -> None:
 
 
 def tag_values(database: Path, tag: str) -> set[str]:
-    """The values of a measurement's tag (`family`) in a store, for Tab completion, which cannot wait."""
+    """Return the values of a measurement's tag (`family`) in a store, for Tab completion, which cannot wait."""
     query = "select distinct value from tags where key = ? and value != ''"
     return {value for (value,) in _at_once(database, query, f"rbptrack.{tag}")}
 
 
 def measured(database: Path) -> set[str]:
-    """`nano-6k/stdlib`, for every measurement in a store, likewise."""
+    """Return `nano-6k/stdlib`, for every measurement in a store, likewise."""
     query = (
         "select m.value || '/' || d.value from tags m join tags d on d.run_uuid = m.run_uuid and d.key = ? "
         "where m.key = 'rbptrack.model'"
@@ -148,7 +150,7 @@ def measured(database: Path) -> set[str]:
 
 
 def metrics(database: Path) -> list[str]:
-    """The metrics `ce` and `rbp_<k>` in a store, likewise."""
+    """Return the metrics `ce` and `rbp_<k>` in a store, likewise."""
     query = "select distinct key from latest_metrics where key = ? or key glob 'rbp_[0-9]*'"
     names = {name for (name,) in _at_once(database, query, "ce")}
     return sorted(names, key=lambda name: (len(name), name))

@@ -43,7 +43,7 @@ class Pointer:
     digest: str
 
     def metric(self, name: str, value: float, milliseconds: int, step: int) -> Metric:
-        """A metric of the measurement that is one of its model, too."""
+        """Return a metric of the measurement that is one of its model, too."""
         return Metric(name, value, milliseconds, step, self.model_id, self.dataset, self.digest)
 
 
@@ -57,7 +57,9 @@ class LoggedModels:
         self._supported = True
 
     def of(self, record: Record) -> Pointer | None:
-        """The pointer for a measurement's metrics, its model created if it is new; None where MLflow is too old."""
+        """Return the pointer for a measurement's metrics, its model created if it is new; None where MLflow is too
+        old.
+        """
         identity = _identity(record)
         if self._supported and identity not in self._ids:
             client = self._connection.open()
@@ -146,7 +148,7 @@ def pointer_of_run(run: Run) -> Pointer | None:
 
 
 def _name(record: Record) -> str:
-    """The name of its model, as MLflow takes it: `pythia-1_4b@step1000`, `opt-6_7b bfloat16`."""
+    """Return the name of its model, as MLflow takes it: `pythia-1_4b@step1000`, `opt-6_7b bfloat16`."""
     params = MeasurementParams.read(record.params)
     revision, name = params.revision or "main", record.tags[Tag.MODEL]
     if revision != "main" and not name.endswith(f"@{revision}"):

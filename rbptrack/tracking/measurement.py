@@ -60,7 +60,9 @@ class LoggableMeasurement(Measurement):
         return self.params.non_embedding_params or 0
 
     def metrics(self, ks: Sequence[int] = DEFAULT_KS) -> dict[str, float]:
-        """CE and rbp_<k> with their standard errors (`<metric>_se`) from resampling documents; k above |V| left out."""
+        """Return CE and rbp_<k> with their standard errors (`<metric>_se`) from resampling documents; k above |V| left
+        out.
+        """
         return k_metrics(self.histogram, self._document_counts(ks))
 
     def log(
@@ -105,7 +107,7 @@ class LoggableMeasurement(Measurement):
         return self.ranks.document_counts([k for k in ks if k <= self.histogram.vocab_size])
 
     def _fingerprint(self) -> str:
-        """The numbers themselves stand for the weights, which are in memory and may be trained on."""
+        """Return the numbers themselves stand for the weights, which are in memory and may be trained on."""
         content = hashlib.sha256()
         ranks = self.ranks
         for name in ("greater", "ties", "logprob"):
@@ -116,11 +118,11 @@ class LoggableMeasurement(Measurement):
         )
 
     def __repr__(self) -> str:
-        """CE and RBP_k with their standard errors as a table of text."""
+        """Return CE and RBP_k with their standard errors as a table of text."""
         return f"{self._about}\n{self._table.to_string(index=False)}"
 
     def _repr_html_(self) -> str:
-        """The same for a notebook."""
+        """Return the same for a notebook."""
         return f"<p>{escape(self._about)}</p>{self._table.to_html(index=False, border=0)}"
 
     @property

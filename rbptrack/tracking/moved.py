@@ -17,7 +17,7 @@ _ADDRESSES = {"experiments": "artifact_location", "runs": "artifact_uri", "logge
 
 
 def stood_in(database: Path, artifacts: str, experiment: str, *, surely: bool = False) -> Path | None:
-    """The folder in which a store stood when its artifact addresses were written; None if it stands there still.
+    """Return the folder in which a store stood when its artifact addresses were written; None if it stands there still.
 
     `surely`: it is known to have moved, so that the artifacts need not have come along.
     """
@@ -40,7 +40,9 @@ def _path(address: str) -> Path | None:
 
 
 def _holds(database: Path, artifacts: str) -> bool:
-    """Whether another store's database has this artifact address; nothing is changed there, not even for a moment."""
+    """Return whether another store's database has this artifact address; nothing is changed there, not even for a
+    moment.
+    """
     if not database.is_file():
         return False
     try:
@@ -52,7 +54,7 @@ def _holds(database: Path, artifacts: str) -> bool:
 
 
 def check_files(database: Path, old: Path, tables: Path) -> None:
-    """BadInput if a copied store lacks artifacts that are still where it was copied from.
+    """Raise BadInput if a copied store lacks artifacts that are still where it was copied from.
 
     `tables` is the database that is read: itself, or its copy where it cannot be written.
     """
@@ -72,7 +74,7 @@ def check_files(database: Path, old: Path, tables: Path) -> None:
 
 
 def relocate(database: Path, old: Path) -> int:
-    """Point the artifact addresses that lie under a store's old folder at its present one; returns how many.
+    """Return point the artifact addresses that lie under a store's old folder at its present one; returns how many.
 
     All of them change in one transaction, and no others.
     """

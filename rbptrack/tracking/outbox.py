@@ -35,12 +35,12 @@ Tell = Callable[[str], None]
 
 
 def folder() -> Path:
-    """The folder of the outbox."""
+    """Return the folder of the outbox."""
     return home() / "spool"
 
 
 def waiting() -> list[Path]:
-    """The folders of the complete records that wait, for any store, oldest first."""
+    """Return the folders of the complete records that wait, for any store, oldest first."""
     records = []
     for path in folder().glob(f"*/*/{FILE}"):
         with suppress(FileNotFoundError):  # another process has delivered it in this moment
@@ -49,7 +49,7 @@ def waiting() -> list[Path]:
 
 
 def find(connection: Connection, fingerprint: str) -> Record | None:
-    """The record of this fingerprint that waits for a store, if there is one."""
+    """Return the record of this fingerprint that waits for a store, if there is one."""
     for path in sorted(folder().glob(f"*/{fingerprint}.*/{FILE}"), reverse=True):
         with suppress(FileNotFoundError):  # another process has delivered it in this moment
             record = Record.read(path.parent)
@@ -60,7 +60,7 @@ def find(connection: Connection, fingerprint: str) -> Record | None:
 
 
 def _address(connection: Connection) -> str:
-    """A store's address as it is kept; of one below ./mlruns the relative path, which its copy has too."""
+    """Return a store's address as it is kept; of one below ./mlruns the relative path, which its copy has too."""
     database = connection.database
     if database is not None and database.is_relative_to(home()):
         return f"sqlite:///{database.relative_to(home().parent)}"

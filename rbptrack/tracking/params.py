@@ -39,7 +39,7 @@ class ResolvedParams:
 
     @classmethod
     def unknown(cls) -> Self:
-        """Params of which nothing is known."""
+        """Return params of which nothing is known."""
         return cls.read({})
 
     @classmethod
@@ -70,7 +70,7 @@ def _text(text: str) -> str | None:
 
 
 def _integer(text: str) -> int | None:
-    """A whole number; earlier imports of a table with an empty cell wrote 512.0."""
+    """Return a whole number; earlier imports of a table with an empty cell wrote 512.0."""
     if not text or text.isdecimal():
         return int(text) if text else None
     if not float(text).is_integer():
@@ -98,7 +98,7 @@ _READERS = {str: _text, int: _integer, float: _number, bool: _flag}
 
 
 def _declared(cls: type[ResolvedParams]) -> dict[str, tuple[str, Any]]:
-    """Attribute -> the param's name, and what reads its text."""
+    """Return attribute -> the param's name, and what reads its text."""
     hints = get_type_hints(cls, include_extras=True)
     declared = {}
     for field in fields(cls):
@@ -111,7 +111,7 @@ _DECLARED = {cls: _declared(cls) for cls in (ResolvedParams, MeasurementParams)}
 
 
 def param_names(cls: type[ResolvedParams] = MeasurementParams) -> dict[str, str]:
-    """Attribute -> the param's name: `non_embedding_params` -> `model.non_embedding_params`."""
+    """Return attribute -> the param's name: `non_embedding_params` -> `model.non_embedding_params`."""
     return {attribute: name for attribute, (name, _) in _DECLARED[cls].items()}
 
 
@@ -123,7 +123,7 @@ _DEFAULT_IS_SOMETHING = ("dataset.separator", "dataset.fields", "dataset.seed", 
 
 
 def compared(config: Mapping[str, str]) -> dict[str, str]:
-    """The params of a cell's flat config: what runs are compared by, and all that determines their numbers.
+    """Return the params of a cell's flat config: what runs are compared by, and all that determines their numbers.
 
     The whole config is in config.yaml. An option that is left out says nothing: it is empty, 0 or False as by default,
     or has no effect beside the others.
@@ -149,7 +149,7 @@ VERSIONS = "versions."
 
 
 def software_versions() -> dict[str, str]:
-    """Params that name the software that measures now."""
+    """Return params that name the software that measures now."""
     packages = {name: version(name) for name in ("torch", "transformers")}
     versions = {"rbptrack": __version__, **packages, "scoring": SCORING_VERSION}
     return {f"{VERSIONS}{name}": str(value) for name, value in versions.items()}

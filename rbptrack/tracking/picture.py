@@ -64,5 +64,5 @@ class _Scale:
         return np.asarray(self._first + part * (self._last - self._first), dtype=np.float64)
 
     def decades(self) -> list[float]:
-        """Powers of ten on the axis."""
+        """Return powers of ten on the axis."""
         return [10.0**power for power in range(int(np.ceil(self._low)), int(np.floor(self._high)) + 1)]

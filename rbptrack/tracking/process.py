@@ -23,24 +23,24 @@ _SAME_PROCESS_SECONDS = 2.0  # the system does not give a number to another proc
 
 
 def marks() -> dict[str, str]:
-    """The tags of a run that this process begins or continues."""
+    """Return the tags of a run that this process begins or continues."""
     process = {"pid": os.getpid(), "created": _created(psutil.Process())}
     return {Tag.PROCESS: json.dumps(_machine() | process), **heartbeat()}
 
 
 def heartbeat() -> dict[str, str]:
-    """The tag that says that the process lives now, in seconds since 1970."""
+    """Return the tag that says that the process lives now, in seconds since 1970."""
     return {Tag.HEARTBEAT: f"{time.time():.0f}"}
 
 
 def where(tags: Mapping[str, str]) -> str:
-    """`host, process 123`, for people."""
+    """Return `host, process 123`, for people."""
     owner = _owner(tags)
     return f"{owner.get('host', 'another machine')}, process {owner.get('pid', '?')}"
 
 
 def alive(tags: Mapping[str, str]) -> bool:
-    """Whether the process that these tags name is still at work.
+    """Return whether the process that these tags name is still at work.
 
     On this machine the process is looked up; if the machine has booted since, all its processes have ended. Elsewhere
     a heartbeat younger than STALE_SECONDS counts.
@@ -57,21 +57,21 @@ def alive(tags: Mapping[str, str]) -> bool:
 
 
 def rebooted_since(tags: Mapping[str, str]) -> bool:
-    """Whether these tags name a process of this machine, and the machine has booted since."""
+    """Return whether these tags name a process of this machine, and the machine has booted since."""
     owner, here = _owner(tags), _machine()
     mine = owner.get("host") == here["host"] and here["machine"] and owner.get("machine") == here["machine"]
     return bool(mine) and "booted" in owner and not _same_boot(owner, here)
 
 
 def _same_boot(owner: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
-    """Whether the kernel runs that the process ran on, by its id; where there is none, by the clock."""
+    """Return whether the kernel runs that the process ran on, by its id; where there is none, by the clock."""
     if owner.get("boot") and here["boot"]:
         return bool(owner["boot"] == here["boot"])
     return bool(abs(owner["booted"] - here["booted"]) < _SAME_BOOT_SECONDS)
 
 
 def seconds_silent(tags: Mapping[str, str]) -> float:
-    """Seconds since the last heartbeat."""
+    """Return seconds since the last heartbeat."""
     return time.time() - float(tags.get(Tag.HEARTBEAT, 0))
 
 
@@ -100,7 +100,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _lives(pid: int, created: float) -> bool:
-    """Whether a process of this machine lives and was created then; zombies have ended."""
+    """Return whether a process of this machine lives and was created then; zombies have ended."""
     try:
         process = psutil.Process(pid)
         same = abs(_created(process) - created) < _SAME_PROCESS_SECONDS

@@ -32,14 +32,18 @@ class Reader(Artifacts):
     """
 
     def find(self, fingerprint: str) -> str | None:
-        """The run id of the newest finished measurement with this fingerprint, if there is one with its ranks."""
+        """Return the run id of the newest finished measurement with this fingerprint, if there is one with its
+        ranks.
+        """
         if not self.connection.exists:
             return None
         runs = map(self._as_read, self.measurements(fingerprint, status="FINISHED"))
         return next((run.run_id for run in runs if _usable(run) and self.has_ranks(run)), None)
 
     def find_all(self, fingerprints: Collection[str]) -> dict[str, LoggedRun]:
-        """The newest finished measurement of each fingerprint that has one with its ranks, as `find` finds it."""
+        """Return the newest finished measurement of each fingerprint that has one with its ranks, as `find` finds
+        it.
+        """
         if not self.connection.exists:
             return {}
         runs: dict[str, LoggedRun] = {}
@@ -50,7 +54,9 @@ class Reader(Artifacts):
         return runs
 
     def _with_fingerprints(self, fingerprints: Collection[str]) -> list[LoggedRun]:
-        """Finished measurements, at least those of fingerprints: a database is asked once, a server once for all."""
+        """Return finished measurements, at least those of fingerprints: a database is asked once, a server once for
+        all.
+        """
         source = self.connection.source
         if isinstance(source, Tables):
             with self.connection.explained():
@@ -61,7 +67,8 @@ class Reader(Artifacts):
         return self._finished(FilterConfig(), (), self._as_read)
 
     def has_ranks(self, run: LoggedRun) -> bool:
-        """Whether a finished measurement's rank table is there and not empty, or it came without; says so if not.
+        """Return whether a finished measurement's rank table is there and not empty, or it came without; says so if
+        not.
 
         A store that does not say is believed.
         """
@@ -98,7 +105,7 @@ class Reader(Artifacts):
             return source.run(run_id)
 
     def knows(self, run_id: str) -> bool:
-        """Whether there is a run of this id in the experiment."""
+        """Return whether there is a run of this id in the experiment."""
         return bool(self.search(run_id=run_id, limit=1))
 
     def runs(self, chosen: FilterConfig, *, run_ids: Sequence[str] = ()) -> Runs:
@@ -131,7 +138,7 @@ class Reader(Artifacts):
         )
 
     def scores(self) -> pd.DataFrame:
-        """The scores of tasks that were imported; of one model's scores in one task the newest."""
+        """Return the scores of tasks that were imported; of one model's scores in one task the newest."""
         kept = self.search({Tag.KIND: Kind.SCORES}, status="FINISHED")
         texts = {"model": str, "revision": str, "task": str}
         files = (self.artifact(run.run_id, SCORES_FILE) for run in kept)
@@ -141,7 +148,7 @@ class Reader(Artifacts):
         return every.drop_duplicates(["model", "revision", "task"])
 
     def finished(self, chosen: FilterConfig) -> list[LoggedRun]:
-        """Finished measurements that pass the filters, as they were read, lawful or not; older ones too.
+        """Return finished measurements that pass the filters, as they were read, lawful or not; older ones too.
 
         Raises:
             BadInput: no measurement fits the filters; the message lists what the store has.
@@ -159,28 +166,28 @@ class Reader(Artifacts):
             return source.finished(experiment, chosen, run_ids, each)
 
     def without_model(self) -> list[str]:
-        """The ids of finished measurements whose metrics point to no LoggedModel; they can be linked to one."""
+        """Return the ids of finished measurements whose metrics point to no LoggedModel; they can be linked to one."""
         source, experiment = self.connection.source, self.connection.experiment_id
         with self.connection.explained():
             return source.without_model(experiment)
 
     def _row(self, run: LoggedRun) -> dict[str, Any] | None:
-        """The row of a run; None, and said, where it holds no measurement."""
+        """Return the row of a run; None, and said, where it holds no measurement."""
         return _usable(self._as_read(run))
 
     def _as_read(self, run: LoggedRun) -> LoggedRun:
-        """The run, of which its artifacts' address is kept."""
+        """Return the run, of which its artifacts' address is kept."""
         if run.artifacts:  # else each artifact costs a question of where its run keeps it
             self._locations[run.run_id] = self._located(run.artifacts)
         return run
 
     def sweep_run(self, sweep: str) -> str | None:
-        """The run id of a sweep's own run, if there is one of that name."""
+        """Return the run id of a sweep's own run, if there is one of that name."""
         runs = self.search({Tag.KIND: Kind.SWEEP})
         return next((run.run_id for run in runs if run.tags.get(Tag.SWEEP) == sweep), None)
 
     def _sweep_runs(self, sweeps: Sequence[str]) -> dict[str, set[str]]:
-        """The run ids that each sweep covers, including measurements that it found there."""
+        """Return the run ids that each sweep covers, including measurements that it found there."""
         covered: dict[str, set[str]] = {}
         if sweeps:
             for run in self.search({Tag.KIND: Kind.SWEEP}):
@@ -190,7 +197,7 @@ class Reader(Artifacts):
         return covered
 
     def _cells(self, run_id: str) -> set[str]:
-        """The run ids in a sweep's table of cells; a sweep that was killed left none."""
+        """Return the run ids in a sweep's table of cells; a sweep that was killed left none."""
         try:
             cells = pd.read_csv(self.artifact(run_id, "cells.csv"), dtype=str)
             return set(cells["run_id"].dropna())
@@ -218,12 +225,12 @@ class Reader(Artifacts):
             return source.metric_faults(run_ids)
 
     def came_without_ranks(self, run_id: str) -> bool:
-        """Whether a measurement was imported without ranks, so that none can be missing."""
+        """Return whether a measurement was imported without ranks, so that none can be missing."""
         return bool(row(self.run(run_id))["without_ranks"])
 
 
 def _usable(run: LoggedRun) -> dict[str, Any] | None:
-    """The row of a run; None where it holds no measurement, which standard error is told."""
+    """Return the row of a run; None where it holds no measurement, which standard error is told."""
     try:
         return row(run)
     except Unusable as error:

@@ -98,7 +98,7 @@ class Record:
 
 
 def artifacts(folder: Path) -> list[Path]:
-    """The files of a record's folder that become artifacts of its run."""
+    """Return the files of a record's folder that become artifacts of its run."""
     others = (FILE, RUN_FILE, RECORD_FILE)
     return sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in others and p.suffix != ".tmp")
 
@@ -129,7 +129,7 @@ def read_token_texts(path: Path) -> dict[int, str]:
 
 
 def k_metrics(histogram: RankHistogram, counts: DocumentCounts) -> dict[str, float]:
-    """CE and rbp_<k> for the k of the counts, with their standard errors from a bootstrap over documents."""
+    """Return CE and rbp_<k> for the k of the counts, with their standard errors from a bootstrap over documents."""
     names = [Metric.CE, *map(rbp_name, counts.ks)]
     values = [histogram.ce, *(histogram.rbp(k) for k in counts.ks)]
     metrics = dict(zip(names, values, strict=True))
@@ -146,7 +146,7 @@ def k_metrics(histogram: RankHistogram, counts: DocumentCounts) -> dict[str, flo
 
 
 def size_metrics(non_embedding_params: int) -> dict[str, float]:
-    """S and its logarithm."""
+    """Return S and its logarithm."""
     return {
         Metric.NON_EMBEDDING_PARAMS: non_embedding_params,
         Metric.LOG10_NON_EMBEDDING_PARAMS: float(np.log10(max(1, non_embedding_params))),
@@ -154,13 +154,13 @@ def size_metrics(non_embedding_params: int) -> dict[str, float]:
 
 
 def curves(histogram: RankHistogram) -> dict[str, dict[int, float]]:
-    """RBP_k and -ln RBP_k over a log grid of k up to |V|, as curves whose step is k."""
+    """Return RBP_k and -ln RBP_k over a log grid of k up to |V|, as curves whose step is k."""
     grid = log_grid(histogram.vocab_size)
     return rbp_curves(dict(zip(grid.tolist(), histogram.rbp_curve(grid).tolist(), strict=True)))
 
 
 def rbp_curves(rbp: Mapping[int, float]) -> dict[str, dict[int, float]]:
-    """The two curves that are made of RBP_k by k; -ln RBP_k only where it is finite and positive."""
+    """Return the two curves that are made of RBP_k by k; -ln RBP_k only where it is finite and positive."""
     ordered = dict(sorted(rbp.items()))
     return {
         Metric.RBP_CURVE: ordered,
@@ -183,7 +183,7 @@ def for_charts(metrics: Mapping[str, float], dataset: str) -> dict[str, float]:
 
 
 def describe(record: Record) -> str:
-    """Markdown for people who meet the run in MLflow: what was measured, the headline numbers, where to look."""
+    """Return Markdown for people who meet the run in MLflow: what was measured, the headline numbers, where to look."""
     tags, params, metrics = record.tags, MeasurementParams.read(record.params), record.metrics
     documents = "" if params.num_documents is None else f"{params.num_documents:,} documents, "
     lines = [f"**{tags[Tag.MODEL]}** on **{tags[Tag.DATASET]}**"]
@@ -212,7 +212,9 @@ def describe(record: Record) -> str:
 
 
 def color(record: Record) -> dict[str, str]:
-    """The tag that gives a run its colour in MLflow's charts: a hue per family, from light to dark with log S."""
+    """Return the tag that gives a run its colour in MLflow's charts: a hue per family, from light to dark with log
+    S.
+    """
     if Metric.LOG10_NON_EMBEDDING_PARAMS not in record.metrics:
         return {}
     family = record.tags.get(Tag.FAMILY, "")
@@ -229,7 +231,7 @@ _HUES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e6a700", "#56b4e9", "#8a5
 
 
 def _table_row(cells: Sequence[str]) -> str:
-    """A row of a Markdown table, with space after cells but the last: MLflow shows tables without any."""
+    """Return a row of a Markdown table, with space after cells but the last: MLflow shows tables without any."""
     return f"| {f'{_SPACE} | '.join(cells)} |"
 
 

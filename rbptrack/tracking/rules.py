@@ -28,14 +28,14 @@ _ROUNDING = 1e-9  # of shares: RBP_k may fall by no more from one k to the next
 
 
 def shown(value: object) -> str:
-    """A value in a message: quoted where it is text, and cut where it is long."""
+    """Return a value in a message: quoted where it is text, and cut where it is long."""
     text = value if isinstance(value, str) else str(value)[:1000]
     short = text if len(text) <= 60 else f"{text[:40]}... ({len(text):,} characters)"
     return repr(short) if isinstance(value, str) else short
 
 
 def fault(rule: str, value: object = None, *, column: str = "") -> PydanticCustomError:
-    """The error for a value that breaks a rule; a column is given where the rule is about several."""
+    """Return the error for a value that breaks a rule; a column is given where the rule is about several."""
     said = rule if value is None else f"{rule}; got {shown(value)}"
     return PydanticCustomError("rule", "{said}", {"said": said, "column": column})
 
@@ -61,7 +61,7 @@ def _not_negative(value: object) -> float:
 
 
 def _nats(value: object) -> float:
-    """A cross-entropy; a sure model's of version 0.1 may be a little below 0, and is 0."""
+    """Return a cross-entropy; a sure model's of version 0.1 may be a little below 0, and is 0."""
     number = _number(value)
     return 0.0 if -ABOVE_ZERO <= number < 0 else _not_negative(value)
 
@@ -73,7 +73,7 @@ def _share(value: object) -> float:
 
 
 def whole(least: int, most: int) -> Callable[[object], int]:
-    """A check for whole numbers from least to most, which a text gives as digits and nothing else."""
+    """Return a check for whole numbers from least to most, which a text gives as digits and nothing else."""
 
     def check(value: object) -> int:
         rule = f"must be a whole number from {least} to {most:,}" if least == 0 else "must be a whole number above 0"
@@ -162,7 +162,7 @@ class MeasurementRow(BaseModel):
     @field_validator("rbp")
     @classmethod
     def _rises(cls, rbp: dict[str, float], info: ValidationInfo) -> dict[str, float]:
-        """K is one of 1..|V|, and RBP_k does not fall with k."""
+        """Return K is one of 1..|V|, and RBP_k does not fall with k."""
         size = info.data.get("vocab_size") or LARGEST_VOCABULARY
         by_k: dict[int, float] = {}
         for name, value in rbp.items():
@@ -180,7 +180,7 @@ class MeasurementRow(BaseModel):
         return rbp
 
     def columns(self) -> dict[str, Any]:
-        """The row as column -> value again, with every value of its type."""
+        """Return the row as column -> value again, with every value of its type."""
         flat = {name: getattr(self, name) for name in type(self).model_fields if name not in ("rbp", "errors")}
         return flat | self.rbp | self.errors
 
@@ -207,7 +207,7 @@ class ScoreRow(BaseModel):
 
 
 def faults(error: ValidationError) -> Iterator[tuple[str, str]]:
-    """Column (or key) and sentence of every fault that pydantic found."""
+    """Yield column (or key) and sentence of every fault that pydantic found."""
     for one in error.errors(include_url=False):
         path = [str(part) for part in one["loc"] if part != "[key]"]
         context = one.get("ctx", {})

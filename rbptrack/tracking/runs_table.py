@@ -52,7 +52,7 @@ class LoggedRun:
     dataset: dict[str, str] = field(default_factory=dict)  # of MLflow's dataset input, likewise
 
     def record(self) -> Record:
-        """The measurement of a run that was read whole, without what belongs to the store or to the process."""
+        """Return the measurement of a run that was read whole, without what belongs to the store or to the process."""
         tags = {k: v for k, v in self.tags.items() if k.startswith(Tag.PREFIX) and k not in OF_THE_PROCESS}
         metrics = {k: v for k, v in self.metrics.items() if k not in CURVES and not k.startswith(WHILE_MEASURED)}
         started, ended = (self.started or 0) / 1000, (self.ended or self.started or 0) / 1000
@@ -109,7 +109,7 @@ def split_difference(params: MeasurementParams) -> float | None:
 
 
 def came_without_ranks(tags: Mapping[str, str], params: MeasurementParams) -> bool:
-    """Whether an import had no ranks to begin with; before the tag said so, its kind did."""
+    """Return whether an import had no ranks to begin with; before the tag said so, its kind did."""
     source = str(tags.get(Tag.IMPORTED))
     untagged = source.startswith("table") or (source.startswith("authors") and params.vocab_size is None)
     return tags.get(Tag.RANKS) == WITHOUT or untagged
@@ -119,7 +119,7 @@ _NUMBERS = (Metric.CE, Metric.CE_RANK, Metric.CE_REST, Metric.BITS_PER_BYTE, Met
 
 
 def columns_of(run: LoggedRun | Record, params: MeasurementParams) -> dict[str, Any]:
-    """The columns of a run that `rbptrack.tracking.rules` are about, as they are, unchecked."""
+    """Return the columns of a run that `rbptrack.tracking.rules` are about, as they are, unchecked."""
     metrics, tags = run.metrics, run.tags
     return {
         "family": tags.get(Tag.FAMILY),

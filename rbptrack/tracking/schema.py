@@ -93,7 +93,7 @@ class MeasurementTags:
         return f"{self.model} / {self.dataset}" + (f", {self.swept}" if self.swept else "")
 
     def tags(self) -> dict[str, str]:
-        """The tags of the measurement's run."""
+        """Return the tags of the measurement's run."""
         return {
             Tag.KIND: Kind.MEASUREMENT,
             Tag.VERSION: __version__,
@@ -107,28 +107,28 @@ class MeasurementTags:
 
 
 def sweep_tags(sweep: str, command: str) -> dict[str, str]:
-    """The tags of a sweep's own run; the command line is its description in the UI."""
+    """Return the tags of a sweep's own run; the command line is its description in the UI."""
     return {Tag.KIND: Kind.SWEEP, Tag.SWEEP: sweep, Tag.NOTE: f"`{command}`"}
 
 
 def analysis_tags(analyzer: str, sweep: str, run_ids: Sequence[str] = ()) -> dict[str, str]:
-    """The tags of an analysis's run; run_ids are the measurements that it read."""
+    """Return the tags of an analysis's run; run_ids are the measurements that it read."""
     tags = {Tag.KIND: Kind.ANALYSIS, Tag.ANALYZER: analyzer, Tag.SWEEP: sweep}
     return tags | ({Tag.SOURCES: ",".join(run_ids)[:_LONGEST_TAG]} if run_ids else {})
 
 
 def report_tags(sweep: str) -> dict[str, str]:
-    """The tags of a report's run; sweep is empty where it covers more than one."""
+    """Return the tags of a report's run; sweep is empty where it covers more than one."""
     return {Tag.KIND: Kind.REPORT, Tag.SWEEP: sweep}
 
 
 def scores_tags(content: str) -> dict[str, str]:
-    """The tags of a run that keeps scores of tasks; content is their hash."""
+    """Return the tags of a run that keeps scores of tasks; content is their hash."""
     return {Tag.KIND: Kind.SCORES, Tag.RECORD: content}
 
 
 def training_tags(family: str, dataset: str) -> dict[str, str]:
-    """The tags of a run that follows a model while it is trained."""
+    """Return the tags of a run that follows a model while it is trained."""
     return {Tag.KIND: Kind.TRAINING, Tag.DATASET: dataset, Tag.FAMILY: family}
 
 
@@ -166,12 +166,14 @@ _BEFORE_GROUPS: dict[str, str] = {
 
 
 def metric_now(name: str) -> str:
-    """The name of a metric today: `engine/batch_tokens` for the `batch_tokens` of a run of before."""
+    """Return the name of a metric today: `engine/batch_tokens` for the `batch_tokens` of a run of before."""
     return _BEFORE_GROUPS.get(name, name)
 
 
 def law_name(dataset: str, metric: str) -> str:
-    """The metric of log10 of CE, or of -ln RBP_k, of the runs on one dataset: a chart of it shows that dataset only."""
+    """Return the metric of log10 of CE, or of -ln RBP_k, of the runs on one dataset: a chart of it shows that dataset
+    only.
+    """
     return f"{Metric.LAW}{metric_part(dataset)}/log10 {'CE' if metric == Metric.CE else f'-ln {metric_label(metric)}'}"
 
 
@@ -180,7 +182,7 @@ SEQUENCE_SUCCESS = "sequence_success_"
 
 
 def sequence_success_name(k: int, n: int) -> str:
-    """The metric of the share of runs of n scored tokens that all have rank <= k."""
+    """Return the metric of the share of runs of n scored tokens that all have rank <= k."""
     return f"{SEQUENCE_SUCCESS}k{k}_n{n}"
 
 
@@ -195,6 +197,8 @@ LAW_METRICS = (*map(rbp_name, HEADLINE_KS), Metric.CE)
 
 
 def is_result(metric: str) -> bool:
-    """Whether a metric is a number that others may have computed: CE, RBP_k and the like, or a standard error."""
+    """Return whether a metric is a number that others may have computed: CE, RBP_k and the like, or a standard
+    error.
+    """
     results = (Metric.CE, Metric.CE_RANK, Metric.CE_REST, Metric.BITS_PER_BYTE, Metric.TIE_RATE, Metric.NUM_TOKENS)
     return is_rbp_column(metric) or metric in results or metric in map(se_name, results)

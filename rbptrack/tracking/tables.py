@@ -41,13 +41,13 @@ class Tables:
         self._uri = uri
 
     def are_known(self) -> bool:
-        """Whether the tables are as the known versions of MLflow make them."""
+        """Return whether the tables are as the known versions of MLflow make them."""
         with suppress(sqlite3.Error), self._opened() as ask:
             return {revision for (revision,) in ask("select version_num from alembic_version", {})} <= {*REVISIONS}
         return False
 
     def experiment(self, name: str) -> Experiment | None:
-        """The experiment of a name, deleted or not, if there is one."""
+        """Return the experiment of a name, deleted or not, if there is one."""
         query = "select experiment_id, artifact_location, lifecycle_stage from experiments where name = :name"
         with self._opened() as ask:
             rows = [Experiment(str(number), place, stage) for number, place, stage in ask(query, {"name": name})]
@@ -71,7 +71,7 @@ class Tables:
         run_id: str = "",
         limit: int | None = None,
     ) -> list[LoggedRun]:
-        """The runs of some experiments that have these tags and this status, newest first."""
+        """Return the runs of some experiments that have these tags and this status, newest first."""
         values: Values = {"status": status, "run": run_id}
         inside, more = _named("e", map(int, experiments))
         query = f"{_RUN} where r.lifecycle_stage = 'active' and r.experiment_id in {inside}"
@@ -115,7 +115,7 @@ class Tables:
         return kept
 
     def without_model(self, experiment: str) -> list[str]:
-        """The ids of finished measurements whose metrics point to no LoggedModel."""
+        """Return the ids of finished measurements whose metrics point to no LoggedModel."""
         query = (
             "select r.run_uuid from runs r join tags k on k.run_uuid = r.run_uuid"
             f" where k.key = '{Tag.KIND}' and k.value = '{Kind.MEASUREMENT}'"
@@ -126,7 +126,7 @@ class Tables:
             return [run_id for (run_id,) in ask(query, {"experiment": int(experiment)})]
 
     def with_fingerprints(self, fingerprints: Collection[str]) -> list[str]:
-        """The ids of all runs that have one of these fingerprints, whatever became of them."""
+        """Return the ids of all runs that have one of these fingerprints, whatever became of them."""
         run_ids = list[str]()
         with self._opened() as ask:
             for some in _parts(list(fingerprints)):
@@ -178,7 +178,9 @@ class Tables:
 
     @contextmanager
     def _opened(self) -> Iterator[Ask]:
-        """A connection for some questions; SQLite needs no SQLAlchemy, which takes longer to import than to answer."""
+        """Yield a connection for some questions; SQLite needs no SQLAlchemy, which takes longer to import than to
+        answer.
+        """
         database = database_of(self._uri)
         if database is not None:
             with closing(reading(database)) as connection:
@@ -206,7 +208,7 @@ def index_fingerprints(uri: str) -> None:
 
 
 def _named(prefix: str, values: Iterable[Any]) -> tuple[str, Values]:
-    """A list of values in a query, and what its names stand for."""
+    """Return a list of values in a query, and what its names stand for."""
     named = {f"{prefix}{i}": value for i, value in enumerate(values)}
     return f"({', '.join(f':{name}' for name in named)})", named
 
@@ -234,7 +236,7 @@ def _fill(ask: Ask, runs: Mapping[str, LoggedRun]) -> None:
 
 
 def _passing(ask: Ask, run_ids: Iterable[str], chosen: FilterConfig) -> set[str]:
-    """The runs that pass the filters, and those with a fingerprint of these; all where none passes."""
+    """Return the runs that pass the filters, and those with a fingerprint of these; all where none passes."""
     patterns = {tag: getattr(chosen, name) for name, tag in FILTERED.items() if getattr(chosen, name)}
     if not patterns:
         return set(run_ids)

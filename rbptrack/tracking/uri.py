@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 
 def is_server(uri: str) -> bool:
-    """Whether a URI names a tracking server rather than a database."""
+    """Return whether a URI names a tracking server rather than a database."""
     return scheme(uri) in SERVERS
 
 
 def resolve_uri(config: TrackingConfig) -> str:
-    """The tracking URI: the config's, else MLFLOW_TRACKING_URI, else the local database; absolute, without a password.
+    """Return the tracking URI: the config's, else MLFLOW_TRACKING_URI, else the local database; absolute, without a
+    password.
 
     Raises:
         BadInput: it is not the address of a tracking store, or the config's holds a password.
@@ -41,7 +42,7 @@ def resolve_uri(config: TrackingConfig) -> str:
 
 @contextmanager
 def opened(uri: str, **options: Any) -> Iterator[Connection]:
-    """A connection to a database that several users share; options are those of SQLAlchemy's engine."""
+    """Yield a connection to a database that several users share; options are those of SQLAlchemy's engine."""
     import sqlalchemy  # a fifth of what reading a local store takes
 
     engine = sqlalchemy.create_engine(uri, **options)

@@ -190,7 +190,7 @@ def _contents(reader: Reader, run: LoggedRun, record: Record) -> Iterator[str]:
 
 
 def _config(path: Path, run: LoggedRun) -> Iterator[str]:
-    """Params that are not what the measurement's own config says."""
+    """Yield params that are not what the measurement's own config says."""
     try:
         said = flattened(OmegaConf.to_container(OmegaConf.load(path)))
     except (OSError, ValueError, YAMLError, OmegaConfBaseException) as error:

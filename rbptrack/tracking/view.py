@@ -37,7 +37,7 @@ _MOST_SECTIONS = 8  # datasets with a section of their own
 
 
 def link(experiment: str, view: str, wanted: str) -> str:
-    """The address, below a server's, of the measurements' charts: the preset view, or the plain page's charts.
+    """Return the address, below a server's, of the measurements' charts: the preset view, or the plain page's charts.
 
     Args:
         experiment: MLflow's id.
@@ -52,13 +52,14 @@ def link(experiment: str, view: str, wanted: str) -> str:
 
 
 def knows_view(version: str) -> bool:
-    """Whether a version of MLflow, such as `3.17.2`, opens the view; tests try its oldest and newest."""
+    """Return whether a version of MLflow, such as `3.17.2`, opens the view; tests try its oldest and newest."""
     numbers = re.match(r"(\d+)\.(\d+)", version)
     return numbers is not None and OLDEST <= (int(numbers[1]), int(numbers[2])) <= NEWEST
 
 
 def search_filter(chosen: FilterConfig) -> str:
-    """The measurements that a filter chooses, with sweeps and reports where it chooses all, in MLflow's search syntax.
+    """Return the measurements that a filter chooses, with sweeps and reports where it chooses all, in MLflow's search
+    syntax.
 
     Raises:
         BadInput: more than one name or pattern for a key, which MLflow cannot express, or a quote in one.
@@ -113,7 +114,7 @@ class Shown:
 
 
 def preset(shown: Shown) -> tuple[str, str]:
-    """The key of the view, made from its content so that a new version has a new one, and the tag's value."""
+    """Return the key of the view, made from its content so that a new version has a new one, and the tag's value."""
     text = json.dumps(_state(shown), sort_keys=True, separators=(",", ":"))
     key = hashlib.sha256(text.encode()).hexdigest()
     return key, "deflate;" + base64.b64encode(zlib.compress(text.encode(), 9)).decode()
@@ -168,7 +169,7 @@ def _state(shown: Shown) -> dict[str, Any]:
 
 
 def _without_chart(metric: str) -> dict[str, Any]:
-    """A chart that MLflow takes for one of its own that the user has removed; else it adds one below ours."""
+    """Return a chart that MLflow takes for one of its own that the user has removed; else it adds one below ours."""
     chart = {"type": "BAR", "uuid": f"rbptrack-none-{metric}", "metricSectionId": _RUNS, "metricKey": metric}
     return chart | {"runsCountToCompare": 10, "deleted": True, "isGenerated": True}
 

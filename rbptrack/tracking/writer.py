@@ -70,13 +70,13 @@ class Writer:
         return run is not None
 
     def holds(self, run_id: str, *, claim: str = "") -> bool:
-        """Whether a run is this process's own and RUNNING, and its claim is as said."""
+        """Return whether a run is this process's own and RUNNING, and its claim is as said."""
         run = self._unfinished(run_id)
         wanted = {Tag.PROCESS: marks()[Tag.PROCESS]} | ({Tag.CLAIM: claim} if claim else {})
         return run is not None and run.info.status == "RUNNING" and wanted.items() <= run.data.tags.items()
 
     def _unfinished(self, run_id: str) -> Run | None:
-        """A run of this experiment that has not FINISHED and was not deleted, if there is one of this id."""
+        """Return a run of this experiment that has not FINISHED and was not deleted, if there is one of this id."""
         client = self.connection.open()
         with self.connection.explained():
             try:
@@ -90,7 +90,7 @@ class Writer:
         return run if mine and run.info.status != "FINISHED" and not damaged else None
 
     def _writing(self) -> MlflowClient:
-        """The client, with this process's mark that it writes left beside a local store."""
+        """Return the client, with this process's mark that it writes left beside a local store."""
         client = self.connection.open()
         if self.connection.database is not None:
             writing.begin(self.connection.database)
@@ -274,7 +274,7 @@ class Writer:
 def _params_to_log(
     client: MlflowClient, run_id: str, params: Mapping[str, object]
 ) -> tuple[list[Param], dict[str, str]]:
-    """The params that a run lacks, and as tags those that it has with another value."""
+    """Return the params that a run lacks, and as tags those that it has with another value."""
     logged = client.get_run(run_id).data.params if params else {}
     missing = [Param(k, str(v)) for k, v in params.items() if k not in logged]
     return missing, {f"{Tag.LATER}{k}": str(v) for k, v in params.items() if logged.get(k, str(v)) != str(v)}

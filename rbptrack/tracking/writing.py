@@ -55,7 +55,7 @@ def forget(database: Path) -> None:
 
 
 def _left(database: Path) -> Iterator[tuple[Path, dict[str, str], float]]:
-    """Each mark, whose process it is of, and since when."""
+    """Yield each mark, whose process it is of, and since when."""
     for path in sorted((database.parent / FOLDER).glob("*.json")):
         with suppress(OSError, ValueError, KeyError, TypeError):
             said = json.loads(path.read_text(encoding="utf-8"))
