@@ -173,7 +173,7 @@ def _corpus(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, config: Da
 def _params(
     model: PreTrainedModel, split: CausalModel, corpus: Corpus, config: DatasetConfig, revision: str
 ) -> MeasurementParams:
-    """What the command line would have logged of the same measurement."""
+    """Return the params that the command line would have logged for the same measurement."""
     import torch
 
     return MeasurementParams(
@@ -239,7 +239,7 @@ class ShownReport(Report):
     title: str = ""
 
     def __repr__(self) -> str:
-        """Its question, sentences, and the names of what it holds."""
+        """Show the question, the sentences, and the names of the contents."""
         held = (f"{what}: {', '.join(names)}" for what, names in (("tables", self.tables), ("drawings", self.drawings)))
         return "\n".join([self.title, *self.notes, *held])
 

@@ -65,7 +65,7 @@ class RankCallback(TrainerCallback):
         self._training, self._measured = False, dict[int, dict[str, float]]()  # the last one, by the Trainer's step
 
     def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Step before the Trainer's other callbacks."""
+        """Move this callback before the Trainer's other callbacks."""
         self._step_forward(sys._getframe(1))
 
     def on_train_begin(
@@ -115,7 +115,7 @@ class RankCallback(TrainerCallback):
             handler.callbacks.insert(0, self)
 
     def _numbers(self, state: TrainerState, model: Any) -> dict[str, float]:
-        """What the model scores now, in every process; while it trains, measured once at a step."""
+        """Measure the model now, in every process; during training at most once a step."""
         if not self._training or state.global_step not in self._measured:
             measured = self._measure(state, model) if state.is_world_process_zero else {}
             self._measured = {state.global_step: _shared(measured)}

@@ -86,7 +86,7 @@ class Agreement(Analyzer):
         return report
 
     def _add_references(self, report: Report, runs: Runs) -> None:
-        """What is known of models beside the references that were run with them."""
+        """Add the comparisons of models with the references that were run beside them."""
         models = read_beside(runs, report.notes)
         rows = [model.reference_row(models, self.level) for model in models]
         report.findings += findings_of(rows)
@@ -161,7 +161,7 @@ class Agreement(Analyzer):
         )
 
     def _add_shares(self, report: Report, pairs: Sequence[Compared]) -> None:
-        """How often the two agree, and the flips from right to wrong and back."""
+        """Add how often the two agree, and the flips from right to wrong and back."""
         flips = list[Flips]()
         for pair in pairs:
             tokens = pair.sums.tokens.sum()
@@ -189,7 +189,7 @@ class Agreement(Analyzer):
         report.add_metrics("same_top/{dataset}/{A}/{B}", map(cells_of, rows), "same_top")
 
     def _add_changes(self, report: Report, pairs: Sequence[Compared]) -> None:
-        """What CE, the entropy and RBP_k changed by."""
+        """Add the changes of CE, the entropy and RBP_k."""
         changes = [
             (pair, metric, change)
             for pair in pairs

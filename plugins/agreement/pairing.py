@@ -32,7 +32,9 @@ def pairs_named(models: Mapping[str, str], a: str, b: str) -> Iterator[tuple[Mea
 
 
 def pairs_of_one_model(rows: pd.DataFrame, models: Mapping[str, str]) -> Iterator[tuple[Measured, Measured]]:
-    """Of each model: every checkpoint with the next, or all else with the first; `compare` has two families."""
+    """Yield, for each model, every checkpoint with the next, or all others with the first; `compare` has two
+    families.
+    """
     for _, equal in rows.groupby(["family", "non_embedding_params"], sort=True):
         descending = equal.sort_values(["dtype", "run_id"], ascending=[False, True])  # float32 first
         ordered = descending.sort_values("training_tokens", kind="stable")

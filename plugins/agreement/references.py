@@ -78,12 +78,14 @@ class Beside:
         return {"dataset": self.row["dataset"], "model": model, "reference": self.row["reference"]}
 
     def near(self) -> float:
-        """Of what the reference ranks first and the model does not, the share among the model's first 10."""
+        """Return the share of the reference's first tokens, other than the model's, that are among the model's first
+        10.
+        """
         choices = self.documents.choices
         return float(choices[:2].sum() / choices.sum()) if choices.any() else np.nan
 
     def reference_row(self, models: list[Beside], level: float) -> ReferenceRow:
-        """Its row; `models` may hold the measurement the other way round."""
+        """Return the reference's row; `models` may hold the measurement the other way round."""
         sums = self.sums
         by_document = self.documents.kl / self.documents.tokens
         other = next((model for model in models if self._turned(model)), None)

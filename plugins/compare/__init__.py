@@ -243,7 +243,7 @@ class Compare(Analyzer):
         report.metrics |= {name("alpha_difference", law): law.difference.value for law, *_ in laws}
 
     def _gaps(self, report: Report, runs: Runs, pairs: list[Pair]) -> None:
-        """Where in the text models of equal S differ, in nats per byte."""
+        """Add the places in the text where models of equal S differ, in nats per byte."""
         if not self.gaps:
             return
         texts = list(
@@ -263,7 +263,7 @@ class Compare(Analyzer):
         report.add_rows("segments", (row for text in texts for row in text.segments()))
 
     def _words(self, report: Report, pairs: list[Pair]) -> None:
-        """The laws of whole words and of bits per byte of every family whose words were counted."""
+        """Add the laws of whole words and of bits per byte of every family whose words were counted."""
         sides = {side.path: side for pair in pairs for side in (pair.a, pair.b) if side.word_values}
         rows = [row for side in sides.values() for row in _word_rows(side, self.level)]
         report.add_rows("words", rows, caption="Whole words, whatever the tokenizer.")
@@ -359,7 +359,7 @@ def _word_rows(side: Side, level: float) -> Iterator[WordRow]:
 
 
 def _of_models(summary: Iterable[SummaryRow]) -> Iterator[ModelsDiffer]:
-    """How many models of equal S differ on these very texts."""
+    """Compare models of equal S on these texts."""
     for row in summary:
         if row.pairs:
             yield ModelsDiffer(

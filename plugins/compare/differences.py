@@ -81,7 +81,8 @@ def logged_difference(a: float, b: float, se_a: float, se_b: float, *, replicate
 
 
 def simultaneous_differences(differences: Sequence[Difference], *, level: float) -> tuple[float, FloatArray]:
-    """How far differences must lie from 0 so that none of many is called real by chance (with probability `level`).
+    """Return how far differences must lie from 0 so that none of many is called real by chance (with probability
+    `level`).
 
     Returns:
         How many standard errors an interval reaches to each side so that all hold at once, and p of every difference,

@@ -36,7 +36,9 @@ class TokenShapes:
 
     @classmethod
     def of(cls, texts: Mapping[int, str]) -> TokenShapes:
-        """Of the texts by id; ids without a text count as empty. Source: white space as Unicode has it."""
+        """Count the words of the texts by id; ids without a text count as empty. Source: white space as Unicode has
+        it.
+        """
         size = max(texts, default=0) + 1
         arrays = np.zeros((4, size), dtype=np.int64)
         for i, text in texts.items():

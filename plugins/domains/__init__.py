@@ -178,7 +178,7 @@ class Domains(Analyzer):
                 yield ValueRow(**keys, source=source.name, metric=metric_label(metric), value=value)
 
     def _draw(self, report: Report, sources: Sequence[Source]) -> None:
-        """Cross-entropy and the exponent in each source."""
+        """Draw cross-entropy and the exponent in each source."""
         shown = rbp_name(self.shown)
         ce = [(source, source.value(-1, CE)) for source in sources]
         alpha = [(source, source.alpha(shown)) for source in sources if source.law(shown)]
@@ -193,7 +193,7 @@ class Domains(Analyzer):
 
 
 def _few(sources: Sequence[Source], count: int) -> Iterator[str]:
-    """What is said of sources that are too small, or too many."""
+    """Yield the notes about sources that are too small, or too many."""
     family = sources[0].family
     small = [source for source in sources if source.documents < LEAST_DOCUMENTS and not source.several]
     if small:

@@ -82,7 +82,7 @@ class Source:
         return self.values.fit(metric, self.family.s, level=self.level) if self.values else None
 
     def alpha(self, metric: str) -> Interval:
-        """Its exponent."""
+        """Return the law's exponent."""
         law = self.law(metric)
         if self.enough:
             return exponent(law)

@@ -73,7 +73,7 @@ class Draft(Analyzer):
         return report
 
     def _add_laws(self, report: Report, families: Sequence[Drafts]) -> None:
-        """How acceptance rises with the draft's size, by sampling and by branches."""
+        """Add how acceptance rises with the draft's size, by sampling and by branches."""
         rows = list[LawRow]()
         for drafts in families:
             for way, name in enumerate(drafts.ways):

@@ -40,7 +40,7 @@ class Drafts:
         return {"dataset": self.family.dataset, "family": self.family.name, "reference": self.reference}
 
     def keys(self, i: int) -> dict[str, Any]:
-        """What a row about the i-th size begins with."""
+        """Return the first columns of a row about the i-th size."""
         return {**self.family.size_keys[i], "reference": self.reference}
 
     def rate(self, i: int, way: int) -> Interval:

@@ -258,7 +258,7 @@ def _half_row(case: Studied, n: str, law: PowerLawFit, largest: float, half: Thr
 def _independence(
     keys: Mapping[str, Any], case: Studied, success: SuccessByLength, rows: Sequence[WindowRow]
 ) -> Independent:
-    """Of one size at one k: about the longest N > 2 that it allows."""
+    """Judge the independence of one size at one k: about the longest N > 2 that it allows."""
     seen = [row for row in rows if np.isfinite(row.n_eff.value) and row.N > 2]
     reason = ""
     if not seen:

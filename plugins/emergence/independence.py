@@ -142,7 +142,7 @@ class SuccessByLength:
         return [null for null, inside in self._zero_inside.items() if inside[j]]
 
     def verdict(self, j: int) -> str:
-        """In a word, the simplest null from which the measured share cannot be told; empty where none is tested."""
+        """Return the simplest null from which the measured share cannot be told, in a word; empty if none is tested."""
         if not self.enough[j]:
             return "too few runs"
         if not self.tested(j):
@@ -153,7 +153,7 @@ class SuccessByLength:
         return " or ".join(_WORDS[null] for null in consistent) or "more than any one"
 
     def columns(self, j: int) -> dict[str, Any]:
-        """What is known of the j-th length as columns of a table; where it is refused, only counts and nulls."""
+        """Return the j-th length as columns of a table; where it is refused, only counts and nulls."""
         row = {"N": self.lengths[j], "runs": self.runs[j], "documents": self.documents[j], "verdict": self.verdict(j)}
         row |= {f"p_{null}": np.exp(self.point[null][0, j]) for null in NULLS}
         if not self.enough[j]:
@@ -214,7 +214,7 @@ class LengthLaw:
     per_token: Interval | None
 
     def columns(self) -> dict[str, Any]:
-        """As columns of a table."""
+        """Return the columns of a table."""
         law = self.law
         row = {"N": self.length, "sizes": law.points, "C": np.exp(law.log_a), "r2": law.r2}
         change = self.change.exponent if self.change else Interval(np.nan)

@@ -109,7 +109,9 @@ def _forecast(law: PowerLawFit, y: float, read_off: float) -> Threshold:
     halves = np.hypot(np.log(high / middle), [law.spread_at(float(s)).half(law.level) for s in grid])
 
     def reached(side: int) -> float:
-        """Where ln y of the forecasts, drawn in straight lines over ln S, falls to y; infinite where it does not."""
+        """Return where ln y of the forecasts, drawn in straight lines over ln S, falls to y; infinite where it does
+        not.
+        """
         values = (middle * np.exp(side * halves))[first:last]
         if values.size and values[0] <= y:
             return float(grid[first])
@@ -127,7 +129,7 @@ def _forecast(law: PowerLawFit, y: float, read_off: float) -> Threshold:
 
 
 def _read_off(s: FloatArray, y: FloatArray, target: float) -> float:
-    """Where ln y, drawn in straight lines over ln S, first falls to ln target."""
+    """Read off where ln y, drawn in straight lines over ln S, first falls to ln target."""
     x, logs = np.log(s), np.log(y) - np.log(target)
     for i in range(len(x) - 1):
         if logs[i] > 0 >= logs[i + 1]:

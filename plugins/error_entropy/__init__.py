@@ -110,7 +110,7 @@ def _against_ce(parts: Parts) -> Iterator[ScalesAsCE]:
 
 
 def _scaling(parts: Parts) -> Iterator[FollowsAPowerLaw]:
-    """Which parts follow a falling power law, and why the others do not."""
+    """Yield which parts follow a falling power law, and why the others do not."""
     for part, word in parts.tested.items() if len(parts.family.s) >= 3 else ():
         law = parts.laws.get(part)
         case = parts.family.keys | {"part": word}

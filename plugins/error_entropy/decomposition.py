@@ -112,7 +112,7 @@ def part_errors(influence: FloatArray, *, level: float = 0.95) -> FloatArray:
 
 
 def shares_of_fall(values: FloatArray, influence: FloatArray, *, level: float) -> list[Interval] | None:
-    """What share of CE's change over all sizes each part has: the slope of the part against CE.
+    """Return each part's share of CE's change over all sizes: the slope of the part against CE.
 
     A line through the sizes by ordinary least squares, so that the shares sum to 1; its interval holds the scatter
     between models (tau, by REML) and the sampling error of part - share * CE, paired by document, with t of m - 2

@@ -99,7 +99,9 @@ def rank_bins(histogram: RankHistogram) -> IntArray:
 
 
 def _within(edges: IntArray, count: FloatArray, log_q: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """For each bin the entropy of P within it, and what Q(e) adds up to over exp(its mean of ln Q), both (bins,)."""
+    """Return, for each bin, the entropy of P within it, and the sum of Q(e) over exp(its mean of ln Q), both
+    (bins,).
+    """
     e = np.arange(1, edges[-1])
     place = np.searchsorted(edges, e, side="right") - 1
     width = np.diff(edges)

@@ -42,7 +42,7 @@ class Node:
     kinds: tuple[str, ...] = ()
 
     def jobs(self, gpus: float, cpus: int) -> int:
-        """How many jobs that have so much it can run at a time."""
+        """Return how many jobs with these needs can run at a time."""
         return min([self.cpus // cpus, *([int(self.gpus / gpus + 1e-9)] if gpus else [])])
 
 
@@ -81,11 +81,11 @@ class Ray(Executor):
         return [_node(each["Resources"]) for each in ray.nodes() if each["Alive"]]
 
     def kinds(self) -> list[str]:
-        """What the GPUs of the nodes are called."""
+        """Return the names of the nodes' GPUs."""
         return [kind for node in self.nodes for kind in node.kinds]
 
     def room(self, gpus: float) -> int:
-        """How many jobs with so many GPUs each can run at the same time."""
+        """Return how many jobs with so many GPUs each can run at the same time."""
         return max(1, sum(node.jobs(gpus, self.cpus) for node in self.nodes))
 
     def check(self, jobs: Sequence[Job]) -> str:
@@ -113,7 +113,7 @@ class Ray(Executor):
             self._states[job.number] = State(Phase.waiting)
 
     def states(self) -> Mapping[int, State]:
-        """Which jobs have ended, and which of them were lost; Ray does not say which still wait."""
+        """Return the jobs that have ended, and those that were lost; Ray does not say which still wait."""
         import ray
 
         if not self._refs:
@@ -221,7 +221,7 @@ def end_with_parent() -> None:
 
 
 def unset(names: list[str]) -> list[str]:
-    """Which variables a worker has not."""
+    """Return the variables that a worker lacks."""
     return [name for name in names if not os.environ.get(name)]
 
 
@@ -284,7 +284,7 @@ def silent() -> Iterator[None]:
 
 
 def lost(error: Exception) -> str:
-    """Why Ray lost a job, in a line.
+    """Say in a line why Ray lost a job.
 
     Examples:
         >>> lost(ConnectionError("no raylet"))

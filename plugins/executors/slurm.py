@@ -105,11 +105,11 @@ class Slurm(Executor):
         return nodes(self.partition)
 
     def kinds(self) -> list[str]:
-        """What the GPUs of the nodes are called: `gpu:a100:4` has such a name, `gpu:4` has none."""
+        """Return the names of the nodes' GPUs: `gpu:a100:4` has such a name, `gpu:4` has none."""
         return [kind for _, gres, *_ in self.nodes for kind in re.findall(r"gpu:([^:,(]+):\d", gres)]
 
     def room(self, gpus: float) -> int:
-        """How many jobs with so many GPUs each could run if no other user had any."""
+        """Return how many jobs with so many GPUs each could run if no other user had any."""
         whole = math.ceil(gpus)
         by_name = {name: (gpus_of(gres), number(cpus)) for name, gres, cpus, *_ in self.nodes}
         fit = sum(min([cpus // self.cpus, *([has // whole] if whole else [])]) for has, cpus in by_name.values())
@@ -210,7 +210,7 @@ class Slurm(Executor):
         )
 
     def states(self) -> Mapping[int, State]:
-        """What the queue says, which is looked at now and then; a silent controller tells nothing of a job."""
+        """Return the states in the queue, which is read now and then; a silent controller says nothing about a job."""
         if time.monotonic() - self._looked >= LOOK_SECONDS:
             command = ["squeue", "--noheader", "--array", "--me", f"--name={self._sweep}", "--states=all"]
             listed = lines([*command, "--format=%i|%T|%r"], seconds=LOOK_ANSWER_SECONDS)
@@ -258,13 +258,13 @@ def state_of(job_id: str, listed: Sequence[str]) -> State:
 
 
 def max_array() -> int:
-    """How many jobs an array of this cluster may have."""
+    """Return how many jobs an array of this cluster may have."""
     size = re.search(r"MaxArraySize\s*=\s*(\d+)", "\n".join(lines(["scontrol", "show", "config"]) or []))
     return max(1, int(size[1]) if size else MAX_ARRAY)
 
 
 def refusal(text: str) -> str:
-    """What sbatch said of jobs that it did not take, in a line."""
+    """Return sbatch's answer about refused jobs, in a line."""
     printed = [line.removeprefix("sbatch: ").removeprefix("error: ") for line in text.splitlines() if line.strip()]
     return "; ".join(line.removeprefix("Batch job submission failed: ") for line in printed)
 
@@ -305,7 +305,7 @@ def check_had(option: str, wanted: int, most: float, what: str, *, where: str, e
 
 
 def number(text: str) -> int:
-    """What sinfo counts: `64`, or `64+` where nodes differ."""
+    """Read a number of sinfo's: `64`, or `64+` where nodes differ."""
     return int(text.rstrip("+"))
 
 
@@ -325,7 +325,7 @@ def gpus_of(gres: str) -> int:
 
 
 def lines(command: Sequence[str], *, seconds: float = ANSWER_SECONDS) -> list[str] | None:
-    """What one of the cluster's programs prints; None where it fails."""
+    """Return the output of one of the cluster's programs; None where it fails."""
     with suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=True)  # noqa: S603
         return done.stdout.splitlines()

@@ -151,7 +151,7 @@ def _json(path: Path, metric: str) -> Iterator[Row]:
 
 
 def _harness(content: Mapping[str, Any], metric: str) -> Iterator[Row]:
-    """Of lm-evaluation-harness: `results` holds `acc,none` and the like for each task."""
+    """Yield the scores of lm-evaluation-harness: `results` holds `acc,none` and the like for each task."""
     config = content.get("config") or {}
     arguments = config.get("model_args") or {}
     if isinstance(arguments, str):
@@ -173,7 +173,7 @@ def _harness(content: Mapping[str, Any], metric: str) -> Iterator[Row]:
 
 
 def _inspect(content: Mapping[str, Any], metric: str) -> Iterator[Row]:
-    """Of inspect_ai: the header of a log. Its numbers of samples count every epoch of each."""
+    """Yield the scores of inspect_ai, from the header of a log. Its numbers of samples count every epoch of each."""
     if content.get("status") not in (None, "success"):
         return
     about, results = content["eval"], content["results"]
@@ -221,7 +221,9 @@ def _of_zstd(path: Path, entry: zipfile.ZipInfo) -> bytes:
 
 
 def _hub(path: Path, _: str) -> Iterator[Row]:
-    """Of `.eval_results/*.yaml` in a model's repository: a list of entries with a benchmark's id and a value."""
+    """Yield the scores of `.eval_results/*.yaml` in a model's repository: a list of entries with a benchmark's id and a
+    value.
+    """
     repository = path.parent.parent if path.parent.name == ".eval_results" else path.parent
     for entry in yaml.safe_load(path.read_text(encoding="utf-8")):
         dataset = entry["dataset"]

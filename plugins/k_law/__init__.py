@@ -141,7 +141,7 @@ class KLaw(Analyzer):
         )
 
     def _trade(self, family: Family, worth: Sequence[WorthRow]) -> WorthOfK:
-        """What doubling k is worth, at the k nearest 10 at which it is known."""
+        """Return the worth of doubling k, at the known k nearest 10."""
         sizes = len(family.s)
         if not worth:
             return WorthOfK(case=family.keys, reason=Reason.FEW_SIZES, sizes=sizes)

@@ -60,7 +60,7 @@ class KCurves:
     beta: list[Interval]
 
     def at(self, k: int) -> int | None:
-        """Which column has k; None where none has."""
+        """Return the column of k; None if no column has it."""
         place = np.flatnonzero(self.ks == k)
         return int(place[0]) if len(place) else None
 

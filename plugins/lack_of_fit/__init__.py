@@ -137,7 +137,9 @@ class LackOfFit(Analyzer):
                 yield family, metric, law
 
     def _bends(self, judged: Sequence[Judged], metrics: Sequence[Metric]) -> list[Bends]:
-        """One finding of each family on a dataset, over all k, or without ranks of each metric; p are corrected."""
+        """Return one finding for each family on a dataset, over all k, or without ranks of each metric; p are
+        corrected.
+        """
         ranked = {family.path for family, _ in judged}
         logged = [(metric, metric.test) for metric in metrics if metric.family.path not in ranked and metric.test]
         cases = sum(each.surface is not None for _, each in judged) + len(logged)
@@ -182,7 +184,7 @@ class LackOfFit(Analyzer):
         )
 
     def _floors(self, metrics: Sequence[Metric]) -> list[Floor]:
-        """Of each metric that is tested, whether it has a floor; p are corrected over all of them."""
+        """Return whether each tested metric has a floor; p are corrected over all of them."""
         findings = [
             Floor(case=metric.case, p=metric.test.p_floor, **around(metric.forms.fits[1].share))
             for metric in metrics

@@ -66,7 +66,7 @@ def _curves(verdicts: pd.DataFrame, quantity: str, ends: str = "") -> list[Curve
 def draw_verdicts(
     rows: Mapping[str, tuple[npt.ArrayLike, Sequence[str]]], fills: Mapping[str, tuple[str, str]], *, ylabel: str
 ) -> Figure:
-    """One strip per row, from the smallest k to the largest, filled by the verdict of each k.
+    """Draw one strip per row, from the smallest k to the largest, filled by the verdict of each k.
 
     Args:
         rows: name of each strip -> its k, ascending, and the verdict of each.

@@ -191,7 +191,7 @@ class StraightUpTo(Finding):
 
 
 def _overall(findings: Sequence[Bends], bent: Sequence[Bends]) -> str:
-    """What is known of all cases together."""
+    """Return the sentence about all cases together."""
     text = f"The law bends in {some_of(len(bent), len(findings), 'case')}" if bent else "No law is found to bend"
     if straight := with_verdict(findings, Verdict.NO):
         text += f"; it is straight within {straight[0].margin:.0%} in {len(straight)}"

@@ -84,7 +84,7 @@ class Points:
 
     @classmethod
     def of(cls, s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray) -> Points:
-        """From sizes, (m,), positive values, (m,), and the sampling covariance of ln y, (m, m)."""
+        """Make it from sizes, (m,), positive values, (m,), and the sampling covariance of ln y, (m, m)."""
         logs = np.log(np.asarray(s, dtype=np.float64))
         variances, vectors = np.linalg.eigh(np.asarray(covariance, dtype=np.float64))
         return cls(logs - logs.max(), np.log(np.asarray(y, dtype=np.float64)), np.clip(variances, 0, None), vectors)
@@ -272,7 +272,7 @@ def _searched(
 
 
 def _ends(grid: FloatArray, excess: FloatArray) -> tuple[float, float]:
-    """Where excess crosses 0 on either side of where it is below, by linear interpolation; the grid's ends if never."""
+    """Find where excess crosses 0 on either side of its minimum, by linear interpolation; the grid's ends if never."""
     inside = np.flatnonzero(excess <= 0)
     first, last = int(inside[0]), int(inside[-1])
     low, high = float(grid[first]), float(grid[last])

@@ -146,7 +146,7 @@ class Metric(NamedTuple):
 
 
 def summary_row(family: Family, each: EachK, bends: Bends) -> SummaryRow:
-    """What is known of one family on a dataset."""
+    """Return the summary of one family on a dataset."""
     surface = each.surface
     star = each.k_star
     limit = each.limit
@@ -177,7 +177,7 @@ def k_rows(family: Family, each: EachK) -> Iterator[KRow]:
 
 
 def floor_rows(metric: Metric, floors: Sequence[Floor]) -> Iterator[FloorRow]:
-    """What is known of a floor of one metric."""
+    """Yield the floors of one metric."""
     for floor in floors:
         if metric.test and floor.case == metric.case:
             yield FloorRow(
@@ -201,6 +201,6 @@ def form_rows(metric: Metric, floors: Sequence[Floor]) -> Iterator[FormRow]:
 
 
 def model_rows(family: Family, each: EachK) -> Iterator[ModelRow]:
-    """How far each model is ahead of its size."""
+    """Yield how far each model is ahead of its size."""
     for keys, offset in zip(family.size_keys, each.surface.offset if each.surface else (), strict=False):
         yield ModelRow(**keys, ahead=float(np.exp(offset)))

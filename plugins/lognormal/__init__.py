@@ -49,7 +49,7 @@ class Loaded(Pooled):
     documents: FloatArray | None
 
     def in_groups(self, groups: Sequence[str]) -> Loaded:
-        """By source in place of document."""
+        """Sum by source instead of by document."""
         return self if self.documents is None else Loaded(self.histogram, sum_by(groups, self.documents))
 
 
@@ -226,7 +226,7 @@ def _summary_rows(family: Family, sizes: list[RanksOfSize], rows: list[Lognormal
 
 
 def _shapes(sizes: list[RanksOfSize], rows: list[LognormalRow]) -> Iterator[ShapeOfRanks]:
-    """Of each measurement, whether the distribution of its ranks is concave, as a lognormal's is."""
+    """Yield, for each measurement, whether the distribution of its ranks is concave, as a lognormal's is."""
     verdicts = {Shape.CONCAVE: Verdict.YES, Shape.CONVEX: Verdict.NO}
     for size, row in zip(sizes, rows, strict=True):
         shape = _shape(row.gamma)
@@ -244,7 +244,7 @@ def _shapes(sizes: list[RanksOfSize], rows: list[LognormalRow]) -> Iterator[Shap
 def _distribution(
     family: Family, sizes: list[RanksOfSize], rows: list[LognormalRow], trends: Sequence[TrendRow]
 ) -> DistributionOfRanks:
-    """Of a family: which candidate is nearest, and what the fitted lognormals imply."""
+    """Return a family's nearest candidate, and what the fitted lognormals imply."""
     names = [size.best.candidate.name for size in sizes]
     nearest = max(dict.fromkeys(names), key=names.count)
     scores = [size.vuong[nearest] for size in sizes if nearest in size.vuong]
@@ -325,7 +325,7 @@ def _r2(table: pd.DataFrame, quantity: str) -> tuple[float, float]:
 
 
 def _design_effect(rows: pd.DataFrame) -> float:
-    """How many times the variance of independent tokens the logged RBP_k have: mean over the logged k, at least 1."""
+    """Return the variance of the logged RBP_k over that of independent tokens: mean over the logged k, at least 1."""
     effects = [1.0]
     for column in (c for c in rows.columns if c.startswith("rbp_") and f"{c}_se" in rows.columns):
         p = rows[column].mean()

@@ -95,7 +95,7 @@ class DistributionOfRanks(Finding):
                 yield f"{where(finding)}: {sentence}."
 
     def sentences(self) -> Iterator[str]:
-        """Of this family, without its name."""
+        """Yield the sentences about this family, without its name."""
         yield self._distances()
         if self.vuong > 2:
             z = f"Vuong's z at least {self.vuong:.1f}"

@@ -159,7 +159,9 @@ def lognormal_cdfdiff(theta: FloatArray, s: Support) -> FloatArray:
 
 @lru_cache(maxsize=12)
 def _cells(vocab_size: int, points: int) -> list[tuple[FloatArray, FloatArray, FloatArray, FloatArray]]:
-    """For the cells up to 64 and the narrow ones beyond: t - ln k, t^2 - ln^2 k, weights and ln half the width."""
+    """Return, for the cells up to 64 and the narrow ones beyond: t - ln k, t^2 - ln^2 k, weights and ln half the
+    width.
+    """
     s = Support.exact(vocab_size) if points == vocab_size else Support.nodes(vocab_size)
     result = []
     for some, order in ((slice(0, _EXACT_UP_TO), 8), (slice(_EXACT_UP_TO, None), 3)):

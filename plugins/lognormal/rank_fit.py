@@ -191,7 +191,7 @@ def _zipf(data: FloatArray, support: Support, weight: FloatArray) -> FloatArray:
 
 
 def _point_mass(data: FloatArray, support: Support) -> FloatArray:
-    """With a free mass at 1, the rest is a lognormal on {2..V}; a mass below 0 means the plain lognormal is best."""
+    """Fit a free mass at 1 and a lognormal on {2..V}; a mass below 0 means that the plain lognormal is best."""
     rest, weight = data.copy(), support.weight.copy()
     rest[:, 0] = weight[0] = 0.0
     body = _constrained(rest / rest.sum(axis=1, keepdims=True), support, weight)
@@ -202,7 +202,9 @@ def _point_mass(data: FloatArray, support: Support) -> FloatArray:
 
 
 def _starts(name: str, data: FloatArray, support: Support) -> FloatArray:
-    """Where searches begin, from the data's moments, (starts, samples, p); two where the likelihood has two hills."""
+    """Return the starts of searches, from the data's moments, (starts, samples, p); two if the likelihood has two
+    maxima.
+    """
     beta, gamma = _constrained(data, support, support.weight).T
     slope, none = _zipf(data, support, support.weight)[:, 0], np.zeros(len(data))
     mean, log_gamma = np.maximum(data @ support.x, 1.5), np.log(np.maximum(gamma, 1e-3))

@@ -59,7 +59,7 @@ def _moments(features: FloatArray, theta: FloatArray, weight: FloatArray) -> tup
 
 
 def log_features(support: Support) -> FloatArray:
-    """What beta and gamma multiply in ln P(k): -ln k and -ln^2 k at the support's points, (2, points)."""
+    """Return the factors of beta and gamma in ln P(k): -ln k and -ln^2 k at the support's points, (2, points)."""
     return np.stack([-support.log, -(support.log**2)])
 
 

@@ -67,7 +67,7 @@ def fit_size(
     level: float,
     replicates: int,
 ) -> RanksOfSize:
-    """What every candidate is to the ranks of one size, and (beta, gamma) of the lognormal with gamma free.
+    """Fit every candidate to the ranks of one size, and return (beta, gamma) of the lognormal with gamma free.
 
     Source: maximum likelihood (`fit_ranks`, `fit_lognormal`); intervals by bootstrap over documents, or from Fisher
     information where documents are not known; none where they are fewer than 10.
@@ -163,7 +163,7 @@ def lognormal_trend(s: FloatArray, theta: FloatArray, draws: FloatArray, *, leve
     sampling = np.cov(np.moveaxis(draws, 1, 0).reshape(draws.shape[1], -1).T).reshape(m, 2, m, 2)
 
     def error(at: FloatArray, direction: FloatArray) -> Spread:
-        """Of at @ (intercept, slope) of the line through the combination theta @ of."""
+        """Return the error of at @ (intercept, slope) of the line through the combination theta @ of."""
         return estimate_error(
             at, centred(x), theta @ direction, np.einsum("iajb,a,b->ij", sampling, direction, direction)
         )

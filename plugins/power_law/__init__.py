@@ -192,7 +192,9 @@ class PowerLaw(Analyzer):
             report.add_rows("equal_tokens", (equal_row(*one) for one in equal))
 
     def _forecasts(self, report: Report, shown: list[FamilyLaw]) -> None:
-        """How forecasts from fewer sizes went; and those that were asked for, as wide as that."""
+        """Add the results of forecasts from fewer sizes, and the requested forecasts with intervals as wide as those
+        errors.
+        """
         tests = backtest([one.law for one in shown], [one.family.rows["family"].iloc[0] for one in shown])
         rows = []
         for (i, one), s in product(enumerate(shown), self.forecast):

@@ -96,7 +96,7 @@ class LawInSize(Finding):
 
     @classmethod
     def _by_other(cls, findings: Sequence[Self]) -> str:
-        """How much exponents change with the other count of parameters."""
+        """Say how much exponents change with the other count of parameters."""
         counted_twice = [law for law in findings if isfinite(law.other.value)]
         if not counted_twice:
             return "The other count of parameters is not known of these models: alpha stands for one definition of S."

@@ -195,7 +195,7 @@ def fit_rows(laws: Sequence[FamilyLaw]) -> Iterator[FitRow]:
 
 
 def seed_row(law: FamilyLaw, seeds: NestedFit) -> SeedRow:
-    """How several runs of a size scatter."""
+    """Return how several runs of a size scatter."""
     return SeedRow(
         **law.keys,
         sizes=seeds.sizes,

@@ -153,7 +153,7 @@ class Proxies(Analyzer):
             )
 
     def _add_proxies(self, report: Report, tasks: Sequence[Task]) -> None:
-        """Every proxy's order, corrected over all; and the proxy that other families choose."""
+        """Add every proxy's order, corrected over all, and the proxy that other families choose."""
         findings = corrected(
             (
                 Orders(
@@ -211,7 +211,7 @@ class Proxies(Analyzer):
         )
 
     def _chosen(self, task: Task, row: SummaryRow, tests: int) -> Chosen:
-        """How well a proxy orders the models of families that did not choose it."""
+        """Return how well a proxy orders the models of families that did not choose it."""
         left = task.left_out
         return Chosen(
             case=task.case,
@@ -238,7 +238,9 @@ class Proxies(Analyzer):
         return Verdict.YES if task.estimate > task.null else Verdict.NO
 
     def _along_training(self, task: Task) -> Iterator[TrainingRow]:
-        """Of every model with checkpoints: its score's second half, by the proxy that fits the first half best."""
+        """Yield, for each model with checkpoints, its score's second half by the proxy that fits the first half
+        best.
+        """
         trained = task.rows["training_tokens"].to_numpy(dtype=np.float64, na_value=np.nan)
         for (family, size), rows in task.rows.groupby(["family", "size"], sort=True):
             places = np.flatnonzero(task.rows.index.isin(rows.index) & np.isfinite(trained))

@@ -70,13 +70,13 @@ class Chosen(Finding):
             )
 
     def doubt(self) -> str:
-        """What limits the share of pairs."""
+        """Say what limits the share of pairs."""
         if not isfinite(self.low):
             return "; an interval needs 4 families"
         return "" if self.verdict is Verdict.YES else "; that this beats chance cannot be told"
 
     def order(self) -> str:
-        """How many proxies order models, or what could have been seen."""
+        """Say how many proxies order models, or what could have been seen."""
         units = f"{self.units} models within their families" if self.within else f"{self.units} families"
         if not isfinite(self.detectable_order):
             return f"no order of {units} could be told from chance, corrected for {self.tests} tests"

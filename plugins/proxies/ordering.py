@@ -120,7 +120,7 @@ class Association:
 
 
 def associated(values: FloatArray, scores: FloatArray, arrangement: Arrangement) -> Association:
-    """How a proxy (turned so that higher is better) orders models by their scores, (models,) both.
+    """Return how a proxy (turned so that higher is better) orders models by their scores, (models,) both.
 
     NaN where a value is not known, or all are the same.
 

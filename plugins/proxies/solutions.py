@@ -119,6 +119,6 @@ class Solutions:
 
 
 def label(proxy: Proxy, k: int) -> str:
-    """As tables name it: `rbp_10`, `ce by rarity`."""
+    """Return the name in tables: `rbp_10`, `ce by rarity`."""
     statistic = rbp_name(k) if proxy.statistic == "rbp" else proxy.statistic
     return statistic if proxy.weighting == "uniform" else f"{statistic} by {proxy.weighting}"

@@ -164,7 +164,7 @@ class Leaning:
 
     @classmethod
     def across(cls, first: FloatArray, second: FloatArray, y: FloatArray, families: IntArray) -> Leaning:
-        """With one law for all families: the difference changes its sign for all points of a family together.
+        """Test with one law for all families: the difference changes its sign for all points of a family together.
 
         Points of a family share what sets it apart, so they are never flipped one by one; p is at least
         2^(1 - families).
@@ -177,7 +177,7 @@ class Leaning:
 
     @classmethod
     def within(cls, first: FloatArray, second: FloatArray, y: FloatArray, families: IntArray) -> Leaning:
-        """With a law of its own for each family: the t test of the difference beside the mean.
+        """Test with a law of its own for each family: the t test of the difference beside the mean.
 
         The error of its coefficient allows for points that scatter differently; a family of fewer than 4 points tells
         nothing.

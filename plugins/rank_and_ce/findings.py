@@ -172,7 +172,7 @@ class CollapsesOnCe(Finding):
 
 
 def _overall(tested: Sequence[CollapsesOnCe], apart: Sequence[CollapsesOnCe]) -> str:
-    """What holds at equal loss: different, the same within the margin, or undecided and how large it may be."""
+    """Return the verdict at equal loss: different, the same within the margin, or undecided and how large it may be."""
     cases = some_of(len(apart), len(tested), "case")
     if apart:
         most = max(apart, key=lambda finding: abs(finding.estimate))

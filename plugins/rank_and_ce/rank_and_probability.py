@@ -215,7 +215,7 @@ class Rates:
 
     @classmethod
     def of(cls, counts: RankAndProbability, weights: Weights) -> dict[int, Rates]:
-        """For each k of the counts, of the documents as weighted, (replicates, documents).
+        """Return, for each k of the counts, the sums of the documents as weighted, (replicates, documents).
 
         Source: RBP_k of arXiv 2510.20387 (R by its eq. 3) within bins of p(target).
         """
@@ -228,7 +228,7 @@ class Rates:
 
 
 def split_of_gain(first: Rates, second: Rates) -> FloatArray:
-    """What makes RBP_k of a second model higher than that of a first: (replicates, 2), mix and within.
+    """Split the gain in RBP_k of a second model over a first: (replicates, 2), mix and within.
 
     Mix: tokens move to higher p(target), as cross-entropy sees. Within: at equal p more of them have R <= k, which
     cross-entropy does not see. mix + within is the whole difference. Of a bin that both models share, what the second's
@@ -248,7 +248,9 @@ def split_of_gain(first: Rates, second: Rates) -> FloatArray:
 
 
 def _slope(first: Rates, second: Rates) -> FloatArray:
-    """How the rate changes with -ln p at each bin that both models have, (nats,); 0 elsewhere. Of all replicates."""
+    """Return how the rate changes with -ln p at each bin that both models have, (nats,); 0 elsewhere. For all
+    replicates.
+    """
     both = [np.stack([getattr(each, name) for each in (first, second)]) for name in ("nats", "rate")]
     there = np.flatnonzero(np.isfinite(both[0]).all(axis=(0, 1)))
     slope = np.zeros(both[0].shape[2])

@@ -216,7 +216,7 @@ class Tokens(Analyzer):
         exponents: Sequence[ExponentRow],
         pairs: Sequence[ClassPair],
     ) -> ClassesDiffer:
-        """Of one way of classing: the smallest and the largest exponent, and where the gain lies."""
+        """Return the summary of one way of classing: the smallest and the largest exponent, and where the gain lies."""
         laws = [_class_law(row) for row in rows if (row["dataset"], row["family"], row["by"]) == key]
         lowest, highest = (pick(laws, key=lambda law: law.alpha.value) for pick in (min, max))
         p = [pair.p_corrected for pair in pairs if (pair.case["dataset"], pair.case["family"], pair.case["by"]) == key]

@@ -135,7 +135,8 @@ LawsAndDraws = tuple[Sequence[PowerLawFit], Sequence[FloatArray]]
 def change_of_exponent(
     s: FloatArray, share: FloatArray, first: LawsAndDraws, second: LawsAndDraws
 ) -> tuple[FloatArray, FloatArray]:
-    """What changes alpha from one k to another at the middle of the sizes: mix and within, (2,), and (replicates, 2).
+    """Return the change of alpha from one k to another at the middle of the sizes: mix and within, (2,), and
+    (replicates, 2).
 
     Source: `class_weights`, scaled to add up to 1, and `mix_and_within`.
 

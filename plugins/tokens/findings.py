@@ -19,7 +19,7 @@ class ClassPair(Finding):
     question: str = "classes differ"
 
     def columns(self) -> dict[str, Any]:
-        """Its cells by column."""
+        """Return its cells by column."""
         return {
             **self.case,
             "difference": self.estimate,

@@ -46,11 +46,11 @@ class PositionSums(DocumentSums):
         return cls(np.stack(columns, axis=1, dtype=np.float64).reshape(-1, _BINS, 2 + len(ks)))
 
     def in_groups(self, groups: Sequence[str]) -> PositionSums:
-        """With the source of each document: which of them count is decided document by document, before."""
+        """Add the source of each document: which of them count was decided document by document."""
         return replace(self, groups=groups)
 
     def of_documents(self, kept: FloatArray, bins: Sequence[int]) -> FloatArray:
-        """Some bins of those documents, or of their sources, that are kept."""
+        """Select some bins of the kept documents, or of their sources."""
         sums = self.sums[kept][:, bins]
         return sum_by(np.asarray(self.groups)[kept].tolist(), sums) if len(self.groups) else sums
 
@@ -93,11 +93,11 @@ class PositionCurves:
         return np.asarray(np.where(np.isfinite(self.draws), self.draws, np.nan).std(axis=1, ddof=1))
 
     def in_bin(self, j: int) -> LawValues:
-        """What laws are fitted to within bin j."""
+        """Return the values that laws are fitted to within bin j."""
         return LawValues(self.metrics, self.values[:, j], self.draws[:, :, j])
 
     def in_bins(self, chosen: slice) -> LawValues:
-        """What laws are fitted to over several bins together."""
+        """Return the values that laws are fitted to over several bins together."""
         weights = document_weights(len(self.sums[0]), replicates=self.draws.shape[1])
         sums = [s[:, chosen].sum(axis=1) for s in self.sums]  # (documents, 2 + ks)
         values = np.stack([law_metrics(s.sum(axis=0)) for s in sums])

@@ -27,7 +27,7 @@ class Kept(Generic[V]):
         self._left = most
 
     def get(self, key: str) -> V | None:
-        """What is kept under a key."""
+        """Return the value kept under a key."""
         return self._values.get(key)
 
     def keep(self, key: str, value: V) -> V:

@@ -46,7 +46,7 @@ def disagreeing(rows: pd.DataFrame) -> list[str]:
 
 
 def mixture(rows: pd.DataFrame, key: str) -> str:
-    """How many runs have each value of a column."""
+    """Return how many runs have each value of a column."""
     counts = rows[key].astype("string").fillna("unknown").value_counts()
     several = [f"{_short(key, value)}: {n} run{'s' * (n != 1)}" for value, n in counts.items()]
     return f"{key} ({', '.join(several)})"

@@ -42,7 +42,7 @@ _COMPACT = ("non_embedding_params", "total_params", "training_tokens")
 
 
 def title(column: str) -> str:
-    """What people call a column: `rbp_10` is RBP_10, `non_embedding_params` is S."""
+    """Return a column's title: `rbp_10` is RBP_10, `non_embedding_params` is S."""
     metric = column.removesuffix("_se")
     k = parse_rbp_name(metric)
     named = f"RBP_{k}" if k is not None else TITLES.get(metric, metric)

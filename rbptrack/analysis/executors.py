@@ -117,11 +117,13 @@ class Executor(Plugin):
         return 0
 
     def kinds(self) -> Sequence[str]:
-        """What the GPUs there are called, such as `NVIDIA H100`, as far as that is known."""
+        """Return the names of the available GPUs, such as `NVIDIA H100`, as far as they can be read."""
         return ()
 
     def room(self, gpus: float) -> int:
-        """How many jobs with so many GPUs each can run at the same time, or could at most where that is not known."""
+        """Return how many jobs with so many GPUs each can run at the same time, or an upper limit where that is
+        unknown.
+        """
         return 256
 
     @abstractmethod
@@ -134,7 +136,7 @@ class Executor(Plugin):
 
     @abstractmethod
     def states(self) -> Mapping[int, State]:
-        """What is known of each job that was submitted, by its number; called every second."""
+        """Return the state of each submitted job, by its number; called every second."""
 
     @abstractmethod
     def cancel(self) -> None:

@@ -49,7 +49,7 @@ class Pooled:
         return type(self)(**{name: _add(value, getattr(other, name)) for name, value in vars(self).items()})
 
     def in_groups(self, groups: Sequence[str]) -> Self:
-        """By source in place of document; what is not by document stays."""
+        """Sum by source instead of by document; values that are not by document stay as they are."""
         return type(self)(**{name: _grouped(value, groups) for name, value in vars(self).items()})
 
 
@@ -267,7 +267,7 @@ def without_twins(frame: pd.DataFrame, *, keep: Literal["first", "last"] = "firs
 
 
 def few_sizes(family: Family, least: int = 3) -> Remark:
-    """What is said of a family without sizes enough for a law."""
+    """Return the sentence about a family with too few sizes for a law."""
     there = len(family.s)
     text = f"{family}: the law needs at least {least} sizes, and there {be(there)} {there}."
     return Remark(text, Reason.FEW_SIZES, needed=least, there=there)

@@ -61,7 +61,7 @@ def family_styles(names: Iterable[str]) -> list[FamilyStyle]:
 
 
 def legend_above(figure: Figure, styles: Sequence[FamilyStyle], more: Sequence[Line2D] = ()) -> None:
-    """Families in rows above the panels of a `grid`, for which the figure grows.
+    """Draw the families in rows above the panels of a `grid`; the figure grows by these rows.
 
     Args:
         figure: laid out, with its texts.
@@ -79,7 +79,7 @@ def legend_above(figure: Figure, styles: Sequence[FamilyStyle], more: Sequence[L
 
 
 def family_legends(figure: Figure, axes: Sequence[Any], names: Iterable[str], **options: Any) -> None:
-    """A legend in each panel of a `grid`; where there are more than seven families, one of them all above the panels.
+    """Draw a legend in each panel of a `grid`; with more than seven families, draw one for all above the panels.
 
     Args:
         figure: laid out.

@@ -97,7 +97,7 @@ def svg(figure: Figure) -> str:
 
 
 def _words(figure: Figure) -> list[Text]:
-    """What is written in a figure, beside the labels of ticks, which are made as they are drawn."""
+    """Return the texts of a figure without the labels of its ticks, which matplotlib makes while it draws."""
     legends = [*figure.legends, *filter(None, (ax.get_legend() for ax in figure.axes))]
     of_axes = [text for ax in figure.axes for text in (ax.title, ax.xaxis.label, ax.yaxis.label, *ax.texts)]
     own = [text for text in figure.get_children() if isinstance(text, Text)]
@@ -136,7 +136,7 @@ def grid(
     legend: float = 0.0,
     **options: Any,
 ) -> tuple[Figure, Any]:
-    """Like `panels`, with fixed margins: many panels in half the time that a constrained layout takes.
+    """Make panels as `panels` does, with fixed margins: in half the time that a constrained layout takes.
 
     Args:
         rows: of panels.
@@ -197,7 +197,7 @@ def grow(figure: Figure, *, above: float = 0.0, below: float = 0.0) -> None:
 
 
 def legend_of_all(figure: Figure, *, legend: float) -> None:
-    """Every label of all panels once, in the `legend` inches that `grid` kept free at the right."""
+    """Draw every label of all panels once, in the `legend` inches that `grid` kept free at the right."""
     handles_by_label: dict[str, Any] = {}
     for ax in figure.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
@@ -218,7 +218,7 @@ def colour_and_marker(number: int) -> tuple[str, str]:
 
 
 def log_axis(axis: Any, *, low: float, high: float) -> None:
-    """A log10 axis from low to high whose labels are plain numbers, also where the range is below a decade."""
+    """Set a log10 axis from low to high with plain numbers as labels, also where the range is below a decade."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log", f"{axis.axis_name}lim": (low, high)})
     decades = np.log10(high / low)
     box, inches = axis.axes.get_position(), axis.axes.figure.get_size_inches()
@@ -238,13 +238,13 @@ SIZE = "S, non-embedding parameters"
 
 
 def k_axis(ax: Any, ks: npt.ArrayLike) -> None:
-    """K on the x axis of a panel, labelled, from the smallest of ks to the largest."""
+    """Set k as the x axis of a panel, labelled, from the smallest of ks to the largest."""
     ax.set_xlabel("k")
     log_axis(ax.xaxis, low=float(np.min(ks)) / 1.15, high=float(np.max(ks)) * 1.15)
 
 
 def length_axis(ax: Any) -> None:
-    """N, the tokens of a window, on the x axis of a panel, by powers of 2."""
+    """Set N, the tokens of a window, as the x axis of a panel, in powers of 2."""
     ax.set_xlabel("N, tokens in a row")
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter(FuncFormatter(short_number))
@@ -260,7 +260,7 @@ def error_bars(
     level: bool = False,
     **options: Any,
 ) -> None:
-    """Points with bars from low to high; a bar whose end is not known or infinite has no length on that side.
+    """Draw points with bars from low to high; a bar with an unknown or infinite end has no length on that side.
 
     All bars are one line with gaps: `Axes.errorbar` takes three times as long.
 

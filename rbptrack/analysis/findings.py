@@ -115,12 +115,12 @@ F = TypeVar("F", bound=Finding)
 
 
 def around(number: Interval) -> dict[str, Any]:
-    """What a finding says of a number and its interval: estimate, low and high."""
+    """Return the fields of a finding about a number and its interval: estimate, low and high."""
     return {"estimate": number.value, "low": number.low, "high": number.high}
 
 
 def by_sign(number: Interval) -> Verdict:
-    """Yes where its interval lies above 0, no where it lies below, else untold."""
+    """Return YES for an interval above 0, NO for one below, else UNTOLD."""
     if number.low > 0:
         return Verdict.YES
     return Verdict.NO if number.high < 0 else Verdict.UNTOLD
@@ -152,7 +152,7 @@ def corrected(findings: Iterable[F], decide: Callable[[F], Verdict | str] | None
 
 
 def sure(level: float, verdict: Verdict = Verdict.DIFFERENT) -> Callable[[Finding], Verdict]:
-    """For `corrected`: the verdict where the corrected p is below 1 - level, else undecided."""
+    """Return the verdict for `corrected` where the corrected p is below 1 - level, else UNTOLD."""
     return lambda one: verdict if one.p_corrected < 1 - level else Verdict.UNTOLD
 
 
@@ -199,5 +199,5 @@ class NothingToSay(RbptrackError):
         self.remarks = list(remarks)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For another process."""
+        """Return the state for another process."""
         return type(self), (str(self), self.remarks)

@@ -193,5 +193,5 @@ class Importer(Plugin):
 
 
 def not_a_file(path: Path) -> str:
-    """What stands in the way of reading a file; empty where nothing does."""
+    """Return the reason why a path cannot be read as a file; empty if it can."""
     return "" if path.is_file() else f"is {kind_of(path)}, not a file"

@@ -8,7 +8,7 @@ import pandas as pd
 
 
 def lacking(frame: pd.DataFrame, run_ids: Collection[str], column: str) -> Iterator[str]:
-    """For each dataset, which measurements lack a column of the rank table, and the command that adds it.
+    """Yield, for each dataset, the measurements that lack a column of the rank table, and the command that adds it.
 
     Args:
         frame: `Runs.frame`.

@@ -27,7 +27,7 @@ _ENDS = ("low", "high", "se", "p", "p_corrected")
 
 
 def sources_of(frame: pd.DataFrame) -> dict[str, tuple[int, str]]:
-    """How many sources each dataset's documents come from, the fewest where runs differ, and the field that names them.
+    """Count the sources of each dataset's documents, the fewest where runs differ, and name their field.
 
     Args:
         frame: `Runs.frame`, whose column groups says `15 by site 3fa9c1d2`.
@@ -43,7 +43,7 @@ def sources_of(frame: pd.DataFrame) -> dict[str, tuple[int, str]]:
 
 
 def effective_sources(runs: Runs) -> dict[str, float]:
-    """As how many equal sources those of each dataset count, by their tokens; none of what cannot be read."""
+    """Return the effective number of equal sources of each dataset, by tokens; unreadable datasets are left out."""
     effective = {}
     for dataset in sources_of(runs.frame):
         of_dataset = runs.frame[runs.frame["groups"].notna() & (runs.frame["dataset"] == dataset)]
@@ -57,7 +57,7 @@ def effective_sources(runs: Runs) -> dict[str, float]:
 
 
 def resampled_in_words(frame: pd.DataFrame, effective: Mapping[str, float] | None = None) -> str:
-    """What intervals take for independent, in a sentence or two.
+    """Say in a sentence or two which units the intervals take as independent.
 
     Args:
         frame: `Runs.frame`.

@@ -74,7 +74,7 @@ class OfFamily:
     family: Annotated[str, Column("the family; with what sets this part apart where its runs disagree")]
 
     def case(self, **more: str) -> dict[str, str]:
-        """What a finding about it is of."""
+        """Return the case of a finding about this row."""
         return {"dataset": self.dataset, "family": self.family, **more}
 
 

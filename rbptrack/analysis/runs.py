@@ -126,7 +126,7 @@ class Runs:
         self._scores = scores or (lambda: pd.DataFrame(columns=list(SCORES)))
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process, which reads what it needs itself; fails where the loaders cannot be sent there."""
+        """Return the state for another process, which reads runs itself; fail if the loaders cannot be sent there."""
         return {name: value for name, value in vars(self).items() if name not in ("_histograms", "_counts", "_read")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -143,7 +143,7 @@ class Runs:
         self._read = read
 
     def was_read(self) -> None:
-        """What reads measurements says so: `read_families` does."""
+        """Report progress: one more measurement was read."""
         if self._read:
             self._read()
 
@@ -249,7 +249,7 @@ class Runs:
         return tuple(rbp_ks(self.frame.columns))
 
     def _imported_counts(self, run_id: str, ks: Sequence[int]) -> DocumentCounts | None:
-        """What an imported run without ranks has: its logged numbers, as one document, so without sampling error."""
+        """Return the logged numbers of an imported run without ranks as one document, so without sampling error."""
         row = self._unranked.get(run_id)
         if row is None or pd.isna(row["ce"]) or any(pd.isna(row.get(rbp_name(k))) for k in ks):
             return None

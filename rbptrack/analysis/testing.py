@@ -124,7 +124,7 @@ class AnalyzerContract:
         return example_runs()
 
     def report(self) -> Report:
-        """What the analyzer finds in `runs`; once per class."""
+        """Run the analyzer on `runs`, once per class."""
         return self._once()[0]
 
     def _once(self) -> tuple[Report, bool, bool]:
@@ -141,14 +141,14 @@ class AnalyzerContract:
         return {f.name: deepcopy(getattr(self.analyzer, f.name)) for f in fields(self.analyzer)}
 
     def test_it_is_an_option_of_hydra(self) -> None:
-        """It has a name and a docstring, and its fields make a structured config."""
+        """Check that it has a name and a docstring, and that its fields make a structured config."""
         cls = type(self.analyzer)
         assert cls.name.isidentifier()
         assert (cls.__doc__ or "").strip(), f"{cls.__name__} needs a docstring: its first line is what users see"
         assert set(OmegaConf.structured(cls)) == {f.name for f in fields(cls)}
 
     def test_it_knows_neither_store_nor_models(self) -> None:
-        """Its module imports nothing of FORBIDDEN, and of rbptrack only what is PUBLIC, anywhere."""
+        """Check that its module imports nothing of FORBIDDEN, and from rbptrack only PUBLIC modules."""
         source = Path(inspect.getfile(type(self.analyzer))).read_text(encoding="utf-8")
         names = set()
         for node in ast.walk(ast.parse(source)):
@@ -158,7 +158,7 @@ class AnalyzerContract:
         assert not bad, f"an analyzer imports {' and '.join(PUBLIC)} of rbptrack; this one imports {', '.join(bad)}"
 
     def test_it_finds_something(self) -> None:
-        """Its report has tables, figures and metrics of the right kinds, and something is found or said."""
+        """Check that its report has tables, figures and metrics of the right types, and a finding or a note."""
         report = self.report()
         assert isinstance(report, Report)
         assert report.findings or report.notes or report.tables
@@ -173,19 +173,19 @@ class AnalyzerContract:
         assert not report.headline.endswith("."), "the page and the terminal end it"
 
     def test_its_columns_are_declared(self) -> None:
-        """Every table says what each of its columns means."""
+        """Check that every table says what each of its columns means."""
         for name, table in self.report().tables.items():
             missing = sorted(set(map(str, table.frame.columns)) - set(table.columns))
             assert not missing, f"the columns of table {name} lack {', '.join(missing)}"
 
     def test_its_metrics_fit_mlflow(self) -> None:
-        """Names as MLflow takes them: at most 250 characters, letters, digits and ` _-./:`."""
+        """Check that MLflow accepts its metrics' names: at most 250 characters, letters, digits and ` _-./:`."""
         for name in self.report().metrics:
             assert len(name) <= 250, name
             assert all(c.isalnum() or c in " _-./:" for c in name), name
 
     def test_same_input_same_output(self) -> None:
-        """A second call on the same measurements finds the same."""
+        """Check that a second call on the same measurements finds the same."""
         first, second = self.report(), self.analyzer.analyze(self.runs())
         assert first.notes == second.notes
         assert repr(first.findings) == repr(second.findings)  # NaN is not itself
@@ -197,13 +197,13 @@ class AnalyzerContract:
         np.testing.assert_array_equal(list(first.metrics.values()), list(second.metrics.values()))
 
     def test_it_leaves_its_input_alone(self) -> None:
-        """The table of runs and its own options are afterwards what they were before."""
+        """Check that it changes neither the table of runs nor its own options."""
         _, same_runs, same_options = self._once()
         assert same_runs, "it changed runs.frame: work on a copy"
         assert same_options, "it changed its own options"
 
     def test_it_says_what_it_cannot_work_with(self) -> None:
-        """A single run gives a report or a RbptrackError in words, never another error."""
+        """Check that a single run gives a report or a RbptrackError in words, never another error."""
         self._said_of(self.runs().frame.head(1))
 
     def _said_of(self, frame: pd.DataFrame, unreadable: str = "") -> Report | str:
@@ -234,7 +234,7 @@ class NeedsRanks(AnalyzerContract):
     """For analyzers that read ranks (`runs.ranks`, `rank_pieces`, `histogram`, `document_counts`)."""
 
     def test_a_run_without_its_ranks_is_left_out_and_named(self) -> None:
-        """The others are analysed; a note, or the error, names the run or its model."""
+        """Check that it analyses the other runs, and that a note or the error names the run or its model."""
         frame = self.runs().frame
         run_id, model = frame[["run_id", "model"]].iloc[0]
         said = self._said_of(frame, unreadable=run_id)
@@ -246,7 +246,9 @@ class NeedsSizes(AnalyzerContract):
     """For analyzers of laws in size."""
 
     def test_one_size_is_too_few(self) -> None:
-        """A RbptrackError says so: `raise report.nothing_found(...)` after `read_families(..., least=3)`."""
+        """Check that it raises a RbptrackError: `raise report.nothing_found(...)` after `read_families(...,
+        least=3)`.
+        """
         frame = self.runs().frame
         said = self._said_of(frame[frame["non_embedding_params"] == frame["non_embedding_params"].min()])
         assert isinstance(said, str), "a law was reported of one size"
@@ -256,7 +258,7 @@ class NeedsFamilies(AnalyzerContract):
     """For analyzers that compare families."""
 
     def test_one_family_is_too_few(self) -> None:
-        """A RbptrackError says so."""
+        """Check that it raises a RbptrackError."""
         frame = self.runs().frame
         one = frame[(frame["family"] == frame["family"].iloc[0]) & (frame["dataset"] == frame["dataset"].iloc[0])]
         assert isinstance(self._said_of(one), str), "one family was compared"

@@ -73,7 +73,7 @@ def _sync(path: Path) -> None:
 
 
 def sync_tree(folder: Path, *, above: Iterable[Path] = ()) -> None:
-    """`sync` a folder, everything in it, and the folders above it that are given."""
+    """Sync a folder, all its files, and the given folders above it, as `sync` does a file."""
     sync([folder, *(path for path in folder.rglob("*") if not path.is_symlink()), *above])
 
 
@@ -98,7 +98,7 @@ def check_replaceable(path: Path) -> None:
 
 
 def kind_of(path: Path) -> str:
-    """What stands at a path, in words: `a device`, `a folder`, `a link to x, which is not there`."""
+    """Say in words which kind of file a path is: `a device`, `a folder`, `a link to x, which is not there`."""
     if path.is_symlink() and not path.exists():
         return f"a link to {path.readlink()}, which is not there"
     mode = path.stat().st_mode

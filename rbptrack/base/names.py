@@ -53,7 +53,7 @@ def file_name(name: object) -> str:
 
 
 def name_fault(name: str) -> str:
-    """What is wrong with a family's, model's or dataset's name; empty where nothing is."""
+    """Say what is wrong with a family's, model's or dataset's name; empty if it is valid."""
     if not name.strip():
         return "must not be empty"
     if len(name) > LONGEST:

@@ -139,7 +139,7 @@ def read_groups(path: Path, *, ascending: str = "") -> Iterator[tuple[pa.Table, 
 
 
 def _identity(descriptor: int) -> tuple[int, int, int, int]:
-    """What changes when an open file does."""
+    """Return a value that changes when an open file changes."""
     status = os.fstat(descriptor)
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 

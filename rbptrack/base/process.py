@@ -49,7 +49,7 @@ def stop_code() -> int:
 
 
 def raise_if_stopped() -> None:
-    """Where an error is about to be reported: raise the interrupt instead, if one came.
+    """Raise the interrupt instead of reporting an error, if one came.
 
     Libraries turn an interrupt into an error of their own when it meets their clean-up.
     """

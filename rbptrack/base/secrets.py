@@ -27,7 +27,7 @@ _spared: set[str] = set()
 
 
 def spare(words: Iterable[str]) -> None:
-    """Never take these words, which are the program's own, for secrets: options and their values."""
+    """Never take these words of the program, its options and their values, for secrets."""
     _spared.update(words)
 
 
@@ -82,7 +82,7 @@ def refuse_known(values: Mapping[str, object]) -> None:
 
 
 def guard() -> None:
-    """From here on, what this process prints, warns of and logs holds no secret; harmless when called again."""
+    """Hide secrets in everything that this process prints, warns and logs from now on; a second call does no harm."""
     if isinstance(sys.stdout, _Filtered):
         return
     sys.stdout, sys.stderr = (cast("TextIO", _Filtered(stream)) for stream in (sys.stdout, sys.stderr))
@@ -148,7 +148,7 @@ class _Filtered:
 
 
 def _may_be_secret(value: str) -> bool:
-    """Not what is too short, a number, a path, or a word of ours."""
+    """Return whether a word may be a secret: not if it is short, a number, a path, or one of the program's words."""
     number = re.fullmatch(r"[\d.,_+-]+(e[+-]?\d+)?", value)
     return len(value) >= _SHORTEST and not number and value not in _spared and not is_path(value)
 

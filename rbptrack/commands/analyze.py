@@ -117,7 +117,7 @@ def _run(config: AnalyzeConfig, form: Format) -> None:
 
 
 def _document(section: Section, run_id: str) -> dict[str, object]:
-    """What an analyzer found, for programs: tables as lists of rows."""
+    """Return the result of an analyzer for programs: tables as lists of rows."""
     report = section.report
     tables = {name: table.frame.to_dict("records") for name, table in report.tables.items()}
     return {

@@ -66,7 +66,7 @@ class Command(Generic[T]):
         return {option.key.partition(".")[0] for option in self.declared()}
 
     def declared(self) -> list[Option]:
-        """Its options, those that it reads itself first."""
+        """Return the command's options, those that it reads itself first."""
         return [*options_of(self.options), *options_of(self.composed)]
 
     @property

@@ -57,7 +57,7 @@ def _check_new(out: Path) -> None:
 
 
 def _export_to(config: ExportConfig, cls: type[Exporter]) -> int:
-    """By an exporter, which gets measurements as analyzers do."""
+    """Export with an exporter, which gets measurements as analyzers do."""
     out = user_path(config.out or ".")
     if not out.is_dir():
         raise BadInput(f"out={config.out}: no such folder")

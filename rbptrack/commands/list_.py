@@ -126,7 +126,7 @@ def _write(frame: pd.DataFrame, columns: Sequence[str], config: ListConfig, tota
 
 
 def _show(frame: pd.DataFrame, columns: Sequence[str], total: int, *, errors: bool) -> None:
-    """On the terminal: words first, so that numbers stand in one block."""
+    """Print the list on the terminal, text columns first, so that the numbers form one block."""
     ordered = sorted(columns, key=lambda column: not _words(frame, column) or column == "run_id")
     shown = presented(frame, ordered, errors=errors)
     texts = sum(_words(frame, column) and column != "run_id" for column in ordered)

@@ -87,7 +87,7 @@ def _present(cells: Sequence[Config]) -> Device:
 
 
 def _show_time(plans: Sequence[Plan], cells: Sequence[Config], device: Device, *, elsewhere: bool) -> None:
-    """Hours, and how many GPUs; with what was assumed."""
+    """Print the hours and the number of GPUs, with the assumptions."""
     ahead = [(p, c) for p, c in zip(plans, cells, strict=True) if p.status == "to measure" and p.seconds is not None]
     if not ahead:
         return
@@ -120,7 +120,7 @@ def _show_time(plans: Sequence[Plan], cells: Sequence[Config], device: Device, *
 
 
 def _show_jobs(plans: Sequence[Plan], cells: Sequence[Config], executor: Executor, *, guessed: bool) -> None:
-    """How many tasks the jobs would pull, how long the longest takes, and how many jobs there is room for.
+    """Print the number of tasks, the longest task, and how many jobs can run at a time.
 
     `guessed`: time was estimated for another kind of device than the jobs have.
     """

@@ -102,7 +102,7 @@ def _write(
 
 
 def _save(out: Path, folder: Path, page: Callable[..., str]) -> None:
-    """The page as a file of the user's, and in a folder beside it the tables that it links."""
+    """Save the page as the user's file, and the tables that it links in a folder beside it."""
     beside = f"{out.stem}-tables"
     with tempfile.TemporaryDirectory(prefix=".report-", dir=out.parent) as unfinished:  # else half of them, if it fails
         for file in [*folder.glob("*/tables/*.csv"), *folder.glob("*/columns.csv")]:

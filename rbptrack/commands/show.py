@@ -52,7 +52,7 @@ def _show(config: ShowConfig) -> int:
 
 
 def _print_document(row: pd.Series, run: LoggedRun, runs: Runs, ks: list[int]) -> None:
-    """Everything that is known of a measurement, and its distribution of ranks where it has one."""
+    """Print everything about a measurement, and its distribution of ranks if it has one."""
     metrics = dict(run.metrics)
     try:
         histogram = runs.histogram(run.run_id)
@@ -65,7 +65,7 @@ def _print_document(row: pd.Series, run: LoggedRun, runs: Runs, ks: list[int]) -
 
 
 def _numbers(run: LoggedRun, histogram: RankHistogram | None, ks: list[int]) -> None:
-    """CE and every RBP_k with its standard error."""
+    """Print CE and every RBP_k with its standard error."""
     numbers = dict(run.metrics)
     for k in ks:
         if histogram is not None and rbp_name(k) not in numbers:
@@ -82,7 +82,7 @@ def _numbers(run: LoggedRun, histogram: RankHistogram | None, ks: list[int]) -> 
 
 
 def _distribution(histogram: RankHistogram) -> None:
-    """The share of tokens in each range of ranks, as bars; ranges double, as in a plot with a log axis."""
+    """Draw the share of tokens in each range of ranks as bars; ranges double, as on a log axis."""
     ends = [1]
     while ends[-1] < histogram.vocab_size:
         ends.append(min(2 * ends[-1], histogram.vocab_size))
@@ -106,7 +106,7 @@ def _bar(part: float, width: int) -> str:
 
 
 def _measured(row: pd.Series, run: LoggedRun) -> Iterator[tuple[str, str]]:
-    """What was done, in words."""
+    """Yield the facts of the measurement in words."""
     params = run.params
     yield "run", run.run_id
     yield "when", f"{datetime.fromtimestamp(run.started / 1000, UTC):%Y-%m-%d %H:%M} UTC"

@@ -75,7 +75,7 @@ def has_display() -> bool:
 
 
 def _shown(runs: Sequence[LoggedRun], wanted: str) -> Shown:
-    """What the view shows: the runs, and a section for each of their datasets."""
+    """Return the contents of the view: the runs, and a section for each of their datasets."""
     return Shown(
         wanted,
         sorted({run.tags[Tag.DATASET] for run in runs if Tag.DATASET in run.tags}),

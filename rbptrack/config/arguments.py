@@ -112,7 +112,9 @@ _OWN_FOLDERS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra
 
 
 def _refuse_folders(key: str) -> None:
-    """A sweep finds its cells' outcomes where it had Hydra leave them; results go to the tracking store."""
+    """Refuse folders of Hydra's: a sweep finds its cells' outcomes in Hydra's own, and results go to the tracking
+    store.
+    """
     if key in _OWN_FOLDERS:
         raise BadInput(
             f"{key} cannot be set: what Hydra writes of a sweep lies in mlruns/hydra, where the sweep reads it again. "

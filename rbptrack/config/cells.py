@@ -53,7 +53,7 @@ def cells(composer: Composer, jobs: Sequence[Sequence[str]]) -> Iterator[Config]
 
 
 def swept_options(jobs: Sequence[Sequence[str]]) -> list[str]:
-    """Of each job, the options in which jobs differ and which the names of models and datasets do not tell.
+    """Return, for each job, the options in which jobs differ beyond the names of models and datasets.
 
     Examples:
         >>> swept_options([["model=a", "dataset.seed=1"], ["model=b", "dataset.seed=2"]])
@@ -116,7 +116,7 @@ class _Pieces:
         return key in self._groups or key.startswith("hydra.") or word.startswith(_REFERENCE_MODEL)
 
     def _base(self, choices: Sequence[str]) -> _Base | None:
-        """What the choices come to; None where it depends on values, or on what is not seen in it."""
+        """Return the config of these choices; None if it depends on values, or on files outside the choices."""
         composed, hydra = self._composer.whole([*self._first, *choices])
         base = _Base(composed, dict(hydra.runtime.choices), [], {})
         for group, choice in base.choices.items():

@@ -20,7 +20,7 @@ class CheckpointSource(ConfigSource):
 
     @staticmethod
     def scheme() -> str:
-        """What a search path names it by."""
+        """Return the name of this source in a search path."""
         return "checkpoints"
 
     def load_config(self, config_path: str) -> ConfigResult:
@@ -42,11 +42,11 @@ class CheckpointSource(ConfigSource):
         return _of(config_path) is not None
 
     def available(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
-        """Nothing: see the class."""
+        """Return nothing: see the class."""
         return []
 
 

@@ -40,7 +40,7 @@ class InstalledConfigs(SearchPathPlugin):
     """After the configs that ship with rbptrack: checkpoints, the working folder's `conf/`, installed packages'."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Called by Hydra whenever it makes a search path."""
+        """Add the search paths; Hydra calls it whenever it makes one."""
         search_path.append(provider="rbptrack", path="checkpoints://")
         if own := working_conf():
             search_path.append(provider="working folder", path=own.absolute().as_uri())
@@ -102,15 +102,15 @@ class Composer:
             yield self._loader
 
     def hydra_settings(self, overrides: Sequence[str]) -> DictConfig:
-        """What Hydra itself is told (its launcher, its sweeper, ...), by what was composed first if something was."""
+        """Return Hydra's own config (launcher, sweeper, ...) from the first composition."""
         return self._hydra if self._hydra is not None else self.whole(overrides)[1]
 
     def compose(self, overrides: Sequence[str]) -> DictConfig:
-        """One config; BadInput (Hydra's own words, shortened) where it does not compose."""
+        """Compose one config; raise BadInput (Hydra's own words, shortened) if it does not compose."""
         return self.whole(overrides)[0]
 
     def whole(self, overrides: Sequence[str]) -> tuple[DictConfig, DictConfig]:
-        """One config, and beside it what Hydra itself is told and which choices it made."""
+        """Compose one config, with Hydra's own config and the choices beside it."""
         chosen = [o for o in overrides if not o.startswith("hydra.searchpath=")]
         with self._initialized(), self._explained():
             composed = compose(self.config_name, overrides=[*chosen, *self._path], return_hydra_config=True)
@@ -171,7 +171,7 @@ class Composer:
             run(config_name=self.config_name, task_function=job, overrides=[*overrides, *self._path])
 
     def compose_typed(self, overrides: Sequence[str]) -> Any:
-        """One config as its dataclass."""
+        """Compose one config into its dataclass."""
         return typed(self.compose(overrides))
 
 

@@ -104,7 +104,7 @@ class Keys:
 
     @classmethod
     def of(cls, schema: type) -> Keys:
-        """Those of a dataclass."""
+        """Return the keys of a dataclass."""
         keys = cls([], [], [])
         for key, kind in _walk(schema, ""):
             {"leaf": keys.leaves, "folder": keys.folders, "free": keys.free}[kind].append(key)

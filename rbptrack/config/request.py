@@ -113,12 +113,12 @@ class Request:
 
 
 def _as_written(*words: str) -> str:
-    """What a config says of the environment: where configs are shown, no variable's value is."""
+    """Return the text of a config's references to the environment: displayed configs never hold a variable's value."""
     return f"${{oc.env:{','.join(words)}}}"
 
 
 def _never_run(composed: DictConfig) -> None:
-    """The job of a command line with which Hydra only shows something."""
+    """Do nothing: the job of a command line with which Hydra only shows something."""
 
 
 def measuring(arguments: Sequence[str], *, lists: Sequence[str] = ()) -> Request:
@@ -154,5 +154,5 @@ def sweep_of(request: Request) -> tuple[SweepConfig, list[Config]]:
 
 
 def _swept(config: Config, options: str) -> str:
-    """What tells a cell from others of its model and dataset: its reference, and the options that are swept."""
+    """Tell a cell from others of its model and dataset, by its reference and the options that are swept."""
     return ", ".join(filter(None, [f"reference={config.reference.name}" if config.reference else "", options]))

@@ -33,7 +33,7 @@ def check_yaml(file: Path) -> None:
 
 
 def _values(node: yaml.Node | None, counts: dict[int, int]) -> int:
-    """How many values a node holds, those behind aliases each time."""
+    """Count the values of a node, those behind aliases each time."""
     if not isinstance(node, yaml.CollectionNode):
         return 1
     if id(node) not in counts:

@@ -25,12 +25,12 @@ _TYPED = "rbptrack" if Path(sys.argv[0]).name == "rbptrack" else "python -m rbpt
 
 
 def program() -> str:
-    """What the user typed to start the program."""
+    """Return the command that the user typed to start the program."""
     return _TYPED
 
 
 def hush() -> None:
-    """From here on, also in the processes that this one starts, only errors and what was asked for are printed."""
+    """Print only errors and requested output from now on, also in the processes that this one starts."""
     os.environ[_QUIET] = "1"
 
 
@@ -55,7 +55,7 @@ _LIVE: list[Console] = []  # of what is being drawn at the foot of the terminal,
 
 @contextmanager
 def drawn(live: Console) -> Iterator[None]:
-    """While something is drawn at the foot of the terminal: sentences appear above it, on whichever stream."""
+    """Print sentences above a drawing at the foot of the terminal, whichever stream they go to."""
     _LIVE.append(live)
     try:
         yield

@@ -102,7 +102,7 @@ class _Bar:
 
 @contextmanager
 def spinner(text: str) -> Iterator[None]:
-    """While something is done whose end cannot be said; nothing where there is no terminal."""
+    """Show a spinner during work of unknown length; show nothing without a terminal."""
     shown = console(stderr=True)
     if not shown.is_terminal or quiet():
         yield

@@ -77,7 +77,7 @@ def _line(cells: Sequence[str], widths: Mapping[int, int], text_columns: int) ->
 
 
 def _wrapped(headers: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int], text_columns: int) -> Table:
-    """Where words have to wrap."""
+    """Wrap the words of a cell."""
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for i in kept:
         words = i < text_columns
@@ -118,7 +118,7 @@ def print_json(document: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """What JSON holds: texts, numbers, lists and names; anything else as its text."""
+    """Convert a value to JSON's types: texts, numbers, lists and names; anything else as its text."""
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

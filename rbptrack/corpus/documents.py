@@ -178,7 +178,7 @@ def _rows(config: DatasetConfig, source: Source) -> Any:
 
 
 def _file(path: Path, *, streaming: bool) -> Any:
-    """One local file; its rows get an id from the file's name and the row's number."""
+    """Read one local file; its rows get an id from the file's name and the row's number."""
     import datasets
 
     check_file(path)

@@ -30,7 +30,7 @@ def text_prefix(tokenizer: PreTrainedTokenizerBase) -> IntArray:
 
 
 def prefix_of_first_version(tokenizer: PreTrainedTokenizerBase) -> IntArray:
-    """What version 0.1 took for `text_prefix`: an unknown "a" too. Where they differ, so do measurements."""
+    """Return version 0.1's `text_prefix`, which included an unknown "a". Where the two differ, so do measurements."""
     special = set(tokenizer.all_special_ids)
     ids: list[int] = tokenizer(_TEXTS[0], verbose=False)["input_ids"]
     return np.array(list(takewhile(special.__contains__, ids)), dtype=np.int32)

@@ -61,7 +61,7 @@ class Corpus:
     texts_hash: str
 
     def inputs(self, sequence: int) -> IntArray:
-        """What the model reads for a sequence, (length,): its tokens, after the prefix where `prefixed`."""
+        """Return the model's input for a sequence, (length,): its tokens, after the prefix where `prefixed`."""
         tokens: IntArray = self.token[self.start[sequence] : self.stop[sequence]]
         return np.concatenate([self.prefix, tokens]) if self.prefixed[sequence] else tokens
 

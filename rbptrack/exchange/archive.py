@@ -171,7 +171,7 @@ class Bundle:
 
 
 def _refused(entry: zipfile.ZipInfo) -> str:
-    """Why an entry is not unpacked; empty if it may be."""
+    """Say why an entry is not unpacked; empty if it may be."""
     most = limits.BYTES[entry.filename.rpartition(".")[2]]
     if entry.flag_bits & 1:
         return "is encrypted"

@@ -79,7 +79,7 @@ def _schema(ks: list[int], *, documents: bool, tokens: bool, compared: bool) -> 
 
 
 def _documents(reader: Reader, run_id: str) -> pd.DataFrame:
-    """What is known of each document, by its number: id, and group and bytes where they were kept."""
+    """Return each document's facts by its number: id, and group and bytes where they were kept."""
     try:
         known = pd.read_parquet(reader.artifact(run_id, DOCUMENTS)).set_index("document")
     except MissingArtifact:  # an import, or of an early version

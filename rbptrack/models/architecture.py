@@ -130,7 +130,7 @@ def count_parameters(architecture: Any) -> Parameters:
 def candidates(
     architecture: Any, tokenizer: PreTrainedTokenizerBase, wanted: Candidates
 ) -> tuple[int, tuple[int, ...]]:
-    """Among how many of the head's first rows a target is ranked, and which of them are left out.
+    """Return the number of head rows among which a target is ranked, and which of them are left out.
 
     All rows; or up to the last that the tokenizer can name, without those between that it cannot.
     """

@@ -108,7 +108,7 @@ class CausalModel:
         return self.vocab_size + (self.reference.model.vocab_size if self.reference else 0)
 
     def activation_bytes(self, length: int) -> int:
-        """About how many bytes the backbone's activations take per token, in sequences of a length."""
+        """Estimate the bytes that the backbone's activations take per token, in sequences of a length."""
         width, size = self.head.weight.shape[1], self.head.weight.element_size()
         other = self.reference.model.activation_bytes(length) if self.reference else 0
         return max(other, int(size * (12 * width + 4 * self.widest + 3 * self.heads * length)))

@@ -70,7 +70,7 @@ def check_shards(folder: Path) -> None:
 
 
 def only_pickles(place: str) -> str:
-    """What to say where weights are pickled and that was not allowed."""
+    """Return the message for pickled weights that the user did not allow."""
     return (
         f"{place} has no safetensors, only pickled weights, which can hold code; model.pickles=true reads them with "
         "torch's weights-only loader"
@@ -184,7 +184,7 @@ def check_own_tokens(name: str, source: Source, tokenizer: PreTrainedTokenizerBa
 
 
 def notes_of(source: Source, config: Any) -> tuple[str, ...]:
-    """What a model's weights are, and what lies beside them and is not measured, in words."""
+    """Describe a model's weights, and the files beside them that are not measured, in words."""
     notes = [f"its weights are quantised ({said})"] if (said := described(config)) and not source.gguf else []
     notes += [f"its weights are those of {source.gguf}, dequantised"] if source.gguf else []
     if file_of(source, "adapter_config.json") is not None:
@@ -220,7 +220,7 @@ def _stored_types(source: Source) -> Iterator[tuple[str, str]]:
 
 
 def explain(error: Exception, what: str, *, config: Any, pickles: bool) -> RbptrackError:
-    """What to say of an error raised while a model was loaded.
+    """Explain an error raised while a model was loaded.
 
     Args:
         error: what was raised.
@@ -244,7 +244,7 @@ def explain(error: Exception, what: str, *, config: Any, pickles: bool) -> Rbptr
 
 
 def unbuildable(error: Exception, what: str, config: Any) -> BadInput:
-    """What to say of an error raised while transformers built a model from a config."""
+    """Explain an error raised while transformers built a model from a config."""
     if any(map(out_of_memory, causes(error))):
         return BadInput(f"{what} does not fit into memory; model.dtype=bfloat16 or model.device_map=auto may help")
     from transformers.activations import ACT2FN

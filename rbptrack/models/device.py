@@ -39,7 +39,7 @@ def place(config: ModelConfig) -> tuple[torch.device, dict[str, Any]]:
 
 
 def set_precision(tf32: bool) -> None:
-    """TF32 in products and convolutions only where asked for (cuDNN's default is on), and sums never in half."""
+    """Set TF32 in products and convolutions only where asked for (cuDNN's default is on), and sums never in half."""
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
     torch.backends.cudnn.allow_tf32 = tf32
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
@@ -47,7 +47,7 @@ def set_precision(tf32: bool) -> None:
 
 
 def tf32_notes(module: nn.Module) -> tuple[str, ...]:
-    """What TF32 leaves as it is: weights that are bfloat16 numbers, as most are published, fit into its bits."""
+    """Say what TF32 leaves as it is: weights that are bfloat16 numbers, as most are published, fit into its bits."""
     if all(torch.equal(p, p.bfloat16().to(p.dtype)) for p in module.parameters() if p.is_floating_point()):
         return ("every weight is exactly a bfloat16 number: TF32 rounds none of them, activations only",)
     return ()

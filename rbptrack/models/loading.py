@@ -134,7 +134,9 @@ def _without_adapters() -> Iterator[None]:
 
 
 def _quiet(*, downloads: bool) -> None:
-    """No progress bars or warnings of transformers; the hub's own bars where a person watches a download."""
+    """Silence the progress bars and warnings of transformers; keep the hub's own bars where a person watches a
+    download.
+    """
     from huggingface_hub.utils.tqdm import enable_progress_bars
     from transformers.utils import logging as transformers_logging
 

@@ -80,7 +80,7 @@ def check_states(name: str, backbone: Callable[[Tensor], Tensor], draws: Iterato
 
 
 def _dependence(backbone: Callable[[Tensor], Tensor], tokens: Tensor) -> str:
-    """What else the states of the first half of a sequence depend on, in words; empty where nothing."""
+    """Say which other inputs change the states of the first half of a sequence; empty if none does."""
     half = tokens.shape[1] // 2
     padded = tokens[0].clone()
     padded[half:] = 0  # as batches are padded
@@ -134,5 +134,5 @@ def check_head(name: str, ours: Tensor, whole: Tensor, *, dtype: torch.dtype) ->
 
 
 def largest_difference(dtype: torch.dtype) -> float:
-    """What states times head may differ by from the model's own logits, as a share of the largest."""
+    """Return the tolerance of states times head against the model's own logits, as a share of the largest."""
     return 1e-3 if dtype == torch.float32 else 5e-2

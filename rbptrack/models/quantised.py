@@ -28,7 +28,7 @@ _EXTRAS = ("torchao", "gguf")  # of pyproject.toml
 
 
 def method_of(config: Any) -> str:
-    """How a transformers config says that the weights are quantised: `torchao`, `gptq`, ...; empty: they are not."""
+    """Return the quantisation method named in a transformers config: `torchao`, `gptq`, ...; empty if there is none."""
     held = _settings(config)
     if not held:
         return ""
@@ -64,13 +64,13 @@ def check_library(name: str, method: str) -> None:
 
 
 def quiet() -> None:
-    """No warnings of torchao, which transformers imports where it is installed, about kernels for other devices."""
+    """Silence torchao's warnings about kernels for other devices; transformers imports it where it is installed."""
     for logger in ("torchao", "torch.utils._pytree"):
         logging.getLogger(logger).setLevel(logging.ERROR)
 
 
 def dequantising(file: str) -> dict[str, Any]:
-    """What `from_pretrained` is told besides a GGUF file's name: to dequantise it on every device, without a bar."""
+    """Return the further arguments of `from_pretrained` for a GGUF file: dequantise on every device, without a bar."""
     import transformers
     from transformers import modeling_gguf_pytorch_utils as reader
 

@@ -48,7 +48,7 @@ class Compared:
 
     @classmethod
     def of(cls, sums: FloatArray, tokens: int, padding_mass: float) -> Compared:
-        """From `RankTable.compared_sums` over so many tokens."""
+        """Make the sums from `RankTable.compared_sums` over so many tokens."""
         kl, acceptance, same_top = (float(total) / tokens for total in sums)
         return cls(kl, acceptance, same_top, padding_mass)
 

@@ -126,7 +126,7 @@ class RankTable:
         return self if version >= self.version else replace(self, table=self.table.select(SCHEMA.names))
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """One column as a numpy array of shape (tokens,).
+        """Return one column as a numpy array of shape (tokens,).
 
         Raises:
             LacksColumn: version 1 lacks it, or there was no reference, or only whole ranks are known.

@@ -103,7 +103,7 @@ def _looks_like_a_number(text: str) -> bool:
 
 
 def _writer(values: pd.Series, name: str, form: str) -> Callable[[Any], str]:
-    """How the numbers of a column are written: as its form says, or all with the same number of decimals."""
+    """Return the format of a column's numbers: its own, or the same number of decimals for all."""
     if form == "short" or (not form and name in SIZES):
         return lambda v: _or_empty(v, short_number)
     if form == ".3g":

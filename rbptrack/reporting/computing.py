@@ -79,7 +79,7 @@ def _place(analyzer: Analyzer, error: BaseException | None = None) -> str:
 
 
 def _words(error: BaseException, runs: Runs) -> str:
-    """What went wrong and what to do about it."""
+    """Return the error in words and its remedy."""
     columns = [str(column) for column in runs.frame.columns]
     name = _missing(error)
     if name and name not in columns:
@@ -109,7 +109,7 @@ def _missing(error: BaseException) -> str:
 
 
 def _broken_promise(report: object) -> str:
-    """What a report lacks to be one, and what to write instead; empty where it is one."""
+    """Say which part of a report is missing, and what to write instead; empty if it is complete."""
     if not isinstance(report, Report):
         given = "nothing" if report is None else f"a {type(report).__name__}"
         return f"returned {given}; a Report is expected\nreturn Report(tables={{'name': Table(frame)}})"
@@ -135,7 +135,7 @@ def _broken_promise(report: object) -> str:
 
 
 def _wrong_names(report: Report) -> str:
-    """What is called by something else than a text, or by a name of nothing."""
+    """Return the entries whose names are empty or not texts."""
     for kind, names in (("tables", report.tables), ("drawings", report.drawings), ("metrics", report.metrics)):
         for name in names:
             if not isinstance(name, str) or not name.strip() or not name.isprintable():
@@ -154,7 +154,7 @@ def _wrong_names(report: Report) -> str:
 
 
 def _wrong_leads(report: Report) -> str:
-    """What of a lead is no lead, or has no text to show."""
+    """Return the parts of a lead that are no lead, or have no text to show."""
     for lead in report.leads:
         if not isinstance(lead, Lead):
             return f"returned a report with a {type(lead).__name__} as a lead\na Lead is expected"
@@ -171,7 +171,7 @@ def _wrong_leads(report: Report) -> str:
 
 
 def _wrong_tables(tables: Mapping[str, Table]) -> str:
-    """What of a table cannot be shown or kept."""
+    """Return the parts of a table that cannot be shown or kept."""
     for name, table in tables.items():
         if not isinstance(table.frame, pd.DataFrame):
             return f"returned a report whose tables[{name!r}] holds a {type(table.frame).__name__}\nTable(a DataFrame)"
@@ -193,7 +193,7 @@ def _wrong_tables(tables: Mapping[str, Table]) -> str:
 
 
 def _hide_secrets(report: Report) -> None:
-    """Prose is written without secrets; tables that hold one were refused."""
+    """Hide secrets in prose; tables that hold one were refused."""
     report.notes[:] = [redact(note) if holds_known(note) else note for note in report.notes]  # a Remark stays one
     report.headline = redact(report.headline)
     for name, table in report.tables.items():

@@ -28,7 +28,7 @@ class Row:
     cells: Mapping[tuple[str, str], Cell]
 
     def text(self, line: str, metric: str = "") -> str:
-        """What a line says of a metric; empty where it says nothing."""
+        """Return the text of a line for a metric; empty if it has none."""
         cell = self.cells.get((line, metric))
         return cell.text if cell else ""
 

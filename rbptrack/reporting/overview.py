@@ -14,7 +14,7 @@ _FEW = 4  # names that are listed; more are counted
 
 
 def title_in_words(runs: Runs) -> str:
-    """`How well 7 nano models rank the next token on pydocs and stdlib`."""
+    """Return a title such as `How well 7 nano models rank the next token on pydocs and stdlib`."""
     models, families, datasets = (sorted(set(runs.frame[c].dropna())) for c in ("model", "family", "dataset"))
     who = f"{len(models)} {families[0]} models" if len(models) > 1 else models[0]
     if len(families) > 1:
@@ -25,7 +25,7 @@ def title_in_words(runs: Runs) -> str:
 
 
 def notes_on_embedded(runs: Runs) -> str:
-    """What the files of the embedded models say of their families, where those were measured; empty otherwise."""
+    """Return the notes in the embedded models' files about their families, if those were measured."""
     notes = json.loads((EMBEDDED / "families.json").read_text(encoding="utf-8"))
     pairs = zip(runs.frame["family"], runs.frame["model"], strict=True)
     measured = dict.fromkeys(family for family, model in pairs if str(model).startswith(f"{family}-"))

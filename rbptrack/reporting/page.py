@@ -190,12 +190,12 @@ def _section(section: Section, drawn: Mapping[tuple[str, str], _Figure], tables:
 
 
 def _csv(section: Section, name: str, tables: str | None) -> str:
-    """Where a table's file is, from the page; empty where the page does not know."""
+    """Return the address of a table's file from the page; empty if the page does not know it."""
     return "" if tables is None else f"{tables.format(analyzer=section.name)}/{file_name(name)}.csv"
 
 
 def _headline(section: Section) -> str:
-    """What an analyzer found, in one sentence; the first note of its own where it has no headline."""
+    """Return an analyzer's result in one sentence; its first note if it has no headline."""
     own = (note for note in section.report.notes if not isinstance(note, Remark))
     return upper_first((section.report.headline or next(own, section.about)).rstrip(".") + ".")
 

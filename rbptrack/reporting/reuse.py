@@ -64,7 +64,7 @@ class Analyses:
             cache.remember(self._name(analyzer), f"{run_id} {contents_hash(folder, folder.rglob('*'))}")
 
     def silence(self, analyzer: Analyzer) -> str:
-        """Why the analyzer had nothing to say of the same measurements; empty where that is not known."""
+        """Say why the analyzer had nothing to report about the same measurements; empty if unknown."""
         kept = cache.recall(self._name(analyzer)) or ""
         return kept.removeprefix(_SILENT) if kept.startswith(_SILENT) else ""
 

@@ -229,12 +229,12 @@ def _caught(findings: Findings, analyzer: Analyzer, *, logging: bool = False) ->
 
 
 def say_reused(analyses: int, *, remedy: str) -> None:
-    """One line about analyses that were there already."""
+    """Say in one line which analyses were reused."""
     if analyses:
         were = "the analysis was" if analyses == 1 else f"{analyses} analyses were"
         say_wrapped(f"{were} there already, of the same measurements, options and code; {remedy} computes anew")
 
 
 def options_text(analyzer: Analyzer) -> str:
-    """Its options as `key=value` words."""
+    """Return its options as `key=value` words."""
     return " ".join(f"{f.name}={getattr(analyzer, f.name)}" for f in fields(analyzer)) or "none"

@@ -43,7 +43,7 @@ def _groups(findings: Iterable[Finding]) -> list[list[Finding]]:
 
 
 def skipped(error: RbptrackError) -> str:
-    """Why an analyzer has nothing to say: `3 sizes needed and 2 there`; the error's own words where it has no code."""
+    """Say why an analyzer reports nothing: `3 sizes needed and 2 there`; the error's own words where it has no code."""
     remarks = error.remarks if isinstance(error, NothingToSay) else []
     few = [one.values for one in remarks if one.reason == Reason.FEW_SIZES]
     if few and len(few) == len([one for one in remarks if one.reason not in (Reason.KINDS, Reason.SEVERAL_RUNS)]):

@@ -31,7 +31,7 @@ def show(section: Section) -> None:
 
 
 def show_first_page(page: FirstPage) -> None:
-    """The cells in a table, and a line per family and dataset; what else was found stands in the report."""
+    """Print the cells as a table, a line per family and dataset; everything else is in the report."""
     heads = ["family", "dataset", "metric", *page.lines]
     rows = [
         [row.family, row.dataset, metric_label(metric), *(row.text(line, metric) for line in page.lines)]
@@ -57,7 +57,7 @@ def show_first_page(page: FirstPage) -> None:
 
 
 def show_others(sections: Sequence[Section], *, whole: bool) -> None:
-    """What analyzers say in words of their own, a line each; of the first its table, where it is to be shown whole."""
+    """Print a line for each other analyzer's own sentences, and the first one's table where it is shown whole."""
     for section in sections:
         report = section.report
         if whole and report.summary:

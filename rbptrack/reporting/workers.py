@@ -75,7 +75,7 @@ def shared(
 
 
 def _context(runs: Runs) -> ForkContext | SpawnContext | None:
-    """How to start processes; None where they are not worth their start.
+    """Return the way to start processes; None if they are not worth their start.
 
     A fork has every import made, but also the locks of other threads: those of torch and of whoever reports to a store
     might be held for ever. Those of BLAS and Arrow take care of forks.
@@ -87,7 +87,7 @@ def _context(runs: Runs) -> ForkContext | SpawnContext | None:
 
 
 def _sent(runs: Runs, *analyzers: Analyzer) -> list[bytes]:
-    """What can be sent to another process, pickled; empty where the measurements cannot."""
+    """Pickle the measurements for another process; return empty bytes if that fails."""
     sent = list[bytes]()
     with suppress(*_UNSENDABLE):
         sent = [pickle.dumps(runs)]
@@ -145,7 +145,7 @@ def _help(told: Connection, paths: Sequence[Path], sent: Sequence[bytes], folder
 
 
 def _end_with_the_first() -> None:
-    """Else, where that one was killed, what this one has begun would be finished for nobody."""
+    """End with the first process: if it was killed, this one would work for nobody."""
     if first := parent_process():
         wait([first.sentinel])
     os._exit(1)

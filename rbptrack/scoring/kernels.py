@@ -126,7 +126,7 @@ def _on(device: torch.device) -> AbstractContextManager[object]:
 
 
 def _splits(blocks: int, vocabulary: int, device: torch.device) -> int:
-    """How many programs share a block of tokens: enough that the device's processors have four each."""
+    """Return how many programs share a block of tokens, so that each of the device's processors has four."""
     processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
     wanted = -(-4 * processors // max(blocks, 1))
     # A stretch of at least 16 tiles, so that the product with the targets' own rows stays a small share.

@@ -48,7 +48,7 @@ def _power(y: Any) -> Any:
 
 @_compiled(reorder=True)
 def _compared(row: Any, own: Any) -> Any:
-    """How many entries are above `own`, and how many equal it."""
+    """Count the entries above `own`, and those equal to it."""
     greater, equal = np.int32(0), np.int32(0)
     for i in range(len(row)):
         greater += np.int32(row[i] > own)

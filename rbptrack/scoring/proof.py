@@ -40,7 +40,7 @@ def proved(kernel: Scorer, hidden: Tensor, targets: Tensor) -> tuple[Scores | No
 
 
 def _difference(kernel: Scorer, hidden: Tensor, targets: Tensor, every: Scores) -> str:
-    """How a kernel's scores, on the CPU, differ from those of plain torch by more than rounding explains."""
+    """Describe how a kernel's scores, on the CPU, differ from those of plain torch by more than rounding explains."""
     rows = spread(len(targets), _ROWS[hidden.device.type])
     got = Scores(**{name: column[rows] for name, column in every.columns.items()})
     hidden, targets = hidden[rows.to(hidden.device)], targets[rows.to(targets.device)]
@@ -68,7 +68,7 @@ def spread(count: int, most: int) -> Tensor:
 def _moved(
     got: Scores, want: Scores, finite: Tensor, plain: Scorer, hidden: Tensor, targets: Tensor, *, share: float
 ) -> str:
-    """Which ranks or tops differ by more than rounding explains, in words."""
+    """Describe which ranks or tops differ by more than rounding explains."""
     places = (got.greater + got.ties - want.greater - want.ties).abs()
     rows = torch.nonzero(finite & ((places > 0) | (got.top != want.top)))[:, 0]
     worst = tops = 0

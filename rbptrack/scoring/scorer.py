@@ -61,7 +61,9 @@ class Head:
         return replace(self, then=masked)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Full logits (tokens, vocabulary), float32, of hidden states (tokens, width): for checks, not for corpora."""
+        """Return the full logits (tokens, vocabulary), float32, of hidden states (tokens, width): for checks, not for
+        corpora.
+        """
         if self.product is not None:
             return self.finish(self.product(hidden)[:, : self.vocab_size])
         return self.finish(hidden.float() @ self.weight.float().T)

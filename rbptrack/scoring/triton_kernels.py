@@ -82,7 +82,7 @@ def head_kernel(
     BLOCK_K: tl.constexpr,
     UPCAST: tl.constexpr,
 ):
-    """One block of tokens against one stretch of the vocabulary: what `kernels.score` combines."""
+    """Score one block of tokens against one stretch of the vocabulary; `kernels.score` combines them."""
     row = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
     split = tl.program_id(1)
     token_mask = row < tokens
@@ -180,7 +180,7 @@ def reduce_kernel(
     logits_stride,
     BLOCK_V: tl.constexpr,
 ):
-    """One token's row of logits, read once."""
+    """Read one token's row of logits once and reduce it."""
     token = tl.program_id(0).to(tl.int64)
     row = logits + token * logits_stride
     mine = tl.load(own + token)

@@ -43,12 +43,12 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def folder() -> Path:
-    """Where cached files are kept: RBPTRACK_CACHE, else the system's place for caches."""
+    """Return the folder of cached files: RBPTRACK_CACHE, else the system's place for caches."""
     return Path(os.environ.get("RBPTRACK_CACHE") or user_cache_path("rbptrack")).absolute()
 
 
 def cached(name: str, *, make: Callable[[], T], write: Callable[[T, Path], None], read: Callable[[memoryview], T]) -> T:
-    """What the cache holds under a name; it is made and written there first if the cache lacks it.
+    """Return the cached value under a name; make it and write it first if the cache lacks it.
 
     Several processes may ask at once: one makes it, the others wait. A file is there whole or not at all, and a damaged
     one is made again. Where the cache cannot be written (a full disk, no permission), the value is made each time.

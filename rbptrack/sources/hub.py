@@ -51,7 +51,9 @@ def online() -> bool:
 
 
 def _stay_offline() -> None:
-    """For libraries that are imported later the variable is enough; a notebook may have imported them before."""
+    """Set the variable for libraries that are imported later, and the flag of those that a notebook already
+    imported.
+    """
     os.environ["HF_HUB_OFFLINE"] = "1"
     for module in ("huggingface_hub.constants", "datasets.config"):
         if module in sys.modules:

@@ -53,7 +53,7 @@ class Answers(DocumentMeans):
         return replace(self, **none, answered=np.zeros_like(self.answered), field=field)
 
     def in_groups(self, groups: Sequence[str]) -> Self:
-        """With the source of each document: answers differ in length, so that they stay apart."""
+        """Add the source of each document: answers differ in length, so they stay separate."""
         return replace(self, groups=groups)
 
     def by_source(self, number: int) -> FloatArray:

@@ -21,7 +21,7 @@ _AT_ONCE = 2_000_000  # of these, turned into floats at a time: 16 MB
 
 
 def document_weights(documents: int, *, replicates: int = BOOTSTRAP_REPLICATES, seed: int = BOOTSTRAP_SEED) -> Weights:
-    """How often each replicate draws each document: (replicates, documents), rows sum to `documents`.
+    """Draw how often each replicate takes each document: (replicates, documents), rows sum to `documents`.
 
     The same number of documents gives the same weights, so that sizes of a family, which read the same texts, are
     resampled jointly. Of many documents they are bytes (a document is drawn once on average, and 255 times never): use

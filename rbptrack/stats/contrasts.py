@@ -194,7 +194,7 @@ def laws_apart(
 
 
 def at_equal(values: LawValues, by: str) -> tuple[FloatArray, LawValues]:
-    """One metric in the place of S, and the laws of the others in it: for `laws_apart` at equal cross-entropy.
+    """Return the laws of the other metrics in one metric instead of S: for `laws_apart` at equal cross-entropy.
 
     In each bootstrap replicate both move; what is left of the other metric's error is that around its law in this one:
     y* (x* / x)^-b, b the slope of ln y over ln x.
@@ -218,7 +218,9 @@ def at_equal(values: LawValues, by: str) -> tuple[FloatArray, LawValues]:
 
 
 def line_draws(s: npt.ArrayLike, draws: FloatArray, *, at: float) -> tuple[FloatArray, FloatArray]:
-    """Of every bootstrap replicate, (m, replicates): the law's ln y at size `at`, and its exponent, each (replicates,).
+    """Return the law's ln y at size `at`, and its exponent, of every bootstrap replicate: each (replicates,).
+
+    `draws` is (m, replicates).
 
     Source: least squares on logarithms, as `fit_power_law`.
     """

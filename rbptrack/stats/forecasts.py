@@ -149,7 +149,7 @@ def _backtests(number: int, law: PowerLawFit) -> Iterator[Backtest]:
 
 
 def _line(x: FloatArray, at: float) -> tuple[FloatArray, float, float]:
-    """Of a line through points at x, (m,): the weights of its value at `at`, (m,), `noise` and `bend` there."""
+    """Return the weights (m,) of a line's value at `at`, through points at x, (m,), and `noise` and `bend` there."""
     centred, away = x - x.mean(), float(at - x.mean())
     square = float(centred @ centred)
     weights = 1 / len(x) + away * centred / square

@@ -24,11 +24,11 @@ class Interval:
 
     @classmethod
     def around(cls, value: float, half: float) -> Interval:
-        """As far to either side of the value."""
+        """Return an interval that reaches equally far to either side of the value."""
         return cls(value, value - half, value + half)
 
     def columns(self, name: str) -> dict[str, float]:
-        """As columns of a table: name, name_low and name_high."""
+        """Return the columns of a table: name, name_low and name_high."""
         return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
 
 
@@ -71,7 +71,7 @@ def simultaneous(value: FloatArray, draws: FloatArray, *, level: float) -> Float
 
 
 def worth(weight: FloatArray) -> float:
-    """As how many equal documents unequal ones count: (sum w^2)^2 / sum w^4 of their influences on an estimate.
+    """Return how many equal documents unequal ones are worth: (sum w^2)^2 / sum w^4 of their influences on an estimate.
 
     Source: the effective number of Kish, Survey Sampling, 1965, of the squares whose mean is the variance.
     """
@@ -80,7 +80,7 @@ def worth(weight: FloatArray) -> float:
 
 
 def widening(documents: float, level: float) -> float:
-    """By how much an interval of few documents must be wider than a bootstrap of them makes it.
+    """Return the factor by which an interval of few documents must be wider than their bootstrap makes it.
 
     t over normal quantile with `documents` - 1 degrees of freedom, and their variance's n/(n - 1).
 
@@ -153,7 +153,8 @@ def share_interval(share: float, n: float, *, level: float) -> Interval:
 
 
 def worth_of_share(successes: FloatArray, trials: FloatArray, *, level: float) -> float:
-    """As how many independent trials those of sources, (sources,), count: p (1 - p) / variance of their share p.
+    """Return how many independent trials those of sources, (sources,), are worth: p (1 - p) / variance of their share
+    p.
 
     Source: the effective sample size of Korn and Graubard, Survey Methodology 24, 1998; `widening` for few sources.
     """

@@ -77,5 +77,5 @@ def k_slopes(ks: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def line_through(t: FloatArray) -> FloatArray:
-    """What takes values at t to the intercept and slope of their least-squares line, (2, points)."""
+    """Return the matrix from values at t to the intercept and slope of their least-squares line, (2, points)."""
     return linear.inverse(np.column_stack([np.ones(len(t)), t]))

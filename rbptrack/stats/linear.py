@@ -39,7 +39,7 @@ def least_squares(design: FloatArray, values: FloatArray) -> tuple[FloatArray, F
 
 
 def inverse(design: FloatArray) -> FloatArray:
-    """What takes values, (m, ...), to the coefficients of least squares, (p, m).
+    """Return the matrix from values, (m, ...), to the coefficients of least squares, (p, m).
 
     Source: the pseudoinverse of Moore and Penrose.
     """

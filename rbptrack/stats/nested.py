@@ -107,7 +107,8 @@ def fit_nested(
 
 
 def pure_error(s: npt.ArrayLike, y: npt.ArrayLike, covariance: FloatArray | None = None) -> tuple[float, float]:
-    """Lack of fit of a power law: F of the size means around a line over the scatter of runs within sizes, and its p.
+    """Test a power law's lack of fit: F of the size means around a line over the scatter of runs within sizes, and its
+    p.
 
     Sizes and values of runs, (n,), and the sampling covariance of ln y between them, (n, n).
 

@@ -87,7 +87,7 @@ def minimise(
 
 
 def crossing(is_beyond: Callable[[FloatArray], npt.NDArray[np.bool_]], low: FloatArray, high: FloatArray) -> FloatArray:
-    """Where each of many rising functions crosses, between `low` and `high`; `is_beyond` says which lie above.
+    """Find where each of many rising functions crosses, between `low` and `high`; `is_beyond` says which lie above.
 
     Source: bisection, to the last digit of where they cross.
     """

@@ -172,7 +172,9 @@ def _scatter(s: FloatArray, y: FloatArray, covariance: FloatArray) -> FloatArray
 
 
 def _without_largest(s: npt.ArrayLike) -> tuple[npt.NDArray[np.bool_], FloatArray | None]:
-    """Which sizes are below the largest, and how much the value of each counts in the law's there; None of under 3."""
+    """Return the sizes below the largest, and the weight of each one's value in the law's value there; None below 3
+    sizes.
+    """
     sizes = np.asarray(s, dtype=np.float64)
     kept = sizes < sizes.max()
     if kept.sum() < 3:
@@ -216,7 +218,7 @@ def left_out_noise(s: FloatArray, y: FloatArray, covariance: FloatArray) -> Floa
 
 
 def point_diagnostics(law: PowerLawFit) -> dict[str, FloatArray]:
-    """What each of the m points is to its law, by name, arrays (m,).
+    """Return the diagnostics of each of the m points in its law, by name, arrays (m,).
 
     `se_ln_y`: sampling error of ln y, NaN where it is not known; `residual`: ln y less the law's; `alpha_without`: the
     exponent when the point is left out, NaN where 3 do not remain; `influence`: what that changes, in standard errors.

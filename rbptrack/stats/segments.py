@@ -93,7 +93,7 @@ class PositionBins:
         return cls(edges, np.concatenate(tokens), np.concatenate(starts), np.stack(inside))
 
     def in_groups(self, groups: Sequence[str]) -> PositionBins:
-        """By source in place of document; the same object for every model of the text."""
+        """Sum by source instead of by document; return the same object for every model of the text."""
         if not self._grouped:
             self._grouped.append(
                 PositionBins(self.edges, sum_by(groups, self.tokens), sum_by(groups, self.starts), self.inside)
@@ -145,7 +145,7 @@ def added(parts: Iterable[IntArray]) -> IntArray:
 
 
 def _quantiles(counts: IntArray, levels: FloatArray) -> FloatArray:
-    """What `np.quantile` gives of whole numbers, from how often 0, 1, ... occur."""
+    """Return `np.quantile` of whole numbers, from the counts of 0, 1, ..."""
     passed, place = np.cumsum(counts), levels * (counts.sum() - 1)
     share = place - np.floor(place)
     low, high = (np.searchsorted(passed, np.floor(place) + i, side="right") for i in (0, 1))

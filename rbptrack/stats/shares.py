@@ -81,7 +81,7 @@ def decade_of(rank: IntArray) -> IntArray:
 
 
 def num_decades(vocab_size: int) -> int:
-    """How many of them the ranks 1..|V| have."""
+    """Return the number of decades of the ranks 1..|V|."""
     return int(decade_of(np.array([vocab_size]))[0]) + 1
 
 

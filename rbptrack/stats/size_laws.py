@@ -77,7 +77,7 @@ class LawValues:
         return self.values[:, column], self.draws[:, :, column]
 
     def only(self, metrics: Collection[str]) -> LawValues:
-        """Those of some metrics, as far as they are there."""
+        """Select some metrics, as far as they exist."""
         columns = [i for i, metric in enumerate(self.metrics) if metric in metrics]
         named = tuple(self.metrics[i] for i in columns)
         return LawValues(named, self.values[:, columns], self.draws[:, :, columns])

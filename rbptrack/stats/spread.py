@@ -79,11 +79,13 @@ class Spread:
         return both if distance > 0 else 1 - both
 
     def minus_shared(self, covariance: float) -> Spread:
-        """Of the difference of two estimates whose sum of spreads this is, with a sampling covariance between them."""
+        """Return the spread of the difference of two estimates, given their summed spreads and shared sampling
+        covariance.
+        """
         return Spread(max(self.known - 2 * covariance, 0.0), self.beyond - 2 * covariance, self.residual, self.freedom)
 
     def __add__(self, other: Spread) -> Spread:
-        """Of a sum or difference of independent estimates.
+        """Return the spread of a sum or difference of independent estimates.
 
         Source: degrees of freedom (a + b)^2 / (a^2 / f_a + b^2 / f_b) of Welch, Biometrika 34, 1947.
         """

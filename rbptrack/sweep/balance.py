@@ -10,7 +10,7 @@ _ROUNDS = 8.0  # tasks of the longest kind that each job does at least: what is 
 
 
 def cut(seconds: Mapping[int, float], *, jobs: int, most: float = math.inf) -> dict[int, int]:
-    """Into how many shards each cell is cut.
+    """Return the number of shards of each cell.
 
     The longest task takes a third of each job's share of the whole, or three minutes. Pulled longest first, tasks then
     leave jobs idle for at most a third of their time at the end, and for far less than that as a rule.

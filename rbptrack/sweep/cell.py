@@ -196,7 +196,7 @@ def _record(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Delive
 
 
 def _resolved(cell: Resolved, corpus: Corpus, model: CausalModel) -> dict[str, str]:
-    """What was resolved at run time: params beside the config's."""
+    """Return the params resolved at run time, beside the config's."""
     params = ResolvedParams(
         commit=cell.weights.identity,
         non_embedding_params=model.non_embedding_params,

@@ -48,7 +48,7 @@ class Delivery:
         )
 
     def params(self) -> dict[str, str]:
-        """What of the config runs are compared by, flat."""
+        """Return the params by which runs are compared, flat."""
         return compared(flat(self._shown))
 
     def yaml(self) -> str:
@@ -79,7 +79,7 @@ class Delivery:
     def outcome(
         self, status: str, run_id: str = "", *, numbers: Mapping[str, float], notes: Sequence[str] = ()
     ) -> Outcome:
-        """How the cell ended."""
+        """Return how the cell ended."""
         made = Outcome.of(self.config, status)
         return replace(made, run_id=run_id, fingerprint=self.fingerprint, numbers=dict(numbers), notes=list(notes))
 

@@ -24,12 +24,12 @@ class Device:
     source: str  # where the rates are from, for people
 
     def seconds(self, flops: float, model: ModelConfig) -> float:
-        """How long one device takes for a model's operations."""
+        """Estimate the seconds that one device takes for a model's operations."""
         return flops / (self.rates[precision(model)] * self.share)
 
 
 def precision(model: ModelConfig) -> str:
-    """Which rate holds for a model: float32, tf32 or half."""
+    """Return the name of a model's rate: float32, tf32 or half."""
     if model.dtype is not Dtype.float32:
         return "half"
     return "tf32" if model.tf32 else "float32"

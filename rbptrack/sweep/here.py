@@ -25,5 +25,5 @@ def measure_here(tasks: Sequence[Task], results: Results, resolved: Sequence[Res
 
 
 def _weight(task: Task, resolved: Resolved) -> float:
-    """How long a task takes beside others, roughly."""
+    """Estimate roughly how long a task takes compared with others."""
     return (_LEAST_WEIGHT + resolved.count_parameters().total) / task.shard.count

@@ -59,7 +59,7 @@ def run(request: Request, inbox: Inbox, folder: Path, *, total: int, extra: Sequ
 
 
 def job(composed: DictConfig) -> None:
-    """Hydra's job: one cell, of which the sweep is told through a file in its folder."""
+    """Run one cell as Hydra's job; it reports to the sweep by a file in its folder."""
     guard()
     hydra = HydraConfig.get()
     config = typed(composed)
@@ -77,5 +77,5 @@ def _report_file(folder: Path, number: int) -> Path:
 
 @cache
 def _resolver() -> Resolver:
-    """Of this process: the cells that a launcher runs in it share what they name."""
+    """Return this process's resolver: the cells that a launcher runs in it share their downloads and models."""
     return Resolver()

@@ -220,7 +220,7 @@ class Sweep:
 
 
 def _nothing_ran(outcomes: Sequence[Outcome], folder: Path) -> int:
-    """No run began: say why once, and leave nothing behind but what was there before."""
+    """Say once why no run began, and leave only what was there before."""
     for message in dict.fromkeys(o.message for o in outcomes):
         complain(message)
     _leave_nothing(folder)

@@ -67,7 +67,7 @@ def _has_columns(reader: Reader, run_id: str) -> bool:
 
 
 def outcome_of(cell: Resolved, delivery: Delivery) -> Outcome | None:
-    """What was measured before, in the store or waiting for it; a store that is away knows nothing now."""
+    """Return the outcome of an earlier measurement in the store or the outbox; an unreachable store gives none."""
     if delivery.force:
         return None
     if waiting := _waiting(delivery):

@@ -38,7 +38,7 @@ class Outcome:
 
     @classmethod
     def of(cls, config: CellConfig, status: str) -> Self:
-        """How the cell of a config ended."""
+        """Return how the cell of a config ended."""
         return cls(config.title, config.model.name, config.dataset.name, status, swept=config.swept)
 
 

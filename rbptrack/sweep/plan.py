@@ -50,7 +50,7 @@ COLUMNS = tuple(f.name for f in fields(Plan))
 
 
 def plan(config: CellConfig, resolver: Resolver, reader: Reader, device: Device, *, elsewhere: bool) -> Plan:
-    """What measuring one cell costs, and whether it can and need be measured.
+    """Estimate the cost of one cell, and say whether it can and must be measured.
 
     `elsewhere`: the device is not this machine's own, so that what is free here says nothing.
     """
@@ -116,7 +116,7 @@ def memory_and_gpus(cell: Resolved, memory_bytes: float, *, most: int) -> tuple[
 
 
 def too_large(model: str, dtype: str, device: str) -> str:
-    """What can be done about a model that no node of a kind of GPU holds, for people."""
+    """Say what to do about a model that no node of a kind of GPU can hold."""
     remedy = "import the ranks of another engine (docs/importing.md)"
     if dtype == "float32":
         remedy = "model.dtype=bfloat16 halves the memory"
@@ -166,7 +166,7 @@ def _exact_size(cell: Resolved) -> dict[str, Any] | None:
 
 
 def _estimate(dataset: DatasetConfig, documents: int | None, text_bytes: float | None) -> Size:
-    """What so many documents of so many bytes each come to."""
+    """Estimate the tokens of so many documents of so many bytes each."""
     if dataset.documents:
         documents = dataset.documents if documents is None else min(dataset.documents, documents)
     if documents is None or text_bytes is None:

@@ -50,7 +50,7 @@ class Report:
 
 
 def report_file(job: Job) -> Path:
-    """Where a job tells what becomes of its tasks."""
+    """Return the file in which a job reports on its tasks."""
     return job.log.with_suffix(".json")
 
 

@@ -121,7 +121,7 @@ class Resolved:
         return [own, replace(own, model=other.model, weights=other.weights)]
 
     def remembered_size(self, compute: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
-        """How much there is to measure, where it was computed before or can be now."""
+        """Return the size of the work, where it was computed before or can be now."""
         return self._resolver.remembered_size(self, compute)
 
     def count_parameters(self) -> Parameters:
@@ -224,7 +224,7 @@ class Resolver:
         return self._counts[weights]
 
     def remembered_size(self, cell: Resolved, compute: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
-        """How much there is to measure of a cell's texts, where it was computed before or can be now."""
+        """Return the size of a cell's texts, where it was computed before or can be now."""
         tokenizer = self._tokenizer(cell.model).identity
         asked = repr((cell.dataset, cell.texts.identity, tokenizer, cell.model.chat_template))
         size: dict[str, Any] | None = _remembered(f"size of {asked}", compute)
@@ -267,7 +267,8 @@ class Resolver:
         return self._parts[key]
 
     def _fit(self, config: CellConfig, models: Sequence[ModelConfig]) -> _Fit:
-        """How a cell's model (and its reference) fit, as this user's cache remembers it of the same files and code.
+        """Return the check of a cell's model (and its reference), as this user's cache remembers it for the same files
+        and code.
 
         Where all is measured already, a sweep then needs neither torch nor transformers, whose imports take seconds.
         """
@@ -311,7 +312,7 @@ class Resolver:
 
 
 def _remembered(asked: str, compute: Callable[[], Any]) -> Any:
-    """What was computed of the same things by the same code, from this user's cache; None is not kept."""
+    """Return a result that the same code computed of the same inputs, from this user's cache; None is not kept."""
     name = f"fits/{fingerprint({'asked': asked, 'code': own_code(), **{n: version(n) for n in _LIBRARIES}})}"
     if kept := cache.recall(name):
         return json.loads(kept)

@@ -70,7 +70,7 @@ class Resources:
         return Pool(gpus, tasks, min(room, len(tasks)), longest)
 
     def _seconds(self, number: int) -> float:
-        """How long a cell takes one job, as far as that is known."""
+        """Estimate how long a cell takes one job; None if unknown."""
         resolved = self._resolved[number]
         device = self._device() or guessed(cpu=resolved.model.device == "cpu" or self._executor.gpus == 0)
         count = self._operations(resolved)
@@ -83,7 +83,7 @@ class Resources:
         return cell
 
     def _gpus_of(self, number: int) -> float:
-        """How many GPUs a job has for a cell, or which share of one."""
+        """Return the number of GPUs that a job has for a cell, or its share of one."""
         if self._executor.gpus != "auto":
             return float(self._executor.gpus)
         return self._gpus(self._resolved[number])

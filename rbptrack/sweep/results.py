@@ -23,7 +23,7 @@ class Results:
         return task.number in self.cells or (task.number, task.shard.number) in self._shards
 
     def at_work(self, task: Task, state: CellState) -> None:
-        """Nothing: where this process is at work, a bar shows it."""
+        """Do nothing: a bar shows this process's work."""
 
     def ended(self, task: Task, outcome: Outcome, *, whole: bool) -> None:
         """Take note of how a task ended."""
@@ -48,7 +48,7 @@ class Results:
         return [outcome for outcome in ends if outcome is not None]
 
     def _unfinished(self, number: int, config: Config) -> Outcome | None:
-        """What became of a cell's shards; None where that is not known."""
+        """Describe the state of a cell's unfinished shards; None if unknown."""
         failed = Outcome.of(config, "failed")
         if len(shards(config)) == 1:
             failed.message = self._lost.get((number, 0), "")

@@ -88,12 +88,12 @@ def shards(config: Config) -> list[Shard]:
 
 
 def taken_folder(path: Path) -> Path:
-    """Where a file's tasks are taken: a file for each that is."""
+    """Return the folder in which jobs take a file's tasks: one file for each task taken."""
     return path.with_suffix(".taken")
 
 
 def takers(path: Path) -> dict[int, int]:
-    """Of each task that was taken, by its place in the file: the number of the job that took it."""
+    """Return the number of the job that took each task, by the task's place in the file."""
     jobs = {}
     for file in taken_folder(path).iterdir():
         with suppress(ValueError):  # its job died in the moment between making and writing it

@@ -72,7 +72,7 @@ class Watch:
             print(self.line(reason), file=sys.stderr, flush=True)
 
     def table(self, reason: str = "") -> Group:
-        """How many cells ended how, and the cells and shards that are being measured."""
+        """Count the cells by how they ended, and list the cells and shards in progress."""
         shown = Table(box=None, pad_edge=False, header_style="bold")
         width = console(stderr=True).width
         kept = [i for i, (_, least) in enumerate(_COLUMNS) if width >= least]
@@ -132,7 +132,7 @@ class Watch:
         return line
 
     def _running(self) -> list[tuple[Job, int, CellState]]:
-        """What is being measured: the job, the number of its cell, and how far it is."""
+        """List the measurements in progress: the job, the number of its cell, and its progress."""
         told = ((job, self._inbox.reports.get(job.number)) for job in self._jobs)
         at_work = [(job, *report.at_work) for job, report in told if report and report.at_work]
         return [each for each in at_work if each[1] not in self._results.cells]

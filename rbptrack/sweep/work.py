@@ -33,10 +33,10 @@ class Listener(Protocol):
         """Return whether it is known how a task ended, so that it need not be done."""
 
     def at_work(self, task: Task, state: CellState) -> None:
-        """How far a task is."""
+        """Report a task's progress."""
 
     def ended(self, task: Task, outcome: Outcome, *, whole: bool) -> None:
-        """How a task ended; `whole`: with it its cell, of which it may be one shard."""
+        """Report how a task ended; `whole`: its cell ended with it, of which it may be one shard."""
 
 
 def work(tasks: Iterable[Task], listener: Listener, resolve: Callable[[Task], Resolved], *, total: int) -> None:
@@ -49,7 +49,7 @@ def work(tasks: Iterable[Task], listener: Listener, resolve: Callable[[Task], Re
 
 
 def label(number: int, total: int) -> str:
-    """What stands before the line of a cell: `[ 3/14]`; nothing for a single cell."""
+    """Return the text before the line of a cell: `[ 3/14]`; nothing for a single cell."""
     return f"[{number + 1:>{len(str(total))}}/{total}]" if total > 1 else ""
 
 

@@ -34,7 +34,7 @@ class Artifacts:
         self._locations: dict[str, str] = {}  # of the artifacts of each run that was asked for
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process: without what only this one holds open."""
+        """Return the state for another process, without anything that only this one holds open."""
         return {"connection": self.connection, "_locations": self._locations}
 
     def sizes(self, run_id: str) -> dict[str, int] | None:
@@ -150,7 +150,7 @@ class Artifacts:
         return TemporaryDirectory()
 
     def artifact_uri(self, run_id: str) -> str:
-        """Where the run's artifacts lie; a plain path where the store is local."""
+        """Return the address of the run's artifacts; a plain path where the store is local."""
         if run_id not in self._locations:
             source = self.connection.source
             with self.connection.explained():
@@ -162,6 +162,6 @@ class Artifacts:
         return unquote(urlsplit(uri).path) if uri.startswith("file:") else uri
 
     def report_page(self, run_id: str) -> str:
-        """Where a person finds the page of a run: the file in a local store, or the server's own page of it."""
+        """Return the address of a run's page: the file in a local store, or the server's own page of it."""
         server = self.connection.run_page
         return f"{server}{run_id}/artifacts/report.html" if server else f"{self.artifact_uri(run_id)}/report.html"

@@ -61,7 +61,7 @@ def claim(connection: Connection, record: Record, folder: Path, *, tell: Callabl
 
 
 def _before(reader: Reader, record: Record, mine: str, *, held: bool) -> list[LoggedRun]:
-    """Other living processes' runs that this one waits for.
+    """Return other living processes' runs that this one waits for.
 
     Where two hold the claim, because one was silent for so long that it looked dead, the smaller run id goes first.
     """

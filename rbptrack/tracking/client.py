@@ -36,7 +36,7 @@ class Client:
         return Experiment(known.experiment_id, known.artifact_location, known.lifecycle_stage) if known else None
 
     def run(self, run_id: str) -> LoggedRun:
-        """One run."""
+        """Return one run."""
         return _logged(self._client.get_run(run_id))
 
     def search(
@@ -71,7 +71,7 @@ class Client:
     def finished(
         self, experiment: str, chosen: FilterConfig, run_ids: Sequence[str], each: Callable[[LoggedRun], T]
     ) -> list[T]:
-        """What is kept of finished measurements: at least of run_ids, or of those that may pass the filters.
+        """Return the records of finished measurements: at least those of run_ids, or those that may pass the filters.
 
         A measurement that may pass comes with every other one of its fingerprint, of which one may be newer.
         """
@@ -94,7 +94,7 @@ class Client:
         return self._search(inside, finished)
 
     def _with_newer(self, experiments: Sequence[str], runs: list[LoggedRun]) -> list[LoggedRun]:
-        """Some measurements and all others of the same fingerprints, of which one may be newer."""
+        """Add all others of the same fingerprints, of which one may be newer."""
         fingerprints = dict.fromkeys(run.tags.get(Tag.FINGERPRINT, "") for run in runs)
         same = [
             run
@@ -124,7 +124,7 @@ class Client:
         return [run.run_id for run in runs if run.run_id not in linked]
 
     def whole(self, run_ids: Sequence[str]) -> list[LoggedRun]:
-        """Some runs with their curves and datasets."""
+        """Return some runs with their curves and datasets."""
         return list(map(self._whole, run_ids))
 
     def _whole(self, run_id: str) -> LoggedRun:
@@ -137,7 +137,7 @@ class Client:
         return logged
 
     def metric_faults(self, run_ids: Sequence[str]) -> dict[str, list[str]]:
-        """None: the server alone knows its tables."""
+        """Return None: only the server can read its tables."""
         return {run_id: [] for run_id in run_ids}
 
 

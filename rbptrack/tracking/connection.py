@@ -76,7 +76,7 @@ class Connection:
         self._away_until = 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For another process, which opens the store itself."""
+        """Return the state for another process, which opens the store itself."""
         return partial(type(self), create=self._create_missing), (self._config,)
 
     def another(self) -> Self:
@@ -207,7 +207,7 @@ class Connection:
             return moved.repair(self.database, self.experiment)
 
     def located(self, address: str) -> str:
-        """Where an artifact lies: as its address says, but beside the database in a copy that cannot be written."""
+        """Return the address of an artifact; in a copy that cannot be written, its place beside the database."""
         if self._stood_in is None or self.database is None:
             return address
         return moved.located(address, self.database, self._stood_in)

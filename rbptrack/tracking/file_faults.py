@@ -121,7 +121,7 @@ def _ranks(table: RankTable) -> Iterator[str]:
 
 
 def _token_texts(path: Path, table: RankTable) -> str:
-    """What is wrong with the texts of tokens; empty where nothing is and every token of the ranks has one."""
+    """Describe faults in the texts of tokens; empty if there are none and every token of the ranks has one."""
     try:
         texts = read_token_texts(path)
     except (ValueError, AttributeError, RecursionError) as error:
@@ -137,7 +137,7 @@ def _token_texts(path: Path, table: RankTable) -> str:
 
 
 def _histogram(told: RankHistogram) -> str:
-    """What is wrong with a histogram in itself; empty where nothing is."""
+    """Describe a histogram's internal faults; empty if there are none."""
     kinds = [column.dtype for column in (told.rank, told.count, told.logprob)]
     if [kind.kind for kind in kinds] != ["i", "i", "f"]:
         return f"must hold two columns of whole numbers and one of numbers; got {', '.join(map(str, kinds))}"
@@ -182,7 +182,7 @@ def _contradictions(record: Record, table: RankTable, ranks: RankHistogram) -> I
 
 
 def _figure(path: Path) -> str:
-    """What is wrong with a figure; empty where it is a PNG of a size that can be shown."""
+    """Describe a figure's faults; empty if it is a PNG of a size that can be shown."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)

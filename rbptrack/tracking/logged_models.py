@@ -139,7 +139,7 @@ class LoggedModels:
 
 
 def pointer_of_run(run: Run) -> Pointer | None:
-    """What the metrics of a logged measurement point to; None where its run names no model."""
+    """Return the logged model that a measurement's metrics point to; None if its run names no model."""
     if run.inputs is None or not run.inputs.model_inputs:
         return None
     datasets = run.inputs.dataset_inputs
@@ -158,7 +158,7 @@ def _name(record: Record) -> str:
 
 
 def _identity(record: Record) -> str:
-    """What tells one model from another: its name and revision, the commit or hash of its weights, its precision.
+    """Return the identity of a model: its name and revision, the commit or hash of its weights, its precision.
 
     A model in memory has no commit: there the name and revision that the caller gave tell it from others.
     """

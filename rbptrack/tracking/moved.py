@@ -104,7 +104,7 @@ def repair(database: Path, experiment: str) -> int:
 
 
 def located(address: str, database: Path, old: Path) -> str:
-    """Where an artifact of a copied store lies that cannot be written, and so keeps its addresses."""
+    """Return the address of an artifact in a copied store that cannot be written and so keeps its addresses."""
     there = _path(address)
     if there is None or not there.is_relative_to(old):
         return address

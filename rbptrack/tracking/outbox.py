@@ -212,7 +212,7 @@ def _deliver_waiting(
 
 
 def _name(path: Path) -> str:
-    """What people call a record; where it cannot be read, the beginning of its fingerprint."""
+    """Return a record's name for people; if it cannot be read, the beginning of its fingerprint."""
     try:
         return Record.read(path).name
     except (KeyError, TypeError, ValueError, RbptrackError):

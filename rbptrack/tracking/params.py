@@ -33,7 +33,7 @@ class ResolvedParams:
     reference_params: Annotated[int | None, "reference.total_params"] = None  # tied ones once
 
     def params(self) -> dict[str, str]:
-        """What is known, by the names of params."""
+        """Return the resolved values by the names of params."""
         values = {name: getattr(self, attribute) for attribute, name in param_names(type(self)).items()}
         return {name: str(value) for name, value in values.items() if value is not None}
 

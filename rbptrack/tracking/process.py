@@ -85,7 +85,7 @@ def _owner(tags: Mapping[str, str]) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _machine() -> dict[str, Any]:
-    """What tells this machine, its boot and this container's process numbers from others.
+    """Return a text that tells this machine, its boot and this container's process numbers from others.
 
     psutil knows neither the machine's id, without which two hosts of one name are one, nor the namespace of process
     numbers, without which process 7 of one container is process 7 of another on the same host.
@@ -112,7 +112,7 @@ def _lives(pid: int, created: float) -> bool:
 
 
 def _created(process: psutil.Process) -> float:
-    """When a process was created, in seconds after the boot, so that a clock that is set changes nothing."""
+    """Return when a process was created, in seconds after the boot, so that a clock that is set changes nothing."""
     return float(process.create_time() - psutil.boot_time())
 
 

@@ -160,7 +160,9 @@ class Reader(Artifacts):
         return [runs[row["run_id"]] for row in passing(rows, chosen, self._sweep_runs(chosen.sweep))]
 
     def _finished(self, chosen: FilterConfig, run_ids: Sequence[str], each: Callable[[LoggedRun], T]) -> list[T]:
-        """What is kept of finished measurements: at least of those of run_ids, or those that may pass the filters."""
+        """Return the records of finished measurements: at least those of run_ids, or those that may pass the
+        filters.
+        """
         source, experiment = self.connection.source, self.connection.experiment_id
         with self.connection.explained():
             return source.finished(experiment, chosen, run_ids, each)
@@ -206,7 +208,7 @@ class Reader(Artifacts):
             return set()
 
     def records(self, run_ids: Sequence[str]) -> dict[str, Record]:
-        """Those of some hundreds of finished measurements that can be read at once, from a database, by run id."""
+        """Return the records of some hundreds of finished measurements, read at once from a database, by run id."""
         return self._records(run_ids) if isinstance(self.connection.source, Tables) else {}
 
     def record(self, run_id: str) -> Record:
@@ -219,7 +221,7 @@ class Reader(Artifacts):
             return {run.run_id: run.record() for run in source.whole(run_ids)}
 
     def metric_faults(self, run_ids: Sequence[str]) -> dict[str, list[str]]:
-        """By run id: metrics whose last value and whose history differ, of a database."""
+        """Return, by run id, the metrics whose last value and history differ, from a database."""
         source = self.connection.source
         with self.connection.explained():
             return source.metric_faults(run_ids)

@@ -169,7 +169,7 @@ def rbp_curves(rbp: Mapping[int, float]) -> dict[str, dict[int, float]]:
 
 
 def for_charts(metrics: Mapping[str, float], dataset: str) -> dict[str, float]:
-    """What the UI's charts take, which have no log axis for points: log10 of S, of CE and of -ln RBP_k."""
+    """Return the metrics for the UI's charts, which have no log axis for points: log10 of S, of CE and of -ln RBP_k."""
     charted = {}
     if Metric.LOG10_NON_EMBEDDING_PARAMS in metrics:
         charted[Metric.LAW_SIZE] = metrics[Metric.LOG10_NON_EMBEDDING_PARAMS]

@@ -98,7 +98,8 @@ def row(run: LoggedRun) -> dict[str, Any]:
 
 
 def split_difference(params: MeasurementParams) -> float | None:
-    """How far logits of a model that was split in half precision are from the whole model's; None where it was not.
+    """Return how far the logits of a model split in half precision are from the whole model's; None if it was not
+    split.
 
     Relative to the largest logit. Sums that are made in another order before they are rounded move some ranks.
     """

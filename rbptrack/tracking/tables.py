@@ -54,7 +54,7 @@ class Tables:
         return rows[0] if rows else None
 
     def run(self, run_id: str) -> LoggedRun:
-        """One run; RbptrackError if there is none of this id."""
+        """Return one run; raise RbptrackError if no run has this id."""
         with self._opened() as ask:
             runs = _runs(ask(f"{_RUN} where r.run_uuid = :run", {"run": run_id}))
             _fill(ask, runs)
@@ -89,7 +89,7 @@ class Tables:
     def finished(
         self, experiment: str, chosen: FilterConfig, run_ids: Sequence[str], each: Callable[[LoggedRun], T]
     ) -> list[T]:
-        """What is kept of finished measurements; some hundreds at a time are in memory.
+        """Yield the records of finished measurements; some hundreds at a time are in memory.
 
         Args:
             experiment: MLflow's id.
@@ -136,7 +136,7 @@ class Tables:
         return run_ids
 
     def whole(self, run_ids: Sequence[str]) -> list[LoggedRun]:
-        """Some hundreds of runs with their curves and datasets; those that it lacks are left out.
+        """Return some hundreds of runs with their curves and datasets; runs that the store lacks are left out.
 
         MLflow asks for one curve of one run, for which SQLite reads that curve of every run of the store.
         """
@@ -159,7 +159,7 @@ class Tables:
         return list(runs.values())
 
     def metric_faults(self, run_ids: Sequence[str]) -> dict[str, list[str]]:
-        """By run id: metrics whose last value and whose history differ; MLflow keeps each number in both."""
+        """Return, by run id, the metrics whose last value and history differ; MLflow keeps each number in both."""
         inside, values = _named("r", run_ids)
         of_run = "l.run_uuid = m.run_uuid and l.key = m.key"
         same = " and ".join([of_run, *(f"l.{name} = m.{name}" for name in ("value", "step", "timestamp", "is_nan"))])

@@ -206,7 +206,7 @@ def _config(path: Path, run: LoggedRun) -> Iterator[str]:
 
 
 def database_faults(connection: Connection) -> Iterator[str]:
-    """What the database says of itself; nothing for a server, which alone reads its own."""
+    """Yield the faults that the database reports of itself; none for a server, which alone reads its own."""
     if connection.database is not None:
         yield from _sqlite(connection.tables or connection.database)
     elif scheme(connection.uri) == "postgresql":
@@ -214,7 +214,7 @@ def database_faults(connection: Connection) -> Iterator[str]:
 
 
 def unlooked(connection: Connection) -> str:
-    """What `database_faults` cannot look at; empty where there is nothing."""
+    """Say what `database_faults` cannot check; empty if it checks everything."""
     if scheme(connection.uri) not in DATABASES:
         return "the server's own database is not looked at: its keeper can"
     if scheme(connection.uri) == "postgresql" and not _has_amcheck(connection.uri):

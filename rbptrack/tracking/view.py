@@ -77,7 +77,7 @@ def search_filter(chosen: FilterConfig) -> str:
 
 
 def chosen_runs(runs: Iterable[LoggedRun], chosen: FilterConfig) -> list[LoggedRun]:
-    """Those of an experiment's runs that `search_filter` lets MLflow's page show."""
+    """Return the runs of an experiment that MLflow's page shows for `search_filter`."""
     asked = {f"{Tag.PREFIX}{key}": getattr(chosen, key) for key in FILTERS if getattr(chosen, key)}
     kinds = (Kind.MEASUREMENT,) if asked else (Kind.MEASUREMENT, Kind.SWEEP, Kind.REPORT, Kind.TRAINING)
     return [
@@ -89,7 +89,7 @@ def chosen_runs(runs: Iterable[LoggedRun], chosen: FilterConfig) -> list[LoggedR
 
 
 def spread(runs: Sequence[LoggedRun], most: int) -> list[LoggedRun]:
-    """So many of the runs, of every family, size and dataset alike, each from the newest on."""
+    """Choose so many of the runs, evenly over families, sizes and datasets, newest first."""
     turns = list[tuple[int, LoggedRun]]()
     taken: Counter[tuple[str, ...]] = Counter()
     for run in runs:
@@ -100,7 +100,7 @@ def spread(runs: Sequence[LoggedRun], most: int) -> list[LoggedRun]:
 
 
 def by_id(runs: Sequence[LoggedRun]) -> str:
-    """These runs and no others, in MLflow's search syntax."""
+    """Select exactly these runs, in MLflow's search syntax."""
     return f"attributes.run_id IN ({', '.join(repr(run.run_id) for run in runs)})"
 
 

@@ -40,7 +40,9 @@ def begin(database: Path) -> None:
 
 
 def cut_off(database: Path) -> float | None:
-    """Since when (seconds since 1970) the store got what a machine that went down may have lost; None: nothing."""
+    """Return since when (seconds since 1970) the store received writes that a power cut may have lost; None for
+    never.
+    """
     since = [began for _, tags, began in _left(database) if rebooted_since(tags)]
     return min(since) if since else None
 
