@@ -1,6 +1,6 @@
 """The Python API: `rbptrack.measure`, `rbptrack.runs`, `rbptrack.analyze`; see docs/python.md.
 
-Nothing here needs a config file. What is measured is logged only where `log` of a measurement is called.
+Nothing here needs a config file. A measurement is logged only where `log` of a measurement is called.
 """
 
 from __future__ import annotations
@@ -213,14 +213,14 @@ def runs(
 
     Args:
         family: patterns that the family must match (`pythia*`), one or several; all, if none is given.
-        size: likewise.
-        dataset: likewise.
-        sweep: likewise; a sweep covers what it found measured already, too.
+        size: patterns of sizes.
+        dataset: patterns of datasets.
+        sweep: patterns of sweeps; a sweep includes the measurements that it reused.
         tracking_uri: where; by default MLFLOW_TRACKING_URI, else ./mlruns/mlflow.db.
         experiment: MLflow's experiment.
 
     Raises:
-        BadInput: the store cannot be read, or nothing passes; says what there is.
+        BadInput: the store cannot be read, or nothing passes; the message lists the measurements.
         StoreAway: the store does not answer.
 
     """
@@ -265,16 +265,16 @@ def analyze(runs: Runs, analyzer: str, **options: object) -> ShownReport:
         **options: its fields.
 
     Raises:
-        BadInput: there is no such analyzer or option.
+        BadInput: unknown analyzer or option.
         AnalyzerFault: the analyzer has a fault of its own.
         RbptrackError: what the analyzer says of its input.
 
     """
     cls = discover(ANALYZERS).select(analyzer)
-    known = [f.name for f in fields(cls)]
+    option_names = [f.name for f in fields(cls)]
     for name in options:
-        if name not in known:
-            raise unknown(f"option of {analyzer}", name, known)
+        if name not in option_names:
+            raise unknown(f"option of {analyzer}", name, option_names)
     computation = computed(cls(**options), runs)
     shown = ShownReport(**{f.name: getattr(computation, f.name) for f in fields(computation)})
     shown.title = f"{analyzer}: {help_line(cls)}"

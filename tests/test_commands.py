@@ -72,7 +72,7 @@ def test_a_wrong_option_shows_the_right_ones(command: str) -> None:
     ("arguments", "words"),
     [
         (("sync", "moved=perhaps"), "Value 'perhaps'"),
-        (("plan", "format=pdf"), "format=pdf: no such value. Options: table, csv, json"),
+        (("plan", "format=pdf"), "invalid format 'pdf'. Options: table, csv, json"),
         (("cache", "empty"), "cache empty: expected nothing, or clear"),
         (("export",), "out=... is missing"),
         (("import",), "what to import"),

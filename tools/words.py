@@ -29,7 +29,7 @@ PHRASES = {
     r"(cannot|can) be told": "undecided, inconclusive",
     r"(is|are) not known": "unknown",
     r"flat memory": "constant memory",
-    r"no such": "unknown, invalid",
+    r"no such (value|GPU)": "unknown, invalid",
     r"hand(s|ed)? on|bring(s)? along": "export, import, pass",
     r"(is|are) there already": "cached, done",
 }
@@ -76,14 +76,20 @@ def _docstring_faults(tree: ast.Module) -> Iterator[str]:
 
 
 def _name_faults(tree: ast.Module) -> Iterator[str]:
+    fields = {id(field.target) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for field in _fields(node)}
     for node in ast.walk(tree):
         name = ""
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in fields:
             name = node.id
         elif isinstance(node, ast.arg):
             name = node.arg
         if name in VAGUE_NAMES:
             yield f"{node.lineno}: '{name}' does not say what it holds"
+
+
+def _fields(node: ast.ClassDef) -> list[ast.AnnAssign]:
+    """Return the fields of a dataclass: names of a contract, not of variables."""
+    return [statement for statement in node.body if isinstance(statement, ast.AnnAssign)]
 
 
 def files(paths: list[Path]) -> Iterator[Path]:

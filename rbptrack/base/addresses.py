@@ -95,7 +95,7 @@ def refuse_secret(key: str, text: str) -> None:
 def sets_secret(key: str, text: str) -> bool:
     """Return whether a value gives a secret to a variable: `export HF_TOKEN=...`, or a key of `hydra.job.env_set`."""
     in_environment = re.findall(r"\w+", f"{key}: {text}".partition("env_set")[2])
-    assigned = [found["name"] for found in _ASSIGNMENT.finditer(text) if not is_path(found["value"])]
+    assigned = [match["name"] for match in _ASSIGNMENT.finditer(text) if not is_path(match["value"])]
     return any(map(names_secret, [*in_environment, *assigned]))
 
 
@@ -107,7 +107,7 @@ def taken_apart(address: str, key: str) -> tuple[str, Mapping[str, str]]:
         key: where it was given, for errors.
 
     Raises:
-        BadInput: it cannot be taken apart, or holds a secret for which there is no variable.
+        BadInput: it cannot be parsed, or holds a secret that no variable can carry.
 
     """
     if len(address) > _LONGEST:

@@ -23,11 +23,11 @@ class RbptrackError(Exception):
 
 
 class BadInput(RbptrackError):
-    """What was asked for cannot be done as asked; nothing ran and nothing was written."""
+    """A request that cannot be carried out; nothing ran and nothing was written."""
 
 
 class StoreAway(RbptrackError):
-    """The tracking store does not answer now; what is measured meanwhile waits on disk."""
+    """The tracking store does not answer now; measurements wait on disk meanwhile."""
 
 
 class MissingArtifact(RbptrackError):
@@ -49,7 +49,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 def unknown(
     what: str, given: object, options: Iterable[str], *, label: str = "Options", most: int = _MOST_LISTED
 ) -> BadInput:
-    """Return the error for a name that does not exist: the names nearest to it first, then those that there are."""
+    """Return the error for a name that does not exist: the nearest names first, then the others."""
     listed = list(options)
     near = nearest(str(given), listed)
     meant = f" Did you mean {' or '.join(near)}?" if near else ""
@@ -72,12 +72,12 @@ def nearest(given: str, options: Iterable[str], *, most: int = 3) -> list[str]:
     return [by_lower[name] for name in dict.fromkeys([*alike, *begun])][:most]
 
 
-def _likeness(one: str, other: str) -> float:
-    return SequenceMatcher(None, other, one).ratio()
+def _likeness(name: str, other: str) -> float:
+    return SequenceMatcher(None, other, name).ratio()
 
 
 def shortened(names: Sequence[str], *, most: int = _MOST_LISTED) -> str:
-    """Return the names, separated by commas; of a long list the first, and how many more there are."""
+    """Return the names, separated by commas; of a long list the first, and the number of the others."""
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[: most - 2])} and {len(names) - most + 2} more"
@@ -89,7 +89,7 @@ def disk_trouble(error: Exception, folder: Path) -> RbptrackError | None:
         return None
     text = str(error)  # Arrow's errors carry the number in their text only
     if error.errno in DISK_FULL or f"errno {errno.ENOSPC}]" in text:
-        return RbptrackError(f"the disk is full at {folder}: free some space and run again; what was measured is kept")
+        return RbptrackError(f"the disk is full at {folder}: free some space and run again; measurements are kept")
     if error.errno in (errno.EACCES, errno.EROFS) or "Read-only file system" in text:
         return RbptrackError(f"{error.filename or folder} cannot be written: check its permissions")
     if error.errno in _WRONG_PATH:

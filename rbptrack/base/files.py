@@ -66,7 +66,7 @@ def _sync(path: Path) -> None:
     try:
         os.fsync(opened)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system without it: what it has is all there is
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system that cannot sync
             raise
     finally:
         os.close(opened)
@@ -79,9 +79,9 @@ def sync_tree(folder: Path, *, above: Iterable[Path] = ()) -> None:
 
 def make_folder(path: Path) -> None:
     """Make a folder, and those above it that are missing, each of them on the disk; nothing where it is there."""
-    missing = [each for each in (path, *path.parents) if not each.is_dir()]
+    missing = [folder for folder in (path, *path.parents) if not folder.is_dir()]
     path.mkdir(parents=True, exist_ok=True)
-    sync(each.parent for each in missing)
+    sync(folder.parent for folder in missing)
 
 
 def check_replaceable(path: Path) -> None:
@@ -116,7 +116,7 @@ def put(unfinished: Path, path: Path, *, durable: bool) -> None:
 
     Raises:
         BadInput: something else than a regular file stands there.
-        OSError: the disk is full; what was there before still is.
+        OSError: the disk is full; the earlier file is unchanged.
 
     """
     check_replaceable(path)
@@ -167,7 +167,7 @@ def clear_unfinished(folder: Path) -> None:
 
 
 def write_whole(path: Path, text: str, *, durable: bool = False) -> None:
-    """Write a file in place of what was there; several processes may do so at once, and one of them is the last.
+    """Replace a file, or write a new one; several processes may do so at once, and one of them is the last.
 
     Args:
         path: the file.
@@ -175,7 +175,7 @@ def write_whole(path: Path, text: str, *, durable: bool = False) -> None:
         durable: see `put`.
 
     Raises:
-        OSError: the folder is not there, or the disk is full; what was there before still is.
+        OSError: the folder is not there, or the disk is full; the earlier file is unchanged.
 
     """
     with unfinished(path, durable=durable) as other:
@@ -214,13 +214,13 @@ def temporary_files() -> Iterator[None]:
         yield
         return
     clear_temporary()
-    before, mine = tempfile.tempdir, TemporaryFolder()
-    tempfile.tempdir = str(mine.path)
+    before, folder = tempfile.tempdir, TemporaryFolder()
+    tempfile.tempdir = str(folder.path)
     try:
         yield
     finally:
         tempfile.tempdir = before
-        mine.remove()
+        folder.remove()
 
 
 def clear_temporary() -> None:
@@ -238,7 +238,7 @@ def clear_temporary() -> None:
 
 
 def _remove(path: Path, lock: FileLock) -> None:
-    """Remove a folder whose lock this process holds; the lock goes last, so that what is left of it is found again."""
+    """Remove a folder whose lock this process holds; the lock goes last, so that a half-removed folder shows."""
     for entry in path.glob("*"):
         if entry.name != _LOCK:
             shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""How much of what others hand on is taken, in one table: what is above is refused before it is unpacked.
+"""Limits of files from others, in one table: larger ones are refused before they are unpacked.
 
 Ours are far below. A bomb is small and unpacks to more than the memory or the disk holds; the limits are of what an
 import may take of both, whatever a file says of itself.

@@ -10,7 +10,7 @@ LONGEST = 200
 """Characters of a family's, model's or dataset's name."""
 
 _PLAIN = re.compile(r"[\w\-. ]")
-_LONGEST_PART = 80  # MLflow takes 250 characters for a metric's name, of which three parts are such names
+_LONGEST_PART = 80  # MLflow takes 250 characters for a metric's name, which has three such parts
 _LONGEST_FILE = 120  # file systems take 255 bytes
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")  # on Windows
 
@@ -41,8 +41,8 @@ def metric_name(name: str) -> str:
 def file_name(name: object) -> str:
     """Return a name as the name of a file or folder: one part of a path, on any system, and never `.` or `..`.
 
-    Letters, digits, `_ - . ( ) + ,` and spaces stay. Every other character becomes `_`, and what was changed or is too
-    long ends in a hash of the name, so that different names give different files.
+    Letters, digits, `_ - . ( ) + ,` and spaces stay. Every other character becomes `_`. A name that was changed or is
+    too long ends in a hash of the name, so that different names give different files.
     """
     text = str(name)
     made = re.sub(r"[^\w\-.()+, ]", "_", text).strip(". ")
@@ -53,7 +53,7 @@ def file_name(name: object) -> str:
 
 
 def name_fault(name: str) -> str:
-    """Say what is wrong with a family's, model's or dataset's name; empty if it is valid."""
+    """Describe the fault of a family's, model's or dataset's name; empty if it is valid."""
     if not name.strip():
         return "must not be empty"
     if len(name) > LONGEST:

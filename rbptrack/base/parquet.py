@@ -33,7 +33,7 @@ _verified_files: set[tuple[int, int, int, int]] = set()  # device, inode, size a
 
 
 class Damaged(RbptrackError):
-    """A file's content is not what was written."""
+    """A file's content has changed since it was written."""
 
 
 class TableWriter:
@@ -55,7 +55,7 @@ class TableWriter:
             schema,
             compression="zstd",
             write_page_checksum=True,
-            store_schema=False,  # Arrow's copy of schema and metadata would hide what is added at the end
+            store_schema=False,  # Arrow's copy of schema and metadata would hide the metadata added at the end
         )
 
     def __enter__(self) -> Self:
@@ -149,10 +149,10 @@ def _ascending(file: pq.ParquetFile, column: str) -> bool:
     known.
     """
     place, groups = file.schema_arrow.get_field_index(column), range(file.num_row_groups)
-    known = [file.metadata.row_group(number).column(place).statistics for number in groups]
-    if not all(one is not None and one.has_min_max for one in known):
-        return len(known) == 1
-    return all(before.max <= after.min for before, after in pairwise(known))
+    statistics = [file.metadata.row_group(number).column(place).statistics for number in groups]
+    if not all(group is not None and group.has_min_max for group in statistics):
+        return len(statistics) == 1
+    return all(before.max <= after.min for before, after in pairwise(statistics))
 
 
 def _damaged(path: Path, error: Exception) -> Damaged:

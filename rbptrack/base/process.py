@@ -95,13 +95,13 @@ def _container_cores() -> Iterator[int]:
 
 
 def leave_out_what_is_loaded() -> None:
-    """Leave every object that there is out of garbage collection, until the process ends.
+    """Leave every existing object out of garbage collection, until the process ends.
 
-    Modules hold hundreds of thousands, none of which is garbage before the end. Collections take less time without
-    them, and come sooner: Python waits until there are a quarter as many new objects as old ones.
+    Modules hold hundreds of thousands of objects until the end. Collections take less time without
+    them, and come sooner: Python waits for a quarter as many new objects as old ones.
     """
     gc.collect()
     gc.freeze()
-    gc.collect()  # counts what is old
+    gc.collect()  # counts the old objects
     atexit.unregister(gc.unfreeze)
     atexit.register(gc.unfreeze)  # else extension modules complain of objects that nobody freed

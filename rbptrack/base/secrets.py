@@ -1,6 +1,6 @@
 """One filter of known secrets: on what this process prints and logs, and on prose that it writes.
 
-A param, a tag and a table's cell are never altered: what holds a secret there is refused (`refuse_known`).
+A param, a tag and a table's cell are never altered: a secret in one is refused (`refuse_known`).
 """
 
 from __future__ import annotations
@@ -52,14 +52,15 @@ def known() -> frozenset[str]:
 @lru_cache(maxsize=2)
 def _secrets(environment: tuple[tuple[str, str], ...], _: int) -> frozenset[str]:
     secrets = {value for name, value in environment if names_secret(name) and _may_be_secret(value)}
-    secrets |= {one for _, value in environment if "://" in value for one in _password(value) if _may_be_secret(one)}
-    forms = (quote, quote_plus, lambda one: quote(one, safe=""))
-    return frozenset(secrets | {form(one) for one in secrets for form in forms})
+    passwords = (word for _, value in environment if "://" in value for word in _password(value))
+    secrets |= {password for password in passwords if _may_be_secret(password)}
+    forms = (quote, quote_plus, lambda secret: quote(secret, safe=""))
+    return frozenset(secrets | {form(secret) for secret in secrets for form in forms})
 
 
 def redact(text: str) -> str:
     """Return prose with `***` for every known secret."""
-    for secret in sorted((one for one in known() if one in text), key=len, reverse=True):
+    for secret in sorted((word for word in known() if word in text), key=len, reverse=True):
         text = text.replace(secret, _HIDDEN)
     return text
 
@@ -90,7 +91,7 @@ def guard() -> None:
 
 
 def reader_gone() -> bool:
-    """Write out what is buffered; whether the reader of standard output has gone."""
+    """Write out the buffers, and return whether the reader of standard output has gone."""
     sys.stdout.flush()
     return isinstance(sys.stdout, _Filtered) and sys.stdout.cut_off
 
@@ -138,7 +139,7 @@ class _Filtered:
             self._cut_off()
 
     def _cut_off(self) -> None:
-        """Let what is still buffered go nowhere: Python would fail on it again when it ends."""
+        """Discard the buffers: Python would fail on them again when it ends."""
         self.cut_off = True
         with open(os.devnull, "w") as nowhere:  # noqa: PTH123
             os.dup2(nowhere.fileno(), self._stream.fileno())
@@ -154,8 +155,8 @@ def _may_be_secret(value: str) -> bool:
 
 
 def is_path(value: str) -> bool:
-    """Return whether a value names a place on this machine; a key that begins with `/` is none where no such folder
-    is.
+    """Return whether a value names a place on this machine; a key that begins with `/` is none if that folder does not
+    exist.
     """
     if value.startswith(("~", "./", "../")):
         return True

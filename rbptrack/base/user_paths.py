@@ -36,10 +36,10 @@ def user_path(text: str) -> Path:
 
 
 def check_writable_folder(folder: Path) -> None:
-    """Refuse to begin what could not be written; what a killed command left unfinished there is removed.
+    """Refuse a file that could not be written, and remove a killed command's unfinished one.
 
     Raises:
-        BadInput: there is no such folder, or it takes no files.
+        BadInput: the folder is missing, or it takes no files.
 
     """
     if not folder.is_dir():

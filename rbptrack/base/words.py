@@ -10,7 +10,7 @@ from pathlib import Path
 
 import humanize
 
-_LISTED = 3  # values: so many are said one by one
+_LISTED = 3  # values: so many are listed one by one
 _UNKNOWN_SECONDS = 1e8
 _FORMULA = re.compile(r"'*[=+\-@]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -48,7 +48,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def some_of(number: int, total: int, noun: str) -> str:
-    """Return `none of 24 cases`, `3 of 24 cases`, `all 24 cases`; `the one case` where there is no other."""
+    """Return `none of 24 cases`, `3 of 24 cases`, `all 24 cases`; `the one case` if it is the only one."""
     if number == total:
         return f"all {counted(total, noun)}" if total > 1 else f"the one {noun}"
     return f"{f'{number:,}' if number else 'none'} of {counted(total, noun)}"
@@ -72,15 +72,17 @@ def spread(values: Iterable[float], form: str, names: Sequence[str] = (), *, uni
         unit: said after the last of them.
 
     """
-    said = f" {unit}" if unit else ""
+    ending = f" {unit}" if unit else ""
     every = [float(value) for value in values]
     if len(every) <= _LISTED:
         texts = [number(value, form) for value in every]
         if len(set(texts)) == 1:
-            return texts[0] + said
-        return listed([f"{text} ({name})" for text, name in zip(texts, names, strict=True)] if names else texts) + said
+            return texts[0] + ending
+        return (
+            listed([f"{text} ({name})" for text, name in zip(texts, names, strict=True)] if names else texts) + ending
+        )
     low, high = number(min(every), form), number(max(every), form)
-    return low + said if low == high else f"between {low} and {high}{said} ({len(every)} values)"
+    return low + ending if low == high else f"between {low} and {high}{ending} ({len(every)} values)"
 
 
 def compact(number: float) -> str:
@@ -94,7 +96,7 @@ def compact_bytes(number: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return `0:01:40`; what is not known is a question mark."""
+    """Return `0:01:40`; a question mark if unknown."""
     return str(timedelta(seconds=round(seconds))) if seconds < _UNKNOWN_SECONDS else "?"
 
 
@@ -133,5 +135,5 @@ def for_markdown(text: str) -> str:
 
 
 def from_spreadsheet(text: str) -> str:
-    """Return the text of which `for_spreadsheets` made a cell."""
+    """Return the text that `for_spreadsheets` made into a cell."""
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text

@@ -1,1 +1,1 @@
-"""What is asked for: the schema, patterns, composition, and where configs lie."""
+"""The request: the schema, patterns, composition, and where configs lie."""

@@ -1,4 +1,4 @@
-"""The words of a command line, before Hydra reads them: its flags, and options that there are not."""
+"""The words of a command line, before Hydra reads them: its flags, and unknown options."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OWN_FLAGS = ("--open", "--json", "--quiet")
 
 
 class Choices(Protocol):
-    """What there is to choose from (`rbptrack.config.compose.Composer`)."""
+    """The available choices (`rbptrack.config.compose.Composer`)."""
 
     config_name: str
 
@@ -66,14 +66,14 @@ def _flag_error(message: str) -> NoReturn:
 
 
 def check_keys(overrides: Sequence[str], composer: Choices, chosen_by: Sequence[str], lists: Mapping[str, str]) -> None:
-    """Raise BadInput for an option that there is not, before Hydra proposes to add it with `+`, and for an unknown
+    """Raise BadInput for an unknown option, before Hydra proposes to add it with `+`, and for an unknown
     choice.
     """
     schema, command = SCHEMAS[composer.config_name]
     keys = Keys.of(schema)
     checked = {option.key: option for option in options_of(schema)}
     groups = composer.groups() if composer.config_name == "config" else list(chosen_by)
-    known = [*groups, *lists, *keys.settable]
+    options = [*groups, *lists, *keys.settable]
     compared = any(override.startswith(("reference=", "+model@reference=")) for override in overrides)
     for override in overrides:
         key, equals, value = override.partition("=")
@@ -83,14 +83,14 @@ def check_keys(overrides: Sequence[str], composer: Choices, chosen_by: Sequence[
         if equals and not key:
             raise BadInput(f"{override}: expected key=value; the key is missing")
         if not equals and not override.startswith("~"):
-            raise _no_value(override, composer, groups, known)
+            raise _no_value(override, composer, groups, options)
         if key in checked:
             checked[key].check(value)
         if key.startswith(("hydra.", "hydra/")) or "@" in key or "/" in key:
             _refuse_folders(key)
-        elif key not in keys and key not in known:
-            shown = [name for name in known if "." not in name]
-            raise no_option(key, known, shown=shown, more=f"{program()} help {command}")
+        elif key not in keys and key not in options:
+            shown = [name for name in options if "." not in name]
+            raise no_option(key, options, shown=shown, more=f"{program()} help {command}")
         elif key in groups and key not in (*chosen_by, "k") and value != "null" and "(" not in value:
             for name in split_list(value):
                 if name not in composer.options(key):

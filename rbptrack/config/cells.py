@@ -2,8 +2,8 @@
 
 A config has three pieces: the model, the dataset, and the rest. Where nothing in one names another, Hydra composes the
 rest once for each choice of its groups; models and datasets are their files' keys, with the values that a cell gives,
-and cells are put together of pieces. Hydra composes whole what is not so: interpolations between pieces, packages and
-defaults lists in files, and group choices of unusual form; and what is refused, because it says why.
+and cells are put together of pieces. Everything else is composed by Hydra: interpolations between pieces, packages and
+defaults lists in files, and group choices of unusual form; and refused options, because Hydra says why.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class _Pieces:
             if file is None or file.defaults_list or package not in (None, "", "_global_"):
                 return None
             base.over.extend([file.config] if package else [])
-        return None if _depends(composed) or len([one for one in base.over if one]) > 1 else base
+        return None if _depends(composed) or len([over for over in base.over if over]) > 1 else base
 
     def _piece(self, name: str, base: _Base, choices: tuple[str, ...], words: Sequence[str]) -> Any:
         """Return a piece of a job's config, typed; BadInput where it is refused, or depends on others."""
@@ -149,8 +149,8 @@ class _Pieces:
                 raise BadInput(f"{name}={chosen} is no file of its own")
             made = base.files[name, *chosen] = OmegaConf.create({name: OmegaConf.structured(_PIECES[name])})
             OmegaConf.set_struct(made, True)
-            for each in ({name: file.config}, *({name: one[name]} for one in base.over if name in one)):
-                made.merge_with(each)
+            for layer in ({name: file.config}, *({name: over[name]} for over in base.over if name in over)):
+                made.merge_with(layer)
         return base.files[name, *chosen]
 
 

@@ -53,7 +53,7 @@ def typed(composed: DictConfig) -> Any:
 
 
 def typed_piece(composed: DictConfig, name: str) -> Any:
-    """Return the model (or the dataset) of a composed config alone, likewise."""
+    """Return the model (or the dataset) of a composed config alone, checked as its dataclass."""
     piece = _object(composed[name])
     refuse_secrets(composed[name], f"{name}.")
     _PIECES[name](piece)
@@ -80,7 +80,7 @@ def refuse_secrets(composed: DictConfig, prefix: str = "", *, resolve: bool = Tr
 
 
 def wrong_value(given: str, error: BaseException) -> BadInput:
-    """Return the error for a value of the wrong type, or one that is not among those that there are.
+    """Return the error for a value of the wrong type, or one outside the options.
 
     Args:
         given: `model.dtype=float23`, or the key alone.
@@ -88,12 +88,12 @@ def wrong_value(given: str, error: BaseException) -> BadInput:
 
     """
     reason = str(error).strip().splitlines()[0]
-    value = given.partition("=")[2]
+    key, _, value = given.partition("=")
     if options := re.search(r"expected one of \[(.*)\]", reason):
         names = options[1].replace("'", "").split(", ")
         near = nearest(value, names)
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
-        return BadInput(f"{given}: no such value.{meant} Options: {', '.join(names)}")
+        return BadInput(f"invalid {key} {value!r}.{meant} Options: {', '.join(names)}")
     return BadInput(f"{given}: {reason}" if given and given not in reason else reason)
 
 

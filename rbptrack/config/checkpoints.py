@@ -15,7 +15,7 @@ from rbptrack.config.ladders import LADDERS, config
 class CheckpointSource(ConfigSource):
     """The ladders as a source of Hydra's search path.
 
-    It lists nothing, because Hydra's help prints every name there is; `names` has them.
+    It lists nothing, because Hydra's help prints every listed name; `names` has them.
     """
 
     @staticmethod

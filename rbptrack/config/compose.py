@@ -125,12 +125,12 @@ class Composer:
             apply(parsed(overrides), composed)
 
     def file(self, group: str, choice: str) -> ConfigResult | None:
-        """Return the file of a choice, if there is one, as it was read: not to be changed."""
+        """Return the file of a choice, if it has one, as it was read: not to be changed."""
         return self._repository().load_config(f"{group}/{choice}")
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Say what is wrong with a config."""
+        """Say why a config is invalid."""
         try:
             yield
         except (HydraException, OmegaConfBaseException) as error:

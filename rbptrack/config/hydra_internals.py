@@ -27,7 +27,7 @@ from omegaconf import DictConfig
 from rbptrack.config.paths import conf_folder
 from rbptrack.config.yaml_files import check_yaml
 
-# From 1.4 on, Hydra warns of any `version_base`; before, it warns where there is none.
+# From 1.4 on, Hydra warns of any `version_base`; before, it warns without one.
 _VERSION_BASE: dict[str, Any] = {"version_base": "1.3"} if __version__.startswith("1.3.") else {}
 
 BASIC = {
@@ -53,9 +53,9 @@ class Loader(ConfigLoaderImpl):
     What it composes is what Hydra composes. Files that change while it is in use are not read again.
     """
 
-    def __init__(self, of: ConfigLoaderImpl) -> None:
-        super().__init__(config_search_path=of.config_search_path)
-        self.repository = _CheckedFiles(config_search_path=of.config_search_path)
+    def __init__(self, loader: ConfigLoaderImpl) -> None:
+        super().__init__(config_search_path=loader.config_search_path)
+        self.repository = _CheckedFiles(config_search_path=loader.config_search_path)
         self._files: dict[tuple[str | None, tuple[str, ...]], CachingConfigRepository] = {}
 
     def files(self, config_name: str, search_path: Sequence[str]) -> Files:
@@ -74,11 +74,11 @@ class Loader(ConfigLoaderImpl):
 
     def _load_single_config(self, default: Any, repo: IConfigRepository) -> ConfigResult:
         loaded = super()._load_single_config(default, repo)
-        return replace(loaded, config=copy.deepcopy(loaded.config))  # what is merged next changes it
+        return replace(loaded, config=copy.deepcopy(loaded.config))  # the next merge changes it
 
 
 class _CheckedFiles(ConfigRepository):
-    """Hydra's files, of which each of the user's is checked before it is read."""
+    """Hydra's files; each of the user's is checked before it is read."""
 
     def load_config(self, config_path: str) -> ConfigResult | None:
         for source in self.get_sources():

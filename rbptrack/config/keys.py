@@ -1,4 +1,4 @@
-"""The options that a command takes, as the schema has them; and what is said of one that it does not take."""
+"""The options that a command takes, as the schema has them; and the errors about others."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def options_of(schema: type, prefix: str = "") -> list[Option]:
 
 
 def _values(kind: Any) -> Sequence[str]:
-    """Return the values of an enum, or of what is true or false."""
+    """Return the values of an enum or a boolean."""
     if isinstance(kind, type) and issubclass(kind, Enum):
         return [str(member.value) for member in kind]
     return ["true", "false"] if kind is bool else []
@@ -154,8 +154,8 @@ def no_flag(word: str, following: Sequence[str], keys: Collection[str], flags: C
     near = nearest(f"--{name}", [*flags, *(f"--{key}" for key in keys)], most=1)
     if near and near[0] not in flags:
         return BadInput(f"unknown option {word!r}. Did you mean {near[0].lstrip('-')}={value}?")
-    known = f"Did you mean {near[0]}?" if near else f"Options with a dash: {', '.join(flags)}"
-    return BadInput(f"unknown option {word!r}. {known}")
+    remedy = f"Did you mean {near[0]}?" if near else f"Options with a dash: {', '.join(flags)}"
+    return BadInput(f"unknown option {word!r}. {remedy}")
 
 
 def removed(key: str) -> str | None:
@@ -163,12 +163,12 @@ def removed(key: str) -> str | None:
     return REMOVED.get(f"model.{key.removeprefix('reference.')}" if key.startswith("reference.") else key)
 
 
-def no_option(key: str, known: Collection[str], *, shown: Collection[str], more: str) -> BadInput:
+def no_option(key: str, options: Collection[str], *, shown: Collection[str], more: str) -> BadInput:
     """Return the error for an option that a command does not take.
 
     Args:
-        key: what was typed before `=`.
-        known: every option.
+        key: the text before `=`.
+        options: every option.
         shown: those that are listed; for an option within a folder, its neighbours are.
         more: the command that explains them.
 
@@ -176,18 +176,18 @@ def no_option(key: str, known: Collection[str], *, shown: Collection[str], more:
     if sentence := removed(key):
         return BadInput(sentence)
     folder, _, leaf = key.rpartition(".")
-    near = nearest(key, known)
+    near = nearest(key, options)
     if not near:  # the right word in the wrong place: `documents` for `dataset.documents`
-        by_leaf = {name.rpartition(".")[2]: name for name in reversed(list(known))}
+        by_leaf = {name.rpartition(".")[2]: name for name in reversed(list(options))}
         near = [by_leaf[name] for name in nearest(leaf, by_leaf)]
     meant = f" Did you mean {' or '.join(f'{name}=' for name in near)}?" if near else ""
-    siblings = [name for name in known if folder and name.startswith(folder + ".")]
+    siblings = [name for name in options if folder and name.startswith(folder + ".")]
     listed = shortened(list(dict.fromkeys(siblings or shown)), most=_FEW if near else _MOST)
     return BadInput(f"no option {key}.{meant}\nOptions: {listed}. More: {more}")
 
 
 def flat(config: Config) -> dict[str, str]:
-    """Return the config as flat `a.b.c: text` pairs: what a run logs as params, which says nothing of what is None."""
+    """Return the config as flat `a.b.c: text` pairs: the params of a run, without those that are None."""
     values: Any = OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True)
     return flattened({key: value for key, value in values.items() if value is not None})
 

@@ -24,7 +24,7 @@ def home() -> Path:
     it.
     """
     here = Path.cwd()
-    if sign := next((each for each in _SIGNS if each in str(here)), ""):
+    if sign := next((character for character in _SIGNS if character in str(here)), ""):
         raise BadInput(
             f"the working folder {here} has {sign} in its path, which Hydra and MLflow take for more than a name: "
             "rename it, or work in another"
@@ -83,7 +83,7 @@ def plugin_folders(arguments: Sequence[str]) -> list[str]:
 
 
 def config_packages() -> tuple[dict[str, str], list[str]]:
-    """Return packages of configs that installed distributions offer, by whom; and a line for each that is broken."""
+    """Return packages of configs that installed distributions offer, with their distribution; a line per broken."""
     return _config_packages(tuple(sys.path))
 
 

@@ -69,7 +69,7 @@ def expand(arguments: Sequence[str], *, groups: Sequence[str], options: Options)
         The rewritten arguments.
 
     Raises:
-        BadInput: a name or pattern without a match; the message lists what there is.
+        BadInput: a name or pattern without a match; the message lists the options.
 
     """
     rewritten: list[str] = []
@@ -110,7 +110,7 @@ def chosen(group: str, element: str, names: Sequence[str]) -> list[str]:
     """Return the names of a config group that a name or a pattern stands for, in order of size.
 
     Raises:
-        BadInput: there is none; the message gives the nearest names, then what there is.
+        BadInput: no name matches; the message gives the nearest names, then the others.
 
     """
     if element in names:
@@ -137,7 +137,7 @@ def chosen(group: str, element: str, names: Sequence[str]) -> list[str]:
 
 
 def _no_name(group: str, element: str, names: Sequence[str], folders: Mapping[str, Sequence[str]]) -> BadInput:
-    """Return the error for a name of no folder: the nearest folder with the same rest, then what there is."""
+    """Return the error for a name of no folder: the nearest folder with the same rest, then the others."""
     family, _, leaf = element.partition("/")
     alike = nearest(family, folders)
     near = [name for name in names if name.replace("/", "-") == element.lower()]  # as measurements are called: nano-6k
@@ -186,7 +186,7 @@ def lists_as_values(arguments: Sequence[str], keys: Mapping[str, str]) -> list[s
 
 def as_value(text: str) -> str:
     """Return a text as Hydra's grammar takes it for a value, whatever quotes and backslashes it holds."""
-    text = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + (r"\'" if found[2] else ""), text)
+    text = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + (r"\'" if match[2] else ""), text)
     return f"'{text}'"
 
 

@@ -1,4 +1,4 @@
-"""What Hydra is told of rbptrack: the schema, and the resolvers that configs may use."""
+"""Registers rbptrack with Hydra: the schema, and the resolvers that configs may use."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def register_plugins(group: str, classes: Mapping[str, type[Any]]) -> None:
     """Make plugins options of a config group: `analyzer=NAME`, with the fields of the class as its options.
 
     Launchers that start other processes send them Hydra's config store, and the modules of plugins' files cannot be
-    imported there: only what is asked for is registered.
+    imported there: only requested plugins are registered.
     """
     for name, cls in classes.items():
         register_config(name, cls, group=group)

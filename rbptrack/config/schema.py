@@ -22,7 +22,7 @@ class Dtype(Enum):
 class SequenceRule(Enum):
     """How a document becomes the sequences that forward passes see.
 
-    truncate: its first `seq_len` tokens. slide: sequences of `seq_len` tokens, each of which repeats the last `context`
+    truncate: its first `seq_len` tokens. slide: sequences of `seq_len` tokens; each repeats the last `context`
     tokens of the one before; every token is scored once. pack: documents joined by the end-of-text token and cut.
     """
 
@@ -72,7 +72,7 @@ class ModelConfig:
     seed: int = 0  # of training, where a family has several of one size; a name, nothing that rbptrack sets
     training_tokens: float = 0  # D that the weights were trained on; 0: not known
     tokenizer: str = ""  # a repository or folder, where the model's own has none
-    pickles: bool = False  # read pickled weights (with torch's weights-only loader) where there are no safetensors
+    pickles: bool = False  # read pickled weights (with torch's weights-only loader) without safetensors
     dtype: Dtype = Dtype.float32
     tf32: bool = False  # round the factors of float32 products to TF32, on CUDA; part of a measurement's identity
     device: str = "auto"
@@ -141,7 +141,7 @@ class EngineConfig:
     """How fast, not what: nothing here may change a number beyond float32 rounding."""
 
     batch_tokens: int = 0  # tokens of a forward pass; 0: chosen from the device and its free memory
-    chunk_tokens: int = 0  # rows of logits that exist at a time, per thread; 0: chosen likewise
+    chunk_tokens: int = 0  # rows of logits that exist at a time, per thread; 0: chosen for the machine, too
     part_tokens: int = 131072  # tokens that are sorted by length and batched together, and saved at the latest
     part_seconds: float = 20.0  # seconds after which the batches that are finished are saved
     threads: int = 0  # 0: torch's own choice
@@ -170,7 +170,7 @@ class CellConfig:
     candidates: Candidates = Candidates.vocabulary
     rank: Rank = Rank.paper
     engine: EngineConfig = field(default_factory=EngineConfig)
-    swept: str = ""  # in names of runs and rows: what is swept besides model and dataset; a sweep fills it in
+    swept: str = ""  # in names of runs and rows: options swept besides model and dataset; a sweep fills it in
 
     @property
     def title(self) -> str:
@@ -179,7 +179,7 @@ class CellConfig:
 
 
 class Again(Enum):
-    """What is done again though it is there: nothing, measuring what lacks today's columns of ranks, the analyses."""
+    """Finished work to repeat: none, measurements that lack today's columns of ranks, or the analyses."""
 
     none = "none"
     columns = "columns"

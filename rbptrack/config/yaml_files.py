@@ -16,7 +16,7 @@ def check_yaml(file: Path) -> None:
     """Refuse YAML that is long, deep, or short and endless: aliases of aliases, a list that holds itself.
 
     Raises:
-        BadInput: it is; what is no YAML at all is not said here.
+        BadInput: it is too large; invalid YAML is reported by its reader.
 
     """
     if (size := file.stat().st_size) > _LONGEST:

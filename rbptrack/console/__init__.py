@@ -1,1 +1,1 @@
-"""What the terminal shows: sentences, tables, progress; plain lines where there is no terminal."""
+"""What the terminal shows: sentences, tables, progress; plain lines without a terminal."""

@@ -15,7 +15,7 @@ from rich.console import Console
 from rbptrack.base.errors import shortened
 
 WIDTH = 100
-"""Columns of the longest sentence, and of all of them where there is no terminal."""
+"""Columns of the longest sentence, and of all of them without a terminal."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _QUIET = "RBPTRACK_QUIET"  # in the environment, because launchers start other processes
@@ -40,7 +40,7 @@ def quiet() -> bool:
 
 
 def columns(*, stderr: bool = False) -> int | None:
-    """Return the width of the terminal, or what COLUMNS says; None where there is neither, as in a file."""
+    """Return the width of the terminal, or what COLUMNS says; None with neither, as in a file."""
     terminal = Console(stderr=stderr)
     return terminal.width if terminal.is_terminal or os.environ.get("COLUMNS", "").isdigit() else None
 
@@ -50,7 +50,7 @@ def sentence_width() -> int:
     return min(columns() or WIDTH, WIDTH)
 
 
-_LIVE: list[Console] = []  # of what is being drawn at the foot of the terminal, such as a bar
+_LIVE: list[Console] = []  # drawings at the foot of the terminal, such as a bar
 
 
 @contextmanager
@@ -108,7 +108,7 @@ def complain_alike(errors: Sequence[tuple[str, str]]) -> None:
         subjects.setdefault(kind, []).append(subject)
         first.setdefault(kind, f"{subject}: {text}")
     for kind, names in subjects.items():
-        others = f" ({len(names) - 1:,} more likewise: {shortened(names[1:])})" if names[1:] else ""
+        others = f" ({len(names) - 1:,} more with the same error: {shortened(names[1:])})" if names[1:] else ""
         complain(first[kind] + others)
 
 

@@ -1,4 +1,4 @@
-"""Progress of a cell, or of an analyzer: a bar, or a plain line now and then where there is no terminal."""
+"""Progress of a cell, or of an analyzer: a bar, or a plain line now and then without a terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rbptrack.console.output import console, drawn, quiet
 _WITH_BAR, _WITH_SPEED = 96, 68  # columns of a terminal that has room for these
 _STATE_SECONDS = 1.0  # between two states that are kept for others to read
 _FOUND_SECONDS, _RECENT_SECONDS = 0.5, 30.0  # of a measurement: when parts on disk are read; what its speed is taken of
-_PLAIN_SECONDS, _ANALYZER_SECONDS = 10.0, 30.0  # between two lines where there is no terminal
+_PLAIN_SECONDS, _ANALYZER_SECONDS = 10.0, 30.0  # between two lines without a terminal
 
 
 _PARTS = tuple(TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in ("text", "left", "progress_label"))
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class CellState:
-    """How far a measurement is, as others are told.
+    """A measurement's progress, as others see it.
 
     Attributes:
         title: `pythia-70m / wiki`.
@@ -55,16 +55,16 @@ class CellState:
 
     @property
     def seconds_left(self) -> float:
-        """At the present speed; infinite where there is none."""
+        """At the present speed; infinite at a standstill."""
         return (self.total - self.done) / self.speed if self.speed else math.inf
 
 
 class _Bar:
-    """A bar at the foot of the terminal, on standard error, as long as the block; none where there is no terminal.
+    """A bar at the foot of the terminal, on standard error, as long as the block; none without a terminal.
 
     Args:
         title: what it is about.
-        total: of what is counted.
+        total: of the counted units.
         *parts: what stands beside the bar.
         below: a bar below which this one stands, with the same parts.
         **fields: of the parts' texts.
@@ -181,17 +181,17 @@ class CellProgress(_Bar):
         text = f"{compact(self._done)}/{compact(self._total)}"
         text += f" tokens  {compact(speed)} tok/s" if self._says_speed or not self._bar else ""
         left = duration((self._total - self._done) / speed) if speed else ""
-        said = not self._bar and now - self._said > _PLAIN_SECONDS and not quiet()
-        of_sweep = self._sweep.show(self._done / self._total) if self._sweep and (self._bar or said) else ""
+        says_it = not self._bar and now - self._said > _PLAIN_SECONDS and not quiet()
+        of_sweep = self._sweep.show(self._done / self._total) if self._sweep and (self._bar or says_it) else ""
         if self._bar:
             self._bar.update(self._task, completed=self._done, text=text, left=left)
-        elif said:
+        elif says_it:
             self._said = now
             label = self._progress_label.replace("]", f", {of_sweep}]") if of_sweep else self._progress_label
             print(f"{self._title}  {text}  {left} left  {label}", file=sys.stderr, flush=True)
 
     def _speed(self, now: float) -> float:
-        """Return tokens per second of the last half minute; what was found on disk, at the very start, is not
+        """Return tokens per second of the last half minute; tokens that were on disk at the very start are not
         counted.
         """
         if now - self._began < _FOUND_SECONDS:

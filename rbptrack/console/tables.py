@@ -36,7 +36,7 @@ def table(
 ) -> None:
     """Print a table; the first `text_columns` columns are aligned left, the others right.
 
-    Where it is wider than the terminal, columns are left out, and a line below the table names them. Where there is no
+    Where it is wider than the terminal, columns are left out, and a line below the table names them. Without a
     terminal, as in a file, all are there.
 
     Args:
@@ -52,16 +52,16 @@ def table(
     headers, rows = list(map(printable, headers)), [list(map(printable, row)) for row in rows]
     width = columns()
     kept = _kept(headers, rows, width, text_columns, first_out)
-    each = {i: _width(headers, rows, i) for i in kept}
+    widths = {i: _width(headers, rows, i) for i in kept}
     out = console()
-    out.width = width or max(1, *(one + _GAP for one in each.values())) * len(kept)
+    out.width = width or max(1, *(column_width + _GAP for column_width in widths.values())) * len(kept)
     if title:
         out.print(printable(title), markup=False, emoji=False, style="bold", soft_wrap=width is None)
-    if width is None or sum(each.values()) + _GAP * (len(kept) - 1) <= width:
+    if width is None or sum(widths.values()) + _GAP * (len(kept) - 1) <= width:
         write = partial(out.print, markup=False, emoji=False, highlight=False, soft_wrap=True)
-        write(_line(headers, each, text_columns), style="bold")
+        write(_line(headers, widths, text_columns), style="bold")
         if rows:
-            write("\n".join(_line(row, each, text_columns) for row in rows))
+            write("\n".join(_line(row, widths, text_columns) for row in rows))
     else:
         out.print(_wrapped(headers, rows, kept, text_columns))
     left_out = [headers[i] for i in range(len(headers)) if i not in kept and headers[i]]
@@ -98,11 +98,11 @@ def _kept(
     kept = list(range(len(headers)))
     if width is None:
         return kept
-    each = [_width(headers, rows, i) for i in kept]
+    widths = [_width(headers, rows, i) for i in kept]
     numbers = [i for i in reversed(kept) if i >= text_columns]
     leaving = [headers.index(name) for name in first_out if name in headers]
     leaving += [i for i in numbers if i not in leaving]
-    while len(leaving) > 1 and sum(each[i] for i in kept) + _GAP * (len(kept) - 1) > width:  # one number stays
+    while len(leaving) > 1 and sum(widths[i] for i in kept) + _GAP * (len(kept) - 1) > width:  # one number stays
         kept.remove(leaving.pop(0))
     return kept
 
@@ -120,9 +120,9 @@ def print_json(document: Any) -> None:
 def plain(value: Any) -> Any:
     """Convert a value to JSON's types: texts, numbers, lists and names; anything else as its text."""
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if hasattr(value, "item") and not hasattr(value, "__len__"):  # a number of numpy's
         return plain(value.item())
     if value is None or type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which is not imported for it

@@ -76,7 +76,9 @@ def from_source(source: Source, load: Callable[..., Any], **options: Any) -> Any
     if source.revision is None:
         return load(source.location, **options)
     revision = source.revision
-    return hub.call("model", source.location, source.asked, lambda: load(source.location, revision=revision, **options))
+    return hub.call(
+        "model", source.location, source.requested, lambda: load(source.location, revision=revision, **options)
+    )
 
 
 def text_config(config: Any) -> Any:

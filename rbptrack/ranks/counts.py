@@ -28,7 +28,7 @@ class DocumentSums:
     Attributes:
         SUMMED: names of arrays by document that add over runs.
         LABELS: names of arrays by document that all runs share.
-        TOTALS: names of what is not by document, and adds over runs and over pieces.
+        TOTALS: names of totals that are not by document, and add over runs and over pieces.
 
     """
 
@@ -54,7 +54,7 @@ class DocumentSums:
         """Return the sums of each source in place of those of its documents; groups: that of each document,
         (documents,).
 
-        Of what is said of documents (LABELS) that of each source's first document stays.
+        Of the labels of documents (LABELS) those of each source's first document stay.
         """
         first = np.unique(np.asarray(groups), return_index=True)[1]
         labels = {name: getattr(self, name)[first] for name in self.LABELS}
@@ -115,7 +115,7 @@ class DocumentCounts(DocumentSums):
         return replace(self, ks=tuple(ks), hits=self.hits[:, [place[k] for k in ks]])
 
     def in_groups(self, groups: Sequence[Any]) -> DocumentCounts:
-        """Return the sums of each source, which are then what is resampled; groups: the source of each row,
+        """Return the sums of each source, which are resampled then; groups: the source of each row,
         (documents,).
         """
         grouped = super().in_groups(groups)

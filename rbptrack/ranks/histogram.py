@@ -39,7 +39,7 @@ class RankHistogram:
 
     @property
     def num_tokens(self) -> int:
-        """How many scored tokens there are."""
+        """The number of scored tokens."""
         return int(self.count.sum())
 
     @property

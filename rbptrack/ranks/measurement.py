@@ -1,4 +1,4 @@
-"""What the engine hands on: one model's ranks of one dataset's tokens; and how jobs may share that work."""
+"""A measurement: one model's ranks of one dataset's tokens; and how jobs may share that work."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class Measurement:
             torch's allocator on CUDA (see `rbptrack.engine.memory`).
         batch_tokens: tokens per batch, as chosen.
         chunk_tokens: rows of logits at a time, as chosen, or as it was after memory ran out.
-        notes: what was changed on the way: because memory ran out, or because a kernel did not prove itself.
-        compared: with the reference; None where there was none.
+        notes: changes on the way: because memory ran out, or because a kernel did not prove itself.
+        compared: with the reference; None without one.
         split: the means of ln R and of -ln(p R), which add up to CE; None where a p R is above 1 by more than rounding.
 
     """

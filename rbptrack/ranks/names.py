@@ -1,4 +1,4 @@
-"""Names of metrics and columns: `ce`, `rbp_10`, `rbp_10_se`; and which k there are."""
+"""Names of metrics and columns: `ce`, `rbp_10`, `rbp_10_se`; and the logged k."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def version_of(schema: pa.Schema) -> int:
 
 
 def _fitting(names: Iterable[str]) -> list[pa.Schema]:
-    """Return the schemas of which every column is there, `SCHEMA` in any case; each holds the one before."""
+    """Return the schemas with every column present, `SCHEMA` in any case; each holds the one before."""
     there = {*SCHEMA.names, *names}
     return [schema for schema in _SCHEMAS if there.issuperset(schema.names)]
 
@@ -129,11 +129,11 @@ class RankTable:
         """Return one column as a numpy array of shape (tokens,).
 
         Raises:
-            LacksColumn: version 1 lacks it, or there was no reference, or only whole ranks are known.
+            LacksColumn: version 1 lacks it, no reference was given, or only whole ranks are known.
 
         """
         if name in _SPLIT and not self.ties_known:
-            raise LacksColumn(f"this measurement has no column {name}: its ranks count ties, and how many is not known")
+            raise LacksColumn(f"this measurement has no column {name}: its ranks count ties, in an unknown number")
         if name in COMPARED.names and not self.compared:
             raise LacksColumn(f"this measurement has no column {name}: it was made without reference=MODEL")
         if name in ADDED.names and self.version == 1:
@@ -174,7 +174,7 @@ class RankTable:
 
     @property
     def num_tokens(self) -> int:
-        """How many scored tokens there are: the denominator of every mean."""
+        """The number of scored tokens: the denominator of every mean."""
         return len(self)
 
     @property
@@ -267,8 +267,9 @@ class RankTable:
         wanted = _fitting(table.column_names)[-1].names
         if set(wanted) <= set(table.column_names):  # also with columns of a version to come, which are left out
             table = table.select(wanted)
-        known = metadata.get(_TIES) != b"unknown"
-        return cls(_at_most_zero(table).replace_schema_metadata(None), vocab_size_of(metadata, path), strict, known)
+        ties_known = metadata.get(_TIES) != b"unknown"
+        table = _at_most_zero(table).replace_schema_metadata(None)
+        return cls(table, vocab_size_of(metadata, path), strict, ties_known)
 
     @classmethod
     def concatenate(cls, tables: Iterable[RankTable]) -> RankTable:
@@ -287,7 +288,7 @@ class RankTable:
 
 
 def _at_most_zero(table: pa.Table) -> pa.Table:
-    """Return the table with 0 for every ln p that is a little above it (see `ABOVE_ZERO`); what is far above it
+    """Return the table with 0 for every ln p that is a little above it (see `ABOVE_ZERO`); a value far above it
     stays.
     """
     place = table.schema.get_field_index("logprob")

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 _MARKER = ".rbptrack-cache"
 _MARKED = "rbptrack keeps files in this folder that it can make again; `python -m rbptrack cache clear` removes them.\n"
-# What is cached, by folder, with the names of its files. Nothing else is ever removed.
+# Cached files, by folder, with the names of its files. Nothing else is ever removed.
 _NAMES = {
     "documents": re.compile(r"[0-9a-f]{64}\.parquet"),
     "tokens": re.compile(r"[0-9a-f]{64}\.parquet"),
@@ -116,10 +116,10 @@ def fetched(address: str, fetch: Callable[[Path], Path]) -> Path:
 
 def forget(path: Path) -> bool:
     """Remove a file that `fetched` returned, and that turned out damaged or gone; False if it is not one of these."""
-    mine = path.parent == folder() / "artifacts"
-    if mine:
+    is_cached_artifact = path.parent == folder() / "artifacts"
+    if is_cached_artifact:
         path.unlink(missing_ok=True)
-    return mine
+    return is_cached_artifact
 
 
 def _use(path: Path) -> bool:
@@ -161,7 +161,7 @@ def _read(path: Path, read: Callable[[memoryview], T]) -> T | None:
 
 
 def _verified(path: Path) -> memoryview:
-    """Return the content of a cached file; ValueError if it is not what was written."""
+    """Return the content of a cached file; ValueError if it has changed since it was written."""
     content = memoryview(path.read_bytes())
     content, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
     if hashlib.sha256(content).digest() != digest:
@@ -170,7 +170,7 @@ def _verified(path: Path) -> memoryview:
 
 
 def remember(name: str, text: str) -> None:
-    """Keep a line of text under a name, in place of what was there; nothing where the cache cannot be written."""
+    """Keep a line of text under a name, replacing an earlier one; do nothing if the cache cannot be written."""
     path = folder() / name
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     with suppress(OSError, BadInput):
@@ -181,7 +181,7 @@ def remember(name: str, text: str) -> None:
 
 
 def recall(name: str) -> str | None:
-    """Return the text that `remember` kept under a name; None where there is none, or it is damaged."""
+    """Return the text that `remember` kept under a name; None if it is missing or damaged."""
     return _read(folder() / name, lambda content: str(content, "utf-8"))
 
 
@@ -207,7 +207,7 @@ def clear() -> bool:
     with names that it gives; folders only where they are empty then.
 
     Returns:
-        Whether there was a cache.
+        Whether the cache existed.
 
     """
     marker = folder() / _MARKER

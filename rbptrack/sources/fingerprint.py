@@ -31,7 +31,7 @@ def contents_hash(folder: Path, paths: Iterable[Path]) -> str:
 
 @cache
 def own_code() -> str:
-    """Return a hash of rbptrack's code without its plugins: what is remembered of results holds for the code behind
+    """Return a hash of rbptrack's code without its plugins: remembered results hold for the code behind
     them.
     """
     code = (path for path in PACKAGE.rglob("*") if path.suffix in _CODE)

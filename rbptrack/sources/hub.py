@@ -34,7 +34,7 @@ _BUSY = (408, 429, 500, 502, 503, 504)
 def online() -> bool:
     """Return whether the hub answers; asked once per process.
 
-    Where it does not (no network, or a server that accepts and hangs), the libraries are told to stay offline: else
+    Where it does not (no network, or a server that accepts and hangs), the libraries stay offline: else
     every cached file costs half a minute to minutes.
     """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
@@ -72,18 +72,18 @@ def _answers(endpoint: SplitResult) -> bool:
             connection.getresponse()
             return True
         except (ssl.SSLError, http.client.HTTPException):
-            return True  # a server is there; the library explains better what is wrong with its answer
+            return True  # a server is there; the library explains its errors better
         except TimeoutError:
             continue
         except OSError:
-            return False  # refused, or no such host: asking again does not help
+            return False  # refused, or an unknown host: another try does not help
         finally:
             connection.close()
     return False
 
 
 def unreachable(kind: Kind, repo: str, revision: str) -> BadInput:
-    """Return the error for what is not cached while the hub cannot be reached; it names the ways to get it."""
+    """Return the error for a file that is not cached while the hub is unreachable; it names the ways to get it."""
     return BadInput(
         f"{kind} {repo} (revision {revision}) is not in the cache and the hub cannot be reached. "
         f"On a machine with a network: hf download {repo} --repo-type {kind}; or point HF_HOME at its cache, "
@@ -92,7 +92,7 @@ def unreachable(kind: Kind, repo: str, revision: str) -> BadInput:
 
 
 def commit(kind: Kind, repo: str, revision: str) -> str:
-    """Return the commit of a repository's revision: from the hub, else from what is cached.
+    """Return the commit of a repository's revision: from the hub, else from the cache.
 
     Raises:
         BadInput: the hub does not know the repository or revision, or it is neither reachable nor cached.
@@ -108,10 +108,10 @@ def commit(kind: Kind, repo: str, revision: str) -> str:
         return sha
     if (downloaded := snapshot(kind, repo, revision)) is not None:
         return downloaded.name  # the hub's cache names the folder after the commit
-    known = cache.recall(_reference(kind, repo, revision))
-    if known is None:
+    cached_commit = cache.recall(_reference(kind, repo, revision))
+    if cached_commit is None:
         raise unreachable(kind, repo, revision)
-    return known
+    return cached_commit
 
 
 def _reference(kind: Kind, repo: str, revision: str) -> str:
@@ -143,7 +143,7 @@ def call(kind: Kind, repo: str, revision: str, action: Callable[[], T]) -> T:
     """Do something that asks the hub; a busy hub is asked again, and every fault becomes a sentence.
 
     Raises:
-        BadInput: no such repository or revision, gated, or not cached while the hub is unreachable.
+        BadInput: unknown repository or revision, gated, or not cached while the hub is unreachable.
         RbptrackError: the hub stayed busy, or the connection broke.
 
     """
@@ -220,7 +220,7 @@ def _explain(kind: Kind, repo: str, revision: str, error: Exception) -> int | No
             raise RbptrackError(f"{kind} {repo} (revision {revision}): the hub answered {status}") from error
     if any(type(cause).__module__.startswith(("httpx", "httpcore", "aiohttp")) for cause in causes(error)):
         raise RbptrackError(
-            f"{kind} {repo}: the connection to the hub broke ({type(error).__name__}). What was downloaded is kept: "
+            f"{kind} {repo}: the connection to the hub broke ({type(error).__name__}). Finished downloads are kept: "
             "run the same command again"
         ) from error
     return None

@@ -40,10 +40,10 @@ class Source:
 
     Attributes:
         location: what the loading library is given: a hub id or a folder; empty for files.
-        revision: the hub commit to load; None for what is local.
+        revision: the hub commit to load; None for local files.
         identity: what makes it the same thing on another machine: `id@commit`, or a hash of the files.
         files: the local files, in natural order; empty for a repository or folder.
-        asked: the revision as the user gave it, such as `main`, for messages; empty for what is local.
+        requested: the revision as the user gave it, such as `main`, for messages; empty for local files.
         gguf: the one file of the model that is loaded, where that is GGUF.
         cut: what a document of a folder's text files is (`line`); empty for whole files and rows.
 
@@ -53,7 +53,7 @@ class Source:
     revision: str | None
     identity: str
     files: tuple[Path, ...] = ()
-    asked: str = ""
+    requested: str = ""
     gguf: str = ""
     cut: str = ""
 
@@ -113,11 +113,11 @@ def resolve(kind: Kind, *, repo: str, path: str, revision: str) -> Source:
             raise BadInput(f"{kind}.path={path}: no such folder")
         return Source(str(folder), None, f"sha256:{folder_hash(folder)}")
     commit = hub.commit(kind, repo, revision)
-    return Source(repo, commit, f"{repo}@{commit}", asked=revision)
+    return Source(repo, commit, f"{repo}@{commit}", requested=revision)
 
 
 def file_kind(path: Path) -> str:
-    """Return the ending of a file name that says how it is read, such as `.jsonl.zst`; BadInput if there is no
+    """Return the ending of a file name that says how it is read, such as `.jsonl.zst`; BadInput without a
     reader.
     """
     for ending in sorted(FILE_KINDS, key=len, reverse=True):

@@ -22,7 +22,7 @@ class Answers(DocumentMeans):
     Attributes:
         length: tokens of each answer, (answers,).
         hits: tokens of it with R <= k, for each k, (answers, len(ks)); a mean over runs where several were pooled.
-        whole: whether all of them have, (answers, len(ks)); likewise.
+        whole: whether all of them have, (answers, len(ks)), as numbers.
         answered: whether a document has one, (documents,).
         field: which of the dataset's fields they come from.
         groups: the source of each document, (documents,); empty where answers are taken as independent.
@@ -48,7 +48,7 @@ class Answers(DocumentMeans):
         return super().concatenate([part if part.field == field else part.without_answers(field) for part in parts])
 
     def without_answers(self, field: int) -> Self:
-        """Return the same documents, none of which has an answer in this field."""
+        """Return the same documents without any answer in this field."""
         none = {name: getattr(self, name)[:0] for name in ("length", "hits", "whole")}
         return replace(self, **none, answered=np.zeros_like(self.answered), field=field)
 
@@ -63,7 +63,7 @@ class Answers(DocumentMeans):
 
 
 def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = None) -> Answers:
-    """Return success of whole answers; there are none where all tokens come from one field.
+    """Return success of whole answers; none if all tokens come from one field.
 
     An answer counts if its tokens are consecutive and the token before it was scored, so that none of it is missing.
 
@@ -83,16 +83,16 @@ def read_answers(table: RankTable, ks: Sequence[int], *, cut_at: int | None = No
         nobody = np.zeros(len(table.documents[0]), dtype=bool)
         return Answers(np.empty(0, dtype=np.int64), none, none, nobody, int(last))
     segments = Segments.of(table)
-    mine = field == last
-    document = segments.document[mine]
+    is_answer = field == last
+    document = segments.document[is_answer]
     length = np.bincount(document, minlength=segments.documents)
-    starts = np.bincount(document, weights=(segments.begins & mine)[mine], minlength=segments.documents)
+    starts = np.bincount(document, weights=(segments.begins & is_answer)[is_answer], minlength=segments.documents)
     whole = (length > 0) & (starts == 0)  # no gap inside, nor before its first token
     if cut_at is not None:
         end = np.zeros(segments.documents, dtype=np.int64)
-        np.maximum.at(end, document, position[mine])
+        np.maximum.at(end, document, position[is_answer])
         whole &= end < cut_at - 1
-    ranks = table.rank[mine]
+    ranks = table.rank[is_answer]
     hits = np.column_stack([np.bincount(document, weights=ranks <= k, minlength=segments.documents) for k in ks])
     succeeded = (hits[whole] == length[whole, None]).astype(np.float64)
     return Answers(length[whole], hits[whole], succeeded, whole, int(last))
@@ -116,12 +116,16 @@ def answers_by_size(
         y = np.array([-np.log(a.hits[:, number].sum() / max(a.length.sum(), 1)) for a in answers])
     usable = len(y) >= 3 and bool((np.isfinite(y) & (y > 0)).all())
     law = fit_power_law(s, y, level=level) if usable else None
-    for i, (one, measured) in enumerate(zip(answers, y, strict=True)):
-        if not len(one.length) or len(one.length) < least:
+    for i, (answer, measured) in enumerate(zip(answers, y, strict=True)):
+        if not len(answer.length) or len(answer.length) < least:
             continue
-        worth = worth_of_share(*one.by_source(number).T, level=level) if len(one.groups) else len(one.length)
-        share = share_interval(float(one.whole[:, number].mean()), worth, level=level)
-        cells: dict[str, Any] = {"answers": len(one.length), "mean_length": float(one.length.mean()), "share": share}
+        worth = worth_of_share(*answer.by_source(number).T, level=level) if len(answer.groups) else len(answer.length)
+        share = share_interval(float(answer.whole[:, number].mean()), worth, level=level)
+        cells: dict[str, Any] = {
+            "answers": len(answer.length),
+            "mean_length": float(answer.length.mean()),
+            "share": share,
+        }
         cells |= {"rbp_of_answer": float(np.exp(-measured))}
-        cells |= {"share_independent": float(np.exp(-one.length * measured).mean())}
-        yield i, cells | ({"share_by_law": float(np.exp(-one.length * law.predict(s[i])).mean())} if law else {})
+        cells |= {"share_independent": float(np.exp(-answer.length * measured).mean())}
+        yield i, cells | ({"share_by_law": float(np.exp(-answer.length * law.predict(s[i])).mean())} if law else {})

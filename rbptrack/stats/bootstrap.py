@@ -65,7 +65,7 @@ def drawn_sums(weights: Weights, values: npt.NDArray[Any]) -> FloatArray:
     Bootstrap, 1993, chapter 6).
 
     Raises:
-        RbptrackError: other documents than there are weights of.
+        RbptrackError: the documents are not those of the weights.
 
     """
     if weights.shape[1] != len(values):

@@ -146,8 +146,8 @@ class Apart:
 
 
 def laws_apart(
-    one: tuple[FloatArray, LawValues],
-    other: tuple[FloatArray, LawValues],
+    first: tuple[FloatArray, LawValues],
+    second: tuple[FloatArray, LawValues],
     metric: str,
     *,
     same_texts: bool,
@@ -161,8 +161,8 @@ def laws_apart(
     Source: `ratio_law`; the variance of a difference, degrees of freedom by Welch, Biometrika 34, 1947.
 
     Args:
-        one: sizes S, (m,), and what was measured at them.
-        other: the same of the other, with the same number of replicates.
+        first: sizes S, (m,), and the values measured at them.
+        second: the same of the second, with the same number of replicates.
         metric: `ce` or `rbp_<k>`.
         same_texts: whether both read the same documents, which were then drawn jointly.
         level: of the intervals of both laws.
@@ -171,7 +171,8 @@ def laws_apart(
         None where a side has no law.
 
     """
-    (s_a, values_a), (s_b, values_b) = one, other
+    s_a, values_a = first
+    s_b, values_b = second
     a, b = values_a.fit(metric, s_a, level=level), values_b.fit(metric, s_b, level=level)
     low, high = max(s_a.min(), s_b.min()), min(s_a.max(), s_b.max())
     if a is None or b is None:
@@ -187,7 +188,7 @@ def laws_apart(
     covariance = [0.0, 0.0]
     if same_texts:
         pairs = zip(line_draws(s_a, draws_a, at=at), line_draws(s_b, draws_b, at=at), strict=True)
-        covariance = [float(np.cov(mine, theirs)[0, 1]) for mine, theirs in pairs]
+        covariance = [float(np.cov(line, theirs)[0, 1]) for line, theirs in pairs]
     gap = float(np.log(a.predict(at) / b.predict(at)))
     gap_spread = (a.spread_at(at) + b.spread_at(at)).minus_shared(covariance[0])
     return Apart(a, b, at, gap, gap_spread, a.alpha - b.alpha, (a.spread + b.spread).minus_shared(covariance[1]))
@@ -196,11 +197,11 @@ def laws_apart(
 def at_equal(values: LawValues, by: str) -> tuple[FloatArray, LawValues]:
     """Return the laws of the other metrics in one metric instead of S: for `laws_apart` at equal cross-entropy.
 
-    In each bootstrap replicate both move; what is left of the other metric's error is that around its law in this one:
+    In each bootstrap replicate both move; the rest of the other metric's error is that around its law in this one:
     y* (x* / x)^-b, b the slope of ln y over ln x.
 
     Args:
-        values: what was measured at each size.
+        values: measured at each size.
         by: the metric, such as `ce`.
 
     Returns:

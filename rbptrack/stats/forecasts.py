@@ -1,7 +1,7 @@
 """Forecasts beyond the largest size, as wide as forecasts from fewer sizes were wrong.
 
-Every law is fitted again without its largest one, two and three sizes and set against what was measured there. A
-straight line misses for two reasons, each of which grows with the distance in its own way: models scatter, and laws
+Every law is fitted again without its largest one, two and three sizes and set against the measurements there. A
+straight line misses for two reasons, and each grows with the distance in its own way: models scatter, and laws
 bend (a floor, a break). With e an error in ln y, and a the law's exponent,
 
     E (e / a)^2 = c noise^2 + b bend^2,  c, b >= 0
@@ -11,7 +11,7 @@ bend (a floor, a break). With e an error in ln y, and a the law's exponent,
 and a forecast reaches t_n a sqrt(c noise^2 + 2 b bend^2) to each side: twice b, for a floor bends a law more and more.
 c and b are those of all laws together, or of the law's own backtests where these make the interval wider. Laws of a
 family share their models, and prefixes their sizes: n, the degrees of freedom, counts each model left out once; it is
-one less where there is one law only.
+one less for a single law.
 """
 
 from __future__ import annotations
@@ -94,16 +94,18 @@ class Backtests:
 
         Source: this module's; simulated in studies/forecasts.py.
         """
-        fit, mine = self.laws[law], [one for one in self.made if one.law == law]
-        if not mine:
+        fit, own_errors = self.laws[law], [error_of_law for error_of_law in self.made if error_of_law.law == law]
+        if not own_errors:
             why = "no law: alpha's interval includes 0" if fit.points > _LEAST else "a backtest needs 4 sizes"
             return Forecast(_NONE, why)
-        farthest = sorted(one.beyond for one in mine)[-2:][0]  # where there are several, two have reached it
+        farthest = sorted(error_of_law.beyond for error_of_law in own_errors)[-2:][0]  # of several, two have reached it
         if at > farthest * fit.s.max() * (1 + 1e-9):
             return Forecast(_NONE, f"beyond {farthest:.3g} times the largest size, as far as backtests reached")
         _, noise, bend = _line(np.log(fit.s), np.log(at))
-        variance = max(c * noise**2 + _STEEPER * b * bend**2 for c, b in (self._pooled, self._parts(mine)))
-        alone = len({one.law for one in self.made}) == 1  # c and b are then of the few errors that they are to cover
+        variance = max(c * noise**2 + _STEEPER * b * bend**2 for c, b in (self._pooled, self._parts(own_errors)))
+        alone = (
+            len({error_of_law.law for error_of_law in self.made}) == 1
+        )  # c and b are then of the few errors that they are to cover
         quantile = float(special.stdtrit(max(self.models - alone, 1), 0.5 + level / 2))
         half = quantile * abs(fit.alpha) * float(np.sqrt(variance))
         if 2 * half > np.log(WIDEST):
@@ -118,8 +120,10 @@ class Backtests:
 
     def _parts(self, made: Sequence[Backtest]) -> FloatArray:
         """Return C and b of some backtests, (2,), by least squares of (e / a noise)^2 on 1 and (bend / noise)^2."""
-        error = np.array([one.error / self.laws[one.law].alpha / one.noise for one in made])
-        bend = np.array([one.bend / one.noise for one in made])
+        error = np.array(
+            [error_of_law.error / self.laws[error_of_law.law].alpha / error_of_law.noise for error_of_law in made]
+        )
+        bend = np.array([error_of_law.bend / error_of_law.noise for error_of_law in made])
         return np.asarray(optimize.nnls(np.column_stack([np.ones(len(made)), bend**2]), error**2)[0])
 
 
@@ -134,8 +138,10 @@ def backtest(laws: Sequence[PowerLawFit], families: Sequence[Hashable] = ()) -> 
 
     """
     owners = list(families) or [""] * len(laws)
-    made = [one for i, law in enumerate(laws) if law.low > 0 or law.high < 0 for one in _backtests(i, law)]
-    return Backtests(laws, made, len({(owners[one.law], one.s) for one in made}))
+    made = [
+        error_of_law for i, law in enumerate(laws) if law.low > 0 or law.high < 0 for error_of_law in _backtests(i, law)
+    ]
+    return Backtests(laws, made, len({(owners[error_of_law.law], error_of_law.s) for error_of_law in made}))
 
 
 def _backtests(number: int, law: PowerLawFit) -> Iterator[Backtest]:

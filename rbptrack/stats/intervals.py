@@ -61,9 +61,9 @@ def simultaneous(value: FloatArray, draws: FloatArray, *, level: float) -> Float
 
     """
     low, high = np.quantile(draws, _MIDDLE, axis=0, method="nearest")
-    known = np.isfinite(draws).mean(axis=0) >= (1 + level) / 2
-    spread = np.where(known, (high - low) / 2, np.inf)
-    distance = np.abs(np.where(known, draws - value, 0.0))
+    is_finite = np.isfinite(draws).mean(axis=0) >= (1 + level) / 2
+    spread = np.where(is_finite, (high - low) / 2, np.inf)
+    distance = np.abs(np.where(is_finite, draws - value, 0.0))
     with np.errstate(divide="ignore"):
         largest = np.divide(distance, spread, out=np.zeros_like(distance), where=distance > 0).max(axis=1)
     reach = float(np.quantile(largest, level, method="nearest"))

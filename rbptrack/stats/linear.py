@@ -99,7 +99,7 @@ def estimate_errors(at: FloatArray, design: FloatArray, values: FloatArray, samp
     """Return the errors of at @ coefficients, (p,), of least squares of values, (n, m), of sampling covariances (n, m,
     m).
 
-    What a sampling covariance says of it is known. Scatter between models is read off the residuals, each of which
+    What a sampling covariance says of it is known. Scatter between models is read off the residuals; each
     counts as its size counts in the estimate (`deciding`): intervals of 4 to 16 sizes hold also where the smallest and
     largest models scatter 3.6 times as much as the others (docs/validity.md).
 
@@ -111,10 +111,10 @@ def estimate_errors(at: FloatArray, design: FloatArray, values: FloatArray, samp
     noise, z = contrasts @ sampling @ contrasts.T, values @ contrasts.T
     form = deciding(weights, contrasts)
     tau2 = np.maximum(0.0, ((z * z).sum(axis=-1) - _trace(noise)) / free)
-    known = weights @ sampling @ weights
-    beyond, residual = known - (form * noise).sum(axis=(-2, -1)), (z @ form * z).sum(axis=-1)
+    sampled = weights @ sampling @ weights
+    beyond, residual = sampled - (form * noise).sum(axis=(-2, -1)), (z @ form * z).sum(axis=-1)
     freedom = freedom_of(form, noise + tau2[:, None, None] * np.eye(free))
-    return [Spread(*parts) for parts in np.stack([known, beyond, residual, freedom], axis=1).tolist()]
+    return [Spread(*parts) for parts in np.stack([sampled, beyond, residual, freedom], axis=1).tolist()]
 
 
 def estimate_error(at: FloatArray, design: FloatArray, values: FloatArray, sampling: FloatArray) -> Spread:
@@ -148,28 +148,28 @@ def reml(sampling: FloatArray, design: FloatArray, values: FloatArray, *patterns
     spread = float(z @ z) / len(z)
     if spread <= _NO_SPREAD:
         return np.zeros(len(patterns))
-    known = contrasts @ sampling @ contrasts.T + 1e-9 * spread * np.eye(len(z))
+    sampled = contrasts @ sampling @ contrasts.T + 1e-9 * spread * np.eye(len(z))
     low, high = np.log(spread) - 18, np.log(spread) + 4
     parts = [contrasts @ part @ contrasts.T for part in patterns]
 
     def minus_twice(log_variances: FloatArray) -> tuple[float, FloatArray]:
         """Return minus twice the restricted log-likelihood, ln|V| + z' V^-1 z, and its gradient."""
         scatter = [np.exp(v) * part for v, part in zip(log_variances, parts, strict=True)]
-        whole = known + sum(scatter)
+        whole = sampled + sum(scatter)
         precision = np.linalg.inv(whole)
         w = precision @ z
         gradient = np.array([float(np.sum(precision * part)) - float(w @ part @ w) for part in scatter])
         return float(np.linalg.slogdet(whole)[1]) + float(z @ w), gradient
 
-    each = np.eye(len(parts), dtype=bool)
+    part_of = np.eye(len(parts), dtype=bool)
     # Also from where one kind is most of it.
-    starts = np.log(spread) - np.vstack([np.full(len(parts), 0.7), np.where(each, 0.7, 6.0)])
+    starts = np.log(spread) - np.vstack([np.full(len(parts), 0.7), np.where(part_of, 0.7, 6.0)])
     ends = (
         optimize.minimize(minus_twice, start, jac=True, method="L-BFGS-B", bounds=[(low, high)] * len(parts))
         for start in starts
     )
     best = min(ends, key=lambda end: float(end.fun))
-    without = np.array([minus_twice(np.where(one, low, best.x))[0] for one in each])
+    without = np.array([minus_twice(np.where(chosen, low, best.x))[0] for chosen in part_of])
     return np.where(without - best.fun < _SAME_LIKELIHOOD, 0.0, np.exp(best.x))
 
 

@@ -22,11 +22,11 @@ from rbptrack.stats.intervals import Interval
 
 @dataclass(frozen=True)
 class NestedFit:
-    """A law in size over runs, several of which share a size.
+    """A law in size over runs that may share a size.
 
     Attributes:
         exponent: alpha by generalised least squares; its interval is t with sizes - 2 degrees of freedom.
-        log_a: ln A, likewise.
+        log_a: ln A, with its error.
         se: standard error of alpha.
         recipe: standard deviation between sizes beyond seeds, in ln y (REML).
         seed: standard deviation between runs of one size, in ln y (REML).
@@ -53,7 +53,7 @@ def fit_nested(
 ) -> NestedFit:
     """Fit y = A S^-alpha to runs, with scatter between sizes and between runs of one size by REML.
 
-    Sizes with more runs weigh more, by recipe^2 + seed^2 / n_i. Without repeated sizes the two scatters cannot be told
+    Sizes with more runs weigh more, by recipe^2 + seed^2 / n_i. Without repeated sizes the two scatters cannot be split
     apart: all of it is then called recipe.
 
     Source: nested random effects fitted by REML (Patterson and Thompson, Biometrika 58, 1971).

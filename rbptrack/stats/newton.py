@@ -46,8 +46,10 @@ def minimise(
     theta = np.clip(np.asarray(starts, dtype=np.float64), low, high)
     rows, count = theta.shape
     i, j = np.triu_indices(count)
-    one = np.eye(count)
-    stencil = np.concatenate([np.zeros((1, count)), _NEAR * one, -_NEAR * one, _FAR * one, _FAR * (one[i] + one[j])])
+    identity = np.eye(count)
+    stencil = np.concatenate(
+        [np.zeros((1, count)), _NEAR * identity, -_NEAR * identity, _FAR * identity, _FAR * (identity[i] + identity[j])]
+    )
     value, damping = np.full(rows, np.inf), np.zeros(rows)
     active, matrix = np.arange(rows), np.zeros((rows, count, count))
     for _ in range(_STEPS):
@@ -61,7 +63,7 @@ def minimise(
         at = theta[active]
         held = ((at <= low[active]) & (slope > 0)) | ((at >= high[active]) & (slope < 0))
         slope = np.where(held, 0.0, slope)
-        curve = np.where(held[:, :, None] | held[:, None, :], one, curve)
+        curve = np.where(held[:, :, None] | held[:, None, :], identity, curve)
         going = np.abs(slope).max(axis=1) > tolerance
         active, at, slope, curve = active[going], at[going], slope[going], curve[going]
         if not len(active):

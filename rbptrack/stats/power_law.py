@@ -150,9 +150,9 @@ def of_each(
     for place, law in enumerate(laws):
         places.setdefault(law.s.tobytes(), []).append(place)
     numbers = np.full(len(laws), np.nan)
-    for mine in places.values():
-        for first in range(0, len(mine), _AT_ONCE):
-            some = mine[first : first + _AT_ONCE]
+    for same_sizes in places.values():
+        for first in range(0, len(same_sizes), _AT_ONCE):
+            some = same_sizes[first : first + _AT_ONCE]
             y, covariance = (np.stack([getattr(laws[i], name) for i in some]) for name in ("y", "covariance"))
             numbers[some] = compute(laws[some[0]].s, y, covariance)
     return numbers
@@ -197,11 +197,11 @@ def leave_largest_out(s: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
 
 
 def left_out_noise(s: FloatArray, y: FloatArray, covariance: FloatArray) -> FloatArray:
-    """Return standard deviation of the error of `leave_largest_out` where the law holds, (relative); NaN where there is
-    none.
+    """Return standard deviation of the error of `leave_largest_out` where the law holds, (relative); NaN below
+    3 sizes.
 
-    Scatter between the smaller models, of their line and of one more model, and sampling error, most of which the
-    prediction shares with what was measured over the same documents.
+    Scatter between the smaller models, of their line and of one more model, and sampling error. Most of it the
+    prediction shares with the measurement over the same documents.
 
     Of sizes, (m,), values, (n, m), and sampling covariances of ln y, (n, m, m), that of each law, (n,).
 
@@ -220,7 +220,7 @@ def left_out_noise(s: FloatArray, y: FloatArray, covariance: FloatArray) -> Floa
 def point_diagnostics(law: PowerLawFit) -> dict[str, FloatArray]:
     """Return the diagnostics of each of the m points in its law, by name, arrays (m,).
 
-    `se_ln_y`: sampling error of ln y, NaN where it is not known; `residual`: ln y less the law's; `alpha_without`: the
+    `se_ln_y`: sampling error of ln y, NaN where unknown; `residual`: ln y less the law's; `alpha_without`: the
     exponent when the point is left out, NaN where 3 do not remain; `influence`: what that changes, in standard errors.
 
     Source: deletion diagnostics (DFBETAS) of Belsley, Kuh and Welsch, Regression Diagnostics, 1980, chapter 2.
@@ -230,8 +230,8 @@ def point_diagnostics(law: PowerLawFit) -> dict[str, FloatArray]:
         without = -linear.without_each(linear.centred(np.log(law.s)), np.log(law.y))[:, 1]
     influence = (law.alpha - without) / law.se if law.se > 0 else np.full(law.points, np.nan)
     residual, sampling = np.log(law.y) - np.log(law.predict(law.s)), np.sqrt(np.diag(law.covariance))
-    known = np.where(sampling > 0, sampling, np.nan)
-    return {"se_ln_y": known, "residual": residual, "alpha_without": without, "influence": influence}
+    se_ln_y = np.where(sampling > 0, sampling, np.nan)
+    return {"se_ln_y": se_ln_y, "residual": residual, "alpha_without": without, "influence": influence}
 
 
 def huber_alpha(s: npt.ArrayLike, y: npt.ArrayLike) -> FloatArray:
@@ -275,8 +275,8 @@ def _weighted_line(design: FloatArray, weights: FloatArray, weighted: FloatArray
     Weights, and weights times values, are (n, m).
     """
     x = design[:, 1]
-    one, first, second = weights.sum(axis=1), weights @ x, weights @ x**2
+    total, first, second = weights.sum(axis=1), weights @ x, weights @ x**2
     level, slope = weighted.sum(axis=1), weighted @ x
-    lines = np.stack([second * level - first * slope, one * slope - first * level], axis=1)
-    area = (one * second - first**2)[:, None]
-    return np.asarray(np.divide(lines, area, out=np.zeros_like(lines), where=area > 1e-9 * (one * second)[:, None]))
+    lines = np.stack([second * level - first * slope, total * slope - first * level], axis=1)
+    area = (total * second - first**2)[:, None]
+    return np.asarray(np.divide(lines, area, out=np.zeros_like(lines), where=area > 1e-9 * (total * second)[:, None]))

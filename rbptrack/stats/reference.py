@@ -14,7 +14,7 @@ from rbptrack.stats.shares import Share, decade_of, num_decades, share_of
 
 @dataclass(frozen=True)
 class ReferenceSums(DocumentSums):
-    """What is counted of a measurement with a reference, by document.
+    """The counts of a measurement with a reference, by document.
 
     A draft of `longest` tokens begins at every scored token after which as many more are scored without a gap. It is
     accepted up to its first rejection: by sampling with probability sum of min(p, q) each, or by a tree of k branches

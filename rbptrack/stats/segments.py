@@ -19,7 +19,7 @@ class Segments:
     Attributes:
         begins: whether a token is the first of its segment, (tokens,).
         document: index of each token's document, 0-based over those that have scored tokens, (tokens,).
-        documents: how many there are.
+        documents: their number.
 
     """
 
@@ -38,7 +38,7 @@ class Segments:
 
     @property
     def left(self) -> IntArray:
-        """How many tokens there are from each to its segment's end, itself included, (tokens,)."""
+        """The number of tokens from each to its segment's end, itself included, (tokens,)."""
         first = np.append(np.flatnonzero(self.begins), len(self.begins))
         return np.repeat(first[1:], np.diff(first)) - np.arange(len(self.begins))
 
@@ -83,8 +83,8 @@ class PositionBins:
             cell = segments.document * shape[1] + bin_of(position, edges)
             begins = [left >= n for n in lengths]
             tokens.append(np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape))
-            each = [np.bincount(cell[begin], minlength=shape[0] * shape[1]).reshape(shape) for begin in begins]
-            starts.append(np.stack(each, axis=1))
+            counts = [np.bincount(cell[begin], minlength=shape[0] * shape[1]).reshape(shape) for begin in begins]
+            starts.append(np.stack(counts, axis=1))
             windows.append([np.bincount(position[begin], minlength=int(position.max()) + 1) for begin in begins])
         inside = [
             _tokens_inside(begun, n, edges)
@@ -106,7 +106,7 @@ class PositionBins:
         Args:
             weights: of the documents, (replicates, documents).
             hits: by document and bin, (documents, bins).
-            tokens: likewise.
+            tokens: for each length, as `starts`.
 
         """
         tiny = np.finfo(np.float64).tiny
@@ -126,8 +126,8 @@ class PositionBins:
         """
         if self._kept and self._kept[0][0] is weights:
             return self._kept[0][1]
-        each = [drawn_sums(weights, starts) for starts in np.moveaxis(self.starts, 1, 0)]
-        sums = [(windows, windows.sum(axis=1)) for windows in each]
+        counts = [drawn_sums(weights, starts) for starts in np.moveaxis(self.starts, 1, 0)]
+        sums = [(windows, windows.sum(axis=1)) for windows in counts]
         if len(weights) > 1:
             self._kept[:] = [(weights, sums)]
         return sums

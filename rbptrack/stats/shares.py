@@ -30,7 +30,7 @@ class Share:
     influence: FloatArray
 
     def interval(self, level: float, *, lowest: float = -np.inf, highest: float = np.inf) -> Interval:
-        """Return the value with its ends, which lie between bounds of the quantity; NaN where there are none."""
+        """Return the value with its ends, which lie between bounds of the quantity; NaN without ends."""
         half = self.spread.half(level) if self.spread else float("nan")
         return Interval(self.value, max(self.value - half, lowest), min(self.value + half, highest))
 

@@ -51,7 +51,7 @@ def fit_laws(s: npt.ArrayLike, y: FloatArray, draws: FloatArray, *, level: float
     if not usable.any():
         return [None] * len(y)
     # One after another: fresh memory for the logarithms of all would take longer than they do.
-    covariance = np.stack([paired_covariance(np.log(one)) for one in compress(draws, usable)])
+    covariance = np.stack([paired_covariance(np.log(values)) for values in compress(draws, usable)])
     laws = iter(fit_power_laws(s, y[usable], covariance=covariance, level=level))
     return [next(laws) if fitted else None for fitted in usable]
 
@@ -89,7 +89,7 @@ class LawValues:
         return np.ascontiguousarray(self.values[:, columns]), np.ascontiguousarray(self.draws[:, :, columns])
 
     def fit(self, metric: str, s: npt.ArrayLike, *, level: float = 0.95) -> PowerLawFit | None:
-        """Return the law of one metric over sizes s, (m,); None where there is none (`fit_law`)."""
+        """Return the law of one metric over sizes s, (m,); None without one (`fit_law`)."""
         return fit_law(s, *self.of(metric), level=level)
 
     def fit_each(self, s: npt.ArrayLike, *, level: float = 0.95) -> dict[str, PowerLawFit]:

@@ -1,4 +1,4 @@
-"""The error of an estimate of which one part is known and another is estimated from a few residuals.
+"""The error of an estimate with a known part and one that is estimated from a few residuals.
 
 A law over m sizes has both: the sampling error of each point is known from the document bootstrap, the scatter between
 models only from m - 2 residuals. A t distribution with m - 2 degrees of freedom for all of it makes intervals of 4
@@ -24,7 +24,7 @@ class Spread:
     sqrt(max(z^2 known, z^2 beyond + t^2 residual)).
 
     Attributes:
-        known: the variance if there were no scatter.
+        known: the variance without scatter.
         beyond: the part of it that residuals do not show (noise that tilts a line); below 0 where they show more.
         residual: the variance by the residuals' mean square: scatter, and the known noise that residuals show.
         freedom: degrees of freedom of that mean square.

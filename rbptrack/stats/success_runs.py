@@ -32,7 +32,7 @@ class WindowCounts(DocumentSums):
         both: hits that another hit follows, (documents,).
         runs: distinct runs of hits of length >= N, (documents, len(lengths)).
         position_hits: hits by document and bin of positions, (documents, bins).
-        position_tokens: tokens likewise.
+        position_tokens: tokens by position.
         positions: the bins.
 
     """
