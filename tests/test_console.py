@@ -193,5 +193,5 @@ def test_errors_that_differ_by_a_name_are_one_line(capsys: pytest.CaptureFixture
     lines = " ".join(capsys.readouterr().err.split()).split("error: ")[1:]
     assert len(lines) == 2
     assert lines[0].startswith(
-        "nano-0 / wiki: model nano-0 (/m/nano-0) does not fit (23 more with the same error: nano-1 / wiki, "
+        "nano-0 / wiki: model nano-0 (/m/nano-0) does not fit (23 more like this: nano-1 / wiki, "
     )

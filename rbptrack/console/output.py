@@ -108,7 +108,7 @@ def complain_alike(errors: Sequence[tuple[str, str]]) -> None:
         subjects.setdefault(kind, []).append(subject)
         first.setdefault(kind, f"{subject}: {text}")
     for kind, names in subjects.items():
-        others = f" ({len(names) - 1:,} more with the same error: {shortened(names[1:])})" if names[1:] else ""
+        others = f" ({len(names) - 1:,} more like this: {shortened(names[1:])})" if names[1:] else ""
         complain(first[kind] + others)
 
 
