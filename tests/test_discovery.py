@@ -139,3 +139,13 @@ def test_the_k_asked_for_go_to_analyzers_that_take_them() -> None:
     assert second.ks == [1, 5]  # type: ignore[attr-defined]
     with pytest.raises(BadInput, match=r"no analyzer matches pover_law\. Did you mean power_law"):
         choose(discover(ANALYZERS), ["pover_law"])
+
+
+def test_analyzers_can_be_left_out() -> None:
+    plugins = discover(ANALYZERS)
+    every = {analyzer.name for analyzer in choose(plugins, ["*"])}
+    assert {analyzer.name for analyzer in choose(plugins, ["!power_law", "!k_*"])} == every - {"power_law", "k_law"}
+    assert [analyzer.name for analyzer in choose(plugins, ["l*", "!learning"])] == ["lack_of_fit", "lognormal"]
+    assert choose(plugins, []) == []
+    with pytest.raises(BadInput, match=r"no analyzer matches pover_law\. Did you mean power_law"):
+        choose(plugins, ["!pover_law"])

@@ -100,6 +100,21 @@ def test_typos(arguments: list[str], words: str) -> None:
         list_(arguments)
 
 
+def test_filters_leave_names_out(said) -> None:  # type: ignore[no-untyped-def]
+    def listed(*filters: str) -> set[str]:
+        return {row["model"] + "/" + row["dataset"] for row in json.loads("\n".join(said(list_, "--json", *filters)))}
+
+    every = {f"nano-{size}/{dataset}" for size in ("6k", "15k", "38k", "115k") for dataset in ("pydocs", "stdlib")}
+    small = {"nano-6k/pydocs", "nano-15k/pydocs", "nano-38k/pydocs"}
+    assert listed("model=nano/*,!nano/115k", "dataset=!stdlib") == small
+    assert listed("size=*k,!6k,!15k") == {name for name in every if "-6k" not in name and "-15k" not in name}
+    assert listed("model=nano-6k,nano/15k", "family=!pythia*") == {n for n in every if "-6k" in n or "-15k" in n}
+    with pytest.raises(BadInput, match=r"no measurement has model=nano/7k\. Did you mean nano-"):
+        list_(["model=nano/7k"])
+    with pytest.raises(BadInput, match=r"no measurement has dataset=\*,!\*. The store has pydocs, stdlib"):
+        list_(["dataset=*,!*"])
+
+
 def test_one_measurement(said, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
     lines = said(show, "nano-6k/stdlib", "k=1,7")
     runs = Store(TrackingConfig()).reader.runs(FilterConfig(size=["6k"], dataset=["stdlib"]))

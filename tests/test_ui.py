@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from rbptrack.base.errors import BadInput
 from rbptrack.commands.ui import has_display, wait_for_end
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.tracking.store import Store
@@ -198,8 +197,17 @@ def test_filters_choose_what_the_page_shows(swept: Swept) -> None:
     assert len(shown) == 4
     filters = FilterConfig(family=["nano*"], dataset=["stdlib"])
     assert {run.run_id for run in chosen_runs(connection.reader.search(), filters)} == shown
-    with pytest.raises(BadInput, match="family=a,b: MLflow's page takes one name"):
-        search_filter(FilterConfig(family=["a", "b"]))
+    for beyond_mlflow in (
+        FilterConfig(family=["a", "b"]),
+        FilterConfig(size=["!6k"]),
+        FilterConfig(family=["it's"]),
+        FilterConfig(model=["nano/6k"]),
+    ):
+        assert search_filter(beyond_mlflow) == ""
+    filters = FilterConfig(model=["nano/*", "!nano-6k"], dataset=["!pydocs"])
+    rest = chosen_runs(connection.reader.search(), filters)
+    assert {run.tags["rbptrack.model"] for run in rest} == {"nano-15k", "nano-38k", "nano-115k"}
+    assert {run.tags["rbptrack.dataset"] for run in rest} == {"stdlib"}
 
 
 def test_of_more_runs_than_mlflow_shows_every_size_is_seen(swept: Swept) -> None:

@@ -47,6 +47,7 @@ def _ui(config: UiConfig) -> int:
         store.reader.runs(config.filter)  # raises, with the names nearest to what was asked for
     if len(runs) > PAGE:
         say(f"the charts show {PAGE} of {len(runs):,} runs (MLflow's limit), of every size; narrow them: size=6k,15k")
+    if len(runs) > PAGE or not wanted:
         runs = spread(runs, PAGE)
         wanted = by_id(runs)
     view = store.writer.save_view(_shown(runs, wanted)) if knows_view(_mlflow_version(remote)) else ""

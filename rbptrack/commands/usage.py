@@ -8,7 +8,10 @@ from typing import Any
 
 from rbptrack.console.output import console, printable, sentence_width
 
-FILTERS_IN_WORDS = "Filters take lists and wildcards ('family=pythia*'); a run must match all of them."
+FILTERS_IN_WORDS = (
+    "Filters take lists, wildcards and, after !, names to leave out ('model=pythia*,!pythia-12b'); a run must match "
+    "all filters."
+)
 
 AS_JSON = "one JSON document, for programs"
 

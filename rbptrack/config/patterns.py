@@ -6,7 +6,8 @@ from the caller.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 
 from rbptrack.base.errors import BadInput, nearest, shortened
 
@@ -147,6 +148,24 @@ def _no_name(group: str, element: str, names: Sequence[str], folders: Mapping[st
     plain = sorted((name for name in names if "/" not in name), key=size_key)
     listed = shortened([*plain, *(f"'{folder}/*'" for folder in folders)])
     return BadInput(f"no {group} matches {element}.{meant} Options: {listed}")
+
+
+def passes(names: Sequence[str], patterns: Sequence[str]) -> bool:
+    """Return whether something with these names passes a filter; `*` matches anything, also a slash.
+
+    Examples:
+        >>> passes(["pythia-1b"], ["pythia*", "!pythia-12b"]), passes(["gpt2"], ["!pythia*"])
+        (True, True)
+
+    """
+    included = [pattern for pattern in patterns if not pattern.startswith("!")]
+    excluded = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+    return (not included or fits(names, included)) and not fits(names, excluded)
+
+
+def fits(names: Iterable[str], patterns: Sequence[str]) -> bool:
+    """Return whether one of the names fits one of the patterns."""
+    return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
 def families(names: Sequence[str]) -> dict[str, list[str]]:

@@ -216,10 +216,14 @@ class Config(SweepConfig, CellConfig):
 
 @dataclass
 class FilterConfig:
-    """Which measurements an analysis reads; every empty list means all. Values may be patterns (`pythia*`)."""
+    """Which measurements an analysis reads; every empty list means all.
+
+    Values may be patterns (`pythia*`), and exclusions (`!pythia-12b`).
+    """
 
     family: list[str] = option("family=NAME,...", "only these model families", list, values="family")
     size: list[str] = option("size=SIZE,...", "only these sizes, as they are published: 70m, 1.4b", list, values="size")
+    model: list[str] = option("model=NAME,...", "only these models: nano-6k, or nano/6k", list, values="model")
     dataset: list[str] = option("dataset=NAME,...", "only these datasets", list, values="dataset")
     sweep: list[str] = option("sweep=ID,...", "only runs that these sweeps measured or reused", list, values="sweep")
 

@@ -7,7 +7,6 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from rbptrack.base.names import metric_name
 from rbptrack.base.process import raise_if_stopped
 from rbptrack.base.secrets import redact
 from rbptrack.base.words import counted
+from rbptrack.config.patterns import fits
 from rbptrack.console.output import complain, say_wrapped
 from rbptrack.console.progress import AnalyzerProgress
 from rbptrack.reporting.computing import AnalyzerFault, computed
@@ -76,16 +76,26 @@ def choose(plugins: Plugins[Analyzer], patterns: Sequence[str], *, ks: Sequence[
 
     """
     chosen: dict[str, Analyzer] = {}
-    for pattern in patterns:
-        names = [name for name in plugins.names if fnmatchcase(name, pattern)]
-        if not names and pattern != "*":
-            plugins.select(pattern)  # raises, with the options
+    excluded = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+    included = [pattern for pattern in patterns if not pattern.startswith("!")]
+    for pattern in excluded:
+        _named(plugins, pattern)
+    for pattern in included or (["*"] if excluded else []):
+        names = _named(plugins, pattern)
         is_name = pattern in names
-        for name in names:
+        for name in (name for name in names if not fits([name], excluded)):
             if cls := plugins.select(name) if is_name else plugins.load().get(name):
                 options: dict[str, Any] = {cls.k_option: list(ks)} if ks and cls.k_option else {}
                 chosen[name] = cls(**options)
     return [chosen[name] for name in sorted(chosen)]
+
+
+def _named(plugins: Plugins[Analyzer], pattern: str) -> list[str]:
+    """Return the names that fit a pattern; BadInput where none does."""
+    names = [name for name in plugins.names if fits([name], [pattern])]
+    if not names and pattern != "*":
+        plugins.select(pattern)  # raises, with the options
+    return names
 
 
 def analyze(

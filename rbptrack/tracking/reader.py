@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -11,6 +10,7 @@ import pandas as pd
 
 from rbptrack.analysis.runs import COLUMNS, SCORES, Runs
 from rbptrack.base.errors import BadInput, RbptrackError, first_line
+from rbptrack.config.patterns import fits
 from rbptrack.config.schema import FilterConfig
 from rbptrack.console.output import complain
 from rbptrack.tracking.artifacts import Artifacts
@@ -155,7 +155,7 @@ class Reader(Artifacts):
 
         """
         runs = {run.run_id: run for run in self._finished(FilterConfig(), (), self._as_read)}
-        about = {**FILTERED, "sweep": Tag.SWEEP}
+        about = {**FILTERED, "model": Tag.MODEL, "sweep": Tag.SWEEP}
         rows = [{"run_id": i, **{k: run.tags.get(t, "") for k, t in about.items()}} for i, run in runs.items()]
         return [runs[row["run_id"]] for row in passing(rows, chosen, self._sweep_runs(chosen.sweep))]
 
@@ -194,7 +194,7 @@ class Reader(Artifacts):
         if sweeps:
             for run in self.search({Tag.KIND: Kind.SWEEP}):
                 name = run.tags.get(Tag.SWEEP, "")
-                if any(fnmatchcase(name, pattern) for pattern in sweeps):
+                if fits([name], [pattern.removeprefix("!") for pattern in sweeps]):
                     covered[name] = self._cells(run.run_id)
         return covered
 

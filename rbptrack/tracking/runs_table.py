@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any
 
 from pydantic import ValidationError
 
-from rbptrack.base.errors import BadInput, RbptrackError, first_line, nearest, shortened
-from rbptrack.config.patterns import size_key
-from rbptrack.config.schema import FilterConfig
+from rbptrack.analysis.selection import names_of, none_passes
+from rbptrack.base.errors import BadInput, RbptrackError, first_line
+from rbptrack.config.patterns import passes
+from rbptrack.config.schema import FILTERS, FilterConfig
 from rbptrack.ranks import is_rbp_column, se_name
 from rbptrack.tracking.params import VERSIONS, MeasurementParams
 from rbptrack.tracking.record import Record
@@ -160,18 +160,17 @@ def passing(rows: list[dict[str, Any]], chosen: FilterConfig, sweeps: Mapping[st
 
     """
     kept = rows
-    for key in ("family", "size", "dataset", "sweep"):
+    for key in FILTERS:
         patterns = getattr(chosen, key)
-        if not patterns:
-            continue
-        covered = set().union(*sweeps.values()) if key == "sweep" and sweeps else set()
-        passed = [r for r in kept if any(fnmatchcase(r[key] or "", p) for p in patterns) or r["run_id"] in covered]
+        passed = [r for r in kept if passes([*names_of(r, key), *_covering(r, key, sweeps)], patterns)]
         if not passed and kept:
-            there = sorted({r[key] or "(none)" for r in kept}, key=size_key)
-            near = dict.fromkeys(name for pattern in patterns for name in nearest(pattern, there))
-            meant = f" Did you mean {' or '.join(near)}?" if near else ""
-            raise BadInput(f"no measurement has {key}={','.join(patterns)}.{meant} The store has {shortened(there)}")
+            raise none_passes(key, patterns, [r[key] or "(none)" for r in kept])
         kept = passed
     if not kept:
         raise BadInput("the tracking store holds no finished measurement yet: measure something first")
     return kept
+
+
+def _covering(row: Mapping[str, Any], key: str, sweeps: Mapping[str, set[str]]) -> list[str]:
+    """Return the sweeps that found a measurement already there, for the filter over sweeps."""
+    return [name for name, run_ids in sweeps.items() if row["run_id"] in run_ids] if key == "sweep" else []

@@ -7,10 +7,10 @@ import math
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from rbptrack.base.errors import RbptrackError
+from rbptrack.config.patterns import passes
 from rbptrack.config.schema import FilterConfig
 from rbptrack.tracking.local import database_of, reading
 from rbptrack.tracking.runs_table import DATASET_INPUT, Experiment, LoggedRun
@@ -248,7 +248,7 @@ def _passing(ask: Ask, run_ids: Iterable[str], chosen: FilterConfig) -> set[str]
     passed = {
         run_id
         for run_id, tags in tags_by_run.items()
-        if all(any(fnmatchcase(tags.get(tag) or "", p) for p in each) for tag, each in patterns.items())
+        if all(passes([tags.get(tag) or ""], each) for tag, each in patterns.items())
     }
     same = {tags_by_run[run_id][Tag.FINGERPRINT] for run_id in passed if Tag.FINGERPRINT in tags_by_run[run_id]}
     return passed | {i for i, tags in tags_by_run.items() if tags.get(Tag.FINGERPRINT) in same} or set(tags_by_run)

@@ -15,12 +15,12 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote
 
 from rbptrack.analysis.display import HEADLINE_KS
-from rbptrack.base.errors import BadInput
+from rbptrack.analysis.selection import names_of
+from rbptrack.config.patterns import passes
 from rbptrack.config.schema import FILTERS, FilterConfig
 from rbptrack.ranks import metric_label, rbp_name
 from rbptrack.tracking.params import param_names
@@ -59,17 +59,15 @@ def knows_view(version: str) -> bool:
 
 def search_filter(chosen: FilterConfig) -> str:
     """Return the measurements that a filter chooses, with sweeps and reports where it chooses all, in MLflow's search
-    syntax.
-
-    Raises:
-        BadInput: more than one name or pattern for a key, which MLflow cannot express, or a quote in one.
-
+    syntax; empty where MLflow cannot express it: several patterns for a key, an exclusion, a quote.
     """
     parts = [f"tags.`{Tag.KIND}` = '{Kind.MEASUREMENT}'"]
     for key in FILTERS:
         patterns: list[str] = getattr(chosen, key)
-        if len(patterns) > 1 or any("'" in pattern for pattern in patterns):
-            raise BadInput(f"{key}={','.join(patterns)}: MLflow's page takes one name or pattern without quotes")
+        if len(patterns) > 1 or any("'" in pattern or pattern.startswith("!") for pattern in patterns):
+            return ""
+        if key == "model" and any("/" in pattern for pattern in patterns):
+            return ""
         for pattern in patterns:
             like = pattern.replace("*", "%").replace("?", "_")
             parts.append(f"tags.`{Tag.PREFIX}{key}` {'=' if like == pattern else 'LIKE'} '{like}'")
@@ -78,14 +76,19 @@ def search_filter(chosen: FilterConfig) -> str:
 
 def chosen_runs(runs: Iterable[LoggedRun], chosen: FilterConfig) -> list[LoggedRun]:
     """Return the runs of an experiment that MLflow's page shows for `search_filter`."""
-    asked = {f"{Tag.PREFIX}{key}": getattr(chosen, key) for key in FILTERS if getattr(chosen, key)}
+    asked = {key: getattr(chosen, key) for key in FILTERS if getattr(chosen, key)}
     kinds = (Kind.MEASUREMENT,) if asked else (Kind.MEASUREMENT, Kind.SWEEP, Kind.REPORT, Kind.TRAINING)
     return [
         run
         for run in runs
         if run.tags.get(Tag.KIND) in kinds
-        and all(any(fnmatchcase(run.tags.get(tag, ""), p) for p in patterns) for tag, patterns in asked.items())
+        and all(passes(names_of(_tags(run), key), patterns) for key, patterns in asked.items())
     ]
+
+
+def _tags(run: LoggedRun) -> dict[str, str]:
+    """Return the run's tags that filters are about, by the filter's key."""
+    return {key: run.tags.get(f"{Tag.PREFIX}{key}", "") for key in FILTERS}
 
 
 def spread(runs: Sequence[LoggedRun], most: int) -> list[LoggedRun]:
