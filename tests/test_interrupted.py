@@ -52,7 +52,7 @@ def silent(times: int) -> Callable[[Reader, str], str | None]:
 def test_a_store_that_is_silent_for_a_moment_hides_no_measurement(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = run()
     assert first.status == "measured"
-    monkeypatch.setattr(Reader, "find", silent(2))
+    monkeypatch.setattr(Reader, "find", silent(1))
     monkeypatch.setattr("rbptrack.engine.measure.measure", lambda *a, **b: pytest.fail("measured twice"))
     again = run()
     assert (again.status, again.run_id) == ("skipped", first.run_id)
@@ -63,7 +63,7 @@ def test_a_store_that_is_silent_for_a_moment_hides_no_measurement(here: Path, mo
 def test_what_was_measured_though_it_was_there_is_not_delivered(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store was away from the check until the delivery."""
     first = run()
-    monkeypatch.setattr(Reader, "find", silent(3))
+    monkeypatch.setattr(Reader, "find", silent(2))
     again = run()
     assert (again.status, again.run_id, again.waits) == ("measured", first.run_id, "")
     assert statuses("measurement") == ["FINISHED"]

@@ -19,12 +19,12 @@ from mlflow.entities import Run
 from rbptrack.base.errors import StoreAway
 from rbptrack.commands import sync
 from rbptrack.config.paths import partial
-from rbptrack.config.schema import TrackingConfig
+from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.tracking import outbox, writer
-from rbptrack.tracking.claim import claim, repair
+from rbptrack.tracking.claim import begin, find_after_others, repair
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.live import Heartbeat, working
-from rbptrack.tracking.process import marks
+from rbptrack.tracking.process import marks, where
 from rbptrack.tracking.record import Record
 from rbptrack.tracking.schema import WITHOUT, MeasurementTags, Tag
 from rbptrack.tracking.store import Store
@@ -173,7 +173,7 @@ def test_a_delivery_that_was_stopped_is_completed(
 ) -> None:
     """Into the run that the measurement began; its curves are not logged twice."""
     record = a_record()
-    run_id, _ = claim(a, record, partial() / FINGERPRINT, tell=print)
+    run_id = begin(a, record, partial() / FINGERPRINT)
     assert run_id == runs(a)[0].info.run_id
 
     def interrupted(*arguments: object) -> None:
@@ -192,60 +192,120 @@ def test_a_delivery_that_was_stopped_is_completed(
 
 def test_a_run_that_a_lost_answer_began_twice_is_deleted(a: Store, here: Path) -> None:
     record = a_record()
-    lost = a.writer.begin(record.name, record.tags | {Tag.CLAIM: "pending"})
-    run_id, done = claim(a, record, partial() / FINGERPRINT, tell=print)
-    assert (run_id != lost, done) == (True, False)
+    lost = a.writer.begin(record.name, record.tags)
+    run_id = begin(a, record, partial() / FINGERPRINT)
+    assert run_id != lost
     send(a, record, run_id)
     check_delivered_once(a)
 
 
 def test_a_run_that_another_host_took_for_dead_gives_way_to_what_it_measured(a: Store, here: Path) -> None:
     record = a_record()
-    run_id, _ = claim(a, record, partial() / FINGERPRINT, tell=print)
+    run_id = begin(a, record, partial() / FINGERPRINT)
     a.writer.end(run_id, "KILLED")
     other = a.writer.deliver(a_record(), here)
     assert send(a, record, run_id).run_id == other
     assert [run.info.run_id for run in runs(a)] == [other]
 
 
-def test_of_two_that_hold_the_claim_the_first_goes_on(a: Store, here: Path) -> None:
-    """One was silent for so long that another host began to measure, and now both live."""
-    record = a_record()
-    mine, _ = claim(a, record, partial() / FINGERPRINT, tell=print)
-    while (other := a.writer.begin("other", a_record().tags | marks() | {Tag.CLAIM: "held"})) < mine:
+@pytest.mark.parametrize("own_is_smaller", [True, False])
+def test_of_two_that_end_together_the_smaller_run_id_is_read_and_the_other_is_its_duplicate(
+    own_is_smaller: bool, a: Store, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They began in the same moment, and each asked for the last time before the other had finished."""
+    record, theirs = a_record(), a_record()
+    own = begin(a, record, partial() / FINGERPRINT)
+    while ((other := a.writer.begin(theirs.name, theirs.tags)) > own) != own_is_smaller:
         a.writer.withdraw(other)
-    assert send(a, record, mine).run_id == mine
-    assert a.reader.find(FINGERPRINT) == mine
+    deliver_ = Writer.deliver
+
+    def meanwhile(self: Writer, *arguments: Any) -> str:
+        deliver_(self, theirs, here, other)
+        return deliver_(self, *arguments)
+
+    monkeypatch.setattr(Writer, "deliver", meanwhile)
+    kept, duplicate = sorted([own, other])
+    assert send(a, record, own).run_id == a.reader.find(FINGERPRINT) == kept
+    assert a.reader.run(duplicate).tags[Tag.DUPLICATE] == kept
+    assert [run.info.status for run in runs(a) if run.info.run_id == kept] == ["FINISHED"]
+    assert a.reader.runs(FilterConfig()).frame["run_id"].tolist() == [kept]
+    line = f"nano-6k / wiki was measured twice: run {kept} is read, run {duplicate} is marked as its duplicate"
+    assert line in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("state", "silent"), [("pending", 70), ("held", 310)])
-def test_a_claim_that_nobody_renews_is_not_waited_for(state: str, silent: float, a: Store, here: Path) -> None:
-    """Its process lives, but lost the run on its way, or waits for this one itself."""
-    tags = a_record().tags | marks() | {Tag.CLAIM: state, Tag.HEARTBEAT: f"{time.time() - silent:.0f}"}
+def test_a_process_that_was_killed_before_it_marked_a_duplicate_does_so_when_it_is_started_again(
+    a: Store, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = a_record()
+
+    def killed(*arguments: object, **options: object) -> str:
+        a.writer.deliver(a_record(), here)
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(outbox, "keep_one", killed)
+        with pytest.raises(SystemExit):
+            send(a, record, begin(a, record, partial() / FINGERPRINT))
+    both = sorted(run.info.run_id for run in runs(a))
+    deliver()
+    assert sorted(run.info.run_id for run in runs(a)) == both  # none is deleted
+    assert a.reader.find(FINGERPRINT) == both[0]
+    assert a.reader.run(both[1]).tags[Tag.DUPLICATE] == both[0]
+
+
+def test_what_was_made_again_by_force_is_no_duplicate(a: Store, here: Path) -> None:
+    first = send(a, a_record()).run_id
+    forced = send(a, a_record(**{Tag.FORCED: "yes"})).run_id
+    assert [run.info.status for run in runs(a)] == ["FINISHED"] * 2
+    assert a.reader.find(FINGERPRINT) == forced != first
+
+
+def test_a_living_run_is_waited_for_and_what_it_finishes_is_taken(
+    a: Store, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = a.writer.begin("nano-6k / wiki", a_record().tags)
+    told: list[str] = []
+    waited: list[float] = []
+
+    def finishes(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 2:
+            a.writer.end(other)
+
+    monkeypatch.setattr("rbptrack.tracking.claim.time.sleep", finishes)
+    folder = partial() / FINGERPRINT
+    assert find_after_others(a.reader, FINGERPRINT, folder, tell=told.append) == other
+    assert len(waited) == 2
+    assert told == [f"nano-6k / wiki: waiting for {where(marks())}, which is already measuring it"]
+
+
+def test_a_run_that_is_silent_for_long_is_not_waited_for(a: Store, here: Path) -> None:
+    """Its process lives, but lost the run on its way. Nor is the run that the folder's own measurement began."""
+    tags = a_record().tags | marks() | {Tag.HEARTBEAT: f"{time.time() - 310:.0f}"}
     a.writer.begin("lost", tags)
-    _, done = claim(a, a_record(), partial() / FINGERPRINT, tell=lambda line: pytest.fail(line))
-    assert not done
+    folder = partial() / FINGERPRINT
+    begin(a, a_record(), folder)
+    assert find_after_others(a.reader, FINGERPRINT, folder, tell=lambda line: pytest.fail(line)) is None
 
 
 def test_a_run_whose_id_a_killed_process_could_not_note_is_continued(
     a: Store, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed between making the run and writing its id beside the measurement: no second run, none left KILLED."""
-    begin = Writer.begin
+    begin_ = Writer.begin
 
     def killed(self: Writer, *arguments: Any, **options: Any) -> str:
-        run_id = begin(self, *arguments, **options)
+        run_id = begin_(self, *arguments, **options)
         self.connection.open().set_tag(run_id, Tag.PROCESS, "{}")  # of a process that is gone
         raise SystemExit
 
     with monkeypatch.context() as patch:
         patch.setattr(Writer, "begin", killed)
         with pytest.raises(SystemExit):
-            claim(a, a_record(), partial() / FINGERPRINT, tell=print)
+            begin(a, a_record(), partial() / FINGERPRINT)
     assert len(repair(a)) == 1
     record = a_record()
-    run_id, done = claim(a, record, partial() / FINGERPRINT, tell=print)
-    assert not done
+    run_id = begin(a, record, partial() / FINGERPRINT)
     assert [run.info.run_id for run in runs(a)] == [run_id]
     assert send(a, record, run_id).run_id == run_id
     check_delivered_once(a)

@@ -19,6 +19,8 @@ from rbptrack.sweep import cell, measured_before, resolve
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import Outcome
 from rbptrack.sweep.resolve import Resolved, Resolver
+from rbptrack.tracking.reader import Reader
+from rbptrack.tracking.runs_table import LoggedRun
 from rbptrack.tracking.store import Store
 from tests.conftest import EMBEDDED
 
@@ -104,6 +106,30 @@ def test_what_lacks_columns_is_measured_again_where_that_is_asked_for(
     assert ended() == ("skipped", 1)
     assert ended("again=columns") == ("measured", 2)
     assert ended("again=columns") == ("skipped", 2)
+
+
+def test_the_store_is_asked_once_before_a_cell_is_measured_and_once_before_it_is_delivered(
+    with_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And once after that, for a duplicate that another process delivered in the same moment."""
+    monkeypatch.chdir(with_store)
+    _, (config,) = sweep_of(measuring(["model=nano/6k", "dataset=pydocs", "dataset.documents=2"]))
+    resolved = Resolver().resolve(config)
+    delivery = Delivery.of(config, resolved)
+    questions: list[str] = []
+    measurements = Reader.measurements
+
+    def counted(self: Reader, fingerprint: str, *, status: str) -> list[LoggedRun]:
+        questions.append(status)
+        return measurements(self, fingerprint, status=status)
+
+    monkeypatch.setattr(Reader, "measurements", counted)
+    assert measured_before.outcomes_of([(resolved, delivery)]) == {}  # the whole sweep at once
+    assert questions == []
+    ended = cell.run(resolved, delivery)
+    assert ended
+    assert ended.status == "measured"
+    assert questions == ["RUNNING", "FINISHED", "FINISHED", "FINISHED"]
 
 
 def test_what_stands_under_another_name_is_skipped_and_the_name_said(

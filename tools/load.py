@@ -3,9 +3,9 @@
     python -m tools.load RESULTS.json [--writers 64] [--measurements 1000] [--processes 8]
 
 starts PostgreSQL, `rclone serve s3` and `mlflow server` (which hands artifacts on to the bucket) on loopback. Each
-writer does what a sweep's job does: it claims a measurement, reports progress and delivers. Every tenth measurement is
-asked for by two writers of different processes. Then all is counted: each measurement once, with its own numbers and
-all of its artifacts.
+writer does what a sweep's job does: it begins a measurement's run, reports progress and delivers. Every tenth
+measurement is asked for by two writers of different processes. Then all is counted: each measurement once (one that
+ended twice is marked as a duplicate), with its own numbers and all of its artifacts.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def write(numbers: list[int], writers: int, work: Path, out: Path, gate: Path) -
     from rbptrack.base.errors import StoreAway
     from rbptrack.config.schema import TrackingConfig
     from rbptrack.tracking import outbox
-    from rbptrack.tracking.claim import claim
+    from rbptrack.tracking.claim import begin, find_after_others
     from rbptrack.tracking.store import Store
 
     mpl_lock, todo = threading.Lock(), deque(numbers)
@@ -132,15 +132,16 @@ def write(numbers: list[int], writers: int, work: Path, out: Path, gate: Path) -
                 with mpl_lock:
                     record = measurement(number, folder / "record")
                 store.wait()
+                run_id, done = "", False
                 try:
-                    run_id, done = claim(store, record, folder, tell=told.append)
+                    done = bool(find_after_others(store.reader, record.fingerprint, folder, tell=told.append))
                     if not done:
                         writer = store.writer
+                        run_id = begin(store, record, folder)
                         writer.log(run_id, params=record.params)
                         writer.log(run_id, metrics={"progress/tokens": 2500.0}, step=2500)
                 except StoreAway as away:  # as a cell: it is measured all the same, and delivered or kept at the end
                     faults.append(str(away))
-                    run_id, done = "", False
                 if not done:
                     made = folder / "record"
                     sent = outbox.send(store, record, made, run_id, made_from=folder, tell=told.append)

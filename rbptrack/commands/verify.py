@@ -10,6 +10,7 @@ from rbptrack.commands.declared.housekeeping import VERIFY, VerifyConfig
 from rbptrack.console.output import complain, program, say
 from rbptrack.console.tables import Format, print_json
 from rbptrack.sweep.identity import identities
+from rbptrack.tracking.schema import Tag
 from rbptrack.tracking.store import Store
 from rbptrack.tracking.verify import Verified, database_faults, mark, unlooked, verify
 
@@ -43,7 +44,7 @@ def _verify(config: VerifyConfig) -> int:
     if done.damaged and config.repair:
         writer = store.writer
         for run_id, why in done.damaged.items():
-            writer.mark_damaged(run_id, why)
+            writer.set_aside(run_id, Tag.DAMAGED, why)
     elif done.damaged or done.cured:
         try:
             mark(store.writer, done)

@@ -18,8 +18,7 @@ from rbptrack.sweep import measured_before
 from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import CellFailed, Outcome
 from rbptrack.sweep.resolve import Resolved
-from rbptrack.tracking import outbox
-from rbptrack.tracking.claim import claim
+from rbptrack.tracking import claim, outbox
 from rbptrack.tracking.groups import DOCUMENTS, DocumentGroups, write_documents
 from rbptrack.tracking.live import Live
 from rbptrack.tracking.params import ResolvedParams, software_versions
@@ -45,26 +44,30 @@ def run(cell: Resolved, delivery: Delivery, shard: Shard = WHOLE) -> Outcome | N
 
     """
     delivery = measured_before.forced_where_columns_are_missing(delivery)
-    if ended := measured_before.outcome_of(cell, delivery):
-        return ended
-    if delivery.store.database is not None:
-        delivery.store.check_writable()
-    corpus = cell.load_corpus()  # all that can be wrong with the input is found before a run begins
     if shard.count > 1:
-        return _run_shard(cell, corpus, delivery, shard)
+        return _run_shard(cell, delivery, shard)
     # Two processes that are asked for the same cell: one measures, the other waits and then finds it measured.
     with locked(delivery.folder, waits=delivery.waits):
         if ended := measured_before.outcome_of(cell, delivery):
             discard(delivery.folder)  # what is left there was measured by a process that died, or elsewhere
             return ended
+        corpus = _corpus(cell, delivery)
         return _measure(cell, corpus, cell.load_model(), delivery)
 
 
-def _run_shard(cell: Resolved, corpus: Corpus, delivery: Delivery, shard: Shard) -> Outcome | None:
+def _corpus(cell: Resolved, delivery: Delivery) -> Corpus:
+    """Load the cell's sequences: all that is wrong with the input or the store is found before a run begins."""
+    if delivery.store.database is not None:
+        delivery.store.check_writable()
+    return cell.load_corpus()
+
+
+def _run_shard(cell: Resolved, delivery: Delivery, shard: Shard) -> Outcome | None:
     """Measure a shard's share; whoever then finds every share on disk delivers the cell, as if it had measured it."""
     from rbptrack.engine.measure import Share
     from rbptrack.engine.shards import complete
 
+    corpus = _corpus(cell, delivery)
     model = cell.load_model()
     with locked(delivery.folder, waits=delivery.waits):  # else the folder may be one that is being removed
         if ended := measured_before.outcome_of(cell, delivery):
@@ -103,9 +106,7 @@ def _measure(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Deliv
     if delivery.force and delivery.config.shards == 1:
         discard(folder)
     record = _record(cell, corpus, model, delivery)
-    run_id, done = _begin(record, delivery)
-    if done:
-        return measured_before.skipped(cell, delivery, delivery.store.reader.run(run_id))
+    run_id = _begin(record, delivery)
     writer = delivery.store.writer
     groups = cell.load_groups()
     with (
@@ -164,22 +165,19 @@ def _closed(writer: Writer, run_id: str, folder: Path) -> Iterator[None]:
         _end(writer, run_id, status)
 
 
-def _begin(record: Record, delivery: Delivery) -> tuple[str, bool]:
-    """Return the cell's run, and whether another has finished it meanwhile; no run where the store is away."""
+def _begin(record: Record, delivery: Delivery) -> str:
+    """Return the cell's run; empty where the store is away."""
     writer = delivery.store.writer
-    delivery.store.wait()  # before hours are spent: a moment's silence must not hide that it was measured
     try:
         if delivery.force:
             run_id = writer.begin(record.name, record.tags, started=record.started)
-            done = False
         else:
-            run_id, done = claim(delivery.store, record, delivery.folder, tell=delivery.say_waiting)
-        if not done:
-            writer.log(run_id, params=record.params)
+            run_id = claim.begin(delivery.store, record, delivery.folder)
+        writer.log(run_id, params=record.params)
     except StoreAway as error:
         say(f"{record.name}: {error}; the measurement goes on and waits on disk")
-        return "", False
-    return run_id, done
+        return ""
+    return run_id
 
 
 def _record(cell: Resolved, corpus: Corpus, model: CausalModel, delivery: Delivery) -> Record:

@@ -15,6 +15,7 @@ from rbptrack.sweep.delivery import Delivery
 from rbptrack.sweep.outcome import Outcome
 from rbptrack.sweep.resolve import Resolved
 from rbptrack.tracking import outbox
+from rbptrack.tracking.claim import find_after_others
 from rbptrack.tracking.groups import DOCUMENTS, DocumentGroups, document_table, write_documents
 from rbptrack.tracking.params import ResolvedParams
 from rbptrack.tracking.reader import Reader
@@ -67,17 +68,27 @@ def _has_columns(reader: Reader, run_id: str) -> bool:
 
 
 def outcome_of(cell: Resolved, delivery: Delivery) -> Outcome | None:
-    """Return the outcome of an earlier measurement in the store or the outbox; an unreachable store gives none."""
+    """Find what was measured before, in the store or waiting for it, once no other process measures the cell.
+
+    A store that stays away is asked no longer: nothing is known of it then.
+    """
     if delivery.force:
         return None
     if waiting := _waiting(delivery):
         return waiting
-    reader = delivery.store.reader
     try:
-        run = reader.find(delivery.about.fingerprint)
-        return skipped(cell, delivery, reader.run(run)) if run else None
+        return _in_store(cell, delivery)
     except StoreAway:
-        return None
+        delivery.store.wait()  # before hours are spent: a moment's silence must not hide that it was measured
+    with suppress(StoreAway):
+        return _in_store(cell, delivery)
+    return None
+
+
+def _in_store(cell: Resolved, delivery: Delivery) -> Outcome | None:
+    reader = delivery.store.reader
+    run_id = find_after_others(reader, delivery.fingerprint, delivery.folder, tell=delivery.say_waiting)
+    return skipped(cell, delivery, reader.run(run_id)) if run_id else None
 
 
 def _waiting(delivery: Delivery) -> Outcome | None:

@@ -22,7 +22,7 @@ from rbptrack.config.paths import home, partial
 from rbptrack.config.schema import FilterConfig, TrackingConfig
 from rbptrack.engine.at_work import discard, locked
 from rbptrack.tracking import writing
-from rbptrack.tracking.claim import begun, claim, repair
+from rbptrack.tracking.claim import begin, begun, give_up, keep_one, repair
 from rbptrack.tracking.connection import Connection
 from rbptrack.tracking.live import Heartbeat
 from rbptrack.tracking.reader import Reader
@@ -119,17 +119,19 @@ def _deliver(connection: Connection, record: Record, path: Path, *, tell: Tell) 
     """Deliver a record whose lock the caller holds; returns the run's id, and whether it was finished there already."""
     for tag in (Tag.STORE, Tag.EXPERIMENT, Tag.ARTIFACTS):
         record.tags.pop(tag, None)
-    writer, run_id, done = Writer(connection), begun(path), False
-    if Tag.FORCED not in record.tags:
-        run_id, done = claim(connection, record, path, tell=tell)
-    elif run_id and not writer.holds(run_id):
-        writer.resume(run_id)
-    if not done:
+    earlier = None if Tag.FORCED in record.tags else Reader(connection).find(record.fingerprint)
+    if earlier:
+        run_id = earlier
+        give_up(connection, path)
+    else:
+        run_id = begin(connection, record, path)
+        writer = Writer(connection)
         with Heartbeat(writer, run_id):
             run_id = writer.deliver(record, path, run_id)
+    run_id = keep_one(connection, record, run_id, tell=tell)
     (path / FILE).unlink()  # first: a folder without it is no record
     shutil.rmtree(path, ignore_errors=True)
-    return run_id, done
+    return run_id, bool(earlier)
 
 
 @dataclass
@@ -188,7 +190,7 @@ def _verify_what_was_cut_off(connection: Connection, tell: Tell) -> None:
         for fault in done.faults:
             tell(f"{fault.name} (run {fault.run_id}): {fault.text}; it does not count as measured")
         for run_id, why in done.damaged.items():
-            writer.mark_damaged(run_id, why)
+            writer.set_aside(run_id, Tag.DAMAGED, why)
     writing.forget(database)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -32,13 +32,14 @@ class Reader(Artifacts):
     """
 
     def find(self, fingerprint: str) -> str | None:
-        """Return the run id of the newest finished measurement with this fingerprint, if there is one with its
-        ranks.
-        """
-        if not self.connection.exists:
-            return None
-        runs = map(self._as_read, self.measurements(fingerprint, status="FINISHED"))
-        return next((run.run_id for run in runs if _usable(run) and self.has_ranks(run)), None)
+        """Return the run id of the newest finished measurement with this fingerprint and its ranks; None without."""
+        return next((run.run_id for run in self.finished_with_ranks(fingerprint)), None)
+
+    def finished_with_ranks(self, fingerprint: str) -> Iterator[LoggedRun]:
+        """Yield the finished measurements with this fingerprint that have their ranks, newest first."""
+        if self.connection.exists:
+            runs = map(self._as_read, self.measurements(fingerprint, status="FINISHED"))
+            yield from (run for run in runs if _usable(run) and self.has_ranks(run))
 
     def find_all(self, fingerprints: Collection[str]) -> dict[str, LoggedRun]:
         """Return the newest finished measurement of each fingerprint that has one with its ranks, as `find` finds

@@ -53,13 +53,14 @@ class Tag:
     SOURCES = "rbptrack.sources"  # run ids that an analysis read
     PROCESS = "rbptrack.process"  # which process works on the run
     HEARTBEAT = "rbptrack.heartbeat"  # when that process last said that it lives
-    CLAIM = "rbptrack.claim"
+    CLAIM = "rbptrack.claim"  # of runs of earlier versions
     RESUMED = "rbptrack.resumed"
     STORE = "rbptrack.store"  # of a record in the outbox: where it belongs
     EXPERIMENT = "rbptrack.experiment"  # likewise
     ARTIFACTS = "rbptrack.artifacts"  # likewise
     LATER = "rbptrack.later/"  # prefix of a param whose value changed after it was first logged
     DAMAGED = "rbptrack.damaged"  # what `verify` found wrong with a measurement that it marked
+    DUPLICATE = "rbptrack.duplicate"  # the run that is read instead: two processes finished the same measurement
     WEIGHTS = "rbptrack.weights"  # of a LoggedModel: what tells its weights from others
     NOTE = "mlflow.note.content"
 
@@ -67,7 +68,7 @@ class Tag:
 WITHOUT = "none"
 """The value of the tag `rbptrack.ranks` where an imported measurement came without a rank table."""
 
-OF_THE_PROCESS = (Tag.PROCESS, Tag.HEARTBEAT, Tag.CLAIM, Tag.RESUMED, Tag.DAMAGED)
+OF_THE_PROCESS = (Tag.PROCESS, Tag.HEARTBEAT, Tag.CLAIM, Tag.RESUMED, Tag.DAMAGED, Tag.DUPLICATE)
 """Tags that say how a measurement was made rather than what it is: a copy of it does not take them along."""
 
 

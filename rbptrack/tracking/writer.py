@@ -69,11 +69,11 @@ class Writer:
             self._reopen(run)
         return run is not None
 
-    def holds(self, run_id: str, *, claim: str = "") -> bool:
-        """Return whether a run is this process's own and RUNNING, and its claim is as said."""
+    def holds(self, run_id: str) -> bool:
+        """Return whether a run is this process's own and RUNNING."""
         run = self._unfinished(run_id)
-        wanted = {Tag.PROCESS: marks()[Tag.PROCESS]} | ({Tag.CLAIM: claim} if claim else {})
-        return run is not None and run.info.status == "RUNNING" and wanted.items() <= run.data.tags.items()
+        own = run is not None and run.data.tags.get(Tag.PROCESS) == marks()[Tag.PROCESS]
+        return own and run is not None and run.info.status == "RUNNING"
 
     def _unfinished(self, run_id: str) -> Run | None:
         """Return a run of this experiment that has not FINISHED and was not deleted, if there is one of this id."""
@@ -86,8 +86,8 @@ class Writer:
                     raise
                 return None
         mine = run.info.experiment_id == self.connection.experiment_id and run.info.lifecycle_stage == "active"
-        damaged = Tag.DAMAGED in run.data.tags  # what it holds would stay beside what is logged now
-        return run if mine and run.info.status != "FINISHED" and not damaged else None
+        closed = {Tag.DAMAGED, Tag.DUPLICATE} & set(run.data.tags)  # their numbers would stay beside what is logged now
+        return run if mine and run.info.status != "FINISHED" and not closed else None
 
     def _writing(self) -> MlflowClient:
         """Return the client, with this process's mark that it writes left beside a local store."""
@@ -96,12 +96,12 @@ class Writer:
             writing.begin(self.connection.database)
         return client
 
-    def mark_damaged(self, run_id: str, why: str) -> None:
-        """Let a finished measurement no longer count as measured: FAILED, and why; nothing else of it changes."""
-        self.log(run_id, tags={Tag.DAMAGED: why[:500]})
+    def set_aside(self, run_id: str, tag: str, why: str, *, status: str = "FAILED") -> None:
+        """Let a finished measurement no longer count as measured: another status, and a tag that says why."""
+        self.log(run_id, tags={tag: why[:500]})
         client = self.connection.open()
         with self.connection.explained():
-            client.update_run(run_id, status="FAILED")
+            client.update_run(run_id, status=status)
 
     def _reopen(self, run: Run) -> None:
         client = self._writing()

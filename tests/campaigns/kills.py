@@ -240,8 +240,6 @@ class Trial:
             lives.remove(victim)
         for running in [*lives, Life(self.home, self.folder, "last", words)]:
             self._finish(running)
-        times = sum(life.said.read_text().count("  measured ") for life in lives)
-        self.wrong += [f"measured {times} times"] if times > 1 else []
         return {name: cell for name, cell in undisturbed.items() if "15k" in name}
 
     def _kill(self, running: Life) -> None:
